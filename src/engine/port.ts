@@ -1,0 +1,186 @@
+/**
+ * The Engine port: what a service needs of whatever samples and trains.
+ *
+ * The verbs are those of the Tinker protocol, so that a remote engine and the embedded one are interchangeable. Rows are
+ * ragged: one row is one token sequence with per-token weights. The reduction is always a weighted sum; means are the
+ * learner's business.
+ */
+
+/** Options of every call: `signal` ends it with the signal's own reason. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Low-rank adapters on every linear layer: `y = x·W + (alpha / rank)·(x·A)·B`. */
+export interface LoraSpec {
+  /** Rank of `A` and `B`, 1 to 256. */
+  readonly rank: number;
+  /** Scale numerator. @default 2 × rank */
+  readonly alpha?: number | undefined;
+}
+
+/** A directory on disk that holds a saved training state. */
+export type StatePath = string;
+
+/** A trainable model in the engine's memory. Opaque. */
+export interface ModelHandle {
+  readonly id: string;
+  readonly base: string;
+}
+
+/** Weights published for sampling. Opaque, immutable; valid until released. */
+export interface PolicyVersion {
+  readonly id: string;
+  readonly base: string;
+}
+
+/**
+ * One training sequence of `T` tokens. The arrays are aligned with the token they speak of, not with the position that
+ * predicts it: `weights[t]` is the weight of predicting `tokens[t]` from `tokens[0..t-1]`, so `weights[0]` must be 0.
+ */
+export interface Row {
+  /** Shape `[T]`, token ids. */
+  readonly tokens: Int32Array;
+  /** Shape `[T]`; 0 where the token is not trained. */
+  readonly weights: Float32Array;
+  /** Shape `[T]`; needed by `cispo` and `ppo`. */
+  readonly advantages?: Float32Array | undefined;
+  /** Shape `[T]`, log-probabilities at sampling time, NaN where unknown (then the ratio is 1); needed by `cispo` and `ppo`. */
+  readonly logprobs?: Float32Array | undefined;
+}
+
+/**
+ * The loss, always `Σ weights·L` with `n` the new and `o` the sampled logprob of a token, `ρ = exp(n − o)`, `A` its advantage.
+ *
+ * - `cross-entropy`: `L = −n`.
+ * - `cispo`: `L = −sg(clip(ρ, 1 − epsilon, 1 + epsilonHigh))·A·n` (MiniMax-M1, arXiv:2506.13585).
+ * - `ppo`: `L = −min(ρ·A, clip(ρ, 1 − epsilon, 1 + epsilonHigh)·A)` (arXiv:1707.06347).
+ */
+export type LossSpec =
+  | { readonly kind: "cross-entropy" }
+  | { readonly kind: "cispo" | "ppo"; readonly epsilon: number; readonly epsilonHigh: number };
+
+/** New log-probabilities, shape `[T]` per row, aligned with the row's tokens; 0 where the weight is 0. */
+export type Logprobs = Float32Array;
+
+/** Sums over the tokens with a non-zero weight in one call; the caller divides. */
+export interface LossMetrics {
+  /** `Σ weights·L`. */
+  readonly loss: number;
+  /** Tokens with a non-zero weight. */
+  readonly tokens: number;
+  /** `Σ H`, the entropy of the predictive distribution in nats. */
+  readonly entropy: number;
+}
+
+/** AdamW (arXiv:1711.05101) after clipping the global gradient norm. */
+export interface AdamParams {
+  readonly learningRate: number;
+  /** @default 0.9 */
+  readonly beta1?: number | undefined;
+  /** @default 0.99 */
+  readonly beta2?: number | undefined;
+  /** @default 1e-8 */
+  readonly epsilon?: number | undefined;
+  /** Decoupled; applied to matrices, not to norm gains. @default 0 */
+  readonly weightDecay?: number | undefined;
+  /** Clip the global norm to this; 0 = off. @default 0 */
+  readonly maxGradNorm?: number | undefined;
+}
+
+/** What one request asks of the sampler. The sampler draws from `softmax(logits / temperature)` after top-k and top-p. */
+export interface SamplingParams {
+  /** At least 1; prompt plus output never exceed the context. */
+  readonly maxTokens: number;
+  /** 0 = greedy. */
+  readonly temperature: number;
+  /** In (0, 1]. */
+  readonly topP: number;
+  /** 0 = off. */
+  readonly topK: number;
+  /** Any 64-bit integer; the same request with the same seed gives the same tokens. */
+  readonly seed: bigint;
+  /** Sampling ends after one of these ids. */
+  readonly stopTokenIds: readonly number[];
+  /** How many alternatives come with each token; 0 = none. */
+  readonly topLogprobs: number;
+}
+
+/** One alternative at a position. */
+export interface TokenLogprob {
+  readonly id: number;
+  readonly logprob: number;
+}
+
+/** One sampled token. `logprob` is `log_softmax` of the raw logits, before temperature, top-k and top-p. */
+export interface SampledToken {
+  readonly id: number;
+  readonly logprob: number;
+  /** Best first, the sampled token included only if it is among them; empty when not asked for. */
+  readonly top: readonly TokenLogprob[];
+  /** Set on the last token: a stop id was sampled, or the limit was reached. */
+  readonly finish?: "stop" | "length" | undefined;
+}
+
+/** What this engine can do. */
+export interface Capabilities {
+  readonly name: string;
+  /** Identifiers accepted as `base`. */
+  readonly baseModels: readonly string[];
+  readonly losses: readonly LossSpec["kind"][];
+  readonly lora: boolean;
+  readonly fullParameter: boolean;
+  /** The largest `topLogprobs`. */
+  readonly maxTopLogprobs: number;
+  /** Whether equal inputs give equal bytes whatever the thread count. */
+  readonly deterministic: boolean;
+}
+
+/** The facts of a base model that the layers above need. */
+export interface BaseModelInfo {
+  readonly id: string;
+  /** Directory in Hugging Face layout: tokenizer and chat template are read from it. */
+  readonly directory: string;
+  readonly vocabularySize: number;
+  readonly contextLength: number;
+  readonly parameters: number;
+}
+
+/** See the file header. Every failure is a WhetstoneError; every call takes a signal. */
+export interface Engine {
+  capabilities(): Capabilities;
+  /** @throws NotFoundError `E_NOT_FOUND` for a base outside the allowed roots or without a readable config. */
+  describeBase(base: string): Promise<BaseModelInfo>;
+  /** A fresh trainable model: the base's weights, or a saved state; step 0 optimizer state unless the state brings one. */
+  createModel(
+    spec: { readonly base: string; readonly lora?: LoraSpec | undefined; readonly from?: StatePath | undefined; readonly seed: number },
+    options?: CallOptions,
+  ): Promise<ModelHandle>;
+  /** Log-probabilities without gradients. */
+  forward(model: ModelHandle, rows: readonly Row[], options?: CallOptions): Promise<Logprobs[]>;
+  /** Adds `∂ Σ weights·L / ∂ parameters` to the accumulated gradients. */
+  forwardBackward(
+    model: ModelHandle,
+    rows: readonly Row[],
+    loss: LossSpec,
+    options?: CallOptions,
+  ): Promise<{ readonly logprobs: Logprobs[]; readonly metrics: LossMetrics }>;
+  /** Clip, AdamW, zero the gradients. `gradNorm` is the norm before clipping. */
+  optimStep(model: ModelHandle, adam: AdamParams, options?: CallOptions): Promise<{ readonly gradNorm: number; readonly step: number }>;
+  /** Sets moments and step count to zero; weights stay. */
+  resetOptimizer(model: ModelHandle, options?: CallOptions): Promise<void>;
+  /** Writes weights, moments and step into an existing empty directory, synced. */
+  saveState(model: ModelHandle, path: StatePath, options?: CallOptions): Promise<void>;
+  /** Replaces weights, moments and step by a saved state; accumulated gradients are dropped. */
+  loadState(model: ModelHandle, path: StatePath, options?: CallOptions): Promise<void>;
+  /** Copies the present weights to the sampler. Requests already running keep the version they started on. */
+  publish(model: ModelHandle, options?: CallOptions): Promise<PolicyVersion>;
+  /** Weights for sampling straight from a base (`state` absent) or a saved state, without a trainable model. */
+  loadPolicy(spec: { readonly base: string; readonly state?: StatePath | undefined }, options?: CallOptions): Promise<PolicyVersion>;
+  /** Ends by itself after a token with `finish`; leaving the loop or aborting frees the slot within one token. */
+  sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, options?: CallOptions): AsyncIterable<SampledToken>;
+  /** Frees published weights once the last request on them ends. */
+  release(policy: PolicyVersion): Promise<void>;
+  unload(model: ModelHandle): Promise<void>;
+  close(): Promise<void>;
+}

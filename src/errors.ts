@@ -1,0 +1,161 @@
+/**
+ * The error model, in three mechanisms:
+ *
+ * 1. Every failure a caller can meet is a {@link WhetstoneError} with a permanent `code`; match on the code, not on the text.
+ * 2. `retryable` is decided by whoever knows the cause (a status, a full queue), never guessed from a message.
+ * 3. Code that users hand us (rollouts, rewards) runs inside {@link boundary}: a plain error gets a stage, typed errors and aborts pass unchanged.
+ */
+
+const MARK = Symbol.for("whetstone.error");
+
+/** The permanent codes. One row per code in `docs/reference/errors.md`. */
+export type ErrorCode =
+  | "E_CONFIG"
+  | "E_SHAPE"
+  | "E_ARGUMENT"
+  | "E_NOT_FOUND"
+  | "E_CONFLICT"
+  | "E_UNSUPPORTED"
+  | "E_TOO_LARGE"
+  | "E_OVERLOADED"
+  | "E_DATA"
+  | "E_ENGINE"
+  | "E_ENGINE_MISSING"
+  | "E_INTERNAL"
+  | "E_HTTP"
+  | "E_CONNECTION"
+  | "E_PROTOCOL"
+  | "E_PREFLIGHT"
+  | "E_ROLLOUT"
+  | "E_TOO_MANY_EXCEPTIONS"
+  | "E_JOB_FAILED"
+  | "E_JOB_CANCELLED"
+  | "E_JOB_TIMEOUT";
+
+/** Options shared by every error. */
+export interface WhetstoneErrorOptions {
+  /** The error that caused this one. */
+  readonly cause?: unknown;
+  /** Whether the same call may succeed later. @default false */
+  readonly retryable?: boolean | undefined;
+  /** The name of the offending parameter, as the caller wrote it. @default null */
+  readonly param?: string | null | undefined;
+}
+
+/** The base of every error this package raises. */
+export abstract class WhetstoneError extends Error {
+  abstract readonly code: ErrorCode;
+  /** Whether the same call may succeed later. */
+  readonly retryable: boolean;
+  /** The offending parameter, or null. */
+  readonly param: string | null;
+  readonly [MARK] = true;
+
+  constructor(message: string, options: WhetstoneErrorOptions = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.name = new.target.name;
+    this.retryable = options.retryable ?? false;
+    this.param = options.param ?? null;
+  }
+
+  /** Whether `error` was raised by this package, whichever copy of it. */
+  static isInstance(error: unknown): error is WhetstoneError {
+    return typeof error === "object" && error !== null && MARK in error;
+  }
+
+  /** The form that is safe for files and HTTP: no stack, no headers, no keys. */
+  toJSON(): { name: string; code: ErrorCode; message: string; param: string | null } {
+    return { name: this.name, code: this.code, message: this.message, param: this.param };
+  }
+}
+
+/** A setting is wrong; raised before any side effect. */
+export class ConfigError extends WhetstoneError {
+  readonly code = "E_CONFIG";
+}
+
+/** Arrays whose shapes do not fit together. */
+export class ShapeError extends WhetstoneError {
+  readonly code = "E_SHAPE";
+}
+
+/** An argument outside its bounds. The service answers 400 or 422 and names the parameter. */
+export class ArgumentError extends WhetstoneError {
+  readonly code = "E_ARGUMENT";
+}
+
+/** A thing that was asked for does not exist. The service answers 404. */
+export class NotFoundError extends WhetstoneError {
+  readonly code = "E_NOT_FOUND";
+}
+
+/** The request collides with the present state. The service answers 409. */
+export class ConflictError extends WhetstoneError {
+  readonly code = "E_CONFLICT";
+}
+
+/** A known field, option or file feature that this build does not carry out; named in the message. */
+export class UnsupportedError extends WhetstoneError {
+  readonly code = "E_UNSUPPORTED";
+}
+
+/** A body or file over its size limit. The service answers 413. */
+export class TooLargeError extends WhetstoneError {
+  readonly code = "E_TOO_LARGE";
+}
+
+/** The service has no room now. The service answers 429 with `Retry-After`. */
+export class OverloadedError extends WhetstoneError {
+  readonly code = "E_OVERLOADED";
+}
+
+/** Data that does not parse; the message names the file and line. */
+export class DataError extends WhetstoneError {
+  readonly code = "E_DATA";
+}
+
+/** The compute engine failed. */
+export class EngineError extends WhetstoneError {
+  readonly code = "E_ENGINE";
+}
+
+/** The native binary of the embedded engine or store cannot be loaded; the message has the command that repairs it. */
+export class EngineMissingError extends WhetstoneError {
+  readonly code = "E_ENGINE_MISSING";
+}
+
+/** A broken invariant of our own. The service answers 500. */
+export class InternalError extends WhetstoneError {
+  readonly code = "E_INTERNAL";
+}
+
+/** User code (a rollout, a reward) threw a plain error; `stage` says where. Recorded as data, never fatal for its siblings. */
+export class RolloutError extends WhetstoneError {
+  readonly code = "E_ROLLOUT";
+  readonly stage: string;
+
+  constructor(message: string, options: WhetstoneErrorOptions & { readonly stage: string }) {
+    super(message, options);
+    this.stage = options.stage;
+  }
+}
+
+/** Whether `error` is an abort or a timeout: never retried, never wrapped. */
+export function isAbort(error: unknown): boolean {
+  return error instanceof Error && (error.name === "AbortError" || error.name === "TimeoutError");
+}
+
+/**
+ * Runs user code. A plain error becomes a {@link RolloutError} that names `stage`; typed errors and aborts pass unchanged.
+ *
+ * @throws {@link RolloutError} `E_ROLLOUT` when `run` throws anything that is neither typed nor an abort.
+ */
+export async function boundary<T>(stage: string, run: () => T | Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    if (WhetstoneError.isInstance(error) || isAbort(error)) throw error;
+    const message = error instanceof Error ? error.message : String(error);
+    throw new RolloutError(`${stage} failed: ${message}`, { cause: error, stage });
+  }
+}

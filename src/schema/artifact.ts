@@ -1,0 +1,47 @@
+import { z } from "zod";
+import { namePart, uuid } from "./common.ts";
+
+/** A path inside an artifact: relative, forward slashes, no empty, `.` or `..` part. */
+export const artifactPath = z
+  .string()
+  .min(1)
+  .max(512)
+  .refine((path) => !path.includes("\\") && !path.includes("\0") && path.split("/").every((part) => part !== "" && part !== "." && part !== ".."), {
+    message: "must be a relative path inside the artifact: no leading '/', no '.', '..' or empty part, no backslash",
+  });
+
+/** Body of `POST /v1/preview/artifacts`: opens a new version of `entity/project/name`. Extension. */
+export const createArtifactRequest = z.strictObject({
+  entity: namePart.nullish(),
+  project: namePart,
+  name: namePart,
+  /** Free facts about the contents. */
+  metadata: z.record(z.string(), z.json()).nullish(),
+});
+export type CreateArtifactRequest = z.infer<typeof createArtifactRequest>;
+
+/** One file of a version. */
+export const artifactFile = z.object({
+  path: artifactPath,
+  size_bytes: z.int().min(0),
+  /** Lower-case hexadecimal. */
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+});
+export type ArtifactFile = z.infer<typeof artifactFile>;
+
+/** A version: `open` takes files, `committed` is immutable and usable. */
+export const artifactVersion = z.object({
+  id: uuid,
+  entity: z.string(),
+  project: z.string(),
+  name: z.string(),
+  /** 0, 1, 2 … per name. */
+  version: z.int().min(0),
+  state: z.enum(["open", "committed"]),
+  /** `artifact:///entity/project/name:vN`. */
+  url: z.string(),
+  files: z.array(artifactFile),
+  metadata: z.record(z.string(), z.json()),
+  created_at: z.string(),
+});
+export type ArtifactVersion = z.infer<typeof artifactVersion>;

@@ -1,0 +1,9 @@
+/** The wire and disk contract. Types are inferred from the schemas; client, service and files use the same ones. */
+export * from "./artifact.ts";
+export * from "./chat.ts";
+export * from "./checkpoint.ts";
+export * from "./common.ts";
+export * from "./error.ts";
+export * from "./model.ts";
+export * from "./training-job.ts";
+export * from "./trajectory.ts";

@@ -1,0 +1,63 @@
+import { z } from "zod";
+import { namePart, uuid } from "./common.ts";
+
+/** Low-rank adapter settings of a model: an extension; absent or null trains every parameter. */
+export const loraConfig = z.strictObject({
+  /** Rank, 1 to 256. */
+  rank: z.int().min(1).max(256),
+  /** Scale numerator. @default 2 × rank */
+  alpha: z.number().positive().optional(),
+});
+export type LoraConfig = z.infer<typeof loraConfig>;
+
+/** Body of `POST /v1/preview/models`. */
+export const createModelRequest = z.strictObject({
+  /** Project where the model is stored. */
+  project: namePart,
+  /** Unique within the project. */
+  name: namePart,
+  /** A served base model's identifier or a directory under an allowed root. */
+  base_model: z.string().min(1),
+  /** Team or user of the key in use. @default the key's entity */
+  entity: namePart.nullish(),
+  /** Return the model of the same name if there is one. @default false */
+  return_existing: z.boolean().nullish(),
+  /** Extension. @default null: full-parameter training */
+  lora: loraConfig.nullish(),
+});
+export type CreateModelRequest = z.infer<typeof createModelRequest>;
+
+/** A trainable model. */
+export const model = z.object({
+  id: uuid,
+  entity: z.string(),
+  project: z.string(),
+  name: z.string(),
+  base_model: z.string(),
+  run_id: z.string().nullable(),
+  /** Extension. */
+  lora: loraConfig.nullish(),
+});
+export type Model = z.infer<typeof model>;
+
+/** Answer of `DELETE /v1/preview/models/{model_id}`. */
+export const deleteModelResponse = z.object({
+  model_id: uuid,
+  deleted_checkpoints: z.int(),
+  deleted_run: z.boolean(),
+});
+export type DeleteModelResponse = z.infer<typeof deleteModelResponse>;
+
+/** One entry of `GET /v1/models`. Extra keys are other servers' own. */
+export const servedModel = z.looseObject({
+  id: z.string(),
+  object: z.literal("model").default("model"),
+  created: z.number(),
+  owned_by: z.string(),
+  root: z.string().nullish(),
+});
+export type ServedModel = z.infer<typeof servedModel>;
+
+/** Answer of `GET /v1/models`. */
+export const servedModelList = z.object({ object: z.literal("list").default("list"), data: z.array(servedModel) });
+export type ServedModelList = z.infer<typeof servedModelList>;

@@ -1,0 +1,154 @@
+import { z } from "zod";
+import { listOf, uuid } from "./common.ts";
+import { trajectoryGroup } from "./trajectory.ts";
+
+/**
+ * `experimental_config` of an RL job. Null means unset. The names are the interface's; `minibatches`, `loss_fn`,
+ * `normalize_advantages`, `max_grad_norm` and the Adam settings are extensions. What this build does not carry out yet
+ * is known by name and refused when it is set to anything but its neutral value.
+ */
+export const rlConfig = z.strictObject({
+  /** @default 5e-6 */
+  learning_rate: z.number().positive().nullish(),
+  /** Clip below: ratios under `1 - epsilon`. @default 1 for CISPO, 0.2 for PPO */
+  epsilon: z.number().min(0).nullish(),
+  /** Clip above: ratios over `1 + epsilon_high`. @default 4 for CISPO, `epsilon` for PPO */
+  epsilon_high: z.number().min(0).nullish(),
+  /** PPO instead of CISPO. @default false */
+  ppo: z.boolean().nullish(),
+  /** Extension: the same choice by name. Must not contradict `ppo`. @default "cispo" */
+  loss_fn: z.enum(["cispo", "ppo"]).nullish(),
+  /** Divide advantages by the group's population deviation + 1e-6. @default true */
+  scale_rewards: z.boolean().nullish(),
+  /** Extension: other name of `scale_rewards`; must not contradict it. */
+  normalize_advantages: z.boolean().nullish(),
+  /** In [-1, 1]: positive shrinks negative advantages, negative shrinks positive ones. @default 0 */
+  advantage_balance: z.number().min(-1).max(1).nullish(),
+  /** Extension: clip of the global gradient norm; 0 = off. @default 0.1 */
+  max_grad_norm: z.number().min(0).nullish(),
+  /** Extension. @default 0 */
+  weight_decay: z.number().min(0).nullish(),
+  /** Extension. @default 0.9 */
+  adam_beta1: z.number().min(0).lt(1).nullish(),
+  /** Extension. @default 0.99 */
+  adam_beta2: z.number().min(0).lt(1).nullish(),
+  /** Not carried out yet: only `token`. */
+  importance_sampling_level: z.enum(["token", "sequence", "average", "geometric_average"]).nullish(),
+  /** Not carried out yet: only 0. */
+  model_k2_tau: z.number().nullish(),
+  /** Other name of `model_k2_tau`. */
+  kimi_k2_tau: z.number().nullish(),
+  /** Not carried out yet: only false. */
+  mask_prob_ratio: z.boolean().nullish(),
+  /** Not carried out yet. */
+  max_negative_advantage_importance_sampling_weight: z.number().nullish(),
+  /** Not carried out yet: only false. */
+  precalculate_logprobs: z.boolean().nullish(),
+  /** Not carried out yet: only false. */
+  allow_training_without_logprobs: z.boolean().nullish(),
+  /** Not carried out yet: only 0. */
+  kl_penalty_coef: z.number().nullish(),
+  /** Not carried out yet. */
+  kl_penalty_reference_step: z.int().min(0).nullish(),
+  /** Without effect while `kl_penalty_coef` is 0. */
+  kl_penalty_source: z.enum(["current_learner", "sample"]).nullish(),
+  /** Not carried out yet. */
+  kl_penalty_step_lag: z.int().min(1).nullish(),
+  /** Not carried out yet. */
+  kl_ref_adapter_path: z.string().nullish(),
+  /** Not carried out yet. */
+  logprob_calculation_chunk_size: z.int().min(1).nullish(),
+  /** Not carried out yet: only 0. */
+  num_trajectories_learning_rate_multiplier_power: z.number().nullish(),
+  /** Not carried out yet. */
+  packed_sequence_length: z.int().min(1).nullish(),
+  /** Not carried out yet: only false. */
+  plot_tensors: z.boolean().nullish(),
+  /** Not carried out yet: only false. */
+  scale_learning_rate_by_reward_std_dev: z.boolean().nullish(),
+  /** Not carried out yet. */
+  truncated_importance_sampling: z.number().nullish(),
+});
+export type RlConfig = z.infer<typeof rlConfig>;
+
+/** Body of `POST /v1/preview/training-jobs`. */
+export const createRlJobRequest = z.strictObject({
+  model_id: uuid,
+  trajectory_groups: z.array(trajectoryGroup).min(1),
+  experimental_config: rlConfig.nullish(),
+});
+export type CreateRlJobRequest = z.infer<typeof createRlJobRequest>;
+
+/** `config` of an SFT job. */
+export const sftConfig = z.strictObject({
+  /** Trajectories per optimizer step. `"auto"` is 2. @default "auto" */
+  batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
+  /** One rate, or one per batch. @default 5e-5 */
+  learning_rate: z.union([z.number().positive(), z.array(z.number().min(0)).min(1)]).nullish(),
+});
+export type SftConfig = z.infer<typeof sftConfig>;
+
+/** `experimental_config` of an SFT job: extensions. */
+export const sftExperimentalConfig = z.strictObject({
+  /** Passes over the data. @default 1 */
+  epochs: z.int().min(1).max(1000).nullish(),
+  /** Order of the rows; rows keep the file's order when null. @default null */
+  shuffle_seed: z.int().nullish(),
+  /** @default 1 */
+  max_grad_norm: z.number().min(0).nullish(),
+  /** @default 0 */
+  weight_decay: z.number().min(0).nullish(),
+  /** @default 0.9 */
+  adam_beta1: z.number().min(0).lt(1).nullish(),
+  /** @default 0.99 */
+  adam_beta2: z.number().min(0).lt(1).nullish(),
+});
+export type SftExperimentalConfig = z.infer<typeof sftExperimentalConfig>;
+
+/** Body of `POST /v1/preview/sft-training-jobs`. */
+export const createSftJobRequest = z.strictObject({
+  model_id: uuid,
+  /** `artifact:///entity/project/name:vN`; any scheme's prefix is read the same way, but `http`, `https` and `file` are refused. */
+  training_data_url: z.string().min(1),
+  config: sftConfig.nullish(),
+  experimental_config: sftExperimentalConfig.nullish(),
+});
+export type CreateSftJobRequest = z.infer<typeof createSftJobRequest>;
+
+/** Answer of both creating POSTs. */
+export const createdJob = z.object({ id: uuid });
+export type CreatedJob = z.infer<typeof createdJob>;
+
+/** States of a job. */
+export const jobStatus = z.enum(["queued", "running", "succeeded", "failed", "cancelled"]);
+export type JobStatus = z.infer<typeof jobStatus>;
+
+/** A training job. Only `id` is the interface's; the rest are extensions with the hosted service's names. */
+export const trainingJob = z.looseObject({
+  id: uuid,
+  model_id: uuid.optional(),
+  type: z.enum(["rl", "sft"]).optional(),
+  status: jobStatus.optional(),
+  created_at: z.string().optional(),
+  training_start: z.string().nullish(),
+  training_end: z.string().nullish(),
+  error_message: z.string().nullish(),
+  /** The checkpoint this job made, once it succeeded. */
+  step: z.int().nullish(),
+});
+export type TrainingJob = z.infer<typeof trainingJob>;
+
+/** Event types of a job. */
+export const jobEventType = z.enum(["training_started", "gradient_step", "training_ended", "training_failed", "training_cancelled"]);
+export type JobEventType = z.infer<typeof jobEventType>;
+
+/**
+ * One event. `training_started` carries `num_sequences` (gradient steps to expect), `gradient_step` a flat map of
+ * numbers, `training_ended` the new `step`, `training_failed` an `error_message`.
+ */
+export const jobEvent = z.object({ id: uuid, type: jobEventType, data: z.record(z.string(), z.unknown()) });
+export type JobEvent = z.infer<typeof jobEvent>;
+
+/** Answer of `GET /v1/preview/training-jobs/{id}/events`. */
+export const jobEventList = listOf(jobEvent);
+export type JobEventList = z.infer<typeof jobEventList>;
