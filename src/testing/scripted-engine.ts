@@ -1,0 +1,302 @@
+import { randomUUID } from "node:crypto";
+import { open, readFile, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import type {
+  AdamParams,
+  BaseModelInfo,
+  CallOptions,
+  Capabilities,
+  Engine,
+  LoraSpec,
+  Logprobs,
+  LossMetrics,
+  LossSpec,
+  ModelHandle,
+  PolicyVersion,
+  Row,
+  SampledToken,
+  SamplingParams,
+  StatePath,
+} from "../engine/port.ts";
+import { ArgumentError, DataError, EngineError, NotFoundError } from "../errors.ts";
+
+/** One call of the port, as the `before` hook and the `calls` record see it. */
+export interface ScriptedCall {
+  readonly verb: Exclude<keyof Engine, "capabilities" | "close"> | "sampleToken";
+  /** The model or policy spoken of; null for `describeBase` and calls that create one. */
+  readonly id: string | null;
+  /** Rows, optimizer settings, path or token index of the call. */
+  readonly detail: unknown;
+}
+
+/** What a script is asked: which tokens to sample. */
+export interface SampleScriptInput {
+  readonly policy: PolicyVersion;
+  /** Optimizer steps behind the policy's weights. */
+  readonly step: number;
+  /** The single weight of the policy. */
+  readonly weight: number;
+  readonly prompt: Int32Array;
+  readonly params: SamplingParams;
+}
+
+/** Options of {@link createScriptedEngine}. */
+export interface ScriptedEngineOptions {
+  /** The base models that exist. @default one base `scripted` of 64 tokens without a directory */
+  readonly bases?: readonly BaseModelInfo[] | undefined;
+  /** The tokens to sample. @default the prompt, last token first */
+  readonly script?: ((input: SampleScriptInput) => readonly number[]) | undefined;
+  /** Runs before each call and each sampled token: wait in it to hold the engine, throw in it to fail the call. */
+  readonly before?: ((call: ScriptedCall, options: CallOptions) => void | Promise<void>) | undefined;
+}
+
+/** The engine and what was asked of it. */
+export interface ScriptedEngine extends Engine {
+  /** Every call so far, oldest first; sampled tokens are not recorded. */
+  readonly calls: readonly ScriptedCall[];
+  /** Ids of the policies that are loaded and not released. */
+  livePolicies(): string[];
+  /** Ids of the models that are created and not unloaded. */
+  liveModels(): string[];
+}
+
+interface ScriptedState {
+  weight: number;
+  moment: number;
+  optimizerStep: number;
+  step: number;
+}
+
+interface LiveModel extends ScriptedState {
+  readonly handle: ModelHandle;
+  readonly lora: LoraSpec | null;
+  gradient: number;
+}
+
+const FRESH: ScriptedState = { weight: 0, moment: 0, optimizerStep: 0, step: 0 };
+
+/** Writes `contents` and syncs it: a state that was reported saved is on disk. */
+async function writeSynced(path: string, contents: string | Uint8Array): Promise<void> {
+  const file = await open(path, "w");
+  try {
+    await file.writeFile(contents);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** A safetensors file with one float64 tensor of one element. */
+function oneTensor(name: string, value: number): Uint8Array {
+  const header = Buffer.from(JSON.stringify({ [name]: { dtype: "F64", shape: [1], data_offsets: [0, 8] } }));
+  const file = Buffer.alloc(8 + header.length + 8);
+  file.writeBigUInt64LE(BigInt(header.length), 0);
+  header.copy(file, 8);
+  file.writeDoubleLE(value, 8 + header.length);
+  return file;
+}
+
+async function readOneTensor(path: string): Promise<number> {
+  const file = await readFile(path);
+  return file.readDoubleLE(8 + Number(file.readBigUInt64LE(0)));
+}
+
+async function readState(directory: string): Promise<ScriptedState> {
+  const text = await readFile(join(directory, "state.json"), "utf8").catch((cause: unknown) => {
+    throw new DataError(`Expected a saved state in '${directory}', found no readable state.json`, { cause });
+  });
+  const { step, optimizer_step } = JSON.parse(text) as { step: number; optimizer_step: number };
+  const weight = await readOneTensor(join(directory, "model.safetensors"));
+  const names = await readdir(directory);
+  // Older checkpoints keep their weights only: their optimizer starts fresh.
+  if (!names.includes("optimizer.safetensors")) return { weight, moment: 0, optimizerStep: 0, step };
+  return { weight, moment: await readOneTensor(join(directory, "optimizer.safetensors")), optimizerStep: optimizer_step, step };
+}
+
+/** A pure function of the rows: two equal batches give equal bits. */
+function gradientOf(rows: readonly Row[]): number {
+  let sum = 0;
+  for (const row of rows) {
+    for (let t = 0; t < row.tokens.length; t++) sum += row.weights[t]! * (row.advantages?.[t] ?? 1) * (1 + row.tokens[t]!);
+  }
+  return sum;
+}
+
+function checkRows(rows: readonly Row[], loss: LossSpec | null): void {
+  for (const [index, row] of rows.entries()) {
+    if (row.weights.length !== row.tokens.length || row.tokens.length === 0) {
+      throw new ArgumentError(`Expected row ${index} to hold as many weights as tokens and at least one, got ${row.weights.length} and ${row.tokens.length}`);
+    }
+    if (row.weights[0] !== 0) throw new ArgumentError(`Expected weights[0] of row ${index} to be 0: nothing predicts the first token`);
+    if (loss !== null && loss.kind !== "cross-entropy" && (row.advantages?.length !== row.tokens.length || row.logprobs?.length !== row.tokens.length)) {
+      throw new ArgumentError(`Expected row ${index} to hold an advantage and a logprob per token for the loss '${loss.kind}'`);
+    }
+  }
+}
+
+/**
+ * An {@link Engine} of one weight, for tests: everything is exact and instant, nothing is learned. Training moves the weight by a
+ * pure function of the rows, states are small real files, sampling follows a script.
+ *
+ * @example
+ * ```ts
+ * const engine = createScriptedEngine({ script: () => [7, 8, 9] });
+ * const policy = await engine.loadPolicy({ base: "scripted" });
+ * ```
+ */
+export function createScriptedEngine(options: ScriptedEngineOptions = {}): ScriptedEngine {
+  const bases = options.bases ?? [{ id: "scripted", directory: "", vocabularySize: 64, contextLength: 256, parameters: 1 }];
+  const models = new Map<string, LiveModel>();
+  const policies = new Map<string, { readonly version: PolicyVersion; readonly state: ScriptedState }>();
+  const calls: ScriptedCall[] = [];
+  let isClosed = false;
+
+  async function enter(call: ScriptedCall, callOptions: CallOptions = {}): Promise<void> {
+    if (isClosed) throw new EngineError("The scripted engine is closed");
+    callOptions.signal?.throwIfAborted();
+    if (call.verb !== "sampleToken") calls.push(call);
+    await options.before?.(call, callOptions);
+    callOptions.signal?.throwIfAborted();
+  }
+  function base(id: string): BaseModelInfo {
+    const found = bases.find((candidate) => candidate.id === id);
+    if (found === undefined) throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${bases.map((b) => b.id).join(", ")}`, { param: "base_model" });
+    return found;
+  }
+  function live(model: ModelHandle): LiveModel {
+    const found = models.get(model.id);
+    if (found === undefined) throw new EngineError(`Model '${model.id}' is not loaded`);
+    return found;
+  }
+  function addPolicy(baseId: string, state: ScriptedState): PolicyVersion {
+    const version: PolicyVersion = { id: randomUUID(), base: baseId };
+    policies.set(version.id, { version, state: { ...state } });
+    return version;
+  }
+
+  return {
+    calls,
+    livePolicies: () => [...policies.keys()],
+    liveModels: () => [...models.keys()],
+    capabilities: (): Capabilities => ({
+      name: "scripted",
+      baseModels: bases.map((b) => b.id),
+      losses: ["cross-entropy", "cispo", "ppo"],
+      lora: true,
+      fullParameter: true,
+      maxTopLogprobs: 20,
+      deterministic: true,
+    }),
+    async describeBase(id) {
+      await enter({ verb: "describeBase", id: null, detail: id });
+      return base(id);
+    },
+    async createModel(spec, callOptions) {
+      await enter({ verb: "createModel", id: null, detail: spec }, callOptions);
+      base(spec.base);
+      const handle: ModelHandle = { id: randomUUID(), base: spec.base };
+      const state = spec.from === undefined ? FRESH : await readState(spec.from);
+      models.set(handle.id, { ...state, gradient: 0, handle, lora: spec.lora ?? null });
+      return handle;
+    },
+    async forward(model, rows, callOptions) {
+      await enter({ verb: "forward", id: model.id, detail: rows }, callOptions);
+      checkRows(rows, null);
+      const { weight } = live(model);
+      return rows.map((row): Logprobs => row.weights.map((w) => (w === 0 ? 0 : -Math.exp(-Math.abs(weight)))));
+    },
+    async forwardBackward(model, rows, loss, callOptions) {
+      await enter({ verb: "forwardBackward", id: model.id, detail: { rows, loss } }, callOptions);
+      checkRows(rows, loss);
+      const target = live(model);
+      const logprob = -Math.exp(-Math.abs(target.weight));
+      let tokens = 0;
+      let lossSum = 0;
+      for (const row of rows) {
+        for (let t = 0; t < row.tokens.length; t++) {
+          if (row.weights[t] === 0) continue;
+          tokens++;
+          lossSum += row.weights[t]! * (row.advantages?.[t] ?? 1) * -logprob;
+        }
+      }
+      target.gradient += gradientOf(rows);
+      const metrics: LossMetrics = { loss: lossSum, tokens, entropy: tokens };
+      return { logprobs: rows.map((row): Logprobs => row.weights.map((w) => (w === 0 ? 0 : logprob))), metrics };
+    },
+    async optimStep(model, adam: AdamParams, callOptions) {
+      await enter({ verb: "optimStep", id: model.id, detail: adam }, callOptions);
+      const target = live(model);
+      const gradNorm = Math.abs(target.gradient);
+      const beta1 = adam.beta1 ?? 0.9;
+      target.moment = beta1 * target.moment + (1 - beta1) * target.gradient;
+      target.weight -= adam.learningRate * target.moment;
+      target.gradient = 0;
+      target.optimizerStep += 1;
+      target.step += 1;
+      return { gradNorm, step: target.optimizerStep };
+    },
+    async resetOptimizer(model, callOptions) {
+      await enter({ verb: "resetOptimizer", id: model.id, detail: null }, callOptions);
+      const target = live(model);
+      target.moment = 0;
+      target.optimizerStep = 0;
+    },
+    async saveState(model, path: StatePath, callOptions) {
+      await enter({ verb: "saveState", id: model.id, detail: path }, callOptions);
+      const target = live(model);
+      if ((await readdir(path)).length > 0) throw new ArgumentError(`Expected an empty directory to save to, '${path}' holds files`);
+      await writeSynced(join(path, "model.safetensors"), oneTensor("weight", target.weight));
+      await writeSynced(join(path, "optimizer.safetensors"), oneTensor("moment", target.moment));
+      await writeSynced(join(path, "state.json"), JSON.stringify({ step: target.step, optimizer_step: target.optimizerStep }));
+    },
+    async loadState(model, path: StatePath, callOptions) {
+      await enter({ verb: "loadState", id: model.id, detail: path }, callOptions);
+      Object.assign(live(model), await readState(path), { gradient: 0 });
+    },
+    async publish(model, callOptions) {
+      await enter({ verb: "publish", id: model.id, detail: null }, callOptions);
+      const { weight, moment, optimizerStep, step } = live(model);
+      return addPolicy(model.base, { weight, moment, optimizerStep, step });
+    },
+    async loadPolicy(spec, callOptions) {
+      await enter({ verb: "loadPolicy", id: null, detail: spec }, callOptions);
+      base(spec.base);
+      return addPolicy(spec.base, spec.state === undefined ? FRESH : await readState(spec.state));
+    },
+    async *sample(policy, prompt, params, callOptions = {}): AsyncIterable<SampledToken> {
+      await enter({ verb: "sample", id: policy.id, detail: { prompt, params } }, callOptions);
+      const found = policies.get(policy.id);
+      if (found === undefined) throw new EngineError(`Policy '${policy.id}' is not loaded`);
+      const { contextLength } = base(policy.base);
+      if (prompt.length === 0 || prompt.length >= contextLength) {
+        throw new ArgumentError(`Expected a prompt of 1 to ${contextLength - 1} tokens, got ${prompt.length}`);
+      }
+      const limit = Math.min(params.maxTokens, contextLength - prompt.length);
+      const { weight, step } = found.state;
+      const script = options.script?.({ policy, step, weight, prompt, params }) ?? [...prompt].reverse();
+      for (let index = 0; index < limit; index++) {
+        await enter({ verb: "sampleToken", id: policy.id, detail: index }, callOptions);
+        // A script that ran out ends the turn where the caller named a stop token, and starts over where it did not.
+        const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
+        const top = Array.from({ length: params.topLogprobs }, (_, rank) => ({ id: rank === 0 ? id : (id + rank) % base(policy.base).vocabularySize, logprob: -0.5 - rank }));
+        const finish = params.stopTokenIds.includes(id) ? "stop" : index === limit - 1 ? "length" : undefined;
+        yield { id, logprob: -0.5, top, ...(finish === undefined ? {} : { finish }) };
+        if (finish !== undefined) return;
+      }
+    },
+    async release(policy) {
+      await enter({ verb: "release", id: policy.id, detail: null });
+      policies.delete(policy.id);
+    },
+    async unload(model) {
+      await enter({ verb: "unload", id: model.id, detail: null });
+      models.delete(model.id);
+    },
+    close() {
+      isClosed = true;
+      models.clear();
+      policies.clear();
+      return Promise.resolve();
+    },
+  };
+}
