@@ -1,0 +1,78 @@
+import { DataError } from "../errors.ts";
+import { trajectoryGroup as groupSchema } from "../schema/index.ts";
+import type { RolloutException, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
+import { statisticsOf, type GroupStatistics } from "./statistics.ts";
+import { Trajectory, type Scalar } from "./trajectory.ts";
+
+/** What a group is made of. */
+export interface TrajectoryGroupInit {
+  readonly trajectories: readonly Trajectory[];
+  /** Rollouts that failed: kept as data. @default [] */
+  readonly exceptions?: readonly RolloutException[] | undefined;
+  /** @default {} */
+  readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
+  /** @default {} */
+  readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
+  /** @default [] */
+  readonly logs?: readonly string[] | undefined;
+}
+
+/** Rollouts of one scenario, scored against each other. Immutable; `JSON.stringify` gives the wire form. */
+export class TrajectoryGroup {
+  readonly trajectories: readonly Trajectory[];
+  readonly exceptions: readonly RolloutException[];
+  readonly metadata: Readonly<Record<string, Scalar>>;
+  readonly metrics: Readonly<Record<string, number | boolean>>;
+  readonly logs: readonly string[];
+
+  constructor({ trajectories, exceptions = [], metadata = {}, metrics = {}, logs = [] }: TrajectoryGroupInit) {
+    this.trajectories = Object.freeze([...trajectories]);
+    this.exceptions = Object.freeze([...exceptions]);
+    this.metadata = Object.freeze({ ...metadata });
+    this.metrics = Object.freeze({ ...metrics });
+    this.logs = Object.freeze([...logs]);
+    Object.freeze(this);
+  }
+
+  /**
+   * Reads the wire form.
+   *
+   * @throws {@link DataError} `E_DATA` when the value does not fit.
+   */
+  static fromJSON(value: unknown): TrajectoryGroup {
+    const result = groupSchema.safeParse(value);
+    if (!result.success) {
+      const issue = result.error.issues[0];
+      throw new DataError(`Expected a trajectory group; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
+    }
+    return new TrajectoryGroup({ ...result.data, trajectories: result.data.trajectories.map((wire) => Trajectory.fromWire(wire)) });
+  }
+
+  /** Rewards in order, failed rollouts left out. */
+  get rewards(): number[] {
+    return this.trajectories.map((trajectory) => trajectory.reward);
+  }
+
+  /** The wire form. */
+  toJSON(): WireTrajectoryGroup {
+    return {
+      trajectories: this.trajectories.map((trajectory) => trajectory.toJSON()),
+      exceptions: [...this.exceptions],
+      metadata: { ...this.metadata },
+      metrics: { ...this.metrics },
+      logs: [...this.logs],
+    };
+  }
+}
+
+/** Groups in order, with statistics over all of them. */
+export type TrajectoryGroups = readonly TrajectoryGroup[] & { readonly stats: GroupStatistics };
+
+/** Gives a list of groups its `stats`; computed when first read. The argument is copied. */
+export function trajectoryGroups(groups: Iterable<TrajectoryGroup>): TrajectoryGroups {
+  const list = [...groups];
+  let stats: GroupStatistics | undefined;
+  // Not enumerable: the list prints and serialises as the plain array it is.
+  Object.defineProperty(list, "stats", { get: () => (stats ??= statisticsOf(list)) });
+  return Object.freeze(list) as TrajectoryGroups;
+}

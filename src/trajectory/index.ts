@@ -1,0 +1,14 @@
+/** Rollouts as data: building, grouping, statistics, preflight. */
+export { trajectory, TrajectoryBuilder } from "./builder.ts";
+export type { FinishOptions, SampledTurn, SampleOptions, TrajectoryOptions } from "./builder.ts";
+export { TrajectoryGroup, trajectoryGroups } from "./group.ts";
+export type { TrajectoryGroupInit, TrajectoryGroups } from "./group.ts";
+export { isChoice, textOf, toMessage, toMessages } from "./messages.ts";
+export { stepOf } from "./policy.ts";
+export type { Policy } from "./policy.ts";
+export { assertTrainable, preflight, PreflightError } from "./preflight.ts";
+export type { Finding, FindingCode } from "./preflight.ts";
+export { completionTokens, statisticsOf, summarize } from "./statistics.ts";
+export type { GroupStatistics, StatisticsInput, Summary } from "./statistics.ts";
+export { Trajectory } from "./trajectory.ts";
+export type { Scalar } from "./trajectory.ts";

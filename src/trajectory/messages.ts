@@ -1,0 +1,37 @@
+import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../schema/index.ts";
+
+/** Whether an item of a history is a sampled turn; anything else is context. */
+export function isChoice(item: MessageOrChoice): item is AssistantChoice {
+  return "message" in item && typeof item.message === "object" && item.message !== null;
+}
+
+/**
+ * The message as the next request should carry it.
+ *
+ * Text, tool calls and reasoning are kept exactly, so that a service that remembers its own turns recognises them;
+ * absent text becomes `""` unless the turn is nothing but tool calls.
+ */
+export function toMessage(item: MessageOrChoice): RequestMessage {
+  if (!isChoice(item)) return item;
+  const { content, tool_calls: toolCalls, reasoning } = item.message;
+  const calls = toolCalls ?? [];
+  return {
+    role: "assistant",
+    content: content ?? (calls.length > 0 ? null : ""),
+    ...(calls.length > 0 ? { tool_calls: calls } : {}),
+    ...(reasoning === null || reasoning === undefined ? {} : { reasoning }),
+  };
+}
+
+/** The plain conversation of a history. */
+export function toMessages(items: readonly MessageOrChoice[]): RequestMessage[] {
+  return items.map(toMessage);
+}
+
+/** The text of an item: parts of a list content are joined, other kinds of parts are skipped. */
+export function textOf(item: MessageOrChoice): string {
+  const { content } = isChoice(item) ? item.message : item;
+  if (content === null || content === undefined) return "";
+  if (typeof content === "string") return content;
+  return content.map((part) => (typeof part === "string" ? part : (part.text ?? ""))).join("");
+}

@@ -1,0 +1,108 @@
+import type { AssistantChoice, RolloutException } from "../schema/index.ts";
+
+/** Summary of numbers. All NaN when `count` is 0. */
+export interface Summary {
+  readonly count: number;
+  readonly mean: number;
+  /** Population standard deviation: `sqrt(mean((x − mean)²))`. */
+  readonly std: number;
+  readonly min: number;
+  readonly p25: number;
+  readonly median: number;
+  readonly p75: number;
+  readonly max: number;
+}
+
+/** What {@link statisticsOf} finds. */
+export interface GroupStatistics {
+  readonly groups: number;
+  readonly trajectories: number;
+  readonly exceptions: number;
+  /** `exceptions / (trajectories + exceptions)`; 0 when both are 0. */
+  readonly exceptionRate: number;
+  /** Groups that can train: at least two trajectories with different rewards. */
+  readonly trainableGroups: number;
+  readonly reward: Summary;
+  /** Mean over groups of at least two of the population deviation of their rewards; NaN when there is none. */
+  readonly rewardStdWithinGroups: number;
+  readonly tokens: {
+    /** Sampled tokens, all choices. */
+    readonly completion: number;
+    /** Sampled tokens of each trajectory. */
+    readonly completionPerTrajectory: Summary;
+    /** Prompt tokens over all choices; a prefix that was sent twice counts twice. */
+    readonly prompt: number;
+  };
+  /** Each trajectory metric by name, over the trajectories that have it; booleans count as 0 and 1. */
+  readonly metrics: Readonly<Record<string, Summary>>;
+}
+
+/** The shape statistics need: a `TrajectoryGroup`, or anything like it. */
+export interface StatisticsInput {
+  readonly trajectories: readonly {
+    readonly reward: number;
+    readonly metrics: Readonly<Record<string, number | boolean>>;
+    readonly choices: readonly AssistantChoice[];
+  }[];
+  readonly exceptions: readonly RolloutException[];
+}
+
+/**
+ * Mean, population deviation and quantiles (linear interpolation between the two nearest ranks).
+ *
+ * @param values Shape `[N]`; not modified.
+ */
+export function summarize(values: readonly number[]): Summary {
+  const sorted = [...values].sort((a, b) => a - b);
+  const count = sorted.length;
+  const mean = count === 0 ? Number.NaN : values.reduce((sum, value) => sum + value, 0) / count;
+  const variance = count === 0 ? Number.NaN : values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / count;
+  const quantile = (q: number): number => {
+    if (count === 0) return Number.NaN;
+    const rank = q * (count - 1);
+    const low = sorted[Math.floor(rank)] as number;
+    const high = sorted[Math.ceil(rank)] as number;
+    return low + (high - low) * (rank - Math.floor(rank));
+  };
+  return { count, mean, std: Math.sqrt(variance), min: quantile(0), p25: quantile(0.25), median: quantile(0.5), p75: quantile(0.75), max: quantile(1) };
+}
+
+/** Sampled tokens of a choice: its token ids, else its log-probabilities. */
+export function completionTokens(choice: AssistantChoice): number {
+  return choice.token_ids?.length ?? choice.logprobs?.content?.length ?? 0;
+}
+
+/** Statistics over all trajectories of all groups. */
+export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistics {
+  const trajectories = groups.flatMap((group) => group.trajectories);
+  const exceptions = groups.reduce((sum, group) => sum + group.exceptions.length, 0);
+  const rewardsByGroup = groups.map((group) => group.trajectories.map((trajectory) => trajectory.reward));
+  const perTrajectory = trajectories.map(({ choices }) => choices.reduce((sum, choice) => sum + completionTokens(choice), 0));
+  const metrics = new Map<string, number[]>();
+  for (const trajectory of trajectories) {
+    for (const [name, value] of Object.entries(trajectory.metrics)) {
+      const values = metrics.get(name) ?? [];
+      metrics.set(name, values);
+      values.push(Number(value));
+    }
+  }
+  const total = trajectories.length + exceptions;
+  return {
+    groups: groups.length,
+    trajectories: trajectories.length,
+    exceptions,
+    exceptionRate: total === 0 ? 0 : exceptions / total,
+    trainableGroups: rewardsByGroup.filter((rewards) => new Set(rewards).size > 1).length,
+    reward: summarize(trajectories.map((trajectory) => trajectory.reward)),
+    rewardStdWithinGroups: summarize(rewardsByGroup.filter((rewards) => rewards.length > 1).map((rewards) => summarize(rewards).std)).mean,
+    tokens: {
+      completion: perTrajectory.reduce((sum, count) => sum + count, 0),
+      completionPerTrajectory: summarize(perTrajectory),
+      prompt: trajectories.reduce(
+        (sum, { choices }) => sum + choices.reduce((inner, choice) => inner + (choice.prompt_token_ids?.length ?? 0), 0),
+        0,
+      ),
+    },
+    metrics: Object.fromEntries([...metrics].map(([name, values]) => [name, summarize(values)])),
+  };
+}
