@@ -1,0 +1,9 @@
+/** The graph builder: values and nodes, the op catalogue with gradients, reverse-mode differentiation, the ONNX writer. */
+export { differentiate } from "./autodiff.ts";
+export { type Dim, type DType, Graph, type Value } from "./graph.ts";
+export { writeOnnx } from "./onnx-writer.ts";
+export * from "./ops/elementwise.ts";
+export * from "./ops/linear.ts";
+export * from "./ops/neural.ts";
+export * from "./ops/reduce.ts";
+export * from "./ops/shape.ts";

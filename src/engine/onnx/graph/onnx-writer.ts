@@ -1,0 +1,118 @@
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import type { Attribute, ConstantData, DType, Graph, Node, Value } from "./graph.ts";
+
+/** Versions of the ONNX format and operator set that the catalogue is written for. */
+const IR_VERSION = 10;
+const OPSET = 21;
+
+const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int64: 7, bool: 9 };
+
+/**
+ * Serialises a graph as an ONNX model. Nodes that no output needs are left out, so an op may record more than its
+ * caller uses. Field numbers are those of `onnx.proto3`.
+ *
+ * @returns The bytes of a `ModelProto`, ready for an inference session.
+ * @source https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3
+ */
+export function writeOnnx(graph: Graph, name: string): Uint8Array {
+  const nodes = liveNodes(graph);
+  const used = new Set(nodes.flatMap((node) => node.inputs));
+  for (const value of graph.outputs.values()) used.add(value);
+  const model = new BinaryWriter();
+  model.tag(1, WireType.Varint).int64(IR_VERSION);
+  model.tag(2, WireType.LengthDelimited).string("whetstone");
+  message(model, 7, (writer) => {
+    for (const node of nodes) message(writer, 1, (inner) => writeNode(inner, node));
+    // A result carries the name its caller asked for; the value behind it may already be named otherwise.
+    for (const [output, value] of graph.outputs) message(writer, 1, (inner) => writeAlias(inner, value.name, output));
+    writer.tag(2, WireType.LengthDelimited).string(name);
+    for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
+    for (const input of graph.inputs) if (used.has(input)) message(writer, 11, (inner) => writeValueInfo(inner, input.name, input));
+    for (const [output, value] of graph.outputs) message(writer, 12, (inner) => writeValueInfo(inner, output, value));
+  });
+  for (const [domain, version] of [
+    ["", OPSET],
+    ["com.microsoft", 1],
+  ] as const) {
+    message(model, 8, (writer) => {
+      writer.tag(1, WireType.LengthDelimited).string(domain);
+      writer.tag(2, WireType.Varint).int64(version);
+    });
+  }
+  return model.finish();
+}
+
+/** The nodes that some output depends on, in recording order, which is topological. */
+function liveNodes(graph: Graph): Node[] {
+  const needed = new Set<Value>(graph.outputs.values());
+  const live: Node[] = [];
+  for (let i = graph.nodes.length - 1; i >= 0; i--) {
+    const node = graph.nodes[i]!;
+    if (!node.outputs.some((output) => needed.has(output))) continue;
+    for (const input of node.inputs) needed.add(input);
+    live.push(node);
+  }
+  return live.reverse();
+}
+
+function message(writer: BinaryWriter, field: number, body: (writer: BinaryWriter) => void): void {
+  writer.tag(field, WireType.LengthDelimited).fork();
+  body(writer);
+  writer.join();
+}
+
+function writeNode(writer: BinaryWriter, node: Node): void {
+  for (const input of node.inputs) writer.tag(1, WireType.LengthDelimited).string(input.name);
+  for (const output of node.outputs) writer.tag(2, WireType.LengthDelimited).string(output.name);
+  writer.tag(4, WireType.LengthDelimited).string(node.op);
+  for (const [name, attribute] of Object.entries(node.attributes)) message(writer, 5, (inner) => writeAttribute(inner, name, attribute));
+  if (node.domain !== "") writer.tag(7, WireType.LengthDelimited).string(node.domain);
+}
+
+function writeAlias(writer: BinaryWriter, input: string, output: string): void {
+  writer.tag(1, WireType.LengthDelimited).string(input);
+  writer.tag(2, WireType.LengthDelimited).string(output);
+  writer.tag(4, WireType.LengthDelimited).string("Identity");
+}
+
+function writeAttribute(writer: BinaryWriter, name: string, attribute: Attribute): void {
+  const type = (code: number) => writer.tag(20, WireType.Varint).int32(code);
+  writer.tag(1, WireType.LengthDelimited).string(name);
+  if ("float" in attribute) {
+    writer.tag(2, WireType.Bit32).float(attribute.float);
+    type(1);
+  } else if ("int" in attribute) {
+    writer.tag(3, WireType.Varint).int64(attribute.int);
+    type(2);
+  } else if ("string" in attribute) {
+    writer.tag(4, WireType.LengthDelimited).string(attribute.string);
+    type(3);
+  } else {
+    for (const value of attribute.ints) writer.tag(8, WireType.Varint).int64(value);
+    type(7);
+  }
+}
+
+function writeTensor(writer: BinaryWriter, value: Value, data: ConstantData): void {
+  for (const dim of value.shape) writer.tag(1, WireType.Varint).int64(dim as number);
+  writer.tag(2, WireType.Varint).int32(ELEMENT_TYPE[value.dtype]);
+  writer.tag(8, WireType.LengthDelimited).string(value.name);
+  writer.tag(9, WireType.LengthDelimited).bytes(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+}
+
+function writeValueInfo(writer: BinaryWriter, name: string, value: Value): void {
+  writer.tag(1, WireType.LengthDelimited).string(name);
+  message(writer, 2, (type) => {
+    message(type, 1, (tensor) => {
+      tensor.tag(1, WireType.Varint).int32(ELEMENT_TYPE[value.dtype]);
+      message(tensor, 2, (shape) => {
+        for (const dim of value.shape) {
+          message(shape, 1, (entry) => {
+            if (typeof dim === "number") entry.tag(1, WireType.Varint).int64(dim);
+            else entry.tag(2, WireType.LengthDelimited).string(dim);
+          });
+        }
+      });
+    });
+  });
+}

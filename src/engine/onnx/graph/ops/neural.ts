@@ -1,0 +1,149 @@
+/** Ops of a transformer that are fused, or whose gradient has a better form than that of its parts. */
+import { ShapeError } from "../../../../errors.ts";
+import type { Dim, Value } from "../graph.ts";
+import { exp, mul, neg, sub } from "./elementwise.ts";
+import { reduceMeanLast, reduceSum } from "./reduce.ts";
+import { expandTo, reshape } from "./shape.ts";
+
+/** Softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
+export function softmax(x: Value): Value {
+  const [p] = x.graph.record({
+    op: "Softmax",
+    inputs: [x],
+    attributes: { axis: { int: -1 } },
+    outputs: [{ shape: x.shape }],
+    vjp: ([g]) => [mul(p!, sub(g!, reduceSum(mul(g!, p!), [x.shape.length - 1])))],
+  });
+  return p!;
+}
+
+/** `log softmax` over the last axis; `∂x = g − softmax(x) · Σ g`. */
+export function logSoftmax(x: Value): Value {
+  const [y] = x.graph.record({
+    op: "LogSoftmax",
+    inputs: [x],
+    attributes: { axis: { int: -1 } },
+    outputs: [{ shape: x.shape }],
+    vjp: ([g]) => [sub(g!, mul(exp(y!), reduceSum(g!, [x.shape.length - 1])))],
+  });
+  return y!;
+}
+
+/**
+ * RMS normalisation over the last axis: `y = x · r · gain` with `r = 1/√(mean(x²) + epsilon)`.
+ *
+ * With `x̂ = x·r` and `h = g·gain`: `∂x = r · (h − x̂ · mean(h·x̂))`, `∂gain = Σ g·x̂`.
+ *
+ * @param x - `[R, H]`.
+ * @param gain - `[H]`.
+ * @source Zhang and Sennrich 2019, arXiv:1910.07467.
+ */
+export function rmsNorm(x: Value, gain: Value, epsilon: number): Value {
+  const rowShape: Dim[] = [...x.shape.slice(0, -1), 1];
+  const [y, r] = x.graph.record({
+    op: "SimplifiedLayerNormalization",
+    inputs: [x, gain],
+    attributes: { axis: { int: -1 }, epsilon: { float: epsilon }, stash_type: { int: 1 } },
+    outputs: [{ shape: x.shape }, { shape: rowShape }],
+    vjp: ([g], needed) => {
+      const normalized = mul(x, r!);
+      const h = mul(g!, gain);
+      const leading = x.shape.slice(0, -1).map((_, i) => i);
+      return [
+        needed[0] ? mul(r!, sub(h, mul(normalized, reduceMeanLast(mul(h, normalized))))) : null,
+        needed[1] ? reshape(reduceSum(mul(g!, normalized), leading), gain.shape) : null,
+      ];
+    },
+  });
+  return y!;
+}
+
+/**
+ * Rotary position embedding of pairs `(x[i], x[i + d/2])`: `y = x·cos + rotateHalf(x)·sin`. It is orthogonal, so its
+ * gradient is the rotation by the opposite angle.
+ *
+ * @param x - `[B, heads, T, d]`.
+ * @param positions - `[B, T]`, int64, rows of the tables.
+ * @param cos - `[positions, d/2]`; `sin` likewise.
+ * @source Su et al. 2021, arXiv:2104.09864, in the half-split layout of Llama checkpoints.
+ */
+export function rotaryEmbedding(x: Value, positions: Value, cos: Value, sin: Value): Value {
+  return x.graph.record({
+    op: "RotaryEmbedding",
+    domain: "com.microsoft",
+    inputs: [x, positions, cos, sin],
+    attributes: { interleaved: { int: 0 } },
+    outputs: [{ shape: x.shape }],
+    vjp: ([g]) => [rotaryEmbedding(g!, positions, cos, neg(sin)), null, null, null],
+  })[0]!;
+}
+
+/**
+ * Rows of a table: `y[r] = table[indices[r]]`. The gradient adds each row back where it came from. Indices repeat (a
+ * batch has few distinct tokens), so the addition must be exact under threads: ScatterElements is, ScatterND is not.
+ *
+ * @param table - `[V, H]`.
+ * @param indices - `[R]`, int64.
+ */
+export function gatherRows(table: Value, indices: Value): Value {
+  const [rows, width] = [indices.shape[0], table.shape[1]];
+  if (indices.shape.length !== 1 || rows === undefined || table.shape.length !== 2 || width === undefined) {
+    throw new ShapeError(`Expected a table [V, H] and indices [R], got [${table.shape.join(", ")}] and [${indices.shape.join(", ")}]`);
+  }
+  return table.graph.record({
+    op: "Gather",
+    inputs: [table, indices],
+    attributes: { axis: { int: 0 } },
+    outputs: [{ shape: [rows, width], dtype: table.dtype }],
+    vjp: ([g]) => [scatterAddRows(table, indices, g!), null],
+  })[0]!;
+}
+
+/** `z[indices[r]] += updates[r]` into zeros of the table's shape. No gradient of its own. */
+function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
+  const { graph } = table;
+  const zeros = expandTo(graph.scalar(0), table.shape);
+  const wide = expandTo(reshape(indices, [indices.shape[0]!, 1]), updates.shape);
+  return graph.record({
+    op: "ScatterElements",
+    inputs: [zeros, wide, updates],
+    attributes: { axis: { int: 0 }, reduction: { string: "add" } },
+    outputs: [{ shape: table.shape }],
+  })[0]!;
+}
+
+/**
+ * The log-probability of one class per row and the entropy of each row's distribution:
+ * `logprob[r] = log softmax(logits[r])[targets[r]]`, `H[r] = −Σ p·log p`.
+ *
+ * `∂logits = g · (onehot(target) − softmax)`; the entropy is a metric and has no gradient.
+ *
+ * @param logits - `[R, V]`.
+ * @param targets - `[R]`, int64.
+ * @returns `logprob` and `entropy`, each `[R, 1]`.
+ */
+export function targetLogprob(logits: Value, targets: Value): { logprob: Value; entropy: Value } {
+  const { graph } = logits;
+  const [rows, classes] = logits.shape;
+  if (rows === undefined || typeof classes !== "number") throw new ShapeError(`Expected logits [R, V], got [${logits.shape.join(", ")}]`);
+  const all = graph.record({ op: "LogSoftmax", inputs: [logits], attributes: { axis: { int: -1 } }, outputs: [{ shape: logits.shape }] })[0]!;
+  const probabilities = exp(all);
+  const column = reshape(targets, [rows, 1]);
+  const logprob = graph.record({
+    op: "GatherElements",
+    inputs: [all, column],
+    attributes: { axis: { int: 1 } },
+    outputs: [{ shape: [rows, 1] }],
+    variables: [logits],
+    vjp: ([g]) => {
+      const hot = graph.record({
+        op: "OneHot",
+        inputs: [targets, graph.ints([classes]), graph.constant(new Float32Array([0, 1]), [2])],
+        attributes: { axis: { int: -1 } },
+        outputs: [{ shape: logits.shape }],
+      })[0]!;
+      return [mul(g!, sub(hot, probabilities))];
+    },
+  })[0]!;
+  return { logprob, entropy: neg(reduceSum(mul(probabilities, all), [1])) };
+}

@@ -1,0 +1,195 @@
+import { describe, expect, test } from "vitest";
+import * as g from "../../../../src/engine/onnx/graph/index.ts";
+import type { Dim, Value } from "../../../../src/engine/onnx/graph/index.ts";
+import { loadRuntime, Program } from "../../../../src/engine/onnx/runtime.ts";
+import { type Array64, array64, interpret } from "../../../support/graph-interpreter.ts";
+
+/** Deterministic values in (-1, 1); a plain linear congruence, so that the test shares nothing with the code under test. */
+function noise(count: number, seed: number): Float64Array {
+  let state = (seed * 2654435761 + 12345) >>> 0;
+  return Float64Array.from({ length: count }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.fround((state / 2 ** 32) * 2 - 1);
+  });
+}
+
+interface InputSpec {
+  readonly shape: readonly Dim[];
+  /** Values drawn in [0, classes): an index input. */
+  readonly classes?: number;
+  /** Shifted so that the op is smooth there. */
+  readonly offset?: number;
+  readonly scale?: number;
+  readonly isFixed?: boolean;
+}
+
+interface OpCase {
+  readonly name: string;
+  readonly inputs: readonly InputSpec[];
+  readonly build: (values: Value[]) => Value;
+  /** Sizes of named dimensions for finite differences, and at production size. */
+  readonly small: Record<string, number>;
+  readonly large: Record<string, number>;
+}
+
+const dims = (shape: readonly Dim[], sizes: Record<string, number>) => shape.map((dim) => (typeof dim === "number" ? dim : sizes[dim]!));
+const R = { small: { R: 3, B: 2, T: 3 }, large: { R: 2048, B: 16, T: 64 } };
+const matrix: InputSpec = { shape: ["R", 24] };
+
+const CASES: OpCase[] = [
+  { name: "add with broadcasting", inputs: [matrix, { shape: [24] }], build: ([a, b]) => g.add(a!, b!), ...R },
+  { name: "sub with broadcasting", inputs: [matrix, { shape: ["R", 1] }], build: ([a, b]) => g.sub(a!, b!), ...R },
+  { name: "mul with broadcasting", inputs: [{ shape: [1, 24] }, matrix], build: ([a, b]) => g.mul(a!, b!), ...R },
+  { name: "div", inputs: [matrix, { shape: ["R", 24], offset: 3 }], build: ([a, b]) => g.div(a!, b!), ...R },
+  { name: "neg", inputs: [matrix], build: ([a]) => g.neg(a!), ...R },
+  { name: "exp", inputs: [matrix], build: ([a]) => g.exp(a!), ...R },
+  { name: "sqrt", inputs: [{ shape: ["R", 24], offset: 2 }], build: ([a]) => g.sqrt(a!), ...R },
+  { name: "sigmoid", inputs: [{ shape: ["R", 24], scale: 4 }], build: ([a]) => g.sigmoid(a!), ...R },
+  { name: "silu", inputs: [{ shape: ["R", 24], scale: 4 }], build: ([a]) => g.silu(a!), ...R },
+  { name: "minimum", inputs: [matrix, matrix], build: ([a, b]) => g.minimum(a!, b!), ...R },
+  { name: "maximum", inputs: [matrix, { shape: [24] }], build: ([a, b]) => g.maximum(a!, b!), ...R },
+  {
+    name: "where",
+    inputs: [matrix, matrix, { shape: ["R", 24], isFixed: true }],
+    build: ([a, b, c]) => g.where(g.lessOrEqual(c!, c!.graph.scalar(0)), a!, b!),
+    ...R,
+  },
+  { name: "reduceSum", inputs: [matrix], build: ([a]) => g.reduceSum(a!, [0]), ...R },
+  { name: "reduceMeanLast", inputs: [matrix], build: ([a]) => g.reduceMeanLast(a!), ...R },
+  { name: "sumAll", inputs: [matrix], build: ([a]) => g.sumAll(a!), ...R },
+  { name: "reshape with two named dimensions", inputs: [{ shape: ["B", "T", 24] }], build: ([a]) => g.reshape(a!, ["B", 24, "T"]), ...R },
+  { name: "transpose", inputs: [{ shape: ["B", "T", 4, 6] }], build: ([a]) => g.transpose(a!, [0, 2, 1, 3]), ...R },
+  { name: "expandTo", inputs: [{ shape: ["R", 1] }], build: ([a]) => g.expandTo(a!, ["R", 24]), ...R },
+  { name: "concat", inputs: [matrix, { shape: ["R", 8] }], build: ([a, b]) => g.concat([a!, b!], 1, 32), ...R },
+  { name: "split, one part unused", inputs: [matrix], build: ([a]) => g.split(a!, 1, [8, 4, 12])[1]!, ...R },
+  { name: "matmul", inputs: [matrix, { shape: [24, 40] }], build: ([a, b]) => g.matmul(a!, b!), ...R },
+  { name: "matmul, b transposed", inputs: [matrix, { shape: [40, 24] }], build: ([a, b]) => g.matmul(a!, b!, { transposeB: true }), ...R },
+  { name: "matmul, a transposed", inputs: [matrix, { shape: ["R", 8] }], build: ([a, b]) => g.matmul(a!, b!, { transposeA: true }), ...R },
+  {
+    name: "matmul, both transposed and scaled",
+    inputs: [{ shape: [24, "R"] }, { shape: [8, 24] }],
+    build: ([a, b]) => g.matmul(a!, b!, { transposeA: true, transposeB: true, scale: 0.5 }),
+    ...R,
+  },
+  {
+    name: "batched matmul, b transposed and scaled",
+    inputs: [{ shape: ["B", 2, "T", 8] }, { shape: ["B", 2, "T", 8] }],
+    build: ([a, b]) => g.matmul(a!, b!, { transposeB: true, scale: 0.35 }),
+    ...R,
+  },
+  {
+    name: "batched matmul",
+    inputs: [{ shape: ["B", 2, "T", 8] }, { shape: ["B", 2, 8, 5] }],
+    build: ([a, b]) => g.matmul(a!, b!),
+    ...R,
+  },
+  { name: "softmax", inputs: [{ shape: ["B", 2, "T", "T"], scale: 4 }], build: ([a]) => g.softmax(a!), ...R },
+  { name: "logSoftmax", inputs: [{ shape: ["R", 24], scale: 4 }], build: ([a]) => g.logSoftmax(a!), ...R },
+  { name: "rmsNorm", inputs: [matrix, { shape: [24], offset: 1 }], build: ([a, b]) => g.rmsNorm(a!, b!, 1e-5), ...R },
+  {
+    name: "rotaryEmbedding",
+    inputs: [
+      { shape: ["B", 2, "T", 8] },
+      { shape: ["B", "T"], classes: 64 },
+      { shape: [64, 4], isFixed: true },
+      { shape: [64, 4], isFixed: true },
+    ],
+    build: ([x, positions, cos, sin]) => g.rotaryEmbedding(x!, positions!, cos!, sin!),
+    ...R,
+  },
+  { name: "gatherRows, ids repeat heavily", inputs: [{ shape: [7, 24] }, { shape: ["R"], classes: 7 }], build: ([a, b]) => g.gatherRows(a!, b!), ...R },
+  {
+    name: "targetLogprob",
+    inputs: [{ shape: ["R", 24], scale: 4 }, { shape: ["R"], classes: 24 }],
+    build: ([a, b]) => g.targetLogprob(a!, b!).logprob,
+    ...R,
+  },
+];
+
+/** `Σ output · noise`, so that every element of the output has its own cotangent, and its gradients. */
+function build(op: OpCase): { graph: g.Graph; variables: string[] } {
+  const graph = new g.Graph();
+  const inputs = op.inputs.map((spec, i) => graph.input(`x${i}`, spec.shape, spec.classes ? "int64" : "float32"));
+  const output = op.build(inputs);
+  const cotangent = graph.input("cotangent", output.shape);
+  const loss = g.sumAll(g.mul(output, cotangent));
+  const variables = inputs.filter((_, i) => !op.inputs[i]!.classes && !op.inputs[i]!.isFixed);
+  graph.output("output", output);
+  graph.output("loss", loss);
+  g.differentiate(loss, variables).forEach((gradient, i) => graph.output(`d_${variables[i]!.name}`, gradient));
+  return { graph, variables: variables.map((v) => v.name) };
+}
+
+function feedsOf(op: OpCase, graph: g.Graph, sizes: Record<string, number>): Record<string, Array64> {
+  const feeds: Record<string, Array64> = {};
+  for (const input of graph.inputs) {
+    const spec = op.inputs[Number(input.name.slice(1))];
+    const shape = dims(input.shape, sizes);
+    const raw = noise(
+      shape.reduce((a, b) => a * b, 1),
+      input.name.length * 7 + (spec ? Number(input.name.slice(1)) : 99),
+    );
+    const data = spec?.classes ? raw.map((v) => Math.floor(((v + 1) / 2) * spec.classes!)) : raw.map((v) => Math.fround(v * (spec?.scale ?? 1) + (spec?.offset ?? 0)));
+    feeds[input.name] = array64(shape, data);
+  }
+  return feeds;
+}
+
+describe("op catalogue", () => {
+  test.each(CASES)("$name: gradients equal central differences", (op) => {
+    const { graph, variables } = build(op);
+    const feeds = feedsOf(op, graph, op.small);
+    const exact = interpret(graph, feeds);
+    const epsilon = 1e-5;
+    for (const name of variables) {
+      const x = feeds[name]!;
+      const gradient = exact[`d_${name}`]!;
+      expect(gradient.shape).toEqual(x.shape);
+      for (let i = 0; i < x.data.length; i++) {
+        const shifted = (delta: number) => {
+          const data = Float64Array.from(x.data);
+          data[i]! += delta;
+          return interpret(graph, { ...feeds, [name]: { shape: x.shape, data } })["loss"]!.data[0]!;
+        };
+        const difference = (shifted(epsilon) - shifted(-epsilon)) / (2 * epsilon);
+        // Central differences of a smooth function in float64 are good to about epsilon² and rounding/epsilon.
+        expect(Math.abs(gradient.data[i]! - difference), `${name}[${i}]`).toBeLessThanOrEqual(1e-7 * Math.max(1, Math.abs(difference)));
+      }
+    }
+  });
+
+  test.each(CASES)("$name: native float32 at production size equals float64, whatever the thread count", async (op) => {
+    const ort = await loadRuntime();
+    const { graph, variables } = build(op);
+    const feeds = feedsOf(op, graph, op.large);
+    const exact = interpret(graph, feeds);
+    const names = ["output", ...variables.map((name) => `d_${name}`)];
+    let first: Record<string, Float32Array> | undefined;
+    for (const threads of [1, 2, 4]) {
+      const program = await Program.compile(graph, op.name, { threads });
+      const tensors = Object.fromEntries(
+        program.inputNames.map((name) => {
+          const { shape, data } = feeds[name]!;
+          const isIndex = graph.inputs.find((input) => input.name === name)!.dtype === "int64";
+          return [name, isIndex ? new ort.Tensor("int64", BigInt64Array.from(data, (v) => BigInt(v)), shape) : new ort.Tensor("float32", Float32Array.from(data), shape)];
+        }),
+      );
+      for (let round = 0; round < 3; round++) {
+        const results = await program.run(tensors, names);
+        const arrays = Object.fromEntries(names.map((name) => [name, results[name]!.data as Float32Array]));
+        if (!first) {
+          first = arrays;
+          for (const name of names) {
+            const expected = exact[name]!.data;
+            const scale = expected.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-3);
+            let worst = 0;
+            expected.forEach((v, i) => (worst = Math.max(worst, Math.abs(v - arrays[name]![i]!))));
+            // float32 carries 6e-8; sums of up to 2048 terms lose a few bits more.
+            expect(worst / scale, name).toBeLessThan(5e-6);
+          }
+        } else for (const name of names) expect(Buffer.from(arrays[name]!.buffer, arrays[name]!.byteOffset, arrays[name]!.byteLength).equals(Buffer.from(first[name]!.buffer, first[name]!.byteOffset, first[name]!.byteLength)), `${name} at ${threads} threads`).toBe(true);
+      }
+      await program.release();
+    }
+  });
+});
