@@ -1,4 +1,11 @@
-import type { BaseModelInfo, CallOptions, PolicyVersion } from "../engine/port.ts";
+import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../engine/port.ts";
+import { NotFoundError } from "../errors.ts";
+import { join } from "node:path";
+import type { ServiceLogger } from "./logger.ts";
+import { parsePolicyName, pathOf, stepName } from "./names.ts";
+import { checkpointAt, newestCheckpoint } from "./store/checkpoints.ts";
+import { findModel } from "./store/models.ts";
+import type { CheckpointRow, ModelRow, Store } from "./store/tables.ts";
 
 /** Weights held for one request: they stay loaded until {@link PolicyLease.release}, whatever is trained or deleted meanwhile. */
 export interface PolicyLease {
@@ -22,4 +29,161 @@ export interface PolicyResolver {
    * @throws {@link NotFoundError} `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
    */
   resolvePolicy(name: string | null | undefined, options?: CallOptions): Promise<PolicyLease>;
+}
+
+/** Options of {@link createPolicies}. */
+export interface PoliciesOptions {
+  readonly store: Store;
+  readonly engine: Engine;
+  /** State directories are relative to it. */
+  readonly root: string;
+  /** The base that an absent name stands for. */
+  readonly defaultBase: string;
+  /** Policies that stay loaded while nobody uses them. */
+  readonly maxIdle: number;
+  readonly logger: ServiceLogger;
+}
+
+/** The resolver, and what the job runner tells it. */
+export interface Policies extends PolicyResolver {
+  /** Makes weights that the engine already published the policy of a checkpoint: nothing is loaded again. */
+  adopt(checkpointId: string, policy: PolicyVersion): void;
+  /** Forgets deleted checkpoints; running requests keep their weights. */
+  forget(checkpointIds: readonly string[]): void;
+}
+
+interface Entry {
+  readonly policy: Promise<PolicyVersion>;
+  leases: number;
+  isForgotten: boolean;
+}
+
+/** Resolves names and keeps what was used last loaded. */
+export function createPolicies({ store, engine, root, defaultBase, maxIdle, logger }: PoliciesOptions): Policies {
+  // In the order of use, oldest first.
+  const entries = new Map<string, Entry>();
+
+  function discard(entry: Entry): void {
+    entry.policy
+      .then((policy) => engine.release(policy))
+      .catch((error: unknown) => logger.warn("A policy could not be released", { error: String(error) }));
+  }
+  function evict(): void {
+    const idle = [...entries].filter(([, entry]) => entry.leases === 0);
+    for (const [key, entry] of idle.slice(0, Math.max(0, idle.length - maxIdle))) {
+      entries.delete(key);
+      discard(entry);
+    }
+  }
+  function add(key: string, policy: Promise<PolicyVersion>): Entry {
+    const entry: Entry = { policy, leases: 0, isForgotten: false };
+    entries.set(key, entry);
+    // A load that failed must not be remembered: the next request tries again.
+    policy.catch(() => {
+      if (entries.get(key) === entry) entries.delete(key);
+    });
+    return entry;
+  }
+  async function lease(key: string, load: () => Promise<PolicyVersion>, signal: AbortSignal | undefined): Promise<{ policy: PolicyVersion; release: () => void }> {
+    const entry = entries.get(key) ?? add(key, load());
+    entries.delete(key);
+    entries.set(key, entry);
+    entry.leases++;
+    let isHeld = true;
+    const release = () => {
+      if (!isHeld) return;
+      isHeld = false;
+      entry.leases--;
+      if (entry.isForgotten) {
+        if (entry.leases === 0) discard(entry);
+      } else evict();
+    };
+    try {
+      // The load itself is shared, so one caller's abort ends that caller's wait alone.
+      return { policy: await abortable(entry.policy, signal), release };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+  async function leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
+    const base = await engine.describeBase(id);
+    const held = await lease(`base:${id}`, () => engine.loadPolicy({ base: id }), signal);
+    return { ...held, base, resolvedName: id, step: null };
+  }
+
+  return {
+    async resolvePolicy(name, { signal } = {}) {
+      signal?.throwIfAborted();
+      if (name === null || name === undefined || name === "") return leaseBase(defaultBase, signal);
+      if (engine.capabilities().baseModels.includes(name)) return leaseBase(name, signal);
+      const { model, checkpoint } = await find(store, name, engine.capabilities().baseModels);
+      const base = await engine.describeBase(model.base_model);
+      const { state_dir: stateDir } = checkpoint;
+      try {
+        const held =
+          stateDir === null && model.lora === null
+            ? await lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
+            : await lease(`checkpoint:${checkpoint.id}`, () => engine.loadPolicy({ base: model.base_model, ...(stateDir === null ? {} : { state: join(root, stateDir) }) }), signal);
+        return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };
+      } catch (error) {
+        // The checkpoint may have been deleted while its files were read.
+        if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id) throw missingStep(model, checkpoint.step);
+        throw error;
+      }
+    },
+    adopt(checkpointId, policy) {
+      const key = `checkpoint:${checkpointId}`;
+      if (entries.has(key)) {
+        // A request was faster and loaded it from disk; both are the same weights.
+        discard({ policy: Promise.resolve(policy), leases: 0, isForgotten: true });
+        return;
+      }
+      add(key, Promise.resolve(policy));
+      evict();
+    },
+    forget(checkpointIds) {
+      for (const id of checkpointIds) {
+        const key = `checkpoint:${id}`;
+        const entry = entries.get(key);
+        if (entry === undefined) continue;
+        entries.delete(key);
+        entry.isForgotten = true;
+        if (entry.leases === 0) discard(entry);
+      }
+    },
+  };
+}
+
+function missingStep(model: ModelRow, step: number | null): NotFoundError {
+  const what = step === null ? `Model '${pathOf(model)}' has no checkpoint: all were deleted` : `Model '${stepName(model, step)}' does not exist: step ${step} was deleted or never made`;
+  return new NotFoundError(`${what}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param: "model" });
+}
+
+async function find(store: Store, name: string, bases: readonly string[]): Promise<{ model: ModelRow; checkpoint: CheckpointRow }> {
+  const parsed = parsePolicyName(name);
+  const model =
+    parsed === null
+      ? undefined
+      : parsed.kind === "id"
+        ? await store.selectFrom("models").selectAll().where("id", "=", parsed.id).executeTakeFirst()
+        : await findModel(store, parsed);
+  if (parsed === null || model === undefined) {
+    const expected = `a base model (${bases.join(", ")}), or 'entity/project/name' with an optional ':stepN'`;
+    throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, { param: "model" });
+  }
+  const checkpoint = parsed.step === null ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, parsed.step);
+  if (checkpoint === undefined) throw missingStep(model, parsed.step);
+  return { model, checkpoint };
+}
+
+/** `promise`, or the signal's own reason if it comes first. The listener is gone either way. */
+function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise<T>((resolve, reject) => {
+    const onAbort = () => reject(signal.reason as Error);
+    if (signal.aborted) return onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
 }

@@ -1,0 +1,46 @@
+import { randomUUID } from "node:crypto";
+import { open, rename, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+
+/** Makes the entries of a directory durable: a rename is on disk only after this. */
+export async function syncDirectory(path: string): Promise<void> {
+  // Windows cannot open a directory; its file system journals the rename itself.
+  if (process.platform === "win32") return;
+  const directory = await open(path, "r");
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}
+
+/** Writes a file that is either complete or absent, also after a power cut. Replaces what was there. */
+export async function writeDurably(path: string, contents: string | Uint8Array, { mode = 0o600 }: { readonly mode?: number | undefined } = {}): Promise<void> {
+  const temporary = `${path}.tmp-${randomUUID()}`;
+  try {
+    const file = await open(temporary, "wx", mode);
+    try {
+      await file.writeFile(contents);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  await syncDirectory(dirname(path));
+}
+
+/** Gives a written and synced directory its final name, durably. */
+export async function renameDurably(from: string, to: string): Promise<void> {
+  await syncDirectory(from);
+  await rename(from, to);
+  await syncDirectory(dirname(to));
+}
+
+/** Removes a file or a whole directory; what is not there is fine. */
+export async function remove(path: string): Promise<void> {
+  await rm(path, { recursive: true, force: true });
+}

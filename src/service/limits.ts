@@ -1,0 +1,25 @@
+/** Bounds of one service. */
+export interface ServiceLimits {
+  /** The largest JSON body, in bytes. @default 64 MiB */
+  readonly maxBodyBytes: number;
+  /** The largest file of an artifact, in bytes. @default 1 GiB */
+  readonly maxArtifactFileBytes: number;
+  /** Policies that stay loaded for sampling while nobody uses them. @default 4 */
+  readonly maxIdlePolicies: number;
+  /** Trained models that stay loaded between jobs. @default 2 */
+  readonly maxWarmModels: number;
+  /** Optimizer steps between two commits of an SFT job's progress: what a crash can cost. @default 50 */
+  readonly commitEverySteps: number;
+  /** Times a job is started without getting further before it is given up. @default 5 */
+  readonly maxJobAttempts: number;
+}
+
+/** The defaults. */
+export const DEFAULT_LIMITS: ServiceLimits = {
+  maxBodyBytes: 64 * 1024 * 1024,
+  maxArtifactFileBytes: 1024 * 1024 * 1024,
+  maxIdlePolicies: 4,
+  maxWarmModels: 2,
+  commitEverySteps: 50,
+  maxJobAttempts: 5,
+};

@@ -1,0 +1,34 @@
+import { NotFoundError } from "../../errors.ts";
+import { artifactUrl, pathOf, type QualifiedName } from "../names.ts";
+import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
+
+/** A version with its files, by path. */
+export interface StoredArtifact extends ArtifactRow {
+  readonly files: readonly ArtifactFileRow[];
+}
+
+async function withFiles(store: Store, row: ArtifactRow): Promise<StoredArtifact> {
+  const files = await store.selectFrom("artifact_files").selectAll().where("artifact_id", "=", row.id).orderBy("path").execute();
+  return { ...row, files };
+}
+
+/** @throws {@link NotFoundError} `E_NOT_FOUND`. */
+export async function getArtifact(store: Store, id: string): Promise<StoredArtifact> {
+  const row = await store.selectFrom("artifacts").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
+  if (row === undefined) throw new NotFoundError(`Artifact version '${id}' does not exist. Open one with POST /v1/preview/artifacts`, { param: "artifact_id" });
+  return withFiles(store, row);
+}
+
+/** @throws {@link NotFoundError} `E_NOT_FOUND`, naming `param`. */
+export async function getArtifactByName(store: Store, name: QualifiedName & { readonly version: number }, param: string): Promise<StoredArtifact> {
+  const row = await store
+    .selectFrom("artifacts")
+    .selectAll()
+    .where("entity", "=", name.entity)
+    .where("project", "=", name.project)
+    .where("name", "=", name.name)
+    .where("version", "=", name.version)
+    .executeTakeFirst();
+  if (row === undefined) throw new NotFoundError(`Artifact '${artifactUrl(name)}' does not exist. Upload it to '${pathOf(name)}' first`, { param });
+  return withFiles(store, row);
+}

@@ -1,0 +1,90 @@
+import { isBuiltin } from "node:module";
+import { Kysely, Migrator, SqliteDialect, type SqliteDatabase } from "kysely";
+import { EngineMissingError, InternalError } from "../../errors.ts";
+import { MIGRATIONS } from "./migrations.ts";
+import type { Store, Tables } from "./tables.ts";
+
+/** The part of `node:sqlite` that is used here; `@photostructure/sqlite` has the same one for Node 20. */
+interface SqliteConnection {
+  exec(sql: string): void;
+  prepare(sql: string): {
+    columns(): unknown[];
+    all(...parameters: unknown[]): unknown[];
+    run(...parameters: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
+    iterate(...parameters: unknown[]): IterableIterator<unknown>;
+  };
+  close(): void;
+}
+
+interface SqliteModule {
+  readonly DatabaseSync: new (path: string, options: { timeout: number }) => SqliteConnection;
+}
+
+async function loadSqlite(): Promise<SqliteModule> {
+  // The name is computed so that a bundler or a compiler for Node 20 does not look for a module that is not there.
+  const name = isBuiltin("node:sqlite") ? "node:sqlite" : "@photostructure/sqlite";
+  try {
+    return (await import(name)) as SqliteModule;
+  } catch (cause) {
+    throw new EngineMissingError(`The database binding '${name}' cannot be loaded. Repair it with: npm rebuild @photostructure/sqlite, or use Node 22.13 or newer`, { cause });
+  }
+}
+
+/** Opens a connection; a busy database is waited for at most `timeoutMs`. */
+async function connect(path: string, timeoutMs: number): Promise<SqliteConnection> {
+  const { DatabaseSync } = await loadSqlite();
+  return new DatabaseSync(path, { timeout: timeoutMs });
+}
+
+/** Lends a connection to Kysely, which asks of a statement whether it returns rows. */
+function forKysely(connection: SqliteConnection): SqliteDatabase {
+  return {
+    close: () => connection.close(),
+    prepare(sql) {
+      const statement = connection.prepare(sql);
+      return {
+        reader: statement.columns().length > 0,
+        all: (parameters) => statement.all(...parameters),
+        run: (parameters) => statement.run(...parameters),
+        iterate: (parameters) => statement.iterate(...parameters),
+      };
+    },
+  };
+}
+
+/**
+ * The metadata database at `path`, created and migrated as needed. A transaction that returned is on disk: WAL with full
+ * synchronisation. Close it with `destroy()`.
+ *
+ * @throws {@link EngineMissingError} `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
+ */
+export async function openStore(path: string): Promise<Store> {
+  const connection = await connect(path, 5000);
+  connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+  const store = new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection) }) });
+  const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
+  const { error } = await migrator.migrateToLatest();
+  if (error !== undefined) {
+    await store.destroy();
+    throw new InternalError(`The database '${path}' cannot be brought to this version's tables: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+  return store;
+}
+
+/**
+ * A lock on the file at `path` that ends with the process, however it ends: an exclusive SQLite transaction, which is an operating
+ * system lock and so knows nothing of process ids.
+ *
+ * @returns the function that gives the lock back, or null while somebody else holds it.
+ */
+export async function lockFile(path: string): Promise<(() => void) | null> {
+  const connection = await connect(path, 0);
+  try {
+    connection.exec("BEGIN EXCLUSIVE");
+  } catch (error) {
+    connection.close();
+    if (error instanceof Error && /locked|busy/i.test(error.message)) return null;
+    throw error;
+  }
+  return () => connection.close();
+}

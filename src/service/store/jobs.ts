@@ -1,0 +1,82 @@
+import { randomUUID } from "node:crypto";
+import { ArgumentError, NotFoundError } from "../../errors.ts";
+import type { JobEventRow, JobRow, Store } from "./tables.ts";
+
+/** States in which a job may still change. */
+export const LIVE_STATUSES = ["queued", "running"] as const;
+
+/** @throws {@link NotFoundError} `E_NOT_FOUND`. */
+export async function getJob(store: Store, id: string): Promise<JobRow> {
+  const row = await store.selectFrom("jobs").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
+  if (row === undefined) throw new NotFoundError(`Training job '${id}' does not exist`, { param: "training_job_id" });
+  return row;
+}
+
+export function liveJobs(store: Store, modelId: string): Promise<JobRow[]> {
+  return store.selectFrom("jobs").selectAll().where("model_id", "=", modelId).where("status", "in", LIVE_STATUSES).orderBy("seq").execute();
+}
+
+export function nextQueuedJob(store: Store): Promise<JobRow | undefined> {
+  return store.selectFrom("jobs").selectAll().where("status", "=", "queued").orderBy("seq").limit(1).executeTakeFirst();
+}
+
+/** A new job at the end of the queue. */
+export async function insertJob(
+  store: Store,
+  { id, modelId, type, config }: { readonly id: string; readonly modelId: string; readonly type: JobRow["type"]; readonly config: unknown },
+): Promise<void> {
+  const { last } = await store.selectFrom("jobs").select((eb) => eb.fn.max<number | null>("seq").as("last")).executeTakeFirstOrThrow();
+  await store
+    .insertInto("jobs")
+    .values({
+      id,
+      seq: (last ?? 0) + 1,
+      model_id: modelId,
+      type,
+      status: "queued",
+      config: JSON.stringify(config),
+      committed_steps: 0,
+      progress_dir: null,
+      attempts: 0,
+      cancel_requested: 0,
+      error_message: null,
+      step: null,
+      created_at: new Date().toISOString(),
+      training_start: null,
+      training_end: null,
+    })
+    .execute();
+}
+
+/**
+ * Appends an event. One with the same `key` that the job already has stays as it is: steps that are computed again after a
+ * crash do not double.
+ */
+export async function appendEvent(
+  store: Store,
+  jobId: string,
+  { key, type, data }: { readonly key: string; readonly type: JobEventRow["type"]; readonly data: Readonly<Record<string, unknown>> },
+): Promise<void> {
+  const { last } = await store.selectFrom("job_events").select((eb) => eb.fn.max<number | null>("seq").as("last")).where("job_id", "=", jobId).executeTakeFirstOrThrow();
+  await store
+    .insertInto("job_events")
+    .values({ id: randomUUID(), job_id: jobId, seq: (last ?? 0) + 1, event_key: key, type, data: JSON.stringify(data), created_at: new Date().toISOString() })
+    .onConflict((conflict) => conflict.columns(["job_id", "event_key"]).doNothing())
+    .execute();
+}
+
+/** One page of a job's events, oldest first. */
+export async function pageOfEvents(
+  store: Store,
+  jobId: string,
+  { after, limit }: { readonly after?: string | undefined; readonly limit: number },
+): Promise<{ rows: JobEventRow[]; hasMore: boolean }> {
+  let query = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId).orderBy("seq").limit(limit + 1);
+  if (after !== undefined) {
+    const cursor = await store.selectFrom("job_events").select("seq").where("job_id", "=", jobId).where("id", "=", after).executeTakeFirst();
+    if (cursor === undefined) throw new ArgumentError(`Expected \`after\` to be the id of an event of this job, got '${after.slice(0, 100)}'`, { param: "after" });
+    query = query.where("seq", ">", cursor.seq);
+  }
+  const rows = await query.execute();
+  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
+}

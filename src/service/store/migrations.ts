@@ -1,0 +1,98 @@
+import type { Kysely, Migration } from "kysely";
+
+/** Migrations by name, oldest first. A migration that was released is never edited. */
+export const MIGRATIONS: Record<string, Migration> = {
+  "0001-initial": { up: initial },
+};
+
+async function initial(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable("models")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("entity", "text", (c) => c.notNull())
+    .addColumn("project", "text", (c) => c.notNull())
+    .addColumn("name", "text", (c) => c.notNull())
+    .addColumn("base_model", "text", (c) => c.notNull())
+    .addColumn("lora", "text")
+    .addColumn("seed", "bigint", (c) => c.notNull())
+    .addColumn("next_step", "integer", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addUniqueConstraint("models_name", ["entity", "project", "name"])
+    .execute();
+  await db.schema
+    .createTable("checkpoints")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("model_id", "text", (c) => c.notNull().references("models.id").onDelete("cascade"))
+    .addColumn("step", "integer", (c) => c.notNull())
+    .addColumn("metrics", "text", (c) => c.notNull())
+    .addColumn("state_dir", "text")
+    .addColumn("optimizer_kind", "text")
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addUniqueConstraint("checkpoints_step", ["model_id", "step"])
+    .execute();
+  // Jobs outlive their model, so that whoever follows one still learns how it ended.
+  await db.schema
+    .createTable("jobs")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("seq", "integer", (c) => c.notNull().unique())
+    .addColumn("model_id", "text", (c) => c.notNull())
+    .addColumn("type", "text", (c) => c.notNull())
+    .addColumn("status", "text", (c) => c.notNull())
+    .addColumn("config", "text", (c) => c.notNull())
+    .addColumn("committed_steps", "integer", (c) => c.notNull())
+    .addColumn("progress_dir", "text")
+    .addColumn("attempts", "integer", (c) => c.notNull())
+    .addColumn("cancel_requested", "integer", (c) => c.notNull())
+    .addColumn("error_message", "text")
+    .addColumn("step", "integer")
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addColumn("training_start", "text")
+    .addColumn("training_end", "text")
+    .execute();
+  await db.schema.createIndex("jobs_by_status").on("jobs").columns(["status", "seq"]).execute();
+  await db.schema.createIndex("jobs_by_model").on("jobs").columns(["model_id", "status"]).execute();
+  await db.schema
+    .createTable("job_events")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("job_id", "text", (c) => c.notNull().references("jobs.id").onDelete("cascade"))
+    .addColumn("seq", "integer", (c) => c.notNull())
+    .addColumn("event_key", "text", (c) => c.notNull())
+    .addColumn("type", "text", (c) => c.notNull())
+    .addColumn("data", "text", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addUniqueConstraint("job_events_seq", ["job_id", "seq"])
+    .addUniqueConstraint("job_events_key", ["job_id", "event_key"])
+    .execute();
+  await db.schema
+    .createTable("artifacts")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("entity", "text", (c) => c.notNull())
+    .addColumn("project", "text", (c) => c.notNull())
+    .addColumn("name", "text", (c) => c.notNull())
+    .addColumn("version", "integer", (c) => c.notNull())
+    .addColumn("state", "text", (c) => c.notNull())
+    .addColumn("metadata", "text", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addUniqueConstraint("artifacts_version", ["entity", "project", "name", "version"])
+    .execute();
+  await db.schema
+    .createTable("artifact_files")
+    .addColumn("artifact_id", "text", (c) => c.notNull().references("artifacts.id").onDelete("cascade"))
+    .addColumn("path", "text", (c) => c.notNull())
+    .addColumn("size_bytes", "bigint", (c) => c.notNull())
+    .addColumn("sha256", "text", (c) => c.notNull())
+    .addPrimaryKeyConstraint("artifact_files_pk", ["artifact_id", "path"])
+    .execute();
+  await db.schema.createIndex("artifact_files_by_sha256").on("artifact_files").column("sha256").execute();
+  await db.schema
+    .createTable("idempotency_keys")
+    .addColumn("route", "text", (c) => c.notNull())
+    .addColumn("key", "text", (c) => c.notNull())
+    .addColumn("digest", "text", (c) => c.notNull())
+    .addColumn("status", "integer", (c) => c.notNull())
+    .addColumn("body", "text", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .addPrimaryKeyConstraint("idempotency_keys_pk", ["route", "key"])
+    .execute();
+  await db.schema.createIndex("idempotency_keys_by_age").on("idempotency_keys").column("created_at").execute();
+}
