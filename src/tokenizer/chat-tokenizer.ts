@@ -1,0 +1,99 @@
+/** What the layers above need of a tokenizer: text to tokens and back, exactly, and conversations to text. */
+
+/** A part of a message's content. Only text can be rendered. */
+export type ChatContentPart = string | { readonly type?: string | undefined; readonly text?: string | null | undefined };
+
+/** A tool call of an assistant message. `arguments` is the JSON text of an object. */
+export interface ChatToolCall {
+  readonly id?: string | null | undefined;
+  readonly type?: string | undefined;
+  readonly function: { readonly name: string; readonly arguments?: unknown };
+}
+
+/** A message of a conversation, in the names of the wire. Keys not listed reach the template as they are. */
+export interface ChatMessage {
+  readonly role: string;
+  readonly content?: string | readonly ChatContentPart[] | null | undefined;
+  readonly tool_calls?: readonly ChatToolCall[] | null | undefined;
+  readonly reasoning?: string | null | undefined;
+  readonly [key: string]: unknown;
+}
+
+/** Options of {@link ChatTokenizer.renderChat}. */
+export interface RenderChatOptions {
+  /** Tool definitions in the wire's shape; absent, null or empty = the template sees none. */
+  readonly tools?: readonly unknown[] | null | undefined;
+  /** Whether the text ends with the header of the assistant's turn. @default true */
+  readonly addGenerationPrompt?: boolean | undefined;
+  /** More template variables. They never replace `messages`, `tools` or `add_generation_prompt`. */
+  readonly variables?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** A finished conversation as training sees it. */
+export interface RenderedTraining {
+  /** Shape `[T]`, token ids, up to the end of the last assistant turn. */
+  readonly ids: Int32Array;
+  /** Shape `[T]`; 1 on what the assistant says, its closing token included, else 0. */
+  readonly mask: Uint8Array;
+}
+
+/** A tokenizer with its chat template. Immutable; safe to share between requests. */
+export interface ChatTokenizer {
+  /** Rows of the model's embedding: every id is below it. May exceed the number of tokens (padding). */
+  readonly vocabularySize: number;
+  /** Ids that end a turn: the tokenizer's own first, then those of the generation config. Not empty only if the files name one. */
+  readonly eosTokenIds: readonly number[];
+  /** Ids of tokens that carry structure, not text; left out by `skipSpecialTokens`. */
+  readonly specialTokenIds: ReadonlySet<number>;
+  readonly hasChatTemplate: boolean;
+
+  /**
+   * Text to token ids. Text that spells an added token becomes that token, as the model's own tokenizer has it.
+   *
+   * @param options - `addSpecialTokens`: what the post-processor adds (a BOS). Chat templates write theirs. Default false.
+   * @throws DataError `E_DATA` for text that this vocabulary cannot express.
+   */
+  encode(text: string, options?: { readonly addSpecialTokens?: boolean | undefined }): Int32Array;
+
+  /**
+   * Token ids to text: their bytes as UTF-8, U+FFFD where they are not.
+   *
+   * @param options - `skipSpecialTokens`: leave special tokens out. Default false.
+   * @throws ArgumentError `E_ARGUMENT` for an id outside the vocabulary.
+   */
+  decode(ids: ArrayLike<number>, options?: { readonly skipSpecialTokens?: boolean | undefined }): string;
+
+  /**
+   * The exact bytes of one token, possibly a part of a character. Empty for a padding row of the embedding. Do not modify.
+   *
+   * @throws ArgumentError `E_ARGUMENT` for an id outside the vocabulary.
+   */
+  tokenBytes(id: number): Uint8Array;
+
+  /** One token as text: {@link tokenBytes} as UTF-8, U+FFFD where they are not a whole character. */
+  tokenText(id: number): string;
+
+  /**
+   * A conversation as the text the model was trained on.
+   *
+   * Content parts become one text joined with newlines; absent content becomes `""`; a tool call's `arguments` become an
+   * object (absent or empty: `{}`).
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` when the model has no chat template, or for content that is not text.
+   * @throws DataError `E_DATA` when a tool call's `arguments` are not the JSON text of an object.
+   * @throws ArgumentError `E_ARGUMENT` with the template's message when it refuses the conversation or exceeds its limits.
+   */
+  renderChat(messages: readonly ChatMessage[], options?: RenderChatOptions): string;
+
+  /**
+   * The tokens of a finished conversation and which of them the assistant says.
+   *
+   * Each assistant turn is encoded as sampling meets it: the prompt with its generation header, then the completion up to
+   * and including its closing token. What follows the last assistant turn is left out: nothing in it is trained.
+   *
+   * @throws DataError `E_DATA` when there is no assistant message, or when the template rewrites earlier turns, so that a
+   *   conversation does not extend its own beginning.
+   * @throws the errors of {@link renderChat}.
+   */
+  renderTraining(messages: readonly ChatMessage[], options?: { readonly tools?: readonly unknown[] | null | undefined }): RenderedTraining;
+}

@@ -1,0 +1,38 @@
+/** Token ids to text, one at a time. */
+
+import type { ChatTokenizer } from "./chat-tokenizer.ts";
+
+/** See {@link createDetokenizer}. One per stream. */
+export interface Detokenizer {
+  /** The text that became certain with this token; `""` while a character is incomplete. */
+  push(id: number): string;
+  /** What is still withheld, as U+FFFD where it is not a whole character. Call once, at the end. */
+  flush(): string;
+}
+
+/**
+ * An incremental {@link ChatTokenizer.decode}: the pieces, joined, are exactly what `decode` gives for all ids at once, and
+ * no piece ever ends inside a character.
+ *
+ * @example
+ * ```ts
+ * const detokenizer = createDetokenizer(tokenizer, { skipSpecialTokens: true });
+ * for await (const token of tokens) write(detokenizer.push(token.id));
+ * write(detokenizer.flush());
+ * ```
+ */
+export function createDetokenizer(
+  tokenizer: Pick<ChatTokenizer, "tokenBytes" | "specialTokenIds">,
+  options: { readonly skipSpecialTokens?: boolean | undefined } = {},
+): Detokenizer {
+  const skip = options.skipSpecialTokens ?? false;
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  return {
+    push(id) {
+      const bytes = tokenizer.tokenBytes(id);
+      if (skip && tokenizer.specialTokenIds.has(id)) return "";
+      return decoder.decode(bytes, { stream: true });
+    },
+    flush: () => decoder.decode(),
+  };
+}

@@ -1,0 +1,65 @@
+/** The files of a directory in Hugging Face layout, as far as tokenizing needs them. */
+
+import { readFile } from "node:fs/promises";
+import { z } from "zod";
+import { DataError } from "../errors.ts";
+
+/** A named part of the pipeline. */
+export const component = z.looseObject({ type: z.string() });
+export type Component = z.infer<typeof component>;
+
+/** `tokenizer.json`. */
+export const tokenizerFile = z.looseObject({
+  model: z.looseObject({ type: z.string().optional(), vocab: z.record(z.string(), z.int()), merges: z.array(z.unknown()) }),
+  added_tokens: z.array(z.looseObject({ id: z.int().min(0), content: z.string().min(1), special: z.boolean().default(false) })).default([]),
+  normalizer: component.nullish().transform((value) => value ?? null),
+  pre_tokenizer: component.nullish().transform((value) => value ?? null),
+  post_processor: component.nullish().transform((value) => value ?? null),
+  decoder: component.nullish().transform((value) => value ?? null),
+});
+
+export type TokenizerFile = z.infer<typeof tokenizerFile>;
+
+const tokenText = z.union([z.string(), z.looseObject({ content: z.string() })]).transform((value) => (typeof value === "string" ? value : value.content));
+/** `tokenizer_config.json`. */
+export const tokenizerConfigFile = z.looseObject({
+  bos_token: tokenText.nullish(),
+  eos_token: tokenText.nullish(),
+  unk_token: tokenText.nullish(),
+  pad_token: tokenText.nullish(),
+  chat_template: z.union([z.string(), z.array(z.looseObject({ name: z.string(), template: z.string() }))]).nullish(),
+});
+export type TokenizerConfigFile = z.infer<typeof tokenizerConfigFile>;
+
+const tokenIds = z.union([z.int().min(0).transform((id) => [id]), z.array(z.int().min(0))]).nullish();
+/** `generation_config.json`. */
+export const generationConfigFile = z.looseObject({ eos_token_id: tokenIds });
+/** `config.json`, as far as the tokenizer needs it. */
+export const modelConfigFile = z.looseObject({ eos_token_id: tokenIds, vocab_size: z.int().min(1).nullish() });
+
+/** The text of a file, or undefined where there is none. */
+export async function readOptional(path: string, signal: AbortSignal | undefined): Promise<string | undefined> {
+  try {
+    return await readFile(path, { encoding: "utf8", ...(signal === undefined ? {} : { signal }) });
+  } catch (error) {
+    signal?.throwIfAborted();
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw new DataError(`${path} cannot be read: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** @throws DataError `E_DATA` naming the file and the place in it. */
+export function parseFile<T extends z.ZodType>(path: string, text: string, schema: T): z.infer<T> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new DataError(`${path}: expected JSON: ${(error as Error).message}`, { cause: error });
+  }
+  const result = schema.safeParse(value);
+  if (!result.success) {
+    const issue = result.error.issues[0];
+    throw new DataError(`${path}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}`, { cause: result.error });
+  }
+  return result.data;
+}

@@ -1,0 +1,13 @@
+/** Tokenizers and chat templates of models in Hugging Face layout. */
+
+export type {
+  ChatContentPart,
+  ChatMessage,
+  ChatTokenizer,
+  ChatToolCall,
+  RenderChatOptions,
+  RenderedTraining,
+} from "./chat-tokenizer.ts";
+export { loadTokenizer, type LoadTokenizerOptions } from "./load.ts";
+export { createDetokenizer, type Detokenizer } from "./detokenizer.ts";
+export type { TemplateLimits } from "./chat-template.ts";

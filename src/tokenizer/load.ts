@@ -1,0 +1,104 @@
+/** Reads a tokenizer from a directory in Hugging Face layout. */
+
+import { join } from "node:path";
+import { z } from "zod";
+import { DataError, NotFoundError, UnsupportedError } from "../errors.ts";
+import type { TemplateLimits } from "./chat-template.ts";
+import { compileTemplate } from "./chat-template.ts";
+import type { ChatTokenizer } from "./chat-tokenizer.ts";
+import { ByteLevelChatTokenizer } from "./byte-level-tokenizer.ts";
+import type { Component, TokenizerConfigFile, TokenizerFile } from "./files.ts";
+import { component, generationConfigFile, modelConfigFile, parseFile, readOptional, tokenizerConfigFile, tokenizerFile } from "./files.ts";
+
+/** Options of {@link loadTokenizer}. */
+export interface LoadTokenizerOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Limits of the chat template. */
+  readonly templateLimits?: TemplateLimits | undefined;
+}
+
+/**
+ * Loads `tokenizer.json` and, where they exist, `tokenizer_config.json`, `generation_config.json`, `config.json` and
+ * `chat_template.jinja` (which wins over the template in the config).
+ *
+ * Only byte-level BPE is read: its tokens have exact bytes, which token-exact streaming and training need.
+ *
+ * @throws {@link NotFoundError} `E_NOT_FOUND` without a `tokenizer.json`.
+ * @throws {@link DataError} `E_DATA` naming the file that does not parse or contradicts another.
+ * @throws {@link UnsupportedError} `E_UNSUPPORTED` for another kind of tokenizer.
+ * @example
+ * ```ts
+ * const tokenizer = await loadTokenizer("models/whetstone-tiny");
+ * const prompt = tokenizer.encode(tokenizer.renderChat([{ role: "user", content: "hello" }]));
+ * ```
+ */
+export async function loadTokenizer(directory: string, options: LoadTokenizerOptions = {}): Promise<ChatTokenizer> {
+  const { signal, templateLimits } = options;
+  signal?.throwIfAborted();
+  const read = (name: string): Promise<string | undefined> => readOptional(join(directory, name), signal);
+  const [tokenizerText, configText, generationText, modelText, templateText] = await Promise.all([
+    read("tokenizer.json"),
+    read("tokenizer_config.json"),
+    read("generation_config.json"),
+    read("config.json"),
+    read("chat_template.jinja"),
+  ]);
+  if (tokenizerText === undefined) {
+    throw new NotFoundError(`Expected a \`tokenizer.json\` in ${directory}, found none. A base model is a directory in Hugging Face layout.`);
+  }
+  const file = parseFile(join(directory, "tokenizer.json"), tokenizerText, tokenizerFile);
+  const config = parseFile(join(directory, "tokenizer_config.json"), configText ?? "{}", tokenizerConfigFile);
+  const generation = parseFile(join(directory, "generation_config.json"), generationText ?? "{}", generationConfigFile);
+  const model = parseFile(join(directory, "config.json"), modelText ?? "{}", modelConfigFile);
+  requireByteLevel(directory, file);
+
+  const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
+    try {
+      return compileTemplate(source, templateLimits);
+    } catch (error) {
+      throw new DataError(`${join(directory, name)}: ${(error as Error).message}`, { cause: error });
+    }
+  };
+  const named = templateSources(templateText, config.chat_template);
+  const { bos_token: bos, eos_token: eos, unk_token: unk, pad_token: pad } = config;
+  return new ByteLevelChatTokenizer({
+    directory,
+    file,
+    config: { ...config, clean_up_tokenization_spaces: false },
+    vocabularySize: model.vocab_size ?? undefined,
+    eosToken: eos ?? undefined,
+    // As in the reference layout, the model's own config speaks where no generation config does.
+    eosIds: (generationText === undefined ? model.eos_token_id : generation.eos_token_id) ?? [],
+    template: named.default === undefined ? undefined : compile(named.file, named.default),
+    toolTemplate: named.toolUse === undefined ? undefined : compile(named.file, named.toolUse),
+    templateVariables: { bos_token: bos ?? undefined, eos_token: eos ?? undefined, unk_token: unk ?? undefined, pad_token: pad ?? undefined },
+  });
+}
+
+interface TemplateSources {
+  readonly file: string;
+  readonly default?: string | undefined;
+  readonly toolUse?: string | undefined;
+}
+
+function templateSources(file: string | undefined, configured: TokenizerConfigFile["chat_template"]): TemplateSources {
+  if (file !== undefined) return { file: "chat_template.jinja", default: file };
+  const name = "tokenizer_config.json";
+  if (configured === null || configured === undefined) return { file: name };
+  if (typeof configured === "string") return { file: name, default: configured };
+  const find = (wanted: string): string | undefined => configured.find((entry) => entry.name === wanted)?.template;
+  return { file: name, default: find("default"), toolUse: find("tool_use") };
+}
+
+function requireByteLevel(directory: string, file: TokenizerFile): void {
+  const type = file.model.type ?? "BPE";
+  const has = (part: Component | null, list: string): boolean =>
+    part !== null && (part.type === "ByteLevel" || (part.type === "Sequence" && z.array(component).safeParse(part[list]).data?.some((inner) => has(inner, list)) === true));
+  if (type !== "BPE" || !has(file.pre_tokenizer, "pretokenizers") || !has(file.decoder, "decoders")) {
+    throw new UnsupportedError(
+      `${join(directory, "tokenizer.json")}: expected a byte-level BPE tokenizer (pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
+        `pre-tokenizer \`${file.pre_tokenizer?.type ?? "none"}\`, decoder \`${file.decoder?.type ?? "none"}\`.`,
+    );
+  }
+}
+
