@@ -65,7 +65,7 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     const result = new Int32Array(ids.length);
     for (const [index, id] of (ids as readonly (number | undefined)[]).entries()) {
       if (id === undefined) {
-        throw new DataError(`The vocabulary has no token for ${JSON.stringify(tokens[index])}; it must hold all 256 bytes to encode any text.`);
+        throw new DataError(`The post-processor of ${this.#parts.directory} adds ${JSON.stringify(tokens[index])}, which is not in the vocabulary.`);
       }
       result[index] = id;
     }

@@ -20,7 +20,7 @@ export interface TemplateLimits {
   readonly maxTemplateLength?: number | undefined;
   /** Length of the rendered text and of every text on the way, in UTF-16 units. @default 4194304 */
   readonly maxOutputLength?: number | undefined;
-  /** Evaluated nodes plus list elements made, per rendering. @default 5000000 */
+  /** Evaluated nodes plus list elements made, per rendering. @default 1000000 */
   readonly maxWork?: number | undefined;
   /** Wall-clock backstop of one rendering. @default 2000 */
   readonly timeoutMs?: number | undefined;
@@ -69,7 +69,7 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   const resolved: ResolvedLimits = {
     maxTemplateLength: limits.maxTemplateLength ?? 65_536,
     maxOutputLength: limits.maxOutputLength ?? 4_194_304,
-    maxWork: limits.maxWork ?? 5_000_000,
+    maxWork: limits.maxWork ?? 1_000_000,
     timeoutMs: limits.timeoutMs ?? 2_000,
   };
   if (source.length > resolved.maxTemplateLength) {

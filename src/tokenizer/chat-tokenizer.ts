@@ -51,7 +51,7 @@ export interface ChatTokenizer {
    * Text to token ids. Text that spells an added token becomes that token, as the model's own tokenizer has it.
    *
    * @param options - `addSpecialTokens`: what the post-processor adds (a BOS). Chat templates write theirs. Default false.
-   * @throws DataError `E_DATA` for text that this vocabulary cannot express.
+   * @throws DataError `E_DATA` when the post-processor adds a token that does not exist.
    */
   encode(text: string, options?: { readonly addSpecialTokens?: boolean | undefined }): Int32Array;
 

@@ -10,7 +10,7 @@ export type Component = z.infer<typeof component>;
 
 /** `tokenizer.json`. */
 export const tokenizerFile = z.looseObject({
-  model: z.looseObject({ type: z.string().optional(), vocab: z.record(z.string(), z.int()), merges: z.array(z.unknown()) }),
+  model: z.looseObject({ type: z.string().optional(), vocab: z.record(z.string(), z.int()), merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])) }),
   added_tokens: z.array(z.looseObject({ id: z.int().min(0), content: z.string().min(1), special: z.boolean().default(false) })).default([]),
   normalizer: component.nullish().transform((value) => value ?? null),
   pre_tokenizer: component.nullish().transform((value) => value ?? null),

@@ -6,6 +6,7 @@ import { DataError, NotFoundError, UnsupportedError } from "../errors.ts";
 import type { TemplateLimits } from "./chat-template.ts";
 import { compileTemplate } from "./chat-template.ts";
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
+import { byteAlphabet } from "./byte-alphabet.ts";
 import { ByteLevelChatTokenizer } from "./byte-level-tokenizer.ts";
 import type { Component, TokenizerConfigFile, TokenizerFile } from "./files.ts";
 import { component, generationConfigFile, modelConfigFile, parseFile, readOptional, tokenizerConfigFile, tokenizerFile } from "./files.ts";
@@ -51,6 +52,7 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   const generation = parseFile(join(directory, "generation_config.json"), generationText ?? "{}", generationConfigFile);
   const model = parseFile(join(directory, "config.json"), modelText ?? "{}", modelConfigFile);
   requireByteLevel(directory, file);
+  requireWhole(directory, file);
 
   const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
     try {
@@ -102,3 +104,18 @@ function requireByteLevel(directory: string, file: TokenizerFile): void {
   }
 }
 
+
+/** The library drops what the vocabulary lacks without a word, so a vocabulary with holes would train on other text than was given. */
+function requireWhole(directory: string, file: TokenizerFile): void {
+  const path = join(directory, "tokenizer.json");
+  const { vocab, merges } = file.model;
+  for (const [byte, character] of byteAlphabet().entries()) {
+    if (!Object.hasOwn(vocab, character)) throw new DataError(`${path}: expected a token for every byte, found none for byte ${byte}.`);
+  }
+  for (const [index, merge] of merges.entries()) {
+    const [left = "", right = ""] = typeof merge === "string" ? merge.split(" ", 2) : merge;
+    if (!Object.hasOwn(vocab, left + right)) {
+      throw new DataError(`${path}: model.merges.${index} makes ${JSON.stringify(left + right)}, which is not in the vocabulary.`);
+    }
+  }
+}

@@ -1,0 +1,146 @@
+import { rm } from "node:fs/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
+import { type ChatMessage, type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { modelDirectory, writeModel } from "./fixture.ts";
+
+let directory: string;
+let tokenizer: ChatTokenizer;
+beforeAll(async () => {
+  directory = await writeModel();
+  tokenizer = await loadTokenizer(directory);
+});
+afterAll(() => rm(directory, { recursive: true }));
+
+describe("renderChat", () => {
+  it("ends with the assistant's header unless told not to", () => {
+    const messages = [{ role: "user", content: "hello" }];
+    expect(tokenizer.renderChat(messages)).toBe("<|user|>hello<|end|>\n<|assistant|>");
+    expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe("<|user|>hello<|end|>\n");
+  });
+
+  it("joins text parts with newlines and reads absent content as empty", () => {
+    const messages: ChatMessage[] = [
+      { role: "user", content: ["a", { type: "text", text: "b" }, { text: "c" }, { type: "text", text: null }] },
+      { role: "assistant", content: null },
+      { role: "assistant" },
+    ];
+    expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe("<|user|>a\nb\nc<|end|>\n<|assistant|><|end|>\n<|assistant|><|end|>\n");
+  });
+
+  it.each([
+    ['{"a": [1, "x"]}', '{"a": [1, "x"]}'],
+    ["", "{}"],
+    [undefined, "{}"],
+    [null, "{}"],
+    [{ b: true }, '{"b": true}'],
+  ])("gives the template the arguments %j as an object", (value, text) => {
+    const messages = [{ role: "assistant", content: "", tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: value } }] }];
+    expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe(`<|assistant|>[f ${text}]<|end|>\n`);
+  });
+
+  it.each(["{", "[1]", "3", "null", '"x"'])("refuses the arguments %s and says where", (text) => {
+    const messages = [{ role: "user", content: "x" }, { role: "assistant", tool_calls: [{ function: { name: "f", arguments: text } }] }];
+    expect(() => tokenizer.renderChat(messages)).toThrow(DataError);
+    expect(() => tokenizer.renderChat(messages)).toThrow(/messages\[1\]\.tool_calls\[0\]\.function\.arguments/);
+  });
+
+  it("refuses content that is not text by its type", () => {
+    const messages = [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }];
+    expect(() => tokenizer.renderChat(messages)).toThrow(UnsupportedError);
+    expect(() => tokenizer.renderChat(messages)).toThrow(/messages\[0\]\.content\[0\].*image_url/);
+  });
+
+  it("does not modify the messages", () => {
+    const messages = [{ role: "assistant", content: null, name: null, tool_calls: [{ function: { name: "f", arguments: "{}" } }] }];
+    const before = structuredClone(messages);
+    tokenizer.renderChat(messages);
+    expect(messages).toEqual(before);
+  });
+
+  it("gives templates more variables, which never replace the conversation", async () => {
+    const template = "{{ extra }}{{ messages | length }}{{ eos_token }}{{ pad_token }}{{ messages[0].reasoning_content }}{% if messages[0].name is defined %}!{% endif %}";
+    const loaded = await loadTokenizer(
+      await modelDirectory({ "tokenizer_config.json": { eos_token: "<|end|>", pad_token: { content: "<|pad|>" }, chat_template: template } }),
+    );
+    const text = loaded.renderChat([{ role: "user", content: "x", reasoning: "why", name: undefined }], { variables: { extra: "E", messages: [] } });
+    expect(text).toBe("E1<|end|><|pad|>why");
+  });
+
+  it("raises what the template raises as an argument error", async () => {
+    const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": "{{ raise_exception('no system role') }}" }));
+    expect(() => loaded.renderChat([])).toThrow(ArgumentError);
+    expect(() => loaded.renderChat([])).toThrow(/no system role/);
+  });
+});
+
+/** The rendering as text with the trained stretches in braces. */
+function marked(loaded: ChatTokenizer, messages: readonly ChatMessage[], tools?: readonly unknown[]): string {
+  const { ids, mask } = loaded.renderTraining(messages, { tools });
+  expect(mask).toHaveLength(ids.length);
+  let text = "";
+  let trained = false;
+  for (const [index, id] of ids.entries()) {
+    if ((mask[index] === 1) !== trained) {
+      trained = !trained;
+      text += trained ? "{" : "}";
+    }
+    text += loaded.tokenText(id);
+  }
+  return trained ? `${text}}` : text;
+}
+
+describe("renderTraining", () => {
+  it("marks what the assistant says, its closing token included, and nothing after it", () => {
+    const messages = [
+      { role: "system", content: "s" },
+      { role: "user", content: "a" },
+      { role: "assistant", content: "b" },
+      { role: "user", content: "c" },
+      { role: "assistant", content: "d" },
+      { role: "user", content: "never answered" },
+    ];
+    expect(marked(tokenizer, messages)).toBe("<|system|>s<|end|>\n<|user|>a<|end|>\n<|assistant|>{b<|end|>}\n<|user|>c<|end|>\n<|assistant|>{d<|end|>}");
+  });
+
+  it("trains tool calls, and handles assistant turns that follow each other", () => {
+    const messages = [
+      { role: "user", content: "a" },
+      { role: "assistant", content: null, tool_calls: [{ function: { name: "f", arguments: '{"x":1}' } }] },
+      { role: "assistant", content: "ok" },
+    ];
+    expect(marked(tokenizer, messages)).toBe('<|user|>a<|end|>\n<|assistant|>{[f {"x": 1}]<|end|>}\n<|assistant|>{ok<|end|>}');
+  });
+
+  it("begins with exactly the tokens that sampling is given", () => {
+    const messages = [{ role: "user", content: "hello" }, { role: "assistant", content: "hello w" }];
+    const { ids, mask } = tokenizer.renderTraining(messages);
+    const prompt = tokenizer.encode(tokenizer.renderChat(messages.slice(0, 1)));
+    expect([...ids.subarray(0, prompt.length)]).toEqual([...prompt]);
+    expect([...ids.subarray(prompt.length)]).toEqual([...tokenizer.encode("hello w<|end|>")]);
+    expect([...mask]).toEqual([...ids].map((_, index) => (index < prompt.length ? 0 : 1)));
+  });
+
+  it("trains the whole completion where the tokenizer names no closing token", async () => {
+    const loaded = await loadTokenizer(await modelDirectory({ "tokenizer_config.json": { chat_template: "{% for m in messages %}{{ m.content }};{% endfor %}" }, "generation_config.json": {} }));
+    expect(marked(loaded, [{ role: "user", content: "a" }, { role: "assistant", content: "b" }])).toBe("a;{b;}");
+  });
+
+  it("refuses a template that rewrites earlier turns, instead of training on the wrong tokens", async () => {
+    const template = "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}[gone]{% else %}{{ m.content }}<|end|>{% endif %}{% endfor %}";
+    const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": template }));
+    const turn = [{ role: "user", content: "a" }, { role: "assistant", content: "b" }];
+    expect(marked(loaded, turn)).toBe("a<|end|>{b<|end|>}");
+    expect(() => loaded.renderTraining([...turn, ...turn])).toThrow(DataError);
+    expect(() => loaded.renderTraining([...turn, ...turn])).toThrow(/prompt of messages\[3\].*does not extend/);
+  });
+
+  it("refuses a conversation without an assistant message", () => {
+    expect(() => tokenizer.renderTraining([{ role: "user", content: "a" }])).toThrow(/at least one assistant message/);
+  });
+
+  it("refuses a template that leaves the assistant out", async () => {
+    const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": "{{ messages[0].content }}" }));
+    expect(() => loaded.renderTraining([{ role: "user", content: "a" }, { role: "assistant", content: "b" }])).toThrow(/renders nothing/);
+  });
+});
