@@ -1,0 +1,125 @@
+/**
+ * Finding or starting the service of a data directory. The one place where the library touches the service's code, and
+ * only through a dynamic import: scripts that talk to a remote service load none of it.
+ */
+import { readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { Agent } from "undici";
+import { z } from "zod";
+import { ConfigError, WhetstoneError } from "../errors.ts";
+import { delay } from "../util/delay.ts";
+
+/** A service on this machine. */
+export interface LocalService {
+  readonly url: string;
+  readonly apiKey: string;
+  readonly dataDir: string;
+  /** Ends it if this process started it; else does nothing. */
+  close(): Promise<void>;
+}
+
+/** What `src/service/index.ts` gives. */
+interface StartedService extends LocalService {
+  /** Lets the process end while the service runs. */
+  unref?(): void;
+}
+
+/** Options of {@link localService}. */
+export interface LocalServiceOptions {
+  readonly dataDir?: string | undefined;
+  readonly apiKey?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const serviceFile = z.looseObject({ pid: z.int(), url: z.url({ protocol: /^https?$/ }) });
+
+/** How long another process may take to get from its lock to its first answer. */
+const START_PATIENCE_MS = 15_000;
+const HEALTH_TIMEOUT_MS = 2_000;
+
+/** `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
+export function defaultDataDir(): string {
+  return process.env["WHETSTONE_HOME"] || ".whetstone";
+}
+
+/**
+ * Attaches to the service that runs on `dataDir`, or starts one.
+ *
+ * @throws {@link ConfigError} `E_CONFIG` when a service runs there but its key cannot be found.
+ */
+export async function localService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService> {
+  const directory = resolve(dataDir);
+  const running = await attach(directory, apiKey, signal);
+  if (running !== null) return running;
+  signal?.throwIfAborted();
+  try {
+    return await start(directory, apiKey);
+  } catch (error) {
+    const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir";
+    if (!isTaken) throw error;
+    // Another process holds the directory's lock: it is starting this very moment, or it cannot be reached.
+    const giveUpAtMs = performance.now() + START_PATIENCE_MS;
+    while (performance.now() < giveUpAtMs) {
+      await delay(200, { signal });
+      const other = await attach(directory, apiKey, signal);
+      if (other !== null) return other;
+    }
+    throw error;
+  }
+}
+
+async function start(dataDir: string, apiKey: string | undefined): Promise<LocalService> {
+  const { startService } = (await import("../service/index.ts")) as {
+    startService(options: { dataDir: string; apiKey?: string }): Promise<StartedService>;
+  };
+  const started = await startService({ dataDir, ...(apiKey === undefined ? {} : { apiKey }) });
+  // A script that has reached its end must not hang on the service it never asked to start.
+  started.unref?.();
+  return started;
+}
+
+async function attach(dataDir: string, apiKey: string | undefined, signal: AbortSignal | undefined): Promise<LocalService | null> {
+  const file = await readFile(join(dataDir, "service.json"), "utf8").catch(() => null);
+  if (file === null) return null;
+  const facts = serviceFile.safeParse(parseJson(file));
+  if (!facts.success) return null;
+  const url = facts.data.url.replace(/\/+$/, "");
+  if (!(await isHealthy(url, signal))) return null;
+  const key = apiKey ?? (await readFile(join(dataDir, "api-key"), "utf8").catch(() => "")).trim();
+  if (key === "") {
+    throw new ConfigError(`A service runs at ${url} on the data directory \`${dataDir}\`, but its API key is not kept there. Set WHETSTONE_API_KEY or pass \`apiKey\``, {
+      param: "apiKey",
+    });
+  }
+  return { url, apiKey: key, dataDir, close: () => Promise.resolve() };
+}
+
+/** Asked without a key: a stale file may name a port that belongs to somebody else by now. */
+async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<boolean> {
+  const agent = new Agent({ connect: { timeout: HEALTH_TIMEOUT_MS } });
+  try {
+    const { statusCode, body } = await agent.request({
+      origin: url,
+      path: "/health",
+      method: "GET",
+      headersTimeout: HEALTH_TIMEOUT_MS,
+      bodyTimeout: HEALTH_TIMEOUT_MS,
+      signal: signal ?? null,
+    });
+    await body.dump();
+    return statusCode === 200;
+  } catch {
+    signal?.throwIfAborted();
+    return false;
+  } finally {
+    await agent.destroy();
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,113 @@
+import { WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
+
+/** What {@link HttpError} carries beside the message. */
+export interface HttpErrorOptions extends WhetstoneErrorOptions {
+  readonly status: number | null;
+  readonly type?: string | null | undefined;
+  readonly requestId?: string | null | undefined;
+  readonly retryAfterMs?: number | null | undefined;
+  /** The service's own error code, if its body had one. */
+  readonly serviceCode?: string | number | null | undefined;
+}
+
+/** The service answered with an error. `retryable` for 408, 409 never, 429 and 5xx; retried inside the client where that is safe. */
+export class HttpError extends WhetstoneError {
+  readonly code = "E_HTTP";
+  /** The HTTP status; null for an error inside a stream that had begun with 200. */
+  readonly status: number | null;
+  /** The service's classification, e.g. `NotFoundError`. */
+  readonly type: string | null;
+  /** Value of `x-request-id`, to quote in a report. */
+  readonly requestId: string | null;
+  /** How long the service asked to wait. */
+  readonly retryAfterMs: number | null;
+  /** The code in the body, e.g. `E_NOT_FOUND`. */
+  readonly serviceCode: string | number | null;
+
+  constructor(message: string, options: HttpErrorOptions) {
+    super(message, options);
+    this.status = options.status;
+    this.type = options.type ?? null;
+    this.requestId = options.requestId ?? null;
+    this.retryAfterMs = options.retryAfterMs ?? null;
+    this.serviceCode = options.serviceCode ?? null;
+  }
+
+  override toJSON() {
+    return { ...super.toJSON(), status: this.status, type: this.type, requestId: this.requestId, serviceCode: this.serviceCode };
+  }
+}
+
+/** No answer: refused, reset, timed out, or a stream cut before its end. `retryable`; retried inside the client where that is safe. */
+export class ConnectionError extends WhetstoneError {
+  readonly code = "E_CONNECTION";
+  /** Whether the request surely never reached the service, so that repeating it cannot repeat its effect. */
+  readonly isBeforeSend: boolean;
+
+  constructor(message: string, options: WhetstoneErrorOptions & { readonly isBeforeSend?: boolean | undefined } = {}) {
+    super(message, { retryable: true, ...options });
+    this.isBeforeSend = options.isBeforeSend ?? false;
+  }
+}
+
+/** The service answered 2xx with something that does not fit the interface. Never retried. */
+export class ProtocolError extends WhetstoneError {
+  readonly code = "E_PROTOCOL";
+}
+
+/** What an error body says, whichever of the known shapes it has. */
+export interface ErrorFacts {
+  readonly message: string | null;
+  readonly type: string | null;
+  readonly param: string | null;
+  readonly serviceCode: string | number | null;
+}
+
+/**
+ * Reads `{"error": {…}}`, `{"error": "text"}`, `{"detail": "text"}`, `{"detail": [{"loc": […], "msg": "…"}]}`, or plain text.
+ */
+export function readErrorBody(text: string): ErrorFacts {
+  const nothing: ErrorFacts = { message: null, type: null, param: null, serviceCode: null };
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    // An HTML page from a proxy: its beginning is a better hint than nothing.
+    const line = text.trim().slice(0, 200);
+    return line === "" ? nothing : { ...nothing, message: line };
+  }
+  if (!isRecord(body)) return nothing;
+  const { error, detail } = body;
+  if (typeof error === "string") return { ...nothing, message: error };
+  if (isRecord(error)) {
+    return {
+      message: stringOrNull(error["message"]),
+      type: stringOrNull(error["type"]),
+      param: stringOrNull(error["param"]),
+      serviceCode: typeof error["code"] === "number" ? error["code"] : stringOrNull(error["code"]),
+    };
+  }
+  if (typeof detail === "string") return { ...nothing, message: detail };
+  if (Array.isArray(detail)) {
+    const issues = detail.filter(isRecord);
+    const first = issues[0]?.["loc"];
+    return {
+      ...nothing,
+      message: issues.map((issue) => `${path(issue["loc"])}: ${stringOrNull(issue["msg"]) ?? "invalid"}`).join("; ") || null,
+      param: first === undefined ? null : path(first),
+    };
+  }
+  return nothing;
+}
+
+function path(loc: unknown): string {
+  return Array.isArray(loc) ? loc.filter((part) => part !== "body").join(".") : "";
+}
+
+function stringOrNull(value: unknown): string | null {
+  return typeof value === "string" ? value : null;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

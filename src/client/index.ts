@@ -1,0 +1,30 @@
+/** The interface over HTTP, typed. */
+export type { CallOptions, CreateOptions } from "./api.ts";
+export type { Artifacts, CreateArtifactOptions, FileBody } from "./artifacts.ts";
+export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
+export type { Checkpoints, ListCheckpointsOptions } from "./checkpoints.ts";
+export { connectWith } from "./connect.ts";
+export type { ConnectOptions } from "./connect.ts";
+export { ConnectionError, HttpError, ProtocolError } from "./errors.ts";
+export { Job } from "./job.ts";
+export type { FollowJob, FollowOptions, JobResult } from "./job.ts";
+export { Model } from "./model.ts";
+export type { TrainOptions, TrainSftOptions } from "./model.ts";
+export type { Models } from "./models.ts";
+export { Service } from "./service.ts";
+export type { ServiceFeatures } from "./service.ts";
+export type { ListEventsOptions, TrainingJobs } from "./training-jobs.ts";
+export { jobEventFromWire } from "./wire.ts";
+export type {
+  ArtifactFileInfo,
+  ArtifactVersion,
+  CreateModelOptions,
+  DeletedCheckpoints,
+  DeletedModel,
+  JobEvent,
+  ModelInfo,
+  RlOptions,
+  ServedModel,
+  SftOptions,
+  TrainingJobInfo,
+} from "./wire.ts";

@@ -1,0 +1,63 @@
+import { isAbort, WhetstoneError } from "../errors.ts";
+import { backoffMs } from "../util/backoff.ts";
+import { delay } from "../util/delay.ts";
+import { ConnectionError, HttpError } from "./errors.ts";
+
+/**
+ * When a request may be sent again.
+ *
+ * - `idempotent`: GET, PUT, DELETE, and POSTs with an `Idempotency-Key`: on 408, 429, 5xx and every connection error.
+ * - `chat`: sampling is not idempotent and costs compute: on 429 and 503 (the service said it did not start) and on errors
+ *   before the request was sent. A stream that began is never repeated.
+ * - `never`.
+ */
+export type RetryPolicy = "idempotent" | "chat" | "never";
+
+/** Options of {@link withRetries}. */
+export interface RetryOptions {
+  readonly policy: RetryPolicy;
+  /** Attempts after the first. */
+  readonly maxRetries: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** No service may hold a client longer than this with `Retry-After`. */
+const MAX_RETRY_AFTER_MS = 60_000;
+
+/**
+ * Runs `attempt` until it succeeds, may not be repeated, or has been repeated `maxRetries` times; then throws its last error.
+ *
+ * Waits with jittered exponential backoff, at least as long as `Retry-After` says. An abort is never retried and ends a wait.
+ */
+export async function withRetries<T>(attempt: (retry: number) => Promise<T>, { policy, maxRetries, signal }: RetryOptions): Promise<T> {
+  for (let retry = 0; ; retry++) {
+    try {
+      return await attempt(retry);
+    } catch (error) {
+      if (signal?.aborted || retry >= maxRetries || !mayRetry(error, policy)) throw error;
+      const asked = error instanceof HttpError ? Math.min(error.retryAfterMs ?? 0, MAX_RETRY_AFTER_MS) : 0;
+      await delay(Math.max(asked, backoffMs(retry)), { signal });
+    }
+  }
+}
+
+function mayRetry(error: unknown, policy: RetryPolicy): boolean {
+  if (policy === "never" || isAbort(error) || !WhetstoneError.isInstance(error)) return false;
+  if (error instanceof ConnectionError) return policy === "idempotent" || error.isBeforeSend;
+  if (!(error instanceof HttpError) || error.status === null) return false;
+  return policy === "idempotent" ? isRetryableStatus(error.status) : error.status === 429 || error.status === 503;
+}
+
+/** 408, 429 and 5xx, but for those that say the request itself cannot be served. */
+export function isRetryableStatus(status: number): boolean {
+  return status === 408 || status === 429 || (status >= 500 && status !== 501 && status !== 505);
+}
+
+/** `Retry-After` in milliseconds: seconds or an HTTP date; null if absent or unreadable. */
+export function readRetryAfter(header: string | undefined, nowMs: number = Date.now()): number | null {
+  if (header === undefined || header.trim() === "") return null;
+  const seconds = Number(header);
+  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
+  const dateMs = Date.parse(header);
+  return Number.isNaN(dateMs) ? null : Math.max(0, dateMs - nowMs);
+}

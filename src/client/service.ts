@@ -1,0 +1,101 @@
+import { z } from "zod";
+import { callJson, type Api, type CallOptions } from "./api.ts";
+import { artifactsResource, type Artifacts } from "./artifacts.ts";
+import { chatResource, type Chat } from "./chat.ts";
+import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
+import type { FollowJob, FollowOptions } from "./job.ts";
+import { modelsResource, type Models } from "./models.ts";
+import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
+import { Transport } from "./transport.ts";
+import { parseAnswer, type JobEvent } from "./wire.ts";
+
+/** What was found out about the service's extensions; undefined = not tried yet. Shared by everything that uses one connection. */
+export interface ServiceFeatures {
+  jobEvents: boolean | undefined;
+}
+
+/** What a {@link Service} is made of. */
+export interface ServiceInit {
+  readonly baseUrl: string;
+  readonly inferenceUrl: string;
+  readonly apiKey: string | null;
+  readonly modelPrefix: string;
+  readonly connections: number | undefined;
+  readonly maxRetries: number | undefined;
+  readonly followJob: FollowJob;
+  /** Runs once, after the sockets are closed. */
+  readonly onClose: () => Promise<void>;
+}
+
+/** A connection to a service. Made by `connect`. */
+export class Service {
+  /** Without `/v1`. */
+  readonly baseUrl: string;
+  /** The base URL for any OpenAI-compatible client: with `/v1`. */
+  readonly inferenceUrl: string;
+  /** Goes before `entity/project/name` where models are addressed. */
+  readonly modelPrefix: string;
+  readonly chat: Chat;
+  readonly models: Models;
+  readonly checkpoints: Checkpoints;
+  readonly trainingJobs: TrainingJobs;
+  readonly artifacts: Artifacts;
+  readonly features: ServiceFeatures = { jobEvents: undefined };
+  readonly #api: Api;
+  readonly #apiKey: string | null;
+  readonly #followJob: FollowJob;
+  readonly #onClose: () => Promise<void>;
+  #closing: Promise<void> | undefined;
+
+  constructor(init: ServiceInit) {
+    const { baseUrl, inferenceUrl, apiKey, connections, maxRetries } = init;
+    this.baseUrl = baseUrl;
+    this.inferenceUrl = inferenceUrl;
+    this.modelPrefix = init.modelPrefix;
+    this.#apiKey = apiKey;
+    this.#followJob = init.followJob;
+    this.#onClose = init.onClose;
+    this.#api = { baseUrl, inferenceUrl, transport: new Transport({ apiKey, connections, maxRetries }) };
+    this.chat = chatResource(this.#api);
+    this.checkpoints = checkpointsResource(this.#api);
+    this.trainingJobs = trainingJobsResource(this.#api);
+    this.artifacts = artifactsResource(this.#api);
+    this.models = modelsResource(this.#api, this);
+  }
+
+  /** For clients of other makes. An accessor, so that printing or serialising the service does not show it. */
+  get apiKey(): string | null {
+    return this.#apiKey;
+  }
+
+  /** Identifiers of the base models that can be trained. Extension. */
+  async baseModels(options: CallOptions = {}): Promise<string[]> {
+    return parseAnswer(z.array(z.string()), await callJson(this.#api, "GET", "/v1/preview/base-models", options), "list of base models");
+  }
+
+  /** Whether the service is well: its own answer, whatever it says. Extension. */
+  health(options: CallOptions = {}): Promise<unknown> {
+    return callJson(this.#api, "GET", "/health", options);
+  }
+
+  /** Step of a model's newest checkpoint; 0 if there is none. */
+  async latestStep(modelId: string, options: CallOptions = {}): Promise<number> {
+    const [newest] = await this.checkpoints.list(modelId, { ...options, order: "desc", max: 1 });
+    return newest?.step ?? 0;
+  }
+
+  /** Follows a job that was created elsewhere; see `Job.events`. */
+  follow(jobId: string, options: FollowOptions = {}): AsyncIterable<JobEvent> {
+    return this.#followJob(this, jobId, options);
+  }
+
+  /** Closes the sockets and, if `connect` started one, the embedded service. Safe to call twice. */
+  close(): Promise<void> {
+    this.#closing ??= this.#api.transport.close().then(this.#onClose);
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}

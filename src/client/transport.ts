@@ -1,0 +1,219 @@
+import type { Readable } from "node:stream";
+import { Agent, errors, type Dispatcher } from "undici";
+import { ConfigError, isAbort } from "../errors.ts";
+import { linkAbort } from "../util/abort.ts";
+import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
+import { isRetryableStatus, readRetryAfter, withRetries, type RetryPolicy } from "./retry.ts";
+
+/** Options of {@link Transport}. */
+export interface TransportOptions {
+  /** Sent as bearer token; null sends none. Never printed. */
+  readonly apiKey: string | null;
+  /** Sockets per origin. @default 256 */
+  readonly connections?: number | undefined;
+  /** Attempts after the first, where repeating is safe. @default 4 */
+  readonly maxRetries?: number | undefined;
+  /** Milliseconds an idle socket is kept. @default 4000: below the 5 s after which a Node server closes it */
+  readonly keepAliveTimeoutMs?: number | undefined;
+}
+
+/** One request. */
+export interface RequestOptions {
+  readonly query?: Readonly<Record<string, string | number | undefined>> | undefined;
+  /** Sent as JSON. */
+  readonly json?: unknown;
+  /** Sent as it is. A function is called once per attempt, so that a retry starts from the beginning. */
+  readonly body?: Uint8Array | string | (() => AsyncIterable<Uint8Array>) | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** @default "idempotent" for GET, PUT and DELETE and with an `idempotencyKey`, else "never" */
+  readonly retry?: RetryPolicy | undefined;
+  readonly idempotencyKey?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** The whole call, retries included, milliseconds; then it rejects with a `TimeoutError`. @default no limit */
+  readonly timeoutMs?: number | undefined;
+  /** One attempt's wait for the answer's headers, milliseconds; then it counts as a connection error. @default 60 000 */
+  readonly headersTimeoutMs?: number | undefined;
+}
+
+/** Between two pieces of a body, milliseconds. A sampler under load may be silent for minutes. */
+const BODY_TIMEOUT_MS = 600_000;
+const HEADERS_TIMEOUT_MS = 60_000;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** HTTP over undici: authorization, timeouts, retries, typed errors. Knows no resource. */
+export class Transport {
+  readonly #agent: Agent;
+  readonly #apiKey: string | null;
+  readonly #maxRetries: number;
+
+  constructor({ apiKey, connections = 256, maxRetries = 4, keepAliveTimeoutMs = 4_000 }: TransportOptions) {
+    // A header is no place for line breaks; undici would refuse with a message that quotes the value.
+    if (apiKey !== null && !/^[\x21-\x7e]+$/.test(apiKey)) {
+      throw new ConfigError("Expected `apiKey` to be visible ASCII without spaces; is there a line break at its end?", { param: "apiKey" });
+    }
+    this.#apiKey = apiKey;
+    this.#maxRetries = maxRetries;
+    this.#agent = new Agent({ connections, keepAliveTimeout: keepAliveTimeoutMs, connect: { timeout: CONNECT_TIMEOUT_MS } });
+  }
+
+  /** Sends a request and reads its JSON body; an empty body is null. */
+  async json(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): Promise<unknown> {
+    return this.#call(method, url, options, async (response) => {
+      const text = await response.body.text();
+      if (text === "") return null;
+      try {
+        return JSON.parse(text) as unknown;
+      } catch (error) {
+        throw new ProtocolError(`Expected JSON from ${method} ${plain(url)}, got \`${this.#redact(text.slice(0, 80))}\``, { cause: error });
+      }
+    });
+  }
+
+  /** Sends a request and reads its body as bytes. */
+  async bytes(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): Promise<Uint8Array> {
+    return this.#call(method, url, options, (response) => response.body.bytes());
+  }
+
+  /**
+   * Sends a request and gives its body piece by piece. Leaving the loop aborts the request; a cut body throws
+   * {@link ConnectionError}. Retried only until the headers came.
+   */
+  async *stream(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
+    const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${plain(url)}` });
+    let body: Dispatcher.ResponseData["body"] | undefined;
+    try {
+      const response = await this.#retrying(method, url, options, link.signal, (each) => Promise.resolve(each));
+      body = response.body;
+      for await (const piece of body) yield piece as Uint8Array;
+    } catch (error) {
+      throw this.#typed(error, method, url, link.signal);
+    } finally {
+      // Not drained: a server that goes on generating must see that nobody reads.
+      body?.on("error", ignore).destroy();
+      link.dispose();
+    }
+  }
+
+  /** Closes idle sockets and waits for running requests. */
+  async close(): Promise<void> {
+    await this.#agent.close();
+  }
+
+  async #call<T>(
+    method: Dispatcher.HttpMethod,
+    url: string,
+    options: RequestOptions,
+    read: (response: Dispatcher.ResponseData) => Promise<T>,
+  ): Promise<T> {
+    const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${plain(url)}` });
+    try {
+      return await this.#retrying(method, url, options, link.signal, read);
+    } finally {
+      link.dispose();
+    }
+  }
+
+  async #retrying<T>(
+    method: Dispatcher.HttpMethod,
+    url: string,
+    options: RequestOptions,
+    signal: AbortSignal,
+    read: (response: Dispatcher.ResponseData) => Promise<T>,
+  ): Promise<T> {
+    const policy = options.retry ?? (method !== "POST" || options.idempotencyKey !== undefined ? "idempotent" : "never");
+    return withRetries(
+      async () => {
+        signal.throwIfAborted();
+        try {
+          return await read(await this.#send(method, url, options, signal));
+        } catch (error) {
+          throw this.#typed(error, method, url, signal);
+        }
+      },
+      { policy, maxRetries: this.#maxRetries, signal },
+    );
+  }
+
+  async #send(method: Dispatcher.HttpMethod, url: string, options: RequestOptions, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+    const target = new URL(url);
+    for (const [name, value] of Object.entries(options.query ?? {})) {
+      if (value !== undefined) target.searchParams.set(name, String(value));
+    }
+    const headers: Record<string, string> = { accept: "application/json", ...options.headers };
+    if (this.#apiKey !== null) headers["authorization"] = `Bearer ${this.#apiKey}`;
+    if (options.idempotencyKey !== undefined) headers["idempotency-key"] = options.idempotencyKey;
+    if (options.json !== undefined) headers["content-type"] = "application/json";
+    const body = typeof options.body === "function" ? options.body() : options.body;
+    const response = await this.#agent.request({
+      origin: target.origin,
+      path: target.pathname + target.search,
+      method,
+      headers,
+      // undici takes any async iterable; its type says Readable.
+      body: (options.json === undefined ? (body ?? null) : toJson(options.json)) as string | Uint8Array | Readable | null,
+      signal,
+      headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
+      bodyTimeout: BODY_TIMEOUT_MS,
+    });
+    if (response.statusCode >= 200 && response.statusCode < 300) return response;
+    throw this.#httpError(method, url, response, await response.body.text());
+  }
+
+  #httpError(method: string, url: string, { statusCode: status, headers }: Dispatcher.ResponseData, text: string): HttpError {
+    const facts = readErrorBody(text);
+    return new HttpError(this.#redact(`${method} ${plain(url)} answered ${status}: ${facts.message ?? "no message"}`), {
+      status,
+      type: facts.type,
+      param: facts.param,
+      serviceCode: facts.serviceCode,
+      requestId: first(headers["x-request-id"]) ?? null,
+      retryAfterMs: readRetryAfter(first(headers["retry-after"])),
+      retryable: isRetryableStatus(status),
+    });
+  }
+
+  /** What undici throws, in our words; typed errors pass, an abort becomes the signal's own reason. */
+  #typed(error: unknown, method: string, url: string, signal: AbortSignal): unknown {
+    if (signal.aborted) return signal.reason;
+    if (error instanceof HttpError || error instanceof ProtocolError || error instanceof ConnectionError || isAbort(error)) return error;
+    if (!(error instanceof Error)) return error;
+    const code = "code" in error && typeof error.code === "string" ? error.code : null;
+    if (code === null) return error;
+    const isBeforeSend = error instanceof errors.ConnectTimeoutError || BEFORE_SEND.has(code);
+    return new ConnectionError(`${method} ${plain(url)} got no ${isBeforeSend ? "connection" : "complete answer"}: ${this.#redact(error.message)} (${code})`, {
+      cause: error,
+      isBeforeSend,
+    });
+  }
+
+  /** A service that echoes a header must not get the key into our messages. */
+  #redact(text: string): string {
+    return this.#apiKey === null ? text : text.replaceAll(this.#apiKey, "[key]");
+  }
+}
+
+const BEFORE_SEND = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
+
+/** The address without query, for messages. */
+function plain(url: string): string {
+  return url.replace(/[?#].*$/, "");
+}
+
+function first(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header[0] : header;
+}
+
+function ignore(): void {}
+
+/**
+ * JSON with 64-bit seeds: a bigint is written as the integer it is, which `JSON.stringify` refuses to do.
+ * Only top-level fields are bigints on this wire.
+ */
+function toJson(value: unknown): string {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
+  const bigints = Object.entries(value).filter(([, field]) => typeof field === "bigint");
+  if (bigints.length === 0) return JSON.stringify(value);
+  const rest = JSON.stringify({ ...value, ...Object.fromEntries(bigints.map(([name]) => [name, undefined])) });
+  const written = bigints.map(([name, field]) => `${JSON.stringify(name)}:${String(field)}`).join(",");
+  return rest === "{}" ? `{${written}}` : `{${written},${rest.slice(1)}`;
+}

@@ -1,0 +1,168 @@
+import { catchError, concat, concatMap, defer, EMPTY, expand, from, map, of, retry, switchMap, throwError, timer, type Observable } from "rxjs";
+import { UnsupportedError, WhetstoneError } from "../errors.ts";
+import { HttpError, jobEventFromWire, type FollowOptions, type JobEvent, type Service } from "../client/index.ts";
+import { backoffMs } from "../util/backoff.ts";
+import { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
+import { abortOf, failWith, fromAbortable } from "./rx.ts";
+
+/** What polling needs of a service. */
+export type JobSource = Pick<Service, "trainingJobs" | "checkpoints" | "features">;
+
+/** Options of {@link pollJob}. */
+export interface PollJobOptions extends FollowOptions {
+  /** Pause after an answer without news from a service that does not hold requests, milliseconds, jittered by a quarter. @default 1000 */
+  readonly intervalMs?: number | undefined;
+  /** How long a service may hold a request until there is news, seconds; 0 = do not ask it to. @default 20 */
+  readonly waitSeconds?: number | undefined;
+  /** Failed polls in a row before giving up; each has the client's own retries within. @default 10 */
+  readonly maxFailures?: number | undefined;
+}
+
+/** One look at the job and how to look again. */
+interface Look {
+  readonly events: readonly JobEvent[];
+  readonly pauseMs: number;
+  readonly next: Observable<Look>;
+}
+
+/**
+ * Follows a training job: emits its events from the first on, completes after `training-ended`.
+ *
+ * Uses long polls where the service holds them and short ones where it does not; transient errors are waited out. A service
+ * without an events route (404 or 405) is asked for the job's status instead, and one without status for its model's newest
+ * checkpoint (then `baseline` is needed, and a failure looks like a job that never ends: give `timeoutMs`). Unsubscribing
+ * stops the polling, never the job.
+ *
+ * Errors with {@link JobFailedError} `E_JOB_FAILED`, {@link JobCancelledError} `E_JOB_CANCELLED` (after the event that says so),
+ * {@link JobTimeoutError} `E_JOB_TIMEOUT`, the signal's reason, or what the client raised.
+ */
+export function pollJob(service: JobSource, jobId: string, options: PollJobOptions = {}): Observable<JobEvent> {
+  const { intervalMs = 1000, waitSeconds = 20, maxFailures = 10, timeoutMs, signal, baseline } = options;
+  const context: Context = { service, jobId, intervalMs, maxFailures, baseline };
+  const looks = defer(() => (service.features.jobEvents === false ? statusLook(context, false) : eventsLook(context, undefined, waitSeconds)));
+  let events = looks.pipe(
+    expand((look) => (look.events.some(isLast) ? EMPTY : look.pauseMs === 0 ? look.next : timer(look.pauseMs).pipe(switchMap(() => look.next)))),
+    concatMap((look) => from(look.events)),
+    concatMap((event) => endOf(jobId, event)),
+  );
+  if (timeoutMs !== undefined) events = events.pipe(failWith(timeoutOf(jobId, timeoutMs)));
+  return signal === undefined ? events : events.pipe(failWith(abortOf(signal)));
+}
+
+interface Context {
+  readonly service: JobSource;
+  readonly jobId: string;
+  readonly intervalMs: number;
+  readonly maxFailures: number;
+  readonly baseline: FollowOptions["baseline"];
+}
+
+/** One page of events. */
+function eventsLook(context: Context, after: string | undefined, waitSeconds: number): Observable<Look> {
+  const { service, jobId } = context;
+  let startedAtMs = 0;
+  return fromAbortable((signal) => {
+    startedAtMs = performance.now();
+    return service.trainingJobs.events(jobId, { after, signal, ...(waitSeconds > 0 ? { waitSeconds } : {}) });
+  }).pipe(
+    map((page): Look => {
+      service.features.jobEvents = true;
+      const cursor = page.last_id || page.data.at(-1)?.id || after;
+      // An empty answer that came at once is from a service that holds no requests; one that came late was the long poll's own end.
+      const isHeld = waitSeconds > 0 && performance.now() - startedAtMs > waitSeconds * 500;
+      return {
+        events: page.data.map(jobEventFromWire),
+        pauseMs: page.data.length > 0 || isHeld ? 0 : jittered(context.intervalMs),
+        next: defer(() => eventsLook(context, cursor, waitSeconds)),
+      };
+    }),
+    persevering(context.maxFailures, (error) => {
+      if (!(error instanceof HttpError)) return null;
+      const isRouteMissing = error.status === 405 || (error.status === 404 && service.features.jobEvents !== true);
+      if (isRouteMissing) return statusLook(context, false);
+      const isWaitRefused = waitSeconds > 0 && (error.status === 400 || error.status === 422);
+      return isWaitRefused ? eventsLook(context, after, 0) : null;
+    }),
+  );
+}
+
+/** The job's status, or failing that its model's newest checkpoint. */
+function statusLook(context: Context, hasStarted: boolean): Observable<Look> {
+  const { service, jobId } = context;
+  return fromAbortable(async (signal): Promise<Look> => {
+    const job = await service.trainingJobs.get(jobId, { signal });
+    // Only now is it sure that the events route is what was missing, and not the job.
+    service.features.jobEvents = false;
+    const isRunning = hasStarted || job.status === "running";
+    const started: JobEvent[] = isRunning && !hasStarted ? [{ type: "training-started", id: null, gradientSteps: null }] : [];
+    const look = (events: readonly JobEvent[]): Look => ({
+      events: [...started, ...events],
+      pauseMs: jittered(context.intervalMs),
+      next: defer(() => statusLook(context, isRunning)),
+    });
+    switch (job.status) {
+      case "queued":
+      case "running":
+        return look([]);
+      case "succeeded":
+        return look([{ type: "training-ended", id: null, step: job.step, metrics: {} }]);
+      case "failed":
+        return look([{ type: "training-failed", id: null, message: job.errorMessage ?? "the service gave no reason" }]);
+      case "cancelled":
+        return look([{ type: "training-cancelled", id: null }]);
+      case null:
+        return look(await newCheckpoint(context, signal));
+    }
+  }).pipe(persevering(context.maxFailures, () => null));
+}
+
+async function newCheckpoint({ service, jobId, baseline }: Context, signal: AbortSignal): Promise<JobEvent[]> {
+  if (baseline === undefined) {
+    throw new UnsupportedError(
+      `The service reports neither events nor a status for job ${jobId}. Pass \`baseline: { modelId, step }\` with the model's newest step before the job, or follow the \`Job\` that \`model.train\` returned`,
+    );
+  }
+  const [newest] = await service.checkpoints.list(baseline.modelId, { order: "desc", max: 1, signal });
+  if (newest === undefined || newest.step <= baseline.step) return [];
+  return [{ type: "training-ended", id: null, step: newest.step, metrics: newest.metrics }];
+}
+
+/** Waits out what may pass; `otherwise` may offer another way for what will not. */
+function persevering(maxFailures: number, otherwise: (error: unknown) => Observable<Look> | null) {
+  return (source: Observable<Look>): Observable<Look> =>
+    source.pipe(
+      retry({
+        count: maxFailures,
+        delay: (error: unknown, failures) =>
+          WhetstoneError.isInstance(error) && error.retryable ? timer(backoffMs(failures - 1, { maxMs: 30_000 })) : throwError(() => error),
+      }),
+      catchError((error: unknown) => otherwise(error) ?? throwError(() => error)),
+    );
+}
+
+function isLast(event: JobEvent): boolean {
+  return event.type === "training-ended" || event.type === "training-failed" || event.type === "training-cancelled";
+}
+
+/** The event, and after a bad end the error. */
+function endOf(jobId: string, event: JobEvent): Observable<JobEvent> {
+  if (event.type === "training-failed") {
+    return concat(of(event), throwError(() => new JobFailedError(`Training job ${jobId} failed: ${event.message}`, { jobId })));
+  }
+  if (event.type === "training-cancelled") {
+    return concat(of(event), throwError(() => new JobCancelledError(`Training job ${jobId} was cancelled`, { jobId })));
+  }
+  return of(event);
+}
+
+function timeoutOf(jobId: string, timeoutMs: number): Observable<never> {
+  return timer(timeoutMs).pipe(
+    switchMap(() =>
+      throwError(() => new JobTimeoutError(`Training job ${jobId} was not over after ${timeoutMs} ms. It goes on; follow it again, or cancel it`, { jobId })),
+    ),
+  );
+}
+
+function jittered(ms: number): number {
+  return ms * (0.75 + Math.random() / 2);
+}

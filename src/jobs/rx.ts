@@ -1,0 +1,56 @@
+import { Observable, Subscription, type MonoTypeOperatorFunction } from "rxjs";
+import { pushIterator } from "../util/push-iterator.ts";
+
+/** Runs `call` once per subscription; unsubscribing aborts it. */
+export function fromAbortable<T>(call: (signal: AbortSignal) => Promise<T>): Observable<T> {
+  return new Observable((subscriber) => {
+    const controller = new AbortController();
+    call(controller.signal).then(
+      (value) => {
+        subscriber.next(value);
+        subscriber.complete();
+      },
+      (error: unknown) => subscriber.error(error),
+    );
+    return () => controller.abort();
+  });
+}
+
+/** Errors with the signal's own reason when it aborts; never emits, never completes. */
+export function abortOf(signal: AbortSignal): Observable<never> {
+  return new Observable((subscriber) => {
+    if (signal.aborted) {
+      subscriber.error(signal.reason);
+      return;
+    }
+    const onAbort = () => subscriber.error(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    return () => signal.removeEventListener("abort", onAbort);
+  });
+}
+
+/** Fails the source as soon as `trigger` does; both are left together. */
+export function failWith<T>(trigger: Observable<never>): MonoTypeOperatorFunction<T> {
+  return (source) =>
+    new Observable((subscriber) => {
+      const both = new Subscription();
+      both.add(trigger.subscribe({ error: (error: unknown) => subscriber.error(error) }));
+      // A trigger that fails at once has closed the subscriber: the source must not start.
+      if (!subscriber.closed) both.add(source.subscribe(subscriber));
+      return both;
+    });
+}
+
+/** An Observable for those who use no RxJS: each iteration subscribes anew, leaving it unsubscribes. */
+export function iterate<T>(source: Observable<T>): AsyncIterable<T> {
+  return {
+    [Symbol.asyncIterator]() {
+      const subscription = new Subscription();
+      const iterator = pushIterator<T>(() => subscription.unsubscribe());
+      subscription.add(
+        source.subscribe({ next: (value) => iterator.push(value), error: (error: unknown) => iterator.fail(error), complete: () => iterator.end() }),
+      );
+      return iterator;
+    },
+  };
+}
