@@ -1,0 +1,95 @@
+/**
+ * The types of the chat wire. Clients in other languages send `"2"` for 2 and `"true"` for true, and the servers they were
+ * written against take them: integers from integral floats, numeric strings and booleans; numbers from the same; booleans from
+ * 0, 1 and the usual words; strings from strings alone.
+ */
+import { z } from "zod";
+
+const INT64_MIN = -(2n ** 63n);
+const INT64_MAX = 2n ** 63n - 1n;
+const INTEGER_TEXT = /^\s*[+-]?\d+(?:\.0*)?\s*$/;
+const NUMBER_TEXT = /^\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*$/;
+const WORDS = new Map([
+  ...["1", "true", "t", "yes", "y", "on"].map((word) => [word, true] as const),
+  ...["0", "false", "f", "no", "n", "off"].map((word) => [word, false] as const),
+]);
+
+/** A value as an error message shows it: short, and never a whole document. */
+export function shown(value: unknown): string {
+  const text = typeof value === "bigint" ? String(value) : (JSON.stringify(value) ?? String(value));
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}
+
+/** The integer a client meant, or undefined when it meant none. */
+export function toInteger(value: unknown): number | undefined {
+  if (typeof value === "number") return Number.isInteger(value) ? value : undefined;
+  if (typeof value === "boolean") return value ? 1 : 0;
+  if (typeof value === "bigint") return Number(value);
+  return typeof value === "string" && INTEGER_TEXT.test(value) ? Number(value) : undefined;
+}
+
+/** The boolean a client meant, or undefined when it meant none. */
+export function toBoolean(value: unknown): boolean | undefined {
+  if (typeof value === "boolean") return value;
+  if (value === 0 || value === 1) return value === 1;
+  return typeof value === "string" ? WORDS.get(value.toLowerCase()) : undefined;
+}
+
+function toNumber(value: unknown): number | undefined {
+  if (typeof value === "number") return Number.isFinite(value) ? value : undefined;
+  if (typeof value === "boolean") return value ? 1 : 0;
+  if (typeof value !== "string" || !NUMBER_TEXT.test(value)) return undefined;
+  const number = Number(value);
+  return Number.isFinite(number) ? number : undefined;
+}
+
+function toBigInt(value: unknown): bigint | undefined {
+  if (typeof value === "bigint") return value;
+  if (typeof value === "string") return INTEGER_TEXT.test(value) ? BigInt(value.trim().replace(/^\+/, "").replace(/\.0*$/, "")) : undefined;
+  const number = toInteger(value);
+  return number === undefined ? undefined : BigInt(number);
+}
+
+function lax<T>(expected: string, convert: (value: unknown) => T | undefined) {
+  return z.unknown().transform((value, context): T => {
+    const converted = convert(value);
+    if (converted !== undefined) return converted;
+    context.addIssue({ code: "custom", message: `expected ${expected}, got ${shown(value)}` });
+    return z.NEVER;
+  });
+}
+
+/** An integer; `2.0`, `"2"` and `true` are integers too. */
+export const laxInteger = lax("an integer", toInteger);
+
+/** A finite number; `"0.5"` and `true` are numbers too. */
+export const laxNumber = lax("a finite number", toNumber);
+
+/** A boolean; 0, 1 and the words true, false, yes, no, on, off, t, f, y, n in any case are booleans too. */
+export const laxBoolean = lax("a boolean", toBoolean);
+
+/** A string; nothing else is one. */
+export const strictString = lax("a string", (value) => (typeof value === "string" ? value : undefined));
+
+/**
+ * A signed 64-bit integer, as bigint. A number that JSON spelled with more digits than a double holds must come as bigint
+ * (see `parseBody`), or it is judged after rounding.
+ *
+ * @param min - The least value allowed. @default -2^63
+ */
+export function laxInt64(min: bigint = INT64_MIN) {
+  return z.unknown().transform((value, context): bigint => {
+    const integer = toBigInt(value);
+    const bound =
+      integer === undefined
+        ? `an integer, got ${shown(value)}`
+        : integer < min
+          ? `an integer greater than or equal to ${min} (greater_than_equal), got ${integer}`
+          : integer > INT64_MAX
+            ? `an integer less than or equal to ${INT64_MAX} (less_than_equal), got ${integer}`
+            : undefined;
+    if (integer !== undefined && bound === undefined) return integer;
+    context.addIssue({ code: "custom", message: `expected ${bound}` });
+    return z.NEVER;
+  });
+}

@@ -1,0 +1,39 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { InternalError } from "../../errors.ts";
+
+const generationConfig = z.looseObject({
+  temperature: z.number().min(0).nullish(),
+  top_p: z.number().gt(0).max(1).nullish(),
+  top_k: z.int().min(-1).nullish(),
+  max_new_tokens: z.int().min(1).nullish(),
+});
+
+/** What a model's author wants where a request says nothing. */
+export interface GenerationDefaults {
+  readonly temperature: number;
+  readonly topP: number;
+  readonly topK: number;
+  /** Null = as much as fits the context. */
+  readonly maxTokens: number | null;
+}
+
+/**
+ * Reads the defaults of a model from its `generation_config.json`; neutral values (temperature 1, everything else off) where the
+ * file or a key is missing. A request's own value always wins.
+ *
+ * @param directory - The model, in Hugging Face layout.
+ * @throws {@link InternalError} `E_INTERNAL` for a file that cannot be read or does not parse: whoever sends a request cannot help it.
+ */
+export async function readGenerationDefaults(directory: string): Promise<GenerationDefaults> {
+  const path = join(directory, "generation_config.json");
+  let config: z.infer<typeof generationConfig>;
+  try {
+    config = generationConfig.parse(JSON.parse(await readFile(path, "utf8")));
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== "ENOENT") throw new InternalError(`Expected ${path} to hold sampling defaults within their bounds`, { cause });
+    config = {};
+  }
+  return { temperature: config.temperature ?? 1, topP: config.top_p ?? 1, topK: config.top_k ?? 0, maxTokens: config.max_new_tokens ?? null };
+}

@@ -1,0 +1,67 @@
+import type { SampledToken } from "../../engine/port.ts";
+import type { ChatTokenizer } from "../../tokenizer/index.ts";
+
+/** The least log-probability on the wire: JSON has no infinity. */
+const LOGPROB_FLOOR = -9999;
+
+/** A token as logprobs show it. Shared between all entries that speak of it; not to be modified. */
+interface TokenFace {
+  /** The token alone as text, special tokens shown; empty for a piece of a character. */
+  readonly token: string;
+  /** Its exact bytes, which also pieces of characters have. */
+  readonly bytes: readonly number[];
+}
+
+/** One alternative of a token on the wire. */
+export interface WireTopLogprob extends TokenFace {
+  readonly logprob: number;
+}
+
+/** One sampled token on the wire. */
+export interface WireLogprob extends WireTopLogprob {
+  readonly top_logprobs: readonly WireTopLogprob[];
+}
+
+const NO_ALTERNATIVES: readonly WireTopLogprob[] = [];
+const faces = new WeakMap<ChatTokenizer, (TokenFace | undefined)[]>();
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function face(tokenizer: ChatTokenizer, id: number): TokenFace {
+  let known = faces.get(tokenizer);
+  if (known === undefined) faces.set(tokenizer, (known = []));
+  const cached = known[id];
+  if (cached !== undefined) return cached;
+  const bytes = tokenizer.tokenBytes(id);
+  let token = "";
+  try {
+    token = utf8.decode(bytes);
+  } catch {
+    // A piece of a character has bytes and no text.
+  }
+  return (known[id] = { token, bytes: [...bytes] });
+}
+
+function wireLogprob(value: number): number {
+  return value > LOGPROB_FLOOR ? value : LOGPROB_FLOOR;
+}
+
+/**
+ * The entry of one sampled token. The alternatives are the first `count` of the sampled token followed by the best ones, so the
+ * sampled token is always there and always first.
+ *
+ * @param count - Alternatives to list, -1 for all that the engine gave.
+ */
+export function toWireLogprob(tokenizer: ChatTokenizer, sampled: SampledToken, count: number): WireLogprob {
+  const { token, bytes } = face(tokenizer, sampled.id);
+  const logprob = wireLogprob(sampled.logprob);
+  if (count === 0) return { token, logprob, bytes, top_logprobs: NO_ALTERNATIVES };
+  const limit = count === -1 ? Infinity : count;
+  const top: WireTopLogprob[] = [{ token, logprob, bytes }];
+  for (const alternative of sampled.top) {
+    if (top.length >= limit) break;
+    if (alternative.id === sampled.id) continue;
+    const other = face(tokenizer, alternative.id);
+    top.push({ token: other.token, logprob: wireLogprob(alternative.logprob), bytes: other.bytes });
+  }
+  return { token, logprob, bytes, top_logprobs: top };
+}

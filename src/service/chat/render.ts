@@ -1,0 +1,82 @@
+/** From messages to prompt ids: the chat template, then the encoder, with remembered ids for what was sampled here before. */
+import { ArgumentError } from "../../errors.ts";
+import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import type { ChatRequest } from "./request.ts";
+import type { SampledIds } from "./sampled-ids.ts";
+
+/** A prompt as text and as tokens. */
+export interface RenderedPrompt {
+  readonly text: string;
+  /** Shape `[P]`, P ≥ 1. */
+  readonly ids: Int32Array;
+}
+
+/** Where sampled ids are remembered: one key's memory and the model within it. */
+export interface SplicePlace {
+  readonly memory: SampledIds;
+  /** The model without its step: a turn sampled at step 3 is spliced at step 4. */
+  readonly scope: string;
+}
+
+const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
+
+/** Texts of the tokens that end a turn. */
+function terminatorsOf(tokenizer: ChatTokenizer): readonly string[] {
+  let texts = terminatorCache.get(tokenizer);
+  if (texts === undefined) terminatorCache.set(tokenizer, (texts = tokenizer.eosTokenIds.map((id) => tokenizer.tokenText(id)).filter((text) => text !== "")));
+  return texts;
+}
+
+/** `a` followed by `b`. */
+function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
+  const ids = new Int32Array(a.length + b.length);
+  ids.set(a);
+  ids.set(b, a.length);
+  return ids;
+}
+
+/**
+ * The prompt of a request.
+ *
+ * An assistant turn that was sampled here, under the same key and model and after the same beginning, gets exactly the ids
+ * that were sampled; the rest is encoded. So one turn's prompt starts with the previous turn's prompt and completion.
+ *
+ * @throws {@link ArgumentError} `E_ARGUMENT` when the template refuses the conversation, or renders nothing.
+ */
+export function renderPrompt(tokenizer: ChatTokenizer, request: Pick<ChatRequest, "messages" | "tools">, place: SplicePlace): RenderedPrompt {
+  const text = tokenizer.renderChat(request.messages, { tools: request.tools });
+  const mayBeKnown = request.messages.some((message) => message.role === "assistant");
+  const known = mayBeKnown ? place.memory.find(place.scope, text, terminatorsOf(tokenizer)) : null;
+  const ids = known === null ? tokenizer.encode(text) : joined(known.ids, tokenizer.encode(text.slice(known.length)));
+  if (ids.length === 0) throw new ArgumentError("The chat template rendered these messages to an empty prompt; send at least one message with text", { param: "messages" });
+  return { text, ids };
+}
+
+/** One finished choice, as far as the memory is concerned. */
+export interface SampledTurn {
+  /** The sampled text as the client got it. */
+  readonly text: string;
+  /** Every sampled id, the closing one included. */
+  readonly ids: readonly number[];
+  /** The id that closed the turn; null when the limit or a stop string did. */
+  readonly closedBy: number | null;
+  /** The message the client got, when the template renders something else for it than `text`: with tool calls. */
+  readonly rewritten: ChatMessage | null;
+}
+
+/** Remembers the ids of a turn for the day its message comes back. */
+export function rememberTurn(tokenizer: ChatTokenizer, request: Pick<ChatRequest, "messages" | "tools">, prompt: RenderedPrompt, turn: SampledTurn, place: SplicePlace): void {
+  const terminators = terminatorsOf(tokenizer);
+  const closing = turn.closedBy === null ? null : tokenizer.tokenText(turn.closedBy);
+  const entry = { ids: joined(prompt.ids, turn.ids), isClosed: closing !== null };
+  if (turn.rewritten === null) {
+    // A turn that nothing closed will be closed by the template, with whichever of the tokens it uses.
+    for (const terminator of closing === null ? terminators : [closing]) place.memory.remember(place.scope, prompt.text + turn.text + terminator, entry);
+    return;
+  }
+  const rendered = tokenizer.renderChat([...request.messages, turn.rewritten], { tools: request.tools, addGenerationPrompt: false });
+  const terminator = closing ?? terminators.find((text) => rendered.includes(text, prompt.text.length));
+  const end = terminator === undefined ? -1 : rendered.lastIndexOf(terminator);
+  if (terminator === undefined || end < prompt.text.length || !rendered.startsWith(prompt.text)) return;
+  place.memory.remember(place.scope, rendered.slice(0, end + terminator.length), entry);
+}

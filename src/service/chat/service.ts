@@ -1,0 +1,240 @@
+/** The steps of a chat completion in their order, and who gives back what a request holds. */
+import { randomBytes } from "node:crypto";
+import type { Engine } from "../../engine/port.ts";
+import { InternalError } from "../../errors.ts";
+import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import type { PolicyLease, PolicyResolver } from "../policies.ts";
+import { Admission, checkCounts, resolveLimits, resolveSampling, type ChatLimits, type ResolvedChatLimits } from "./admit.ts";
+import { ShutdownError, toChatError } from "./errors.ts";
+import { generate, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
+import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
+import { rememberTurn, renderPrompt, type RenderedPrompt, type SplicePlace } from "./render.ts";
+import { parseChatRequest, type ChatRequest } from "./request.ts";
+import { SampledIdsByKey } from "./sampled-ids.ts";
+import { toCompletion, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
+import { CompletionStream } from "./stream.ts";
+import { UnknownFieldLog } from "./unknown-fields.ts";
+
+/** Where chat requests report what no client is told. */
+export interface ChatLogger {
+  warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  error(message: string, fields?: Readonly<Record<string, unknown>>): void;
+}
+
+/** What chat completions need. */
+export interface ChatDependencies {
+  readonly policies: PolicyResolver;
+  readonly engine: Engine;
+  /** The tokenizer of a model directory; called for each request, so it should keep what it has loaded. */
+  readonly tokenizers: (directory: string) => Promise<ChatTokenizer>;
+  readonly limits?: ChatLimits | undefined;
+  /** @default nothing is logged */
+  readonly logger?: ChatLogger | undefined;
+  /** Aborted when the service goes down: running requests end with {@link ShutdownError}, streams with an error event. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One request as it came. */
+export interface ChatCall {
+  readonly body: string;
+  readonly contentType: string | undefined;
+  /** The `x-request-id` header; wins over the body's `request_id`. */
+  readonly requestId: string | undefined;
+  /** What authenticated the request; sampled ids never cross it. */
+  readonly credential: string;
+  /** Aborted when the client is gone. */
+  readonly signal: AbortSignal;
+}
+
+/** The answer: a whole body, or events. */
+export type ChatAnswer = { readonly kind: "json"; readonly body: string } | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> };
+
+/** An admitted request, ready to generate. */
+interface Run {
+  readonly request: ChatRequest;
+  readonly tokenizer: ChatTokenizer;
+  readonly prompt: RenderedPrompt;
+  readonly plan: GenerationPlan;
+  readonly shape: ShapeOptions;
+  readonly place: SplicePlace;
+}
+
+/** What a request holds until it ends, whichever way. */
+interface Held {
+  readonly abort: AbortController;
+  readonly releases: (() => void)[];
+}
+
+function release(held: Held): void {
+  for (const giveBack of held.releases.splice(0)) giveBack();
+}
+
+/** Calls `onAbort` when `signal` is aborted, or at once when it is already. Returns how to stop listening. */
+function onceAborted(signal: AbortSignal, onAbort: () => void): () => void {
+  if (signal.aborted) onAbort();
+  signal.addEventListener("abort", onAbort, { once: true });
+  return () => signal.removeEventListener("abort", onAbort);
+}
+
+/** Carries out chat completions. */
+export class ChatService {
+  readonly #dependencies: ChatDependencies;
+  readonly #limits: ResolvedChatLimits;
+  readonly #admission: Admission;
+  readonly #sampledIds: SampledIdsByKey;
+  readonly #unknownFields = new UnknownFieldLog();
+  readonly #defaults = new Map<string, Promise<GenerationDefaults>>();
+
+  constructor(dependencies: ChatDependencies) {
+    this.#dependencies = dependencies;
+    this.#limits = resolveLimits(dependencies.limits);
+    this.#admission = new Admission(this.#limits.maxRunningChoices);
+    this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
+  }
+
+  /** Choices that are generated now. */
+  get runningChoices(): number {
+    return this.#admission.running;
+  }
+
+  /**
+   * Carries out one request. A stream is returned once the request is admitted; what fails after that is an event in it.
+   *
+   * @throws what {@link toChatError} turns into an answer.
+   */
+  async complete(call: ChatCall): Promise<ChatAnswer> {
+    const request = parseChatRequest(call.body, call.contentType);
+    this.#unknownFields.report(request.unknownFields, this.#dependencies.logger);
+    checkCounts(request, this.#limits);
+    const held = this.#hold(call.signal, request.n);
+    let isStreaming = false;
+    try {
+      const run = await this.#prepare(call, request, held);
+      if (request.isStream) {
+        isStreaming = true;
+        return { kind: "stream", events: this.#stream(run, held) };
+      }
+      const choices = await generate(run.plan, { signal: held.abort.signal });
+      return { kind: "json", body: JSON.stringify(toCompletion(choices, this.#conclude(run, choices), run.shape)) };
+    } finally {
+      // A stream outlives this call and gives back what it holds at its own end.
+      if (!isStreaming) release(held);
+    }
+  }
+
+  /** Takes room for the choices and listens for the two signals that end a request early. */
+  #hold(client: AbortSignal, choices: number): Held {
+    const { signal: shutdown } = this.#dependencies;
+    if (shutdown?.aborted) throw new ShutdownError();
+    const abort = new AbortController();
+    const releases = [this.#admission.enter(choices)];
+    releases.push(onceAborted(client, () => abort.abort(new DOMException("The client closed the connection", "AbortError"))));
+    if (shutdown !== undefined) releases.push(onceAborted(shutdown, () => abort.abort(new ShutdownError())));
+    return { abort, releases };
+  }
+
+  /** From a request to a plan. The policy, and with it the step that the response names, is fixed here. */
+  async #prepare(call: ChatCall, request: ChatRequest, held: Held): Promise<Run> {
+    const { engine, policies } = this.#dependencies;
+    const { signal } = held.abort;
+    const lease = await policies.resolvePolicy(request.model, { signal });
+    held.releases.push(() => lease.release());
+    const { base } = lease;
+    const [tokenizer, defaults] = await Promise.all([this.#tokenizer(lease), this.#generationDefaults(base.directory)]);
+    signal.throwIfAborted();
+
+    const place = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
+    const prompt = renderPrompt(tokenizer, request, place);
+    const params = resolveSampling(request, this.#limits, {
+      base,
+      promptTokens: prompt.ids.length,
+      defaults,
+      stopTokenIds: tokenizer.eosTokenIds,
+      engineTopLogprobs: engine.capabilities().maxTopLogprobs,
+    });
+    const { n, stop, topLogprobs, shouldParseToolCalls, returnTokenIds } = request;
+    return {
+      request,
+      tokenizer,
+      prompt,
+      place,
+      plan: { engine, policy: lease.policy, tokenizer, promptIds: prompt.ids, params, n, stop, topLogprobs, keepsSpecialTokens: shouldParseToolCalls },
+      shape: {
+        head: {
+          id: `chatcmpl-${call.requestId ?? request.requestId ?? randomBytes(8).toString("hex")}`,
+          created: Math.floor(Date.now() / 1000),
+          model: lease.resolvedName,
+        },
+        promptIds: prompt.ids,
+        shouldParseToolCalls,
+        returnTokenIds,
+      },
+    };
+  }
+
+  async #tokenizer({ base }: PolicyLease): Promise<ChatTokenizer> {
+    try {
+      return await this.#dependencies.tokenizers(base.directory);
+    } catch (cause) {
+      // Whatever is wrong with a model's files is not the caller's doing, and their paths are not the caller's business.
+      throw new InternalError(`The tokenizer of the base model '${base.id}' cannot be loaded`, { cause });
+    }
+  }
+
+  #generationDefaults(directory: string): Promise<GenerationDefaults> {
+    let defaults = this.#defaults.get(directory);
+    if (defaults === undefined) {
+      defaults = readGenerationDefaults(directory);
+      this.#defaults.set(directory, defaults);
+      // A file that was repaired is read again.
+      defaults.catch(() => this.#defaults.delete(directory));
+    }
+    return defaults;
+  }
+
+  /** Reads the messages out of finished choices and remembers their ids for when they come back. */
+  #conclude({ request, tokenizer, prompt, place }: Run, choices: readonly GeneratedChoice[]): ChoiceMessage[] {
+    return choices.map((choice) => {
+      const message = toMessage(choice.text, request.shouldParseToolCalls);
+      const rewritten: ChatMessage | null = message.toolCalls.length === 0 ? null : { role: "assistant", content: message.content ?? "", tool_calls: message.toolCalls };
+      try {
+        rememberTurn(tokenizer, request, prompt, { ...choice, rewritten }, place);
+      } catch (error) {
+        // The template may refuse its own model's words; then they can be answered, only not spliced.
+        this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });
+      }
+      return message;
+    });
+  }
+
+  #stream(run: Run, held: Held): ReadableStream<Uint8Array> {
+    const { n, usage } = run.request;
+    const { signal } = held.abort;
+    const stream = new CompletionStream({
+      ...run.shape,
+      n,
+      usage,
+      onCancel: () => held.abort.abort(new DOMException("The client closed the connection", "AbortError")),
+    });
+    void (async () => {
+      try {
+        this.#conclude(run, await generate(run.plan, { signal, onToken: (token) => stream.push(token) }));
+      } catch (error) {
+        stream.fail(this.explain(error).body);
+      } finally {
+        release(held);
+      }
+    })();
+    return stream.readable;
+  }
+
+  /** The answer for a failure; what no client is told goes to the log. */
+  explain(error: unknown): ReturnType<typeof toChatError> {
+    const answer = toChatError(error);
+    if (answer.isInternal) {
+      const { message, cause } = error instanceof Error ? error : { message: String(error), cause: undefined };
+      this.#dependencies.logger?.error("A chat completion failed", { error: message, ...(cause instanceof Error ? { cause: cause.message } : {}) });
+    }
+    return answer;
+  }
+}

@@ -1,0 +1,87 @@
+/** A finished request as one JSON object: every field of the wire is there, null where nothing is to be said. */
+import { parseToolCalls, type ParsedToolCall } from "./tool-calls.ts";
+import type { GeneratedChoice } from "./generate.ts";
+
+/** What identifies a response, the same in all chunks of a stream. */
+export interface ResponseHead {
+  readonly id: string;
+  /** Unix time, seconds. */
+  readonly created: number;
+  /** The resolved name with its step. */
+  readonly model: string;
+}
+
+/** What shapes a response besides what was generated. */
+export interface ShapeOptions {
+  readonly head: ResponseHead;
+  readonly promptIds: Int32Array;
+  readonly shouldParseToolCalls: boolean;
+  readonly returnTokenIds: boolean;
+}
+
+/** Token counts on the wire. */
+export interface WireUsage {
+  readonly prompt_tokens: number;
+  readonly total_tokens: number;
+  readonly completion_tokens: number;
+}
+
+/** The counts of a prompt and what was generated for it; a prompt counts once, however many choices there are. */
+export function toUsage(promptTokens: number, completionTokens: number): WireUsage {
+  return { prompt_tokens: promptTokens, total_tokens: promptTokens + completionTokens, completion_tokens: completionTokens };
+}
+
+/** The message of a choice: what its text says, taken apart where tools are at hand. */
+export interface ChoiceMessage {
+  /** Null for tool calls without a word beside them. */
+  readonly content: string | null;
+  readonly toolCalls: readonly ParsedToolCall[];
+}
+
+/** Reads a choice's text. */
+export function toMessage(text: string, shouldParseToolCalls: boolean): ChoiceMessage {
+  const { content, toolCalls } = shouldParseToolCalls ? parseToolCalls(text) : { content: text, toolCalls: [] };
+  return { content: toolCalls.length > 0 && content === "" ? null : content, toolCalls };
+}
+
+function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: ShapeOptions): object {
+  return {
+    index: choice.index,
+    message: {
+      role: "assistant",
+      content: message.content,
+      refusal: null,
+      annotations: null,
+      audio: null,
+      function_call: null,
+      tool_calls: message.toolCalls,
+      reasoning: null,
+    },
+    logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
+    finish_reason: message.toolCalls.length > 0 ? "tool_calls" : choice.finishReason,
+    stop_reason: choice.stopReason,
+    token_ids: options.returnTokenIds ? choice.ids : null,
+  };
+}
+
+/**
+ * The response of a request that is not streamed.
+ *
+ * @param messages - Shape `[n]`, one per choice.
+ */
+export function toCompletion(choices: readonly GeneratedChoice[], messages: readonly ChoiceMessage[], options: ShapeOptions): object {
+  const { head, promptIds } = options;
+  return {
+    id: head.id,
+    object: "chat.completion",
+    created: head.created,
+    model: head.model,
+    choices: choices.map((choice, index) => toWireChoice(choice, messages[index]!, options)),
+    service_tier: null,
+    system_fingerprint: null,
+    usage: { ...toUsage(promptIds.length, choices.reduce((sum, choice) => sum + choice.ids.length, 0)), prompt_tokens_details: null },
+    prompt_logprobs: null,
+    prompt_token_ids: options.returnTokenIds ? [...promptIds] : null,
+    kv_transfer_params: null,
+  };
+}

@@ -1,0 +1,65 @@
+/** What became of a piece of text. */
+export interface StopResult {
+  /** Text that can be shown: it neither is nor begins a stop string. */
+  readonly text: string;
+  /** The stop string that completed, or null. Nothing follows after one. */
+  readonly matched: string | null;
+}
+
+/** Index of the unit at which the last `count` characters (code points) of `text` begin. */
+function startOfLast(text: string, count: number): number {
+  let index = text.length;
+  for (let taken = 0; taken < count && index > 0; taken++) {
+    const low = text.charCodeAt(index - 1);
+    const high = index > 1 ? text.charCodeAt(index - 2) : 0;
+    index -= low >= 0xdc00 && low <= 0xdfff && high >= 0xd800 && high <= 0xdbff ? 2 : 1;
+  }
+  return index;
+}
+
+/**
+ * Looks for stop strings in text that comes in pieces. As many characters as the longest stop string has, less one, are held
+ * back, so that no beginning of a stop string is ever shown. Of several that complete in one piece the first in the list wins,
+ * not the first in the text.
+ *
+ * @example
+ * ```ts
+ * const stops = new StopStrings(["END"]);
+ * stops.push("to the E"); // { text: "to the", matched: null }
+ * stops.push("ND of"); // { text: " ", matched: "END" }
+ * ```
+ */
+export class StopStrings {
+  readonly #stops: readonly string[];
+  readonly #heldCharacters: number;
+  #held = "";
+
+  /** @param stops - Non-empty strings. */
+  constructor(stops: readonly string[]) {
+    this.#stops = stops;
+    this.#heldCharacters = Math.max(0, ...stops.map((stop) => [...stop].length)) - 1;
+  }
+
+  /** Takes the next piece. */
+  push(piece: string): StopResult {
+    if (piece === "") return { text: "", matched: null };
+    // A stop string that completes in this piece begins in the held text or after it, so nothing older need be searched.
+    const text = this.#held + piece;
+    for (const stop of this.#stops) {
+      const at = text.indexOf(stop);
+      if (at === -1) continue;
+      this.#held = "";
+      return { text: text.slice(0, at), matched: stop };
+    }
+    const end = startOfLast(text, this.#heldCharacters);
+    this.#held = text.slice(end);
+    return { text: text.slice(0, end), matched: null };
+  }
+
+  /** What is still held, at the end of the text. */
+  flush(): string {
+    const rest = this.#held;
+    this.#held = "";
+    return rest;
+  }
+}

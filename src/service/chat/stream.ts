@@ -1,0 +1,202 @@
+/** A request as server-sent events, written as fast as its reader takes them. */
+import type { ErrorBody } from "../../schema/error.ts";
+import type { ChoiceEnd, GeneratedToken } from "./generate.ts";
+import type { WireLogprob } from "./logprobs.ts";
+import { toUsage, type ShapeOptions } from "./shape.ts";
+import { ToolCallStream, type ParsedToolCall } from "./tool-calls.ts";
+
+/** What shapes a stream besides what is generated. */
+export interface StreamOptions extends ShapeOptions {
+  readonly n: number;
+  readonly usage: "none" | "final" | "continuous";
+  /** Called when the reader is gone before the end. */
+  readonly onCancel: () => void;
+}
+
+/** What a choice has said since its last chunk. */
+interface PendingChoice {
+  readonly tools: ToolCallStream | null;
+  text: string;
+  ids: number[];
+  logprobs: WireLogprob[];
+  end: ChoiceEnd | null;
+  /** Tokens so far. */
+  count: number;
+  isFinished: boolean;
+}
+
+const encoder = new TextEncoder();
+
+/**
+ * Turns tokens into chunks.
+ *
+ * Chunks are made when the reader asks, of everything said since: one write carries a chunk for each choice that spoke, and a
+ * slow reader gets fewer and longer ones. A reader that stops reading costs the tokens of one request, which `max_tokens` bounds;
+ * its engine slot is not held up.
+ */
+export class CompletionStream {
+  readonly readable: ReadableStream<Uint8Array>;
+  readonly #options: StreamOptions;
+  readonly #opening: string;
+  readonly #choices: PendingChoice[];
+  #failure: ErrorBody | null = null;
+  #hasStarted = false;
+  #isClosed = false;
+  #wake: (() => void) | null = null;
+  #scheduled: NodeJS.Immediate | null = null;
+
+  constructor(options: StreamOptions) {
+    this.#options = options;
+    const { id, created, model } = options.head;
+    this.#opening = `data: ${JSON.stringify({ id, object: "chat.completion.chunk", created, model }).slice(0, -1)},"choices":`;
+    this.#choices = Array.from({ length: options.n }, () => ({
+      tools: options.shouldParseToolCalls ? new ToolCallStream() : null,
+      text: "",
+      ids: [],
+      logprobs: [],
+      end: null,
+      count: 0,
+      isFinished: false,
+    }));
+    this.readable = new ReadableStream<Uint8Array>(
+      {
+        pull: (controller) => this.#pull(controller),
+        cancel: () => {
+          this.#close();
+          options.onCancel();
+        },
+      },
+      // Nothing is made ahead of the reader.
+      { highWaterMark: 0 },
+    );
+  }
+
+  /** Takes one token. */
+  push(token: GeneratedToken): void {
+    const choice = this.#choices[token.index]!;
+    choice.text += choice.tools === null ? token.text : choice.tools.push(token.text);
+    choice.ids.push(token.id);
+    if (token.logprob !== null) choice.logprobs.push(token.logprob);
+    choice.end = token.end;
+    choice.count++;
+    this.#notify();
+  }
+
+  /** Ends the stream with an error event. */
+  fail(error: ErrorBody): void {
+    this.#failure = error;
+    this.#notify();
+  }
+
+  /** Wakes a waiting reader once all that happens in this turn of the event loop has happened. */
+  #notify(): void {
+    if (this.#wake === null) return;
+    this.#scheduled ??= setImmediate(() => {
+      this.#scheduled = null;
+      this.#wake?.();
+    });
+  }
+
+  #close(): void {
+    this.#isClosed = true;
+    this.#wake = null;
+    if (this.#scheduled !== null) clearImmediate(this.#scheduled);
+    this.#scheduled = null;
+  }
+
+  #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = () => {
+        const events = this.#takeEvents();
+        if (events === "") return;
+        this.#wake = null;
+        controller.enqueue(encoder.encode(events));
+        if (this.#isClosed) controller.close();
+        resolve();
+      };
+      this.#notify();
+    });
+  }
+
+  #takeEvents(): string {
+    if (this.#failure !== null) {
+      this.#close();
+      return `data: ${JSON.stringify(this.#failure)}\n\ndata: [DONE]\n\n`;
+    }
+    let events = "";
+    if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0)) events += this.#roleEvents();
+    for (const [index, choice] of this.#choices.entries()) {
+      if (choice.ids.length > 0 && !choice.isFinished) events += this.#choiceEvents(index, choice);
+    }
+    if (this.#choices.every((choice) => choice.isFinished)) {
+      this.#close();
+      if (this.#options.usage !== "none") events += this.#event([], this.#usageMember(this.#choices.reduce((sum, choice) => sum + choice.count, 0)));
+      events += "data: [DONE]\n\n";
+    }
+    return events;
+  }
+
+  #event(choices: readonly object[], more: string): string {
+    return `${this.#opening}${JSON.stringify(choices)}${more}}\n\n`;
+  }
+
+  #usageMember(completionTokens: number): string {
+    return `,"usage":${JSON.stringify(toUsage(this.#options.promptIds.length, completionTokens))}`;
+  }
+
+  #continuousUsage(completionTokens: number): string {
+    return this.#options.usage === "continuous" ? this.#usageMember(completionTokens) : "";
+  }
+
+  #roleEvents(): string {
+    this.#hasStarted = true;
+    let events = "";
+    for (let index = 0; index < this.#choices.length; index++) {
+      // The prompt is the same for all choices and long: the first chunk alone carries it.
+      const promptIds = this.#options.returnTokenIds && index === 0 ? JSON.stringify([...this.#options.promptIds]) : "null";
+      const choice = { index, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null };
+      events += this.#event([choice], `${this.#continuousUsage(0)},"prompt_token_ids":${promptIds}`);
+    }
+    return events;
+  }
+
+  #choiceEvents(index: number, choice: PendingChoice): string {
+    const { returnTokenIds } = this.#options;
+    const { end, ids, logprobs: entries } = choice;
+    let text = choice.text;
+    let toolCalls: readonly ParsedToolCall[] = [];
+    if (end !== null && choice.tools !== null) {
+      const rest = choice.tools.end();
+      text += rest.content;
+      toolCalls = rest.toolCalls;
+    }
+    if (end === null && text === "" && entries.length === 0 && !returnTokenIds) {
+      // Held-back text and nothing to say about it: no chunk. The ids are counted already.
+      choice.ids = [];
+      return "";
+    }
+    choice.text = "";
+    choice.ids = [];
+    choice.logprobs = [];
+    const usage = this.#continuousUsage(choice.count);
+    const logprobs = entries.length > 0 ? { content: entries } : null;
+    const tokenIds = returnTokenIds ? ids : null;
+    if (end === null) {
+      const delta = text === "" ? {} : { content: text };
+      return this.#event([{ index, delta, logprobs, finish_reason: null, token_ids: tokenIds }], usage);
+    }
+    choice.isFinished = true;
+    const last = { logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
+    if (toolCalls.length === 0) return this.#event([{ index, delta: { content: text }, finish_reason: end.finishReason, ...last }], usage);
+    let events = "";
+    const between = (delta: object): void => {
+      events += this.#event([{ index, delta, logprobs: null, finish_reason: null, token_ids: null }], usage);
+    };
+    if (text !== "") between({ content: text });
+    for (const [at, { id, type, function: called }] of toolCalls.entries()) {
+      between({ tool_calls: [{ index: at, id, type, function: { name: called.name, arguments: "" } }] });
+      between({ tool_calls: [{ index: at, function: { arguments: called.arguments } }] });
+    }
+    return events + this.#event([{ index, delta: {}, finish_reason: "tool_calls", ...last }], usage);
+  }
+}
