@@ -153,7 +153,14 @@ export interface Engine {
   describeBase(base: string): Promise<BaseModelInfo>;
   /** A fresh trainable model: the base's weights, or a saved state; step 0 optimizer state unless the state brings one. */
   createModel(
-    spec: { readonly base: string; readonly lora?: LoraSpec | undefined; readonly from?: StatePath | undefined; readonly seed: number },
+    spec: {
+      readonly base: string;
+      readonly lora?: LoraSpec | undefined;
+      readonly from?: StatePath | undefined;
+      readonly seed: number;
+      /** Random weights from `seed` instead of the base's own: how a base model is made. @default false */
+      readonly fresh?: boolean | undefined;
+    },
     options?: CallOptions,
   ): Promise<ModelHandle>;
   /** Log-probabilities without gradients. */

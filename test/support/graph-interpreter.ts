@@ -149,7 +149,10 @@ const OPS: Record<string, Evaluate> = {
   LogSoftmax: ([x]) => [lastAxis(x!, (row) => softmaxRow(row).map(Math.log))],
   ReduceSum: ([x, axes]) => [reduce(x!, [...axes!.data], false)],
   ReduceMean: ([x, axes]) => [reduce(x!, [...axes!.data], true)],
-  Shape: ([x], node) => [array64([1], [x!.shape[int(node, "start", 0)]!])],
+  Shape: ([x], node) => {
+    const dims = x!.shape.slice(int(node, "start", 0), int(node, "end", x!.shape.length));
+    return [array64([dims.length], dims)];
+  },
   Reshape: ([x, target]) => {
     const wanted = [...target!.data];
     const known = wanted.reduce((a, b) => (b === -1 ? a : a * b), 1);

@@ -73,7 +73,7 @@ export class Graph {
   readonly #dims = new Map<string, Value>();
   #counter = 0;
 
-  /** Declares an input. The first input that has a named dimension is where that name is bound. */
+  /** Declares an input. A named dimension is bound by the first value that has it, inputs first. */
   input(name: string, shape: readonly Dim[], dtype: DType = "float32"): Value {
     const value: Value = { graph: this, name, dtype, shape };
     this.inputs.push(value);
@@ -101,19 +101,19 @@ export class Graph {
   dim(name: string): Value {
     const known = this.#dims.get(name);
     if (known) return known;
-    for (const input of this.inputs) {
-      const axis = input.shape.indexOf(name);
+    for (const value of [...this.inputs, ...this.nodes.flatMap((node) => node.outputs)]) {
+      const axis = value.shape.indexOf(name);
       if (axis < 0) continue;
       const [size] = this.record({
         op: "Shape",
-        inputs: [input],
+        inputs: [value],
         attributes: { start: { int: axis }, end: { int: axis + 1 } },
         outputs: [{ shape: [1], dtype: "int64" }],
       });
       this.#dims.set(name, size!);
       return size!;
     }
-    throw new ShapeError(`Expected an input with a dimension named "${name}", found none among ${this.inputs.map((i) => i.name).join(", ")}`);
+    throw new ShapeError(`Expected a value with a dimension named "${name}" in the graph, found none`);
   }
 
   /** A shape as an int64 vector; named dimensions are read at run time. */

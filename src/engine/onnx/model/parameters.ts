@@ -1,0 +1,157 @@
+/**
+ * Where every parameter lives. All parameters of a model are views into one flat Float32Array: the optimizer sees a
+ * vector, publishing is one copy, and a graph input is a view without a copy.
+ *
+ * Matrices are kept as `[in, out]`, so that a forward product needs no transposition; files hold `[out, in]`. Products
+ * that share their input are one matrix side by side (query, key and value; gate and up), because one wide product is
+ * faster than three narrow ones; a file sees the parts.
+ */
+import type { ModelConfig } from "./config.ts";
+
+/** One tensor as a file names it: columns `[start, start + width)` of a matrix, or all of a vector or table. */
+export interface FileTensor {
+  readonly name: string;
+  readonly start: number;
+  readonly width: number;
+}
+
+/** One parameter in the flat vector. */
+export interface Parameter {
+  /** Name of the graph input. */
+  readonly name: string;
+  /** `[in, out]`, `[V, H]` for the embedding, `[H]` for a gain. */
+  readonly shape: readonly number[];
+  /** First element in the flat vector. */
+  readonly offset: number;
+  readonly size: number;
+  readonly kind: "matrix" | "embedding" | "gain";
+  readonly files: readonly FileTensor[];
+}
+
+/** The flat vector's table of contents. */
+export interface Layout {
+  readonly parameters: readonly Parameter[];
+  /** Elements `[0, decayed)` take weight decay; gains, which come last, do not. */
+  readonly decayed: number;
+  /** Length of the flat vector: a multiple of {@link BLOCK}; the tail is zero and stays zero. */
+  readonly length: number;
+}
+
+/** The flat vector is summed in blocks of this many elements. */
+export const BLOCK = 1024;
+
+type Draft = Omit<Parameter, "offset" | "size">;
+
+/** Assigns offsets in the given order, matrices first. */
+export function layOut(drafts: readonly Draft[]): Layout {
+  const ordered = [...drafts.filter((draft) => draft.kind !== "gain"), ...drafts.filter((draft) => draft.kind === "gain")];
+  let offset = 0;
+  let decayed = 0;
+  const parameters = ordered.map((draft): Parameter => {
+    const size = draft.shape.reduce((a, b) => a * b, 1);
+    const parameter = { ...draft, offset, size };
+    offset += size;
+    if (draft.kind !== "gain") decayed = offset;
+    return parameter;
+  });
+  return { parameters, decayed, length: Math.ceil(offset / BLOCK) * BLOCK };
+}
+
+/** A linear map of the transformer: its fused matrix and the parts a file or an adapter knows it by. */
+export interface LinearSpec {
+  readonly name: string;
+  readonly inputSize: number;
+  readonly parts: readonly { readonly file: string; readonly outputSize: number }[];
+}
+
+/** The linear maps of one layer, in the order they are applied. */
+export function layerLinears(config: ModelConfig, layer: number): { qkv: LinearSpec; output: LinearSpec; gateUp: LinearSpec; down: LinearSpec } {
+  const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d } = config;
+  const attention = `model.layers.${layer}.self_attn`;
+  const mlp = `model.layers.${layer}.mlp`;
+  return {
+    qkv: {
+      name: `layer${layer}_qkv`,
+      inputSize: H,
+      parts: [
+        { file: `${attention}.q_proj`, outputSize: heads * d },
+        { file: `${attention}.k_proj`, outputSize: kvHeads * d },
+        { file: `${attention}.v_proj`, outputSize: kvHeads * d },
+      ],
+    },
+    output: { name: `layer${layer}_o`, inputSize: heads * d, parts: [{ file: `${attention}.o_proj`, outputSize: H }] },
+    gateUp: {
+      name: `layer${layer}_gateup`,
+      inputSize: H,
+      parts: [
+        { file: `${mlp}.gate_proj`, outputSize: F },
+        { file: `${mlp}.up_proj`, outputSize: F },
+      ],
+    },
+    down: { name: `layer${layer}_down`, inputSize: F, parts: [{ file: `${mlp}.down_proj`, outputSize: H }] },
+  };
+}
+
+/** Every linear map of the model, layer by layer. */
+export function allLinears(config: ModelConfig): LinearSpec[] {
+  return Array.from({ length: config.layers }, (_, layer) => Object.values(layerLinears(config, layer))).flat();
+}
+
+/** The parameters of the whole model. */
+export function baseLayout(config: ModelConfig): Layout {
+  const { hiddenSize: H, vocabularySize: V } = config;
+  const gain = (name: string, file: string): Draft => ({ name, shape: [H], kind: "gain", files: [{ name: file, start: 0, width: H }] });
+  const drafts: Draft[] = [{ name: "embedding", shape: [V, H], kind: "embedding", files: [{ name: "model.embed_tokens.weight", start: 0, width: H }] }];
+  for (const linear of allLinears(config)) drafts.push(linearDraft(linear));
+  if (!config.isTied) drafts.push({ name: "head", shape: [H, V], kind: "matrix", files: [{ name: "lm_head.weight", start: 0, width: V }] });
+  for (let layer = 0; layer < config.layers; layer++) {
+    drafts.push(gain(`layer${layer}_norm1`, `model.layers.${layer}.input_layernorm.weight`));
+    drafts.push(gain(`layer${layer}_norm2`, `model.layers.${layer}.post_attention_layernorm.weight`));
+  }
+  drafts.push(gain("norm", "model.norm.weight"));
+  return layOut(drafts);
+}
+
+function linearDraft(linear: LinearSpec): Draft {
+  let start = 0;
+  const files = linear.parts.map((part) => {
+    const tensor = { name: `${part.file}.weight`, start, width: part.outputSize };
+    start += part.outputSize;
+    return tensor;
+  });
+  return { name: linear.name, shape: [linear.inputSize, start], kind: "matrix", files };
+}
+
+/** A low-rank adapter with every default filled in. */
+export interface Adapter {
+  readonly rank: number;
+  readonly alpha: number;
+}
+
+/** Graph input names of an adapter's two matrices for one part of a linear map. */
+export function adapterNames(linear: LinearSpec, part: number): { a: string; b: string } {
+  return { a: `${linear.name}_${part}_a`, b: `${linear.name}_${part}_b` };
+}
+
+/**
+ * The parameters of a rank-`rank` adapter on every linear map: `A [in, rank]` and `B [rank, out]` per part. File names
+ * are those of PEFT: `base_model.model.<module>.lora_A.weight`.
+ */
+export function adapterLayout(config: ModelConfig, rank: number): Layout {
+  const drafts = allLinears(config).flatMap((linear) =>
+    linear.parts.flatMap((part, index): Draft[] => {
+      const names = adapterNames(linear, index);
+      const file = (matrix: "A" | "B", width: number) => [{ name: `base_model.model.${part.file}.lora_${matrix}.weight`, start: 0, width }];
+      return [
+        { name: names.a, shape: [linear.inputSize, rank], kind: "matrix", files: file("A", rank) },
+        { name: names.b, shape: [rank, part.outputSize], kind: "matrix", files: file("B", part.outputSize) },
+      ];
+    }),
+  );
+  return layOut(drafts);
+}
+
+/** The view of one parameter in a flat vector. */
+export function viewOf(flat: Float32Array, parameter: Parameter): Float32Array {
+  return flat.subarray(parameter.offset, parameter.offset + parameter.size);
+}

@@ -1,0 +1,127 @@
+/**
+ * A saved training state: weights (or the adapter), moments, step.
+ *
+ * `model.safetensors` in Hugging Face names, or `adapter_model.safetensors` with `adapter_config.json` in PEFT's; the
+ * moments in `optimizer.safetensors` as flat vectors; `state.json` names what they belong to.
+ */
+import { open, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { DataError } from "../../../errors.ts";
+import type { Adapter, Layout } from "./parameters.ts";
+import { readSafetensors, writeSafetensors } from "./safetensors.ts";
+import { readWeights, unpackTensors, WEIGHTS_FILE } from "./weights.ts";
+
+/** Version of the directory's format. */
+const FORMAT = 1;
+export const ADAPTER_FILE = "adapter_model.safetensors";
+const OPTIMIZER_FILE = "optimizer.safetensors";
+const STATE_FILE = "state.json";
+
+/** What a state belongs to. */
+export interface StateIdentity {
+  readonly base: string;
+  readonly lora: Adapter | null;
+  readonly layout: Layout;
+}
+
+/** The vectors of a state. */
+export interface StateVectors {
+  readonly parameters: Float32Array;
+  readonly first: Float32Array;
+  readonly second: Float32Array;
+  step: number;
+}
+
+/** Contents of `state.json`. */
+export interface StateFile {
+  readonly format: number;
+  readonly base: string;
+  readonly lora: Adapter | null;
+  readonly step: number;
+}
+
+/** Writes a state into an existing empty directory; every file is synced. */
+export async function writeState(directory: string, identity: StateIdentity, vectors: StateVectors): Promise<void> {
+  const { base, lora, layout } = identity;
+  await writeSafetensors(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), unpackTensors(vectors.parameters, layout), { format: "pt" });
+  if (lora) {
+    const modules = [...new Set(layout.parameters.flatMap(({ files }) => files.map(({ name }) => name.split(".").at(-3)!)))];
+    await writeSynced(join(directory, "adapter_config.json"), {
+      peft_type: "LORA",
+      task_type: "CAUSAL_LM",
+      base_model_name_or_path: base,
+      r: lora.rank,
+      lora_alpha: lora.alpha,
+      lora_dropout: 0,
+      bias: "none",
+      target_modules: modules,
+      fan_in_fan_out: false,
+      inference_mode: true,
+    });
+  }
+  await writeSafetensors(join(directory, OPTIMIZER_FILE), [
+    { name: "first", shape: [layout.length], data: vectors.first },
+    { name: "second", shape: [layout.length], data: vectors.second },
+  ]);
+  await writeSynced(join(directory, STATE_FILE), { format: FORMAT, base, lora, step: vectors.step } satisfies StateFile);
+}
+
+/**
+ * Reads a state into existing vectors. Nothing is changed when the state does not fit. A state whose optimizer file was
+ * dropped (only the newest checkpoint keeps it) loads with fresh moments and step 0.
+ *
+ * @throws DataError `E_DATA` for another base, another adapter shape, or a torn file.
+ */
+export async function readState(directory: string, identity: StateIdentity, vectors: StateVectors): Promise<void> {
+  const { base, lora, layout } = identity;
+  const state = await readStateFile(directory);
+  if (state.base !== base || JSON.stringify(state.lora) !== JSON.stringify(lora)) {
+    throw new DataError(
+      `${directory}: expected a state of base "${base}" with adapter ${JSON.stringify(lora)}, found one of "${state.base}" with ${JSON.stringify(state.lora)}`,
+    );
+  }
+  const parameters = await readWeights(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), layout);
+  const path = join(directory, OPTIMIZER_FILE);
+  const hasMoments = await stat(path).then(
+    () => true,
+    () => false,
+  );
+  const moments = hasMoments ? (await readSafetensors(path)).tensors : null;
+  const [first, second] = [moments?.get("first")?.data, moments?.get("second")?.data];
+  if (moments && (first?.length !== layout.length || second?.length !== layout.length)) {
+    throw new DataError(`${path}: expected two vectors of ${layout.length} elements`);
+  }
+  vectors.parameters.set(parameters);
+  if (first && second) {
+    vectors.first.set(first);
+    vectors.second.set(second);
+    vectors.step = state.step;
+  } else {
+    vectors.first.fill(0);
+    vectors.second.fill(0);
+    vectors.step = 0;
+  }
+}
+
+/** Reads `state.json`. */
+export async function readStateFile(directory: string): Promise<StateFile> {
+  const path = join(directory, STATE_FILE);
+  try {
+    const state = JSON.parse(await readFile(path, "utf8")) as StateFile;
+    if (state.format !== FORMAT) throw new DataError(`${path}: expected format ${FORMAT}, got ${state.format}`);
+    return state;
+  } catch (cause) {
+    if (cause instanceof DataError) throw cause;
+    throw new DataError(`${path}: expected a saved training state, it could not be read: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+}
+
+async function writeSynced(path: string, value: unknown): Promise<void> {
+  const file = await open(path, "wx");
+  try {
+    await file.writeFile(JSON.stringify(value, null, 2));
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,123 @@
+/**
+ * The Llama family as a graph: RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied or separate head.
+ *
+ * One definition serves training, prefill and decoding; what differs is where attention finds its keys, which the caller
+ * passes in. Activations are rows `[R, H]` with `R = B·T`, because a linear map does not care which row is which.
+ */
+import { add, concat, type Dim, gatherRows, type Graph, matmul, mul, reshape, rmsNorm, rotaryEmbedding, silu, split, transpose, type Value } from "../graph/index.ts";
+import type { ModelConfig } from "./config.ts";
+import { adapterNames, baseLayout, layerLinears, type Layout, type LinearSpec } from "./parameters.ts";
+
+/** Names of the batch dimensions. */
+export interface BatchDims {
+  readonly batch: Dim;
+  readonly time: Dim;
+  readonly rows: Dim;
+}
+
+/** Values that are shared by all layers of a graph. */
+export interface ModelInputs {
+  readonly graph: Graph;
+  readonly config: ModelConfig;
+  readonly dims: BatchDims;
+  /** Graph input of each parameter by name. */
+  readonly weights: ReadonlyMap<string, Value>;
+  /** Present when linear maps carry adapters. */
+  readonly adapter?: AdapterInputs | undefined;
+  /** `[B, T]` int64. */
+  readonly positions: Value;
+  /** `[contextLength, d/2]`. */
+  readonly cos: Value;
+  readonly sin: Value;
+}
+
+/** How adapters enter a linear map: `y += ((x·A) ∘ scale)·B`. */
+export interface AdapterInputs {
+  /** Graph inputs of all `A` and `B`, by {@link adapterNames}. */
+  readonly weights: ReadonlyMap<string, Value>;
+  /**
+   * `[R, ranks]` or a scalar. When several adapters share a batch their `A` stand side by side and their `B` below each
+   * other; row `r` has its own adapter's factor in that adapter's columns and 0 elsewhere.
+   */
+  readonly scale: Value;
+}
+
+/** Name of the dimension `(h / kv) · T`; the attention mask `[grouped, T]` binds it. */
+export const GROUPED = "grouped";
+
+/** What attention gets: queries `[B, kv, (h/kv)·T, d]`, new keys and values `[B, kv, T, d]`; it returns the queries' shape. */
+export type Attention = (layer: number, queries: Value, keys: Value, values: Value) => Value;
+
+/** Declares one graph input per parameter. */
+export function weightInputs(graph: Graph, layout: Layout): Map<string, Value> {
+  return new Map(layout.parameters.map((parameter) => [parameter.name, graph.input(parameter.name, parameter.shape)]));
+}
+
+/** `cos` and `sin` of every position and frequency, `[contextLength, d/2]`: angle `position · theta^(−2i/d)`. */
+export function rotaryTables(config: ModelConfig): { cos: Float32Array; sin: Float32Array } {
+  const half = config.headSize / 2;
+  const cos = new Float32Array(config.contextLength * half);
+  const sin = new Float32Array(config.contextLength * half);
+  for (let position = 0; position < config.contextLength; position++) {
+    for (let i = 0; i < half; i++) {
+      const angle = position * config.ropeTheta ** ((-2 * i) / config.headSize);
+      cos[position * half + i] = Math.cos(angle);
+      sin[position * half + i] = Math.sin(angle);
+    }
+  }
+  return { cos, sin };
+}
+
+/** Hidden states before the final norm, `[R, H]`, from token ids `[B, T]`. */
+export function transformer(inputs: ModelInputs, tokens: Value, attention: Attention): Value {
+  const { config, weights, dims } = inputs;
+  let x = gatherRows(weights.get("embedding")!, reshape(tokens, [dims.rows]));
+  for (let layer = 0; layer < config.layers; layer++) {
+    const linears = layerLinears(config, layer);
+    const normed = rmsNorm(x, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
+    x = add(x, linear(inputs, linears.output, attend(inputs, layer, linear(inputs, linears.qkv, normed), attention)));
+    const inner = linear(inputs, linears.gateUp, rmsNorm(x, weights.get(`layer${layer}_norm2`)!, config.normEpsilon));
+    const [gate, up] = split(inner, 1, [config.innerSize, config.innerSize]);
+    x = add(x, linear(inputs, linears.down, mul(silu(gate!), up!)));
+  }
+  return x;
+}
+
+/** Logits `[S, V]` of chosen rows: final norm, then the head. */
+export function logits(inputs: Pick<ModelInputs, "config" | "weights">, hidden: Value): Value {
+  const { config, weights } = inputs;
+  const normed = rmsNorm(hidden, weights.get("norm")!, config.normEpsilon);
+  return config.isTied ? matmul(normed, weights.get("embedding")!, { transposeB: true }) : matmul(normed, weights.get("head")!);
+}
+
+/** Splits a fused projection into heads, rotates queries and keys, attends, and joins the heads again. */
+function attend(inputs: ModelInputs, layer: number, projected: Value, attention: Attention): Value {
+  const { config, dims, positions, cos, sin } = inputs;
+  const { heads, kvHeads, headSize: d } = config;
+  const { batch, time, rows } = dims;
+  const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
+  const [rotating, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
+  const [queries, keys] = split(rotaryEmbedding(rotating!, positions, cos, sin), 1, [heads, kvHeads]);
+  // Query heads that share a key head lie next to each other, so they are simply more rows of the same product.
+  const grouped = reshape(queries!, [batch, kvHeads, GROUPED, d]);
+  const mixed = reshape(attention(layer, grouped, keys!, values!), [batch, heads, time, d]);
+  return reshape(transpose(mixed, [0, 2, 1, 3]), [rows, heads * d]);
+}
+
+/** `x·W`, plus the low-rank term of each part when there are adapters. */
+function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
+  const base = matmul(x, inputs.weights.get(spec.name)!);
+  const { adapter } = inputs;
+  if (!adapter) return base;
+  const deltas = spec.parts.map((_, index) => {
+    const names = adapterNames(spec, index);
+    return matmul(mul(matmul(x, adapter.weights.get(names.a)!), adapter.scale), adapter.weights.get(names.b)!);
+  });
+  const width = spec.parts.reduce((sum, part) => sum + part.outputSize, 0);
+  return add(base, deltas.length === 1 ? deltas[0]! : concat(deltas, 1, width));
+}
+
+/** Parameters in all, for capabilities and cards. */
+export function countParameters(config: ModelConfig): number {
+  return baseLayout(config).parameters.reduce((sum, parameter) => sum + parameter.size, 0);
+}

@@ -1,0 +1,270 @@
+/** Trainable models in memory and the verbs of the port on them. Runs in a worker: its calls block while they compute. */
+import { ArgumentError, NotFoundError } from "../../../errors.ts";
+import { uniform } from "../../../util/rng.ts";
+import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row } from "../../port.ts";
+import { type ModelConfig, readModelConfig } from "../model/config.ts";
+import { type Adapter, adapterLayout, baseLayout, type Layout, viewOf } from "../model/parameters.ts";
+import { readState, writeState } from "../model/state.ts";
+import { rotaryTables } from "../model/transformer.ts";
+import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
+import { loadRuntime, Program, type Tensors } from "../runtime.ts";
+import { type Batch, causalMask, planBatches, selectTrained, tokenInputs, trainedTokens } from "./batch.ts";
+import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
+import { Optimizer, type OptimizerState } from "./optimizer.ts";
+
+/** A base model's frozen weights, shared by the adapters on it. */
+interface Base {
+  readonly config: ModelConfig;
+  readonly layout: Layout;
+  readonly weights: Float32Array;
+  readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array };
+}
+
+/** A model being trained. */
+interface TrainableModel extends OptimizerState {
+  readonly baseId: string;
+  readonly base: Base;
+  readonly lora: Adapter | null;
+  readonly layout: Layout;
+}
+
+/** What a base identifier resolved to. */
+export interface BaseSource {
+  readonly id: string;
+  readonly directory: string;
+}
+
+/** Settings of a trainer. */
+export interface TrainerOptions {
+  readonly threads: number;
+  /** Padded tokens per batch; more are cut into several whose gradients add up. @default 8192 */
+  readonly maxBatchTokens?: number | undefined;
+}
+
+export class Trainer {
+  readonly #threads: number;
+  readonly #maxBatchTokens: number;
+  readonly #bases = new Map<string, Promise<Base>>();
+  readonly #models = new Map<string, TrainableModel>();
+  readonly #programs = new Map<string, Promise<Program>>();
+  #optimizer: Promise<Optimizer> | undefined;
+  #nextId = 0;
+
+  constructor(options: TrainerOptions) {
+    this.#threads = options.threads;
+    this.#maxBatchTokens = options.maxBatchTokens ?? 8192;
+  }
+
+  async createModel(base: BaseSource, spec: { lora?: LoraSpec | undefined; from?: string | undefined; seed: number; fresh?: boolean | undefined }): Promise<string> {
+    const shared = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
+    const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
+    const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
+    const seed = BigInt(spec.seed);
+    const model: TrainableModel = {
+      baseId: base.id,
+      base: shared,
+      lora,
+      layout,
+      parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : Float32Array.from(shared.weights),
+      gradients: new Float32Array(layout.length),
+      first: new Float32Array(layout.length),
+      second: new Float32Array(layout.length),
+      step: 0,
+    };
+    if (spec.from !== undefined) await readState(spec.from, this.#identity(model), model);
+    const id = `model-${this.#nextId++}`;
+    this.#models.set(id, model);
+    return id;
+  }
+
+  /** New log-probabilities of every row, in the caller's order. */
+  async forward(id: string, rows: readonly Row[], signal: AbortSignal): Promise<Logprobs[]> {
+    return (await this.#run(this.#model(id), rows, null, signal)).logprobs;
+  }
+
+  async forwardBackward(id: string, rows: readonly Row[], loss: LossSpec, signal: AbortSignal): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+    return this.#run(this.#model(id), rows, loss, signal);
+  }
+
+  async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
+    const model = this.#model(id);
+    this.#optimizer ??= Optimizer.create(this.#threads);
+    const gradNorm = await (await this.#optimizer).step(model, model.layout, adam);
+    return { gradNorm, step: model.step };
+  }
+
+  resetOptimizer(id: string): void {
+    const model = this.#model(id);
+    model.first.fill(0);
+    model.second.fill(0);
+    model.gradients.fill(0);
+    model.step = 0;
+  }
+
+  async saveState(id: string, path: string): Promise<void> {
+    const model = this.#model(id);
+    await writeState(path, this.#identity(model), model);
+  }
+
+  async loadState(id: string, path: string): Promise<void> {
+    const model = this.#model(id);
+    await readState(path, this.#identity(model), model);
+    model.gradients.fill(0);
+  }
+
+  /** A copy of the trained weights, for the sampler. */
+  weights(id: string): { flat: Float32Array; lora: Adapter | null } {
+    const model = this.#model(id);
+    return { flat: Float32Array.from(model.parameters), lora: model.lora };
+  }
+
+  unload(id: string): void {
+    this.#models.delete(id);
+  }
+
+  #identity(model: TrainableModel) {
+    return { base: model.baseId, lora: model.lora, layout: model.layout };
+  }
+
+  #model(id: string): TrainableModel {
+    const model = this.#models.get(id);
+    if (!model) throw new NotFoundError(`The engine holds no trainable model "${id}"; it was unloaded`);
+    return model;
+  }
+
+  #base({ id, directory }: BaseSource, freshSeed: number | undefined): Promise<Base> {
+    const key = freshSeed === undefined ? directory : `${directory}#${freshSeed}`;
+    const known = this.#bases.get(key);
+    if (known) return known;
+    const loading = (async (): Promise<Base> => {
+      const config = await readModelConfig(directory);
+      const layout = baseLayout(config);
+      const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
+      return { config, layout, weights, rotary: rotaryTables(config) };
+    })();
+    this.#bases.set(key, loading);
+    loading.catch(() => this.#bases.delete(key));
+    void id;
+    return loading;
+  }
+
+  #program(model: TrainableModel, kind: GradientKind): Promise<Program> {
+    const rank = model.lora?.rank ?? null;
+    const key = JSON.stringify([model.base.config, kind, rank]);
+    let program = this.#programs.get(key);
+    if (!program) {
+      program = Program.compile(gradientGraph(model.base.config, kind, rank), `train-${kind}`, { threads: this.#threads });
+      this.#programs.set(key, program);
+      program.catch(() => this.#programs.delete(key));
+    }
+    return program;
+  }
+
+  async #run(model: TrainableModel, rows: readonly Row[], loss: LossSpec | null, signal: AbortSignal): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+    rows.forEach((row, index) => checkRow(row, index, model.base.config, loss));
+    const program = await this.#program(model, loss?.kind ?? "forward");
+    const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
+    const metrics = { loss: 0, tokens: 0, entropy: 0 };
+    // The engine adds into the accumulators as it goes: an abort between batches must leave them as they were.
+    const before = loss && rows.length > 0 ? Float32Array.from(model.gradients) : null;
+    try {
+      for (const batch of planBatches(rows, this.#maxBatchTokens)) {
+        signal.throwIfAborted();
+        if (batch.rows.every((index) => trainedTokens(rows[index]!) === 0)) continue;
+        await this.#runBatch(model, program, rows, batch, loss, logprobs, metrics);
+        // Lets the worker see an abort that arrived meanwhile.
+        await new Promise(setImmediate);
+      }
+    } catch (error) {
+      if (before) model.gradients.set(before);
+      throw error;
+    }
+    return { logprobs, metrics };
+  }
+
+  async #runBatch(
+    model: TrainableModel,
+    program: Program,
+    rows: readonly Row[],
+    batch: Batch,
+    loss: LossSpec | null,
+    logprobs: Logprobs[],
+    metrics: { loss: number; tokens: number; entropy: number },
+  ): Promise<void> {
+    const { Tensor } = await loadRuntime();
+    const { base, layout, lora } = model;
+    const { config } = base;
+    const { tokens, positions } = tokenInputs(rows, batch);
+    const selection = selectTrained(rows, batch);
+    const size = selection.selected.length;
+    const copies = config.heads / config.kvHeads;
+    const half = config.headSize / 2;
+    const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
+    const scalar = (x: number) => new Tensor("float32", new Float32Array([x]), []);
+    const feeds: Tensors = {
+      tokens: new Tensor("int64", tokens, [batch.batch, batch.time]),
+      positions: new Tensor("int64", positions, [batch.batch, batch.time]),
+      cos: new Tensor("float32", base.rotary.cos, [config.contextLength, half]),
+      sin: new Tensor("float32", base.rotary.sin, [config.contextLength, half]),
+      mask: new Tensor("float32", causalMask(batch.time, copies), [copies * batch.time, batch.time]),
+      selected: new Tensor("int64", selection.selected, [size]),
+      targets: new Tensor("int64", selection.targets, [size]),
+      ...viewTensors(Tensor, lora ? base.weights : model.parameters, base.layout),
+    };
+    if (lora) Object.assign(feeds, viewTensors(Tensor, model.parameters, layout), { adapter_scale: scalar(lora.alpha / lora.rank) });
+    const fetches: Tensors = { logprob: column(new Float32Array(size)), entropy: column(new Float32Array(size)) };
+    if (loss) {
+      feeds["weights"] = column(selection.weights);
+      if (loss.kind !== "cross-entropy") {
+        feeds["advantages"] = column(selection.advantages);
+        feeds["old"] = column(selection.old);
+        feeds["known"] = column(selection.known);
+        feeds["low"] = scalar(1 - loss.epsilon);
+        feeds["high"] = scalar(1 + loss.epsilonHigh);
+      }
+      fetches["loss"] = scalar(0);
+      for (const parameter of layout.parameters) {
+        const accumulator = new Tensor("float32", viewOf(model.gradients, parameter), parameter.shape);
+        feeds[`${ACCUMULATOR}${parameter.name}_in`] = accumulator;
+        fetches[ACCUMULATOR + parameter.name] = accumulator;
+      }
+    }
+    await program.run(feeds, fetches);
+
+    const logprob = fetches["logprob"]!.data as Float32Array;
+    const entropy = fetches["entropy"]!.data as Float32Array;
+    let at = 0;
+    for (const index of batch.rows) {
+      const row = rows[index]!;
+      for (let t = 1; t < row.tokens.length; t++) if (row.weights[t] !== 0) logprobs[index]![t] = logprob[at++]!;
+    }
+    for (let i = 0; i < selection.count; i++) metrics.entropy += entropy[i]!;
+    metrics.tokens += selection.count;
+    if (loss) metrics.loss += (fetches["loss"]!.data as Float32Array)[0]!;
+  }
+}
+
+function viewTensors(Tensor: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], flat: Float32Array, layout: Layout): Tensors {
+  return Object.fromEntries(layout.parameters.map((parameter) => [parameter.name, new Tensor("float32", viewOf(flat, parameter), parameter.shape)]));
+}
+
+/** Box-Muller over the counter generator. */
+function normalFrom(seed: bigint): (index: number) => number {
+  return (index) => Math.sqrt(-2 * Math.log(uniform(seed, index, 0))) * Math.cos(2 * Math.PI * uniform(seed, index, 1));
+}
+
+function checkRow(row: Row, index: number, config: ModelConfig, loss: LossSpec | null): void {
+  const { length } = row.tokens;
+  const fail = (message: string): never => {
+    throw new ArgumentError(`Row ${index}: ${message}`, { param: "rows" });
+  };
+  if (length < 2 || length > config.contextLength + 1) fail(`expected 2 to ${config.contextLength + 1} tokens, got ${length}`);
+  if (row.weights.length !== length) fail(`expected ${length} weights, got ${row.weights.length}`);
+  if (row.weights[0] !== 0) fail(`expected weight 0 for the first token, which nothing predicts, got ${row.weights[0]}`);
+  if (loss && loss.kind !== "cross-entropy") {
+    if (row.advantages?.length !== length) fail(`expected ${length} advantages for a ${loss.kind} loss, got ${row.advantages?.length ?? "none"}`);
+    if (row.logprobs?.length !== length) fail(`expected ${length} logprobs for a ${loss.kind} loss, got ${row.logprobs?.length ?? "none"}`);
+  }
+  for (const token of row.tokens) if (token < 0 || token >= config.vocabularySize) fail(`expected token ids in [0, ${config.vocabularySize}), got ${token}`);
+  for (const weight of row.weights) if (!Number.isFinite(weight)) fail(`expected finite weights, got ${weight}`);
+}
