@@ -6,7 +6,6 @@
  * for, and the platform its name states, which is what makes npm skip it elsewhere. Run it after any `npm install`; a test checks it.
  */
 import { readFileSync, writeFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 
 const SYSTEMS = ["aix", "android", "darwin", "freebsd", "linux", "netbsd", "openbsd", "openharmony", "sunos", "win32"];
 const PROCESSORS = ["arm", "arm64", "ia32", "loong64", "mips64el", "ppc64", "riscv64", "s390x", "x64"];
@@ -16,7 +15,8 @@ function platformOf(name) {
   const words = name.split("/").at(-1).split("-");
   const os = SYSTEMS.find((system) => words.includes(system));
   const cpu = PROCESSORS.find((processor) => words.includes(processor));
-  if (os === undefined || cpu === undefined) throw new Error(`Expected a platform in the package name, got \`${name}\`: add its entry by hand`);
+  if (os === undefined || cpu === undefined)
+    throw new Error(`Expected a platform in the package name, got \`${name}\`: add its entry by hand`);
   const libc = words.includes("musl") ? ["musl"] : os === "linux" && words.includes("gnu") ? ["glibc"] : undefined;
   return { cpu: [cpu], os: [os], ...(libc && { libc }) };
 }
@@ -33,7 +33,7 @@ export function missingOptionals(lock) {
   return missing;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (process.argv[1] === import.meta.filename) {
   const path = new URL("../package-lock.json", import.meta.url);
   const lock = JSON.parse(readFileSync(path, "utf8"));
   const missing = missingOptionals(lock);

@@ -1,0 +1,106 @@
+/**
+ * Packs the built package and uses it as a stranger would: `node scripts/pack-check.js` (after `npm run build`).
+ *
+ * The tarball is installed in an empty directory with npm 10 and with npm 11. There, each subpath is imported and type-checked, the
+ * command line answers, no native code is loaded by the thin parts, and the README's first program runs.
+ */
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+const root = resolve(import.meta.dirname, "..");
+const NPM_VERSIONS = ["10", "11"];
+const PROGRAM_TIMEOUT_MS = 240_000;
+
+const { version, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+
+/** What any dependant may rely on: the names here are the ones the README uses. `thin` is printed last. */
+const IMPORTS = `
+import { connect, trajectory, gatherTrajectoryGroups } from "whetstone";
+import { readTrajectories, writeTrajectories } from "whetstone/dataset";
+import { chatCompletionRequest } from "whetstone/schema";
+const found = { connect, trajectory, gatherTrajectoryGroups, readTrajectories, writeTrajectories };
+for (const [name, value] of Object.entries(found)) if (typeof value !== "function") throw new Error(name + " is no function");
+if (typeof chatCompletionRequest.parse !== "function") throw new Error("chatCompletionRequest is no schema");
+const native = process.report.getReport().sharedObjects.filter((path) => /onnxruntime|sqlite/.test(path));
+if (native.length > 0) throw new Error("native code was loaded: " + native.join(", "));
+const { default: about } = await import("whetstone/package.json", { with: { type: "json" } });
+console.log("thin " + about.version);
+`;
+
+/** An unused \`@ts-expect-error\` fails: a package whose types do not resolve is \`any\`, and then nothing is an error. */
+const TYPES = `
+import { connect } from "whetstone";
+import { readTrajectories } from "whetstone/dataset";
+import { chatCompletionRequest } from "whetstone/schema";
+import { startService } from "whetstone/service";
+import * as engine from "whetstone/engine";
+// @ts-expect-error connect is a function
+export const a: number = connect;
+// @ts-expect-error readTrajectories is a function
+export const b: number = readTrajectories;
+// @ts-expect-error chatCompletionRequest is a schema
+export const c: number = chatCompletionRequest;
+// @ts-expect-error startService is a function
+export const d: number = startService;
+// @ts-expect-error engine is a module
+export const e: number = engine;
+`;
+
+function run(label, command, args, options = {}) {
+  const { env, timeout, cwd } = { timeout: PROGRAM_TIMEOUT_MS, ...options };
+  const result = spawnSync(command, args, {
+    cwd,
+    timeout,
+    env: { ...process.env, ...env },
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  if (result.error || result.status !== 0) {
+    throw new Error(
+      `${label} failed (${result.error?.message ?? result.signal ?? `exit ${result.status}`})\n${result.stdout}${result.stderr}`,
+    );
+  }
+  return result.stdout;
+}
+
+/** The first TypeScript program of the README. */
+function firstProgram() {
+  const block = /^```ts\n(.*?)^```$/msu.exec(readFileSync(join(root, "README.md"), "utf8"));
+  if (block === null) throw new Error("Expected a ```ts block in README.md");
+  return block[1];
+}
+
+const work = mkdtempSync(join(tmpdir(), "whetstone-pack-"));
+try {
+  run("npm pack", "npm", ["pack", "--silent", "--pack-destination", work], { cwd: root });
+  const tarball = join(work, `whetstone-${version}.tgz`);
+  for (const npm of NPM_VERSIONS) {
+    const cwd = join(work, `npm-${npm}`);
+    mkdirSync(cwd);
+    writeFileSync(join(cwd, "package.json"), JSON.stringify({ name: "dependant", private: true, type: "module" }));
+    const tools = ["typescript", "@types/node", "tsx"].map((name) => `${name}@${devDependencies[name]}`);
+    run(`npm ${npm} install`, "npx", ["--yes", `npm@${npm}`, "install", "--no-audit", "--no-fund", tarball, ...tools], {
+      cwd,
+      env: { ONNXRUNTIME_NODE_INSTALL: "skip" },
+    });
+
+    writeFileSync(join(cwd, "imports.mjs"), IMPORTS);
+    const printed = run("importing the package", "node", ["imports.mjs"], { cwd });
+    if (!printed.includes(`thin ${version}`)) throw new Error(`Expected version ${version}, got: ${printed}`);
+
+    writeFileSync(join(cwd, "types.ts"), TYPES);
+    const strict = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2023", "--module", "nodenext", "--types", "node"];
+    run("type-checking a dependant", "npx", ["tsc", ...strict, "types.ts"], { cwd });
+
+    const help = run("whetstone --help", "npx", ["whetstone", "--help"], { cwd });
+    if (!help.includes("serve")) throw new Error(`Expected \`whetstone --help\` to list \`serve\`, got: ${help}`);
+
+    writeFileSync(join(cwd, "first.ts"), firstProgram());
+    run("the README's first program", "node", ["--import", "tsx", "first.ts"], { cwd, env: { WHETSTONE_HOME: join(cwd, "home") } });
+    console.log(`npm ${npm}: installs, imports, types, command line and first program work`);
+  }
+} finally {
+  rmSync(work, { recursive: true, force: true });
+}
