@@ -46,6 +46,8 @@ export function toChatError(error: unknown): ChatErrorAnswer {
         return answer(413, "RequestTooLargeError", error);
       case "E_OVERLOADED":
         return answer(429, "TooManyRequestsError", error);
+      case "E_ENGINE_MISSING":
+        return answer(503, "ServiceUnavailableError", error);
       default:
         break;
     }

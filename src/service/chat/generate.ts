@@ -54,7 +54,10 @@ export interface GeneratedToken {
 
 /** Options of {@link generate}. */
 export interface GenerateOptions {
+  /** Called with each token of each choice. */
   readonly onToken?: ((token: GeneratedToken) => void) | undefined;
+  /** Called with each choice once it has given back its engine slot, before `onToken` is with its last token. */
+  readonly onChoice?: ((choice: GeneratedChoice) => void) | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -65,7 +68,7 @@ function endOf(plan: GenerationPlan, id: number, finish: "stop" | "length" | und
   return { finishReason: "stop", stopReason: id === plan.tokenizer.eosTokenIds[0] ? null : id, closedBy: id };
 }
 
-async function generateChoice(plan: GenerationPlan, index: number, { onToken, signal }: GenerateOptions): Promise<GeneratedChoice> {
+async function generateChoice(plan: GenerationPlan, index: number, { onToken, onChoice, signal }: GenerateOptions): Promise<GeneratedChoice> {
   const { tokenizer } = plan;
   const skipSpecialTokens = !plan.keepsSpecialTokens;
   // Without a stop string or a listener nobody looks at the text before it is whole: it is decoded once.
@@ -74,7 +77,7 @@ async function generateChoice(plan: GenerationPlan, index: number, { onToken, si
   const ids: number[] = [];
   const logprobs: WireLogprob[] | null = plan.topLogprobs === null ? null : [];
   let text = "";
-  let end: ChoiceEnd | null = null;
+  let last: GeneratedToken | null = null;
 
   const params = index === 0 ? plan.params : { ...plan.params, seed: choiceSeed(plan.params.seed, index) };
   for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal })) {
@@ -93,17 +96,24 @@ async function generateChoice(plan: GenerationPlan, index: number, { onToken, si
       }
       text += piece;
     }
-    end = endOf(plan, token.id, token.finish, matched);
+    const end = endOf(plan, token.id, token.finish, matched);
+    if (end !== null) {
+      last = { index, id: token.id, text: piece, logprob, end };
+      // Leaving the loop gives the engine its slot back.
+      break;
+    }
     onToken?.({ index, id: token.id, text: piece, logprob, end });
-    // Leaving the loop gives the engine its slot back.
-    if (end !== null) break;
   }
-  if (end === null) {
+  const end = last?.end ?? null;
+  if (last === null || end === null) {
     signal.throwIfAborted();
     throw new EngineError(`The engine ended choice ${index} after ${ids.length} tokens without a finish`);
   }
   if (detokenizer === null) text = tokenizer.decode(end.closedBy === null ? ids : ids.slice(0, -1), { skipSpecialTokens });
-  return { index, text, ids, logprobs, ...end };
+  const choice = { index, text, ids, logprobs, ...end };
+  onChoice?.(choice);
+  onToken?.(last);
+  return choice;
 }
 
 /**

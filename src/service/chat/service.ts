@@ -1,12 +1,13 @@
 /** The steps of a chat completion in their order, and who gives back what a request holds. */
 import { randomBytes } from "node:crypto";
 import type { Engine } from "../../engine/port.ts";
-import { InternalError } from "../../errors.ts";
+import { EngineError, InternalError, isAbort, WhetstoneError } from "../../errors.ts";
 import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import type { ServiceLogger } from "../logger.ts";
 import type { PolicyLease, PolicyResolver } from "../policies.ts";
 import { Admission, checkCounts, resolveLimits, resolveSampling, type ChatLimits, type ResolvedChatLimits } from "./admit.ts";
 import { ShutdownError, toChatError } from "./errors.ts";
-import { generate, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
+import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
 import { rememberTurn, renderPrompt, type RenderedPrompt, type SplicePlace } from "./render.ts";
 import { parseChatRequest, type ChatRequest } from "./request.ts";
@@ -14,12 +15,6 @@ import { SampledIdsByKey } from "./sampled-ids.ts";
 import { toCompletion, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
 import { CompletionStream } from "./stream.ts";
 import { UnknownFieldLog } from "./unknown-fields.ts";
-
-/** Where chat requests report what no client is told. */
-export interface ChatLogger {
-  warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
-  error(message: string, fields?: Readonly<Record<string, unknown>>): void;
-}
 
 /** What chat completions need. */
 export interface ChatDependencies {
@@ -29,7 +24,7 @@ export interface ChatDependencies {
   readonly tokenizers: (directory: string) => Promise<ChatTokenizer>;
   readonly limits?: ChatLimits | undefined;
   /** @default nothing is logged */
-  readonly logger?: ChatLogger | undefined;
+  readonly logger?: ServiceLogger | undefined;
   /** Aborted when the service goes down: running requests end with {@link ShutdownError}, streams with an error event. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -76,6 +71,19 @@ function onceAborted(signal: AbortSignal, onAbort: () => void): () => void {
   return () => signal.removeEventListener("abort", onAbort);
 }
 
+/**
+ * {@link generate}, with failures as the client is to see them: whatever an engine calls its own error, it is no fault of a
+ * request that was checked before. Only having no room is told.
+ */
+async function sampled(plan: GenerationPlan, options: GenerateOptions): Promise<GeneratedChoice[]> {
+  try {
+    return await generate(plan, options);
+  } catch (error) {
+    if (isAbort(error) || (WhetstoneError.isInstance(error) && error.code === "E_OVERLOADED")) throw error;
+    throw new EngineError("The engine failed while it generated", { cause: error });
+  }
+}
+
 /** Carries out chat completions. */
 export class ChatService {
   readonly #dependencies: ChatDependencies;
@@ -114,8 +122,9 @@ export class ChatService {
         isStreaming = true;
         return { kind: "stream", events: this.#stream(run, held) };
       }
-      const choices = await generate(run.plan, { signal: held.abort.signal });
-      return { kind: "json", body: JSON.stringify(toCompletion(choices, this.#conclude(run, choices), run.shape)) };
+      const choices = await sampled(run.plan, { signal: held.abort.signal });
+      const messages = choices.map((choice) => this.#conclude(run, choice));
+      return { kind: "json", body: JSON.stringify(toCompletion(choices, messages, run.shape)) };
     } finally {
       // A stream outlives this call and gives back what it holds at its own end.
       if (!isStreaming) release(held);
@@ -192,19 +201,17 @@ export class ChatService {
     return defaults;
   }
 
-  /** Reads the messages out of finished choices and remembers their ids for when they come back. */
-  #conclude({ request, tokenizer, prompt, place }: Run, choices: readonly GeneratedChoice[]): ChoiceMessage[] {
-    return choices.map((choice) => {
-      const message = toMessage(choice.text, request.shouldParseToolCalls);
-      const rewritten: ChatMessage | null = message.toolCalls.length === 0 ? null : { role: "assistant", content: message.content ?? "", tool_calls: message.toolCalls };
-      try {
-        rememberTurn(tokenizer, request, prompt, { ...choice, rewritten }, place);
-      } catch (error) {
-        // The template may refuse its own model's words; then they can be answered, only not spliced.
-        this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });
-      }
-      return message;
-    });
+  /** Reads the message out of a finished choice and remembers its ids for when the message comes back. */
+  #conclude({ request, tokenizer, prompt, place }: Run, choice: GeneratedChoice): ChoiceMessage {
+    const message = toMessage(choice.text, request.shouldParseToolCalls);
+    const rewritten: ChatMessage | null = message.toolCalls.length === 0 ? null : { role: "assistant", content: message.content ?? "", tool_calls: message.toolCalls };
+    try {
+      rememberTurn(tokenizer, request, prompt, { ...choice, rewritten }, place);
+    } catch (error) {
+      // The template may refuse its own model's words; then they can be answered, only not spliced.
+      this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });
+    }
+    return message;
   }
 
   #stream(run: Run, held: Held): ReadableStream<Uint8Array> {
@@ -216,15 +223,15 @@ export class ChatService {
       usage,
       onCancel: () => held.abort.abort(new DOMException("The client closed the connection", "AbortError")),
     });
-    void (async () => {
-      try {
-        this.#conclude(run, await generate(run.plan, { signal, onToken: (token) => stream.push(token) }));
-      } catch (error) {
-        stream.fail(this.explain(error).body);
-      } finally {
-        release(held);
-      }
-    })();
+    const options: GenerateOptions = {
+      signal,
+      // Before its end is shown: the client's next turn may be here sooner than anything else happens.
+      onChoice: (choice) => stream.conclude(choice.index, this.#conclude(run, choice).toolCalls),
+      onToken: (token) => stream.push(token),
+    };
+    void sampled(run.plan, options)
+      .catch((error: unknown) => stream.fail(this.explain(error).body))
+      .finally(() => release(held));
     return stream.readable;
   }
 

@@ -16,6 +16,7 @@ export interface StreamOptions extends ShapeOptions {
 /** What a choice has said since its last chunk. */
 interface PendingChoice {
   readonly tools: ToolCallStream | null;
+  toolCalls: readonly ParsedToolCall[];
   text: string;
   ids: number[];
   logprobs: WireLogprob[];
@@ -51,6 +52,7 @@ export class CompletionStream {
     this.#opening = `data: ${JSON.stringify({ id, object: "chat.completion.chunk", created, model }).slice(0, -1)},"choices":`;
     this.#choices = Array.from({ length: options.n }, () => ({
       tools: options.shouldParseToolCalls ? new ToolCallStream() : null,
+      toolCalls: [],
       text: "",
       ids: [],
       logprobs: [],
@@ -69,6 +71,11 @@ export class CompletionStream {
       // Nothing is made ahead of the reader.
       { highWaterMark: 0 },
     );
+  }
+
+  /** Says what calls a choice's whole text holds; comes before its last token. */
+  conclude(index: number, toolCalls: readonly ParsedToolCall[]): void {
+    this.#choices[index]!.toolCalls = toolCalls;
   }
 
   /** Takes one token. */
@@ -162,14 +169,10 @@ export class CompletionStream {
 
   #choiceEvents(index: number, choice: PendingChoice): string {
     const { returnTokenIds } = this.#options;
-    const { end, ids, logprobs: entries } = choice;
+    const { end, ids, logprobs: entries, toolCalls } = choice;
     let text = choice.text;
-    let toolCalls: readonly ParsedToolCall[] = [];
-    if (end !== null && choice.tools !== null) {
-      const rest = choice.tools.end();
-      text += rest.content;
-      toolCalls = rest.toolCalls;
-    }
+    // What was held as possible calls is content after all when it holds none.
+    if (end !== null && choice.tools !== null && toolCalls.length === 0) text += choice.tools.rest();
     if (end === null && text === "" && entries.length === 0 && !returnTokenIds) {
       // Held-back text and nothing to say about it: no chunk. The ids are counted already.
       choice.ids = [];

@@ -88,9 +88,9 @@ export class ToolCallStream {
     return content;
   }
 
-  /** The rest, at the end of the text. */
-  end(): ParsedText {
-    const rest = parseToolCalls(this.#held);
+  /** What is held, at the end of the text. */
+  rest(): string {
+    const rest = this.#held;
     this.#held = "";
     return rest;
   }

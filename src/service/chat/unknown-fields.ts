@@ -1,4 +1,4 @@
-import type { ChatLogger } from "./service.ts";
+import type { ServiceLogger } from "../logger.ts";
 
 /** Names remembered; clients make them up, so there must be an end. */
 const MAX_NAMES = 1000;
@@ -9,7 +9,7 @@ export class UnknownFieldLog {
   readonly #seen = new Set<string>();
 
   /** Logs the names that were not logged before. */
-  report(names: readonly string[], logger: ChatLogger | undefined): void {
+  report(names: readonly string[], logger: ServiceLogger | undefined): void {
     for (const name of names) {
       const short = name.slice(0, MAX_NAME_LENGTH);
       if (this.#seen.has(short) || this.#seen.size >= MAX_NAMES) continue;

@@ -4,7 +4,7 @@ import { RETRY_AFTER_SECONDS } from "../chat/errors.ts";
 import { ChatService, type ChatDependencies } from "../chat/service.ts";
 
 export type { ChatLimits } from "../chat/admit.ts";
-export type { ChatDependencies, ChatLogger } from "../chat/service.ts";
+export type { ChatDependencies } from "../chat/service.ts";
 
 const JSON_HEADERS = { "content-type": "application/json" };
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };

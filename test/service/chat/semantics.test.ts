@@ -1,0 +1,349 @@
+/** The numbered conformance cases of chat semantics that this build carries out. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { errorBody } from "../../../src/schema/index.ts";
+import { choiceSeed } from "../../../src/service/chat/admit.ts";
+import { CONTEXT, END, HELLO, joinChoice, promptIds, readEvents, startChatServer, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
+
+let server: ChatServer;
+const others: ChatServer[] = [];
+async function start(options: ChatServerOptions): Promise<ChatServer> {
+  const started = await startChatServer(options);
+  others.push(started);
+  return started;
+}
+
+/** The engine speaks by seed, so that equal seeds and only those say the same. */
+const bySeed = ({ params }: { params: { seed: bigint } }): string => `word ${params.seed % 1000n} end`;
+
+beforeAll(async () => {
+  server = await startChatServer({ says: bySeed });
+});
+afterEach(async () => {
+  for (const other of others.splice(0)) await other.close();
+});
+afterAll(() => server.close());
+
+async function refusal(body: object, target: ChatServer = server): Promise<{ status: number; message: string; type: string; param: string | null; code: unknown }> {
+  const response = await target.post({ ...HELLO, ...body });
+  return { status: response.status, ...errorBody.parse(await response.json()).error };
+}
+/** The parameters of the last sample call. */
+function lastParams(target: ChatServer = server): any {
+  return (target.engine.calls.findLast((call) => call.verb === "sample")!.detail as { params: unknown }).params;
+}
+
+describe("logprobs", () => {
+  it("1: logprobs false gives null", async () => {
+    expect((await server.complete({ ...HELLO, logprobs: false })).choices[0].logprobs).toBeNull();
+  });
+  it("2: logprobs true with no alternatives lists every token, stop token included", async () => {
+    const { choices, usage } = await server.complete({ ...HELLO, logprobs: true, top_logprobs: 0, seed: 1 });
+    const { content } = choices[0].logprobs;
+    expect(content).toHaveLength(usage.completion_tokens);
+    expect(content.at(-1).token).toBe("<|end|>");
+    expect(content.every((entry: any) => entry.top_logprobs.length === 0 && entry.logprob === -0.5)).toBe(true);
+    expect(content.map((entry: any) => entry.token).join("")).toBe(`${choices[0].message.content}<|end|>`);
+    expect(Object.keys(choices[0].logprobs)).toEqual(["content"]);
+  });
+  it("3: top_logprobs 5 gives five per token", async () => {
+    const { choices } = await server.complete({ ...HELLO, logprobs: true, top_logprobs: 5, temperature: 0 });
+    expect(choices[0].logprobs.content.every((entry: any) => entry.top_logprobs.length === 5)).toBe(true);
+  });
+  it("4, 5: too many alternatives are refused, streamed or not, and the server still answers", async () => {
+    expect(await refusal({ logprobs: true, top_logprobs: 30 })).toMatchObject({ status: 400, type: "BadRequestError", param: "logprobs" });
+    expect(await refusal({ logprobs: true, top_logprobs: 21, stream: true })).toMatchObject({ status: 400, param: "logprobs" });
+    await server.complete(HELLO);
+  });
+  it("6, 7: top_logprobs without logprobs, and below -1", async () => {
+    expect(await refusal({ top_logprobs: 3 })).toMatchObject({ status: 400, type: "Bad Request", param: "top_logprobs", code: 400 });
+    expect(await refusal({ logprobs: true, top_logprobs: -2 })).toMatchObject({ status: 400, param: "top_logprobs" });
+  });
+  it("8: -1 is the whole vocabulary, which the default bound refuses", async () => {
+    expect(await refusal({ logprobs: "true", top_logprobs: -1 })).toMatchObject({ status: 400, param: "logprobs", message: expect.stringContaining(String(tokenizer.vocabularySize)) });
+  });
+  it("8: where the bounds allow it, -1 lists the whole vocabulary", async () => {
+    const wide = await start({
+      limits: { maxTopLogprobs: 1e6 },
+      wrap: (engine) => ({ ...engine, capabilities: () => ({ ...engine.capabilities(), maxTopLogprobs: 1e6 }) }),
+    });
+    const { choices } = await wide.complete({ ...HELLO, logprobs: "true", top_logprobs: -1, max_tokens: 1 });
+    expect(choices[0].logprobs.content[0].top_logprobs).toHaveLength(tokenizer.vocabularySize);
+  });
+  it("12: the sampled token comes first even when it is not among the best", async () => {
+    const [first, second, third] = tokenizer.encode("abc");
+    const rare = await start({
+      wrap: (engine) => ({
+        ...engine,
+        async *sample() {
+          yield { id: third!, logprob: -Infinity, top: [{ id: first!, logprob: -0.1 }, { id: second!, logprob: -3 }], finish: "length" as const };
+        },
+      }),
+    });
+    const { choices } = await rare.complete({ ...HELLO, logprobs: true, top_logprobs: 2 });
+    const [entry] = choices[0].logprobs.content;
+    expect(entry.top_logprobs.map((top: any) => [top.token, top.logprob])).toEqual([["c", -9999], ["a", -0.1]]);
+    expect(entry.logprob).toBe(-9999);
+  });
+  it("an explicit null for top_logprobs turns them off", async () => {
+    expect((await server.complete({ ...HELLO, logprobs: true, top_logprobs: null })).choices[0].logprobs).toBeNull();
+  });
+});
+
+describe("length", () => {
+  it("13: max_completion_tokens ends with length, and the counts add up", async () => {
+    const { choices, usage } = await server.complete({ ...HELLO, max_completion_tokens: 5, seed: 999 });
+    expect(choices[0]).toMatchObject({ finish_reason: "length", stop_reason: null, message: { role: "assistant" } });
+    const prompt = promptIds(HELLO.messages).length;
+    expect(usage).toEqual({ prompt_tokens: prompt, completion_tokens: 5, total_tokens: prompt + 5, prompt_tokens_details: null });
+  });
+  it("14: max_completion_tokens wins over max_tokens", async () => {
+    expect((await server.complete({ ...HELLO, max_completion_tokens: 3, max_tokens: 9 })).usage.completion_tokens).toBe(3);
+    expect((await server.complete({ ...HELLO, max_completion_tokens: null, max_tokens: "2" })).usage.completion_tokens).toBe(2);
+  });
+  it("15: a limit of 0 or less is refused", async () => {
+    expect(await refusal({ max_tokens: 0 })).toMatchObject({ status: 400, type: "BadRequestError", param: "max_tokens" });
+    expect(await refusal({ max_tokens: -4 })).toMatchObject({ status: 400, param: "max_tokens" });
+  });
+  it("16: without a limit there is the rest of the context", async () => {
+    await server.complete(HELLO);
+    expect(lastParams().maxTokens).toBe(CONTEXT - promptIds(HELLO.messages).length);
+  });
+  it("18, 19: prompt plus limit never exceed the context", async () => {
+    const room = CONTEXT - promptIds(HELLO.messages).length;
+    expect(await refusal({ max_tokens: room + 1 })).toMatchObject({ status: 400, param: "input_tokens", message: expect.stringContaining("maximum context length") });
+    expect(await refusal({ max_tokens: CONTEXT + 1 })).toMatchObject({ status: 400, param: "max_tokens", message: expect.stringContaining("context length") });
+    expect(await refusal({ max_completion_tokens: CONTEXT + 1 })).toMatchObject({ param: "max_completion_tokens" });
+    await server.complete({ ...HELLO, max_tokens: room });
+    const full = await start({ contextLength: promptIds(HELLO.messages).length });
+    expect(await refusal({ max_tokens: 1 }, full)).toMatchObject({ status: 400, param: "input_tokens" });
+    expect(await refusal({}, full)).toMatchObject({ status: 400, param: "max_tokens" });
+  });
+});
+
+describe("model", () => {
+  it("20: empty, null and absent stand for the served default", async () => {
+    for (const model of ["", null, undefined]) expect((await server.complete({ ...HELLO, model })).model).toBe("whetstone-tiny");
+  });
+  it("20: the response names the checkpoint that a bare name stood for", async () => {
+    expect((await server.complete({ ...HELLO, model: "demo/chat/reverse" })).model).toBe("demo/chat/reverse:step7");
+    const { chunks } = await readEvents(await server.post({ ...HELLO, model: "demo/chat/reverse", stream: true }));
+    expect(new Set(chunks.map((chunk) => chunk.model))).toEqual(new Set(["demo/chat/reverse:step7"]));
+  });
+  it("21: an unknown model is 404 and named", async () => {
+    expect(await refusal({ model: "nobody/knows/this" })).toEqual({
+      status: 404, type: "NotFoundError", param: "model", code: 404, message: "The model 'nobody/knows/this' does not exist",
+    });
+    expect(server.openLeases()).toBe(0);
+  });
+});
+
+describe("messages", () => {
+  it("22: unknown fields are accepted, those of the body logged once", async () => {
+    await server.complete({ ...HELLO, fancy: 1, messages: [{ role: "user", content: "hi", mood: "good" }] });
+    await server.complete({ ...HELLO, fancy: 2 });
+    expect(server.log.filter((line) => (line.fields as any)?.field === "fancy")).toHaveLength(1);
+  });
+  it("23, 24: text parts equal a string, in custom roles too", async () => {
+    for (const role of ["user", "narrator"]) {
+      const asked = { return_token_ids: true, max_tokens: 1 };
+      const plain = await server.complete({ ...asked, messages: [{ role, content: "hi\nyou" }] });
+      const parts = await server.complete({ ...asked, messages: [{ role, content: [{ type: "text", text: "hi" }, { type: "text", text: null }, "you"] }] });
+      expect(parts.prompt_token_ids).toEqual(plain.prompt_token_ids);
+    }
+  });
+  it("27: an empty system text is fine; an image is refused by its type", async () => {
+    await server.complete({ messages: [{ role: "system", content: "" }, ...HELLO.messages] });
+    expect(await refusal({ messages: [{ role: "system", content: [{ type: "image_url", image_url: { url: "x" } }] }] })).toMatchObject({
+      status: 400, type: "BadRequestError", message: expect.stringContaining("image_url"),
+    });
+  });
+  it("null content is for assistant and function messages alone", async () => {
+    expect(await refusal({ messages: [{ role: "user", content: null }] })).toMatchObject({ status: 400, type: "Bad Request", param: null, message: expect.stringContaining("messages.0.content") });
+    await server.complete({ messages: [...HELLO.messages, { role: "assistant", content: null }, { role: "function", name: "f", content: null }, { role: "user" }] });
+  });
+  it.each([
+    ["nothing", undefined],
+    ["null", null],
+    ["an object", {}],
+    ["an empty array", []],
+    ["a string in the array", ["hi"]],
+    ["a message without a role", [{ content: "hi" }]],
+    ["a number as content", [{ role: "user", content: 5 }]],
+    ["a part without a kind", [{ role: "user", content: [{ colour: "red" }] }]],
+    ["a part whose text is no text", [{ role: "user", content: [{ type: "text", text: 5 }] }]],
+  ])("refuses %s for messages", async (_, messages) => {
+    expect(await refusal({ messages })).toMatchObject({ status: 400, code: 400 });
+  });
+  it("80: arguments of tool calls in the history: empty is an object, bad JSON is refused", async () => {
+    const history = (args: unknown) => ({ messages: [...HELLO.messages, { role: "assistant", content: null, tool_calls: [{ id: "1", type: "function", function: { name: "add", arguments: args } }] }, { role: "tool", tool_call_id: "1", content: "3" }] });
+    for (const args of ["", "{}", undefined, '{"a":1}']) await server.complete(history(args));
+    expect(await refusal(history("{a"))).toMatchObject({ status: 400, type: "BadRequestError" });
+  });
+});
+
+describe("seed and n", () => {
+  it("25: seeds are judged on their digits", async () => {
+    for (const seed of ["9223372036854775808", "-9223372036854775809", "1e19"]) {
+      const response = await server.post(`{"messages":[{"role":"user","content":"\\"seed\\": 1"}],"\\u0073eed":${seed}}`);
+      expect(response.status).toBe(400);
+      expect(((await response.json()) as any).error).toMatchObject({ type: "Bad Request", param: null, message: expect.stringMatching(/greater_than_equal|less_than_equal/) });
+    }
+    for (const seed of ["9223372036854775807", "-9223372036854775808", '"9223372036854775807"', "9007199254740993", "3.0", "true"]) {
+      await server.complete(`{"seed" : 0, "messages":[{"role":"user","content":"hi"}],"seed" : ${seed} ,"n":1}`);
+      expect(lastParams().seed).toBe({ "3.0": 3n, true: 1n }[seed] ?? BigInt(seed.replaceAll('"', "")));
+    }
+  });
+  it("26: the same seed says the same, another seed something else", async () => {
+    const say = async (seed: number) => (await server.complete({ ...HELLO, seed })).choices[0].message.content;
+    expect(await say(42)).toBe(await say(42));
+    expect(await say(43)).not.toBe(await say(42));
+  });
+  it("no seed, null and -1 draw one", async () => {
+    const seeds = new Set<bigint>();
+    for (const seed of [undefined, null, -1]) {
+      await server.complete({ ...HELLO, seed });
+      seeds.add(lastParams().seed);
+    }
+    expect(seeds.size).toBe(3);
+    expect(seeds.has(-1n)).toBe(false);
+  });
+  it("31, 33: choices come in order, each with its own seed", async () => {
+    const { choices, usage } = await server.complete({ ...HELLO, n: 3, seed: 42, temperature: 0.7, return_token_ids: true });
+    expect(choices.map((choice: any) => choice.index)).toEqual([0, 1, 2]);
+    expect(choices[1].message.content).toBe((await server.complete({ ...HELLO, seed: 43 })).choices[0].message.content);
+    expect(new Set(choices.map((choice: any) => choice.message.content)).size).toBe(3);
+    expect(usage.completion_tokens).toBe(choices.flatMap((choice: any) => choice.token_ids).length);
+  });
+  it("the seeds of choices go around the end of 64 bits", () => {
+    expect(choiceSeed(2n ** 63n - 1n, 1)).toBe(-(2n ** 63n));
+  });
+  it("32: in a stream each choice speaks and finishes once", async () => {
+    const { chunks, isDone } = await readEvents(await server.post({ ...HELLO, n: 2, seed: 42, stream: true }));
+    expect(isDone).toBe(true);
+    for (const index of [0, 1]) expect(joinChoice(chunks, index)).toMatchObject({ role: "assistant", content: `word ${42 + index} end`, finishes: ["stop"] });
+  });
+  it("34: n 0, n over the bound, and n 2 with greedy sampling", async () => {
+    expect(await refusal({ n: 0 })).toMatchObject({ status: 400, type: "BadRequestError" });
+    expect(await refusal({ n: 1e9 })).toMatchObject({ status: 400, message: expect.stringContaining("from 1 to 128") });
+    expect(await refusal({ n: 2, temperature: 0 })).toMatchObject({ status: 400, message: expect.stringContaining("n` must be 1 when using greedy sampling") });
+  });
+});
+
+describe("sampling numbers", () => {
+  it("35: each is held to its range", async () => {
+    expect(await refusal({ temperature: -1 })).toMatchObject({ status: 400, type: "BadRequestError", param: "temperature" });
+    for (const top_p of [0, 1.1, -1]) expect(await refusal({ top_p })).toMatchObject({ status: 400, param: "top_p" });
+    expect(await refusal({ top_k: -2 })).toMatchObject({ status: 400, type: "BadRequestError" });
+  });
+  it("reach the engine, coerced", async () => {
+    await server.complete({ ...HELLO, temperature: "0.5", top_p: "0.9", top_k: 7.0 });
+    expect(lastParams()).toMatchObject({ temperature: 0.5, topP: 0.9, topK: 7, stopTokenIds: [END] });
+    await server.complete({ ...HELLO, temperature: true, top_k: -1 });
+    expect(lastParams()).toMatchObject({ temperature: 1, topP: 1, topK: 0 });
+    await server.complete({ ...HELLO, top_k: 1e6 });
+    expect(lastParams().topK).toBe(0);
+  });
+  it("temperature 0 is greedy with everything else off; a tiny one is raised to 0.01", async () => {
+    await server.complete({ ...HELLO, temperature: 0, top_p: 0.5, top_k: 3 });
+    expect(lastParams()).toMatchObject({ temperature: 0, topP: 1, topK: 0 });
+    await server.complete({ ...HELLO, temperature: 1e-6 });
+    expect(lastParams().temperature).toBe(0.01);
+  });
+  it("36: the model's generation config speaks where the request does not", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "chat-defaults-"));
+    try {
+      await writeFile(join(directory, "generation_config.json"), JSON.stringify({ temperature: 0.5, top_p: 0.8, top_k: 5, max_new_tokens: 4 }));
+      const configured = await start({ directory });
+      await configured.complete(HELLO);
+      expect(lastParams(configured)).toMatchObject({ temperature: 0.5, topP: 0.8, topK: 5, maxTokens: 4 });
+      await configured.complete({ ...HELLO, temperature: 0, max_tokens: 9 });
+      expect(lastParams(configured)).toMatchObject({ temperature: 0, maxTokens: 9 });
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+});
+
+describe("request", () => {
+  it("29: the id is the body's, the header wins, else it is drawn", async () => {
+    expect((await server.complete({ ...HELLO, request_id: "abc" })).id).toBe("chatcmpl-abc");
+    expect((await server.complete({ ...HELLO, request_id: "abc" }, { headers: { "x-request-id": "xyz" } })).id).toBe("chatcmpl-xyz");
+    expect((await server.complete(HELLO)).id).toMatch(/^chatcmpl-[0-9a-f]{16}$/);
+  });
+  it("30: malformed bodies and other media types", async () => {
+    for (const body of ["", "{", "[]", "null", '"text"', "5"]) {
+      const response = await server.post(body);
+      expect(response.status, body).toBe(400);
+      expect(((await response.json()) as any).error, body).toMatchObject({ type: "Bad Request", param: null, code: 400 });
+    }
+    for (const type of ["text/plain", "application/jsonp"]) expect((await server.post(HELLO, { headers: { "content-type": type } })).status).toBe(400);
+    await server.complete(HELLO, { headers: { "content-type": "Application/JSON; charset=utf-8" } });
+  });
+  it("serves the path with a trailing slash", async () => {
+    expect((await server.post(HELLO, { path: "/v1/chat/completions/" })).status).toBe(200);
+  });
+  it("86: token ids on request alone, and they decode to what was said", async () => {
+    const { prompt_token_ids, choices } = await server.complete({ ...HELLO, return_token_ids: true });
+    expect(prompt_token_ids).toEqual(promptIds(HELLO.messages));
+    expect(tokenizer.decode(choices[0].token_ids)).toBe(`${choices[0].message.content}<|end|>`);
+    for (const return_token_ids of [false, null, undefined]) {
+      const without = await server.complete({ ...HELLO, return_token_ids });
+      expect([without.prompt_token_ids, without.choices[0].token_ids]).toEqual([null, null]);
+    }
+  });
+  it("has every field of the wire, null where unused", async () => {
+    const body = await server.complete({ ...HELLO, seed: 5, user: "me" });
+    expect(body).toEqual({
+      id: expect.any(String), object: "chat.completion", created: expect.any(Number), model: "whetstone-tiny",
+      choices: [{
+        index: 0,
+        message: { role: "assistant", content: "word 5 end", refusal: null, annotations: null, audio: null, function_call: null, tool_calls: [], reasoning: null },
+        logprobs: null, finish_reason: "stop", stop_reason: null, token_ids: null,
+      }],
+      service_tier: null, system_fingerprint: null, usage: expect.any(Object), prompt_logprobs: null, prompt_token_ids: null, kv_transfer_params: null,
+    });
+  });
+});
+
+describe("failures of the engine", () => {
+  const broken = (): Promise<ChatServer> =>
+    start({
+      before: (call) => {
+        if (call.verb === "sampleToken" && call.detail === 1) throw new Error("secret of the engine");
+      },
+    });
+  it("89: 500 without particulars, which are logged", async () => {
+    const failing = await broken();
+    expect(await refusal({}, failing)).toEqual({ status: 500, type: "InternalServerError", message: "Internal server error", param: null, code: 500 });
+    expect(JSON.stringify(failing.log)).toContain("secret of the engine");
+    expect(failing.openLeases()).toBe(0);
+  });
+  it("89: in a stream an error event, then [DONE], and no finish", async () => {
+    const failing = await broken();
+    const response = await failing.post({ ...HELLO, stream: true });
+    expect(response.status).toBe(200);
+    const { chunks, isDone } = await readEvents(response);
+    expect(isDone).toBe(true);
+    expect(chunks.at(-1)).toEqual({ error: { message: "Internal server error", type: "InternalServerError", param: null, code: 500 } });
+    expect(joinChoice(chunks).finishes).toEqual([]);
+  });
+  it("one failing choice ends its siblings and the request", async () => {
+    let ended = 0;
+    const failing = await start({
+      says: "a b c d e f",
+      before: async (call, { signal }) => {
+        if (call.verb !== "sampleToken") return;
+        if (call.detail === 2 && ended === 0) {
+          ended = 1;
+          throw new Error("broken");
+        }
+        if (call.detail === 3) await new Promise((_, reject) => signal!.addEventListener("abort", () => reject(signal!.reason)));
+      },
+    });
+    expect(await refusal({ n: 3 }, failing)).toMatchObject({ status: 500 });
+    expect(failing.openLeases()).toBe(0);
+  });
+});

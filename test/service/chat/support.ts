@@ -1,0 +1,177 @@
+/** A real server on port 0 with the chat routes, the shipped tokenizer and a scripted engine. */
+import { serve } from "@hono/node-server";
+import { Hono } from "hono";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { AddressInfo } from "node:net";
+import type { BaseModelInfo, Engine } from "../../../src/engine/port.ts";
+import { NotFoundError } from "../../../src/errors.ts";
+import type { ServiceLogger } from "../../../src/service/logger.ts";
+import type { PolicyLease } from "../../../src/service/policies.ts";
+import { chatRoutes, type ChatLimits } from "../../../src/service/routes/chat.ts";
+import { createScriptedEngine, type SampleScriptInput, type ScriptedCall, type ScriptedEngine } from "../../../src/testing/scripted-engine.ts";
+import { loadTokenizer, type ChatTokenizer } from "../../../src/tokenizer/index.ts";
+
+export const MODEL_DIRECTORY = fileURLToPath(new URL("../../../models/whetstone-tiny", import.meta.url));
+export const tokenizer: ChatTokenizer = await loadTokenizer(MODEL_DIRECTORY);
+export const END = tokenizer.eosTokenIds[0]!;
+export const CONTEXT = 100;
+/** The models that exist, with the names they resolve to. */
+export const MODELS: Readonly<Record<string, string>> = {
+  "demo/chat/reverse": "demo/chat/reverse:step7",
+  "demo/chat/reverse:step3": "demo/chat/reverse:step3",
+  "demo/chat/other": "demo/chat/other:step0",
+};
+
+export interface ChatServerOptions {
+  /** What the engine says, as text or ids; the end token follows by itself unless the limit comes first. */
+  readonly says?: string | readonly number[] | ((input: SampleScriptInput) => string | readonly number[]) | undefined;
+  readonly before?: ((call: ScriptedCall, options: { readonly signal?: AbortSignal | undefined }) => void | Promise<void>) | undefined;
+  readonly limits?: ChatLimits | undefined;
+  readonly directory?: string | undefined;
+  readonly contextLength?: number | undefined;
+  readonly wrap?: ((engine: Engine) => Engine) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ChatServer {
+  readonly url: string;
+  readonly engine: ScriptedEngine;
+  readonly log: { readonly level: string; readonly message: string; readonly fields: unknown }[];
+  /** Leases taken and not yet given back. */
+  openLeases(): number;
+  post(body: unknown, init?: { readonly headers?: Record<string, string>; readonly signal?: AbortSignal; readonly path?: string }): Promise<Response>;
+  /** The parsed body of a request that must succeed. */
+  complete(body: unknown, init?: { readonly headers?: Record<string, string> }): Promise<any>;
+  close(): Promise<void>;
+}
+
+/** Starts a server; close it. */
+export async function startChatServer(options: ChatServerOptions = {}): Promise<ChatServer> {
+  const { says = "hello" } = options;
+  const base: BaseModelInfo = {
+    id: "whetstone-tiny",
+    directory: options.directory ?? MODEL_DIRECTORY,
+    vocabularySize: tokenizer.vocabularySize,
+    contextLength: options.contextLength ?? CONTEXT,
+    parameters: 1,
+  };
+  const engine = createScriptedEngine({
+    bases: [base],
+    script: (input) => {
+      const said = typeof says === "function" ? says(input) : says;
+      return typeof said === "string" ? [...tokenizer.encode(said)] : said;
+    },
+    before: options.before,
+  });
+  const policy = await engine.loadPolicy({ base: base.id });
+  const log: ChatServer["log"] = [];
+  const write = (level: string) => (message: string, fields?: unknown) => void log.push({ level, message, fields });
+  const logger: ServiceLogger = { info: write("info"), warn: write("warn"), error: write("error") };
+  let openLeases = 0;
+  const app = new Hono();
+  app.route(
+    "/",
+    chatRoutes({
+      engine: options.wrap?.(engine) ?? engine,
+      tokenizers: () => Promise.resolve(tokenizer),
+      policies: {
+        resolvePolicy: (name): Promise<PolicyLease> => {
+          const resolvedName = name ? MODELS[name] : "whetstone-tiny";
+          if (resolvedName === undefined) return Promise.reject(new NotFoundError(`The model '${name}' does not exist`, { param: "model" }));
+          openLeases++;
+          let isOpen = true;
+          return Promise.resolve({
+            policy,
+            resolvedName,
+            step: null,
+            base,
+            release: () => {
+              if (isOpen) openLeases--;
+              isOpen = false;
+            },
+          });
+        },
+      },
+      limits: options.limits,
+      signal: options.signal,
+      logger,
+    }),
+  );
+  const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const post: ChatServer["post"] = (body, init = {}) =>
+    fetch(`${url}${init.path ?? "/v1/chat/completions"}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...init.headers },
+      body: typeof body === "string" ? body : JSON.stringify(body),
+      ...(init.signal ? { signal: init.signal } : {}),
+    });
+  return {
+    url,
+    engine,
+    log,
+    openLeases: () => openLeases,
+    post,
+    complete: async (body, init) => {
+      const response = await post(body, init);
+      const parsed = await response.json();
+      if (response.status !== 200) throw new Error(`Expected 200, got ${response.status}: ${JSON.stringify(parsed)}`);
+      return parsed;
+    },
+    close: async () => {
+      server.close();
+      (server as { closeAllConnections?(): void }).closeAllConnections?.();
+      await once(server, "close");
+    },
+  };
+}
+
+export const HELLO = { messages: [{ role: "user", content: "hi" }] };
+
+/** The ids of the prompt of `messages`. */
+export function promptIds(messages: readonly { role: string; content: string }[]): number[] {
+  return [...tokenizer.encode(tokenizer.renderChat(messages))];
+}
+
+/** The events of a stream: parsed chunks, and whether `[DONE]` came last. */
+export async function readEvents(response: Response): Promise<{ readonly chunks: any[]; readonly isDone: boolean }> {
+  const lines = (await response.text()).split("\n\n");
+  if (lines.pop() !== "") throw new Error("The stream does not end with a blank line");
+  const events = lines.map((line) => {
+    if (!line.startsWith("data: ") || line.includes("\n")) throw new Error(`Not one data line: ${line}`);
+    return line.slice("data: ".length);
+  });
+  const isDone = events.at(-1) === "[DONE]";
+  return { chunks: (isDone ? events.slice(0, -1) : events).map((event) => JSON.parse(event)), isDone };
+}
+
+/** What one choice of a stream says in all. */
+export function joinChoice(chunks: readonly any[], index = 0) {
+  const parts = chunks.flatMap((chunk) => chunk.choices ?? []).filter((choice) => choice.index === index);
+  const toolCalls: any[] = [];
+  for (const call of parts.flatMap((part) => part.delta.tool_calls ?? [])) {
+    if (call.id) toolCalls[call.index] = { id: call.id, type: call.type, function: { name: call.function.name, arguments: "" } };
+    toolCalls[call.index].function.arguments += call.function.arguments ?? "";
+  }
+  return {
+    role: parts.map((part) => part.delta.role ?? "").join(""),
+    content: parts.map((part) => part.delta.content ?? "").join(""),
+    tokenIds: parts.flatMap((part) => part.token_ids ?? []),
+    logprobs: parts.flatMap((part) => part.logprobs?.content ?? []),
+    finishes: parts.filter((part) => part.finish_reason !== null).map((part) => part.finish_reason),
+    stopReason: parts.at(-1)?.stop_reason,
+    toolCalls,
+    parts,
+  };
+}
+
+/** Waits until `isTrue`, or fails naming `label`. */
+export async function until(isTrue: () => boolean, label: string): Promise<void> {
+  for (let turn = 0; turn < 2000; turn++) {
+    if (isTrue()) return;
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  throw new Error(`Waited in vain until ${label}`);
+}
