@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { ArgumentError, DataError, UnsupportedError } from "../errors.ts";
 import { bytesOfToken } from "./byte-alphabet.ts";
 import type { ChatTemplate } from "./chat-template.ts";
-import type { ChatMessage, ChatTokenizer, RenderChatOptions, RenderedTraining } from "./chat-tokenizer.ts";
+import type { ChatMessage, ChatTokenizer, RenderChatOptions, RenderedTraining, RenderTrainingOptions } from "./chat-tokenizer.ts";
 import type { TokenizerFile } from "./files.ts";
 import { templateMessages } from "./template-messages.ts";
 import { trainingSegments } from "./training-text.ts";
@@ -117,11 +117,12 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     });
   }
 
-  renderTraining(messages: readonly ChatMessage[], options: { readonly tools?: readonly unknown[] | null | undefined } = {}): RenderedTraining {
+  renderTraining(messages: readonly ChatMessage[], options: RenderTrainingOptions = {}): RenderedTraining {
     const segments = trainingSegments(
       messages,
       (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, addGenerationPrompt }),
       this.eosTokenIds.map((id) => this.tokenText(id)),
+      options.isTrained,
     );
     const encoded = segments.map((segment) => this.encode(segment.text));
     const length = encoded.reduce((sum, part) => sum + part.length, 0);

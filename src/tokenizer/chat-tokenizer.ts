@@ -29,9 +29,17 @@ export interface RenderChatOptions {
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
 }
 
+/** Options of {@link ChatTokenizer.renderTraining}. */
+export interface RenderTrainingOptions {
+  /** Tool definitions in the wire's shape; absent, null or empty = the template sees none. */
+  readonly tools?: readonly unknown[] | null | undefined;
+  /** Whether the assistant message at an index of `messages` is trained; others are context. @default all are */
+  readonly isTrained?: ((index: number) => boolean) | undefined;
+}
+
 /** A finished conversation as training sees it. */
 export interface RenderedTraining {
-  /** Shape `[T]`, token ids, up to the end of the last assistant turn. */
+  /** Shape `[T]`, token ids, up to the end of the last trained turn. */
   readonly ids: Int32Array;
   /** Shape `[T]`; 1 on what the assistant says, its closing token included, else 0. */
   readonly mask: Uint8Array;
@@ -89,11 +97,11 @@ export interface ChatTokenizer {
    * The tokens of a finished conversation and which of them the assistant says.
    *
    * Each assistant turn is encoded as sampling meets it: the prompt with its generation header, then the completion up to
-   * and including its closing token. What follows the last assistant turn is left out: nothing in it is trained.
+   * and including its closing token. What follows the last trained turn is left out: nothing in it is trained.
    *
-   * @throws DataError `E_DATA` when there is no assistant message, or when the template rewrites earlier turns, so that a
+   * @throws DataError `E_DATA` when there is no assistant message to train, or when the template rewrites earlier turns, so that a
    *   conversation does not extend its own beginning.
    * @throws the errors of {@link renderChat}.
    */
-  renderTraining(messages: readonly ChatMessage[], options?: { readonly tools?: readonly unknown[] | null | undefined }): RenderedTraining;
+  renderTraining(messages: readonly ChatMessage[], options?: RenderTrainingOptions): RenderedTraining;
 }

@@ -7,6 +7,7 @@ export type {
   ChatToolCall,
   RenderChatOptions,
   RenderedTraining,
+  RenderTrainingOptions,
 } from "./chat-tokenizer.ts";
 export { loadTokenizer, type LoadTokenizerOptions } from "./load.ts";
 export { createDetokenizer, type Detokenizer } from "./detokenizer.ts";

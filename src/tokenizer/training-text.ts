@@ -17,18 +17,20 @@ export interface TextSegment {
  *
  * @param render - Renders the first messages of the conversation.
  * @param closings - Texts of the tokens that end a turn; none = a completion is the whole difference.
+ * @param isTrained - Whether the assistant message at an index is trained; others are context. Default: all are.
  * @throws DataError `E_DATA` when there is no assistant message, or a rendering does not extend the one before it.
  */
 export function trainingSegments(
   messages: readonly ChatMessage[],
   render: (messages: readonly ChatMessage[], addGenerationPrompt: boolean) => string,
   closings: readonly string[],
+  isTrained: (index: number) => boolean = () => true,
 ): TextSegment[] {
   const segments: TextSegment[] = [];
   let done = "";
   let context = "";
   for (const [index, message] of messages.entries()) {
-    if (message.role !== "assistant") continue;
+    if (message.role !== "assistant" || !isTrained(index)) continue;
     const prompt = render(messages.slice(0, index), true);
     const whole = render(messages.slice(0, index + 1), false);
     context += rest(done, prompt, `the prompt of messages[${index}]`, "the turns before it");
@@ -39,7 +41,7 @@ export function trainingSegments(
     context = completion.slice(end);
     done = whole;
   }
-  if (segments.length === 0) throw new DataError("Expected at least one assistant message to train on, got none.");
+  if (segments.length === 0) throw new DataError("Expected at least one assistant message to train on, found none.");
   return segments;
 }
 

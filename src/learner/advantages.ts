@@ -1,0 +1,99 @@
+/** From rewards to advantages and weights. All in float64. */
+
+import { DataError } from "../errors.ts";
+
+/** Added to the deviation before dividing by it. */
+const DEVIATION_EPSILON = 1e-6;
+/** Added to a trajectory's token count before dividing by it. */
+const COUNT_EPSILON = 1e-6;
+/** Rewards closer than this, relative to the largest of them (at least 1), are equal: float noise must not decide what is trained. */
+const REWARD_TOLERANCE = 1e-12;
+
+/**
+ * Whether a group can train anything: `max(r) − min(r) > 1e-12 · max(1, max|r|)`. A group of one or none never can.
+ *
+ * @param rewards - Shape `[G]`.
+ */
+export function isTrainableGroup(rewards: readonly number[]): boolean {
+  return rewards.length > 0 && Math.max(...rewards) - Math.min(...rewards) > tolerance(rewards);
+}
+
+/**
+ * Group-relative advantages: `A[g] = r[g] − mean(r)`, by default over `std(r) + 1e-6` with the population deviation.
+ *
+ * Exactly 0 where a reward is as far from the mean as float noise: such a trajectory has nothing to teach and is not trained.
+ *
+ * @param rewards - Shape `[G]`, all finite. Not modified.
+ * @param options - `scale`: divide by the deviation. Default true.
+ * @returns Shape `[G]`; sums to 0 within rounding. All zeros where {@link isTrainableGroup} is false.
+ * @throws {@link DataError} `E_DATA` for a reward that is not finite.
+ * @source GRPO, arXiv:2402.03300, §4.1.2; without the division, Dr. GRPO, arXiv:2503.20783.
+ * @example
+ * ```ts
+ * groupAdvantages([1, 0], { scale: false }); // Float64Array [0.5, -0.5]
+ * ```
+ */
+export function groupAdvantages(rewards: readonly number[], options: { readonly scale?: boolean | undefined } = {}): Float64Array {
+  const bad = rewards.findIndex((reward) => !Number.isFinite(reward));
+  if (bad >= 0) throw new DataError(`Expected finite rewards, got ${rewards[bad]} at index ${bad}.`);
+  const result = new Float64Array(rewards.length);
+  if (!isTrainableGroup(rewards)) return result;
+  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+  const deviation = Math.sqrt(rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0) / rewards.length);
+  const divisor = (options.scale ?? true) ? deviation + DEVIATION_EPSILON : 1;
+  for (const [index, reward] of rewards.entries()) {
+    const difference = reward - mean;
+    result[index] = Math.abs(difference) <= tolerance(rewards) ? 0 : difference / divisor;
+  }
+  return result;
+}
+
+/** One trajectory of a batch, as {@link normalizeBatch} sees it. */
+export interface BatchEntry {
+  /** Its advantage, not 0. */
+  readonly advantage: number;
+  /** Its trained tokens over all its rows; at least 1. */
+  readonly tokens: number;
+}
+
+/** What {@link normalizeBatch} gives for each entry. */
+export interface NormalizedEntry {
+  /** Weight of each trained token; its mean over all trained tokens is 1. */
+  readonly weight: number;
+  /** Advantage of each trained token; the mean of `|advantage|·weight` over all trained tokens is 1, or 0 if balancing left nothing. */
+  readonly advantage: number;
+}
+
+/**
+ * Normalises over the `M` trained tokens of a whole batch, so that every trajectory has the same total weight and the
+ * gradient's size does not depend on the scale of the rewards:
+ *
+ * - `w = 1 / (tokens + 1e-6)`, then `w / mean_M(w)`;
+ * - a balance `b > 0` multiplies negative advantages by `1 − b`, `b < 0` positive ones by `1 + b`;
+ * - `A / mean_M(|A|·w)`.
+ *
+ * @param entries - Not modified.
+ * @param balance - In [−1, 1].
+ * @returns One per entry, in the same order.
+ */
+export function normalizeBatch(entries: readonly BatchEntry[], balance: number): NormalizedEntry[] {
+  const tokens = entries.reduce((sum, entry) => sum + entry.tokens, 0);
+  const raw = entries.map((entry) => 1 / (entry.tokens + COUNT_EPSILON));
+  const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (raw[index] as number), 0) / tokens;
+  const weights = raw.map((weight) => weight / meanWeight);
+  const balanced = entries.map(({ advantage }) => {
+    if (balance > 0 && advantage < 0) return advantage * (1 - balance);
+    if (balance < 0 && advantage > 0) return advantage * (1 + balance);
+    return advantage;
+  });
+  const scale = entries.reduce((sum, entry, index) => sum + entry.tokens * Math.abs(balanced[index] as number) * (weights[index] as number), 0) / tokens;
+  return entries.map((_, index) => ({
+    weight: weights[index] as number,
+    // Balance 1 or −1 can leave no advantage at all; 0 / 0 would poison every weight of the model.
+    advantage: scale === 0 ? 0 : (balanced[index] as number) / scale,
+  }));
+}
+
+function tolerance(rewards: readonly number[]): number {
+  return REWARD_TOLERANCE * Math.max(1, ...rewards.map(Math.abs));
+}

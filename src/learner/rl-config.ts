@@ -1,0 +1,79 @@
+/** From the configuration of an RL job to a loss and optimizer settings; what is not built yet is refused by name. */
+
+import { ArgumentError, UnsupportedError } from "../errors.ts";
+import type { RlConfig } from "../schema/index.ts";
+import { resolveLoss } from "./loss.ts";
+import type { AdamParams, PolicyLoss } from "./types.ts";
+
+/** An RL configuration with every default filled in. */
+export interface RlSettings {
+  readonly loss: PolicyLoss;
+  readonly adam: AdamParams;
+  /** Divide advantages by the group's deviation. */
+  readonly scaleRewards: boolean;
+  /** In [−1, 1]. */
+  readonly advantageBalance: number;
+}
+
+/**
+ * Settings this build knows but does not carry out, with the values that ask for nothing. `logprob_calculation_chunk_size`
+ * trades memory for speed and changes no number: clients that send its usual value 1024 by default are served.
+ */
+const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map<keyof RlConfig, readonly unknown[]>([
+  ["importance_sampling_level", ["token"]],
+  ["model_k2_tau", [0]],
+  ["kimi_k2_tau", [0]],
+  ["mask_prob_ratio", [false]],
+  ["max_negative_advantage_importance_sampling_weight", []],
+  ["precalculate_logprobs", [false]],
+  ["allow_training_without_logprobs", [false]],
+  ["kl_penalty_coef", [0]],
+  ["kl_penalty_reference_step", []],
+  ["kl_penalty_step_lag", []],
+  ["kl_ref_adapter_path", []],
+  ["logprob_calculation_chunk_size", [1024]],
+  ["num_trajectories_learning_rate_multiplier_power", [0]],
+  ["packed_sequence_length", []],
+  ["plot_tensors", [false]],
+  ["scale_learning_rate_by_reward_std_dev", [false]],
+  ["truncated_importance_sampling", []],
+]);
+
+/**
+ * Reads a configuration that the schema has already accepted. A service calls it before it accepts a job, so that nothing
+ * is half made. Null and absent mean the default.
+ *
+ * @throws {@link UnsupportedError} `E_UNSUPPORTED`, naming the setting, for one this build does not carry out.
+ * @throws {@link ArgumentError} `E_ARGUMENT` for settings that contradict each other.
+ */
+export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
+  const given: RlConfig = config ?? {};
+  for (const [name, neutral] of NOT_CARRIED_OUT) {
+    const value = given[name];
+    if (value === null || value === undefined || neutral.includes(value)) continue;
+    const allowed = neutral.map((item) => `${JSON.stringify(item)} or `).join("");
+    throw new UnsupportedError(`\`${name}\` is not carried out by this service: expected ${allowed}null, got ${JSON.stringify(value)}.`, {
+      param: `experimental_config.${name}`,
+    });
+  }
+  const { scale_rewards: scale, normalize_advantages: normalize } = given;
+  if (typeof scale === "boolean" && typeof normalize === "boolean" && scale !== normalize) {
+    throw new ArgumentError(
+      `Expected \`scale_rewards\` and \`normalize_advantages\` to agree, got ${scale} and ${normalize}. They are two names of one setting; set one.`,
+      { param: "experimental_config.normalize_advantages" },
+    );
+  }
+  return {
+    loss: resolveLoss(given),
+    adam: {
+      learningRate: given.learning_rate ?? 5e-6,
+      beta1: given.adam_beta1 ?? 0.9,
+      beta2: given.adam_beta2 ?? 0.99,
+      epsilon: 1e-8,
+      weightDecay: given.weight_decay ?? 0,
+      maxGradNorm: given.max_grad_norm ?? 0.1,
+    },
+    scaleRewards: scale ?? normalize ?? true,
+    advantageBalance: given.advantage_balance ?? 0,
+  };
+}

@@ -1,0 +1,180 @@
+/** From trajectory groups to the rows of one optimizer step. */
+
+import { ArgumentError, DataError } from "../errors.ts";
+import type { RlConfig, Trajectory, TrajectoryGroup } from "../schema/index.ts";
+import { isChoice } from "../trajectory/messages.ts";
+import { groupAdvantages, isTrainableGroup, normalizeBatch } from "./advantages.ts";
+import { mergeTurns, readTurn } from "./merge.ts";
+import { checkRlConfig } from "./rl-config.ts";
+import { fitsContext, requireTokenIds, tokenWeights, trainedTokens } from "./sequences.ts";
+import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow } from "./types.ts";
+
+/** One optimizer step of policy optimisation. */
+export interface RlBatch {
+  /**
+   * In the order of groups, trajectories, histories and turns. Weights hold the division by the number of trained tokens,
+   * so that the plain sum `Σ weights·L` over all rows is the batch's loss.
+   */
+  readonly rows: readonly TrainingRow[];
+  readonly loss: LossSpec;
+  readonly adam: AdamParams;
+  /**
+   * `reward/mean` (all trajectories), `reward/std` (mean over groups of at least two of the population deviation),
+   * `advantage/zero_groups` (groups without a difference), `data/groups`, `data/trajectories`,
+   * `data/trainable_trajectories`, `data/sequences`, `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences`
+   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences).
+   */
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+interface ReadTrajectory {
+  readonly reward: number;
+  readonly sequences: readonly SampledSequence[];
+}
+
+/**
+ * Builds the rows of one optimizer step: turns merged on exact prefixes, group-relative advantages, equal total weight for
+ * every trajectory, normalised over the whole batch. Pure: the same input gives the same bytes.
+ *
+ * Every history is its own sequences; all of a trajectory share its advantage. A trajectory whose reward is its group's
+ * mean teaches nothing and has no row. Weights are taken after overlong sequences are dropped.
+ *
+ * @param groups - Wire form, as the schema accepts it. Not modified.
+ * @throws {@link UnsupportedError} `E_UNSUPPORTED`, {@link ArgumentError} `E_ARGUMENT` for the configuration; see `checkRlConfig`.
+ * @throws {@link ArgumentError} `E_ARGUMENT` for a choice without token ids or log-probabilities, and, with param
+ *   `trajectory_groups`, for a batch that would train nothing; the message says why.
+ * @throws {@link DataError} `E_DATA` for token ids and log-probabilities that do not fit together, an id outside the
+ *   vocabulary, or a reward that is not finite.
+ * @example
+ * ```ts
+ * const { rows, loss, adam } = buildRlBatch(groups, { learning_rate: 1e-3 }, { contextLength: 1024 });
+ * await engine.forwardBackward(model, rows, loss);
+ * await engine.optimStep(model, adam);
+ * ```
+ */
+export function buildRlBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, limits: SequenceLimits): RlBatch {
+  const settings = checkRlConfig(config);
+  const counts = { merged: 0, drifted: 0, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0, sampling: 0 };
+  const kept: { readonly advantage: number; readonly sequences: readonly SampledSequence[]; readonly tokens: number }[] = [];
+  const rewards: number[] = [];
+  const deviations: number[] = [];
+
+  for (const [groupIndex, group] of groups.entries()) {
+    const read = group.trajectories.map((trajectory, index) => readTrajectory(trajectory, `trajectory_groups.${groupIndex}.trajectories.${index}`, limits, counts));
+    const groupRewards = read.map((trajectory) => trajectory.reward);
+    rewards.push(...groupRewards);
+    if (groupRewards.length > 1) deviations.push(populationDeviation(groupRewards));
+    if (!isTrainableGroup(groupRewards)) counts.zeroGroups++;
+    const advantages = groupAdvantages(groupRewards, { scale: settings.scaleRewards });
+    for (const [index, { sequences }] of read.entries()) {
+      const advantage = advantages[index] as number;
+      if (advantage === 0) continue;
+      const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
+      for (const sequence of sequences) {
+        if (fitsContext(sequence, limits)) continue;
+        counts.droppedSequences++;
+        counts.droppedTokens += trainedTokens(sequence);
+      }
+      const tokens = fitting.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
+      if (tokens > 0) kept.push({ advantage, sequences: fitting, tokens });
+    }
+  }
+
+  const normalized = normalizeBatch(kept, settings.advantageBalance);
+  const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
+  if (normalized.every((entry) => entry.advantage === 0)) {
+    throw nothingToTrain({ groups: groups.length, trajectories: rewards.length, ...counts, contextLength: limits.contextLength });
+  }
+  const rows = kept.flatMap((entry, index) => {
+    const { weight, advantage } = normalized[index] as { weight: number; advantage: number };
+    return entry.sequences.map(
+      (sequence): TrainingRow => ({
+        tokens: sequence.tokens,
+        weights: tokenWeights(sequence, weight / trained),
+        advantages: tokenWeights(sequence, advantage),
+        logprobs: Float32Array.from(sequence.logprobs),
+      }),
+    );
+  });
+  return {
+    rows,
+    loss: settings.loss,
+    adam: settings.adam,
+    metrics: {
+      "reward/mean": mean(rewards),
+      "reward/std": deviations.length === 0 ? 0 : mean(deviations),
+      "advantage/zero_groups": counts.zeroGroups,
+      "data/groups": groups.length,
+      "data/trajectories": rewards.length,
+      "data/trainable_trajectories": kept.length,
+      "data/sequences": rows.length,
+      "data/merged_turns": counts.merged,
+      "data/drifted_turns": counts.drifted,
+      "data/dropped_sequences": counts.droppedSequences,
+      "tokens/trained": trained,
+      "tokens/total": rows.reduce((sum, row) => sum + row.tokens.length, 0),
+      "tokens/dropped": counts.droppedTokens,
+    },
+  };
+}
+
+function readTrajectory(
+  trajectory: Trajectory,
+  where: string,
+  limits: SequenceLimits,
+  counts: { merged: number; drifted: number; sampling: number },
+): ReadTrajectory {
+  if (!Number.isFinite(trajectory.reward)) {
+    throw new DataError(`${where}.reward: expected a finite number, got ${trajectory.reward}.`, { param: `${where}.reward` });
+  }
+  const histories = [
+    { items: trajectory.messages_and_choices, at: `${where}.messages_and_choices` },
+    ...trajectory.additional_histories.map((history, index) => ({
+      items: history.messages_and_choices,
+      at: `${where}.additional_histories.${index}.messages_and_choices`,
+    })),
+  ];
+  const sequences = histories.flatMap(({ items, at }) => {
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(item, `${at}.${index}`)] : []));
+    const merged = mergeTurns(turns);
+    counts.merged += merged.mergedTurns;
+    counts.drifted += merged.driftedTurns;
+    for (const sequence of merged.sequences) requireTokenIds(sequence, limits, at);
+    return merged.sequences;
+  });
+  if (sequences.length > 0) counts.sampling++;
+  return { reward: trajectory.reward, sequences };
+}
+
+function nothingToTrain(found: {
+  readonly groups: number;
+  readonly trajectories: number;
+  readonly sampling: number;
+  readonly zeroGroups: number;
+  readonly droppedSequences: number;
+  readonly contextLength: number;
+}): ArgumentError {
+  const reasons: string[] = [];
+  if (found.trajectories === 0) reasons.push("there is no trajectory");
+  else if (found.sampling === 0) reasons.push("no trajectory has a sampled turn (a choice with token ids and log-probabilities)");
+  else {
+    if (found.zeroGroups > 0) {
+      reasons.push(`the rewards are all equal in ${found.zeroGroups} of ${found.groups} groups (use a finer reward, larger groups, or easier scenarios)`);
+    }
+    if (found.droppedSequences > 0) {
+      reasons.push(`${found.droppedSequences} sequences are longer than the model's context of ${found.contextLength} tokens`);
+    }
+    if (found.sampling < found.trajectories) reasons.push(`${found.trajectories - found.sampling} of ${found.trajectories} trajectories have no sampled turn`);
+    if (reasons.length === 0) reasons.push("`advantage_balance` takes away every advantage that is left");
+  }
+  return new ArgumentError(`The batch would train nothing: ${reasons.join("; ")}.`, { param: "trajectory_groups" });
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+function populationDeviation(values: readonly number[]): number {
+  const center = mean(values);
+  return Math.sqrt(mean(values.map((value) => (value - center) ** 2)));
+}

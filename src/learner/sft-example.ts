@@ -1,0 +1,136 @@
+/** One line of supervised data, read and turned into token sequences. */
+
+import { z } from "zod";
+import { DataError } from "../errors.ts";
+import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../schema/index.ts";
+import type { ChatMessage, ChatTokenizer } from "../tokenizer/index.ts";
+import { isChoice, toMessage } from "../trajectory/messages.ts";
+import { mergeTurns, readTurn } from "./merge.ts";
+import { fitsContext, requireTokenIds, trainedTokens } from "./sequences.ts";
+import type { SequenceLimits, TokenSequence } from "./types.ts";
+
+const chatLine = z.looseObject({ messages: z.array(requestMessage).min(1), tools: z.array(tool).nullish() });
+
+/** A conversation as chat fine-tuning files have it, or a trajectory. Told apart by the key `messages_and_choices`. */
+export type SftExample = z.infer<typeof chatLine> | z.infer<typeof trajectory>;
+
+/** What {@link sftSequences} gives. */
+export interface SftSequences {
+  /** One per history, or per stretch of it that shares a prefix. Empty when all are too long. */
+  readonly sequences: readonly TokenSequence[];
+  /** Sequences longer than the context, left out. */
+  readonly droppedSequences: number;
+  /** Their trained tokens. */
+  readonly droppedTokens: number;
+  /** Turns of sampled histories whose prompt does not continue the turn before. */
+  readonly driftedTurns: number;
+}
+
+/**
+ * Validates one parsed line.
+ *
+ * @param where - The line's place, e.g. `trajectories.jsonl line 3`.
+ * @throws {@link DataError} `E_DATA` naming the place and what was expected there.
+ */
+export function readSftExample(value: unknown, where: string): SftExample {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  if (!isObject || (!("messages" in value) && !("messages_and_choices" in value))) {
+    throw new DataError(`${where}: expected an object with \`messages\` or \`messages_and_choices\`.`);
+  }
+  const result = ("messages_and_choices" in value ? trajectory : chatLine).safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  throw new DataError(`${where}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}`, { cause: result.error });
+}
+
+/**
+ * The token sequences of an example, cross-entropy on what the assistant says.
+ *
+ * - A chat line is rendered through the chat template. Every assistant message is trained, but for those with `weight: 0`.
+ * - A history of a trajectory whose choices carry token ids is used token for token; plain messages are context.
+ * - A history whose choices carry none is rendered, and its choices are trained; one without any choice is a chat line.
+ * - Additional histories are sequences of their own.
+ *
+ * @param where - The example's place, for messages.
+ * @throws {@link DataError} `E_DATA` for an example without anything to train, with token ids on only some of a history's
+ *   choices, or that the chat template cannot render turn by turn.
+ * @throws the errors of `ChatTokenizer.renderTraining`.
+ */
+export function sftSequences(example: SftExample, tokenizer: ChatTokenizer, limits: SequenceLimits, where = "example"): SftSequences {
+  const histories = historiesOf(example, where);
+  const sequences: TokenSequence[] = [];
+  let driftedTurns = 0;
+  for (const history of histories) {
+    const read = historySequences(history, tokenizer);
+    driftedTurns += read.driftedTurns;
+    sequences.push(...read.sequences);
+  }
+  if (sequences.length === 0) throw new DataError(`${where}: expected at least one assistant message or choice to train on, found none.`);
+  for (const sequence of sequences) requireTokenIds(sequence, limits, where);
+  const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
+  const dropped = sequences.filter((sequence) => !fitsContext(sequence, limits));
+  return {
+    sequences: fitting,
+    droppedSequences: dropped.length,
+    droppedTokens: dropped.reduce((sum, sequence) => sum + trainedTokens(sequence), 0),
+    driftedTurns,
+  };
+}
+
+interface HistoryAt {
+  readonly items: readonly MessageOrChoice[];
+  readonly tools: readonly Tool[] | null | undefined;
+  readonly at: string;
+}
+
+function historiesOf(example: SftExample, where: string): HistoryAt[] {
+  if (!isTrajectory(example)) return [{ items: example.messages, tools: example.tools, at: `${where}: messages` }];
+  return [
+    { items: example.messages_and_choices, tools: example.tools, at: `${where}: messages_and_choices` },
+    ...example.additional_histories.map((history, index) => ({
+      items: history.messages_and_choices,
+      tools: history.tools,
+      at: `${where}: additional_histories.${index}.messages_and_choices`,
+    })),
+  ];
+}
+
+function isTrajectory(example: SftExample): example is z.infer<typeof trajectory> {
+  return "messages_and_choices" in example;
+}
+
+function historySequences(history: HistoryAt, tokenizer: ChatTokenizer): { readonly sequences: readonly TokenSequence[]; readonly driftedTurns: number } {
+  const { items, tools, at } = history;
+  const choices = items.filter(isChoice);
+  const exact = choices.filter((choice) => Array.isArray(choice.token_ids) && Array.isArray(choice.prompt_token_ids));
+  if (choices.length > 0 && exact.length === choices.length) {
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withLogprobs(item), `${at}.${index}`)] : []));
+    return mergeTurns(turns);
+  }
+  if (exact.length > 0) {
+    throw new DataError(
+      `${at}: ${exact.length} of ${choices.length} choices have \`prompt_token_ids\` and \`token_ids\`. ` +
+        "Give them to every choice, to train exactly what was sampled, or to none, to train through the chat template.",
+    );
+  }
+  const isTrained = (index: number): boolean => {
+    const item = items[index] as MessageOrChoice;
+    return choices.length > 0 ? isChoice(item) : item["weight"] !== 0;
+  };
+  if (!items.some((item, index) => (isChoice(item) || item.role === "assistant") && isTrained(index))) return { sequences: [], driftedTurns: 0 };
+  try {
+    const { ids, mask } = tokenizer.renderTraining(items.map((item) => toMessage(item) as ChatMessage), { tools, isTrained });
+    // Nothing predicts the first token, so a template that begins with the answer cannot have it trained.
+    if (mask[0] === 1) mask[0] = 0;
+    return { sequences: [{ tokens: ids, mask }], driftedTurns: 0 };
+  } catch (error) {
+    if (error instanceof DataError) throw new DataError(`${at}: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
+
+/** Cross-entropy needs no log-probabilities, so a choice may come without them. */
+function withLogprobs<T extends { readonly token_ids?: readonly number[] | null | undefined }>(choice: T): T {
+  const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
+  return { ...choice, logprobs: { content } };
+}
