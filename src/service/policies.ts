@@ -1,6 +1,6 @@
+import { join } from "node:path";
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../engine/port.ts";
 import { NotFoundError } from "../errors.ts";
-import { join } from "node:path";
 import type { ServiceLogger } from "./logger.ts";
 import { parsePolicyName, pathOf, stepName } from "./names.ts";
 import { checkpointAt, newestCheckpoint } from "./store/checkpoints.ts";
@@ -46,8 +46,8 @@ export interface PoliciesOptions {
 
 /** The resolver, and what the job runner tells it. */
 export interface Policies extends PolicyResolver {
-  /** Makes weights that the engine already published the policy of a checkpoint: nothing is loaded again. */
-  adopt(checkpointId: string, policy: PolicyVersion): void;
+  /** Makes weights that the engine publishes the policy of a checkpoint, so that they are not loaded from disk again. */
+  adopt(checkpointId: string, policy: Promise<PolicyVersion>): void;
   /** Forgets deleted checkpoints; running requests keep their weights. */
   forget(checkpointIds: readonly string[]): void;
 }
@@ -121,10 +121,11 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
       const base = await engine.describeBase(model.base_model);
       const { state_dir: stateDir } = checkpoint;
       try {
+        // Step 0 is the base itself: a fresh adapter changes nothing.
         const held =
-          stateDir === null && model.lora === null
+          stateDir === null
             ? await lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
-            : await lease(`checkpoint:${checkpoint.id}`, () => engine.loadPolicy({ base: model.base_model, ...(stateDir === null ? {} : { state: join(root, stateDir) }) }), signal);
+            : await lease(`checkpoint:${checkpoint.id}`, () => engine.loadPolicy({ base: model.base_model, state: join(root, stateDir) }), signal);
         return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };
       } catch (error) {
         // The checkpoint may have been deleted while its files were read.
@@ -136,10 +137,10 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
       const key = `checkpoint:${checkpointId}`;
       if (entries.has(key)) {
         // A request was faster and loaded it from disk; both are the same weights.
-        discard({ policy: Promise.resolve(policy), leases: 0, isForgotten: true });
+        discard({ policy, leases: 0, isForgotten: true });
         return;
       }
-      add(key, Promise.resolve(policy));
+      add(key, policy);
       evict();
     },
     forget(checkpointIds) {

@@ -1,0 +1,39 @@
+import { readFile } from "node:fs/promises";
+import { Command, CommanderError } from "commander";
+import { WhetstoneError } from "../errors.ts";
+import { serveCommand } from "./serve.ts";
+
+/** Exit codes: 0 done, 1 failed, 2 called wrongly. */
+const FAILED = 1;
+const USAGE = 2;
+
+async function version(): Promise<string> {
+  const text = await readFile(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}
+
+/**
+ * Runs one command line. Errors go to standard error as one line that says what to do.
+ *
+ * @param args - Without node and the script.
+ * @returns the exit code.
+ */
+export async function run(args: readonly string[]): Promise<number> {
+  const program = new Command("whetstone")
+    .description("Train agents: run them, keep what they did, learn from it, run them again.")
+    .version(await version())
+    .showHelpAfterError("(run with --help for the options)");
+  program.addCommand(serveCommand());
+  // Settings of the parent do not reach commands that were added whole.
+  for (const command of [program, ...program.commands]) command.exitOverride().showSuggestionAfterError();
+  try {
+    await program.parseAsync([...args], { from: "user" });
+    return 0;
+  } catch (error) {
+    // Commander has already written what is wrong.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
+    if (WhetstoneError.isInstance(error)) process.stderr.write(`error: ${error.message} (${error.code})\n`);
+    else process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    return FAILED;
+  }
+}

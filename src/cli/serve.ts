@@ -1,0 +1,63 @@
+import { once } from "node:events";
+import { join } from "node:path";
+import { Command, InvalidArgumentError } from "commander";
+
+interface ServeOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly dataDir?: string;
+  readonly baseRoot: readonly string[];
+  readonly logRequests?: boolean;
+}
+
+function parsePort(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (!(port <= 65535)) throw new InvalidArgumentError("Expected a port from 0 to 65535 (0 = any free one).");
+  return port;
+}
+
+/** `whetstone serve`: the service in the foreground until it is told to stop. */
+export function serveCommand(): Command {
+  return new Command("serve")
+    .description("serve models and train them, until interrupted")
+    .option("--host <address>", "address to listen on; anything but loopback needs WHETSTONE_API_KEY", "127.0.0.1")
+    .option("--port <number>", "port to listen on, 0 = any free one", parsePort, 8321)
+    .option("--data-dir <path>", "where everything is kept (default: WHETSTONE_HOME, or .whetstone)")
+    .option("--base-root <path>", "directory in which base models given as paths must lie; can be given again", (path: string, before: readonly string[]) => [...before, path], [])
+    .option("--log-requests", "one line per request on standard error")
+    .action(serve);
+}
+
+async function serve(options: ServeOptions): Promise<void> {
+  // Listened for before the start, so that an interrupt during a long recovery is not lost.
+  const stop = stopSignal();
+  // Loaded only now: `--help` needs no native binary.
+  const { startService } = await import("../service/index.ts");
+  const service = await startService({
+    host: options.host,
+    port: options.port,
+    dataDir: options.dataDir,
+    allowedBaseRoots: options.baseRoot,
+    onRequest: options.logRequests === true ? ({ method, path, status, durationMs }) => process.stderr.write(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms\n`) : undefined,
+  });
+  const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
+  process.stdout.write(`Listening on ${service.url}\n`);
+  process.stdout.write(`API key: ${isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key")}\n`);
+  const signal = await stop;
+  process.stderr.write(`${signal} received: finishing requests; send it again to stop now\n`);
+  await service.close({ graceMs: 10_000 });
+}
+
+/** The first SIGINT or SIGTERM; the second ends the process at once, as a shell expects. */
+async function stopSignal(): Promise<NodeJS.Signals> {
+  const listening = new AbortController();
+  const [signal] = (await Promise.race((["SIGINT", "SIGTERM"] as const).map(async (name) => {
+    await once(process, name, { signal: listening.signal });
+    return [name];
+  }))) as [NodeJS.Signals];
+  listening.abort();
+  const exitNow = (name: NodeJS.Signals) => process.exit(name === "SIGINT" ? 130 : 143);
+  process.once("SIGINT", exitNow);
+  process.once("SIGTERM", exitNow);
+  return signal;
+}

@@ -1,0 +1,79 @@
+import { Hono, type MiddlewareHandler } from "hono";
+import { NotFoundError } from "../errors.ts";
+import { requireKey } from "./auth.ts";
+import { limitBody, type ServiceEnvironment } from "./body.ts";
+import type { ChatLimits } from "./routes/chat.ts";
+import { chatRoutes } from "./routes/chat.ts";
+import type { ServiceContext } from "./context.ts";
+import { errorResponse, toErrorResponse } from "./http-errors.ts";
+import { artifactRoutes } from "./routes/artifacts.ts";
+import { baseModelRoutes } from "./routes/base-models.ts";
+import { checkpointRoutes } from "./routes/checkpoints.ts";
+import { healthRoutes } from "./routes/health.ts";
+import { modelRoutes } from "./routes/models.ts";
+import { servedModelRoutes } from "./routes/served-models.ts";
+import { trainingJobRoutes } from "./routes/training-jobs.ts";
+
+/** One answered request, as the request hook sees it. No query, no headers, no body. */
+export interface RequestRecord {
+  readonly method: string;
+  readonly path: string;
+  readonly status: number;
+  /** Until the headers of the answer were ready, in milliseconds. */
+  readonly durationMs: number;
+}
+
+/** What the app needs beside its context. */
+export interface AppOptions {
+  readonly apiKey: string;
+  readonly chatLimits?: ChatLimits | undefined;
+  /** Aborted when the service goes down. */
+  readonly signal: AbortSignal;
+  readonly onRequest?: ((record: RequestRecord) => void) | undefined;
+}
+
+const METHODS = ["GET", "POST", "PUT", "DELETE"] as const;
+
+function reportRequests(report: (record: RequestRecord) => void): MiddlewareHandler<ServiceEnvironment> {
+  return async function reportRequestsMiddleware(c, next) {
+    const startedMs = performance.now();
+    await next();
+    report({ method: c.req.method, path: c.req.path, status: c.res.status, durationMs: performance.now() - startedMs });
+  };
+}
+
+/** Uploads have a limit of their own, far over that of JSON, and are counted while they are written. */
+function isUpload(method: string, path: string): boolean {
+  return method === "PUT" && path.startsWith("/v1/preview/artifacts/");
+}
+
+/** All routes behind one key, one limit on bodies and one shape of errors. */
+export function createApp(context: ServiceContext, { apiKey, chatLimits, signal, onRequest }: AppOptions): Hono<ServiceEnvironment> {
+  const app = new Hono<ServiceEnvironment>();
+  if (onRequest !== undefined) app.use(reportRequests(onRequest));
+  app.use(requireKey(apiKey, { open: (method, path) => method === "GET" && path === "/health" }));
+  const limit = limitBody(context.limits.maxBodyBytes);
+  app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : limit(c, next)));
+  const { policies, engine, tokenizers, logger } = context;
+  for (const routes of [
+    healthRoutes(),
+    servedModelRoutes(context),
+    baseModelRoutes(context),
+    modelRoutes(context),
+    checkpointRoutes(context),
+    artifactRoutes(context),
+    trainingJobRoutes(context),
+    chatRoutes({ policies, engine, tokenizers, limits: chatLimits, logger, signal }),
+  ]) {
+    app.route("/", routes as Hono<ServiceEnvironment>);
+  }
+  app.onError((error, c) => toErrorResponse(error, { path: c.req.path, logger }));
+  app.notFound((c) => {
+    const { method, path } = c.req;
+    const allowed = METHODS.filter((other) => app.router.match(other, path)[0].some(([[, route]]) => route.method === other));
+    if (allowed.length === 0) return toErrorResponse(new NotFoundError(`There is no route ${method} ${path}`), { path, logger });
+    const message = `${path} does not take ${method}; it takes ${allowed.join(", ")}`;
+    return errorResponse(405, { message, code: "E_METHOD", path, headers: { Allow: allowed.join(", ") } });
+  });
+  return app;
+}

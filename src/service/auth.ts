@@ -1,0 +1,28 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { MiddlewareHandler } from "hono";
+import type { ServiceEnvironment } from "./body.ts";
+import { errorResponse } from "./http-errors.ts";
+
+function digest(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+/**
+ * Lets only requests through that carry `Authorization: Bearer <key>`. Digests are compared, so that neither the time nor the length
+ * tells anything about the key.
+ */
+export function requireKey(key: string, { open }: { readonly open: (method: string, path: string) => boolean }): MiddlewareHandler<ServiceEnvironment> {
+  const expected = digest(key);
+  return async function requireKeyMiddleware(c, next) {
+    const header = c.env.incoming.headers.authorization;
+    const token = header === undefined ? undefined : /^bearer +(\S+) *$/i.exec(header)?.[1];
+    if (open(c.req.method, c.req.path) || (token !== undefined && timingSafeEqual(digest(token), expected))) return next();
+    const message =
+      header === undefined
+        ? "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory"
+        : token === undefined
+          ? "Expected the header 'Authorization' to be 'Bearer <key>'"
+          : "The API key is not the one of this service";
+    return errorResponse(401, { message, code: "E_UNAUTHORIZED", path: c.req.path, headers: { "WWW-Authenticate": "Bearer" } });
+  };
+}

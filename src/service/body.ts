@@ -1,0 +1,61 @@
+import { createHash } from "node:crypto";
+import type { HttpBindings } from "@hono/node-server";
+import type { Context, MiddlewareHandler } from "hono";
+import { bodyLimit } from "hono/body-limit";
+import type { z } from "zod";
+import { ArgumentError, TooLargeError } from "../errors.ts";
+import { validate } from "./validation.ts";
+
+/** The bindings of every route. */
+export interface ServiceEnvironment {
+  Bindings: HttpBindings;
+}
+export type ServiceRequest = Context<ServiceEnvironment>;
+
+function tooLarge(maxBytes: number): TooLargeError {
+  return new TooLargeError(`Expected a body of at most ${maxBytes} bytes. Send less at once, or raise the service's limit`);
+}
+
+/**
+ * Refuses bodies over `maxBytes` before a route reads them. The length that a client states is believed, because Node's parser
+ * holds it to that; only a chunked body has to be counted, which is much slower.
+ */
+export function limitBody(maxBytes: number): MiddlewareHandler<ServiceEnvironment> {
+  const counted = bodyLimit({
+    maxSize: maxBytes,
+    onError: () => {
+      throw tooLarge(maxBytes);
+    },
+  });
+  return function limitBodyMiddleware(c, next) {
+    const { headers } = c.env.incoming;
+    if (headers["transfer-encoding"] !== undefined) return counted(c, next);
+    if (Number(headers["content-length"] ?? 0) > maxBytes) throw tooLarge(maxBytes);
+    return next();
+  };
+}
+
+/** A JSON body: what it says and, for idempotency, the digest of its bytes. */
+export interface JsonBody<T> {
+  readonly value: T;
+  /** SHA-256, hexadecimal. */
+  readonly digest: string;
+}
+
+/** Reads and validates a JSON body. @throws {@link ArgumentError} `E_ARGUMENT` when it is no JSON or not what `schema` says. */
+export async function readJson<S extends z.ZodType>(c: ServiceRequest, schema: S): Promise<JsonBody<z.output<S>>> {
+  const text = await c.req.text();
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch (cause) {
+    const got = text === "" ? "an empty body" : cause instanceof Error ? cause.message : "something else";
+    throw new ArgumentError(`Expected a JSON body, got ${got}`, { cause });
+  }
+  return { value: validate(schema, parsed), digest: createHash("sha256").update(text).digest("hex") };
+}
+
+/** Reads and validates the query. A name that comes twice counts once, as the last. */
+export function readQuery<S extends z.ZodType>(c: ServiceRequest, schema: S): z.output<S> {
+  return validate(schema, c.req.query());
+}

@@ -1,0 +1,22 @@
+import type { Engine } from "../engine/port.ts";
+import type { BlobStore } from "./artifacts/blob-store.ts";
+import type { DataDirectory } from "./data-directory.ts";
+import type { JobQueue } from "./jobs/queue.ts";
+import type { TokenizerSource } from "./jobs/tokenizers.ts";
+import type { ServiceLimits } from "./limits.ts";
+import type { ServiceLogger } from "./logger.ts";
+import type { Policies } from "./policies.ts";
+import type { Store } from "./store/tables.ts";
+
+/** What routes and jobs share. */
+export interface ServiceContext {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly engine: Engine;
+  readonly policies: Policies;
+  readonly jobs: JobQueue;
+  readonly blobs: BlobStore;
+  readonly tokenizers: TokenizerSource;
+  readonly limits: ServiceLimits;
+  readonly logger: ServiceLogger;
+}

@@ -1,0 +1,156 @@
+import { ConflictError } from "../../errors.ts";
+import { delay } from "../../util/delay.ts";
+import { appendEvent, getJob, nextQueuedJob } from "../store/jobs.ts";
+import type { JobRow, Store } from "../store/tables.ts";
+import type { Changes } from "./changes.ts";
+import { removeJobFiles } from "./job-files.ts";
+import { runJob, type RunContext } from "./run-job.ts";
+
+/** How long a cancelling request waits for a running job to stop. */
+const CANCEL_PATIENCE_MS = 20_000;
+
+/** Runs jobs one after another, in the order of creation. */
+export interface JobQueue {
+  readonly changes: Changes;
+  /** Whether {@link close} was called: nobody should wait for news any longer. */
+  readonly isClosing: boolean;
+  /** Looks for work; call it at start and after each accepted job. */
+  wake(): void;
+  /**
+   * Cancels a job that is not over and waits, for at most 20 s, until a running one has stopped.
+   *
+   * @throws {@link ConflictError} `E_CONFLICT` when it has already succeeded or failed.
+   */
+  cancel(jobId: string): Promise<JobRow>;
+  /** Unloads what is kept of a deleted model. */
+  forgetModel(modelId: string): Promise<void>;
+  /** Stops after aborting the running job, which goes on at the next start. */
+  close(): Promise<void>;
+}
+
+interface Running {
+  readonly jobId: string;
+  readonly controller: AbortController;
+  readonly settled: Promise<void>;
+  isCancelled: boolean;
+}
+
+/** See {@link JobQueue}. */
+export function createJobQueue(context: RunContext): JobQueue {
+  const { store, changes, warm, logger, directory } = context;
+  let running: Running | null = null;
+  let loop: Promise<void> | null = null;
+  let isWoken = false;
+  let isClosed = false;
+
+  async function work(): Promise<void> {
+    while (isWoken && !isClosed) {
+      isWoken = false;
+      for (let job = await nextQueuedJob(store); job !== undefined && !isClosed; job = await nextQueuedJob(store)) await runOne(job);
+    }
+  }
+  async function runOne(job: JobRow): Promise<void> {
+    const controller = new AbortController();
+    let settle: () => void = () => undefined;
+    const mine: Running = { jobId: job.id, controller, isCancelled: false, settled: new Promise((resolve) => (settle = resolve)) };
+    running = mine;
+    try {
+      await runJob(context, job, controller.signal);
+    } catch (error) {
+      // A stopping service leaves the row at `running`: the next start takes the job up again.
+      if (isClosed && !mine.isCancelled) return;
+      await (mine.isCancelled ? settleCancelled(store, job.id) : settleFailed(store, job.id, error));
+      if (!mine.isCancelled) logger.error("A training job failed", { job: job.id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+      await removeJobFiles(directory, job.id);
+    } finally {
+      running = null;
+      settle();
+      changes.notify();
+    }
+  }
+
+  const queue: JobQueue = {
+    changes,
+    get isClosing() {
+      return isClosed;
+    },
+    wake() {
+      isWoken = true;
+      // Never two loops: a wake during the last look of a loop makes that loop look once more.
+      loop ??= work()
+        .catch((error: unknown) => logger.error("The job queue stopped", { error: error instanceof Error ? (error.stack ?? error.message) : String(error) }))
+        .finally(() => {
+          loop = null;
+          if (isWoken && !isClosed) queue.wake();
+        });
+    },
+    async cancel(jobId) {
+      const job = await requestCancel(store, jobId);
+      if (job.status === "cancelled") {
+        await removeJobFiles(directory, job.id);
+        changes.notify();
+        return job;
+      }
+      const current = running;
+      if (current?.jobId === job.id) {
+        current.isCancelled = true;
+        current.controller.abort(new DOMException("The training job was cancelled", "AbortError"));
+        const patience = new AbortController();
+        await Promise.race([current.settled, delay(CANCEL_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
+        patience.abort();
+      }
+      const after = await getJob(store, job.id);
+      requireCancellable(after);
+      return after;
+    },
+    forgetModel: (modelId) => warm.forget(modelId),
+    async close() {
+      isClosed = true;
+      changes.notify();
+      running?.controller.abort(new DOMException("The service is stopping", "AbortError"));
+      await loop;
+    },
+  };
+  return queue;
+}
+
+function requireCancellable(job: JobRow): void {
+  if (job.status === "succeeded" || job.status === "failed") {
+    throw new ConflictError(`Training job '${job.id}' has already ${job.status} and cannot be cancelled`, { param: "training_job_id" });
+  }
+}
+
+/** A queued job is cancelled here and now; of a running one it is written down, so that a crash does not bring it back. */
+function requestCancel(store: Store, jobId: string): Promise<JobRow> {
+  return store.transaction().execute(async (transaction) => {
+    const job = await getJob(transaction, jobId);
+    requireCancellable(job);
+    if (job.status === "queued") return cancelNow(transaction, job);
+    if (job.status === "running") await transaction.updateTable("jobs").set({ cancel_requested: 1 }).where("id", "=", job.id).execute();
+    return job;
+  });
+}
+
+/** Ends a job as cancelled, within a transaction. */
+export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow> {
+  const changed = { status: "cancelled" as const, training_end: new Date().toISOString(), cancel_requested: 1, progress_dir: null };
+  await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+  await appendEvent(transaction, job.id, { key: "end", type: "training_cancelled", data: {} });
+  return { ...job, ...changed };
+}
+
+function settleCancelled(store: Store, jobId: string): Promise<unknown> {
+  return store.transaction().execute(async (transaction) => {
+    const job = await getJob(transaction, jobId);
+    if (job.status === "running") await cancelNow(transaction, job);
+  });
+}
+
+function settleFailed(store: Store, jobId: string, error: unknown): Promise<void> {
+  const message = error instanceof Error ? error.message : String(error);
+  return store.transaction().execute(async (transaction) => {
+    const changed = { status: "failed" as const, error_message: message, training_end: new Date().toISOString(), progress_dir: null };
+    await transaction.updateTable("jobs").set(changed).where("id", "=", jobId).execute();
+    await appendEvent(transaction, jobId, { key: "end", type: "training_failed", data: { error_message: message } });
+  });
+}

@@ -1,0 +1,61 @@
+import type { Logprobs, Row } from "../../engine/port.ts";
+import { buildRlBatch, type RlBatch } from "../../learner/index.ts";
+import type { RlConfig } from "../../schema/index.ts";
+import { readGroups } from "./job-files.ts";
+import type { JobScope, Trained } from "./run-job.ts";
+
+/** The request of an RL job without its groups, as the job's row keeps it. */
+export interface RlJobConfig {
+  readonly experimental_config: RlConfig | null;
+}
+
+/**
+ * How far the sampler's log-probabilities are from the trainer's, over the trained tokens. With the weights that sampled, the rest is
+ * rounding; anything more is off-policy data or a defect.
+ */
+function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]): { readonly max: number; readonly mean: number } {
+  let max = 0;
+  let sum = 0;
+  let count = 0;
+  for (const [index, row] of rows.entries()) {
+    const fresh = logprobs[index];
+    if (fresh === undefined || row.logprobs === undefined) continue;
+    for (let t = 0; t < row.tokens.length; t++) {
+      const sampled = row.logprobs[t] ?? NaN;
+      if (row.weights[t] === 0 || Number.isNaN(sampled)) continue;
+      const difference = Math.abs((fresh[t] ?? NaN) - sampled);
+      max = Math.max(max, difference);
+      sum += difference;
+      count++;
+    }
+  }
+  return { max, mean: count === 0 ? 0 : sum / count };
+}
+
+/** One optimizer step over all rows of the job's groups. */
+export async function trainRl({ context, job, handle, base, signal, emit }: JobScope): Promise<Trained> {
+  const { engine, directory } = context;
+  const config = JSON.parse(job.config) as RlJobConfig;
+  const batch: RlBatch = buildRlBatch(await readGroups(directory, job.id), config.experimental_config, base);
+  await emit({ key: "start", type: "training_started", data: { num_sequences: 1 } });
+  const startedMs = performance.now();
+  const { logprobs, metrics } = await engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
+  const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });
+  const seconds = (performance.now() - startedMs) / 1000;
+  const difference = logprobDifference(batch.rows, logprobs);
+  const numTokens = batch.rows.reduce((sum, row) => sum + row.tokens.length, 0);
+  const data = {
+    ...batch.metrics,
+    loss: metrics.loss,
+    entropy: metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens,
+    grad_norm: gradNorm,
+    learning_rate: batch.adam.learningRate,
+    num_tokens: numTokens,
+    num_trainable_tokens: metrics.tokens,
+    num_sequences: batch.rows.length,
+    logprob_difference_max: difference.max,
+    logprob_difference_mean: difference.mean,
+    tokens_per_second: numTokens / Math.max(seconds, 1e-9),
+  };
+  return { metrics: data, events: [{ key: "step:1", type: "gradient_step", data: { gradient_step: 1, ...data } }] };
+}

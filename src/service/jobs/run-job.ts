@@ -1,0 +1,116 @@
+import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
+import { EngineError } from "../../errors.ts";
+import type { ServiceLimits } from "../limits.ts";
+import type { ServiceLogger } from "../logger.ts";
+import type { Policies } from "../policies.ts";
+import { appendEvent, getJob } from "../store/jobs.ts";
+import { getModel } from "../store/models.ts";
+import type { CheckpointRow, JobRow } from "../store/tables.ts";
+import type { Changes } from "./changes.ts";
+import { trainRl } from "./rl.ts";
+import { trainSft } from "./sft.ts";
+import { commitCheckpoint, commitProgress, startingPoint, type CommitContext, type NewEvent } from "./states.ts";
+import type { TokenizerSource } from "./tokenizers.ts";
+import type { WarmModels } from "./warm-models.ts";
+
+/** What running a job needs. */
+export interface RunContext extends CommitContext {
+  readonly policies: Policies;
+  readonly warm: WarmModels;
+  readonly changes: Changes;
+  readonly tokenizers: TokenizerSource;
+  readonly limits: ServiceLimits;
+  readonly logger: ServiceLogger;
+  readonly blobPath: (sha256: string) => string;
+}
+
+/** One job while it runs: what the RL and the SFT trainer are given. */
+export interface JobScope {
+  readonly context: RunContext;
+  readonly job: JobRow;
+  readonly handle: ModelHandle;
+  readonly base: BaseModelInfo;
+  readonly signal: AbortSignal;
+  /** Appends an event at once. */
+  emit(event: NewEvent): Promise<void>;
+  /** Makes the first `steps` optimizer steps survive a crash. */
+  commitProgress(steps: number): Promise<void>;
+}
+
+/** What a trainer leaves to the final commit. */
+export interface Trained {
+  /** Of the checkpoint. */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** To be committed with it. */
+  readonly events: readonly NewEvent[];
+}
+
+/**
+ * Takes a queued job to its checkpoint. Throws what went wrong; then the job's row still says `running`, and the model is unloaded,
+ * because its weights are those of no checkpoint.
+ */
+export async function runJob(context: RunContext, queued: JobRow, signal: AbortSignal): Promise<void> {
+  const { store, engine, warm, policies, changes, limits } = context;
+  const job = await claim(context, queued);
+  if (job === null) return;
+  if (job.attempts > limits.maxJobAttempts) {
+    throw new EngineError(`The job was started ${limits.maxJobAttempts} times and each time the service ended before it did. Send less data at once, or give the service more memory`);
+  }
+  const model = await getModel(store, job.model_id);
+  const base = await engine.describeBase(model.base_model);
+  const checkpoint = await startingPoint(store, model.id);
+  const handle = await warm.acquire({ model, checkpoint, kind: job.type, progressDir: job.progress_dir, signal });
+  let committed: CheckpointRow;
+  try {
+    const trained = await (job.type === "rl" ? trainRl : trainSft)(scopeOf(context, { job, handle, base, signal }));
+    signal.throwIfAborted();
+    committed = await commitCheckpoint(context, job, { handle, metrics: trained.metrics, events: trained.events, signal });
+  } catch (error) {
+    await engine.unload(handle);
+    throw error;
+  }
+  // The job is over and succeeded; whatever fails from here on costs a reload and no more.
+  try {
+    const published = engine.publish(handle);
+    policies.adopt(committed.id, published);
+    changes.notify();
+    await published;
+    await warm.keep(model.id, { handle, checkpointId: committed.id, optimizerKind: job.type });
+  } catch (error) {
+    context.logger.warn("A finished model could not be published; it is loaded from disk when asked for", { job: job.id, error: String(error) });
+    changes.notify();
+    await engine.unload(handle).catch(() => undefined);
+  }
+}
+
+/** Null when the job was cancelled since it was found. */
+function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow | null> {
+  return store
+    .transaction()
+    .execute(async (transaction) => {
+      const job = await getJob(transaction, queued.id);
+      if (job.status !== "queued") return null;
+      const changed = { status: "running" as const, attempts: job.attempts + 1, training_start: job.training_start ?? new Date().toISOString() };
+      await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
+      return { ...job, ...changed };
+    })
+    .finally(() => changes.notify());
+}
+
+function scopeOf(context: RunContext, { job, handle, base, signal }: { readonly job: JobRow; readonly handle: ModelHandle; readonly base: BaseModelInfo; readonly signal: AbortSignal }): JobScope {
+  let current = job;
+  return {
+    context,
+    job,
+    handle,
+    base,
+    signal,
+    async emit(event) {
+      await context.store.transaction().execute((transaction) => appendEvent(transaction, job.id, event));
+      context.changes.notify();
+    },
+    async commitProgress(steps) {
+      current = await commitProgress(context, current, { handle, steps, signal });
+    },
+  };
+}

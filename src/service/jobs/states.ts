@@ -1,0 +1,123 @@
+import { randomUUID } from "node:crypto";
+import { mkdir } from "node:fs/promises";
+import { dirname, join, relative } from "node:path";
+import type { Engine, ModelHandle } from "../../engine/port.ts";
+import { InternalError } from "../../errors.ts";
+import type { DataDirectory } from "../data-directory.ts";
+import { remove, renameDurably, syncDirectory } from "../files.ts";
+import { removeJobFiles, jobDirectory } from "./job-files.ts";
+import { appendEvent, getJob } from "../store/jobs.ts";
+import { newestCheckpoint } from "../store/checkpoints.ts";
+import { getModel } from "../store/models.ts";
+import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
+
+/** Names that a state's optimizer file has; weights stay when it goes. */
+const OPTIMIZER_FILE = "optimizer.safetensors";
+
+/** What commits need. */
+export interface CommitContext {
+  readonly store: Store;
+  readonly engine: Engine;
+  readonly directory: DataDirectory;
+}
+
+/** An event as a trainer names it. */
+export interface NewEvent {
+  readonly key: string;
+  readonly type: JobEventRow["type"];
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** Saves a model so that `path` is either complete and on disk, or absent. Half a state never has the final name. */
+async function saveDurably(engine: Engine, handle: ModelHandle, path: string, signal: AbortSignal): Promise<void> {
+  const temporary = `${path}.tmp-${randomUUID()}`;
+  await mkdir(temporary, { recursive: true, mode: 0o700 });
+  try {
+    await engine.saveState(handle, temporary, { signal });
+    // A directory of that name without a row is what a crash left between rename and commit.
+    await remove(path);
+    await renameDurably(temporary, path);
+  } catch (error) {
+    await remove(temporary);
+    throw error;
+  }
+}
+
+/**
+ * Commits how far an SFT job is: the state first, then the row that points to it. After a crash the job goes on from here.
+ *
+ * @returns the job as committed.
+ */
+export async function commitProgress({ store, engine, directory }: CommitContext, job: JobRow, { handle, steps, signal }: { readonly handle: ModelHandle; readonly steps: number; readonly signal: AbortSignal }): Promise<JobRow> {
+  const path = join(jobDirectory(directory, job.id), `progress-${steps}`);
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await syncDirectory(directory.jobs);
+  await saveDurably(engine, handle, path, signal);
+  const progressDir = relative(directory.root, path);
+  await store.updateTable("jobs").set({ committed_steps: steps, progress_dir: progressDir, attempts: 1 }).where("id", "=", job.id).execute();
+  if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, job.progress_dir));
+  return { ...job, committed_steps: steps, progress_dir: progressDir };
+}
+
+/**
+ * Commits a finished job: the state in one renamed directory, then checkpoint, events and status in one transaction.
+ *
+ * @param events - Written in the same transaction, before `training_ended`.
+ */
+export async function commitCheckpoint(
+  { store, engine, directory }: CommitContext,
+  job: JobRow,
+  { handle, metrics, events, signal }: { readonly handle: ModelHandle; readonly metrics: Readonly<Record<string, number>>; readonly events: readonly NewEvent[]; readonly signal: AbortSignal },
+): Promise<CheckpointRow> {
+  const { next_step: step } = await getModel(store, job.model_id);
+  const path = join(directory.checkpoints, job.model_id, String(step));
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await syncDirectory(directory.checkpoints);
+  await saveDurably(engine, handle, path, signal);
+  const now = new Date().toISOString();
+  const row: CheckpointRow = {
+    id: randomUUID(),
+    model_id: job.model_id,
+    step,
+    metrics: JSON.stringify(metrics),
+    state_dir: relative(directory.root, path),
+    optimizer_kind: job.type,
+    created_at: now,
+  };
+  let older: { state_dir: string | null }[];
+  try {
+    older = await store.transaction().execute(async (transaction) => {
+      const { status } = await getJob(transaction, job.id);
+      if (status !== "running") throw new InternalError(`Training job '${job.id}' is ${status} and cannot end now`);
+      const outdated = await transaction
+        .updateTable("checkpoints")
+        .set({ optimizer_kind: null })
+        .where("model_id", "=", job.model_id)
+        .where("optimizer_kind", "is not", null)
+        .returning("state_dir")
+        .execute();
+      await transaction.insertInto("checkpoints").values(row).execute();
+      await transaction.updateTable("models").set({ next_step: step + 1 }).where("id", "=", job.model_id).execute();
+      for (const event of events) await appendEvent(transaction, job.id, event);
+      await appendEvent(transaction, job.id, { key: "end", type: "training_ended", data: { step } });
+      await transaction.updateTable("jobs").set({ status: "succeeded", step, training_end: now, progress_dir: null }).where("id", "=", job.id).execute();
+      return outdated;
+    });
+  } catch (error) {
+    await remove(path);
+    throw error;
+  }
+  // Past the commit nothing may fail the job: what is left over now is swept at the next start.
+  for (const { state_dir: stateDir } of older) {
+    if (stateDir !== null) await remove(join(directory.root, stateDir, OPTIMIZER_FILE)).catch(() => undefined);
+  }
+  await removeJobFiles(directory, job.id).catch(() => undefined);
+  return row;
+}
+
+/** The checkpoint a job of this model starts from. */
+export async function startingPoint(store: Store, modelId: string): Promise<CheckpointRow> {
+  const checkpoint = await newestCheckpoint(store, modelId);
+  if (checkpoint === undefined) throw new InternalError(`Model '${modelId}' has no checkpoint to start from`);
+  return checkpoint;
+}

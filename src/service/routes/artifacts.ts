@@ -1,0 +1,127 @@
+import { randomUUID } from "node:crypto";
+import { Readable } from "node:stream";
+import { Hono } from "hono";
+import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
+import { artifactPath, createArtifactRequest, type ArtifactFile, type ArtifactVersion, type CreateArtifactRequest, type JsonObject } from "../../schema/index.ts";
+import { readJson, type ServiceEnvironment, type ServiceRequest } from "../body.ts";
+import type { ServiceContext } from "../context.ts";
+import { create, type Creation } from "../idempotency.ts";
+import { artifactUrl, DEFAULT_ENTITY } from "../names.ts";
+import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
+import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
+
+const FILES = "/v1/preview/artifacts/:id/files/*";
+
+function fileToWire({ path, size_bytes, sha256 }: ArtifactFileRow): ArtifactFile {
+  return { path, size_bytes, sha256 };
+}
+
+function toWire(artifact: StoredArtifact): ArtifactVersion {
+  const { id, entity, project, name, version, state, created_at } = artifact;
+  const metadata = JSON.parse(artifact.metadata) as JsonObject;
+  return { id, entity, project, name, version, state, url: artifactUrl(artifact), files: artifact.files.map(fileToWire), metadata, created_at };
+}
+
+/** The path behind `/files/`, read from the request line itself: a router may have tidied `..` away before it could be refused. */
+function filePath(c: ServiceRequest): string {
+  const line = c.env.incoming.url ?? "";
+  const [, raw = ""] = /^[^?]*?\/files\/([^?]*)/.exec(line) ?? [];
+  let path: string;
+  try {
+    path = decodeURIComponent(raw);
+  } catch (cause) {
+    throw new ArgumentError("Expected the path of a file in percent-encoded UTF-8", { cause, param: "path" });
+  }
+  const result = artifactPath.safeParse(path);
+  if (!result.success) throw new ArgumentError(`The path '${path.slice(0, 200)}' ${result.error.issues[0]?.message ?? "is invalid"}`, { param: "path" });
+  return path;
+}
+
+/** Artifact versions: open, put files, commit, read. */
+export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
+  const { store, blobs } = context;
+  return new Hono<ServiceEnvironment>()
+    .post("/v1/preview/artifacts", async (c) => {
+      const { value, digest } = await readJson(c, createArtifactRequest);
+      return create(c, store, { digest, prepare: () => Promise.resolve(openVersion(value)) });
+    })
+    .get("/v1/preview/artifacts/:id", async (c) => c.json(toWire(await getArtifact(store, c.req.param("id")))))
+    .post("/v1/preview/artifacts/:id/commit", async (c) => c.json(toWire(await commitVersion(context, c.req.param("id")))))
+    .put(FILES, async (c) => c.json(await putFile(context, c, c.req.param("id"))))
+    .get(FILES, async (c) => {
+      const path = filePath(c);
+      const artifact = await getArtifact(store, c.req.param("id"));
+      const file = artifact.files.find((candidate) => candidate.path === path);
+      if (file === undefined) {
+        const known = artifact.files.length > 0 ? artifact.files.slice(0, 10).map((other) => other.path).join(", ") : "none";
+        throw new NotFoundError(`Artifact '${artifactUrl(artifact)}' has no file '${path}'; its files: ${known}`, { param: "path" });
+      }
+      const body = Readable.toWeb(blobs.read(file.sha256)) as ReadableStream<Uint8Array>;
+      return new Response(body, { headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` } });
+    });
+}
+
+function openVersion(request: CreateArtifactRequest): Creation {
+  return {
+    async commit(store) {
+      const name = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
+      const { last } = await store
+        .selectFrom("artifacts")
+        .select((eb) => eb.fn.max<number | null>("version").as("last"))
+        .where("entity", "=", name.entity)
+        .where("project", "=", name.project)
+        .where("name", "=", name.name)
+        .executeTakeFirstOrThrow();
+      const row: ArtifactRow = {
+        id: randomUUID(),
+        ...name,
+        version: last === null ? 0 : last + 1,
+        state: "open",
+        metadata: JSON.stringify(request.metadata ?? {}),
+        created_at: new Date().toISOString(),
+      };
+      await store.insertInto("artifacts").values(row).execute();
+      return toWire({ ...row, files: [] });
+    },
+  };
+}
+
+function requireOpen(artifact: StoredArtifact): void {
+  if (artifact.state === "open") return;
+  throw new ConflictError(`Artifact '${artifactUrl(artifact)}' is committed and cannot change. Open a new version with POST /v1/preview/artifacts`, { param: "artifact_id" });
+}
+
+async function putFile({ store, blobs, limits }: ServiceContext, c: ServiceRequest, id: string | undefined): Promise<ArtifactFile> {
+  const path = filePath(c);
+  const artifactId = id ?? "";
+  requireOpen(await getArtifact(store, artifactId));
+  if (Number(c.env.incoming.headers["content-length"] ?? 0) > limits.maxArtifactFileBytes) {
+    throw new TooLargeError(`Expected a file of at most ${limits.maxArtifactFileBytes} bytes. Split it, or raise the service's limit`, { param: "path" });
+  }
+  const body = c.req.raw.body ?? new Blob([]).stream();
+  const { sha256, sizeBytes } = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
+  return store.transaction().execute(async (transaction) => {
+    // It may have been committed while the body arrived.
+    const artifact = await getArtifact(transaction, artifactId);
+    requireOpen(artifact);
+    const row: ArtifactFileRow = { artifact_id: artifact.id, path, size_bytes: sizeBytes, sha256 };
+    await transaction
+      .insertInto("artifact_files")
+      .values(row)
+      .onConflict((conflict) => conflict.columns(["artifact_id", "path"]).doUpdateSet({ size_bytes: sizeBytes, sha256 }))
+      .execute();
+    return fileToWire(row);
+  });
+}
+
+function commitVersion({ store }: ServiceContext, id: string): Promise<StoredArtifact> {
+  return store.transaction().execute(async (transaction) => {
+    const artifact = await getArtifact(transaction, id);
+    if (artifact.state === "committed") return artifact;
+    if (artifact.files.length === 0) {
+      throw new ConflictError(`Artifact '${artifactUrl(artifact)}' has no file. Put at least one with PUT /v1/preview/artifacts/${artifact.id}/files/{path}`, { param: "artifact_id" });
+    }
+    await transaction.updateTable("artifacts").set({ state: "committed" }).where("id", "=", artifact.id).execute();
+    return { ...artifact, state: "committed" as const };
+  });
+}

@@ -1,0 +1,102 @@
+import { createHash, randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { Hono } from "hono";
+import { ConflictError } from "../../errors.ts";
+import { createModelRequest, type CreateModelRequest, type DeleteModelResponse, type LoraConfig, type Model } from "../../schema/index.ts";
+import { readJson, type ServiceEnvironment } from "../body.ts";
+import type { ServiceContext } from "../context.ts";
+import { remove } from "../files.ts";
+import { create, type Creation } from "../idempotency.ts";
+import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../names.ts";
+import { liveJobs } from "../store/jobs.ts";
+import { findModel, getModel } from "../store/models.ts";
+import type { ModelRow, Store } from "../store/tables.ts";
+
+function toWire(row: ModelRow): Model {
+  return {
+    id: row.id,
+    entity: row.entity,
+    project: row.project,
+    name: row.name,
+    base_model: row.base_model,
+    run_id: null,
+    lora: row.lora === null ? null : (JSON.parse(row.lora) as LoraConfig),
+  };
+}
+
+/** The adapter's first weights depend on the name alone: the same script on another machine starts from the same bytes. */
+function seedOf(name: QualifiedName): number {
+  return createHash("sha256").update(pathOf(name)).digest().readUInt32BE(0);
+}
+
+/** `POST /v1/preview/models`, `DELETE /v1/preview/models/{model_id}`. */
+export function modelRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
+  return new Hono<ServiceEnvironment>()
+    .post("/v1/preview/models", async (c) => {
+      const { value, digest } = await readJson(c, createModelRequest);
+      return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
+    })
+    .delete("/v1/preview/models/:id", async (c) => c.json(await deleteModel(context, c.req.param("id"))));
+}
+
+async function prepareModel({ engine }: ServiceContext, request: CreateModelRequest): Promise<Creation> {
+  // Refused here and not when the first job runs: a model that can never train must not exist.
+  await engine.describeBase(request.base_model);
+  const name: QualifiedName = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
+  return {
+    async commit(store) {
+      const existing = await findModel(store, name);
+      if (existing !== undefined) {
+        if (request.return_existing === true) return toWire(existing);
+        throw new ConflictError(`Model '${pathOf(name)}' exists already. Choose another name, or pass \`return_existing: true\``, { param: "name" });
+      }
+      return toWire(await insertModel(store, name, request));
+    },
+  };
+}
+
+/** A model and its step 0, usable at once. */
+async function insertModel(store: Store, name: QualifiedName, request: CreateModelRequest): Promise<ModelRow> {
+  const now = new Date().toISOString();
+  const row: ModelRow = {
+    id: randomUUID(),
+    ...name,
+    base_model: request.base_model,
+    lora: request.lora === null || request.lora === undefined ? null : JSON.stringify(request.lora),
+    seed: seedOf(name),
+    next_step: 1,
+    created_at: now,
+  };
+  await store.insertInto("models").values(row).execute();
+  await store
+    .insertInto("checkpoints")
+    .values({ id: randomUUID(), model_id: row.id, step: 0, metrics: "{}", state_dir: null, optimizer_kind: null, created_at: now })
+    .execute();
+  return row;
+}
+
+async function deleteModel({ store, jobs, policies, directory }: ServiceContext, id: string): Promise<DeleteModelResponse> {
+  const model = await getModel(store, id);
+  for (;;) {
+    for (const job of await liveJobs(store, model.id)) {
+      // One that ends this very moment is over too.
+      await jobs.cancel(job.id).catch((error: unknown) => {
+        if (!(error instanceof ConflictError)) throw error;
+      });
+    }
+    const deleted = await store.transaction().execute(async (transaction) => {
+      // Whoever deleted it first answered with the counts.
+      await getModel(transaction, id);
+      // A job may have been accepted since; it is cancelled in the next round.
+      if ((await liveJobs(transaction, model.id)).length > 0) return null;
+      const checkpoints = await transaction.deleteFrom("checkpoints").where("model_id", "=", model.id).returning("id").execute();
+      await transaction.deleteFrom("models").where("id", "=", model.id).execute();
+      return checkpoints.map((checkpoint) => checkpoint.id);
+    });
+    if (deleted === null) continue;
+    policies.forget(deleted);
+    await jobs.forgetModel(model.id);
+    await remove(join(directory.checkpoints, model.id));
+    return { model_id: model.id, deleted_checkpoints: deleted.length, deleted_run: false };
+  }
+}

@@ -1,0 +1,120 @@
+import { randomUUID } from "node:crypto";
+import { Hono } from "hono";
+import { z } from "zod";
+import { ConflictError } from "../../errors.ts";
+import { buildRlBatch, checkRlConfig } from "../../learner/index.ts";
+import { createRlJobRequest, createSftJobRequest, listQuery, type CreateRlJobRequest, type CreateSftJobRequest, type JobEvent, type JobEventList, type TrainingJob } from "../../schema/index.ts";
+import { assertTrainable } from "../../trajectory/preflight.ts";
+import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
+import type { ServiceContext } from "../context.ts";
+import { create, type Creation } from "../idempotency.ts";
+import { removeJobFiles, writeGroups } from "../jobs/job-files.ts";
+import type { RlJobConfig } from "../jobs/rl.ts";
+import { checkSftData, type SftJobConfig } from "../jobs/sft-data.ts";
+import { parseArtifactUrl, pathOf } from "../names.ts";
+import { getArtifactByName } from "../store/artifacts.ts";
+import { newestCheckpoint } from "../store/checkpoints.ts";
+import { getJob, insertJob, pageOfEvents } from "../store/jobs.ts";
+import { getModel } from "../store/models.ts";
+import type { JobEventRow, JobRow, ModelRow, Store } from "../store/tables.ts";
+
+const PATH = "/v1/preview/training-jobs";
+
+const eventQuery = listQuery.omit({ order: true }).extend({
+  /** Extension: seconds to hold the answer until there is an event, 0 to 30. */
+  wait: z.coerce.number().min(0).max(30).default(0),
+});
+
+function toWire(row: JobRow): TrainingJob {
+  const { id, model_id, type, status, created_at, training_start, training_end, error_message, step } = row;
+  return { id, model_id, type, status, created_at, training_start, training_end, error_message, step };
+}
+
+function eventToWire(row: JobEventRow): JobEvent {
+  return { id: row.id, type: row.type, data: JSON.parse(row.data) as Record<string, unknown> };
+}
+
+/** Creating, reading, following and cancelling training jobs. */
+export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
+  const { store, jobs } = context;
+  return new Hono<ServiceEnvironment>()
+    .post(PATH, async (c) => {
+      const { value, digest } = await readJson(c, createRlJobRequest);
+      return create(c, store, { digest, prepare: () => prepareRl(context, value) });
+    })
+    .post("/v1/preview/sft-training-jobs", async (c) => {
+      const { value, digest } = await readJson(c, createSftJobRequest);
+      return create(c, store, { digest, prepare: () => prepareSft(context, value) });
+    })
+    .get(`${PATH}/:id`, async (c) => c.json(toWire(await getJob(store, c.req.param("id")))))
+    .post(`${PATH}/:id/cancel`, async (c) => c.json(toWire(await jobs.cancel(c.req.param("id")))))
+    .get(`${PATH}/:id/events`, async (c) => {
+      const query = readQuery(c, eventQuery);
+      return c.json(await eventsOf(context, c.req.param("id"), { ...query, signal: c.req.raw.signal }));
+    });
+}
+
+async function eventsOf(
+  { store, jobs }: ServiceContext,
+  id: string,
+  { after, limit, wait, signal }: { readonly after?: string | undefined; readonly limit: number; readonly wait: number; readonly signal: AbortSignal },
+): Promise<JobEventList> {
+  const endsAtMs = performance.now() + wait * 1000;
+  for (;;) {
+    const { revision } = jobs.changes;
+    // The status is read first: an event committed with a final status is then seen below.
+    const job = await getJob(store, id);
+    const { rows, hasMore } = await pageOfEvents(store, job.id, { after, limit });
+    const isLive = job.status === "queued" || job.status === "running";
+    const leftMs = endsAtMs - performance.now();
+    if (rows.length > 0 || !isLive || leftMs <= 0 || signal.aborted || jobs.isClosing) {
+      const data = rows.map(eventToWire);
+      return { object: "list", data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore };
+    }
+    await jobs.changes.wait(revision, { timeoutMs: leftMs, signal });
+  }
+}
+
+/** @throws {@link ConflictError} `E_CONFLICT` for a model whose checkpoints were all deleted. */
+async function requireStart(store: Store, model: ModelRow): Promise<void> {
+  if ((await newestCheckpoint(store, model.id)) !== undefined) return;
+  throw new ConflictError(`Model '${pathOf(model)}' has no checkpoint to start from: all were deleted. Create a new model`, { param: "model_id" });
+}
+
+async function prepareRl(context: ServiceContext, request: CreateRlJobRequest): Promise<Creation> {
+  const { store, engine, directory, jobs } = context;
+  const model = await getModel(store, request.model_id);
+  const config = request.experimental_config ?? null;
+  checkRlConfig(config);
+  assertTrainable(request.trajectory_groups);
+  // Built once here for its checks alone: what cannot be trained must be refused before it is accepted.
+  buildRlBatch(request.trajectory_groups, config, await engine.describeBase(model.base_model));
+  const id = randomUUID();
+  await writeGroups(directory, id, request.trajectory_groups);
+  return {
+    async commit(transaction) {
+      await requireStart(transaction, await getModel(transaction, model.id));
+      await insertJob(transaction, { id, modelId: model.id, type: "rl", config: { experimental_config: config } satisfies RlJobConfig });
+      return { id };
+    },
+    afterwards: () => jobs.wake(),
+    undo: () => removeJobFiles(directory, id),
+  };
+}
+
+async function prepareSft(context: ServiceContext, request: CreateSftJobRequest): Promise<Creation> {
+  const { store, jobs } = context;
+  const model = await getModel(store, request.model_id);
+  const artifact = await getArtifactByName(store, parseArtifactUrl(request.training_data_url, "training_data_url"), "training_data_url");
+  const config: SftJobConfig = { artifact_id: artifact.id, config: request.config ?? null, experimental_config: request.experimental_config ?? null };
+  await checkSftData(context, { model, artifact, config });
+  const id = randomUUID();
+  return {
+    async commit(transaction) {
+      await requireStart(transaction, await getModel(transaction, model.id));
+      await insertJob(transaction, { id, modelId: model.id, type: "sft", config });
+      return { id };
+    },
+    afterwards: () => jobs.wake(),
+  };
+}

@@ -1,0 +1,207 @@
+import type { Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { fileURLToPath } from "node:url";
+import { createAdaptorServer } from "@hono/node-server";
+import type { Engine } from "../engine/port.ts";
+import { ConfigError } from "../errors.ts";
+import { createApp, type RequestRecord } from "./app.ts";
+import { createBlobStore } from "./artifacts/blob-store.ts";
+import type { ServiceContext } from "./context.ts";
+import { defaultDataDirectory, lockDataDirectory, openDataDirectory, removeServiceFile, resolveApiKey, writeServiceFile, type DataDirectory } from "./data-directory.ts";
+import { createChanges } from "./jobs/changes.ts";
+import { createJobQueue } from "./jobs/queue.ts";
+import { recover } from "./jobs/recovery.ts";
+import { createTokenizers } from "./jobs/tokenizers.ts";
+import { createWarmModels } from "./jobs/warm-models.ts";
+import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
+import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
+import { createPolicies } from "./policies.ts";
+import type { ChatLimits } from "./routes/chat.ts";
+import { openStore } from "./store/database.ts";
+import type { Store } from "./store/tables.ts";
+
+/** The base model that ships with the package: what a chat request without a model gets. */
+const SHIPPED_BASE = "whetstone-tiny";
+
+/** Options of {@link startService}. */
+export interface ServiceOptions {
+  /** Address to listen on. Anything but loopback needs a key of yours. @default "127.0.0.1" */
+  readonly host?: string | undefined;
+  /** 0 = any free port. @default 0 */
+  readonly port?: number | undefined;
+  /** Where everything is kept. @default `WHETSTONE_HOME`, or `.whetstone` in the working directory */
+  readonly dataDir?: string | undefined;
+  /** @default `WHETSTONE_API_KEY`, or on loopback a key made at the first start and kept in the data directory */
+  readonly apiKey?: string | undefined;
+  /** What samples and trains; the service closes it at the end. @default the embedded engine */
+  readonly engine?: Engine | undefined;
+  /** Further base models of the embedded engine, by identifier: directories in Hugging Face layout. @default none */
+  readonly baseModels?: Readonly<Record<string, string>> | undefined;
+  /** Directories in which a `base_model` that is a path must lie. @default none */
+  readonly allowedBaseRoots?: readonly string[] | undefined;
+  /** Threads of the embedded engine's sampler. @default the engine's */
+  readonly samplerThreads?: number | undefined;
+  /** Threads of the embedded engine's trainer. @default the engine's */
+  readonly trainerThreads?: number | undefined;
+  readonly limits?: Partial<ServiceLimits & { readonly chat: ChatLimits }> | undefined;
+  /** @default warnings and errors to standard error */
+  readonly logger?: ServiceLogger | undefined;
+  /** Called after each request. @default nothing */
+  readonly onRequest?: ((record: RequestRecord) => void) | undefined;
+}
+
+/** A service that answers. */
+export interface RunningService {
+  /** `http://host:port`, without a slash at the end. */
+  readonly url: string;
+  readonly apiKey: string;
+  readonly dataDir: string;
+  /** Lets the process end while the service runs. */
+  unref(): void;
+  /**
+   * Refuses new requests, lets running ones finish for `graceMs`, then cuts them off. A running job stops and goes on at the next
+   * start. Calling it again returns the same promise.
+   */
+  close(options?: { readonly graceMs?: number | undefined }): Promise<void>;
+}
+
+/** Undoes, newest first, what a start has done so far. */
+type Undo = () => void | Promise<void>;
+
+async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<void> {
+  for (const step of [...steps].reverse()) {
+    try {
+      await step();
+    } catch (error) {
+      logger.warn("A step of the shutdown failed", { error: String(error) });
+    }
+  }
+}
+
+/**
+ * Starts the service on a data directory, taking up what an earlier one left unfinished.
+ *
+ * @throws {@link ConfigError} `E_CONFIG` when another service has the directory, the port is taken, or a key is missing.
+ * @throws {@link EngineMissingError} `E_ENGINE_MISSING` when a native binary cannot be loaded.
+ * @example
+ * ```ts
+ * const service = await startService({ dataDir: "runs/data" });
+ * const answer = await fetch(`${service.url}/v1/models`, { headers: { authorization: `Bearer ${service.apiKey}` } });
+ * await service.close();
+ * ```
+ */
+export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
+  const { host = "127.0.0.1", port = 0, logger = stderrLogger } = options;
+  const directory = await openDataDirectory(options.dataDir ?? defaultDataDirectory());
+  const undo: Undo[] = [];
+  try {
+    undo.push(await lockDataDirectory(directory));
+    const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
+    const safeLogger = redacting(logger, apiKey);
+    const store = await openStore(directory.database);
+    undo.push(() => store.destroy());
+    const blobs = createBlobStore(directory);
+    await recover({ store, directory, blobs, logger: safeLogger });
+    const engine = options.engine ?? (await createDefaultEngine(options));
+    undo.push(() => engine.close());
+    const context = createContext({ store, directory, engine, blobs, logger: safeLogger, limits: { ...DEFAULT_LIMITS, ...definedOnly(options.limits) } });
+    undo.push(() => context.jobs.close());
+    const stopping = new AbortController();
+    const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
+    const server = createAdaptorServer({ fetch: app.fetch }) as Server;
+    const sockets = trackSockets(server);
+    const url = await listen(server, { host, port });
+    undo.push(() => removeServiceFile(directory));
+    await writeServiceFile(directory, url);
+    context.jobs.wake();
+    let closing: Promise<void> | undefined;
+    return {
+      url,
+      apiKey,
+      dataDir: directory.root,
+      unref: () => sockets.unref(),
+      close: ({ graceMs = 2000 } = {}) =>
+        (closing ??= (async () => {
+          stopping.abort();
+          // Long polls return at once when the queue closes, so it goes first; the store and the engine go last.
+          const jobsClosed = context.jobs.close();
+          await closeServer(server, { graceMs });
+          await jobsClosed;
+          await undoAll(undo, safeLogger);
+        })()),
+    };
+  } catch (error) {
+    await undoAll(undo, logger);
+    throw error;
+  }
+}
+
+function definedOnly<T extends object>(values: T | undefined): Partial<T> {
+  return Object.fromEntries(Object.entries(values ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>;
+}
+
+async function createDefaultEngine({ baseModels = {}, allowedBaseRoots = [], samplerThreads, trainerThreads }: ServiceOptions): Promise<Engine> {
+  // Loaded only now: whoever passes an engine needs no native binary.
+  const { createOnnxEngine } = await import("../engine/index.ts");
+  const shipped = fileURLToPath(new URL(`../../models/${SHIPPED_BASE}`, import.meta.url));
+  return createOnnxEngine({
+    baseModels: { [SHIPPED_BASE]: shipped, ...baseModels },
+    allowedRoots: [...allowedBaseRoots],
+    ...(samplerThreads === undefined ? {} : { samplerThreads }),
+    ...(trainerThreads === undefined ? {} : { trainerThreads }),
+  });
+}
+
+function createContext(parts: { readonly store: Store; readonly directory: DataDirectory; readonly engine: Engine; readonly blobs: ServiceContext["blobs"]; readonly logger: ServiceLogger; readonly limits: ServiceLimits }): ServiceContext {
+  const { store, directory, engine, blobs, logger, limits } = parts;
+  const [firstBase] = engine.capabilities().baseModels;
+  if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
+  const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
+  const policies = createPolicies({ store, engine, root: directory.root, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
+  const tokenizers = createTokenizers();
+  const warm = createWarmModels({ engine, root: directory.root, max: limits.maxWarmModels });
+  const jobs = createJobQueue({ store, engine, directory, policies, warm, tokenizers, limits, logger, changes: createChanges(), blobPath: blobs.path });
+  return { store, directory, engine, policies, jobs, blobs, tokenizers, limits, logger };
+}
+
+/** Sockets of a server, so that none of them keeps a process alive that wants to end. */
+function trackSockets(server: Server): { unref(): void } {
+  const sockets = new Set<Socket>();
+  let isUnreferenced = false;
+  server.on("connection", (socket: Socket) => {
+    if (isUnreferenced) socket.unref();
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  return {
+    unref() {
+      isUnreferenced = true;
+      server.unref();
+      for (const socket of sockets) socket.unref();
+    },
+  };
+}
+
+function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (cause: NodeJS.ErrnoException) => {
+      reject(new ConfigError(`The service cannot listen on ${host}:${port}: ${cause.code === "EADDRINUSE" ? "the port is in use. Choose another, or 0 for any free one" : cause.message}`, { cause, param: "port" }));
+    });
+    server.listen(port, host, () => {
+      const { port: actual } = server.address() as AddressInfo;
+      // Whoever listens everywhere is reached on loopback too.
+      const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+      resolve(`http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${actual}`);
+    });
+  });
+}
+
+/** Ends a server: a keep-alive connection that falls idle later would hold `close` for seconds, so idle ones are closed as they appear. */
+async function closeServer(server: Server, { graceMs }: { readonly graceMs: number }): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  const idle = setInterval(() => server.closeIdleConnections(), 20);
+  const cut = setTimeout(() => server.closeAllConnections(), graceMs);
+  await closed;
+  clearInterval(idle);
+  clearTimeout(cut);
+}

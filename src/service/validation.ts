@@ -1,0 +1,78 @@
+import type { z } from "zod";
+import { ArgumentError } from "../errors.ts";
+
+type Issue = z.core.$ZodIssue;
+
+/** The part of a zod definition that is walked to name the keys an object allows. */
+interface Definition {
+  readonly type: string;
+  readonly innerType?: Walked | undefined;
+  readonly element?: Walked | undefined;
+  readonly shape?: Readonly<Record<string, Walked>> | undefined;
+}
+interface Walked {
+  readonly _zod: { readonly def: unknown };
+}
+
+function definitionOf(schema: Walked): Definition {
+  let definition = schema._zod.def as Definition;
+  while (definition.innerType !== undefined) definition = definition.innerType._zod.def as Definition;
+  return definition;
+}
+
+/** Keys of the object at `path` in `schema`; empty where a union or a record hides them. */
+function allowedKeys(schema: Walked, path: readonly PropertyKey[]): string[] {
+  let definition = definitionOf(schema);
+  for (const part of path) {
+    const next = definition.type === "array" ? definition.element : definition.shape?.[String(part)];
+    if (next === undefined) return [];
+    definition = definitionOf(next);
+  }
+  return Object.keys(definition.shape ?? {});
+}
+
+function preview(value: unknown): string {
+  if (value === undefined) return "nothing";
+  const text = JSON.stringify(value) ?? String(value);
+  const shown = text.length > 80 ? `${text.slice(0, 77)}...` : text;
+  return `${shown} (${value === null ? "null" : Array.isArray(value) ? "array" : typeof value})`;
+}
+
+/** A union's issue says nothing: the branch that got furthest says what was probably meant. */
+function deepest(issue: Issue): Issue {
+  if (issue.code !== "invalid_union" || issue.errors.length === 0) return issue;
+  const depth = (branch: readonly Issue[]) => Math.max(0, ...branch.map((inner) => inner.path.length));
+  const branches = issue.errors.filter((branch) => branch.length > 0);
+  const best = branches.reduce((a, b) => (depth(b) > depth(a) ? b : a), branches[0] ?? []);
+  const inner = best[0];
+  if (inner === undefined || depth(best) === 0) return issue;
+  return deepest({ ...inner, path: [...issue.path, ...inner.path] } as Issue);
+}
+
+function describe(issue: Issue, schema: Walked): string {
+  const where = issue.path.length === 0 ? "the body" : `\`${issue.path.join(".")}\``;
+  if (issue.code === "unrecognized_keys") {
+    const allowed = allowedKeys(schema, issue.path);
+    const known = allowed.length > 0 ? `; allowed: ${allowed.join(", ")}` : "";
+    return `${where} has unknown ${issue.keys.length === 1 ? "field" : "fields"} ${issue.keys.map((key) => `\`${key}\``).join(", ")}${known}`;
+  }
+  const input = "input" in issue ? issue.input : undefined;
+  return `${where}: ${issue.message}${issue.message.includes("received") ? "" : `, got ${preview(input)}`}`;
+}
+
+/**
+ * `value` as `schema` reads it.
+ *
+ * @throws {@link ArgumentError} `E_ARGUMENT` with up to five findings, each with path, what was expected and what came; `param` is the
+ *   path of the first.
+ */
+export function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
+  const result = schema.safeParse(value, { reportInput: true });
+  if (result.success) return result.data;
+  const issues = result.error.issues.map(deepest);
+  const shown = issues.slice(0, 5).map((issue) => describe(issue, schema as unknown as Walked));
+  const more = issues.length > 5 ? ` (and ${issues.length - 5} more)` : "";
+  const first = issues[0];
+  const path = first?.code === "unrecognized_keys" ? [...first.path, first.keys[0]] : (first?.path ?? []);
+  throw new ArgumentError(`Invalid request: ${shown.join("; ")}${more}`, { param: path.length > 0 ? path.join(".") : null });
+}
