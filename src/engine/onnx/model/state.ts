@@ -7,7 +7,8 @@
 import { open, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DataError } from "../../../errors.ts";
-import type { Adapter, Layout } from "./parameters.ts";
+import type { ModelConfig } from "./config.ts";
+import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
 import { readSafetensors, writeSafetensors } from "./safetensors.ts";
 import { readWeights, unpackTensors, WEIGHTS_FILE } from "./weights.ts";
 
@@ -101,6 +102,14 @@ export async function readState(directory: string, identity: StateIdentity, vect
     vectors.second.fill(0);
     vectors.step = 0;
   }
+}
+
+/** The weights of a saved state, or its adapter's, without the moments. */
+export async function readAdapterOrWeights(directory: string, base: string, config: ModelConfig): Promise<{ flat: Float32Array; lora: Adapter | null }> {
+  const state = await readStateFile(directory);
+  if (state.base !== base) throw new DataError(`${directory}: expected a state of base "${base}", found one of "${state.base}"`);
+  const layout = state.lora ? adapterLayout(config, state.lora.rank) : baseLayout(config);
+  return { flat: await readWeights(join(directory, state.lora ? ADAPTER_FILE : WEIGHTS_FILE), layout), lora: state.lora };
 }
 
 /** Reads `state.json`. */

@@ -6,7 +6,7 @@
  */
 import { add, concat, type Dim, gatherRows, type Graph, matmul, mul, reshape, rmsNorm, rotaryEmbedding, silu, split, transpose, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
-import { adapterNames, baseLayout, layerLinears, type Layout, type LinearSpec } from "./parameters.ts";
+import { baseLayout, layerLinears, type Layout, type LinearSpec } from "./parameters.ts";
 
 /** Names of the batch dimensions. */
 export interface BatchDims {
@@ -23,7 +23,7 @@ export interface ModelInputs {
   /** Graph input of each parameter by name. */
   readonly weights: ReadonlyMap<string, Value>;
   /** Present when linear maps carry adapters. */
-  readonly adapter?: AdapterInputs | undefined;
+  readonly lowRank?: LowRankTerm | undefined;
   /** `[B, T]` int64. */
   readonly positions: Value;
   /** `[contextLength, d/2]`. */
@@ -31,16 +31,8 @@ export interface ModelInputs {
   readonly sin: Value;
 }
 
-/** How adapters enter a linear map: `y += ((x·A) ∘ scale)·B`. */
-export interface AdapterInputs {
-  /** Graph inputs of all `A` and `B`, by {@link adapterNames}. */
-  readonly weights: ReadonlyMap<string, Value>;
-  /**
-   * `[R, ranks]` or a scalar. When several adapters share a batch their `A` stand side by side and their `B` below each
-   * other; row `r` has its own adapter's factor in that adapter's columns and 0 elsewhere.
-   */
-  readonly scale: Value;
-}
+/** The low-rank term of one part of a linear map, `[R, out]`, from its input `[R, in]`. */
+export type LowRankTerm = (linear: LinearSpec, part: number, x: Value) => Value;
 
 /** Name of the dimension `(h / kv) · T`; the attention mask `[grouped, T]` binds it. */
 export const GROUPED = "grouped";
@@ -107,12 +99,9 @@ function attend(inputs: ModelInputs, layer: number, projected: Value, attention:
 /** `x·W`, plus the low-rank term of each part when there are adapters. */
 function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
   const base = matmul(x, inputs.weights.get(spec.name)!);
-  const { adapter } = inputs;
-  if (!adapter) return base;
-  const deltas = spec.parts.map((_, index) => {
-    const names = adapterNames(spec, index);
-    return matmul(mul(matmul(x, adapter.weights.get(names.a)!), adapter.scale), adapter.weights.get(names.b)!);
-  });
+  const { lowRank } = inputs;
+  if (!lowRank) return base;
+  const deltas = spec.parts.map((_, part) => lowRank(spec, part, x));
   const width = spec.parts.reduce((sum, part) => sum + part.outputSize, 0);
   return add(base, deltas.length === 1 ? deltas[0]! : concat(deltas, 1, width));
 }

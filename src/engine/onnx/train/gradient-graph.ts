@@ -21,8 +21,8 @@ import {
 } from "../graph/index.ts";
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
-import { type Attention, GROUPED, logits, type ModelInputs, transformer, weightInputs } from "../model/transformer.ts";
+import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
+import { type Attention, GROUPED, logits, type LowRankTerm, type ModelInputs, transformer, weightInputs } from "../model/transformer.ts";
 
 /** What a gradient graph computes: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
@@ -51,7 +51,7 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
     config,
     dims: { batch: "batch", time: "time", rows: "rows" },
     weights,
-    adapter: adapterWeights ? { weights: adapterWeights, scale: graph.input("adapter_scale", []) } : undefined,
+    lowRank: adapterWeights ? scaledAdapter(adapterWeights, graph.input("adapter_scale", [])) : undefined,
     positions: graph.input("positions", ["batch", "time"], "int64"),
     cos: graph.input("cos", [config.contextLength, half]),
     sin: graph.input("sin", [config.contextLength, half]),
@@ -72,6 +72,14 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
     graph.output(ACCUMULATOR + name, add(graph.input(`${ACCUMULATOR}${name}_in`, shape), gradient));
   });
   return graph;
+}
+
+/** `scale · (x·A)·B`. */
+function scaledAdapter(weights: ReadonlyMap<string, Value>, scale: Value): LowRankTerm {
+  return (linear, part, x) => {
+    const { a, b } = adapterNames(linear, part);
+    return matmul(mul(matmul(x, weights.get(a)!), scale), weights.get(b)!);
+  };
 }
 
 /** Full causal attention over the row itself. */

@@ -16,6 +16,21 @@ export interface OptimizerState {
 /** Adam's defaults; beta2 is that of the reference trainer, not PyTorch's 0.999: RL runs are short. */
 export const ADAM_DEFAULTS = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0 } as const;
 
+/**
+ * Elements per run of the update: its temporaries stay in the processor's cache, which at 27 M parameters makes it two to
+ * four times as fast as one run over everything. The bits do not depend on it.
+ */
+const CHUNK = 256 * 1024;
+
+/** The flat vector in chunks that do not straddle the border between decayed and other parameters. */
+function* spans({ decayed, length }: Layout): Iterable<{ start: number; end: number; decays: boolean }> {
+  for (let start = 0; start < length; ) {
+    const end = Math.min(start + CHUNK, start < decayed ? decayed : length);
+    yield { start, end, decays: start < decayed };
+    start = end;
+  }
+}
+
 /** Clip and AdamW as compiled graphs, shared by all models of a trainer. */
 export class Optimizer {
   readonly #norm: Program;
@@ -60,14 +75,11 @@ export class Optimizer {
         correction: scalar(Math.sqrt(1 - beta2 ** t)),
         epsilon: scalar(epsilon),
       };
-      for (const [start, end, decay] of [
-        [0, layout.decayed, weightDecay],
-        [layout.decayed, layout.length, 0],
-      ] as const) {
-        if (start === end) continue;
+      for (const { start, end, decays } of spans(layout)) {
         const span = (array: Float32Array): Tensor => new OrtTensor("float32", array.subarray(start, end), [end - start]);
         const [p, m, v] = [span(state.parameters), span(state.first), span(state.second)];
-        await this.#adam.run({ ...shared, p, m, v, g: span(state.gradients), shrink: scalar(learningRate * decay) }, { p_out: p, m_out: m, v_out: v });
+        const shrink = scalar(decays ? learningRate * weightDecay : 0);
+        await this.#adam.run({ ...shared, p, m, v, g: span(state.gradients), shrink }, { p_out: p, m_out: m, v_out: v });
       }
       state.step = t;
     }

@@ -1,5 +1,6 @@
 /** Trainable models in memory and the verbs of the port on them. Runs in a worker: its calls block while they compute. */
 import { ArgumentError, NotFoundError } from "../../../errors.ts";
+import { remember } from "../../../util/remember.ts";
 import { uniform } from "../../../util/rng.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row } from "../../port.ts";
 import { type ModelConfig, readModelConfig } from "../model/config.ts";
@@ -132,32 +133,20 @@ export class Trainer {
     return model;
   }
 
-  #base({ id, directory }: BaseSource, freshSeed: number | undefined): Promise<Base> {
-    const key = freshSeed === undefined ? directory : `${directory}#${freshSeed}`;
-    const known = this.#bases.get(key);
-    if (known) return known;
-    const loading = (async (): Promise<Base> => {
+  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Base> {
+    return remember(this.#bases, freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<Base> => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
       const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
       return { config, layout, weights, rotary: rotaryTables(config) };
-    })();
-    this.#bases.set(key, loading);
-    loading.catch(() => this.#bases.delete(key));
-    void id;
-    return loading;
+    });
   }
 
-  #program(model: TrainableModel, kind: GradientKind): Promise<Program> {
-    const rank = model.lora?.rank ?? null;
-    const key = JSON.stringify([model.base.config, kind, rank]);
-    let program = this.#programs.get(key);
-    if (!program) {
-      program = Program.compile(gradientGraph(model.base.config, kind, rank), `train-${kind}`, { threads: this.#threads });
-      this.#programs.set(key, program);
-      program.catch(() => this.#programs.delete(key));
-    }
-    return program;
+  #program({ base, lora }: TrainableModel, kind: GradientKind): Promise<Program> {
+    const rank = lora?.rank ?? null;
+    return remember(this.#programs, JSON.stringify([base.config, kind, rank]), () =>
+      Program.compile(gradientGraph(base.config, kind, rank), `train-${kind}`, { threads: this.#threads }),
+    );
   }
 
   async #run(model: TrainableModel, rows: readonly Row[], loss: LossSpec | null, signal: AbortSignal): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {

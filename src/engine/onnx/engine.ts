@@ -1,0 +1,259 @@
+/** The embedded engine: the port over a sampler thread and a trainer thread, neither of which waits for the other. */
+import { realpath, stat } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import { isAbsolute, join, relative } from "node:path";
+import { ArgumentError, ConfigError, NotFoundError } from "../../errors.ts";
+import { remember } from "../../util/remember.ts";
+import { pushIterator, type PushIterator } from "../../util/push-iterator.ts";
+import type {
+  AdamParams,
+  BaseModelInfo,
+  CallOptions,
+  Capabilities,
+  Engine,
+  Logprobs,
+  LoraSpec,
+  LossMetrics,
+  LossSpec,
+  ModelHandle,
+  PolicyVersion,
+  Row,
+  SampledToken,
+  SamplingParams,
+  StatePath,
+} from "../port.ts";
+import { type ModelConfig, readModelConfig } from "./model/config.ts";
+import { countParameters } from "./model/transformer.ts";
+import { loadRuntime } from "./runtime.ts";
+import type { SamplerEvent } from "./sampler-worker.ts";
+import { spawnWorker } from "./spawn-worker.ts";
+import type { BaseSource } from "./train/trainer.ts";
+import { restoreError, WorkerClient } from "./worker-rpc.ts";
+
+/** Settings of the embedded engine. */
+export interface OnnxEngineOptions {
+  /** Base models by identifier: directories in Hugging Face layout. */
+  readonly baseModels: Readonly<Record<string, string>>;
+  /** A base that is a path must lie under one of these. @default [] */
+  readonly allowedRoots?: readonly string[] | undefined;
+  /**
+   * Threads inside one op of the sampler. With more than one, the last bits of a row may depend on the rest of its batch
+   * (`capabilities().deterministic` is then false). @default 1
+   */
+  readonly samplerThreads?: number | undefined;
+  /** Threads inside one op of the trainer; the result does not depend on it. @default the processors, at most 4 */
+  readonly trainerThreads?: number | undefined;
+  /** How far the trainer steps back for others, 0 to 19; Linux only. @default 10 */
+  readonly trainerNiceness?: number | undefined;
+  /** Rows sampled at once. @default 256 */
+  readonly maxSamplingRows?: number | undefined;
+}
+
+/** The largest `topLogprobs`: vLLM's default cap. */
+const MAX_TOP_LOGPROBS = 20;
+
+/**
+ * Starts the embedded engine.
+ *
+ * @throws EngineMissingError `E_ENGINE_MISSING` when onnxruntime-node cannot be loaded.
+ * @throws ConfigError `E_CONFIG` for thread counts below 1.
+ */
+export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engine> {
+  const samplerThreads = options.samplerThreads ?? 1;
+  const trainerThreads = options.trainerThreads ?? Math.min(4, availableParallelism());
+  for (const [name, value] of Object.entries({ samplerThreads, trainerThreads })) {
+    if (!Number.isInteger(value) || value < 1) throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
+  }
+  await loadRuntime();
+  return new OnnxEngine({ ...options, samplerThreads, trainerThreads });
+}
+
+class OnnxEngine implements Engine {
+  readonly #baseModels: Readonly<Record<string, string>>;
+  readonly #allowedRoots: readonly string[];
+  readonly #deterministic: boolean;
+  readonly #sampler: WorkerClient;
+  readonly #trainer: WorkerClient;
+  readonly #queues = new Map<number, PushIterator<SampledToken>>();
+  readonly #configs = new Map<string, Promise<ModelConfig>>();
+  #nextRequest = 0;
+  #nextPolicy = 0;
+
+  constructor(options: OnnxEngineOptions & { samplerThreads: number; trainerThreads: number }) {
+    this.#baseModels = options.baseModels;
+    this.#allowedRoots = options.allowedRoots ?? [];
+    this.#deterministic = options.samplerThreads === 1;
+    this.#sampler = new WorkerClient(
+      spawnWorker("sampler-worker", import.meta.url, { workerData: { threads: options.samplerThreads, maxRows: options.maxSamplingRows } }),
+      (event: SamplerEvent) => this.#onSamplerEvent(event),
+      (error) => this.#failAll(error),
+    );
+    this.#trainer = new WorkerClient(
+      spawnWorker("trainer-worker", import.meta.url, { workerData: { threads: options.trainerThreads, niceness: options.trainerNiceness ?? 10 } }),
+      () => {},
+      () => {},
+    );
+  }
+
+  capabilities(): Capabilities {
+    return {
+      name: "onnx",
+      baseModels: Object.keys(this.#baseModels),
+      losses: ["cross-entropy", "cispo", "ppo"],
+      lora: true,
+      fullParameter: true,
+      maxTopLogprobs: MAX_TOP_LOGPROBS,
+      deterministic: this.#deterministic,
+    };
+  }
+
+  async describeBase(base: string): Promise<BaseModelInfo> {
+    const { directory } = await this.#resolve(base);
+    const config = await this.#config(directory);
+    return { id: base, directory, vocabularySize: config.vocabularySize, contextLength: config.contextLength, parameters: countParameters(config) };
+  }
+
+  async createModel(
+    spec: { base: string; lora?: LoraSpec | undefined; from?: StatePath | undefined; seed: number; fresh?: boolean | undefined },
+    { signal }: CallOptions = {},
+  ): Promise<ModelHandle> {
+    const { base: name, ...rest } = spec;
+    const id = await this.#trainer.call<string>("createModel", [await this.#resolve(name), rest], { signal });
+    return { id, base: name };
+  }
+
+  forward(model: ModelHandle, rows: readonly Row[], { signal }: CallOptions = {}): Promise<Logprobs[]> {
+    return this.#trainer.call("forward", [model.id, rows], { signal });
+  }
+
+  forwardBackward(
+    model: ModelHandle,
+    rows: readonly Row[],
+    loss: LossSpec,
+    { signal }: CallOptions = {},
+  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+    return this.#trainer.call("forwardBackward", [model.id, rows, loss], { signal });
+  }
+
+  optimStep(model: ModelHandle, adam: AdamParams, { signal }: CallOptions = {}): Promise<{ gradNorm: number; step: number }> {
+    return this.#trainer.call("optimStep", [model.id, adam], { signal });
+  }
+
+  resetOptimizer(model: ModelHandle, { signal }: CallOptions = {}): Promise<void> {
+    return this.#trainer.call("resetOptimizer", [model.id], { signal });
+  }
+
+  saveState(model: ModelHandle, path: StatePath, { signal }: CallOptions = {}): Promise<void> {
+    return this.#trainer.call("saveState", [model.id, path], { signal });
+  }
+
+  loadState(model: ModelHandle, path: StatePath, { signal }: CallOptions = {}): Promise<void> {
+    return this.#trainer.call("loadState", [model.id, path], { signal });
+  }
+
+  async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
+    const base = await this.#resolve(model.base);
+    const weights = await this.#trainer.call<{ flat: Float32Array }>("weights", [model.id], { signal });
+    const id = `policy-${this.#nextPolicy++}`;
+    await this.#sampler.call("addPolicy", [id, base, weights], { signal, transfer: [weights.flat.buffer as ArrayBuffer] });
+    return { id, base: model.base };
+  }
+
+  async loadPolicy(spec: { base: string; state?: StatePath | undefined }, { signal }: CallOptions = {}): Promise<PolicyVersion> {
+    const id = `policy-${this.#nextPolicy++}`;
+    await this.#sampler.call("loadPolicy", [id, await this.#resolve(spec.base), spec.state], { signal });
+    return { id, base: spec.base };
+  }
+
+  async *sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, { signal }: CallOptions = {}): AsyncGenerator<SampledToken, void> {
+    signal?.throwIfAborted();
+    const config = await this.#config((await this.#resolve(policy.base)).directory);
+    checkRequest(prompt, params, config);
+    const request = this.#nextRequest++;
+    const queue = pushIterator<SampledToken>(() => {});
+    this.#queues.set(request, queue);
+    const onAbort = () => queue.fail(signal!.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    let isFinished = false;
+    try {
+      this.#sampler.call("add", [request, policy.id, prompt, params]).catch((error: unknown) => queue.fail(error));
+      for await (const token of queue) {
+        signal?.throwIfAborted();
+        isFinished = token.finish !== undefined;
+        yield token;
+        if (isFinished) return;
+      }
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+      this.#queues.delete(request);
+      if (!isFinished) this.#sampler.call("cancel", [request]).catch(() => {});
+    }
+  }
+
+  release(policy: PolicyVersion): Promise<void> {
+    return this.#sampler.call("releasePolicy", [policy.id]);
+  }
+
+  unload(model: ModelHandle): Promise<void> {
+    return this.#trainer.call("unload", [model.id]);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#sampler.close(), this.#trainer.close()]);
+  }
+
+  #onSamplerEvent(event: SamplerEvent): void {
+    if ("tokens" in event) for (const { request, token } of event.tokens) this.#queues.get(request)?.push(token);
+    else for (const request of event.failed) this.#queues.get(request)?.fail(restoreError(event.error));
+  }
+
+  #failAll(error: Error): void {
+    for (const queue of this.#queues.values()) queue.fail(error);
+  }
+
+  /** A known identifier, or a directory under an allowed root. */
+  async #resolve(base: string): Promise<BaseSource> {
+    const known = Object.hasOwn(this.#baseModels, base) ? this.#baseModels[base] : undefined;
+    if (known !== undefined) return { id: base, directory: known };
+    if (isAbsolute(base)) {
+      const directory = await realpath(base).catch(() => null);
+      const roots = await Promise.all(this.#allowedRoots.map((root) => realpath(root).catch(() => null)));
+      const isAllowed = directory !== null && roots.some((root) => root !== null && isInside(root, directory));
+      if (isAllowed && (await isFile(join(directory, "config.json")))) return { id: base, directory };
+    }
+    const names = Object.keys(this.#baseModels).join(", ");
+    throw new NotFoundError(
+      `The base model "${base}" does not exist here. Expected one of: ${names}; or the absolute path of a directory with a config.json under an allowed root`,
+      { param: "base_model" },
+    );
+  }
+
+  #config(directory: string): Promise<ModelConfig> {
+    return remember(this.#configs, directory, () => readModelConfig(directory));
+  }
+}
+
+function isInside(root: string, path: string): boolean {
+  const way = relative(root, path);
+  return way !== "" && !way.startsWith("..") && !isAbsolute(way);
+}
+
+async function isFile(path: string): Promise<boolean> {
+  return stat(path).then(
+    (entry) => entry.isFile(),
+    () => false,
+  );
+}
+
+function checkRequest(prompt: Int32Array, params: SamplingParams, config: ModelConfig): void {
+  const fail = (param: string, expected: string, got: unknown): never => {
+    throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
+  };
+  if (prompt.length < 1 || prompt.length >= config.contextLength) fail("prompt", `1 to ${config.contextLength - 1} tokens`, prompt.length);
+  for (const token of prompt) if (token < 0 || token >= config.vocabularySize) fail("prompt", `token ids in [0, ${config.vocabularySize})`, token);
+  if (!(params.maxTokens >= 1)) fail("maxTokens", "at least 1", params.maxTokens);
+  if (!(params.temperature >= 0)) fail("temperature", "at least 0", params.temperature);
+  if (!(params.topP > 0 && params.topP <= 1)) fail("topP", "in (0, 1]", params.topP);
+  if (!(params.topK >= 0)) fail("topK", "at least 0", params.topK);
+  if (!(params.topLogprobs >= 0 && params.topLogprobs <= MAX_TOP_LOGPROBS)) fail("topLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, params.topLogprobs);
+}

@@ -1,0 +1,28 @@
+/** Entry of the trainer's thread. */
+import { setPriority } from "node:os";
+import { parentPort, workerData } from "node:worker_threads";
+import { Handover, serveCalls } from "./worker-rpc.ts";
+import { type BaseSource, Trainer } from "./train/trainer.ts";
+import type { AdamParams, LoraSpec, LossSpec, Row } from "../port.ts";
+
+const { threads, niceness } = workerData as { threads: number; niceness: number };
+// On Linux this lowers the calling thread and the compute threads it starts later, and nothing else in the process:
+// whoever samples or serves goes first. Elsewhere it would slow the whole process down.
+if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
+
+const trainer = new Trainer({ threads });
+
+serveCalls(parentPort!, {
+  createModel: ([base, spec]: readonly [BaseSource, { lora?: LoraSpec; from?: string; seed: number; fresh?: boolean }]) => trainer.createModel(base, spec),
+  forward: ([id, rows]: readonly [string, Row[]], signal) => trainer.forward(id, rows, signal),
+  forwardBackward: ([id, rows, loss]: readonly [string, Row[], LossSpec], signal) => trainer.forwardBackward(id, rows, loss, signal),
+  optimStep: ([id, adam]: readonly [string, AdamParams]) => trainer.optimStep(id, adam),
+  resetOptimizer: ([id]: readonly [string]) => trainer.resetOptimizer(id),
+  saveState: ([id, path]: readonly [string, string]) => trainer.saveState(id, path),
+  loadState: ([id, path]: readonly [string, string]) => trainer.loadState(id, path),
+  weights: ([id]: readonly [string]) => {
+    const weights = trainer.weights(id);
+    return new Handover(weights, [weights.flat.buffer as ArrayBuffer]);
+  },
+  unload: ([id]: readonly [string]) => trainer.unload(id),
+});

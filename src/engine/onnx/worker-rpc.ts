@@ -1,0 +1,175 @@
+/**
+ * Calls between the serving thread and a compute worker: one message per call, one per answer, in between `event`
+ * messages of the worker's own. An abort is a message too; the worker sees it at its next pause.
+ *
+ * A worker is never terminated from outside: stopping a thread inside the native runtime ends the whole process. It is
+ * asked to close, finishes the product it is in, and leaves.
+ */
+import type { MessagePort, Worker } from "node:worker_threads";
+import {
+  ArgumentError,
+  ConfigError,
+  DataError,
+  EngineError,
+  EngineMissingError,
+  InternalError,
+  NotFoundError,
+  ShapeError,
+  UnsupportedError,
+  WhetstoneError,
+} from "../../errors.ts";
+
+/** Errors that a worker raises, rebuilt on the other side by name. */
+const ERRORS: Readonly<Record<string, new (message: string) => WhetstoneError>> = {
+  ArgumentError,
+  ConfigError,
+  DataError,
+  EngineError,
+  EngineMissingError,
+  InternalError,
+  NotFoundError,
+  ShapeError,
+  UnsupportedError,
+};
+
+interface Call {
+  readonly call: number;
+  readonly method: string;
+  readonly args: readonly unknown[];
+}
+type ToWorker = Call | { readonly abort: number } | { readonly close: true };
+type FromWorker =
+  | { readonly answer: number; readonly value: unknown }
+  | { readonly answer: number; readonly error: { readonly name: string; readonly message: string } }
+  | { readonly event: unknown };
+
+/** The methods a worker offers; the last argument of each is the caller's signal. */
+export type Methods = Readonly<Record<string, (args: never, signal: AbortSignal) => unknown>>;
+
+/** A value whose buffers are handed over instead of copied. */
+export class Handover {
+  readonly value: unknown;
+  readonly transfer: readonly ArrayBuffer[];
+
+  constructor(value: unknown, transfer: readonly ArrayBuffer[]) {
+    this.value = value;
+    this.transfer = transfer;
+  }
+}
+
+/** How an error crosses the border. */
+export function describeError(error: unknown): { name: string; message: string } {
+  return error instanceof Error ? { name: error.name, message: error.message } : { name: "EngineError", message: String(error) };
+}
+
+/** The error of a description. */
+export function restoreError({ name, message }: { name: string; message: string }): Error {
+  return new (ERRORS[name] ?? EngineError)(message);
+}
+
+/** Serves `methods` on a worker's port, one call at a time in order of arrival. */
+export function serveCalls(port: MessagePort, methods: Methods): void {
+  const aborts = new Map<number, AbortController>();
+  let last: Promise<unknown> = Promise.resolve();
+  port.on("message", (message: ToWorker) => {
+    if ("close" in message) {
+      void last.then(() => port.close());
+      return;
+    }
+    if ("abort" in message) {
+      aborts.get(message.abort)?.abort();
+      return;
+    }
+    const controller = new AbortController();
+    aborts.set(message.call, controller);
+    last = last.then(() => answer(port, methods, message, controller.signal)).finally(() => aborts.delete(message.call));
+  });
+}
+
+async function answer(port: MessagePort, methods: Methods, { call, method, args }: Call, signal: AbortSignal): Promise<void> {
+  try {
+    signal.throwIfAborted();
+    const result = await methods[method]!(args as never, signal);
+    if (result instanceof Handover) port.postMessage({ answer: call, value: result.value } satisfies FromWorker, result.transfer as ArrayBuffer[]);
+    else port.postMessage({ answer: call, value: result } satisfies FromWorker);
+  } catch (error) {
+    port.postMessage({ answer: call, error: describeError(error) } satisfies FromWorker);
+  }
+}
+
+interface Pending {
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** The calling side. */
+export class WorkerClient {
+  readonly #worker: Worker;
+  readonly #pending = new Map<number, Pending>();
+  readonly #exited: Promise<void>;
+  #failure: Error | null = null;
+  #nextCall = 0;
+
+  /**
+   * @param onEvent - Receives the worker's events.
+   * @param onFailure - Told once when the worker died by itself.
+   */
+  constructor(worker: Worker, onEvent: (event: never) => void, onFailure: (error: Error) => void) {
+    this.#worker = worker;
+    worker.on("message", (message: FromWorker) => {
+      if ("event" in message) onEvent(message.event as never);
+      else this.#settle(message);
+    });
+    const fail = (error: Error) => {
+      if (this.#failure) return;
+      this.#failure = error;
+      for (const { reject } of this.#pending.values()) reject(error);
+      this.#pending.clear();
+      onFailure(error);
+    };
+    worker.on("error", (cause) => fail(new EngineError(`An engine worker died: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })));
+    this.#exited = new Promise((resolve) =>
+      worker.once("exit", () => {
+        fail(new EngineError("The engine is closed"));
+        resolve();
+      }),
+    );
+  }
+
+  /** Calls a method. An abort rejects at once with the signal's reason and is passed on to the worker. */
+  async call<T>(method: string, args: readonly unknown[], options: { signal?: AbortSignal | undefined; transfer?: readonly ArrayBuffer[] | undefined } = {}): Promise<T> {
+    const { signal, transfer = [] } = options;
+    signal?.throwIfAborted();
+    if (this.#failure) throw this.#failure;
+    const call = this.#nextCall++;
+    let onAbort: (() => void) | undefined;
+    try {
+      return await new Promise<T>((resolve, reject) => {
+        this.#pending.set(call, { resolve, reject });
+        onAbort = () => {
+          this.#worker.postMessage({ abort: call } satisfies ToWorker);
+          reject(signal!.reason);
+        };
+        signal?.addEventListener("abort", onAbort, { once: true });
+        this.#worker.postMessage({ call, method, args } satisfies ToWorker, transfer as ArrayBuffer[]);
+      });
+    } finally {
+      this.#pending.delete(call);
+      if (onAbort) signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** Lets the calls before it finish, then waits until the worker is gone. */
+  async close(): Promise<void> {
+    if (!this.#failure) this.#worker.postMessage({ close: true } satisfies ToWorker);
+    await this.#exited;
+  }
+
+  #settle(message: Extract<FromWorker, { answer: number }>): void {
+    const pending = this.#pending.get(message.answer);
+    if (!pending) return;
+    if ("error" in message) pending.reject(restoreError(message.error));
+    else pending.resolve(message.value as never);
+  }
+}
+
