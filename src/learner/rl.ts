@@ -83,7 +83,7 @@ export function buildRlBatch(groups: readonly TrajectoryGroup[], config: RlConfi
   const normalized = normalizeBatch(kept, settings.advantageBalance);
   const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
   if (normalized.every((entry) => entry.advantage === 0)) {
-    throw nothingToTrain({ groups: groups.length, trajectories: rewards.length, ...counts, contextLength: limits.contextLength });
+    throw nothingToTrain({ isBalancedAway: kept.length > 0, groups: groups.length, trajectories: rewards.length, ...counts, contextLength: limits.contextLength });
   }
   const rows = kept.flatMap((entry, index) => {
     const { weight, advantage } = normalized[index] as { weight: number; advantage: number };
@@ -147,6 +147,7 @@ function readTrajectory(
 }
 
 function nothingToTrain(found: {
+  readonly isBalancedAway: boolean;
   readonly groups: number;
   readonly trajectories: number;
   readonly sampling: number;
@@ -165,7 +166,7 @@ function nothingToTrain(found: {
       reasons.push(`${found.droppedSequences} sequences are longer than the model's context of ${found.contextLength} tokens`);
     }
     if (found.sampling < found.trajectories) reasons.push(`${found.trajectories - found.sampling} of ${found.trajectories} trajectories have no sampled turn`);
-    if (reasons.length === 0) reasons.push("`advantage_balance` takes away every advantage that is left");
+    if (found.isBalancedAway) reasons.push("`advantage_balance` takes away every advantage that is left");
   }
   return new ArgumentError(`The batch would train nothing: ${reasons.join("; ")}.`, { param: "trajectory_groups" });
 }

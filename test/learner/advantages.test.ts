@@ -1,0 +1,119 @@
+import { readFileSync } from "node:fs";
+import { fc, test as propertyTest } from "@fast-check/vitest";
+import { describe, expect, it } from "vitest";
+import { DataError } from "../../src/errors.ts";
+import { groupAdvantages, isTrainableGroup, normalizeBatch } from "../../src/learner/index.ts";
+
+interface Vectors {
+  readonly group: readonly { readonly assistant_mask: readonly number[]; readonly reward: number }[];
+  readonly advantages: readonly number[];
+  readonly weights: readonly number[];
+  readonly cases: Readonly<Record<string, { readonly advantage_balance: number; readonly advantages: readonly number[]; readonly weights: readonly number[] }>>;
+}
+const { pack: vectors } = JSON.parse(readFileSync(new URL("fixtures/rl-vectors.json", import.meta.url), "utf8")) as { pack: Vectors };
+
+/** Relative distance. */
+function apart(a: number, b: number): number {
+  return Math.abs(a - b) / Math.max(Math.abs(a), Math.abs(b), 1e-300);
+}
+
+const reward = fc.double({ min: -1000, max: 1000, noNaN: true });
+
+describe("groupAdvantages", () => {
+  it("agrees with the reference vectors, and is exactly 0 at the mean", () => {
+    const advantages = groupAdvantages(vectors.group.map((trajectory) => trajectory.reward));
+    expect(advantages[2]).toBe(0);
+    for (const [index, expected] of vectors.advantages.entries()) expect(apart(advantages[index] as number, expected)).toBeLessThan(1e-9);
+  });
+
+  it("only centres when told not to scale", () => {
+    expect([...groupAdvantages([1, 0], { scale: false })]).toEqual([0.5, -0.5]);
+    expect([...groupAdvantages([3, 0, 0], { scale: false })]).toEqual([2, -1, -1]);
+  });
+
+  propertyTest.prop([fc.array(reward, { minLength: 2, maxLength: 16 }), fc.boolean()])("sum to zero", (rewards, scale) => {
+    const advantages = groupAdvantages(rewards, { scale });
+    const largest = Math.max(...advantages.map(Math.abs), 1e-12);
+    expect(Math.abs(advantages.reduce((sum, value) => sum + value, 0))).toBeLessThan(1e-6 * largest + 1e-9);
+  });
+
+  propertyTest.prop([fc.array(reward, { minLength: 2, maxLength: 8 }).chain((rewards) => fc.tuple(fc.constant(rewards), fc.shuffledSubarray([...rewards.keys()], { minLength: rewards.length })))])(
+    "do not depend on the order within the group",
+    ([rewards, order]) => {
+      const direct = groupAdvantages(rewards);
+      const permuted = groupAdvantages(order.map((index) => rewards[index] as number));
+      for (const [place, index] of order.entries()) {
+        expect(Math.abs((permuted[place] as number) - (direct[index] as number))).toBeLessThan(1e-6);
+      }
+    },
+  );
+
+  propertyTest.prop([fc.array(fc.integer({ min: -100, max: 100 }), { minLength: 2, maxLength: 8 }), fc.integer({ min: -100, max: 100 })])(
+    "do not change when every reward is shifted",
+    (rewards, shift) => {
+      const direct = groupAdvantages(rewards);
+      const shifted = groupAdvantages(rewards.map((value) => value + shift));
+      for (const [index, value] of direct.entries()) expect(Math.abs((shifted[index] as number) - value)).toBeLessThan(1e-9);
+    },
+  );
+
+  it.each([Number.NaN, Number.POSITIVE_INFINITY])("refuses the reward %d", (bad) => {
+    expect(() => groupAdvantages([0, bad])).toThrow(DataError);
+  });
+});
+
+describe("isTrainableGroup", () => {
+  it.each([
+    [[], false],
+    [[1], false],
+    [[1, 1, 1], false],
+    [[0.1 + 0.2, 0.3], false],
+    [[1e6 * (0.1 + 0.2), 1e6 * 0.3], false],
+    [[1, 1 + 1e-9], true],
+    [[0, 1], true],
+    [[-1, -1, 0], true],
+  ])("%j: %s", (rewards, expected) => {
+    expect(isTrainableGroup(rewards)).toBe(expected);
+    expect(groupAdvantages(rewards).some((value) => value !== 0)).toBe(expected);
+  });
+});
+
+describe("normalizeBatch", () => {
+  const entries = vectors.advantages.map((advantage, index) => ({
+    advantage,
+    tokens: vectors.group[index]?.assistant_mask.reduce((sum, bit) => sum + bit, 0) ?? 0,
+  }));
+
+  it("starts from the reference's weights", () => {
+    for (const [index, { tokens }] of entries.entries()) expect(apart(1 / (tokens + 1e-6), vectors.weights[index] as number)).toBeLessThan(1e-9);
+  });
+
+  // The reference packs float32, hence 2^-22.
+  it.each(Object.entries(vectors.cases))("agrees with the reference vectors: %s", (_, expected) => {
+    const normalized = normalizeBatch(entries, expected.advantage_balance);
+    for (const [index, { weight, advantage }] of normalized.entries()) {
+      expect(apart(weight, expected.weights[index] as number)).toBeLessThan(2 ** -22);
+      expect(apart(advantage, expected.advantages[index] as number)).toBeLessThan(2 ** -22);
+    }
+  });
+
+  const entry = fc.record({ advantage: fc.double({ min: 0.01, max: 5, noNaN: true }).chain((size) => fc.constantFrom(size, -size)), tokens: fc.integer({ min: 1, max: 500 }) });
+  propertyTest.prop([fc.array(entry, { minLength: 1, maxLength: 12 }), fc.double({ min: -0.9, max: 0.9, noNaN: true })])(
+    "makes the mean weight and the mean weighted advantage 1, and every trajectory weigh the same",
+    (batch, balance) => {
+      const normalized = normalizeBatch(batch, balance);
+      const tokens = batch.reduce((sum, { tokens: count }) => sum + count, 0);
+      const total = (value: (index: number) => number): number => batch.reduce((sum, { tokens: count }, index) => sum + count * value(index), 0) / tokens;
+      const at = (index: number) => normalized[index] as { weight: number; advantage: number };
+      expect(total((index) => at(index).weight)).toBeCloseTo(1, 9);
+      expect(total((index) => at(index).weight * Math.abs(at(index).advantage))).toBeCloseTo(1, 9);
+      const perTrajectory = batch.map(({ tokens: count }, index) => count * at(index).weight);
+      for (const weight of perTrajectory) expect(apart(weight, perTrajectory[0] as number)).toBeLessThan(1e-5);
+      for (const [index, { advantage }] of batch.entries()) expect(Math.sign(at(index).advantage)).toBe(Math.sign(advantage));
+    },
+  );
+
+  it("leaves zeros, not NaN, when the balance takes everything away", () => {
+    expect(normalizeBatch([{ advantage: -1, tokens: 3 }], 1)).toEqual([{ weight: 1, advantage: 0 }]);
+  });
+});

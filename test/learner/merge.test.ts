@@ -1,0 +1,95 @@
+import { fc, test as propertyTest } from "@fast-check/vitest";
+import { describe, expect, it } from "vitest";
+import { ArgumentError, DataError } from "../../src/errors.ts";
+import { mergeTurns, readTurn, type SampledTurn } from "../../src/learner/index.ts";
+import { choice } from "./helpers.ts";
+
+function turn(prompt: readonly number[], sampled: readonly number[]): SampledTurn {
+  return { prompt, sampled, logprobs: sampled.map((id) => -id / 100) };
+}
+
+const ids = fc.array(fc.nat(50), { minLength: 1, maxLength: 6 });
+
+describe("mergeTurns", () => {
+  it("continues a sequence whose tokens the next prompt starts with", () => {
+    const { sequences, mergedTurns, driftedTurns } = mergeTurns([turn([1, 2], [3, 4]), turn([1, 2, 3, 4, 5], [6])]);
+    expect({ mergedTurns, driftedTurns }).toEqual({ mergedTurns: 1, driftedTurns: 0 });
+    expect(sequences).toHaveLength(1);
+    expect([...(sequences[0]?.tokens ?? [])]).toEqual([1, 2, 3, 4, 5, 6]);
+    expect([...(sequences[0]?.mask ?? [])]).toEqual([0, 0, 1, 1, 0, 1]);
+    expect([...(sequences[0]?.logprobs ?? [])]).toEqual([Number.NaN, Number.NaN, -0.03, -0.04, Number.NaN, -0.06]);
+  });
+
+  it.each([
+    ["one sampled token was rendered differently", [1, 2, 3, 9, 5]],
+    ["the prompt ends inside the turn before", [1, 2, 3]],
+    ["the history was rewritten", [7]],
+  ])("begins a new sequence, and counts it, when %s", (_, prompt) => {
+    const { sequences, mergedTurns, driftedTurns } = mergeTurns([turn([1, 2], [3, 4]), turn(prompt, [6])]);
+    expect({ mergedTurns, driftedTurns }).toEqual({ mergedTurns: 0, driftedTurns: 1 });
+    expect(sequences.map((sequence) => [...sequence.tokens])).toEqual([[1, 2, 3, 4], [...prompt, 6]]);
+    expect([...(sequences[1]?.mask ?? [])]).toEqual([...prompt.map(() => 0), 1]);
+  });
+
+  it("gives nothing for nothing", () => {
+    expect(mergeTurns([])).toEqual({ sequences: [], mergedTurns: 0, driftedTurns: 0 });
+  });
+
+  propertyTest.prop([fc.array(fc.tuple(fc.array(fc.nat(50), { maxLength: 4 }), ids), { minLength: 1, maxLength: 6 }), ids])(
+    "puts a conversation that only grows into one sequence, each sampled token trained once with its own log-probability",
+    (steps, start) => {
+      let history = [...start];
+      const turns = steps.map(([context, sampled]) => {
+        const prompt = [...history, ...context];
+        history = [...prompt, ...sampled];
+        return turn(prompt, sampled);
+      });
+      const { sequences, mergedTurns, driftedTurns } = mergeTurns(turns);
+      expect({ count: sequences.length, mergedTurns, driftedTurns }).toEqual({ count: 1, mergedTurns: steps.length - 1, driftedTurns: 0 });
+      const [sequence] = sequences;
+      expect([...(sequence?.tokens ?? [])]).toEqual(history);
+      const trained = history.flatMap((id, index) => (sequence?.mask[index] === 1 ? [[id, sequence.logprobs[index]]] : []));
+      expect(trained).toEqual(turns.flatMap(({ sampled, logprobs }) => sampled.map((id, index) => [id, logprobs[index]])));
+    },
+  );
+
+  propertyTest.prop([fc.array(fc.tuple(ids, ids), { maxLength: 6 })])("never loses or repeats a sampled token, whatever the prompts", (pairs) => {
+    const turns = pairs.map(([prompt, sampled]) => turn(prompt, sampled));
+    const { sequences, mergedTurns, driftedTurns } = mergeTurns(turns);
+    const trained = sequences.flatMap(({ tokens, mask }) => [...tokens].filter((_, index) => mask[index] === 1));
+    expect(trained).toEqual(turns.flatMap(({ sampled }) => sampled));
+    expect(mergedTurns + driftedTurns + Math.min(1, turns.length)).toBe(turns.length);
+    for (const { mask } of sequences) expect(mask[0]).toBe(0);
+  });
+});
+
+describe("readTurn", () => {
+  const where = "trajectory_groups.0.trajectories.2.messages_and_choices.1";
+
+  it("reads ids and log-probabilities", () => {
+    expect(readTurn(choice([1], [2, 3], [-0.5, -0.25]), where)).toEqual({ prompt: [1], sampled: [2, 3], logprobs: [-0.5, -0.25] });
+  });
+
+  it.each([
+    ["prompt_token_ids", { prompt_token_ids: null }],
+    ["token_ids", { token_ids: undefined }],
+    ["logprobs.content", { logprobs: null }],
+    ["logprobs.content", { logprobs: { content: null } }],
+  ])("refuses a choice without %s, naming it and its place", (name, change) => {
+    const broken = { ...choice([1], [2]), ...change };
+    expect(() => readTurn(broken, where)).toThrow(ArgumentError);
+    expect(() => readTurn(broken, where)).toThrow(new RegExp(`${where}.*found no \`${name}\``));
+  });
+
+  it.each([
+    ["as many log-probabilities", { token_ids: [2, 3] }],
+    ["at least one prompt token", { prompt_token_ids: [] }],
+    ["at least one sampled token", { token_ids: [], logprobs: { content: [] } }],
+    ["finite log-probabilities", { logprobs: { content: [{ token: "", logprob: Number.NaN, top_logprobs: [] }] } }],
+  ])("refuses a choice that breaks: %s", (message, change) => {
+    const broken = { ...choice([1], [2]), ...change };
+    expect(() => readTurn(broken, where)).toThrow(DataError);
+    expect(() => readTurn(broken, where)).toThrow(message);
+    expect(() => readTurn(broken, where)).toThrow(where);
+  });
+});

@@ -1,0 +1,236 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
+import { buildRlBatch, checkRlConfig, tokenLoss } from "../../src/learner/index.ts";
+import { rlConfig } from "../../src/schema/index.ts";
+import { choice, group } from "./helpers.ts";
+
+const limits = { contextLength: 64 };
+
+interface PackVectors {
+  readonly group: readonly { readonly token_ids: readonly number[]; readonly assistant_mask: readonly number[]; readonly logprobs: readonly (number | null)[]; readonly reward: number }[];
+  readonly cases: Readonly<Record<string, { readonly advantage_balance: number; readonly advantages: readonly number[]; readonly weights: readonly number[] }>>;
+}
+const { pack } = JSON.parse(readFileSync(new URL("fixtures/rl-vectors.json", import.meta.url), "utf8")) as { pack: PackVectors };
+
+function referenceGroup() {
+  return group(
+    ...pack.group.map(({ token_ids: ids, assistant_mask: mask, logprobs, reward }) => {
+      const start = mask.indexOf(1);
+      return { reward, choices: [choice(ids.slice(0, start), ids.slice(start), logprobs.slice(start) as number[])] };
+    }),
+  );
+}
+
+describe("buildRlBatch", () => {
+  it.each(Object.entries(pack.cases))("agrees with the reference vectors: %s", (_, expected) => {
+    const { rows } = buildRlBatch([referenceGroup()], { advantage_balance: expected.advantage_balance }, limits);
+    // The third trajectory has the mean reward and no row. The reference divides by the trained tokens in its loss, we in the weights.
+    expect(rows.map((row) => [...row.tokens])).toEqual([pack.group[0]?.token_ids, pack.group[1]?.token_ids]);
+    for (const [index, row] of rows.entries()) {
+      for (const [at, bit] of (pack.group[index]?.assistant_mask ?? []).entries()) {
+        expect(row.weights[at]).toBeCloseTo((bit * (expected.weights[index] as number)) / 5, 6);
+        expect(row.advantages?.[at]).toBeCloseTo(bit * (expected.advantages[index] as number), 6);
+        expect(row.logprobs?.[at]).toBe(bit === 1 ? Math.fround(pack.group[index]?.logprobs[at] as number) : Number.NaN);
+      }
+    }
+  });
+
+  it("has weights whose plain sum over the rows is the reference's loss", () => {
+    const { rows, loss } = buildRlBatch([referenceGroup()], null, limits);
+    const expected = pack.cases["packed_seq16"];
+    let ours = 0;
+    let theirs = 0;
+    for (const [index, row] of rows.entries()) {
+      for (const at of row.tokens.keys()) {
+        if (row.weights[at] === 0) continue;
+        const oldLogprob = pack.group[index]?.logprobs[at] as number;
+        const { value } = tokenLoss(loss, { newLogprob: oldLogprob - 0.1, oldLogprob, advantage: expected?.advantages[index] as number });
+        ours += (row.weights[at] as number) * value;
+        theirs += ((expected?.weights[index] as number) * value) / 5;
+      }
+    }
+    expect(ours).toBeCloseTo(theirs, 6);
+    expect(Math.abs(theirs)).toBeGreaterThan(0.01);
+  });
+
+  it("gives each history its own rows, and a trajectory the same weight whatever their number", () => {
+    const { rows, metrics } = buildRlBatch(
+      [
+        group(
+          { reward: 1, choices: [choice([1], [2, 3]), choice([1, 2, 3, 4], [5])], extra: [[choice([9], [8, 7])]] },
+          { reward: 0, choices: [choice([1], [2])] },
+        ),
+      ],
+      {},
+      limits,
+    );
+    expect(rows.map((row) => [...row.tokens])).toEqual([[1, 2, 3, 4, 5], [9, 8, 7], [1, 2]]);
+    const sums = rows.map((row) => row.weights.reduce((sum, weight) => sum + weight, 0));
+    expect((sums[0] as number) + (sums[1] as number)).toBeCloseTo(sums[2] as number, 5);
+    expect(metrics).toMatchObject({ "data/merged_turns": 1, "data/drifted_turns": 0, "data/sequences": 3, "tokens/trained": 6, "tokens/total": 10 });
+  });
+
+  it("reports what it did with every group", () => {
+    const long = Array.from({ length: 70 }, (_, index) => index);
+    const { rows, metrics } = buildRlBatch(
+      [
+        group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3]), choice([5], [6])] }, { reward: 1, choices: [choice(long, [1, 2])] }),
+        group({ reward: 0.5, choices: [choice([1], [2])] }, { reward: 0.5, choices: [choice([1], [2])] }),
+      ],
+      {},
+      limits,
+    );
+    expect(rows).toHaveLength(3);
+    expect(metrics).toMatchObject({
+      "reward/mean": 3 / 5,
+      "reward/std": Math.sqrt(2 / 9) / 2,
+      "advantage/zero_groups": 1,
+      "data/groups": 2,
+      "data/trajectories": 5,
+      "data/trainable_trajectories": 2,
+      "data/drifted_turns": 1,
+      "data/dropped_sequences": 1,
+      "tokens/dropped": 2,
+      "tokens/trained": 3,
+    });
+  });
+
+  it("keeps a sequence that fills the context exactly", () => {
+    const pair = group({ reward: 1, choices: [choice([1, 2], [3])] }, { reward: 0, choices: [choice([1, 2], [4])] });
+    expect(buildRlBatch([pair], {}, { contextLength: 3 }).rows).toHaveLength(2);
+    expect(() => buildRlBatch([pair], {}, { contextLength: 2 })).toThrow(/longer than the model's context of 2 tokens/);
+  });
+
+  it("does not depend on the order of the groups, but for the order of the rows", () => {
+    const first = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] });
+    const second = group({ reward: 7, choices: [choice([4], [5, 6])] }, { reward: 2, choices: [choice([4], [7])] });
+    const [a, b, c, d] = buildRlBatch([first, second], {}, limits).rows;
+    expect(buildRlBatch([second, first], {}, limits).rows).toEqual([c, d, a, b]);
+  });
+
+  it.each([
+    ["no groups", [], /no trajectory/],
+    ["an empty group", [group()], /no trajectory/],
+    ["constant rewards", [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] })], /all equal in 1 of 1 groups/],
+    ["groups of one", [group({ reward: 1, choices: [choice([1], [2])] })], /all equal in 1 of 1 groups/],
+    ["no choices", [group({ reward: 1, choices: [] }, { reward: 0, choices: [{ role: "assistant", content: "x" }] })], /no trajectory has a sampled turn/],
+  ])("refuses a batch that would train nothing and says why: %s", (_, groups, message) => {
+    const build = () => buildRlBatch(groups, {}, limits);
+    expect(build).toThrow(ArgumentError);
+    expect(build).toThrow(message);
+    expect(build).toThrow(expect.objectContaining({ param: "trajectory_groups" }));
+  });
+
+  it("refuses a balance that leaves nothing", () => {
+    const only = group({ reward: 1, choices: [] }, { reward: 0, choices: [choice([1], [2])] }, { reward: 1, choices: [] });
+    expect(() => buildRlBatch([only], { advantage_balance: 1 }, limits)).toThrow(/2 of 3 trajectories have no sampled turn; `advantage_balance` takes away/);
+    expect(buildRlBatch([only], { advantage_balance: 0.5 }, limits).rows).toHaveLength(1);
+  });
+
+  it("refuses a choice that cannot be trained even where its group would not be", () => {
+    const constant = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [{ ...choice([1], [3]), logprobs: null }] });
+    expect(() => buildRlBatch([constant], {}, limits)).toThrow(/trajectory_groups\.0\.trajectories\.1\.messages_and_choices\.1: expected a choice with token ids/);
+  });
+
+  it("refuses ids of another model's vocabulary and rewards that are not finite", () => {
+    const pair = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [600])] });
+    expect(() => buildRlBatch([pair], {}, { ...limits, vocabularySize: 512 })).toThrow(DataError);
+    expect(() => buildRlBatch([pair], {}, { ...limits, vocabularySize: 512 })).toThrow(/trajectories\.1.*token id 600/);
+    const broken = { ...pair, trajectories: pair.trajectories.map((trajectory) => ({ ...trajectory, reward: Number.NaN })) };
+    expect(() => buildRlBatch([broken], {}, limits)).toThrow(/trajectories\.0\.reward/);
+  });
+});
+
+describe("checkRlConfig", () => {
+  it("fills in every default", () => {
+    const expected = {
+      loss: { kind: "cispo", epsilon: 1, epsilonHigh: 4 },
+      adam: { learningRate: 5e-6, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0.1 },
+      scaleRewards: true,
+      advantageBalance: 0,
+    };
+    expect(checkRlConfig(null)).toEqual(expected);
+    expect(checkRlConfig(undefined)).toEqual(expected);
+    expect(checkRlConfig(Object.fromEntries(Object.keys(rlConfig.shape).map((name) => [name, null])))).toEqual(expected);
+  });
+
+  it("carries out what it accepts", () => {
+    const given = { learning_rate: 1e-3, max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.5, adam_beta2: 0.6, scale_rewards: false, advantage_balance: -1 };
+    expect(checkRlConfig(given)).toMatchObject({
+      adam: { learningRate: 1e-3, beta1: 0.5, beta2: 0.6, weightDecay: 0.1, maxGradNorm: 0 },
+      scaleRewards: false,
+      advantageBalance: -1,
+    });
+    expect(checkRlConfig({ normalize_advantages: false }).scaleRewards).toBe(false);
+  });
+
+  it("accepts what asks for nothing", () => {
+    const neutral = {
+      importance_sampling_level: "token",
+      model_k2_tau: 0,
+      kimi_k2_tau: 0,
+      mask_prob_ratio: false,
+      precalculate_logprobs: false,
+      allow_training_without_logprobs: false,
+      kl_penalty_coef: 0,
+      kl_penalty_source: "current_learner",
+      logprob_calculation_chunk_size: 1024,
+      num_trajectories_learning_rate_multiplier_power: 0,
+      plot_tensors: false,
+      scale_learning_rate_by_reward_std_dev: false,
+    } as const;
+    expect(checkRlConfig(neutral)).toEqual(checkRlConfig(null));
+  });
+
+  const refused = {
+    importance_sampling_level: "sequence",
+    model_k2_tau: 0.5,
+    kimi_k2_tau: 0.5,
+    mask_prob_ratio: true,
+    max_negative_advantage_importance_sampling_weight: 1.1,
+    precalculate_logprobs: true,
+    allow_training_without_logprobs: true,
+    kl_penalty_coef: 0.1,
+    kl_penalty_reference_step: 0,
+    kl_penalty_step_lag: 1,
+    kl_ref_adapter_path: "x",
+    logprob_calculation_chunk_size: 512,
+    num_trajectories_learning_rate_multiplier_power: 0.5,
+    packed_sequence_length: 2048,
+    plot_tensors: true,
+    scale_learning_rate_by_reward_std_dev: true,
+    truncated_importance_sampling: 2,
+  } as const;
+
+  it.each(Object.entries(refused))("refuses %s: %j by name", (name, value) => {
+    const check = () => checkRlConfig({ [name]: value });
+    expect(rlConfig.safeParse({ [name]: value }).success).toBe(true);
+    expect(check).toThrow(UnsupportedError);
+    expect(check).toThrow(expect.objectContaining({ param: `experimental_config.${name}`, message: expect.stringContaining(`\`${name}\``) }));
+  });
+
+  it("knows every setting of the schema: each is carried out or refused", () => {
+    const carriedOut = [
+      "learning_rate",
+      "epsilon",
+      "epsilon_high",
+      "ppo",
+      "loss_fn",
+      "scale_rewards",
+      "normalize_advantages",
+      "advantage_balance",
+      "max_grad_norm",
+      "weight_decay",
+      "adam_beta1",
+      "adam_beta2",
+      "kl_penalty_source",
+    ];
+    expect([...carriedOut, ...Object.keys(refused)].sort()).toEqual(Object.keys(rlConfig.shape).sort());
+  });
+
+  it("refuses two names of one setting that disagree", () => {
+    expect(() => checkRlConfig({ scale_rewards: true, normalize_advantages: false })).toThrow(ArgumentError);
+    expect(checkRlConfig({ scale_rewards: false, normalize_advantages: false }).scaleRewards).toBe(false);
+  });
+});

@@ -1,0 +1,180 @@
+import { rm } from "node:fs/promises";
+import { fc, test as propertyTest } from "@fast-check/vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ArgumentError, DataError } from "../../src/errors.ts";
+import { buildSftBatch, planSft, readSftExample, sftSequences, shuffledIndices, type TokenSequence } from "../../src/learner/index.ts";
+import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { writeModel } from "../tokenizer/fixture.ts";
+import { choice } from "./helpers.ts";
+
+let directory: string;
+let tokenizer: ChatTokenizer;
+beforeAll(async () => {
+  directory = await writeModel();
+  tokenizer = await loadTokenizer(directory);
+});
+afterAll(() => rm(directory, { recursive: true }));
+
+const limits = { contextLength: 1024 };
+
+function trainedText(sequences: readonly TokenSequence[]): string[] {
+  return sequences.map(({ tokens, mask }) => tokenizer.decode([...tokens].filter((_, index) => mask[index] === 1)));
+}
+
+function sequencesOf(line: unknown, within = limits) {
+  return sftSequences(readSftExample(line, "line 1"), tokenizer, within, "line 1");
+}
+
+describe("sftSequences", () => {
+  it("trains what the assistant says in a chat line", () => {
+    const { sequences, droppedSequences } = sequencesOf({
+      messages: [
+        { role: "user", content: "a" },
+        { role: "assistant", content: "b" },
+        { role: "user", content: "c" },
+        { role: "assistant", content: "d" },
+      ],
+    });
+    expect(trainedText(sequences)).toEqual(["b<|end|>d<|end|>"]);
+    expect(droppedSequences).toBe(0);
+  });
+
+  it("leaves messages with weight 0 as context", () => {
+    const { sequences } = sequencesOf({
+      messages: [
+        { role: "user", content: "a" },
+        { role: "assistant", content: "b", weight: 0 },
+        { role: "user", content: "c" },
+        { role: "assistant", content: "d", weight: 1 },
+      ],
+    });
+    expect(trainedText(sequences)).toEqual(["d<|end|>"]);
+    expect(tokenizer.decode(sequences[0]?.tokens ?? [])).toContain("<|assistant|>b<|end|>");
+  });
+
+  it("uses the token ids of choices exactly, without log-probabilities, and plain messages as context", () => {
+    const sampled = { ...choice([1, 2], [3]), logprobs: null };
+    const { sequences, driftedTurns } = sequencesOf({
+      messages_and_choices: [{ role: "user", content: "q" }, { role: "assistant", content: "not trained" }, sampled, choice([1, 2, 3, 4], [5]), choice([7], [8])],
+    });
+    expect(sequences.map(({ tokens }) => [...tokens])).toEqual([[1, 2, 3, 4, 5], [7, 8]]);
+    expect(sequences.map(({ mask }) => [...mask])).toEqual([[0, 0, 1, 0, 1], [0, 1]]);
+    expect(driftedTurns).toBe(1);
+  });
+
+  it("renders a history whose choices have no token ids and trains its choices only", () => {
+    const plain = (content: string) => ({ message: { role: "assistant", content }, finish_reason: "stop" });
+    const { sequences } = sequencesOf({
+      messages_and_choices: [{ role: "user", content: "q" }, { role: "assistant", content: "context" }, { role: "user", content: "r" }, plain("answer")],
+      additional_histories: [{ messages_and_choices: [{ role: "user", content: "s" }, plain("other")] }, { messages_and_choices: [{ role: "user", content: "unanswered" }] }],
+    });
+    expect(trainedText(sequences)).toEqual(["answer<|end|>", "other<|end|>"]);
+  });
+
+  it("trains every assistant message of a trajectory without choices", () => {
+    const { sequences } = sequencesOf({ messages_and_choices: [{ role: "user", content: "q" }, { role: "assistant", content: "b" }] });
+    expect(trainedText(sequences)).toEqual(["b<|end|>"]);
+  });
+
+  it("drops and counts what is longer than the context", () => {
+    const line = { messages: [{ role: "user", content: "x".repeat(100) }, { role: "assistant", content: "yes" }] };
+    expect(sequencesOf(line, { contextLength: 50 })).toEqual({ sequences: [], droppedSequences: 1, droppedTokens: 4, driftedTurns: 0 });
+  });
+
+  it.each([
+    ["no assistant", { messages: [{ role: "user", content: "a" }] }, /line 1: expected at least one assistant message or choice/],
+    ["only weight 0", { messages: [{ role: "assistant", content: "a", weight: 0 }] }, /line 1: expected at least one/],
+    ["token ids on some choices", { messages_and_choices: [choice([1], [2]), { message: { role: "assistant", content: "x" } }] }, /line 1: messages_and_choices: 1 of 2 choices/],
+    ["an id outside the vocabulary", { messages_and_choices: [choice([1], [512])] }, /line 1: token id 512/],
+    ["tool arguments that are not JSON", { messages: [{ role: "assistant", tool_calls: [{ function: { name: "f", arguments: "{" } }] }] }, /line 1: messages: messages\[0\]\.tool_calls\[0\]/],
+  ])("refuses a line with %s, naming the place", (_, line, message) => {
+    const read = () => sequencesOf(line, { ...limits, vocabularySize: 300 } as typeof limits);
+    expect(read).toThrow(DataError);
+    expect(read).toThrow(message);
+  });
+});
+
+describe("readSftExample", () => {
+  it.each([
+    ["text", "x"],
+    ["null", null],
+    ["a list", []],
+    ["an object without either key", { prompt: "x" }],
+    ["messages that are no list", { messages: "x" }],
+    ["no messages", { messages: [] }],
+    ["a message without a role", { messages: [{ content: "x" }] }],
+    ["a reward that is no number", { messages_and_choices: [], reward: "high" }],
+  ])("refuses %s, naming the line", (_, value) => {
+    expect(() => readSftExample(value, "trajectories.jsonl line 3")).toThrow(DataError);
+    expect(() => readSftExample(value, "trajectories.jsonl line 3")).toThrow(/^trajectories\.jsonl line 3: /);
+  });
+});
+
+describe("buildSftBatch", () => {
+  const sequence = (...mask: readonly number[]): TokenSequence => ({ tokens: Int32Array.from(mask.keys()), mask: Uint8Array.from(mask) });
+
+  it("weighs every trained token of the batch the same, 1 in all", () => {
+    const batch = buildSftBatch([sequence(0, 1, 1), sequence(0, 0, 1, 1)]);
+    expect(batch.rows.map((row) => [...row.weights])).toEqual([
+      [0, 0.25, 0.25],
+      [0, 0, 0.25, 0.25],
+    ]);
+    expect(batch).toMatchObject({ loss: { kind: "cross-entropy" }, tokens: 7, trainedTokens: 4 });
+  });
+
+  it.each([[[]], [[sequence(0, 0)]]])("refuses a batch without a trained token", (sequences) => {
+    expect(() => buildSftBatch(sequences)).toThrow(ArgumentError);
+  });
+});
+
+describe("planSft", () => {
+  it("has the documented defaults", () => {
+    const plan = planSft(5);
+    expect(plan.batchSize).toBe(2);
+    expect(plan.steps.map((step) => step.examples)).toEqual([[0, 1], [2, 3], [4]]);
+    expect(plan.steps[0]).toEqual({ examples: [0, 1], epoch: 0, adam: { learningRate: 5e-5, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 } });
+    expect(planSft(5, { batch_size: null, learning_rate: null }, { epochs: null, shuffle_seed: null })).toEqual(plan);
+    expect(planSft(5, { batch_size: "auto" })).toEqual(plan);
+  });
+
+  it("takes one rate per batch over all epochs, and refuses another number of them", () => {
+    const config = { batch_size: 2, learning_rate: [1, 2, 3, 4] };
+    expect(planSft(4, config, { epochs: 2 }).steps.map((step) => [step.epoch, step.adam.learningRate])).toEqual([
+      [0, 1],
+      [0, 2],
+      [1, 3],
+      [1, 4],
+    ]);
+    expect(() => planSft(4, config)).toThrow(ArgumentError);
+    expect(() => planSft(4, config)).toThrow(/one learning rate per batch, 2 in all .*got 4/);
+  });
+
+  it("carries out the optimizer's settings", () => {
+    const { adam } = planSft(1, { learning_rate: 0.5 }, { max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.2, adam_beta2: 0.3 }).steps[0] ?? {};
+    expect(adam).toEqual({ learningRate: 0.5, beta1: 0.2, beta2: 0.3, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0 });
+  });
+
+  it("refuses an empty data set", () => {
+    expect(() => planSft(0)).toThrow(/at least one example/);
+  });
+
+  propertyTest.prop([fc.integer({ min: 1, max: 40 }), fc.integer({ min: 1, max: 9 }), fc.integer({ min: 1, max: 3 }), fc.maxSafeInteger()])(
+    "takes every example once in every epoch, in an order of seed and epoch alone",
+    (count, batchSize, epochs, seed) => {
+      const { steps } = planSft(count, { batch_size: batchSize }, { epochs, shuffle_seed: seed });
+      for (let epoch = 0; epoch < epochs; epoch++) {
+        const order = steps.filter((step) => step.epoch === epoch).flatMap((step) => step.examples);
+        expect(order).toEqual(shuffledIndices(count, BigInt(seed), epoch));
+        expect([...order].sort((a, b) => a - b)).toEqual(Array.from({ length: count }, (_, index) => index));
+      }
+    },
+  );
+
+  it("shuffles: other seeds and epochs give other orders", () => {
+    const orders = [shuffledIndices(50, 1n, 0), shuffledIndices(50, 1n, 1), shuffledIndices(50, 2n, 0)].map(String);
+    expect(new Set(orders).size).toBe(3);
+    // Every position is reached from everywhere: the mean final place of the first example over many seeds is the middle.
+    const places = Array.from({ length: 400 }, (_, seed) => shuffledIndices(11, BigInt(seed), 0).indexOf(0));
+    expect(Math.abs(places.reduce((sum, place) => sum + place, 0) / 400 - 5)).toBeLessThan(5 * (3.17 / 20));
+  });
+});
