@@ -1,0 +1,145 @@
+/** Turns that come back are tokenised as they were sampled. */
+import { fc, test } from "@fast-check/vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { memberText } from "../../../src/service/chat/json-members.ts";
+import { SampledIds, SampledIdsByKey } from "../../../src/service/chat/sampled-ids.ts";
+import { HELLO, startChatServer, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
+
+/** Ids that spell a text letter by letter: never what the encoder would choose for a word it knows. */
+const spelled = (text: string): number[] => [...text].flatMap((letter) => [...tokenizer.encode(letter)]);
+const KEY = { headers: { authorization: "Bearer one" } };
+const TOOLS = [{ type: "function", function: { name: "add" } }];
+
+let queue: (readonly number[])[] = [];
+let server: ChatServer;
+beforeAll(async () => {
+  server = await startChatServer({ contextLength: 5000, says: () => queue.shift() ?? [] });
+});
+afterAll(() => server.close());
+const others: ChatServer[] = [];
+afterEach(async () => {
+  for (const other of others.splice(0)) await other.close();
+});
+
+interface Turn {
+  readonly says: readonly number[];
+  readonly body?: object | undefined;
+}
+
+/** Plays a conversation; checks that each prompt extends the last one and what was sampled for it. Returns how often the encoder would have differed. */
+async function play(turns: readonly Turn[]): Promise<number> {
+  const messages: object[] = [{ role: "system", content: "you talk" }];
+  let before: number[] = [];
+  let differing = 0;
+  for (const [index, { says, body }] of turns.entries()) {
+    messages.push({ role: "user", content: `turn ${index}` });
+    queue = [says];
+    const { prompt_token_ids: prompt, choices } = await server.complete({ messages, return_token_ids: true, tools: TOOLS, ...body }, KEY);
+    expect(prompt.slice(0, before.length)).toEqual(before);
+    if (tokenizer.encode(tokenizer.decode(prompt)).join() !== prompt.join()) differing++;
+    before = [...prompt, ...choices[0].token_ids];
+    const { message } = choices[0];
+    messages.push(message);
+    for (const call of message.tool_calls) messages.push({ role: "tool", tool_call_id: call.id, content: "done" });
+  }
+  return differing;
+}
+
+describe("a conversation of several turns", () => {
+  it("keeps ids that the encoder would not have chosen", async () => {
+    // Only a text with a merge in it can tell splicing from encoding.
+    expect([...tokenizer.encode("the the the")]).not.toEqual(spelled("the the the"));
+    expect(await play([{ says: spelled("the the the") }, { says: spelled("and the") }, { says: [] }])).toBe(2);
+  });
+  it("keeps them over a turn cut by the limit, by a stop string, and with tool calls", async () => {
+    const call = '<tool_call>{"name": "add",  "arguments": {"the":1}}</tool_call>';
+    const differing = await play([
+      { says: spelled("the the the"), body: { max_tokens: 9 } },
+      { says: spelled("the end of the"), body: { stop: "of" } },
+      { says: spelled(call) },
+      { says: spelled(`the ${call}${call}`), body: { max_tokens: spelled(`the ${call}${call}`).length } },
+      { says: [] },
+    ]);
+    expect(differing).toBe(4);
+  });
+  it("does so for streamed turns as well", async () => {
+    const messages = [{ role: "user", content: "streamed" }];
+    queue = [spelled("the the")];
+    const response = await server.post({ messages, stream: true }, KEY);
+    await response.text();
+    const { prompt_token_ids } = await server.complete({ messages: [...messages, { role: "assistant", content: "the the" }, { role: "user", content: "go on" }], return_token_ids: true }, KEY);
+    expect(prompt_token_ids.join()).toContain(spelled("the the").join());
+  });
+
+  const words = fc.array(fc.constantFrom("the ", "and ", "naïve ", "<answer>", "🦊", "\n", "it", "ing", "<tool_call>"), { maxLength: 5 }).map((parts) => parts.join(""));
+  const turn = fc.record({
+    text: words,
+    isSpelled: fc.boolean(),
+    body: fc.constantFrom({}, { max_tokens: 3 }, { stop: "the" }, { tool_choice: "none" }, { stop: ["ing", "🦊"], max_tokens: 7 }),
+  });
+  test.prop([fc.array(turn, { minLength: 2, maxLength: 5 })], { numRuns: 60 })("each turn's prompt extends the previous prompt and what was sampled", async (turns) => {
+    await play(turns.map(({ text, isSpelled, body }) => ({ says: isSpelled ? spelled(text) : [...tokenizer.encode(text)], body })));
+  });
+});
+
+describe("what is remembered", () => {
+  const second = (text: string) => ({ messages: [...HELLO.messages, { role: "assistant", content: text }, { role: "user", content: "more" }], return_token_ids: true });
+  async function sampledThe(options: ChatServerOptions = {}): Promise<ChatServer> {
+    const target = await startChatServer({ says: spelled("the the"), ...options });
+    others.push(target);
+    await target.complete({ ...HELLO, model: "demo/chat/reverse:step3" }, KEY);
+    return target;
+  }
+  const isSpliced = (body: any): boolean => body.prompt_token_ids.join().includes(spelled("the the").join());
+
+  it("serves later steps of the same model, and no other model", async () => {
+    const target = await sampledThe();
+    expect(isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/reverse" }, KEY))).toBe(true);
+    expect(isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/other" }, KEY))).toBe(false);
+  });
+  it("never crosses keys", async () => {
+    const target = await sampledThe();
+    expect(isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/reverse" }, { headers: { authorization: "Bearer two" } }))).toBe(false);
+    expect(isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/reverse" }))).toBe(false);
+  });
+  it("is not used for a message that was edited, nor after another beginning", async () => {
+    const target = await sampledThe();
+    expect(isSpliced(await target.complete({ ...second("the the the"), model: "demo/chat/reverse" }, KEY))).toBe(false);
+    const other = second("the the");
+    other.messages[0] = { role: "user", content: "another" };
+    expect(isSpliced(await target.complete({ ...other, model: "demo/chat/reverse" }, KEY))).toBe(false);
+  });
+  it("is bounded: the least recently used go first", () => {
+    const memory = new SampledIds(3 * (400 + 160));
+    const entry = () => ({ ids: new Int32Array(100), isClosed: true });
+    for (const name of ["a", "b", "c"]) memory.remember("m", `${name}|`, entry());
+    expect(memory.find("m", "a|rest", ["|"])).toMatchObject({ length: 2 });
+    memory.remember("m", "d|", entry());
+    expect(["a", "b", "c", "d"].filter((name) => memory.find("m", `${name}|`, ["|"]) !== null)).toEqual(["a", "c", "d"]);
+    memory.remember("m", "a|", entry());
+    expect(memory.sizeBytes).toBe(3 * 560);
+    memory.remember("m", "huge|", { ids: new Int32Array(1000), isClosed: true });
+    expect(memory.sizeBytes).toBe(0);
+  });
+  it("finds the longest of several beginnings, and none under another scope", () => {
+    const memory = new SampledIds(1e6);
+    memory.remember("m", "a|", { ids: Int32Array.of(1), isClosed: true });
+    memory.remember("m", "a|b;", { ids: Int32Array.of(1, 2), isClosed: false });
+    expect(memory.find("m", "a|b;c|", ["|", ";"])).toEqual({ ids: Int32Array.of(1, 2), length: 3 });
+    expect(memory.find("m", "a|x;", ["|", ";"])).toEqual({ ids: Int32Array.of(1), length: 2 });
+    expect(memory.find("ma", "|", ["|"])).toBeNull();
+  });
+  it("is apart for each key", () => {
+    const keys = new SampledIdsByKey(1000);
+    expect(keys.of("one")).toBe(keys.of("one"));
+    expect(keys.of("one")).not.toBe(keys.of("two"));
+  });
+});
+
+describe("memberText", () => {
+  test.prop([fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { minKeys: 1 }), fc.constantFrom(undefined, 1, "\t")])("finds the source of every member, however nested and spaced", (object, indent) => {
+    const json = JSON.stringify(object, null, indent);
+    for (const name of Object.keys(object)) expect(JSON.parse(memberText(` ${json} `, name)!)).toEqual(JSON.parse(JSON.stringify(object[name])));
+    expect(memberText(json, "\u0001 absent")).toBeUndefined();
+  });
+});
