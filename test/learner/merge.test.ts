@@ -86,6 +86,7 @@ describe("readTurn", () => {
     ["at least one prompt token", { prompt_token_ids: [] }],
     ["at least one sampled token", { token_ids: [], logprobs: { content: [] } }],
     ["finite log-probabilities", { logprobs: { content: [{ token: "", logprob: Number.NaN, top_logprobs: [] }] } }],
+    ["of at most 0, got 0.5", { logprobs: { content: [{ token: "", logprob: 0.5, top_logprobs: [] }] } }],
   ])("refuses a choice that breaks: %s", (message, change) => {
     const broken = { ...choice([1], [2]), ...change };
     expect(() => readTurn(broken, where)).toThrow(DataError);
