@@ -1,6 +1,7 @@
 /** From messages to prompt ids: the chat template, then the encoder, with remembered ids for what was sampled here before. */
 import { ArgumentError } from "../../errors.ts";
 import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import type { RecentPrompts } from "./recent-prompts.ts";
 import type { ChatRequest } from "./request.ts";
 import type { SampledIds } from "./sampled-ids.ts";
 
@@ -16,6 +17,12 @@ export interface SplicePlace {
   readonly memory: SampledIds;
   /** The model without its step: a turn sampled at step 3 is spliced at step 4. */
   readonly scope: string;
+}
+
+/** What rendering uses besides the request. */
+export interface RenderContext {
+  readonly recent: RecentPrompts;
+  readonly place: SplicePlace;
 }
 
 const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
@@ -41,15 +48,24 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
  * An assistant turn that was sampled here, under the same key and model and after the same beginning, gets exactly the ids
  * that were sampled; the rest is encoded. So one turn's prompt starts with the previous turn's prompt and completion.
  *
+ * @param directory - The model, which stands for its tokenizer.
  * @throws {@link ArgumentError} `E_ARGUMENT` when the template refuses the conversation, or renders nothing.
  */
-export function renderPrompt(tokenizer: ChatTokenizer, request: Pick<ChatRequest, "messages" | "tools">, place: SplicePlace): RenderedPrompt {
+export function renderPrompt(tokenizer: ChatTokenizer, directory: string, request: Pick<ChatRequest, "messages" | "tools">, { recent, place }: RenderContext): RenderedPrompt {
+  const mayBeKnown = place.memory.size > 0 && request.messages.some((message) => message.role === "assistant");
+  // A conversation under way is sent once; only its beginning, without an answer yet, is sent by a whole group.
+  if (!mayBeKnown) {
+    const { text, ids } = recent.render(tokenizer, directory, request);
+    return { text, ids: notEmpty(ids.slice()) };
+  }
   const text = tokenizer.renderChat(request.messages, { tools: request.tools });
-  const mayBeKnown = request.messages.some((message) => message.role === "assistant");
-  const known = mayBeKnown ? place.memory.find(place.scope, text, terminatorsOf(tokenizer)) : null;
-  const ids = known === null ? tokenizer.encode(text) : joined(known.ids, tokenizer.encode(text.slice(known.length)));
+  const known = place.memory.find(place.scope, text, terminatorsOf(tokenizer));
+  return { text, ids: notEmpty(known === null ? tokenizer.encode(text) : joined(known.ids, tokenizer.encode(text.slice(known.length)))) };
+}
+
+function notEmpty(ids: Int32Array): Int32Array {
   if (ids.length === 0) throw new ArgumentError("The chat template rendered these messages to an empty prompt; send at least one message with text", { param: "messages" });
-  return { text, ids };
+  return ids;
 }
 
 /** One finished choice, as far as the memory is concerned. */

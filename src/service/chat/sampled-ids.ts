@@ -39,6 +39,11 @@ export class SampledIds {
     this.#budgetBytes = budgetBytes;
   }
 
+  /** How many turns are remembered. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
   /** Bytes in use. */
   get sizeBytes(): number {
     return this.#sizeBytes;
@@ -68,7 +73,6 @@ export class SampledIds {
    * @param terminators - Texts of the tokens that end a turn: every remembered text ends with one of them.
    */
   find(scope: string, text: string, terminators: readonly string[]): KnownPrefix | null {
-    if (this.#entries.size === 0) return null;
     const ends: { readonly end: number; readonly terminator: string }[] = [];
     for (const terminator of terminators) {
       for (let at = text.indexOf(terminator); at !== -1; at = text.indexOf(terminator, at + terminator.length)) ends.push({ end: at + terminator.length, terminator });

@@ -9,6 +9,7 @@ import { Admission, checkCounts, resolveLimits, resolveSampling, type ChatLimits
 import { ShutdownError, toChatError } from "./errors.ts";
 import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
+import { RecentPrompts } from "./recent-prompts.ts";
 import { rememberTurn, renderPrompt, type RenderedPrompt, type SplicePlace } from "./render.ts";
 import { parseChatRequest, type ChatRequest } from "./request.ts";
 import { SampledIdsByKey } from "./sampled-ids.ts";
@@ -90,7 +91,9 @@ export class ChatService {
   readonly #limits: ResolvedChatLimits;
   readonly #admission: Admission;
   readonly #sampledIds: SampledIdsByKey;
+  readonly #recentPrompts = new RecentPrompts();
   readonly #unknownFields = new UnknownFieldLog();
+  readonly #running = new Set<AbortController>();
   readonly #defaults = new Map<string, Promise<GenerationDefaults>>();
 
   constructor(dependencies: ChatDependencies) {
@@ -98,6 +101,8 @@ export class ChatService {
     this.#limits = resolveLimits(dependencies.limits);
     this.#admission = new Admission(this.#limits.maxRunningChoices);
     this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
+    // One listener for all requests: a signal with one for each of hundreds warns of a leak.
+    dependencies.signal?.addEventListener("abort", () => this.#endAll(), { once: true });
   }
 
   /** Choices that are generated now. */
@@ -131,14 +136,18 @@ export class ChatService {
     }
   }
 
+  #endAll(): void {
+    for (const abort of this.#running) abort.abort(new ShutdownError());
+  }
+
   /** Takes room for the choices and listens for the two signals that end a request early. */
   #hold(client: AbortSignal, choices: number): Held {
-    const { signal: shutdown } = this.#dependencies;
-    if (shutdown?.aborted) throw new ShutdownError();
+    if (this.#dependencies.signal?.aborted) throw new ShutdownError();
     const abort = new AbortController();
     const releases = [this.#admission.enter(choices)];
     releases.push(onceAborted(client, () => abort.abort(new DOMException("The client closed the connection", "AbortError"))));
-    if (shutdown !== undefined) releases.push(onceAborted(shutdown, () => abort.abort(new ShutdownError())));
+    this.#running.add(abort);
+    releases.push(() => this.#running.delete(abort));
     return { abort, releases };
   }
 
@@ -153,7 +162,7 @@ export class ChatService {
     signal.throwIfAborted();
 
     const place = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
-    const prompt = renderPrompt(tokenizer, request, place);
+    const prompt = renderPrompt(tokenizer, base.directory, request, { recent: this.#recentPrompts, place });
     const params = resolveSampling(request, this.#limits, {
       base,
       promptTokens: prompt.ids.length,

@@ -1,0 +1,45 @@
+import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import type { ChatRequest } from "./request.ts";
+
+/** A conversation as its template renders it, and that text as the encoder has it. */
+interface EncodedPrompt {
+  readonly text: string;
+  /** Shape `[P]`; shared, not to be modified or transferred. */
+  readonly ids: Int32Array;
+}
+
+/** Templates may print the time of day, so that what they said is soon out of date. */
+const LIFETIME_MS = 1000;
+const MAX_ENTRIES = 256;
+/** Longer conversations are hardly ever sent twice. */
+const MAX_KEY_LENGTH = 16_384;
+
+/**
+ * Renders and encodes conversations, once for several requests with the same one: the rollouts of a group arrive together and
+ * differ in their seed alone, and a template costs more than all the rest of a short request.
+ */
+export class RecentPrompts {
+  readonly #entries = new Map<string, EncodedPrompt & { readonly madeAtMs: number }>();
+  readonly #now: () => number;
+
+  /** @param now - Milliseconds from any fixed moment. @default `performance.now` */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /**
+   * @param directory - The model, which stands for its tokenizer.
+   * @throws whatever the template or the encoder throws; nothing is kept then.
+   */
+  render(tokenizer: ChatTokenizer, directory: string, { messages, tools }: Pick<ChatRequest, "messages" | "tools">): EncodedPrompt {
+    const key = JSON.stringify([directory, messages, tools]);
+    const known = this.#entries.get(key);
+    if (known !== undefined && this.#now() - known.madeAtMs < LIFETIME_MS) return known;
+    const text = tokenizer.renderChat(messages, { tools });
+    const entry = { text, ids: tokenizer.encode(text), madeAtMs: this.#now() };
+    this.#entries.delete(key);
+    if (key.length <= MAX_KEY_LENGTH) this.#entries.set(key, entry);
+    if (this.#entries.size > MAX_ENTRIES) this.#entries.delete(this.#entries.keys().next().value!);
+    return entry;
+  }
+}
