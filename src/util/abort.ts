@@ -1,3 +1,5 @@
+import { setMaxListeners } from "node:events";
+
 /** A signal with an owner: `dispose` removes the listener and the timer behind it. */
 export interface LinkedAbort {
   /** Aborts with the parent's reason, with a `TimeoutError` after `timeoutMs`, or with what `abort` was given. */
@@ -22,6 +24,8 @@ export function linkAbort(
   { timeoutMs, label = "the operation" }: { readonly timeoutMs?: number | undefined; readonly label?: string | undefined } = {},
 ): LinkedAbort {
   const controller = new AbortController();
+  // Hundreds of requests may share one signal; each removes its listener, so the count says nothing about a leak.
+  setMaxListeners(0, controller.signal, ...(parent === undefined ? [] : [parent]));
   const onAbort = () => controller.abort(parent?.reason);
   if (parent?.aborted) onAbort();
   else parent?.addEventListener("abort", onAbort, { once: true });

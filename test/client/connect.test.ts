@@ -1,0 +1,100 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { connect } from "../../src/index.ts";
+
+const close: (() => Promise<unknown> | unknown)[] = [];
+
+beforeEach(() => {
+  vi.stubEnv("WHETSTONE_BASE_URL", "");
+  vi.stubEnv("WHETSTONE_API_KEY", "");
+  vi.stubEnv("WHETSTONE_HOME", "");
+});
+
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  for (const each of close.splice(0).reverse()) await each();
+});
+
+describe("connect to an address", () => {
+  it.each(["http://127.0.0.1:9", "http://127.0.0.1:9/", "http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1/"])("takes %s", async (baseUrl) => {
+    const service = await connect({ baseUrl, apiKey: "key-key-key" });
+    expect(service).toMatchObject({ baseUrl: "http://127.0.0.1:9", inferenceUrl: "http://127.0.0.1:9/v1" });
+    await service.close();
+    await service.close();
+  });
+
+  it("takes address and key from the environment", async () => {
+    vi.stubEnv("WHETSTONE_BASE_URL", "http://127.0.0.1:9/api");
+    vi.stubEnv("WHETSTONE_API_KEY", "key-from-env\n");
+    const service = await connect();
+    expect(service).toMatchObject({ baseUrl: "http://127.0.0.1:9/api", apiKey: "key-from-env" });
+    await service.close();
+  });
+
+  it.each([
+    [{ baseUrl: "127.0.0.1:80", apiKey: "k" }, "baseUrl"],
+    [{ baseUrl: "ftp://host", apiKey: "k" }, "baseUrl"],
+    [{ baseUrl: "http://user:pass@host", apiKey: "k" }, "baseUrl"],
+    [{ baseUrl: "http://host?x=1", apiKey: "k" }, "baseUrl"],
+    [{ baseUrl: "http://host" }, "apiKey"],
+    [{ baseUrl: "http://host", apiKey: "two words" }, "apiKey"],
+    [{ baseUrl: "http://host", apiKey: "k", dataDir: "d" }, "dataDir"],
+    [{ baseUrl: "http://host", apiKey: "k", connections: 0 }, "connections"],
+    [{ baseUrl: "http://host", apiKey: "k", maxRetries: -1 }, "maxRetries"],
+  ])("refuses %j", async (options, param) => {
+    await expect(connect(options)).rejects.toMatchObject({ code: "E_CONFIG", param });
+  });
+
+  it("does not repeat the password of an address it refuses", async () => {
+    await expect(connect({ baseUrl: "ftp://user:hunter2@host", apiKey: "k" })).rejects.toMatchObject({ message: expect.not.stringContaining("hunter2") as string });
+  });
+});
+
+describe("connect to the service of a data directory", () => {
+  async function running(): Promise<{ url: string; seen: (string | undefined)[] }> {
+    const seen: (string | undefined)[] = [];
+    const server = createServer((request, response) => {
+      seen.push(request.headers.authorization);
+      response.end(request.url === "/health" ? `{"status":"ok"}` : `{"object":"list","data":[]}`);
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    close.push(() => new Promise((resolve) => server.close(resolve)));
+    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen };
+  }
+
+  async function directory(files: Record<string, string>): Promise<string> {
+    const path = await mkdtemp(join(tmpdir(), "whetstone-connect-"));
+    close.push(() => rm(path, { recursive: true }));
+    for (const [name, text] of Object.entries(files)) await writeFile(join(path, name), text);
+    return path;
+  }
+
+  it("attaches to the one that runs and finds its key", async () => {
+    const { url, seen } = await running();
+    const dataDir = await directory({ "service.json": JSON.stringify({ pid: process.pid, url }), "api-key": "kept-key-123\n" });
+    const service = await connect({ dataDir });
+    expect(service).toMatchObject({ baseUrl: url, apiKey: "kept-key-123" });
+    await service.models.list();
+    // Health is asked without the key: the port may be somebody else's by now.
+    expect(seen).toEqual([undefined, "Bearer kept-key-123"]);
+    await service.close();
+  });
+
+  it("finds it through WHETSTONE_HOME", async () => {
+    const { url } = await running();
+    vi.stubEnv("WHETSTONE_HOME", await directory({ "service.json": JSON.stringify({ pid: 1, url }), "api-key": "kept-key-123" }));
+    const service = await connect();
+    expect(service.baseUrl).toBe(url);
+    await service.close();
+  });
+
+  it("says what is missing when the running one's key is not there", async () => {
+    const { url } = await running();
+    const dataDir = await directory({ "service.json": JSON.stringify({ pid: 1, url }) });
+    await expect(connect({ dataDir })).rejects.toMatchObject({ code: "E_CONFIG", param: "apiKey", message: expect.stringContaining("WHETSTONE_API_KEY") as string });
+  });
+});
