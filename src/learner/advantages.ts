@@ -21,7 +21,9 @@ export function isTrainableGroup(rewards: readonly number[]): boolean {
 /**
  * Group-relative advantages: `A[g] = r[g] − mean(r)`, by default over `std(r) + 1e-6` with the population deviation.
  *
- * Exactly 0 where a reward is as far from the mean as float noise: such a trajectory has nothing to teach and is not trained.
+ * Exactly 0 where a reward differs from the mean by no more than the mean's own rounding, `G·2^-52·max|r|`: such a trajectory
+ * has nothing to teach and is not trained. The bound is that small on purpose: dropping anything larger from one side of the
+ * mean would leave the others with a sum that is not 0.
  *
  * @param rewards - Shape `[G]`, all finite. Not modified.
  * @param options - `scale`: divide by the deviation. Default true.
@@ -41,9 +43,10 @@ export function groupAdvantages(rewards: readonly number[], options: { readonly 
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
   const deviation = Math.sqrt(rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0) / rewards.length);
   const divisor = (options.scale ?? true) ? deviation + DEVIATION_EPSILON : 1;
+  const rounding = rewards.length * Number.EPSILON * Math.max(...rewards.map(Math.abs));
   for (const [index, reward] of rewards.entries()) {
     const difference = reward - mean;
-    result[index] = Math.abs(difference) <= tolerance(rewards) ? 0 : difference / divisor;
+    result[index] = Math.abs(difference) <= rounding ? 0 : difference / divisor;
   }
   return result;
 }
