@@ -55,7 +55,10 @@ export class Admission {
    */
   enter(choices: number): () => void {
     if (this.#running > 0 && this.#running + choices > this.#capacity) {
-      throw new OverloadedError(`The service generates ${this.#running} choices and has room for ${this.#capacity}; send the request again in a moment`, { retryable: true });
+      throw new OverloadedError(
+        `The service generates ${this.#running} choices and has room for ${this.#capacity}; send the request again in a moment`,
+        { retryable: true },
+      );
     }
     this.#running += choices;
     let isInside = true;
@@ -83,7 +86,8 @@ function outOfRange(field: string, range: string, value: number | string, param:
  */
 export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): void {
   if (request.n < 1 || request.n > limits.maxChoices) throw outOfRange("n", `from 1 to ${limits.maxChoices}`, request.n, null);
-  if (request.stop.length > limits.maxStopStrings) throw outOfRange("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);
+  if (request.stop.length > limits.maxStopStrings)
+    throw outOfRange("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);
   if (request.stop.includes("")) throw outOfRange("stop", "free of empty strings", '""', null);
 }
 
@@ -92,16 +96,23 @@ function resolveMaxTokens(request: ChatRequest, promptTokens: number, contextLen
   const asked = request.maxTokens ?? 0;
   const field = request.maxTokensField;
   if (asked > contextLength) {
-    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens, and \`${field}\` alone asks for ${asked}`, { param: field });
+    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens, and \`${field}\` alone asks for ${asked}`, {
+      param: field,
+    });
   }
   if (promptTokens > contextLength - asked) {
     const wanted = asked > 0 ? ` and \`${field}\` asks for ${asked} more; shorten the messages or \`${field}\`` : "; shorten the messages";
-    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens; the messages have ${promptTokens}${wanted}`, { param: "input_tokens" });
+    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens; the messages have ${promptTokens}${wanted}`, {
+      param: "input_tokens",
+    });
   }
   const room = contextLength - promptTokens;
   const limit = Math.min(room, request.maxTokens ?? defaults.maxTokens ?? room);
   if (limit < 1) {
-    throw new ArgumentError(`Expected \`${field}\` to be at least 1, got ${limit}: the messages have ${promptTokens} tokens of a context length of ${contextLength}`, { param: "max_tokens" });
+    throw new ArgumentError(
+      `Expected \`${field}\` to be at least 1, got ${limit}: the messages have ${promptTokens} tokens of a context length of ${contextLength}`,
+      { param: "max_tokens" },
+    );
   }
   return limit;
 }
@@ -131,7 +142,8 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
   const topK = request.topK ?? defaults.topK;
   if (topK < -1) throw outOfRange("top_k", "-1 or more (0 and -1 turn it off)", topK, null);
   const isGreedy = asked === 0;
-  if (isGreedy && request.n > 1) throw new ArgumentError("`n` must be 1 when using greedy sampling (temperature 0): every choice would be the same");
+  if (isGreedy && request.n > 1)
+    throw new ArgumentError("`n` must be 1 when using greedy sampling (temperature 0): every choice would be the same");
   const topLogprobs = request.topLogprobs === -1 ? base.vocabularySize : (request.topLogprobs ?? 0);
   const maxTop = Math.min(limits.maxTopLogprobs, context.engineTopLogprobs);
   if (topLogprobs > maxTop) {

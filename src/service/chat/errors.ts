@@ -23,12 +23,19 @@ export interface ChatErrorAnswer {
   readonly isInternal: boolean;
 }
 
-function answer(status: ChatErrorAnswer["status"], type: string, error: { readonly message: string; readonly param?: string | null }): ChatErrorAnswer {
+function answer(
+  status: ChatErrorAnswer["status"],
+  type: string,
+  error: { readonly message: string; readonly param?: string | null },
+): ChatErrorAnswer {
   return { status, isInternal: false, body: { error: { message: error.message, type, param: error.param ?? null, code: status } } };
 }
 
 /** The status and body for any failure of a chat request. What is not a caller's fault becomes a 500 without particulars. */
 export function toChatError(error: unknown): ChatErrorAnswer {
+  // Only what walks a body recurses as deep as its data: validation, the template, serialisation.
+  if (error instanceof RangeError && error.message.includes("call stack"))
+    return answer(400, "Bad Request", { message: "The body is nested too deeply" });
   if (isAbort(error)) return answer(499, "ClientClosedRequest", { message: "The client closed the request" });
   if (WhetstoneError.isInstance(error)) {
     if (error instanceof BodyError) return answer(400, "Bad Request", error);

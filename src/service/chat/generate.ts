@@ -68,7 +68,11 @@ function endOf(plan: GenerationPlan, id: number, finish: "stop" | "length" | und
   return { finishReason: "stop", stopReason: id === plan.tokenizer.eosTokenIds[0] ? null : id, closedBy: id };
 }
 
-async function generateChoice(plan: GenerationPlan, index: number, { onToken, onChoice, signal }: GenerateOptions): Promise<GeneratedChoice> {
+async function generateChoice(
+  plan: GenerationPlan,
+  index: number,
+  { onToken, onChoice, signal }: GenerateOptions,
+): Promise<GeneratedChoice> {
   const { tokenizer } = plan;
   const skipSpecialTokens = !plan.keepsSpecialTokens;
   // Without a stop string or a listener nobody looks at the text before it is whole: it is decoded once.

@@ -32,8 +32,14 @@ export async function readGenerationDefaults(directory: string): Promise<Generat
   try {
     config = generationConfig.parse(JSON.parse(await readFile(path, "utf8")));
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "ENOENT") throw new InternalError(`Expected ${path} to hold sampling defaults within their bounds`, { cause });
+    if ((cause as NodeJS.ErrnoException).code !== "ENOENT")
+      throw new InternalError(`Expected ${path} to hold sampling defaults within their bounds`, { cause });
     config = {};
   }
-  return { temperature: config.temperature ?? 1, topP: config.top_p ?? 1, topK: config.top_k ?? 0, maxTokens: config.max_new_tokens ?? null };
+  return {
+    temperature: config.temperature ?? 1,
+    topP: config.top_p ?? 1,
+    topK: config.top_k ?? 0,
+    maxTokens: config.max_new_tokens ?? null,
+  };
 }

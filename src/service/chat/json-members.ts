@@ -9,7 +9,7 @@ function skipString(json: string, start: number): number {
 function skipValue(json: string, start: number): number {
   let depth = 0;
   let index = start;
-  for (; index < json.length; ) {
+  for (; index < json.length;) {
     const character = json[index]!;
     if (character === '"') {
       index = skipString(json, index);

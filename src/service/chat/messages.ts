@@ -15,7 +15,9 @@ const TEXT_KEYS = ["text", "refusal", "thinking"];
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 const isContent = (value: unknown): boolean =>
-  value === null || typeof value === "string" || (Array.isArray(value) && value.every((part) => typeof part === "string" || isObject(part)));
+  value === null ||
+  typeof value === "string" ||
+  (Array.isArray(value) && value.every((part) => typeof part === "string" || isObject(part)));
 
 const content = z.custom<string | readonly (string | Record<string, unknown>)[] | null>(isContent, {
   error: (issue) => `expected a string or an array of content parts, got ${shown(issue.input)}`,
@@ -40,7 +42,11 @@ export const wireMessage = z
   })
   .superRefine((message, context) => {
     if (message.content !== null || message.role === "assistant" || message.role === "function") return;
-    context.addIssue({ code: "custom", path: ["content"], message: `expected a string or an array of content parts, got null, which only assistant and function messages may have` });
+    context.addIssue({
+      code: "custom",
+      path: ["content"],
+      message: `expected a string or an array of content parts, got null, which only assistant and function messages may have`,
+    });
   });
 export type WireMessage = z.infer<typeof wireMessage>;
 
@@ -49,7 +55,9 @@ function partText(part: string | Record<string, unknown>): string | null {
   const key = part["type"] === undefined ? TEXT_KEYS.find((name) => name in part) : TEXT_PARTS.get(String(part["type"]));
   if (key === undefined) {
     const kind = part["type"] === undefined ? `with the keys ${shown(Object.keys(part))}` : `of type ${shown(part["type"])}`;
-    throw new ArgumentError(`A message has a content part ${kind}; this model reads text alone (types ${[...TEXT_PARTS.keys()].join(", ")})`);
+    throw new ArgumentError(
+      `A message has a content part ${kind}; this model reads text alone (types ${[...TEXT_PARTS.keys()].join(", ")})`,
+    );
   }
   const text = part[key] ?? null;
   if (text === null || typeof text === "string") return text;
@@ -67,7 +75,13 @@ export function toTemplateMessage(message: WireMessage): ChatMessage {
   const reasoning = message.reasoning ?? message.reasoning_content;
   return {
     role,
-    content: typeof given === "string" ? given : (given ?? []).map(partText).filter((text) => text !== null).join("\n"),
+    content:
+      typeof given === "string"
+        ? given
+        : (given ?? [])
+            .map(partText)
+            .filter((text) => text !== null)
+            .join("\n"),
     ...(typeof name === "string" ? { name } : {}),
     ...(calls?.length ? { tool_calls: calls } : {}),
     ...(typeof callId === "string" ? { tool_call_id: callId } : {}),

@@ -13,13 +13,20 @@ const isSet = (value: unknown): boolean => value !== undefined && value !== null
 
 function checkPromptFlags(body: RawBody): void {
   if (body["cache_salt"] === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
-  if (toBoolean(body["continue_final_message"]) === true && (!("add_generation_prompt" in body) || toBoolean(body["add_generation_prompt"]) === true)) {
-    throw new BodyError("`continue_final_message` and `add_generation_prompt` (true unless set) cannot both be true; send add_generation_prompt: false with it");
+  if (
+    toBoolean(body["continue_final_message"]) === true &&
+    (!("add_generation_prompt" in body) || toBoolean(body["add_generation_prompt"]) === true)
+  ) {
+    throw new BodyError(
+      "`continue_final_message` and `add_generation_prompt` (true unless set) cannot both be true; send add_generation_prompt: false with it",
+    );
   }
 }
 
 function toolNames(tools: unknown): readonly unknown[] {
-  return Array.isArray(tools) ? tools.map((tool) => (isObject(tool) && isObject(tool["function"]) ? tool["function"]["name"] : undefined)) : [];
+  return Array.isArray(tools)
+    ? tools.map((tool) => (isObject(tool) && isObject(tool["function"]) ? tool["function"]["name"] : undefined))
+    : [];
 }
 
 /** The tool_choice a body ends up with: what it says, or what its absence means. */
@@ -33,15 +40,18 @@ function checkTools(body: RawBody): void {
   if (!isSet(tools)) throw new BodyError("When `tool_choice` is used, `tools` must be set");
   if (typeof choice === "string") {
     if (choice === "auto") return;
-    if (choice !== "required") throw new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
+    if (choice !== "required")
+      throw new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
     if (Array.isArray(tools) && tools.length === 0) return;
     throw refusedToolChoice(choice);
   }
   const named = choice["function"];
-  if (!isObject(named)) throw new BodyError('Expected `tool_choice` to be {"type": "function", "function": {"name": …}}: `function` must be an object');
+  if (!isObject(named))
+    throw new BodyError('Expected `tool_choice` to be {"type": "function", "function": {"name": …}}: `function` must be an object');
   const name = named["name"];
   if (typeof name !== "string" || name === "") throw new BodyError("Expected `tool_choice.function.name` to be a non-empty string");
-  if (!toolNames(tools).includes(name)) throw new BodyError(`\`tool_choice\` names the function ${shown(name)}, which is not among \`tools\``);
+  if (!toolNames(tools).includes(name))
+    throw new BodyError(`\`tool_choice\` names the function ${shown(name)}, which is not among \`tools\``);
   throw refusedToolChoice(choice);
 }
 
@@ -58,7 +68,10 @@ function checkStructuredOutputs(outputs: unknown): void {
   if (!isSet(outputs)) return;
   if (!isObject(outputs)) throw new BodyError(`Expected \`structured_outputs\` to be an object, got ${shown(outputs)}`);
   const set = CONSTRAINTS.filter((name) => isSet(outputs[name]));
-  if (set.length !== 1) throw new BodyError(`Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${set.length === 0 ? "none" : set.join(", ")}`);
+  if (set.length !== 1)
+    throw new BodyError(
+      `Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${set.length === 0 ? "none" : set.join(", ")}`,
+    );
 }
 
 function checkLogprobs(body: RawBody): void {
@@ -66,12 +79,14 @@ function checkLogprobs(body: RawBody): void {
   const prompt = toInteger(body["prompt_logprobs"]);
   if (prompt !== undefined) {
     if (prompt < -1) throw new BodyError(`Expected \`prompt_logprobs\` to be -1 or more, got ${prompt}`, { param: "prompt_logprobs" });
-    if (isStream && prompt !== 0) throw new BodyError("`prompt_logprobs` are not available when `stream` is true", { param: "prompt_logprobs" });
+    if (isStream && prompt !== 0)
+      throw new BodyError("`prompt_logprobs` are not available when `stream` is true", { param: "prompt_logprobs" });
   }
   const top = toInteger(body["top_logprobs"]);
   if (top === undefined) return;
   if (top < -1) throw new BodyError(`Expected \`top_logprobs\` to be -1 or more, got ${top}`, { param: "top_logprobs" });
-  if (top !== 0 && toBoolean(body["logprobs"]) !== true) throw new BodyError("When `top_logprobs` is used, `logprobs` must be true", { param: "top_logprobs" });
+  if (top !== 0 && toBoolean(body["logprobs"]) !== true)
+    throw new BodyError("When `top_logprobs` is used, `logprobs` must be true", { param: "top_logprobs" });
 }
 
 function checkStreamOptions(body: RawBody): void {
@@ -83,7 +98,9 @@ function checkStreamOptions(body: RawBody): void {
 
 function checkResponseFormat(format: unknown): void {
   if (isObject(format) && format["type"] === "json_schema" && !isSet(format["json_schema"])) {
-    throw new BodyError("When `response_format.type` is json_schema, `response_format.json_schema` must be provided", { param: "response_format" });
+    throw new BodyError("When `response_format.type` is json_schema, `response_format.json_schema` must be provided", {
+      param: "response_format",
+    });
   }
 }
 

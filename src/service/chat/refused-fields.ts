@@ -95,6 +95,9 @@ export function judgeRefusedField(name: string, value: unknown): RefusedFieldVer
   const allowed = ["null", ...field.allowed.map(shown)].join(" or ");
   return {
     kind: "refused",
-    error: new UnsupportedError(`The field \`${name}\` is known but not carried out by this build: got ${shown(value)}, leave it out or send ${allowed}`, { param: name }),
+    error: new UnsupportedError(
+      `The field \`${name}\` is known but not carried out by this build: got ${shown(value)}, leave it out or send ${allowed}`,
+      { param: name },
+    ),
   };
 }

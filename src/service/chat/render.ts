@@ -30,7 +30,8 @@ const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
 /** Texts of the tokens that end a turn. */
 function terminatorsOf(tokenizer: ChatTokenizer): readonly string[] {
   let texts = terminatorCache.get(tokenizer);
-  if (texts === undefined) terminatorCache.set(tokenizer, (texts = tokenizer.eosTokenIds.map((id) => tokenizer.tokenText(id)).filter((text) => text !== "")));
+  if (texts === undefined)
+    terminatorCache.set(tokenizer, (texts = tokenizer.eosTokenIds.map((id) => tokenizer.tokenText(id)).filter((text) => text !== "")));
   return texts;
 }
 
@@ -51,7 +52,12 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
  * @param directory - The model, which stands for its tokenizer.
  * @throws {@link ArgumentError} `E_ARGUMENT` when the template refuses the conversation, or renders nothing.
  */
-export function renderPrompt(tokenizer: ChatTokenizer, directory: string, request: Pick<ChatRequest, "messages" | "tools">, { recent, place }: RenderContext): RenderedPrompt {
+export function renderPrompt(
+  tokenizer: ChatTokenizer,
+  directory: string,
+  request: Pick<ChatRequest, "messages" | "tools">,
+  { recent, place }: RenderContext,
+): RenderedPrompt {
   const mayBeKnown = place.memory.size > 0 && request.messages.some((message) => message.role === "assistant");
   // A conversation under way is sent once; only its beginning, without an answer yet, is sent by a whole group.
   if (!mayBeKnown) {
@@ -64,7 +70,10 @@ export function renderPrompt(tokenizer: ChatTokenizer, directory: string, reques
 }
 
 function notEmpty(ids: Int32Array): Int32Array {
-  if (ids.length === 0) throw new ArgumentError("The chat template rendered these messages to an empty prompt; send at least one message with text", { param: "messages" });
+  if (ids.length === 0)
+    throw new ArgumentError("The chat template rendered these messages to an empty prompt; send at least one message with text", {
+      param: "messages",
+    });
   return ids;
 }
 
@@ -81,13 +90,20 @@ export interface SampledTurn {
 }
 
 /** Remembers the ids of a turn for the day its message comes back. */
-export function rememberTurn(tokenizer: ChatTokenizer, request: Pick<ChatRequest, "messages" | "tools">, prompt: RenderedPrompt, turn: SampledTurn, place: SplicePlace): void {
+export function rememberTurn(
+  tokenizer: ChatTokenizer,
+  request: Pick<ChatRequest, "messages" | "tools">,
+  prompt: RenderedPrompt,
+  turn: SampledTurn,
+  place: SplicePlace,
+): void {
   const terminators = terminatorsOf(tokenizer);
   const closing = turn.closedBy === null ? null : tokenizer.tokenText(turn.closedBy);
   const entry = { ids: joined(prompt.ids, turn.ids), isClosed: closing !== null };
   if (turn.rewritten === null) {
     // A turn that nothing closed will be closed by the template, with whichever of the tokens it uses.
-    for (const terminator of closing === null ? terminators : [closing]) place.memory.remember(place.scope, prompt.text + turn.text + terminator, entry);
+    for (const terminator of closing === null ? terminators : [closing])
+      place.memory.remember(place.scope, prompt.text + turn.text + terminator, entry);
     return;
   }
   const rendered = tokenizer.renderChat([...request.messages, turn.rewritten], { tools: request.tools, addGenerationPrompt: false });

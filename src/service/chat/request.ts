@@ -12,7 +12,9 @@ import { judgeRefusedField } from "./refused-fields.ts";
 /** The fields this build carries out, as they are on the wire. */
 export const CARRIED_FIELDS = {
   messages: z
-    .array(wireMessage, { error: (issue) => `expected an array of messages, got ${issue.input === undefined ? "nothing" : shown(issue.input)}` })
+    .array(wireMessage, {
+      error: (issue) => `expected an array of messages, got ${issue.input === undefined ? "nothing" : shown(issue.input)}`,
+    })
     .min(1, { error: "expected at least one message, got an empty array" }),
   model: strictString.nullish(),
   logprobs: laxBoolean.nullish(),
@@ -21,7 +23,9 @@ export const CARRIED_FIELDS = {
   max_completion_tokens: laxInteger.nullish(),
   n: laxInteger.nullish(),
   seed: laxInt64().nullish(),
-  stop: z.union([z.string(), z.array(z.string())], { error: (issue) => `expected a string or an array of strings, got ${shown(issue.input)}` }).nullish(),
+  stop: z
+    .union([z.string(), z.array(z.string())], { error: (issue) => `expected a string or an array of strings, got ${shown(issue.input)}` })
+    .nullish(),
   stream: laxBoolean.nullish(),
   stream_options: z.object({ include_usage: laxBoolean.nullish(), continuous_usage_stats: laxBoolean.nullish() }).nullish(),
   temperature: laxNumber.nullish(),
@@ -80,7 +84,8 @@ export function parseBody(text: string): Record<string, unknown> {
     const problem = text.trim() === "" ? "nothing" : cause instanceof Error ? cause.message : "something else";
     throw new BodyError(`Expected the body to be a JSON object, got ${problem}`, { cause });
   }
-  if (typeof body !== "object" || body === null || Array.isArray(body)) throw new BodyError(`Expected the body to be a JSON object, got ${shown(body)}`);
+  if (typeof body !== "object" || body === null || Array.isArray(body))
+    throw new BodyError(`Expected the body to be a JSON object, got ${shown(body)}`);
   const fields = body as Record<string, unknown>;
   for (const name of INT64_FIELDS) {
     const value = fields[name];
@@ -97,7 +102,9 @@ function describeIssues(issues: readonly z.core.$ZodIssue[], prefix: readonly Pr
   return lines.join("; ") + (issues.length > 5 ? `; and ${issues.length - 5} more` : "");
 }
 
-function toStreamUsage(options: { include_usage?: boolean | null | undefined; continuous_usage_stats?: boolean | null | undefined } | null | undefined): ChatRequest["usage"] {
+function toStreamUsage(
+  options: { include_usage?: boolean | null | undefined; continuous_usage_stats?: boolean | null | undefined } | null | undefined,
+): ChatRequest["usage"] {
   if (!options) return "none";
   const isIncluded = options.include_usage === undefined ? true : options.include_usage === true;
   if (!isIncluded) return "none";
@@ -115,7 +122,8 @@ function toStreamUsage(options: { include_usage?: boolean | null | undefined; co
  */
 export function parseChatRequest(text: string, contentType: string | undefined): ChatRequest {
   const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
-  if (mediaType !== "application/json") throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
+  if (mediaType !== "application/json")
+    throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
   const raw = parseBody(text);
   checkRawBody(raw);
 
@@ -145,7 +153,8 @@ export function parseChatRequest(text: string, contentType: string | undefined):
     isStream: body.stream === true,
     usage: toStreamUsage(body.stream_options),
     maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
-    maxTokensField: body.max_completion_tokens === null || body.max_completion_tokens === undefined ? "max_tokens" : "max_completion_tokens",
+    maxTokensField:
+      body.max_completion_tokens === null || body.max_completion_tokens === undefined ? "max_tokens" : "max_completion_tokens",
     temperature: body.temperature ?? null,
     topP: body.top_p ?? null,
     topK: body.top_k ?? null,

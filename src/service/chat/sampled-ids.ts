@@ -75,7 +75,8 @@ export class SampledIds {
   find(scope: string, text: string, terminators: readonly string[]): KnownPrefix | null {
     const ends: { readonly end: number; readonly terminator: string }[] = [];
     for (const terminator of terminators) {
-      for (let at = text.indexOf(terminator); at !== -1; at = text.indexOf(terminator, at + terminator.length)) ends.push({ end: at + terminator.length, terminator });
+      for (let at = text.indexOf(terminator); at !== -1; at = text.indexOf(terminator, at + terminator.length))
+        ends.push({ end: at + terminator.length, terminator });
     }
     ends.sort((a, b) => a.end - b.end);
     // One pass over the text serves all candidates: each digest continues the one before it.

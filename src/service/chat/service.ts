@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import type { Engine } from "../../engine/port.ts";
 import { EngineError, InternalError, isAbort, WhetstoneError } from "../../errors.ts";
 import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import { remember } from "../../util/remember.ts";
 import type { ServiceLogger } from "../logger.ts";
 import type { PolicyLease, PolicyResolver } from "../policies.ts";
 import { Admission, checkCounts, resolveLimits, resolveSampling, type ChatLimits, type ResolvedChatLimits } from "./admit.ts";
@@ -43,7 +44,9 @@ export interface ChatCall {
 }
 
 /** The answer: a whole body, or events. */
-export type ChatAnswer = { readonly kind: "json"; readonly body: string } | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> };
+export type ChatAnswer =
+  | { readonly kind: "json"; readonly body: string }
+  | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> };
 
 /** An admitted request, ready to generate. */
 interface Run {
@@ -176,7 +179,17 @@ export class ChatService {
       tokenizer,
       prompt,
       place,
-      plan: { engine, policy: lease.policy, tokenizer, promptIds: prompt.ids, params, n, stop, topLogprobs, keepsSpecialTokens: shouldParseToolCalls },
+      plan: {
+        engine,
+        policy: lease.policy,
+        tokenizer,
+        promptIds: prompt.ids,
+        params,
+        n,
+        stop,
+        topLogprobs,
+        keepsSpecialTokens: shouldParseToolCalls,
+      },
       shape: {
         head: {
           id: `chatcmpl-${call.requestId ?? request.requestId ?? randomBytes(8).toString("hex")}`,
@@ -200,20 +213,14 @@ export class ChatService {
   }
 
   #generationDefaults(directory: string): Promise<GenerationDefaults> {
-    let defaults = this.#defaults.get(directory);
-    if (defaults === undefined) {
-      defaults = readGenerationDefaults(directory);
-      this.#defaults.set(directory, defaults);
-      // A file that was repaired is read again.
-      defaults.catch(() => this.#defaults.delete(directory));
-    }
-    return defaults;
+    return remember(this.#defaults, directory, () => readGenerationDefaults(directory));
   }
 
   /** Reads the message out of a finished choice and remembers its ids for when the message comes back. */
   #conclude({ request, tokenizer, prompt, place }: Run, choice: GeneratedChoice): ChoiceMessage {
     const message = toMessage(choice.text, request.shouldParseToolCalls);
-    const rewritten: ChatMessage | null = message.toolCalls.length === 0 ? null : { role: "assistant", content: message.content ?? "", tool_calls: message.toolCalls };
+    const rewritten: ChatMessage | null =
+      message.toolCalls.length === 0 ? null : { role: "assistant", content: message.content ?? "", tool_calls: message.toolCalls };
     try {
       rememberTurn(tokenizer, request, prompt, { ...choice, rewritten }, place);
     } catch (error) {
@@ -249,7 +256,10 @@ export class ChatService {
     const answer = toChatError(error);
     if (answer.isInternal) {
       const { message, cause } = error instanceof Error ? error : { message: String(error), cause: undefined };
-      this.#dependencies.logger?.error("A chat completion failed", { error: message, ...(cause instanceof Error ? { cause: cause.message } : {}) });
+      this.#dependencies.logger?.error("A chat completion failed", {
+        error: message,
+        ...(cause instanceof Error ? { cause: cause.message } : {}),
+      });
     }
     return answer;
   }

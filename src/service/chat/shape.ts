@@ -79,7 +79,13 @@ export function toCompletion(choices: readonly GeneratedChoice[], messages: read
     choices: choices.map((choice, index) => toWireChoice(choice, messages[index]!, options)),
     service_tier: null,
     system_fingerprint: null,
-    usage: { ...toUsage(promptIds.length, choices.reduce((sum, choice) => sum + choice.ids.length, 0)), prompt_tokens_details: null },
+    usage: {
+      ...toUsage(
+        promptIds.length,
+        choices.reduce((sum, choice) => sum + choice.ids.length, 0),
+      ),
+      prompt_tokens_details: null,
+    },
     prompt_logprobs: null,
     prompt_token_ids: options.returnTokenIds ? [...promptIds] : null,
     kv_transfer_params: null,

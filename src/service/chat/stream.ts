@@ -137,7 +137,8 @@ export class CompletionStream {
     }
     if (this.#choices.every((choice) => choice.isFinished)) {
       this.#close();
-      if (this.#options.usage !== "none") events += this.#event([], this.#usageMember(this.#choices.reduce((sum, choice) => sum + choice.count, 0)));
+      if (this.#options.usage !== "none")
+        events += this.#event([], this.#usageMember(this.#choices.reduce((sum, choice) => sum + choice.count, 0)));
       events += "data: [DONE]\n\n";
     }
     return events;

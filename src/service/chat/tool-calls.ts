@@ -33,7 +33,11 @@ function parseCall(text: string): ParsedToolCall | null {
   if (typeof name !== "string" || name === "") return null;
   // A history with anything but an object could not be rendered when it comes back.
   if (given !== undefined && (typeof given !== "object" || given === null || Array.isArray(given))) return null;
-  return { id: `chatcmpl-tool-${randomBytes(8).toString("hex")}`, type: "function", function: { name, arguments: given === undefined ? "{}" : memberText(text, "arguments")! } };
+  return {
+    id: `chatcmpl-tool-${randomBytes(8).toString("hex")}`,
+    type: "function",
+    function: { name, arguments: given === undefined ? "{}" : memberText(text, "arguments")! },
+  };
 }
 
 /**
@@ -48,7 +52,7 @@ export function parseToolCalls(text: string): ParsedText {
   const first = text.indexOf(OPEN);
   if (first === -1) return { content: text, toolCalls: [] };
   const toolCalls: ParsedToolCall[] = [];
-  for (let at = first; at !== -1; ) {
+  for (let at = first; at !== -1;) {
     const start = at + OPEN.length;
     const close = text.indexOf(CLOSE, start);
     const call = parseCall(text.slice(start, close === -1 ? undefined : close));

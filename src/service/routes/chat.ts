@@ -9,6 +9,11 @@ export type { ChatDependencies } from "../chat/service.ts";
 const JSON_HEADERS = { "content-type": "application/json" };
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
+/** The key alone: however a header spells it, it is one key with one memory. */
+function credentialOf(authorization: string | undefined): string {
+  return authorization === undefined ? "" : (/^bearer +(\S+) *$/i.exec(authorization)?.[1] ?? authorization);
+}
+
 async function handle(chat: ChatService, context: Context): Promise<Response> {
   const { req } = context;
   try {
@@ -16,10 +21,12 @@ async function handle(chat: ChatService, context: Context): Promise<Response> {
       body: await req.text(),
       contentType: req.header("content-type"),
       requestId: req.header("x-request-id"),
-      credential: req.header("authorization") ?? "",
+      credential: credentialOf(req.header("authorization")),
       signal: req.raw.signal,
     });
-    return answer.kind === "json" ? new Response(answer.body, { headers: JSON_HEADERS }) : new Response(answer.events, { headers: STREAM_HEADERS });
+    return answer.kind === "json"
+      ? new Response(answer.body, { headers: JSON_HEADERS })
+      : new Response(answer.events, { headers: STREAM_HEADERS });
   } catch (error) {
     const { status, body } = chat.explain(error);
     const retry: Record<string, string> = status === 429 || status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS) } : {};

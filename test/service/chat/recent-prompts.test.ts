@@ -8,7 +8,10 @@ describe("RecentPrompts", () => {
   it("renders a conversation once for requests that come together, and again when it is old", () => {
     let nowMs = 0;
     let renders = 0;
-    const counting = Object.create(tokenizer, { renderChat: { value: (...args: Parameters<typeof tokenizer.renderChat>) => (renders++, tokenizer.renderChat(...args)) }, encode: { value: tokenizer.encode.bind(tokenizer) } });
+    const counting = Object.create(tokenizer, {
+      renderChat: { value: (...args: Parameters<typeof tokenizer.renderChat>) => (renders++, tokenizer.renderChat(...args)) },
+      encode: { value: tokenizer.encode.bind(tokenizer) },
+    });
     const recent = new RecentPrompts(() => nowMs);
     const first = recent.render(counting, "a", asked("hi"));
     expect(first).toMatchObject({ text: tokenizer.renderChat(asked("hi").messages), ids: tokenizer.encode(first.text) });

@@ -5,7 +5,18 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { errorBody } from "../../../src/schema/index.ts";
 import { choiceSeed } from "../../../src/service/chat/admit.ts";
-import { CONTEXT, END, HELLO, joinChoice, promptIds, readEvents, startChatServer, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
+import {
+  CONTEXT,
+  END,
+  HELLO,
+  joinChoice,
+  promptIds,
+  readEvents,
+  startChatServer,
+  tokenizer,
+  type ChatServer,
+  type ChatServerOptions,
+} from "./support.ts";
 
 let server: ChatServer;
 const others: ChatServer[] = [];
@@ -26,7 +37,10 @@ afterEach(async () => {
 });
 afterAll(() => server.close());
 
-async function refusal(body: object, target: ChatServer = server): Promise<{ status: number; message: string; type: string; param: string | null; code: unknown }> {
+async function refusal(
+  body: object,
+  target: ChatServer = server,
+): Promise<{ status: number; message: string; type: string; param: string | null; code: unknown }> {
   const response = await target.post({ ...HELLO, ...body });
   return { status: response.status, ...errorBody.parse(await response.json()).error };
 }
@@ -62,7 +76,11 @@ describe("logprobs", () => {
     expect(await refusal({ logprobs: true, top_logprobs: -2 })).toMatchObject({ status: 400, param: "top_logprobs" });
   });
   it("8: -1 is the whole vocabulary, which the default bound refuses", async () => {
-    expect(await refusal({ logprobs: "true", top_logprobs: -1 })).toMatchObject({ status: 400, param: "logprobs", message: expect.stringContaining(String(tokenizer.vocabularySize)) });
+    expect(await refusal({ logprobs: "true", top_logprobs: -1 })).toMatchObject({
+      status: 400,
+      param: "logprobs",
+      message: expect.stringContaining(String(tokenizer.vocabularySize)),
+    });
   });
   it("8: where the bounds allow it, -1 lists the whole vocabulary", async () => {
     const wide = await start({
@@ -78,13 +96,24 @@ describe("logprobs", () => {
       wrap: (engine) => ({
         ...engine,
         async *sample() {
-          yield { id: third!, logprob: -Infinity, top: [{ id: first!, logprob: -0.1 }, { id: second!, logprob: -3 }], finish: "length" as const };
+          yield {
+            id: third!,
+            logprob: -Infinity,
+            top: [
+              { id: first!, logprob: -0.1 },
+              { id: second!, logprob: -3 },
+            ],
+            finish: "length" as const,
+          };
         },
       }),
     });
     const { choices } = await rare.complete({ ...HELLO, logprobs: true, top_logprobs: 2 });
     const [entry] = choices[0].logprobs.content;
-    expect(entry.top_logprobs.map((top: any) => [top.token, top.logprob])).toEqual([["c", -9999], ["a", -0.1]]);
+    expect(entry.top_logprobs.map((top: any) => [top.token, top.logprob])).toEqual([
+      ["c", -9999],
+      ["a", -0.1],
+    ]);
     expect(entry.logprob).toBe(-9999);
   });
   it("an explicit null for top_logprobs turns them off", async () => {
@@ -113,8 +142,16 @@ describe("length", () => {
   });
   it("18, 19: prompt plus limit never exceed the context", async () => {
     const room = CONTEXT - promptIds(HELLO.messages).length;
-    expect(await refusal({ max_tokens: room + 1 })).toMatchObject({ status: 400, param: "input_tokens", message: expect.stringContaining("maximum context length") });
-    expect(await refusal({ max_tokens: CONTEXT + 1 })).toMatchObject({ status: 400, param: "max_tokens", message: expect.stringContaining("context length") });
+    expect(await refusal({ max_tokens: room + 1 })).toMatchObject({
+      status: 400,
+      param: "input_tokens",
+      message: expect.stringContaining("maximum context length"),
+    });
+    expect(await refusal({ max_tokens: CONTEXT + 1 })).toMatchObject({
+      status: 400,
+      param: "max_tokens",
+      message: expect.stringContaining("context length"),
+    });
     expect(await refusal({ max_completion_tokens: CONTEXT + 1 })).toMatchObject({ param: "max_completion_tokens" });
     await server.complete({ ...HELLO, max_tokens: room });
     const full = await start({ contextLength: promptIds(HELLO.messages).length });
@@ -134,7 +171,11 @@ describe("model", () => {
   });
   it("21: an unknown model is 404 and named", async () => {
     expect(await refusal({ model: "nobody/knows/this" })).toEqual({
-      status: 404, type: "NotFoundError", param: "model", code: 404, message: "The model 'nobody/knows/this' does not exist",
+      status: 404,
+      type: "NotFoundError",
+      param: "model",
+      code: 404,
+      message: "The model 'nobody/knows/this' does not exist",
     });
     expect(server.openLeases()).toBe(0);
   });
@@ -150,19 +191,31 @@ describe("messages", () => {
     for (const role of ["user", "narrator"]) {
       const asked = { return_token_ids: true, max_tokens: 1 };
       const plain = await server.complete({ ...asked, messages: [{ role, content: "hi\nyou" }] });
-      const parts = await server.complete({ ...asked, messages: [{ role, content: [{ type: "text", text: "hi" }, { type: "text", text: null }, "you"] }] });
+      const parts = await server.complete({
+        ...asked,
+        messages: [{ role, content: [{ type: "text", text: "hi" }, { type: "text", text: null }, "you"] }],
+      });
       expect(parts.prompt_token_ids).toEqual(plain.prompt_token_ids);
     }
   });
   it("27: an empty system text is fine; an image is refused by its type", async () => {
     await server.complete({ messages: [{ role: "system", content: "" }, ...HELLO.messages] });
     expect(await refusal({ messages: [{ role: "system", content: [{ type: "image_url", image_url: { url: "x" } }] }] })).toMatchObject({
-      status: 400, type: "BadRequestError", message: expect.stringContaining("image_url"),
+      status: 400,
+      type: "BadRequestError",
+      message: expect.stringContaining("image_url"),
     });
   });
   it("null content is for assistant and function messages alone", async () => {
-    expect(await refusal({ messages: [{ role: "user", content: null }] })).toMatchObject({ status: 400, type: "Bad Request", param: null, message: expect.stringContaining("messages.0.content") });
-    await server.complete({ messages: [...HELLO.messages, { role: "assistant", content: null }, { role: "function", name: "f", content: null }, { role: "user" }] });
+    expect(await refusal({ messages: [{ role: "user", content: null }] })).toMatchObject({
+      status: 400,
+      type: "Bad Request",
+      param: null,
+      message: expect.stringContaining("messages.0.content"),
+    });
+    await server.complete({
+      messages: [...HELLO.messages, { role: "assistant", content: null }, { role: "function", name: "f", content: null }, { role: "user" }],
+    });
   });
   it.each([
     ["nothing", undefined],
@@ -178,7 +231,13 @@ describe("messages", () => {
     expect(await refusal({ messages })).toMatchObject({ status: 400, code: 400 });
   });
   it("80: arguments of tool calls in the history: empty is an object, bad JSON is refused", async () => {
-    const history = (args: unknown) => ({ messages: [...HELLO.messages, { role: "assistant", content: null, tool_calls: [{ id: "1", type: "function", function: { name: "add", arguments: args } }] }, { role: "tool", tool_call_id: "1", content: "3" }] });
+    const history = (args: unknown) => ({
+      messages: [
+        ...HELLO.messages,
+        { role: "assistant", content: null, tool_calls: [{ id: "1", type: "function", function: { name: "add", arguments: args } }] },
+        { role: "tool", tool_call_id: "1", content: "3" },
+      ],
+    });
     for (const args of ["", "{}", undefined, '{"a":1}']) await server.complete(history(args));
     expect(await refusal(history("{a"))).toMatchObject({ status: 400, type: "BadRequestError" });
   });
@@ -189,7 +248,11 @@ describe("seed and n", () => {
     for (const seed of ["9223372036854775808", "-9223372036854775809", "1e19"]) {
       const response = await server.post(`{"messages":[{"role":"user","content":"\\"seed\\": 1"}],"\\u0073eed":${seed}}`);
       expect(response.status).toBe(400);
-      expect(((await response.json()) as any).error).toMatchObject({ type: "Bad Request", param: null, message: expect.stringMatching(/greater_than_equal|less_than_equal/) });
+      expect(((await response.json()) as any).error).toMatchObject({
+        type: "Bad Request",
+        param: null,
+        message: expect.stringMatching(/greater_than_equal|less_than_equal/),
+      });
     }
     for (const seed of ["9223372036854775807", "-9223372036854775808", '"9223372036854775807"', "9007199254740993", "3.0", "true"]) {
       await server.complete(`{"seed" : 0, "messages":[{"role":"user","content":"hi"}],"seed" : ${seed} ,"n":1}`);
@@ -223,12 +286,16 @@ describe("seed and n", () => {
   it("32: in a stream each choice speaks and finishes once", async () => {
     const { chunks, isDone } = await readEvents(await server.post({ ...HELLO, n: 2, seed: 42, stream: true }));
     expect(isDone).toBe(true);
-    for (const index of [0, 1]) expect(joinChoice(chunks, index)).toMatchObject({ role: "assistant", content: `word ${42 + index} end`, finishes: ["stop"] });
+    for (const index of [0, 1])
+      expect(joinChoice(chunks, index)).toMatchObject({ role: "assistant", content: `word ${42 + index} end`, finishes: ["stop"] });
   });
   it("34: n 0, n over the bound, and n 2 with greedy sampling", async () => {
     expect(await refusal({ n: 0 })).toMatchObject({ status: 400, type: "BadRequestError" });
     expect(await refusal({ n: 1e9 })).toMatchObject({ status: 400, message: expect.stringContaining("from 1 to 128") });
-    expect(await refusal({ n: 2, temperature: 0 })).toMatchObject({ status: 400, message: expect.stringContaining("n` must be 1 when using greedy sampling") });
+    expect(await refusal({ n: 2, temperature: 0 })).toMatchObject({
+      status: 400,
+      message: expect.stringContaining("n` must be 1 when using greedy sampling"),
+    });
   });
 });
 
@@ -255,7 +322,10 @@ describe("sampling numbers", () => {
   it("36: the model's generation config speaks where the request does not", async () => {
     const directory = await mkdtemp(join(tmpdir(), "chat-defaults-"));
     try {
-      await writeFile(join(directory, "generation_config.json"), JSON.stringify({ temperature: 0.5, top_p: 0.8, top_k: 5, max_new_tokens: 4 }));
+      await writeFile(
+        join(directory, "generation_config.json"),
+        JSON.stringify({ temperature: 0.5, top_p: 0.8, top_k: 5, max_new_tokens: 4 }),
+      );
       const configured = await start({ directory });
       await configured.complete(HELLO);
       expect(lastParams(configured)).toMatchObject({ temperature: 0.5, topP: 0.8, topK: 5, maxTokens: 4 });
@@ -279,8 +349,24 @@ describe("request", () => {
       expect(response.status, body).toBe(400);
       expect(((await response.json()) as any).error, body).toMatchObject({ type: "Bad Request", param: null, code: 400 });
     }
-    for (const type of ["text/plain", "application/jsonp"]) expect((await server.post(HELLO, { headers: { "content-type": type } })).status).toBe(400);
+    for (const type of ["text/plain", "application/jsonp"])
+      expect((await server.post(HELLO, { headers: { "content-type": type } })).status).toBe(400);
     await server.complete(HELLO, { headers: { "content-type": "Application/JSON; charset=utf-8" } });
+  });
+  it("30: bodies nested beyond reason", async () => {
+    const deep = `${"[".repeat(200_000)}${"]".repeat(200_000)}`;
+    for (const where of [
+      '"tools":[{"type":"function","function":{"name":"f","parameters":{"a":DEEP}}}]',
+      '"stop":DEEP',
+      '"chat_template_kwargs":{"a":DEEP}',
+      '"fancy":DEEP',
+    ]) {
+      const response = await server.post(`{"messages":[{"role":"user","content":"hi"}],${where.replace("DEEP", deep)}}`);
+      expect([200, 400], where.slice(0, 20)).toContain(response.status);
+      await response.text();
+    }
+    const nested = await server.post(`{"messages":[{"role":"developer","content":"hi","tools":[${deep}]}]}`);
+    expect(nested.status).toBe(400);
   });
   it("serves the path with a trailing slash", async () => {
     expect((await server.post(HELLO, { path: "/v1/chat/completions/" })).status).toBe(200);
@@ -297,13 +383,35 @@ describe("request", () => {
   it("has every field of the wire, null where unused", async () => {
     const body = await server.complete({ ...HELLO, seed: 5, user: "me" });
     expect(body).toEqual({
-      id: expect.any(String), object: "chat.completion", created: expect.any(Number), model: "whetstone-tiny",
-      choices: [{
-        index: 0,
-        message: { role: "assistant", content: "word 5 end", refusal: null, annotations: null, audio: null, function_call: null, tool_calls: [], reasoning: null },
-        logprobs: null, finish_reason: "stop", stop_reason: null, token_ids: null,
-      }],
-      service_tier: null, system_fingerprint: null, usage: expect.any(Object), prompt_logprobs: null, prompt_token_ids: null, kv_transfer_params: null,
+      id: expect.any(String),
+      object: "chat.completion",
+      created: expect.any(Number),
+      model: "whetstone-tiny",
+      choices: [
+        {
+          index: 0,
+          message: {
+            role: "assistant",
+            content: "word 5 end",
+            refusal: null,
+            annotations: null,
+            audio: null,
+            function_call: null,
+            tool_calls: [],
+            reasoning: null,
+          },
+          logprobs: null,
+          finish_reason: "stop",
+          stop_reason: null,
+          token_ids: null,
+        },
+      ],
+      service_tier: null,
+      system_fingerprint: null,
+      usage: expect.any(Object),
+      prompt_logprobs: null,
+      prompt_token_ids: null,
+      kv_transfer_params: null,
     });
   });
 });
@@ -317,7 +425,13 @@ describe("failures of the engine", () => {
     });
   it("89: 500 without particulars, which are logged", async () => {
     const failing = await broken();
-    expect(await refusal({}, failing)).toEqual({ status: 500, type: "InternalServerError", message: "Internal server error", param: null, code: 500 });
+    expect(await refusal({}, failing)).toEqual({
+      status: 500,
+      type: "InternalServerError",
+      message: "Internal server error",
+      param: null,
+      code: 500,
+    });
     expect(JSON.stringify(failing.log)).toContain("secret of the engine");
     expect(failing.openLeases()).toBe(0);
   });

@@ -3,7 +3,18 @@ import { request as httpRequest } from "node:http";
 import { fc, test } from "@fast-check/vitest";
 import { afterEach, describe, expect, it } from "vitest";
 import { StopStrings } from "../../../src/service/chat/stop-strings.ts";
-import { END, HELLO, joinChoice, promptIds, readEvents, startChatServer, tokenizer, until, type ChatServer, type ChatServerOptions } from "./support.ts";
+import {
+  END,
+  HELLO,
+  joinChoice,
+  promptIds,
+  readEvents,
+  startChatServer,
+  tokenizer,
+  until,
+  type ChatServer,
+  type ChatServerOptions,
+} from "./support.ts";
 
 const servers: ChatServer[] = [];
 async function start(options: ChatServerOptions = {}): Promise<ChatServer> {
@@ -24,13 +35,24 @@ describe("shape", () => {
     const { chunks, isDone } = await readEvents(response);
     expect(isDone).toBe(true);
     expect(chunks[0]).toEqual({
-      id: expect.stringMatching(/^chatcmpl-/), object: "chat.completion.chunk", created: expect.any(Number), model: "whetstone-tiny",
-      choices: [{ index: 0, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null }], prompt_token_ids: null,
+      id: expect.stringMatching(/^chatcmpl-/),
+      object: "chat.completion.chunk",
+      created: expect.any(Number),
+      model: "whetstone-tiny",
+      choices: [{ index: 0, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null }],
+      prompt_token_ids: null,
     });
     expect(new Set(chunks.map((chunk) => `${chunk.id} ${chunk.created} ${chunk.model}`)).size).toBe(1);
     expect(joinChoice(chunks)).toMatchObject({ content: "some words here", finishes: ["stop"], stopReason: null });
     expect(chunks.every((chunk) => !("usage" in chunk))).toBe(true);
-    expect(chunks.at(-1).choices[0]).toEqual({ index: 0, delta: { content: expect.any(String) }, logprobs: null, finish_reason: "stop", stop_reason: null, token_ids: null });
+    expect(chunks.at(-1).choices[0]).toEqual({
+      index: 0,
+      delta: { content: expect.any(String) },
+      logprobs: null,
+      finish_reason: "stop",
+      stop_reason: null,
+      token_ids: null,
+    });
   });
   it("81: the last chunk has text when the limit ends it", async () => {
     const { chunks } = await stream(await start({ says: "abcdef" }), { max_tokens: 3 });
@@ -42,7 +64,10 @@ describe("shape", () => {
     for (const stream_options of [{ include_usage: true }, {}]) {
       const { chunks } = await stream(server, { stream_options });
       const completion = tokenizer.encode("hello").length + 1;
-      expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion } });
+      expect(chunks.at(-1)).toMatchObject({
+        choices: [],
+        usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
+      });
       expect(chunks.slice(0, -1).every((chunk) => !("usage" in chunk))).toBe(true);
     }
     for (const stream_options of [{ include_usage: false }, null, { include_usage: false, continuous_usage_stats: true }]) {
@@ -128,7 +153,11 @@ describe("stop strings", () => {
     expect(joinChoice(chunks)).toMatchObject({ content, finishes: ["stop"], stopReason: reason, tokenIds: plain.choices[0].token_ids });
   });
   it("50: the model's own end has no stop reason", async () => {
-    expect((await (await start()).complete({ ...HELLO, stop: ["zzz"] })).choices[0]).toMatchObject({ message: { content: "hello" }, finish_reason: "stop", stop_reason: null });
+    expect((await (await start()).complete({ ...HELLO, stop: ["zzz"] })).choices[0]).toMatchObject({
+      message: { content: "hello" },
+      finish_reason: "stop",
+      stop_reason: null,
+    });
   });
   it("beat the limit when one token brings both", async () => {
     const ids = tokenizer.encode("abc.");
@@ -142,7 +171,10 @@ describe("stop strings", () => {
   });
 
   const letters = fc.string({ unit: fc.constantFrom("a", "b", "🦊"), maxLength: 12 });
-  test.prop([fc.array(letters), fc.array(fc.string({ unit: fc.constantFrom("a", "b", "🦊"), minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 3 })])(
+  test.prop([
+    fc.array(letters),
+    fc.array(fc.string({ unit: fc.constantFrom("a", "b", "🦊"), minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 3 }),
+  ])(
     "56: whatever the pieces, what is shown is the text before the match and never part of a stop string that completes",
     (pieces, stops) => {
       const scanner = new StopStrings(stops);
@@ -191,17 +223,20 @@ describe("readers that leave or lag", () => {
     return { options, ended: () => ended, tokens: () => tokens };
   }
 
-  it.each([{ stream: true }, { stream: false }, { stream: true, n: 3 }, { stream: false, n: 3 }])("a client that leaves frees its engine slots: %j", async (body) => {
-    const held = heldEngine();
-    const server = await start(held.options);
-    const client = new AbortController();
-    const choices = body.n ?? 1;
-    const answer = server.post({ ...HELLO, ...body }, { signal: client.signal }).catch((error: unknown) => error);
-    await until(() => held.tokens() === choices, "the engine is at work");
-    client.abort();
-    await answer;
-    await until(() => held.ended() === choices && server.openLeases() === 0, "the engine is told and the lease is given back");
-  });
+  it.each([{ stream: true }, { stream: false }, { stream: true, n: 3 }, { stream: false, n: 3 }])(
+    "a client that leaves frees its engine slots: %j",
+    async (body) => {
+      const held = heldEngine();
+      const server = await start(held.options);
+      const client = new AbortController();
+      const choices = body.n ?? 1;
+      const answer = server.post({ ...HELLO, ...body }, { signal: client.signal }).catch((error: unknown) => error);
+      await until(() => held.tokens() === choices, "the engine is at work");
+      client.abort();
+      await answer;
+      await until(() => held.ended() === choices && server.openLeases() === 0, "the engine is told and the lease is given back");
+    },
+  );
 
   it("a stop string ends the engine's iteration at once", async () => {
     let returned = 0;
@@ -239,20 +274,27 @@ describe("readers that leave or lag", () => {
       }),
     });
     const text = await new Promise<string>((resolve, reject) => {
-      const request = httpRequest(`${server.url}/v1/chat/completions`, { method: "POST", headers: { "content-type": "application/json" } }, (response) => {
-        response.pause();
-        until(() => isAllSampled && server.openLeases() === 0, "everything is sampled")
-          .then(async () => {
-            let body = "";
-            for await (const chunk of response) body += String(chunk);
-            resolve(body);
-          })
-          .catch(reject);
-      });
+      const request = httpRequest(
+        `${server.url}/v1/chat/completions`,
+        { method: "POST", headers: { "content-type": "application/json" } },
+        (response) => {
+          response.pause();
+          until(() => isAllSampled && server.openLeases() === 0, "everything is sampled")
+            .then(async () => {
+              let body = "";
+              for await (const chunk of response) body += String(chunk);
+              resolve(body);
+            })
+            .catch(reject);
+        },
+      );
       request.on("error", reject);
       request.end(JSON.stringify({ ...HELLO, stream: true, logprobs: true, return_token_ids: true }));
     });
-    const events = text.split("\n\n").slice(0, -1).map((event) => event.slice(6));
+    const events = text
+      .split("\n\n")
+      .slice(0, -1)
+      .map((event) => event.slice(6));
     expect(events.pop()).toBe("[DONE]");
     expect(joinChoice(events.map((event) => JSON.parse(event))).tokenIds).toEqual(ids);
   });

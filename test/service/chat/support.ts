@@ -9,7 +9,12 @@ import { NotFoundError } from "../../../src/errors.ts";
 import type { ServiceLogger } from "../../../src/service/logger.ts";
 import type { PolicyLease } from "../../../src/service/policies.ts";
 import { chatRoutes, type ChatLimits } from "../../../src/service/routes/chat.ts";
-import { createScriptedEngine, type SampleScriptInput, type ScriptedCall, type ScriptedEngine } from "../../../src/testing/scripted-engine.ts";
+import {
+  createScriptedEngine,
+  type SampleScriptInput,
+  type ScriptedCall,
+  type ScriptedEngine,
+} from "../../../src/testing/scripted-engine.ts";
 import { loadTokenizer, type ChatTokenizer } from "../../../src/tokenizer/index.ts";
 
 export const MODEL_DIRECTORY = fileURLToPath(new URL("../../../models/whetstone-tiny", import.meta.url));
@@ -40,7 +45,10 @@ export interface ChatServer {
   readonly log: { readonly level: string; readonly message: string; readonly fields: unknown }[];
   /** Leases taken and not yet given back. */
   openLeases(): number;
-  post(body: unknown, init?: { readonly headers?: Record<string, string>; readonly signal?: AbortSignal; readonly path?: string }): Promise<Response>;
+  post(
+    body: unknown,
+    init?: { readonly headers?: Record<string, string>; readonly signal?: AbortSignal; readonly path?: string },
+  ): Promise<Response>;
   /** The parsed body of a request that must succeed. */
   complete(body: unknown, init?: { readonly headers?: Record<string, string> }): Promise<any>;
   close(): Promise<void>;
@@ -78,7 +86,8 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
       policies: {
         resolvePolicy: (name): Promise<PolicyLease> => {
           const resolvedName = name ? MODELS[name] : "whetstone-tiny";
-          if (resolvedName === undefined) return Promise.reject(new NotFoundError(`The model '${name}' does not exist`, { param: "model" }));
+          if (resolvedName === undefined)
+            return Promise.reject(new NotFoundError(`The model '${name}' does not exist`, { param: "model" }));
           openLeases++;
           let isOpen = true;
           return Promise.resolve({

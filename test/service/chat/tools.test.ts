@@ -15,7 +15,12 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.close();
 });
 
-const TOOLS = [{ type: "function" as const, function: { name: "add", description: "adds", parameters: { type: "object", properties: { a: { type: "number" } } } } }];
+const TOOLS = [
+  {
+    type: "function" as const,
+    function: { name: "add", description: "adds", parameters: { type: "object", properties: { a: { type: "number" } } } },
+  },
+];
 const call = (name: string, args: string): string => `<tool_call>{"name": "${name}", "arguments": ${args}}</tool_call>`;
 const TWO = `Let me see. ${call("add", '{"a":1,  "b": 12345678901234567890}')} and ${call("sub", "{}")}`;
 
@@ -31,13 +36,22 @@ describe("tool_choice", () => {
     expect(await finish({ tools: TOOLS, tool_choice: "none" })).toBe("stop");
     for (const tool_choice of ["auto", "required"]) {
       const response = await server.post({ ...HELLO, tool_choice });
-      expect([response.status, ((await response.json()) as any).error.message]).toEqual([400, expect.stringContaining("`tools` must be set")]);
+      expect([response.status, ((await response.json()) as any).error.message]).toEqual([
+        400,
+        expect.stringContaining("`tools` must be set"),
+      ]);
     }
   });
   it("74: a named function must be there and be named", async () => {
     const server = await start();
     const named = (tool_choice: unknown, tools: unknown = TOOLS): Promise<Response> => server.post({ ...HELLO, tool_choice, tools });
-    for (const choice of [{}, { function: "add" }, { function: {} }, { type: "function", function: { name: "" } }, { type: "function", function: { name: "nope" } }]) {
+    for (const choice of [
+      {},
+      { function: "add" },
+      { function: {} },
+      { type: "function", function: { name: "" } },
+      { type: "function", function: { name: "nope" } },
+    ]) {
       const response = await named(choice);
       expect([response.status, ((await response.json()) as any).error.type]).toEqual([400, "Bad Request"]);
     }
@@ -49,12 +63,17 @@ describe("tool_choice", () => {
     for (const tool_choice of ["required", { type: "function", function: { name: "add" } }]) {
       const response = await server.post({ ...HELLO, tools: TOOLS, tool_choice });
       expect(response.status).toBe(400);
-      expect(((await response.json()) as any).error).toMatchObject({ param: "tool_choice", type: "BadRequestError", message: expect.stringMatching(/tool_choice.*not carried out by this build.*tool parser/) });
+      expect(((await response.json()) as any).error).toMatchObject({
+        param: "tool_choice",
+        type: "BadRequestError",
+        message: expect.stringMatching(/tool_choice.*not carried out by this build.*tool parser/),
+      });
     }
   });
   it("tools reach the template whether or not they may be called", async () => {
     const server = await start();
-    const prompt = async (body: object): Promise<string> => tokenizer.decode((await server.complete({ ...HELLO, return_token_ids: true, ...body })).prompt_token_ids);
+    const prompt = async (body: object): Promise<string> =>
+      tokenizer.decode((await server.complete({ ...HELLO, return_token_ids: true, ...body })).prompt_token_ids);
     expect(await prompt({ tools: TOOLS })).toContain('"description"');
     expect(await prompt({ tools: TOOLS, tool_choice: "none" })).toBe(await prompt({ tools: TOOLS }));
     expect(await prompt({ tools: [] })).toBe(await prompt({}));
@@ -67,7 +86,11 @@ describe("calls in the text", () => {
     expect(message).toMatchObject({
       content: "Let me see. ",
       tool_calls: [
-        { id: expect.stringMatching(/^chatcmpl-tool-[0-9a-f]{16}$/), type: "function", function: { name: "add", arguments: '{"a":1,  "b": 12345678901234567890}' } },
+        {
+          id: expect.stringMatching(/^chatcmpl-tool-[0-9a-f]{16}$/),
+          type: "function",
+          function: { name: "add", arguments: '{"a":1,  "b": 12345678901234567890}' },
+        },
         { type: "function", function: { name: "sub", arguments: "{}" } },
       ],
     });
@@ -76,18 +99,24 @@ describe("calls in the text", () => {
   it("a call and nothing else has null content; the last may be unclosed, as when the limit cuts it", async () => {
     const says = call("add", '{"a": 1}').replace("</tool_call>", "");
     const { choices } = await (await start({ says })).complete({ ...HELLO, tools: TOOLS, max_tokens: tokenizer.encode(says).length });
-    expect(choices[0]).toMatchObject({ message: { content: null, tool_calls: [{ function: { name: "add" } }] }, finish_reason: "tool_calls" });
+    expect(choices[0]).toMatchObject({
+      message: { content: null, tool_calls: [{ function: { name: "add" } }] },
+      finish_reason: "tool_calls",
+    });
   });
-  it.each(["<tool_call>", "<tool_call>{", '<tool_call>{"name": 5, "arguments": {}}</tool_call>', '<tool_call>{"name": "a", "arguments": "x"}</tool_call>', `${call("add", "{}")}<tool_call>oops</tool_call>`])(
-    "what does not parse is content as a whole: %s",
-    async (says) => {
-      const server = await start({ says });
-      const { choices } = await server.complete({ ...HELLO, tools: TOOLS });
-      expect(choices[0]).toMatchObject({ message: { content: says, tool_calls: [] }, finish_reason: "stop" });
-      const { chunks } = await readEvents(await server.post({ ...HELLO, tools: TOOLS, stream: true }));
-      expect(joinChoice(chunks)).toMatchObject({ content: says, toolCalls: [], finishes: ["stop"] });
-    },
-  );
+  it.each([
+    "<tool_call>",
+    "<tool_call>{",
+    '<tool_call>{"name": 5, "arguments": {}}</tool_call>',
+    '<tool_call>{"name": "a", "arguments": "x"}</tool_call>',
+    `${call("add", "{}")}<tool_call>oops</tool_call>`,
+  ])("what does not parse is content as a whole: %s", async (says) => {
+    const server = await start({ says });
+    const { choices } = await server.complete({ ...HELLO, tools: TOOLS });
+    expect(choices[0]).toMatchObject({ message: { content: says, tool_calls: [] }, finish_reason: "stop" });
+    const { chunks } = await readEvents(await server.post({ ...HELLO, tools: TOOLS, stream: true }));
+    expect(joinChoice(chunks)).toMatchObject({ content: says, toolCalls: [], finishes: ["stop"] });
+  });
   it("the stream says what the plain answer says, and loses no id", async () => {
     const server = await start({ says: TWO });
     const asked = { ...HELLO, tools: TOOLS, return_token_ids: true, logprobs: true };
@@ -98,23 +127,37 @@ describe("calls in the text", () => {
     expect(joined.logprobs).toEqual(choices[0].logprobs.content);
     expect(joined.toolCalls.map((one) => one.function)).toEqual(choices[0].message.tool_calls.map((one: any) => one.function));
     const first = joined.parts.find((part) => part.delta.tool_calls);
-    expect(first.delta.tool_calls).toEqual([{ index: 0, id: expect.any(String), type: "function", function: { name: "add", arguments: "" } }]);
+    expect(first.delta.tool_calls).toEqual([
+      { index: 0, id: expect.any(String), type: "function", function: { name: "add", arguments: "" } },
+    ]);
   });
 
-  const piece = fc.constantFrom("<tool_call>", "</tool_call>", '{"name": "f", "arguments": {"x": 1}}', "<", "<tool", "_call>", "text ", "{");
-  test.prop([fc.array(piece, { maxLength: 8 }), fc.infiniteStream(fc.integer({ min: 1, max: 5 }))])("whatever the chunks, streamed content is the plain content", (pieces, sizes) => {
-    const text = pieces.join("");
-    const plain = parseToolCalls(text);
-    const stream = new ToolCallStream();
-    let content = "";
-    for (let at = 0; at < text.length; ) {
-      const size = sizes.next().value;
-      content += stream.push(text.slice(at, at + size));
-      at += size;
-    }
-    if (plain.toolCalls.length === 0) content += stream.rest();
-    expect(content).toBe(plain.content);
-  });
+  const piece = fc.constantFrom(
+    "<tool_call>",
+    "</tool_call>",
+    '{"name": "f", "arguments": {"x": 1}}',
+    "<",
+    "<tool",
+    "_call>",
+    "text ",
+    "{",
+  );
+  test.prop([fc.array(piece, { maxLength: 8 }), fc.infiniteStream(fc.integer({ min: 1, max: 5 }))])(
+    "whatever the chunks, streamed content is the plain content",
+    (pieces, sizes) => {
+      const text = pieces.join("");
+      const plain = parseToolCalls(text);
+      const stream = new ToolCallStream();
+      let content = "";
+      for (let at = 0; at < text.length;) {
+        const size = sizes.next().value;
+        content += stream.push(text.slice(at, at + size));
+        at += size;
+      }
+      if (plain.toolCalls.length === 0) content += stream.rest();
+      expect(content).toBe(plain.content);
+    },
+  );
 });
 
 describe("the openai client", () => {
@@ -133,9 +176,18 @@ describe("the openai client", () => {
   });
   it("streaming: its own accumulator arrives at the plain answer", async () => {
     const server = await start({ says: TWO });
-    const streamed = client(server).chat.completions.stream({ model: "demo/chat/reverse", messages: [{ role: "user", content: "hi" }], tools: TOOLS, tool_choice: "auto", stream_options: { include_usage: true } });
+    const streamed = client(server).chat.completions.stream({
+      model: "demo/chat/reverse",
+      messages: [{ role: "user", content: "hi" }],
+      tools: TOOLS,
+      tool_choice: "auto",
+      stream_options: { include_usage: true },
+    });
     const final = await streamed.finalChatCompletion();
-    expect(final.choices[0]).toMatchObject({ finish_reason: "tool_calls", message: { content: "Let me see. ", tool_calls: [{ function: { name: "add" } }, { function: { name: "sub" } }] } });
+    expect(final.choices[0]).toMatchObject({
+      finish_reason: "tool_calls",
+      message: { content: "Let me see. ", tool_calls: [{ function: { name: "add" } }, { function: { name: "sub" } }] },
+    });
     expect(final.usage!.completion_tokens).toBe(tokenizer.encode(TWO).length + 1);
   });
   it("raises its classes for our errors", async () => {
@@ -144,7 +196,8 @@ describe("the openai client", () => {
         if (made.verb === "sampleToken") throw new Error("broken");
       },
     });
-    const ask = (body: object) => client(server).chat.completions.create({ model: "demo/chat/reverse", messages: [{ role: "user", content: "hi" }], ...body });
+    const ask = (body: object) =>
+      client(server).chat.completions.create({ model: "demo/chat/reverse", messages: [{ role: "user", content: "hi" }], ...body });
     await expect(ask({ model: "nope" })).rejects.toBeInstanceOf(OpenAI.NotFoundError);
     await expect(ask({ temperature: -1 })).rejects.toBeInstanceOf(OpenAI.BadRequestError);
     await expect(ask({})).rejects.toBeInstanceOf(OpenAI.InternalServerError);
