@@ -11,28 +11,28 @@ export interface LoadedAdapter extends Adapter {
 /** The adapters of a batch as stacks `[adapters, in, rank]` and `[adapters, rank, out]`. */
 export interface StackedAdapters {
   readonly members: readonly LoadedAdapter[];
-  /** Graph inputs for a batch whose row `b` belongs to `owners[b]`; null = the base itself. */
+  /** Graph inputs for a batch whose row `b` belongs to `owners[b]`; null = no adapter. */
   feeds(TensorClass: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], owners: readonly (LoadedAdapter | null)[]): Tensors;
 }
 
 /**
- * Stacks the distinct adapters of a batch; null when there are none. Entry 0 is all zeros: the base itself. Smaller ranks
- * are padded with zeros, which add exact zeros. The factor `alpha / rank` is folded into `B`.
+ * Stacks the distinct adapters of a batch, all of one rank; null when there are none. Entry 0 is all zeros: rows that only
+ * fill the batch up. The factor `alpha / rank` is folded into `B`.
+ *
+ * @param previous - Reused when it already holds every adapter: rows come and go far more often than adapters.
  */
 export function stackAdapters(config: ModelConfig, adapters: readonly LoadedAdapter[], previous: StackedAdapters | null = null): StackedAdapters | null {
   const members = [...new Set(adapters)];
   if (members.length === 0) return null;
   if (previous && members.every((adapter) => previous.members.includes(adapter))) return previous;
-  const rank = Math.max(...members.map((adapter) => adapter.rank));
-  const padded = adapterLayout(config, rank);
-  const stacks = padded.parameters.map((parameter, index) => {
+  const layout = adapterLayout(config, members[0]!.rank);
+  const stacks = layout.parameters.map((parameter, index) => {
     const stack = new Float32Array((members.length + 1) * parameter.size);
     members.forEach((adapter, member) => {
       const source = viewOf(adapter.flat, adapter.layout.parameters[index]!);
       const target = stack.subarray((member + 1) * parameter.size, (member + 2) * parameter.size);
-      const [rows] = parameter.shape as [number, number];
-      if (parameter.name.endsWith("_b")) source.forEach((value, i) => (target[i] = (value * adapter.alpha) / adapter.rank));
-      else for (let row = 0; row < rows; row++) target.set(source.subarray(row * adapter.rank, (row + 1) * adapter.rank), row * rank);
+      const factor = parameter.name.endsWith("_b") ? adapter.alpha / adapter.rank : 1;
+      source.forEach((value, i) => (target[i] = value * factor));
     });
     return { name: parameter.name, shape: [members.length + 1, ...parameter.shape], stack };
   });

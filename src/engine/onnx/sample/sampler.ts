@@ -111,7 +111,8 @@ export class Sampler {
     }
     const shared = await this.#base(base);
     const adapter = trained?.lora ? { ...trained.lora, flat: trained.flat, layout: adapterLayout(shared.config, trained.lora.rank) } : null;
-    this.#policies.set(id, { batchKey: `base:${base.directory}`, weights: shared, adapter, users: 0, isReleased: false });
+    // Adapters of one rank share a batch. Another rank would widen the products, and with them change a row's last bits.
+    this.#policies.set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${base.directory}`, weights: shared, adapter, users: 0, isReleased: false });
   }
 
   /** The same straight from a saved state. */

@@ -113,6 +113,11 @@ export class Trainer {
     model.gradients.fill(0);
   }
 
+  /** A copy of the accumulated gradients, flat, in the layout of what is trained. */
+  gradients(id: string): Float32Array {
+    return Float32Array.from(this.#model(id).gradients);
+  }
+
   /** A copy of the trained weights, for the sampler. */
   weights(id: string): { flat: Float32Array; lora: Adapter | null } {
     const model = this.#model(id);

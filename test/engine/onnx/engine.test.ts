@@ -1,0 +1,229 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createOnnxEngine, type Engine, type PolicyVersion, type Row, type SampledToken, type SamplingParams } from "../../../src/engine/index.ts";
+
+const base = join(import.meta.dirname, "../../oracle/llama/model");
+const VOCABULARY = 48;
+let engine: Engine;
+let scratch: string;
+
+beforeAll(async () => {
+  engine = await createOnnxEngine({ baseModels: { oracle: base }, allowedRoots: [join(base, "..")] });
+  scratch = await mkdtemp(join(tmpdir(), "whetstone-engine-"));
+});
+afterAll(async () => {
+  await engine.close();
+  await rm(scratch, { recursive: true, force: true });
+});
+
+const params = (seed: number, more: Partial<SamplingParams> = {}): SamplingParams => ({
+  maxTokens: 16,
+  temperature: 1,
+  topP: 1,
+  topK: 0,
+  seed: BigInt(seed),
+  stopTokenIds: [],
+  topLogprobs: 0,
+  ...more,
+});
+const promptOf = (index: number) => Int32Array.from({ length: 3 + ((index * 5) % 20) }, (_, t) => (index * 11 + t * 7) % VOCABULARY);
+
+async function sampleAll(policy: PolicyVersion, prompt: Int32Array, options: SamplingParams): Promise<SampledToken[]> {
+  const tokens: SampledToken[] = [];
+  for await (const token of engine.sample(policy, prompt, options)) tokens.push(token);
+  return tokens;
+}
+
+const rowOf = (prompt: Int32Array, tokens: readonly SampledToken[]): Row => {
+  const all = Int32Array.from([...prompt, ...tokens.map((token) => token.id)]);
+  return { tokens: all, weights: new Float32Array(all.length).fill(1, prompt.length) };
+};
+
+/** A little training, so that policies differ. */
+async function trained(seed: number, lora?: { rank: number }): Promise<{ model: Awaited<ReturnType<Engine["createModel"]>>; policy: PolicyVersion }> {
+  const model = await engine.createModel({ base: "oracle", seed, lora });
+  const rows = Array.from({ length: 6 }, (_, i): Row => {
+    const tokens = Int32Array.from({ length: 8 + i }, (__, t) => (seed * 17 + i * 3 + t * 5) % VOCABULARY);
+    return { tokens, weights: new Float32Array(tokens.length).fill(0.05, 1) };
+  });
+  for (let step = 0; step < 4; step++) {
+    await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+    await engine.optimStep(model, { learningRate: 2e-2 });
+  }
+  return { model, policy: await engine.publish(model) };
+}
+
+describe("sampling", () => {
+  test("cached decoding equals the full forward pass, logprob by logprob", async () => {
+    const { model, policy } = await trained(1);
+    const prompts = Array.from({ length: 12 }, (_, i) => promptOf(i));
+    const outputs = await Promise.all(prompts.map((prompt, i) => sampleAll(policy, prompt, params(i, { maxTokens: 30 }))));
+    const full = await engine.forward(model, prompts.map((prompt, i) => rowOf(prompt, outputs[i]!)));
+    outputs.forEach((tokens, i) => {
+      tokens.forEach((token, k) => expect(Math.abs(token.logprob - full[i]![prompts[i]!.length + k]!)).toBeLessThan(1e-5));
+    });
+  });
+
+  test("a request's tokens and logprobs are the same bits alone and in any company", async () => {
+    const { policy } = await trained(2);
+    const alone = await sampleAll(policy, promptOf(4), params(99, { maxTokens: 40, topLogprobs: 3 }));
+    for (const company of [1, 7, 40]) {
+      const [together] = await Promise.all([
+        sampleAll(policy, promptOf(4), params(99, { maxTokens: 40, topLogprobs: 3 })),
+        ...Array.from({ length: company }, (_, i) => sampleAll(policy, promptOf(i + 5), params(i, { maxTokens: 3 + ((i * 7) % 38) }))),
+      ]);
+      expect(together).toEqual(alone);
+    }
+  });
+
+  test("several adapters and the base itself are sampled at once, each row the same bits as if alone", async () => {
+    const policies = [
+      (await trained(3, { rank: 2 })).policy,
+      (await trained(4, { rank: 4 })).policy,
+      (await trained(5, { rank: 4 })).policy,
+      await engine.loadPolicy({ base: "oracle" }),
+    ];
+    const alone: SampledToken[][] = [];
+    for (const policy of policies) alone.push(await sampleAll(policy, promptOf(3), params(7)));
+    expect(new Set(alone.map((tokens) => tokens[0]!.logprob)).size).toBe(4);
+    const together = await Promise.all(policies.map((policy) => sampleAll(policy, promptOf(3), params(7))));
+    expect(together).toEqual(alone);
+  });
+
+  test("an adapter's log-probabilities are the trainer's", async () => {
+    const { model, policy } = await trained(6, { rank: 3 });
+    const tokens = await sampleAll(policy, promptOf(2), params(1));
+    const [full] = await engine.forward(model, [rowOf(promptOf(2), tokens)]);
+    tokens.forEach((token, k) => expect(Math.abs(token.logprob - full![promptOf(2).length + k]!)).toBeLessThan(1e-5));
+  });
+
+  test("the same seed gives the same tokens, another seed others, temperature 0 the likeliest", async () => {
+    const policy = await engine.loadPolicy({ base: "oracle" });
+    const [a, b, c] = await Promise.all([42, 42, 43].map((seed) => sampleAll(policy, promptOf(1), params(seed))));
+    expect(b).toEqual(a);
+    expect(c!.map((token) => token.id)).not.toEqual(a!.map((token) => token.id));
+    const greedy = await sampleAll(policy, promptOf(1), params(5, { temperature: 0, topLogprobs: 1 }));
+    for (const token of greedy) expect(token.top[0]!.id).toBe(token.id);
+  });
+
+  test("drawn tokens follow the reported distribution", async () => {
+    const policy = await engine.loadPolicy({ base: "oracle" });
+    const draws = await Promise.all(Array.from({ length: 4000 }, (_, i) => sampleAll(policy, promptOf(6), params(i, { maxTokens: 1, topLogprobs: 5 }))));
+    for (const { id, logprob } of draws[0]![0]!.top) {
+      const p = Math.exp(logprob);
+      const share = draws.filter((tokens) => tokens[0]!.id === id).length / draws.length;
+      // Five standard deviations of a binomial share.
+      expect(Math.abs(share - p)).toBeLessThan(5 * Math.sqrt((p * (1 - p)) / draws.length));
+    }
+  });
+
+  test("ends at a stop id, at the limit and at the end of the context", async () => {
+    const policy = await engine.loadPolicy({ base: "oracle" });
+    const free = await sampleAll(policy, promptOf(1), params(42));
+    expect(free).toHaveLength(16);
+    expect(free.at(-1)!.finish).toBe("length");
+    const stop = free[5]!.id;
+    const stopped = await sampleAll(policy, promptOf(1), params(42, { stopTokenIds: [stop] }));
+    expect(stopped.at(-1)).toMatchObject({ id: stop, finish: "stop" });
+    expect(stopped.length).toBe(free.findIndex((token) => token.id === stop) + 1);
+    const full = await sampleAll(policy, new Int32Array(60).fill(3), params(1, { maxTokens: 100 }));
+    expect(full.length + 60).toBe(64);
+    expect(full.at(-1)!.finish).toBe("length");
+  });
+
+  test("an abort rejects with the signal's own reason, and leaving the loop frees the row", async () => {
+    const policy = await engine.loadPolicy({ base: "oracle" });
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    const running = (async () => {
+      for await (const token of engine.sample(policy, promptOf(1), params(1, { maxTokens: 50 }), { signal: controller.signal })) if (token) controller.abort(reason);
+    })();
+    await expect(running).rejects.toBe(reason);
+    for await (const token of engine.sample(policy, promptOf(1), params(1))) {
+      expect(token.id).toBeGreaterThanOrEqual(0);
+      break;
+    }
+    await engine.release(policy);
+    await expect(sampleAll(policy, promptOf(1), params(1))).rejects.toMatchObject({ code: "E_NOT_FOUND" });
+  });
+
+  test("names what is wrong with a request", async () => {
+    const policy = await engine.loadPolicy({ base: "oracle" });
+    await expect(sampleAll(policy, Int32Array.of(VOCABULARY), params(1))).rejects.toThrow(/token ids in \[0, 48\), got 48/);
+    await expect(sampleAll(policy, new Int32Array(64), params(1))).rejects.toThrow(/1 to 63 tokens/);
+    await expect(sampleAll(policy, promptOf(1), params(1, { topP: 0 }))).rejects.toMatchObject({ code: "E_ARGUMENT", param: "topP" });
+  });
+});
+
+describe("training", () => {
+  test("gradients of parts add up to those of the whole, and an aborted call leaves them as they were", async () => {
+    const rows = Array.from({ length: 5 }, (_, i): Row => ({ tokens: promptOf(i + 2), weights: new Float32Array(promptOf(i + 2).length).fill(0.1, 1) }));
+    const loss = { kind: "cross-entropy" } as const;
+    const whole = await engine.createModel({ base: "oracle", seed: 0 });
+    await engine.forwardBackward(whole, rows, loss);
+    const parts = await engine.createModel({ base: "oracle", seed: 0 });
+    for (const row of rows) await engine.forwardBackward(parts, [row], loss);
+    await expect(engine.forwardBackward(parts, rows, loss, { signal: AbortSignal.abort() })).rejects.toMatchObject({ name: "AbortError" });
+    const [a, b] = [await engine.optimStep(whole, { learningRate: 0.01 }), await engine.optimStep(parts, { learningRate: 0.01 })];
+    expect(Math.abs(a.gradNorm - b.gradNorm) / a.gradNorm).toBeLessThan(1e-5);
+  });
+
+  test("a saved state continues byte for byte", async () => {
+    const rows = [{ tokens: promptOf(3), weights: new Float32Array(promptOf(3).length).fill(0.1, 1) }];
+    const step = async (model: Awaited<ReturnType<Engine["createModel"]>>) => {
+      await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+      return engine.optimStep(model, { learningRate: 0.01, weightDecay: 0.1, maxGradNorm: 1 });
+    };
+    const { model } = await trained(8);
+    const path = join(scratch, "state");
+    await mkdir(path);
+    await engine.saveState(model, path);
+    expect((await readdir(path)).toSorted()).toEqual(["model.safetensors", "optimizer.safetensors", "state.json"]);
+    const resumed = await engine.createModel({ base: "oracle", seed: 5, from: path });
+    for (let i = 0; i < 3; i++) expect(await step(resumed)).toEqual(await step(model));
+    const [a, b] = await Promise.all([model, resumed].map((handle) => engine.forward(handle, rows)));
+    expect(b).toEqual(a);
+  });
+
+  test("adapters train, save in PEFT's layout and come back", async () => {
+    const { model, policy } = await trained(9, { rank: 2 });
+    const path = join(scratch, "adapter");
+    await mkdir(path);
+    await engine.saveState(model, path);
+    expect((await readdir(path)).toSorted()).toEqual(["adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors", "state.json"]);
+    const loaded = await engine.loadPolicy({ base: "oracle", state: path });
+    expect(await sampleAll(loaded, promptOf(2), params(3))).toEqual(await sampleAll(policy, promptOf(2), params(3)));
+    await expect(engine.createModel({ base: "oracle", seed: 0, from: path })).rejects.toMatchObject({ code: "E_DATA" });
+  });
+
+  test("weights after ten steps are the same bytes with 1, 2 and 4 threads, in fresh processes", async () => {
+    const program = join(import.meta.dirname, "ten-steps.ts");
+    const hashes: string[] = [];
+    for (const threads of [1, 2, 4]) {
+      const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", program, String(threads)]);
+      hashes.push(stdout.trim());
+    }
+    expect(hashes[0]).toMatch(/^[0-9a-f]{64}$/);
+    expect(new Set(hashes).size).toBe(1);
+  }, 180_000);
+
+  test("refuses rows that do not fit, naming the row", async () => {
+    const { model } = await trained(10);
+    const bad = (row: Row) => engine.forwardBackward(model, [row], { kind: "cispo", epsilon: 1, epsilonHigh: 4 });
+    const weights = Float32Array.of(0, 1);
+    await expect(bad({ tokens: Int32Array.of(1, 2), weights })).rejects.toThrow(/Row 0: expected 2 advantages/);
+    await expect(bad({ tokens: Int32Array.of(1, 99), weights })).rejects.toMatchObject({ code: "E_ARGUMENT" });
+    await expect(bad({ tokens: Int32Array.of(1, 2), weights: Float32Array.of(1, 1) })).rejects.toThrow(/weight 0 for the first token/);
+  });
+});
+
+test("a base outside the allowed roots, or without a configuration, does not exist", async () => {
+  await expect(engine.describeBase("/etc")).rejects.toMatchObject({ code: "E_NOT_FOUND" });
+  await expect(engine.describeBase(`${base}/../../../..`)).rejects.toMatchObject({ code: "E_NOT_FOUND" });
+  await expect(engine.describeBase("nothing")).rejects.toThrow(/Expected one of: oracle/);
+  expect(await engine.describeBase(base)).toMatchObject({ vocabularySize: VOCABULARY, contextLength: 64 });
+});

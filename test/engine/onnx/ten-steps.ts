@@ -1,0 +1,23 @@
+/** Prints a hash of the shipped model shape's weights after ten policy-gradient steps: `ten-steps.ts <threads>`. */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { Trainer } from "../../../src/engine/onnx/train/trainer.ts";
+
+const trainer = new Trainer({ threads: Number(process.argv[2]), maxBatchTokens: 1024 });
+const directory = join(import.meta.dirname, "../../../models/whetstone-tiny");
+const id = await trainer.createModel({ id: "tiny", directory }, { seed: 1, fresh: true });
+const rows = Array.from({ length: 48 }, (_, i) => {
+  const length = 20 + ((i * 7) % 25);
+  return {
+    tokens: Int32Array.from({ length }, (__, t) => (i * 31 + t * 17 + ((i * t) % 7)) % 300),
+    weights: new Float32Array(length).fill(1 / 500, length - 12),
+    advantages: new Float32Array(length).fill((i % 5) - 2),
+    logprobs: new Float32Array(length).fill(-6),
+  };
+});
+for (let step = 0; step < 10; step++) {
+  await trainer.forwardBackward(id, rows, { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 }, new AbortController().signal);
+  await trainer.optimStep(id, { learningRate: 1e-3, maxGradNorm: 1, weightDecay: 0.01 });
+}
+const { flat } = trainer.weights(id);
+console.log(createHash("sha256").update(new Uint8Array(flat.buffer, 0, flat.byteLength)).digest("hex"));
