@@ -8,6 +8,8 @@ const generationConfig = z.looseObject({
   top_p: z.number().gt(0).max(1).nullish(),
   top_k: z.int().min(-1).nullish(),
   max_new_tokens: z.int().min(1).nullish(),
+  min_p: z.number().nullish(),
+  repetition_penalty: z.number().nullish(),
 });
 
 /** What a model's author wants where a request says nothing. */
@@ -17,6 +19,8 @@ export interface GenerationDefaults {
   readonly topK: number;
   /** Null = as much as fits the context. */
   readonly maxTokens: number | null;
+  /** Keys of the file that ask for what this build does not carry out; to be logged. */
+  readonly unmet: readonly string[];
 }
 
 /**
@@ -41,5 +45,6 @@ export async function readGenerationDefaults(directory: string): Promise<Generat
     topP: config.top_p ?? 1,
     topK: config.top_k ?? 0,
     maxTokens: config.max_new_tokens ?? null,
+    unmet: [...((config.min_p ?? 0) === 0 ? [] : ["min_p"]), ...((config.repetition_penalty ?? 1) === 1 ? [] : ["repetition_penalty"])],
   };
 }

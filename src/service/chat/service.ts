@@ -213,7 +213,16 @@ export class ChatService {
   }
 
   #generationDefaults(directory: string): Promise<GenerationDefaults> {
-    return remember(this.#defaults, directory, () => readGenerationDefaults(directory));
+    return remember(this.#defaults, directory, async () => {
+      const defaults = await readGenerationDefaults(directory);
+      for (const key of defaults.unmet) {
+        this.#dependencies.logger?.warn("The generation config of a model sets a key that this build does not carry out", {
+          directory,
+          key,
+        });
+      }
+      return defaults;
+    });
   }
 
   /** Reads the message out of a finished choice and remembers its ids for when the message comes back. */
