@@ -1,13 +1,14 @@
-import type { Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { fileURLToPath } from "node:url";
-import { createAdaptorServer } from "@hono/node-server";
+import { getRequestListener } from "@hono/node-server";
 import type { Engine } from "../engine/port.ts";
 import { ConfigError } from "../errors.ts";
 import { createApp, type RequestRecord } from "./app.ts";
 import { createBlobStore } from "./artifacts/blob-store.ts";
 import type { ServiceContext } from "./context.ts";
 import { defaultDataDirectory, lockDataDirectory, openDataDirectory, removeServiceFile, resolveApiKey, writeServiceFile, type DataDirectory } from "./data-directory.ts";
+import { errorResponse } from "./http-errors.ts";
 import { createChanges } from "./jobs/changes.ts";
 import { createJobQueue } from "./jobs/queue.ts";
 import { recover } from "./jobs/recovery.ts";
@@ -108,7 +109,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => context.jobs.close());
     const stopping = new AbortController();
     const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
-    const server = createAdaptorServer({ fetch: app.fetch }) as Server;
+    // What is no request at all (a path with a backslash, no host) never reaches the app, but is answered in the same shape.
+    const errorHandler = (error: unknown) => {
+      const message = `Malformed request: ${error instanceof Error ? error.message : "it cannot be read"}`;
+      return errorResponse(400, { message, code: "E_ARGUMENT", path: "" });
+    };
+    const server = createServer(getRequestListener(app.fetch, { errorHandler }));
     const sockets = trackSockets(server);
     const url = await listen(server, { host, port });
     undo.push(() => removeServiceFile(directory));

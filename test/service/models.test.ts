@@ -1,0 +1,90 @@
+import { expect, test } from "vitest";
+import { checkpointList, deleteModelResponse, model, servedModelList } from "../../src/schema/index.ts";
+import { createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
+
+test("a new model has step 0 at once, and is listed after the base models", async () => {
+  const { ok } = await startTestService();
+  const made = await ok("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny", lora: { rank: 4 } });
+  expect(model.parse(made)).toEqual({ id: expect.any(String), entity: "local", project: "demo", name: "reverse", base_model: "tiny", run_id: null, lora: { rank: 4 } });
+  const list = checkpointList.parse(await ok("GET", `${MODELS}/${made.id}/checkpoints`));
+  expect(list).toEqual({ object: "list", data: [{ id: expect.any(String), step: 0, metrics: {} }], first_id: list.data[0]?.id, last_id: list.data[0]?.id, has_more: false });
+  expect(servedModelList.parse(await ok("GET", "/v1/models")).data).toEqual([
+    { id: "tiny", object: "model", created: 0, owned_by: "whetstone", root: "tiny" },
+    { id: "local/demo/reverse", object: "model", created: expect.any(Number), owned_by: "local", root: "local/demo/reverse:step0" },
+  ]);
+  expect(await ok("GET", "/v1/preview/base-models")).toEqual(["tiny"]);
+});
+
+test("a name exists once: again it is 409, or the same model when asked for", async () => {
+  const { call, ok } = await startTestService();
+  const body = { project: "demo", name: "reverse", base_model: "tiny", entity: "team" };
+  const made = await ok("POST", MODELS, body);
+  expect(made.entity).toBe("team");
+  expect(await call("POST", MODELS, body)).toMatchObject({ status: 409, body: { error: { type: "ConflictError", param: "name", code: "E_CONFLICT" } } });
+  expect(await ok("POST", MODELS, { ...body, return_existing: true })).toEqual(made);
+  // Another entity is another name.
+  expect((await ok("POST", MODELS, { ...body, entity: null })).id).not.toBe(made.id);
+});
+
+test("requests for a new model that race get one model", async () => {
+  const { ok } = await startTestService();
+  const body = { project: "demo", name: "reverse", base_model: "tiny", return_existing: true };
+  const made = await Promise.all(Array.from({ length: 8 }, () => ok("POST", MODELS, body)));
+  expect(new Set(made.map((one) => one.id)).size).toBe(1);
+});
+
+test.each([
+  ["an unknown base model", { project: "demo", name: "x", base_model: "nothing" }, 404, "base_model"],
+  ["a base model outside the allowed roots", { project: "demo", name: "x", base_model: "../../etc" }, 404, "base_model"],
+  ["a name with a slash", { project: "demo", name: "a/b", base_model: "tiny" }, 422, "name"],
+  ["a project that starts with a dot", { project: "..", name: "x", base_model: "tiny" }, 422, "project"],
+  ["no project", { name: "x", base_model: "tiny" }, 422, "project"],
+  ["a rank out of bounds", { project: "demo", name: "x", base_model: "tiny", lora: { rank: 257 } }, 422, "lora.rank"],
+])("%s is refused and makes no model", async (_, body, status, param) => {
+  const { call, ok } = await startTestService();
+  expect(await call("POST", MODELS, body)).toMatchObject({ status, body: { error: { param, message: expect.any(String) } } });
+  expect((await ok("GET", "/v1/models")).data).toHaveLength(1);
+});
+
+test("deleting a model tells the counts, and everything of it is 404 afterwards", async () => {
+  const service = await startTestService();
+  const { call, ok } = service;
+  const { id } = await createModel(service);
+  const job = await ok("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] });
+  await finishedEvents(service, job.id);
+  const answer = await ok("DELETE", `${MODELS}/${id}`);
+  expect(deleteModelResponse.parse(answer)).toEqual({ model_id: id, deleted_checkpoints: 2, deleted_run: false });
+  for (const [method, path] of [["DELETE", `${MODELS}/${id}`], ["GET", `${MODELS}/${id}/checkpoints`]] as const) {
+    expect(await call(method, path)).toMatchObject({ status: 404, body: { error: { type: "NotFoundError", param: "model_id" } } });
+  }
+  expect((await call("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] })).status).toBe(404);
+  expect((await call("DELETE", `${MODELS}/${UNKNOWN_ID}`)).status).toBe(404);
+  expect((await ok("GET", "/v1/models")).data).toHaveLength(1);
+  expect(service.engine.liveModels()).toEqual([]);
+  // Whoever followed the job still learns how it ended.
+  expect((await ok("GET", `${RL_JOBS}/${job.id}`)).status).toBe("succeeded");
+});
+
+test("deleting a model cancels its jobs first", async () => {
+  let reached: () => void = () => undefined;
+  const training = new Promise<void>((resolve) => (reached = resolve));
+  const service = await startTestService({
+    engine: {
+      before: async ({ verb }, { signal }) => {
+        if (verb !== "optimStep") return;
+        reached();
+        await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error)));
+      },
+    },
+  });
+  const { id } = await createModel(service);
+  const jobs = [];
+  for (let index = 0; index < 3; index++) jobs.push(await service.ok("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] }));
+  await training;
+  expect(await service.ok("DELETE", `${MODELS}/${id}`)).toMatchObject({ deleted_checkpoints: 1 });
+  for (const job of jobs) {
+    expect((await service.ok("GET", `${RL_JOBS}/${job.id}`)).status).toBe("cancelled");
+    expect((await finishedEvents(service, job.id)).at(-1)?.type).toBe("training_cancelled");
+  }
+  expect(service.engine.liveModels()).toEqual([]);
+});

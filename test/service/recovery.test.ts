@@ -1,0 +1,159 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import type { ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import { ARTIFACTS, chatLines, createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, SFT_JOBS, startTestService, temporaryDirectory, testBase, uploadArtifact, type TestService } from "./support.ts";
+
+const STEPS = 10;
+
+/** Weights of a model's newest checkpoint, byte for byte. */
+async function weights(dataDir: string, modelId: string, step: number): Promise<string> {
+  return (await readFile(join(dataDir, "checkpoints", modelId, String(step), "model.safetensors"))).toString("hex");
+}
+
+/** Holds the engine at the n-th optimizer step until the service goes down. */
+function holdAt(step: number): { readonly before: NonNullable<ScriptedEngineOptions["before"]>; readonly reached: Promise<void> } {
+  let count = 0;
+  let reach: () => void = () => undefined;
+  const reached = new Promise<void>((resolve) => (reach = resolve));
+  return {
+    reached,
+    async before({ verb }, { signal }) {
+      if (verb !== "optimStep" || ++count < step) return;
+      reach();
+      await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error)));
+    },
+  };
+}
+
+async function startSft(service: TestService): Promise<{ modelId: string; jobId: string }> {
+  const { id: modelId } = await createModel(service);
+  const url = await uploadArtifact(service, { "train.jsonl": chatLines(STEPS) });
+  const { id: jobId } = await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, config: { batch_size: 1, learning_rate: 0.1 }, experimental_config: { shuffle_seed: 7 } });
+  return { modelId, jobId };
+}
+
+test("an SFT job goes on from its last commit after a restart, with the same weights and no event twice", async () => {
+  const bases = await testBase();
+  const undisturbed = await startTestService({ engine: { bases } });
+  const expected = await startSft(undisturbed);
+  const expectedEvents = await finishedEvents(undisturbed, expected.jobId);
+
+  const dataDir = await temporaryDirectory();
+  const held = holdAt(9);
+  const first = await startTestService({ dataDir, engine: { bases, before: held.before }, limits: { commitEverySteps: 3 } });
+  const { modelId, jobId } = await startSft(first);
+  await held.reached;
+  const seen = (await first.ok("GET", `${RL_JOBS}/${jobId}/events?limit=100`)).data;
+  expect(seen.map((event: { data: { gradient_step?: number } }) => event.data.gradient_step ?? 0)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+  expect(await readdir(join(dataDir, "jobs", jobId))).toEqual(["progress-6"]);
+  await first.service.close({ graceMs: 0 });
+
+  const second = await startTestService({ dataDir, engine: { bases }, limits: { commitEverySteps: 3 } });
+  const events = await finishedEvents(second, jobId);
+  expect(events.slice(0, seen.length)).toEqual(seen);
+  const withoutSpeed = (list: typeof events) => list.map(({ type, data }) => [type, { ...data, tokens_per_second: 0 }]);
+  expect(withoutSpeed(events)).toEqual(withoutSpeed(expectedEvents));
+  // Steps 7 to 10 alone were computed again.
+  expect(second.engine.calls.filter((call) => call.verb === "optimStep")).toHaveLength(4);
+  expect(await weights(dataDir, modelId, 1)).toBe(await weights(undisturbed.service.dataDir, expected.modelId, 1));
+  expect(await readdir(join(dataDir, "jobs"))).toEqual([]);
+});
+
+test("queued jobs keep their order, and an interrupted RL job comes first", async () => {
+  const bases = await testBase();
+  const dataDir = await temporaryDirectory();
+  const held = holdAt(2);
+  const first = await startTestService({ dataDir, engine: { bases, before: held.before } });
+  const { id: modelId } = await createModel(first);
+  const jobs = [];
+  for (let index = 0; index < 4; index++) jobs.push(await first.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] }));
+  await held.reached;
+  await first.ok("POST", `${RL_JOBS}/${jobs[3].id}/cancel`);
+  await first.service.close({ graceMs: 0 });
+  const second = await startTestService({ dataDir, engine: { bases } });
+  const ends = [];
+  for (const job of jobs) ends.push((await finishedEvents(second, job.id)).at(-1));
+  expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }, { type: "training_cancelled" }]);
+});
+
+test("a job that takes the service down every time is given up", async () => {
+  const bases = await testBase();
+  const dataDir = await temporaryDirectory();
+  let jobId = "";
+  for (let start = 0; start < 2; start++) {
+    const held = holdAt(1);
+    const service = await startTestService({ dataDir, engine: { bases, before: held.before }, limits: { maxJobAttempts: 2 } });
+    if (start === 0) jobId = (await service.ok("POST", RL_JOBS, { model_id: (await createModel(service)).id, trajectory_groups: [goodGroup()] })).id;
+    await held.reached;
+    await service.service.close({ graceMs: 0 });
+  }
+  const last = await startTestService({ dataDir, engine: { bases }, limits: { maxJobAttempts: 2 } });
+  expect((await finishedEvents(last, jobId)).at(-1)).toMatchObject({ type: "training_failed", data: { error_message: expect.stringContaining("started 2 times") } });
+});
+
+test("what a crash left half-made is removed at the next start, and nothing else", async () => {
+  const bases = await testBase();
+  const dataDir = await temporaryDirectory();
+  const first = await startTestService({ dataDir, engine: { bases } });
+  const { id: modelId } = await createModel(first);
+  await finishedEvents(first, (await first.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] })).id);
+  const url = await uploadArtifact(first, { "train.jsonl": chatLines(2) });
+  await first.service.close();
+  const leftOver = ["tmp/upload", "artifacts/blobs/ab/abcdef", "jobs/nobody/groups.json", `checkpoints/${modelId}/2/model.safetensors`, `checkpoints/${modelId}/2.tmp-x/model.safetensors`, "checkpoints/nobody/1/state.json"];
+  for (const path of leftOver) {
+    await mkdir(join(dataDir, path, ".."), { recursive: true });
+    await writeFile(join(dataDir, path), "x");
+  }
+  const second = await startTestService({ dataDir, engine: { bases } });
+  expect(await readdir(join(dataDir, "checkpoints"))).toEqual([modelId]);
+  expect(await readdir(join(dataDir, "checkpoints", modelId))).toEqual(["1"]);
+  expect([await readdir(join(dataDir, "tmp")), await readdir(join(dataDir, "jobs")), await readdir(join(dataDir, "artifacts/blobs/ab"))]).toEqual([[], [], []]);
+  const sft = await second.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url });
+  expect((await finishedEvents(second, sft.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
+});
+
+test("after kill -9 nothing that was acknowledged is missing", async () => {
+  const bases = await testBase();
+  const dataDir = await temporaryDirectory();
+  const script = fileURLToPath(new URL("held-service.ts", import.meta.url));
+  const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], { stdio: ["ignore", "pipe", "inherit"] });
+  const exited = once(child, "exit");
+  try {
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    const { url, apiKey } = JSON.parse((await lines.next()).value as string) as { url: string; apiKey: string };
+    const send = async (method: string, path: string, body?: unknown): Promise<any> => {
+      const response = await fetch(url + path, { method, headers: { authorization: `Bearer ${apiKey}`, ...(body === undefined ? {} : { "content-type": "application/json" }) }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+      expect([path, response.status]).toEqual([path, 200]);
+      return response.json();
+    };
+    const model = await send("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny" });
+    const artifact = await send("POST", ARTIFACTS, { project: "demo", name: "data" });
+    const jobs = [];
+    for (let index = 0; index < 3; index++) jobs.push(await send("POST", RL_JOBS, { model_id: model.id, trajectory_groups: [goodGroup()] }));
+    // The first job is over, the second holds in its optimizer step, the third waits.
+    expect((await lines.next()).value).toBe("held");
+    const events = (await send("GET", `${RL_JOBS}/${jobs[1].id}/events`)).data;
+    expect(events).toHaveLength(1);
+    const before = { checkpoints: await send("GET", `${MODELS}/${model.id}/checkpoints`), first: await send("GET", `${RL_JOBS}/${jobs[0].id}/events`) };
+    child.kill("SIGKILL");
+    await exited;
+
+    // Its lock and its service.json do not stand in the way.
+    expect(await readdir(dataDir)).toContain("service.json");
+    const after = await startTestService({ dataDir, engine: { bases } });
+    expect(after.service.apiKey).toBe(apiKey);
+    for (const [index, job] of jobs.entries()) expect((await finishedEvents(after, job.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: index + 1 } });
+    expect((await after.ok("GET", `${RL_JOBS}/${jobs[1].id}/events`)).data[0]).toEqual(events[0]);
+    expect(await after.ok("GET", `${RL_JOBS}/${jobs[0].id}/events`)).toEqual(before.first);
+    expect((await after.ok("GET", `${MODELS}/${model.id}/checkpoints`)).data.slice(0, 2)).toEqual(before.checkpoints.data);
+    expect((await after.ok("GET", `${ARTIFACTS}/${artifact.id}`)).state).toBe("open");
+  } finally {
+    child.kill("SIGKILL");
+  }
+});
+

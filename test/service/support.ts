@@ -1,0 +1,136 @@
+/** A whole service on port 0 with the scripted engine, and small values to send to it. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { startService, type RequestRecord, type RunningService, type ServiceOptions } from "../../src/service/index.ts";
+import { createScriptedEngine, type ScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import { choice, group } from "../learner/helpers.ts";
+import { modelFiles, writeModel } from "../tokenizer/fixture.ts";
+
+export { choice, group };
+
+export const CONTEXT = 128;
+export const UNKNOWN_ID = "00000000-0000-4000-8000-000000000000";
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // Tests look into answers of every shape.
+  readonly body: any;
+}
+
+export interface CallInit {
+  readonly headers?: Record<string, string>;
+  readonly signal?: AbortSignal;
+  /** null = no key is sent. */
+  readonly key?: string | null;
+}
+
+export interface TestService {
+  readonly service: RunningService;
+  readonly engine: ScriptedEngine;
+  readonly log: { readonly level: string; readonly message: string; readonly fields: unknown }[];
+  readonly requests: RequestRecord[];
+  /** A string body is sent as it is. */
+  call(method: string, path: string, body?: unknown, init?: CallInit): Promise<Answer>;
+  /** The same for calls that must succeed: the body alone. */
+  ok(method: string, path: string, body?: unknown, init?: CallInit): Promise<any>;
+}
+
+export async function temporaryDirectory(): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "whetstone-service-"));
+  onTestFinished(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** A base model named `tiny`, with a tokenizer that the test removes. */
+export async function testBase(contextLength = CONTEXT): Promise<NonNullable<ScriptedEngineOptions["bases"]>> {
+  const directory = await writeModel();
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const config = modelFiles()["config.json"] as { vocab_size: number };
+  return [{ id: "tiny", directory, vocabularySize: config.vocab_size, contextLength, parameters: 1 }];
+}
+
+export type TestServiceOptions = Omit<ServiceOptions, "engine" | "logger"> & { readonly engine?: ScriptedEngineOptions };
+
+/** Starts a service that ends with the test. */
+export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
+  const { engine: engineOptions, ...rest } = options;
+  const engine = createScriptedEngine({ ...engineOptions, bases: engineOptions?.bases ?? (await testBase()) });
+  const log: TestService["log"] = [];
+  const requests: RequestRecord[] = [];
+  const write = (level: string) => (message: string, fields?: unknown) => void log.push({ level, message, fields });
+  const service = await startService({
+    dataDir: rest.dataDir ?? (await temporaryDirectory()),
+    ...rest,
+    engine,
+    logger: { info: write("info"), warn: write("warn"), error: write("error") },
+    onRequest: (record) => requests.push(record),
+  });
+  onTestFinished(() => service.close({ graceMs: 0 }));
+  const call: TestService["call"] = async (method, path, body, init = {}) => {
+    const isRaw = typeof body === "string" || body instanceof Uint8Array || body instanceof ReadableStream;
+    const key = init.key === undefined ? service.apiKey : init.key;
+    const response = await fetch(service.url + path, {
+      method,
+      headers: { ...(key === null ? {} : { authorization: `Bearer ${key}` }), ...(isRaw || body === undefined ? {} : { "content-type": "application/json" }), ...init.headers },
+      ...(body === undefined ? {} : { body: isRaw ? (body as string) : JSON.stringify(body), duplex: "half" }),
+      ...(init.signal === undefined ? {} : { signal: init.signal }),
+    } as RequestInit);
+    const text = await response.text();
+    return { status: response.status, headers: response.headers, body: response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text };
+  };
+  return {
+    service,
+    engine,
+    log,
+    requests,
+    call,
+    async ok(method, path, body, init) {
+      const answer = await call(method, path, body, init);
+      if (answer.status !== 200) throw new Error(`Expected 200 from ${method} ${path}, got ${answer.status}: ${JSON.stringify(answer.body)}`);
+      return answer.body;
+    },
+  };
+}
+
+export const MODELS = "/v1/preview/models";
+export const RL_JOBS = "/v1/preview/training-jobs";
+export const SFT_JOBS = "/v1/preview/sft-training-jobs";
+export const ARTIFACTS = "/v1/preview/artifacts";
+
+export function createModel({ ok }: TestService, name = "reverse"): Promise<{ id: string }> {
+  return ok("POST", MODELS, { project: "demo", name, base_model: "tiny" });
+}
+
+/** A group that can be trained. */
+export function goodGroup() {
+  return group({ reward: 1, choices: [choice([1, 2, 3], [4, 5])] }, { reward: 0, choices: [choice([1, 2, 3], [6])] });
+}
+
+/** A committed artifact version with these files; its URL. */
+export async function uploadArtifact({ ok }: TestService, files: Readonly<Record<string, string>>, name = "data"): Promise<string> {
+  const version = await ok("POST", ARTIFACTS, { project: "demo", name });
+  for (const [path, contents] of Object.entries(files)) await ok("PUT", `${ARTIFACTS}/${version.id}/files/${path}`, contents);
+  return (await ok("POST", `${ARTIFACTS}/${version.id}/commit`)).url;
+}
+
+/** Chat lines, each with another answer. */
+export function chatLines(count: number): string {
+  return Array.from({ length: count }, (_, index) =>
+    JSON.stringify({ messages: [{ role: "user", content: `hello ${index}` }, { role: "assistant", content: `world ${index}` }] }),
+  ).join("\n");
+}
+
+/** All events of a job that has ended. */
+export async function finishedEvents({ ok }: TestService, jobId: string): Promise<{ id: string; type: string; data: any }[]> {
+  const events: { id: string; type: string; data: any }[] = [];
+  for (let turn = 0; turn < 100; turn++) {
+    const after = events.at(-1) === undefined ? "" : `&after=${events.at(-1)?.id}`;
+    const page = await ok("GET", `${RL_JOBS}/${jobId}/events?limit=100&wait=10${after}`);
+    events.push(...page.data);
+    if (["training_ended", "training_failed", "training_cancelled"].includes(events.at(-1)?.type ?? "") && !page.has_more) return events;
+  }
+  throw new Error(`Job ${jobId} did not end`);
+}
