@@ -1,0 +1,134 @@
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { createPolicies } from "../../src/service/policies.ts";
+import { openStore } from "../../src/service/store/database.ts";
+import { createScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import { deferred } from "../../src/util/deferred.ts";
+import { temporaryDirectory } from "./support.ts";
+
+const MODEL = "11111111-1111-4111-8111-111111111111";
+
+/** A model with steps 0 to `steps`, saved by the engine. */
+async function setUp({ steps = 3, maxIdle = 2, before }: { readonly steps?: number; readonly maxIdle?: number } & ScriptedEngineOptions = {}) {
+  const root = await temporaryDirectory();
+  const store = await openStore(join(root, "db"));
+  onTestFinished(() => store.destroy());
+  const engine = createScriptedEngine({ before });
+  await store.insertInto("models").values({ id: MODEL, entity: "e", project: "p", name: "n", base_model: "scripted", lora: null, seed: 1, next_step: steps + 1, created_at: "" }).execute();
+  const handle = await engine.createModel({ base: "scripted", seed: 1 });
+  for (let step = 0; step <= steps; step++) {
+    const directory = step === 0 ? null : `state-${step}`;
+    if (directory !== null) {
+      await import("node:fs/promises").then(({ mkdir }) => mkdir(join(root, directory)));
+      await engine.saveState(handle, join(root, directory));
+    }
+    await store.insertInto("checkpoints").values({ id: `checkpoint-${step}`, model_id: MODEL, step, metrics: "{}", state_dir: directory, optimizer_kind: null, created_at: "" }).execute();
+  }
+  const warnings: string[] = [];
+  const logger = { info: () => undefined, warn: (message: string) => void warnings.push(message), error: () => undefined };
+  const policies = createPolicies({ store, engine, root, defaultBase: "scripted", maxIdle, logger });
+  const loads = () => engine.calls.filter((call) => call.verb === "loadPolicy").length;
+  const drop = async (step: number) => {
+    await store.deleteFrom("checkpoints").where("id", "=", `checkpoint-${step}`).execute();
+    policies.forget([`checkpoint-${step}`]);
+    await rm(join(root, `state-${step}`), { recursive: true });
+  };
+  return { root, store, engine, policies, loads, drop, handle };
+}
+
+test("a policy is loaded once for all that ask at the same time, and kept for the next", async () => {
+  const { policies, loads } = await setUp();
+  const leases = await Promise.all(Array.from({ length: 5 }, () => policies.resolvePolicy("e/p/n:step2")));
+  expect(new Set(leases.map((lease) => lease.policy.id)).size).toBe(1);
+  for (const lease of leases) lease.release();
+  (await policies.resolvePolicy("e/p/n:step2")).release();
+  expect(loads()).toBe(1);
+});
+
+test("what was used longest ago is released, but nothing that is held", async () => {
+  const { policies, engine } = await setUp({ maxIdle: 1 });
+  const held = await policies.resolvePolicy("e/p/n:step1");
+  const second = await policies.resolvePolicy("e/p/n:step2");
+  second.release();
+  second.release();
+  (await policies.resolvePolicy("e/p/n:step3")).release();
+  await expect.poll(() => engine.livePolicies()).toHaveLength(2);
+  expect(engine.livePolicies()).toContain(held.policy.id);
+  expect(engine.livePolicies()).not.toContain(second.policy.id);
+});
+
+test("a deleted step is 404 at once and its weights go when the last request ends", async () => {
+  const { policies, engine, drop } = await setUp();
+  const held = await policies.resolvePolicy("e/p/n:step2");
+  await drop(2);
+  await expect(policies.resolvePolicy("e/p/n:step2")).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
+  expect(engine.livePolicies()).toContain(held.policy.id);
+  held.release();
+  await expect.poll(() => engine.livePolicies()).not.toContain(held.policy.id);
+});
+
+test("a step that is deleted while it loads is 404", async () => {
+  const loading = deferred<void>();
+  const gate = deferred<void>();
+  const { policies, drop } = await setUp({
+    before: ({ verb }) => {
+      if (verb !== "loadPolicy") return;
+      loading.resolve();
+      return gate.promise;
+    },
+  });
+  const asked = policies.resolvePolicy("e/p/n:step3");
+  const outcome = expect(asked).rejects.toMatchObject({ code: "E_NOT_FOUND" });
+  await loading.promise;
+  await drop(3);
+  gate.resolve();
+  await outcome;
+});
+
+test("one caller's abort ends its own wait alone, with its own reason", async () => {
+  const gate = deferred<void>();
+  const { policies } = await setUp({ before: ({ verb }) => (verb === "loadPolicy" ? gate.promise : undefined) });
+  const controller = new AbortController();
+  const aborted = policies.resolvePolicy("e/p/n:step1", { signal: controller.signal });
+  const other = policies.resolvePolicy("e/p/n:step1");
+  const reason = new Error("enough");
+  const outcome = expect(aborted).rejects.toBe(reason);
+  controller.abort(reason);
+  await outcome;
+  gate.resolve();
+  (await other).release();
+});
+
+test("a load that failed is tried again", async () => {
+  let isBroken = true;
+  const { policies } = await setUp({
+    before: ({ verb }) => {
+      if (verb === "loadPolicy" && isBroken) throw new Error("out of memory");
+    },
+  });
+  await expect(policies.resolvePolicy("e/p/n:step1")).rejects.toThrow("out of memory");
+  isBroken = false;
+  expect((await policies.resolvePolicy("e/p/n:step1")).step).toBe(1);
+});
+
+test("published weights are adopted, and given back when somebody was faster", async () => {
+  const { policies, engine, loads, handle } = await setUp();
+  const first = engine.publish(handle);
+  policies.adopt("checkpoint-3", first);
+  const lease = await policies.resolvePolicy("e/p/n");
+  expect([lease.policy, lease.resolvedName, lease.step, loads()]).toEqual([await first, "e/p/n:step3", 3, 0]);
+  const second = await engine.publish(handle);
+  policies.adopt("checkpoint-3", Promise.resolve(second));
+  await expect.poll(() => engine.livePolicies()).not.toContain(second.id);
+});
+
+test.each([null, undefined, "", "scripted"])("%o stands for the base model", async (name) => {
+  const { policies } = await setUp();
+  expect(await policies.resolvePolicy(name)).toMatchObject({ resolvedName: "scripted", step: null, base: { id: "scripted" } });
+});
+
+test.each(["e/p/other", "e/p/n:step9", "e/p/n:step", "e/p/n:v1", "n", "e/p/n/x", "22222222-2222-4222-8222-222222222222", "../../etc/passwd", "e/p/n:step99999999999"])("%s does not exist", async (name) => {
+  const { policies } = await setUp({ steps: 1 });
+  await expect(policies.resolvePolicy(name)).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
+});
