@@ -1,7 +1,4 @@
-import { dynamicOnly, packageRooms, rooms } from "./scripts/layers.js";
-
-/** The deepest folder below `src/` that holds code. */
-const DEPTH = 5;
+import { dynamicOnly, maxDepth, packageRooms, rooms } from "./scripts/layers.js";
 
 /** The rule for files of `room` that lie `depth` folders below `src/`; `also` are rooms one file may reach beyond its room's. */
 function layering(room, depth, also = []) {
@@ -25,7 +22,7 @@ function layering(room, depth, also = []) {
 const layers = [
   ...Object.keys(rooms).flatMap((room) => [
     { files: [`src/${room}.ts`], rules: layering(room, 0) },
-    ...Array.from({ length: DEPTH }, (_, index) => ({
+    ...Array.from({ length: maxDepth }, (_, index) => ({
       files: [`src/${room}/${"*/".repeat(index)}*.ts`],
       rules: layering(room, index + 1),
     })),

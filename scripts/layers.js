@@ -51,3 +51,6 @@ export const packageRooms = {
 
 /** Packages with a native binary: their types freely, their values only through `await import()`, so that the rest loads without them. */
 export const nativePackages = ["onnxruntime-node", "@photostructure/sqlite", "node:sqlite"];
+
+/** The deepest folder below `src/` that holds code; the linter's rules are written out per depth. */
+export const maxDepth = 5;

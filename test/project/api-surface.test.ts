@@ -1,0 +1,40 @@
+import { join } from "node:path";
+import ts from "typescript";
+import { describe, expect, it } from "vitest";
+import { entries, read, ROOT } from "./files.ts";
+
+/** At most this many names in the root entry, types included: what one can hold in the head. */
+const ROOT_NAMES = 60;
+
+const { options } = ts.convertCompilerOptionsFromJson(
+  (ts.parseConfigFileTextToJson("tsconfig.json", read("tsconfig.json")).config as { compilerOptions: unknown }).compilerOptions,
+  ROOT,
+);
+const program = ts.createProgram(
+  [...entries.values()].map((file) => join(ROOT, file)),
+  options,
+);
+const checker = program.getTypeChecker();
+
+/** The exported names of an entry, sorted; types are marked, since they vanish at run time. */
+function surface(file: string): string[] {
+  const source = program.getSourceFile(join(ROOT, file));
+  const module = source && checker.getSymbolAtLocation(source);
+  if (module === undefined) throw new Error(`Expected ${file} to be a module`);
+  const names = checker.getExportsOfModule(module).map((symbol) => {
+    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+    return target.flags & ts.SymbolFlags.Value ? symbol.name : `type ${symbol.name}`;
+  });
+  return names.toSorted();
+}
+
+describe("the public names", () => {
+  // A change here is a change of the interface: update the snapshot on purpose (`-u`) and write it into the changelog.
+  it.each([...entries])("of %s are the ones we decided on", (_, file) => {
+    expect(surface(file).join("\n")).toMatchSnapshot();
+  });
+
+  it(`of the root are at most ${ROOT_NAMES}`, () => {
+    expect(surface("src/index.ts").length).toBeLessThanOrEqual(ROOT_NAMES);
+  });
+});

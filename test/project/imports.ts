@@ -1,0 +1,40 @@
+import { dirname, join, normalize } from "node:path";
+import ts from "typescript";
+import { read } from "./files.ts";
+
+/** One import of a source file. */
+export interface Import {
+  readonly from: string;
+  /** As written. */
+  readonly specifier: string;
+  /** The file of the project it names, or undefined for a package. */
+  readonly target: string | undefined;
+  /** `type` leaves no trace at run time; `dynamic` loads only when reached. */
+  readonly kind: "value" | "type" | "dynamic";
+}
+
+/** Every import, re-export and `import()` of `file`; of `import()` with a computed name, nothing is known. */
+export function importsOf(file: string): Import[] {
+  const source = ts.createSourceFile(file, read(file), ts.ScriptTarget.ES2023, false);
+  const found: Import[] = [];
+  const add = (specifier: ts.Expression | undefined, kind: Import["kind"]): void => {
+    if (specifier === undefined || !ts.isStringLiteralLike(specifier)) return;
+    const target = specifier.text.startsWith(".") ? normalize(join(dirname(file), specifier.text)) : undefined;
+    found.push({ from: file, specifier: specifier.text, target, kind });
+  };
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportDeclaration(node))
+      add(node.moduleSpecifier, node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword ? "type" : "value");
+    else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly ? "type" : "value");
+    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal as ts.Expression, "type");
+    else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) add(node.arguments[0], "dynamic");
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return found;
+}
+
+/** The room of a file: `src/engine/port.ts` → `engine`, `src/errors.ts` → `errors`; undefined outside `src`. */
+export function roomOf(file: string): string | undefined {
+  return /^src\/([^/]+?)(?:\.ts$|\/)/u.exec(file)?.[1];
+}

@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+import { summary } from "../../scripts/test-summary.js";
+import { packageJson, read } from "./files.ts";
+
+const COMMAND = "npm ci && npm test";
+
+describe("the test command", () => {
+  it("is the same in the README and in .ci/run", () => {
+    expect(
+      read("README.md")
+        .split("\n")
+        .map((line) => line.replace(/\s+#.*$/u, "").trim()),
+    ).toContain(COMMAND);
+    expect(read(".ci/run").split("\n")).toContain(COMMAND);
+  });
+
+  it("fails on types, lint and layering, format, dead code and tests", () => {
+    expect(packageJson.scripts["test"]?.split(" ").slice(2)).toEqual(["typecheck", "lint", "format:check", "dead-code", "test:run"]);
+  });
+});
+
+describe("the closing line", () => {
+  const file = { status: "passed", assertionResults: [{}] };
+  const report = { numPassedTests: 3, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0, testResults: [file] };
+
+  it("counts passed and failed tests", () => {
+    expect(summary(report, 0)).toBe("3 passed, 0 failed");
+    expect(summary({ ...report, numFailedTests: 2 }, 1)).toBe("3 passed, 2 failed");
+  });
+
+  it("says how many were skipped, if any", () => {
+    expect(summary({ ...report, numPendingTests: 1, numTodoTests: 1 }, 0)).toBe("3 passed, 0 failed, 2 skipped");
+  });
+
+  it("counts a file that could not be loaded as a failure", () => {
+    expect(summary({ ...report, testResults: [file, { status: "failed", assertionResults: [] }] }, 1)).toBe("3 passed, 1 failed");
+  });
+
+  it("never reports no failure when the command failed, nor when no test ran", () => {
+    expect(summary(report, 1)).toBe("3 passed, 1 failed");
+    expect(summary(undefined, 1)).toBe("0 passed, 1 failed");
+  });
+});
