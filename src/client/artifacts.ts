@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { artifactPath, artifactVersion, type JsonObject } from "../schema/index.ts";
 import { ArgumentError } from "../errors.ts";
-import { callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
+import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import type { RequestOptions } from "./transport.ts";
 import { artifactFromWire, parseAnswer, type ArtifactVersion } from "./wire.ts";
 
@@ -41,7 +41,8 @@ export function artifactsResource(api: Api): Artifacts {
   return {
     create: async ({ project, name, entity, metadata, idempotencyKey = randomUUID(), ...options }) => {
       const body = { project, name, ...(entity === undefined ? {} : { entity }), ...(metadata === undefined ? {} : { metadata }) };
-      return version(await callJson(api, "POST", "/v1/preview/artifacts", { ...options, json: body, idempotencyKey }));
+      // At worst a repetition leaves an empty open version behind, which nothing can use.
+      return version(await callCreate(api, "/v1/preview/artifacts", { ...options, json: body, idempotencyKey }, true));
     },
     putFile: async (artifactId, path, body, options = {}) => {
       const headers = { "content-type": "application/octet-stream" };

@@ -38,7 +38,7 @@ export function chatResource(api: Api): Chat {
 }
 
 async function complete(api: Api, params: ChatParams, options: CallOptions): Promise<ChatCompletion> {
-  const answer = await api.transport.json("POST", api.baseUrl + PATH, { ...options, json: params, retry: "chat", headersTimeoutMs: LONG_CALL_MS });
+  const answer = await api.transport.json("POST", api.baseUrl + PATH, { ...options, json: params, retry: "unsent", headersTimeoutMs: LONG_CALL_MS });
   return parseAnswer(chatCompletion, answer, "chat completion");
 }
 
@@ -47,7 +47,7 @@ function stream(api: Api, params: ChatParams, options: CallOptions): AsyncIterab
     api.transport.stream("POST", api.baseUrl + PATH, {
       ...options,
       json: params,
-      retry: "chat",
+      retry: "unsent",
       headers: { accept: "text/event-stream" },
       headersTimeoutMs: LONG_CALL_MS,
     }),

@@ -18,12 +18,6 @@ export interface LocalService {
   close(): Promise<void>;
 }
 
-/** What `src/service/index.ts` gives. */
-interface StartedService extends LocalService {
-  /** Lets the process end while the service runs. */
-  unref?(): void;
-}
-
 /** Options of {@link localService}. */
 export interface LocalServiceOptions {
   readonly dataDir?: string | undefined;
@@ -69,12 +63,10 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, signal 
 }
 
 async function start(dataDir: string, apiKey: string | undefined): Promise<LocalService> {
-  const { startService } = (await import("../service/index.ts")) as {
-    startService(options: { dataDir: string; apiKey?: string }): Promise<StartedService>;
-  };
-  const started = await startService({ dataDir, ...(apiKey === undefined ? {} : { apiKey }) });
+  const service = await import("../service/index.ts");
+  const started = await service.startService({ dataDir, apiKey });
   // A script that has reached its end must not hang on the service it never asked to start.
-  started.unref?.();
+  started.unref();
   return started;
 }
 

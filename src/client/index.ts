@@ -1,5 +1,5 @@
 /** The interface over HTTP, typed. */
-export type { CallOptions, CreateOptions } from "./api.ts";
+export type { CallOptions, CreateOptions, ServiceFeatures } from "./api.ts";
 export type { Artifacts, CreateArtifactOptions, FileBody } from "./artifacts.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
 export type { Checkpoints, ListCheckpointsOptions } from "./checkpoints.ts";
@@ -12,7 +12,6 @@ export { Model } from "./model.ts";
 export type { TrainOptions, TrainSftOptions } from "./model.ts";
 export type { Models } from "./models.ts";
 export { Service } from "./service.ts";
-export type { ServiceFeatures } from "./service.ts";
 export type { ListEventsOptions, TrainingJobs } from "./training-jobs.ts";
 export { jobEventFromWire } from "./wire.ts";
 export type {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { deleteModelResponse, model, servedModelList } from "../schema/index.ts";
-import { callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
+import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { Model } from "./model.ts";
 import type { Service } from "./service.ts";
 import {
@@ -27,14 +27,10 @@ export interface Models {
 export function modelsResource(api: Api, service: Service): Models {
   return {
     async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...options }) {
-      const answer = await callJson(api, "POST", "/v1/preview/models", {
-        json: createModelToWire(options),
-        idempotencyKey,
-        signal,
-        timeoutMs,
-        // The service may have to load or fetch the base model first.
-        headersTimeoutMs: LONG_CALL_MS,
-      });
+      // The service may have to load or fetch the base model first. Repeating is safe: names are unique, so that a second
+      // model cannot come of it.
+      const request = { json: createModelToWire(options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
+      const answer = await callCreate(api, "/v1/preview/models", request, true);
       return new Model(service, modelFromWire(parseAnswer(model, answer, "model")));
     },
     async delete(modelId, options = {}) {

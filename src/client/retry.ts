@@ -7,11 +7,11 @@ import { ConnectionError, HttpError } from "./errors.ts";
  * When a request may be sent again.
  *
  * - `idempotent`: GET, PUT, DELETE, and POSTs with an `Idempotency-Key`: on 408, 429, 5xx and every connection error.
- * - `chat`: sampling is not idempotent and costs compute: on 429 and 503 (the service said it did not start) and on errors
- *   before the request was sent. A stream that began is never repeated.
+ * - `unsent`: sampling, and job POSTs where keys are not honoured: on 429 and 503 (the service said it did not start) and on
+ *   errors before the request was sent. A stream that began is never repeated.
  * - `never`.
  */
-export type RetryPolicy = "idempotent" | "chat" | "never";
+export type RetryPolicy = "idempotent" | "unsent" | "never";
 
 /** Options of {@link withRetries}. */
 export interface RetryOptions {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { callJson, type Api, type CallOptions } from "./api.ts";
+import { callJson, type Api, type CallOptions, type ServiceFeatures } from "./api.ts";
 import { artifactsResource, type Artifacts } from "./artifacts.ts";
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
@@ -8,11 +8,6 @@ import { modelsResource, type Models } from "./models.ts";
 import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
 import { Transport } from "./transport.ts";
 import { parseAnswer, type JobEvent } from "./wire.ts";
-
-/** What was found out about the service's extensions; undefined = not tried yet. Shared by everything that uses one connection. */
-export interface ServiceFeatures {
-  jobEvents: boolean | undefined;
-}
 
 /** What a {@link Service} is made of. */
 export interface ServiceInit {
@@ -40,7 +35,8 @@ export class Service {
   readonly checkpoints: Checkpoints;
   readonly trainingJobs: TrainingJobs;
   readonly artifacts: Artifacts;
-  readonly features: ServiceFeatures = { jobEvents: undefined };
+  /** What was found out about the service so far. */
+  readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
   readonly #apiKey: string | null;
   readonly #followJob: FollowJob;
@@ -55,7 +51,7 @@ export class Service {
     this.#apiKey = apiKey;
     this.#followJob = init.followJob;
     this.#onClose = init.onClose;
-    this.#api = { baseUrl, inferenceUrl, transport: new Transport({ apiKey, connections, maxRetries }) };
+    this.#api = { baseUrl, inferenceUrl, features: this.features, transport: new Transport({ apiKey, connections, maxRetries }) };
     this.chat = chatResource(this.#api);
     this.checkpoints = checkpointsResource(this.#api);
     this.trainingJobs = trainingJobsResource(this.#api);

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createdJob, jobEventList, trainingJob, type CreateRlJobRequest, type CreateSftJobRequest, type JobEventList } from "../schema/index.ts";
-import { callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
+import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { parseAnswer, trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
 
 /** Options of `trainingJobs.events`. */
@@ -16,7 +16,10 @@ export interface ListEventsOptions extends CallOptions {
 /** The `trainingJobs` resource: the wire's own bodies. `model.train` and `model.trainSft` are the friendly way. */
 export interface TrainingJobs {
   get(jobId: string, options?: CallOptions): Promise<TrainingJobInfo>;
-  /** One RL step. Sends an `Idempotency-Key`, so that a repeated request makes one job. */
+  /**
+   * One RL step. Sends an `Idempotency-Key`, so that a repeated request makes one job. A service that does not honour keys is
+   * not asked again after an unclear failure: see the model's checkpoints before you train the same batch again.
+   */
   createRl(body: CreateRlJobRequest, options?: CreateOptions): Promise<{ readonly id: string }>;
   /** An SFT job over an uploaded artifact. */
   createSft(body: CreateSftJobRequest, options?: CreateOptions): Promise<{ readonly id: string }>;
@@ -29,7 +32,8 @@ export interface TrainingJobs {
 export function trainingJobsResource(api: Api): TrainingJobs {
   const path = (jobId: string) => `/v1/preview/training-jobs/${encodeURIComponent(jobId)}`;
   const create = async (route: string, body: unknown, { idempotencyKey = randomUUID(), ...options }: CreateOptions) => {
-    const answer = await callJson(api, "POST", route, { ...options, json: body, idempotencyKey, headersTimeoutMs: LONG_CALL_MS });
+    // Two jobs of one batch would train it twice.
+    const answer = await callCreate(api, route, { ...options, json: body, idempotencyKey, headersTimeoutMs: LONG_CALL_MS }, false);
     return parseAnswer(createdJob, answer, "created job");
   };
   return {

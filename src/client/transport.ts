@@ -25,6 +25,8 @@ export interface RequestOptions {
   /** Sent as it is. A function is called once per attempt, so that a retry starts from the beginning. */
   readonly body?: Uint8Array | string | (() => AsyncIterable<Uint8Array>) | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Sees the headers of a 2xx answer. */
+  readonly onHeaders?: ((headers: Readonly<Record<string, string | string[] | undefined>>) => void) | undefined;
   /** @default "idempotent" for GET, PUT and DELETE and with an `idempotencyKey`, else "never" */
   readonly retry?: RetryPolicy | undefined;
   readonly idempotencyKey?: string | undefined;
@@ -155,7 +157,10 @@ export class Transport {
       headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       bodyTimeout: BODY_TIMEOUT_MS,
     });
-    if (response.statusCode >= 200 && response.statusCode < 300) return response;
+    if (response.statusCode >= 200 && response.statusCode < 300) {
+      options.onHeaders?.(response.headers);
+      return response;
+    }
     throw this.#httpError(method, url, response, await response.body.text());
   }
 

@@ -44,7 +44,10 @@ export function streamTrajectoryGroups<S>(scenarios: Iterable<S>, rollout: Rollo
       });
       const onGroups = (groups: readonly TrajectoryGroup[]) => groups.forEach((group) => iterator.push(group));
       const running = runRollouts(scenarios, rollout, { ...options, signal: link.signal, onGroups })
-        .then(iterator.end, iterator.fail)
+        .then(
+          () => iterator.end(),
+          (error: unknown) => iterator.fail(error),
+        )
         .finally(() => link.dispose());
       return iterator;
     },

@@ -23,13 +23,19 @@ const running = new WeakMap<Store, Map<string, Promise<unknown>>>();
  * @throws {@link ConflictError} `E_CONFLICT` when the key came with another body before.
  * @throws {@link ArgumentError} `E_ARGUMENT` when the key is not 1 to 255 visible ASCII characters.
  */
-export async function create(c: ServiceRequest, store: Store, { digest, prepare }: { readonly digest: string; readonly prepare: () => Promise<Creation> }): Promise<Response> {
+export async function create(
+  c: ServiceRequest,
+  store: Store,
+  { digest, prepare }: { readonly digest: string; readonly prepare: () => Promise<Creation> },
+): Promise<Response> {
   const key = c.env.incoming.headers["idempotency-key"];
   if (key === undefined) return c.json((await carryOut(store, await prepare(), null)) as object);
   if (typeof key !== "string" || !/^[\x21-\x7e]{1,255}$/.test(key)) {
     throw new ArgumentError("Expected the header 'Idempotency-Key' to be 1 to 255 visible ASCII characters", { param: "Idempotency-Key" });
   }
   const route = c.req.path;
+  // Says to the client that the key counts: without it, it must not repeat a request whose answer was lost.
+  c.header("Idempotency-Key", key);
   const turns = running.get(store) ?? new Map<string, Promise<unknown>>();
   running.set(store, turns);
   const turnKey = `${route} ${key}`;
@@ -39,7 +45,9 @@ export async function create(c: ServiceRequest, store: Store, { digest, prepare 
     const known = await findAnswer(store, route, key);
     if (known === undefined) return carryOut(store, await prepare(), { route, key, digest });
     if (known.digest !== digest) {
-      throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", { param: "Idempotency-Key" });
+      throw new ConflictError("This Idempotency-Key was used with another body. Use a new key for a new request", {
+        param: "Idempotency-Key",
+      });
     }
     return JSON.parse(known.body) as unknown;
   })();
@@ -51,7 +59,11 @@ export async function create(c: ServiceRequest, store: Store, { digest, prepare 
   }
 }
 
-async function carryOut(store: Store, creation: Creation, answer: { readonly route: string; readonly key: string; readonly digest: string } | null): Promise<unknown> {
+async function carryOut(
+  store: Store,
+  creation: Creation,
+  answer: { readonly route: string; readonly key: string; readonly digest: string } | null,
+): Promise<unknown> {
   let body: unknown;
   try {
     body = await store.transaction().execute(async (transaction) => {

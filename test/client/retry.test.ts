@@ -36,6 +36,27 @@ describe("retries", () => {
     expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/);
   });
 
+  it("repeats the POST of a job after an unclear failure only where keys are known to count", async () => {
+    const { server, service } = await open({ maxRetries: 2 });
+    const body = { model_id: "11111111-1111-4111-8111-111111111111", training_data_url: "artifact:///a/b/c:v0" };
+    server.intercept = failing(9, 500);
+    await expect(service.trainingJobs.createSft(body)).rejects.toMatchObject({ status: 500 });
+    expect(server.requests).toHaveLength(1);
+    // 503 says that nothing has begun.
+    server.intercept = failing(1, 503);
+    await expect(service.trainingJobs.createSft(body)).rejects.toMatchObject({ status: 404 });
+    expect(server.requests).toHaveLength(3);
+    server.intercept = (request, response) => {
+      send(response, 200, { id: body.model_id }, { "idempotency-key": String(request.headers["idempotency-key"]) });
+      return true;
+    };
+    await service.trainingJobs.createSft(body);
+    expect(service.features.idempotencyKeys).toBe(true);
+    server.intercept = failing(9, 500);
+    await expect(service.trainingJobs.createSft(body)).rejects.toMatchObject({ status: 500 });
+    expect(server.requests).toHaveLength(7);
+  });
+
   it("repeats after a reset connection", async () => {
     const { server, service } = await open();
     let left = 1;

@@ -33,7 +33,7 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
       expect(choice).toMatchObject({ prompt_token_ids: [1, 2, 3], policy_version: step });
     }
     expect(steps).toEqual([0, 1]);
-    expect(service.features.jobEvents).toBe(false);
+    expect(service.features).toEqual({ jobEvents: false, idempotencyKeys: undefined });
     // Found out once: only the first job asked for events.
     expect(server.requests.filter(({ url }) => url.includes("/events"))).toHaveLength(1);
   }, 30_000);

@@ -1,0 +1,100 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { linkAbort } from "../../src/util/abort.ts";
+import { backoffMs } from "../../src/util/backoff.ts";
+import { delay } from "../../src/util/delay.ts";
+import { pushIterator } from "../../src/util/push-iterator.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+/** A controller that counts the listeners on its signal. */
+function counted() {
+  const controller = new AbortController();
+  let listeners = 0;
+  const { signal } = controller;
+  const add = signal.addEventListener.bind(signal);
+  const remove = signal.removeEventListener.bind(signal);
+  signal.addEventListener = ((...args: Parameters<typeof add>) => (listeners++, add(...args))) as typeof add;
+  signal.removeEventListener = ((...args: Parameters<typeof remove>) => (listeners--, remove(...args))) as typeof remove;
+  return { controller, signal, listeners: () => listeners };
+}
+
+describe("delay", () => {
+  it("resolves after its time and leaves no listener", async () => {
+    const { signal, listeners } = counted();
+    const waiting = delay(100, { signal });
+    expect(listeners()).toBe(1);
+    await vi.advanceTimersByTimeAsync(100);
+    await waiting;
+    expect(listeners()).toBe(0);
+  });
+
+  it("rejects with the signal's own reason and leaves no timer, before and during", async () => {
+    const { controller, signal } = counted();
+    const reason = new Error("enough");
+    const waiting = delay(100, { signal });
+    controller.abort(reason);
+    await expect(waiting).rejects.toBe(reason);
+    await expect(delay(100, { signal })).rejects.toBe(reason);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe("linkAbort", () => {
+  it("aborts with the parent's reason, also one that was aborted before", () => {
+    const { controller, signal } = counted();
+    const link = linkAbort(signal);
+    const reason = new Error("enough");
+    controller.abort(reason);
+    expect(link.signal.reason).toBe(reason);
+    expect(linkAbort(signal).signal.reason).toBe(reason);
+  });
+
+  it("aborts with a TimeoutError that names the work", async () => {
+    const link = linkAbort(undefined, { timeoutMs: 50, label: "the upload" });
+    await vi.advanceTimersByTimeAsync(50);
+    expect(link.signal.reason).toMatchObject({ name: "TimeoutError", message: "the upload took longer than 50 ms" });
+  });
+
+  it("leaves neither timer nor listener once disposed", () => {
+    const { signal, listeners } = counted();
+    const link = linkAbort(signal, { timeoutMs: 50 });
+    expect([listeners(), vi.getTimerCount()]).toEqual([1, 1]);
+    link.dispose();
+    expect([listeners(), vi.getTimerCount()]).toEqual([0, 0]);
+  });
+});
+
+describe("backoffMs", () => {
+  it("doubles up to its limit, with jitter in the upper half", () => {
+    expect([0, 1, 2, 10, 1e6].map((attempt) => backoffMs(attempt, { random: () => 0.999999 })).map(Math.round)).toEqual([250, 500, 1000, 8000, 8000]);
+    expect(backoffMs(1, { random: () => 0 })).toBe(250);
+  });
+});
+
+describe("pushIterator", () => {
+  it("gives what was pushed before it fails, then fails once", async () => {
+    const iterator = pushIterator<number>(() => {});
+    iterator.push(1);
+    iterator.fail(new Error("no"));
+    iterator.push(2);
+    await expect(iterator.next()).resolves.toEqual({ done: false, value: 1 });
+    await expect(iterator.next()).rejects.toThrow("no");
+    await expect(iterator.next()).resolves.toEqual({ done: true, value: undefined });
+  });
+
+  it("wakes a waiting reader and awaits what leaving starts, once", async () => {
+    const onLeave = vi.fn(async () => {});
+    const iterator = pushIterator<number>(onLeave);
+    const waiting = iterator.next();
+    iterator.push(3);
+    await expect(waiting).resolves.toEqual({ done: false, value: 3 });
+    await iterator.return?.();
+    await iterator.return?.();
+    expect(onLeave).toHaveBeenCalledTimes(1);
+    const ended = pushIterator<number>(onLeave);
+    ended.end();
+    await ended.return?.();
+    expect(onLeave).toHaveBeenCalledTimes(1);
+  });
+});
