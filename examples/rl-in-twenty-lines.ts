@@ -38,6 +38,6 @@ function batch(step: number, count: number): { readonly prompt: string; readonly
 
 /** Share of the answer's letters that stand in their place, in [0, 1]; what is too long costs. */
 function similarity(text: string, answer: string): number {
-  const right = [...answer].filter((letter, index) => text[index] === letter).length;
+  const right = answer.split("").filter((letter, index) => text[index] === letter).length;
   return right / Math.max(text.length, answer.length);
 }

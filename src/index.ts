@@ -6,8 +6,27 @@
  * @module whetstone
  */
 
-// Connecting to a service, and what is on it.
-export { connect } from "./jobs/index.ts";
+import { connectWith, type ConnectOptions, type Service } from "./client/index.ts";
+import { followJob } from "./jobs/index.ts";
+import { assertTrainable } from "./trajectory/index.ts";
+
+/**
+ * Connects to a service: the one at `baseUrl` or `WHETSTONE_BASE_URL`, else the embedded one of the data directory, which is
+ * started if it is not running.
+ *
+ * @throws ConfigError `E_CONFIG` for an address that is none, or an address without a key.
+ * @example
+ * ```ts
+ * const service = await connect();
+ * const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny", returnExisting: true });
+ * ```
+ */
+export function connect(options: ConnectOptions = {}): Promise<Service> {
+  // Here and not in a room: the client knows neither RxJS nor trajectories, and only the root sees all three.
+  return connectWith({ followJob, examineBatch: assertTrainable }, options);
+}
+
+// A service, and what is on it.
 export { Job, Model, Service } from "./client/index.ts";
 export type {
   CallOptions,

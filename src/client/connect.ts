@@ -1,6 +1,6 @@
 import { ConfigError } from "../errors.ts";
 import { localService } from "./embedded.ts";
-import type { FollowJob } from "./job.ts";
+import type { ClientPorts } from "./ports.ts";
 import { Service } from "./service.ts";
 
 /** Options of `connect`. Everything has a default. */
@@ -24,18 +24,18 @@ export interface ConnectOptions {
 }
 
 /**
- * Connects, with `followJob` to follow training jobs. `connect` of the package root is this with the RxJS follower.
+ * Connects, with what this room does not have itself. `connect` of the package root is this with the RxJS follower and preflight.
  *
  * @throws {@link ConfigError} `E_CONFIG` for an address that is none, or an address without a key.
  */
-export async function connectWith(followJob: FollowJob, options: ConnectOptions = {}): Promise<Service> {
+export async function connectWith(ports: ClientPorts, options: ConnectOptions = {}): Promise<Service> {
   options.signal?.throwIfAborted();
   const { modelPrefix = "", connections, maxRetries } = options;
   checkCount("connections", connections, 1);
   checkCount("maxRetries", maxRetries, 0);
   const configured = options.baseUrl ?? fromEnvironment("WHETSTONE_BASE_URL");
   const givenKey = options.apiKey ?? fromEnvironment("WHETSTONE_API_KEY");
-  const common = { modelPrefix, connections, maxRetries, followJob };
+  const common = { modelPrefix, connections, maxRetries, ports };
   if (configured !== undefined) {
     if (options.dataDir !== undefined) {
       throw new ConfigError(

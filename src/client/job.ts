@@ -1,25 +1,7 @@
-import type { Finding } from "../trajectory/index.ts";
 import type { CallOptions } from "./api.ts";
+import type { BatchFinding, FollowOptions } from "./ports.ts";
 import type { Service } from "./service.ts";
 import type { JobEvent, TrainingJobInfo } from "./wire.ts";
-
-/** How a job is followed. */
-export interface FollowOptions {
-  /** Ends the following, not the job. */
-  readonly signal?: AbortSignal | undefined;
-  /** Milliseconds for the whole job; then `E_JOB_TIMEOUT`. @default no limit */
-  readonly timeoutMs?: number | undefined;
-  /** Lets a service without job events and status show the end: the job is over once the model has a newer checkpoint. */
-  readonly baseline?: { readonly modelId: string; readonly step: number } | undefined;
-}
-
-/**
- * What follows a job to its end: a port, so that this room needs no RxJS.
- *
- * Ends after `training-ended`; throws `E_JOB_FAILED`, `E_JOB_CANCELLED` or `E_JOB_TIMEOUT` otherwise. Leaving the loop
- * stops the following and nothing else.
- */
-export type FollowJob = (service: Service, jobId: string, options: FollowOptions) => AsyncIterable<JobEvent>;
 
 /** What a job came to. */
 export interface JobResult {
@@ -34,13 +16,13 @@ export class Job {
   readonly id: string;
   readonly modelId: string;
   /** What preflight found worth saying about the batch. */
-  readonly warnings: readonly Finding[];
+  readonly warnings: readonly BatchFinding[];
   readonly #service: Service;
   readonly #baselineStep: number | null;
 
   constructor(
     service: Service,
-    facts: { readonly id: string; readonly modelId: string; readonly warnings: readonly Finding[]; readonly baselineStep: number | null },
+    facts: { readonly id: string; readonly modelId: string; readonly warnings: readonly BatchFinding[]; readonly baselineStep: number | null },
   ) {
     this.#service = service;
     this.#baselineStep = facts.baselineStep;

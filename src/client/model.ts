@@ -1,6 +1,14 @@
 import { ArgumentError } from "../errors.ts";
-import { rlConfig, sftConfig, sftExperimentalConfig, type Checkpoint, type LoraConfig, type TrajectoryGroup as WireGroup } from "../schema/index.ts";
-import { assertTrainable, type Policy, type TrajectoryGroup } from "../trajectory/index.ts";
+import {
+  rlConfig,
+  sftConfig,
+  sftExperimentalConfig,
+  type ChatCompletion,
+  type ChatCompletionRequest,
+  type Checkpoint,
+  type LoraConfig,
+  type TrajectoryGroup as WireTrajectoryGroup,
+} from "../schema/index.ts";
 import type { CallOptions, CreateOptions } from "./api.ts";
 import { Job } from "./job.ts";
 import type { Service } from "./service.ts";
@@ -10,6 +18,19 @@ import { hasOption, optionsToWire, type DeletedModel, type ModelInfo, type RlOpt
 export type TrainOptions = RlOptions & CreateOptions;
 /** Options of {@link Model.trainSft}. */
 export type TrainSftOptions = SftOptions & CreateOptions;
+
+/** The weights of one checkpoint, ready to sample from; a `Policy` to everything that takes one. */
+export interface ModelPolicy {
+  /** What goes into a request's `model`. */
+  readonly id: string;
+  readonly step: number;
+  complete(request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ChatCompletion>;
+}
+
+/** Anything with the wire form of a group: a `TrajectoryGroup`. */
+export interface GroupSource {
+  toJSON(): WireTrajectoryGroup;
+}
 
 /** A trainable model on the service. */
 export class Model implements ModelInfo {
@@ -44,7 +65,7 @@ export class Model implements ModelInfo {
    * @param step @default the newest
    * @throws {@link ArgumentError} `E_ARGUMENT` when `step` is not an integer of at least 0.
    */
-  async policy(step?: number, options: CallOptions = {}): Promise<Policy> {
+  async policy(step?: number, options: CallOptions = {}): Promise<ModelPolicy> {
     const at = step ?? (await this.step(options));
     if (!Number.isInteger(at) || at < 0) throw new ArgumentError(`Expected \`step\` to be an integer of at least 0, got \`${at}\``, { param: "step" });
     const id = `${this.#service.modelPrefix}${this.entity}/${this.project}/${this.name}:step${at}`;
@@ -59,10 +80,10 @@ export class Model implements ModelInfo {
    *
    * @throws PreflightError `E_PREFLIGHT`; {@link ArgumentError} `E_ARGUMENT` for an unknown option or a value outside its bounds; HttpError `E_HTTP`.
    */
-  async train(groups: readonly TrajectoryGroup[], { signal, timeoutMs, idempotencyKey, ...config }: TrainOptions = {}): Promise<Job> {
+  async train(groups: readonly GroupSource[], { signal, timeoutMs, idempotencyKey, ...config }: TrainOptions = {}): Promise<Job> {
     const experimental = optionsToWire(rlConfig, config);
-    const wireGroups: WireGroup[] = groups.map((group) => group.toJSON());
-    const warnings = assertTrainable(wireGroups);
+    const wireGroups = groups.map((group) => group.toJSON());
+    const warnings = this.#service.examineBatch(wireGroups);
     const baselineStep = await this.#baselineStep(signal);
     const body = { model_id: this.id, trajectory_groups: wireGroups, experimental_config: experimental };
     const { id } = await this.#service.trainingJobs.createRl(body, { signal, timeoutMs, idempotencyKey });

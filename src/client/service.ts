@@ -1,10 +1,11 @@
 import { z } from "zod";
+import type { TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
 import { callJson, type Api, type CallOptions, type ServiceFeatures } from "./api.ts";
 import { artifactsResource, type Artifacts } from "./artifacts.ts";
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
-import type { FollowJob, FollowOptions } from "./job.ts";
 import { modelsResource, type Models } from "./models.ts";
+import type { BatchFinding, ClientPorts, FollowOptions } from "./ports.ts";
 import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
 import { Transport } from "./transport.ts";
 import { parseAnswer, type JobEvent } from "./wire.ts";
@@ -17,7 +18,7 @@ export interface ServiceInit {
   readonly modelPrefix: string;
   readonly connections: number | undefined;
   readonly maxRetries: number | undefined;
-  readonly followJob: FollowJob;
+  readonly ports: ClientPorts;
   /** Runs once, after the sockets are closed. */
   readonly onClose: () => Promise<void>;
 }
@@ -39,7 +40,7 @@ export class Service {
   readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
   readonly #apiKey: string | null;
-  readonly #followJob: FollowJob;
+  readonly #ports: ClientPorts;
   readonly #onClose: () => Promise<void>;
   #closing: Promise<void> | undefined;
 
@@ -49,7 +50,7 @@ export class Service {
     this.inferenceUrl = inferenceUrl;
     this.modelPrefix = init.modelPrefix;
     this.#apiKey = apiKey;
-    this.#followJob = init.followJob;
+    this.#ports = init.ports;
     this.#onClose = init.onClose;
     this.#api = { baseUrl, inferenceUrl, features: this.features, transport: new Transport({ apiKey, connections, maxRetries }) };
     this.chat = chatResource(this.#api);
@@ -82,7 +83,12 @@ export class Service {
 
   /** Follows a job that was created elsewhere; see `Job.events`. */
   follow(jobId: string, options: FollowOptions = {}): AsyncIterable<JobEvent> {
-    return this.#followJob(this, jobId, options);
+    return this.#ports.followJob(this, jobId, options);
+  }
+
+  /** What `model.train` does first: the warnings about a batch. @throws PreflightError `E_PREFLIGHT` when it cannot be trained. */
+  examineBatch(groups: readonly WireTrajectoryGroup[]): readonly BatchFinding[] {
+    return this.#ports.examineBatch(groups);
   }
 
   /** Closes the sockets and, if `connect` started one, the embedded service. Safe to call twice. */

@@ -1,5 +1,5 @@
 /** Following training jobs. RxJS inside; an AsyncIterable for those who use none. */
-export { connect, followJob } from "./connect.ts";
 export { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
+export { followJob } from "./follow-job.ts";
 export { pollJob } from "./poll-job.ts";
 export type { JobSource, PollJobOptions } from "./poll-job.ts";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/index.ts";
 
-const close: (() => Promise<unknown> | unknown)[] = [];
+const close: (() => Promise<unknown>)[] = [];
 
 beforeEach(() => {
   vi.stubEnv("WHETSTONE_BASE_URL", "");

@@ -1,6 +1,6 @@
 import { afterEach } from "vitest";
 import type { Service } from "../../src/client/index.ts";
-import { connect } from "../../src/jobs/index.ts";
+import { connect } from "../../src/index.ts";
 import { startNineRoutesServer, type NineRoutesServer } from "../support/nine-routes-server.ts";
 
 /** A fixture server and a client on it, both closed after each test. */

@@ -161,8 +161,8 @@ export function send(response: ServerResponse, status: number, body: unknown, he
   response.end(JSON.stringify(body));
 }
 
-function facts({ checkpoints: _, pending: __, ...model }: StoredModel): unknown {
-  return model;
+function facts({ id, entity, project, name, base_model, run_id }: StoredModel): unknown {
+  return { id, entity, project, name, base_model, run_id };
 }
 
 /** A job's checkpoint appears after its looks are used up. */
@@ -190,16 +190,17 @@ function page(all: StoredModel["checkpoints"], query: URLSearchParams): unknown 
 /** Picks one of three texts by the seed; one token per letter, its code as the id. */
 function chat(body: Record<string, unknown>, response: ServerResponse): void {
   const text = TEXTS[Number(body["seed"] ?? 0) % TEXTS.length] as string;
-  const ids = [...text].map((letter) => letter.charCodeAt(0));
-  const logprobs = { content: [...text].map((token) => ({ token, logprob: -1.1, bytes: null, top_logprobs: [] })) };
+  const letters = text.split("");
+  const ids = letters.map((letter) => letter.charCodeAt(0));
+  const logprobs = { content: letters.map((token) => ({ token, logprob: -1.1, bytes: null, top_logprobs: [] })) };
   const prompt = { prompt_token_ids: body["return_token_ids"] === true ? [1, 2, 3] : null };
-  const common = { id: `chatcmpl-${randomUUID()}`, created: 1, model: String(body["model"] ?? "tiny") };
+  const common = { id: `chatcmpl-${randomUUID()}`, created: 1, model: typeof body["model"] === "string" ? body["model"] : "tiny" };
   if (body["stream"] === true) {
     response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
     const chunk = (choice: unknown, extra: object = {}) =>
       response.write(`data: ${JSON.stringify({ ...common, object: "chat.completion.chunk", choices: [choice], ...extra })}\n\n`);
     chunk({ index: 0, delta: { role: "assistant", content: "" }, finish_reason: null }, prompt);
-    [...text].forEach((letter, index) => chunk({ index: 0, delta: { content: letter }, finish_reason: null, token_ids: [ids[index]] }));
+    letters.forEach((letter, index) => chunk({ index: 0, delta: { content: letter }, finish_reason: null, token_ids: [ids[index]] }));
     chunk({ index: 0, delta: {}, finish_reason: "stop", token_ids: [] });
     response.end("data: [DONE]\n\n");
     return;

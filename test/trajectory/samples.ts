@@ -17,7 +17,7 @@ export function scriptedPolicy(...texts: readonly string[]): Policy & { readonly
 }
 
 export function completion(text: string, model = "team/p/n:step3"): ChatCompletion {
-  const letters = [...text];
+  const letters = text.split("");
   return {
     id: "c",
     object: "chat.completion",
