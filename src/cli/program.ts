@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
 import { WhetstoneError } from "../errors.ts";
 import { serveCommand } from "./serve.ts";
+import { traceOf } from "../service/error-text.ts";
 
 /** Exit codes: 0 done, 1 failed, 2 called wrongly. */
 const FAILED = 1;
@@ -33,7 +34,7 @@ export async function run(args: readonly string[]): Promise<number> {
     // Commander has already written what is wrong.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
     if (WhetstoneError.isInstance(error)) process.stderr.write(`error: ${error.message} (${error.code})\n`);
-    else process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    else process.stderr.write(`${traceOf(error)}\n`);
     return FAILED;
   }
 }

@@ -23,7 +23,12 @@ export function serveCommand(): Command {
     .option("--host <address>", "address to listen on; anything but loopback needs WHETSTONE_API_KEY", "127.0.0.1")
     .option("--port <number>", "port to listen on, 0 = any free one", parsePort, 8321)
     .option("--data-dir <path>", "where everything is kept (default: WHETSTONE_HOME, or .whetstone)")
-    .option("--base-root <path>", "directory in which base models given as paths must lie; can be given again", (path: string, before: readonly string[]) => [...before, path], [])
+    .option(
+      "--base-root <path>",
+      "directory in which base models given as paths must lie; can be given again",
+      (path: string, before: readonly string[]) => [...before, path],
+      [],
+    )
     .option("--log-requests", "one line per request on standard error")
     .action(serve);
 }
@@ -38,7 +43,10 @@ async function serve(options: ServeOptions): Promise<void> {
     port: options.port,
     dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
-    onRequest: options.logRequests === true ? ({ method, path, status, durationMs }) => process.stderr.write(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms\n`) : undefined,
+    onRequest:
+      options.logRequests === true
+        ? ({ method, path, status, durationMs }) => process.stderr.write(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms\n`)
+        : undefined,
   });
   const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
   process.stdout.write(`Listening on ${service.url}\n`);
@@ -51,10 +59,12 @@ async function serve(options: ServeOptions): Promise<void> {
 /** The first SIGINT or SIGTERM; the second ends the process at once, as a shell expects. */
 async function stopSignal(): Promise<NodeJS.Signals> {
   const listening = new AbortController();
-  const [signal] = (await Promise.race((["SIGINT", "SIGTERM"] as const).map(async (name) => {
-    await once(process, name, { signal: listening.signal });
-    return [name];
-  }))) as [NodeJS.Signals];
+  const [signal] = (await Promise.race(
+    (["SIGINT", "SIGTERM"] as const).map(async (name) => {
+      await once(process, name, { signal: listening.signal });
+      return [name];
+    }),
+  )) as [NodeJS.Signals];
   listening.abort();
   const exitNow = (name: NodeJS.Signals) => process.exit(name === "SIGINT" ? 130 : 143);
   process.once("SIGINT", exitNow);

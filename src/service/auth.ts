@@ -11,7 +11,10 @@ function digest(text: string): Buffer {
  * Lets only requests through that carry `Authorization: Bearer <key>`. Digests are compared, so that neither the time nor the length
  * tells anything about the key.
  */
-export function requireKey(key: string, { open }: { readonly open: (method: string, path: string) => boolean }): MiddlewareHandler<ServiceEnvironment> {
+export function requireKey(
+  key: string,
+  { open }: { readonly open: (method: string, path: string) => boolean },
+): MiddlewareHandler<ServiceEnvironment> {
   const expected = digest(key);
   return async function requireKeyMiddleware(c, next) {
     const header = c.env.incoming.headers.authorization;

@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { ConfigError } from "../errors.ts";
 import { remove, writeDurably } from "./files.ts";
 import { lockFile } from "./store/database.ts";
+import { messageOf } from "./error-text.ts";
 
 /** Where everything lies. */
 export interface DataDirectory {
@@ -52,7 +53,10 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
   } catch (cause) {
-    throw new ConfigError(`The data directory '${absolute}' cannot be created: ${cause instanceof Error ? cause.message : String(cause)}`, { cause, param: "dataDir" });
+    throw new ConfigError(`The data directory '${absolute}' cannot be created: ${messageOf(cause)}`, {
+      cause,
+      param: "dataDir",
+    });
   }
   return directory;
 }
@@ -67,7 +71,10 @@ export async function lockDataDirectory(directory: DataDirectory): Promise<() =>
   if (unlock !== null) return unlock;
   const other = await readServiceFile(directory.serviceFile);
   const where = other === null ? "a service that is starting or stopping" : `the service at ${other.url} (process ${other.pid})`;
-  throw new ConfigError(`The data directory '${directory.root}' is in use by ${where}. Use that service, stop it, or choose another directory`, { param: "dataDir" });
+  throw new ConfigError(
+    `The data directory '${directory.root}' is in use by ${where}. Use that service, stop it, or choose another directory`,
+    { param: "dataDir" },
+  );
 }
 
 /** The running service's file, or null when there is none that can be read. */
@@ -99,7 +106,10 @@ function isLoopback(host: string): boolean {
  *
  * @throws {@link ConfigError} `E_CONFIG` without a key for a host that others can reach, and for a key that no header can carry.
  */
-export async function resolveApiKey(directory: DataDirectory, { apiKey, host }: { readonly apiKey?: string | undefined; readonly host: string }): Promise<string> {
+export async function resolveApiKey(
+  directory: DataDirectory,
+  { apiKey, host }: { readonly apiKey?: string | undefined; readonly host: string },
+): Promise<string> {
   const environment = process.env["WHETSTONE_API_KEY"];
   const given = apiKey ?? (environment === "" ? undefined : environment);
   if (given !== undefined) {
@@ -109,7 +119,10 @@ export async function resolveApiKey(directory: DataDirectory, { apiKey, host }: 
     return given;
   }
   if (!isLoopback(host)) {
-    throw new ConfigError(`Expected an API key for host '${host}', which other machines can reach. Set WHETSTONE_API_KEY, or listen on 127.0.0.1`, { param: "apiKey" });
+    throw new ConfigError(
+      `Expected an API key for host '${host}', which other machines can reach. Set WHETSTONE_API_KEY, or listen on 127.0.0.1`,
+      { param: "apiKey" },
+    );
   }
   const kept = (await readFile(directory.keyFile, "utf8").catch(() => "")).trim();
   if (kept !== "") {

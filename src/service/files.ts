@@ -15,7 +15,11 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /** Writes a file that is either complete or absent, also after a power cut. Replaces what was there. */
-export async function writeDurably(path: string, contents: string | Uint8Array, { mode = 0o600 }: { readonly mode?: number | undefined } = {}): Promise<void> {
+export async function writeDurably(
+  path: string,
+  contents: string | Uint8Array,
+  { mode = 0o600 }: { readonly mode?: number | undefined } = {},
+): Promise<void> {
   const temporary = `${path}.tmp-${randomUUID()}`;
   try {
     const file = await open(temporary, "wx", mode);

@@ -1,6 +1,7 @@
 import { isAbort, WhetstoneError, type ErrorCode } from "../errors.ts";
 import type { ErrorBody } from "../schema/index.ts";
 import type { ServiceLogger } from "./logger.ts";
+import { traceOf } from "./error-text.ts";
 
 type Status = 400 | 401 | 404 | 405 | 409 | 413 | 422 | 429 | 499 | 500 | 503;
 
@@ -41,7 +42,13 @@ export function isChatPath(path: string): boolean {
 /** One answer in the one error shape. */
 export function errorResponse(
   status: Status,
-  { message, param = null, code, path, headers = {} }: {
+  {
+    message,
+    param = null,
+    code,
+    path,
+    headers = {},
+  }: {
     readonly message: string;
     readonly param?: string | null | undefined;
     readonly code: string;
@@ -68,6 +75,6 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
       });
     }
   }
-  logger.error("A request failed", { path, error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+  logger.error("A request failed", { path, error: traceOf(error) });
   return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: "E_INTERNAL", path });
 }

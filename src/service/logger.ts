@@ -13,7 +13,9 @@ export const stderrLogger: ServiceLogger = {
 };
 
 function write(level: string, message: string, fields: Readonly<Record<string, unknown>> = {}): void {
-  process.stderr.write(`${new Date().toISOString()} ${level} ${message}${Object.keys(fields).length > 0 ? ` ${JSON.stringify(fields)}` : ""}\n`);
+  process.stderr.write(
+    `${new Date().toISOString()} ${level} ${message}${Object.keys(fields).length > 0 ? ` ${JSON.stringify(fields)}` : ""}\n`,
+  );
 }
 
 /** A logger that replaces `secret` wherever it would appear: a message may quote what a client sent. */

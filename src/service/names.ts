@@ -61,7 +61,10 @@ export function artifactUrl(artifact: QualifiedName & { readonly version: number
 export function parseArtifactUrl(url: string, param: string): QualifiedName & { readonly version: number } {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
   if (scheme !== undefined && FETCHED.has(scheme)) {
-    throw new ArgumentError(`Expected \`${param}\` to be the URL of an artifact of this service, got a '${scheme}' URL. The service fetches nothing: upload the data as an artifact and pass 'artifact:///entity/project/name:vN'`, { param });
+    throw new ArgumentError(
+      `Expected \`${param}\` to be the URL of an artifact of this service, got a '${scheme}' URL. The service fetches nothing: upload the data as an artifact and pass 'artifact:///entity/project/name:vN'`,
+      { param },
+    );
   }
   const parts = SCHEME.test(url) ? ARTIFACT.exec(url.replace(SCHEME, "")) : null;
   if (parts?.[1] === undefined || parts[2] === undefined || parts[3] === undefined) {

@@ -6,6 +6,7 @@ import { parsePolicyName, pathOf, stepName } from "./names.ts";
 import { checkpointAt, newestCheckpoint } from "./store/checkpoints.ts";
 import { findModel } from "./store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "./store/tables.ts";
+import { messageOf } from "./error-text.ts";
 
 /** Weights held for one request: they stay loaded until {@link PolicyLease.release}, whatever is trained or deleted meanwhile. */
 export interface PolicyLease {
@@ -66,7 +67,7 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
   function discard(entry: Entry): void {
     entry.policy
       .then((policy) => engine.release(policy))
-      .catch((error: unknown) => logger.warn("A policy could not be released", { error: String(error) }));
+      .catch((error: unknown) => logger.warn("A policy could not be released", { error: messageOf(error) }));
   }
   function evict(): void {
     const idle = [...entries].filter(([, entry]) => entry.leases === 0);
@@ -84,7 +85,11 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
     });
     return entry;
   }
-  async function lease(key: string, load: () => Promise<PolicyVersion>, signal: AbortSignal | undefined): Promise<{ policy: PolicyVersion; release: () => void }> {
+  async function lease(
+    key: string,
+    load: () => Promise<PolicyVersion>,
+    signal: AbortSignal | undefined,
+  ): Promise<{ policy: PolicyVersion; release: () => void }> {
     const entry = entries.get(key) ?? add(key, load());
     entries.delete(key);
     entries.set(key, entry);
@@ -125,11 +130,16 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
         const held =
           stateDir === null
             ? await lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
-            : await lease(`checkpoint:${checkpoint.id}`, () => engine.loadPolicy({ base: model.base_model, state: join(root, stateDir) }), signal);
+            : await lease(
+                `checkpoint:${checkpoint.id}`,
+                () => engine.loadPolicy({ base: model.base_model, state: join(root, stateDir) }),
+                signal,
+              );
         return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };
       } catch (error) {
         // The checkpoint may have been deleted while its files were read.
-        if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id) throw missingStep(model, checkpoint.step);
+        if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
+          throw missingStep(model, checkpoint.step);
         throw error;
       }
     },
@@ -157,7 +167,10 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
 }
 
 function missingStep(model: ModelRow, step: number | null): NotFoundError {
-  const what = step === null ? `Model '${pathOf(model)}' has no checkpoint: all were deleted` : `Model '${stepName(model, step)}' does not exist: step ${step} was deleted or never made`;
+  const what =
+    step === null
+      ? `Model '${pathOf(model)}' has no checkpoint: all were deleted`
+      : `Model '${stepName(model, step)}' does not exist: step ${step} was deleted or never made`;
   return new NotFoundError(`${what}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param: "model" });
 }
 
@@ -171,7 +184,9 @@ async function find(store: Store, name: string, bases: readonly string[]): Promi
         : await findModel(store, parsed);
   if (parsed === null || model === undefined) {
     const expected = `a base model (${bases.join(", ")}), or 'entity/project/name' with an optional ':stepN'`;
-    throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, { param: "model" });
+    throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, {
+      param: "model",
+    });
   }
   const checkpoint = parsed.step === null ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, parsed.step);
   if (checkpoint === undefined) throw missingStep(model, parsed.step);

@@ -1,5 +1,4 @@
-import { createServer, type Server } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { getRequestListener } from "@hono/node-server";
 import type { Engine } from "../engine/port.ts";
@@ -7,7 +6,15 @@ import { ConfigError } from "../errors.ts";
 import { createApp, type RequestRecord } from "./app.ts";
 import { createBlobStore } from "./artifacts/blob-store.ts";
 import type { ServiceContext } from "./context.ts";
-import { defaultDataDirectory, lockDataDirectory, openDataDirectory, removeServiceFile, resolveApiKey, writeServiceFile, type DataDirectory } from "./data-directory.ts";
+import {
+  defaultDataDirectory,
+  lockDataDirectory,
+  openDataDirectory,
+  removeServiceFile,
+  resolveApiKey,
+  writeServiceFile,
+  type DataDirectory,
+} from "./data-directory.ts";
 import { errorResponse } from "./http-errors.ts";
 import { createChanges } from "./jobs/changes.ts";
 import { createJobQueue } from "./jobs/queue.ts";
@@ -18,8 +25,10 @@ import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
 import { createPolicies } from "./policies.ts";
 import type { ChatLimits } from "./routes/chat.ts";
+import { closeServer, listen, trackSockets } from "./server.ts";
 import { openStore } from "./store/database.ts";
 import type { Store } from "./store/tables.ts";
+import { messageOf } from "./error-text.ts";
 
 /** The base model that ships with the package: what a chat request without a model gets. */
 const SHIPPED_BASE = "whetstone-tiny";
@@ -74,7 +83,7 @@ async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<v
     try {
       await step();
     } catch (error) {
-      logger.warn("A step of the shutdown failed", { error: String(error) });
+      logger.warn("A step of the shutdown failed", { error: messageOf(error) });
     }
   }
 }
@@ -105,7 +114,14 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await recover({ store, directory, blobs, logger: safeLogger });
     const engine = options.engine ?? (await createDefaultEngine(options));
     undo.push(() => engine.close());
-    const context = createContext({ store, directory, engine, blobs, logger: safeLogger, limits: { ...DEFAULT_LIMITS, ...definedOnly(options.limits) } });
+    const context = createContext({
+      store,
+      directory,
+      engine,
+      blobs,
+      logger: safeLogger,
+      limits: { ...DEFAULT_LIMITS, ...definedOnly(options.limits) },
+    });
     undo.push(() => context.jobs.close());
     const stopping = new AbortController();
     const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
@@ -146,7 +162,12 @@ function definedOnly<T extends object>(values: T | undefined): Partial<T> {
   return Object.fromEntries(Object.entries(values ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
-async function createDefaultEngine({ baseModels = {}, allowedBaseRoots = [], samplerThreads, trainerThreads }: ServiceOptions): Promise<Engine> {
+async function createDefaultEngine({
+  baseModels = {},
+  allowedBaseRoots = [],
+  samplerThreads,
+  trainerThreads,
+}: ServiceOptions): Promise<Engine> {
   // Loaded only now: whoever passes an engine needs no native binary.
   const { createOnnxEngine } = await import("../engine/index.ts");
   const shipped = fileURLToPath(new URL(`../../models/${SHIPPED_BASE}`, import.meta.url));
@@ -158,7 +179,14 @@ async function createDefaultEngine({ baseModels = {}, allowedBaseRoots = [], sam
   });
 }
 
-function createContext(parts: { readonly store: Store; readonly directory: DataDirectory; readonly engine: Engine; readonly blobs: ServiceContext["blobs"]; readonly logger: ServiceLogger; readonly limits: ServiceLimits }): ServiceContext {
+function createContext(parts: {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly engine: Engine;
+  readonly blobs: ServiceContext["blobs"];
+  readonly logger: ServiceLogger;
+  readonly limits: ServiceLimits;
+}): ServiceContext {
   const { store, directory, engine, blobs, logger, limits } = parts;
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
@@ -166,48 +194,17 @@ function createContext(parts: { readonly store: Store; readonly directory: DataD
   const policies = createPolicies({ store, engine, root: directory.root, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const tokenizers = createTokenizers();
   const warm = createWarmModels({ engine, root: directory.root, max: limits.maxWarmModels });
-  const jobs = createJobQueue({ store, engine, directory, policies, warm, tokenizers, limits, logger, changes: createChanges(), blobPath: blobs.path });
+  const jobs = createJobQueue({
+    store,
+    engine,
+    directory,
+    policies,
+    warm,
+    tokenizers,
+    limits,
+    logger,
+    changes: createChanges(),
+    blobPath: blobs.path,
+  });
   return { store, directory, engine, policies, jobs, blobs, tokenizers, limits, logger };
-}
-
-/** Sockets of a server, so that none of them keeps a process alive that wants to end. */
-function trackSockets(server: Server): { unref(): void } {
-  const sockets = new Set<Socket>();
-  let isUnreferenced = false;
-  server.on("connection", (socket: Socket) => {
-    if (isUnreferenced) socket.unref();
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
-  return {
-    unref() {
-      isUnreferenced = true;
-      server.unref();
-      for (const socket of sockets) socket.unref();
-    },
-  };
-}
-
-function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
-  return new Promise((resolve, reject) => {
-    server.once("error", (cause: NodeJS.ErrnoException) => {
-      reject(new ConfigError(`The service cannot listen on ${host}:${port}: ${cause.code === "EADDRINUSE" ? "the port is in use. Choose another, or 0 for any free one" : cause.message}`, { cause, param: "port" }));
-    });
-    server.listen(port, host, () => {
-      const { port: actual } = server.address() as AddressInfo;
-      // Whoever listens everywhere is reached on loopback too.
-      const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-      resolve(`http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${actual}`);
-    });
-  });
-}
-
-/** Ends a server: a keep-alive connection that falls idle later would hold `close` for seconds, so idle ones are closed as they appear. */
-async function closeServer(server: Server, { graceMs }: { readonly graceMs: number }): Promise<void> {
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  const idle = setInterval(() => server.closeIdleConnections(), 20);
-  const cut = setTimeout(() => server.closeAllConnections(), graceMs);
-  await closed;
-  clearInterval(idle);
-  clearTimeout(cut);
 }

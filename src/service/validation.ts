@@ -33,7 +33,7 @@ function allowedKeys(schema: Walked, path: readonly PropertyKey[]): string[] {
 
 function preview(value: unknown): string {
   if (value === undefined) return "nothing";
-  const text = JSON.stringify(value) ?? String(value);
+  const text = JSON.stringify(value) ?? typeof value;
   const shown = text.length > 80 ? `${text.slice(0, 77)}...` : text;
   return `${shown} (${value === null ? "null" : Array.isArray(value) ? "array" : typeof value})`;
 }

@@ -1,12 +1,18 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
 async function run(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", MAIN, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", MAIN, ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let stdout = "";
   let stderr = "";
   child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
@@ -24,4 +30,34 @@ test("what is not known is refused with a suggestion, and help is help", async (
   expect([value.code, value.stderr]).toEqual([2, expect.stringContaining("0 to 65535")]);
   const help = await run("--help");
   expect([help.code, help.stdout]).toEqual([0, expect.stringContaining("serve")]);
+});
+
+test("serve says where it listens and where the key is, never the key, and stops when told to", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "whetstone-cli-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  const environment = { ...process.env, WHETSTONE_API_KEY: "" };
+  const child = spawn(
+    process.execPath,
+    ["--conditions=whetstone/source", "--import", "tsx", MAIN, "serve", "--port", "0", "--data-dir", dataDir],
+    {
+      stdio: ["ignore", "pipe", "pipe"],
+      env: environment,
+    },
+  );
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const exited = once(child, "exit");
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const listening = (await lines.next()).value as string;
+  const keyPlace = (await lines.next()).value as string;
+  const url = /^Listening on (http:\/\/127\.0\.0\.1:\d+)$/.exec(listening)?.[1];
+  const key = (await readFile(join(dataDir, "api-key"), "utf8")).trim();
+  expect(keyPlace).toBe(`API key: ${join(dataDir, "api-key")}`);
+  expect(listening + keyPlace).not.toContain(key);
+  const response = await fetch(`${url}/v1/preview/base-models`, { headers: { authorization: `Bearer ${key}` } });
+  expect(await response.json()).toEqual(["whetstone-tiny"]);
+  const second = await run("serve", "--port", "0", "--data-dir", dataDir);
+  expect([second.code, second.stderr]).toEqual([1, expect.stringContaining(`in use by the service at ${url}`)]);
+  child.kill("SIGTERM");
+  expect(await exited).toEqual([0, null]);
+  expect(await readdir(dataDir)).not.toContain("service.json");
 });

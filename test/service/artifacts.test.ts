@@ -10,10 +10,25 @@ const sha256 = (text: string) => createHash("sha256").update(text).digest("hex")
 test("a version is opened, filled, committed and read", async () => {
   const { ok } = await startTestService();
   const opened = await ok("POST", ARTIFACTS, { project: "demo", name: "data", metadata: { from: "a test" } });
-  expect(artifactVersion.parse(opened)).toMatchObject({ entity: "local", version: 0, state: "open", url: "artifact:///local/demo/data:v0", files: [], metadata: { from: "a test" } });
+  expect(artifactVersion.parse(opened)).toMatchObject({
+    entity: "local",
+    version: 0,
+    state: "open",
+    url: "artifact:///local/demo/data:v0",
+    files: [],
+    metadata: { from: "a test" },
+  });
   const path = `${ARTIFACTS}/${opened.id}`;
-  expect(await ok("PUT", `${path}/files/sub%20dir/a.txt`, "first")).toEqual({ path: "sub dir/a.txt", size_bytes: 5, sha256: sha256("first") });
-  expect(await ok("PUT", `${path}/files/b.txt`, new Blob(["sec", "ond"]).stream())).toEqual({ path: "b.txt", size_bytes: 6, sha256: sha256("second") });
+  expect(await ok("PUT", `${path}/files/sub%20dir/a.txt`, "first")).toEqual({
+    path: "sub dir/a.txt",
+    size_bytes: 5,
+    sha256: sha256("first"),
+  });
+  expect(await ok("PUT", `${path}/files/b.txt`, new Blob(["sec", "ond"]).stream())).toEqual({
+    path: "b.txt",
+    size_bytes: 6,
+    sha256: sha256("second"),
+  });
   expect((await ok("PUT", `${path}/files/b.txt`, "third")).sha256).toBe(sha256("third"));
   expect((await ok("PUT", `${path}/files/empty`)).size_bytes).toBe(0);
   const committed = await ok("POST", `${path}/commit`);
@@ -37,7 +52,12 @@ test("a committed version does not change, and an empty one is not committed", a
 
 test("unknown versions and files are 404, and the files there are get named", async () => {
   const { call, ok } = await startTestService();
-  for (const [method, path] of [["GET", ""], ["PUT", "/files/a"], ["GET", "/files/a"], ["POST", "/commit"]] as const) {
+  for (const [method, path] of [
+    ["GET", ""],
+    ["PUT", "/files/a"],
+    ["GET", "/files/a"],
+    ["POST", "/commit"],
+  ] as const) {
     expect((await call(method, `${ARTIFACTS}/${UNKNOWN_ID}${path}`)).status).toBe(404);
   }
   const { id } = await ok("POST", ARTIFACTS, { project: "demo", name: "data" });
@@ -58,7 +78,10 @@ test("equal contents lie on disk once, and an upload that breaks off leaves noth
   });
   await expect(call("PUT", `${ARTIFACTS}/${id}/files/c`, broken)).rejects.toThrow();
   expect((await ok("GET", `${ARTIFACTS}/${id}`)).files.map((file: { path: string }) => file.path)).toEqual(["a", "b"]);
-  const stored = async () => (await readdir(join(service.dataDir, "artifacts", "blobs"), { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile()).map((entry) => entry.name);
+  const stored = async () =>
+    (await readdir(join(service.dataDir, "artifacts", "blobs"), { recursive: true, withFileTypes: true }))
+      .filter((entry) => entry.isFile())
+      .map((entry) => entry.name);
   expect(await stored()).toEqual([sha256("same")]);
   await expect.poll(() => readdir(join(service.dataDir, "tmp"))).toEqual([]);
 });

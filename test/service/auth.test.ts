@@ -27,8 +27,18 @@ const ROUTES: readonly (readonly [string, string])[] = [
 test("every route but GET /health asks for the key before anything else", async () => {
   const { call, service } = await startTestService();
   for (const [method, path] of ROUTES) {
-    for (const authorization of [undefined, "Bearer", "Bearer wrong-key", `Basic ${service.apiKey}`, `Bearer ${service.apiKey}x`, `Bearer ${service.apiKey.slice(1)}`]) {
-      const answer = await call(method, path, undefined, { key: null, ...(authorization === undefined ? {} : { headers: { authorization } }) });
+    for (const authorization of [
+      undefined,
+      "Bearer",
+      "Bearer wrong-key",
+      `Basic ${service.apiKey}`,
+      `Bearer ${service.apiKey}x`,
+      `Bearer ${service.apiKey.slice(1)}`,
+    ]) {
+      const answer = await call(method, path, undefined, {
+        key: null,
+        ...(authorization === undefined ? {} : { headers: { authorization } }),
+      });
       expect([method, path, authorization, answer.status]).toEqual([method, path, authorization, 401]);
       expect(answer.body.error).toMatchObject({ type: "AuthenticationError", param: null });
       expect(answer.body.error.code).toBe(path.startsWith("/v1/chat/") ? 401 : "E_UNAUTHORIZED");
@@ -47,6 +57,8 @@ test("GET /health answers without a key", async () => {
 test("the scheme's case does not matter, and the key may be given", async () => {
   const { call } = await startTestService({ apiKey: "a-key-of-my-own" });
   for (const scheme of ["Bearer", "bearer", "BEARER"]) {
-    expect((await call("GET", "/v1/models", undefined, { key: null, headers: { authorization: `${scheme} a-key-of-my-own` } })).status).toBe(200);
+    expect(
+      (await call("GET", "/v1/models", undefined, { key: null, headers: { authorization: `${scheme} a-key-of-my-own` } })).status,
+    ).toBe(200);
   }
 });

@@ -16,7 +16,10 @@ test("pages go through every checkpoint in either order", async () => {
   const { id } = await createModel(service);
   await train(service, id, 4);
   const path = `${MODELS}/${id}/checkpoints`;
-  for (const [order, expected] of [["asc", [0, 1, 2, 3, 4]], ["desc", [4, 3, 2, 1, 0]]] as const) {
+  for (const [order, expected] of [
+    ["asc", [0, 1, 2, 3, 4]],
+    ["desc", [4, 3, 2, 1, 0]],
+  ] as const) {
     const steps: number[] = [];
     let page = await service.ok("GET", `${path}?limit=2&order=${order}`);
     for (;;) {
@@ -29,7 +32,8 @@ test("pages go through every checkpoint in either order", async () => {
   }
   expect((await service.ok("GET", path)).data[4].metrics).toMatchObject({ learning_rate: 5e-6, "reward/mean": 0.5 });
   expect(await service.call("GET", `${path}?after=nothing`)).toMatchObject({ status: 422, body: { error: { param: "after" } } });
-  for (const query of ["limit=0", "limit=x", "order=up", "page=2"]) expect((await service.call("GET", `${path}?${query}`)).status).toBe(422);
+  for (const query of ["limit=0", "limit=x", "order=up", "page=2"])
+    expect((await service.call("GET", `${path}?${query}`)).status).toBe(422);
 });
 
 test("deleting tells which steps are unknown, and a step is never given twice", async () => {
@@ -42,21 +46,31 @@ test("deleting tells which steps are unknown, and a step is never given twice", 
   expect(await readdir(join(service.service.dataDir, "checkpoints", id))).toEqual(["2"]);
   await train(service, id, 1);
   expect((await service.ok("GET", path)).data.map((one: { step: number }) => one.step)).toEqual([0, 2, 4]);
-  for (const body of [{}, { steps: ["1"] }, { steps: [-1] }, { steps: [1], all: true }]) expect((await service.call("DELETE", path, body)).status).toBe(422);
+  for (const body of [{}, { steps: ["1"] }, { steps: [-1] }, { steps: [1], all: true }])
+    expect((await service.call("DELETE", path, body)).status).toBe(422);
 });
 
 test("a deleted step and a model without steps are 404 for chat and 409 for a new job", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await train(service, id, 1);
-  const chat = (model: string) => service.call("POST", "/v1/chat/completions", { model, messages: [{ role: "user", content: "hi" }], max_tokens: 1 }, { headers: { "content-type": "application/json" } });
+  const chat = (model: string) =>
+    service.call(
+      "POST",
+      "/v1/chat/completions",
+      { model, messages: [{ role: "user", content: "hi" }], max_tokens: 1 },
+      { headers: { "content-type": "application/json" } },
+    );
   expect((await chat("local/demo/reverse:step1")).status).toBe(200);
   await service.ok("DELETE", `${MODELS}/${id}/checkpoints`, { steps: [1] });
   expect((await chat("local/demo/reverse:step1")).status).toBe(404);
   expect((await chat("local/demo/reverse")).body.model).toBe("local/demo/reverse:step0");
   await service.ok("DELETE", `${MODELS}/${id}/checkpoints`, { steps: [0] });
   expect(await chat("local/demo/reverse")).toMatchObject({ status: 404, body: { error: { param: "model" } } });
-  expect(await service.call("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] })).toMatchObject({ status: 409, body: { error: { param: "model_id" } } });
+  expect(await service.call("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] })).toMatchObject({
+    status: 409,
+    body: { error: { param: "model_id" } },
+  });
   expect(await readdir(join(service.service.dataDir, "jobs"))).toEqual([]);
   expect((await service.ok("GET", "/v1/models")).data).toHaveLength(1);
 });

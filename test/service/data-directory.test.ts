@@ -39,7 +39,11 @@ test("a host that others can reach needs a key, and a key must fit a header", as
   vi.stubEnv("WHETSTONE_API_KEY", "");
   const dataDir = await temporaryDirectory();
   for (const host of ["0.0.0.0", "::", "192.168.1.1"]) {
-    await expect(startService({ dataDir, host, engine: createScriptedEngine() })).rejects.toMatchObject({ code: "E_CONFIG", param: "apiKey", message: expect.stringContaining("WHETSTONE_API_KEY") });
+    await expect(startService({ dataDir, host, engine: createScriptedEngine() })).rejects.toMatchObject({
+      code: "E_CONFIG",
+      param: "apiKey",
+      message: expect.stringContaining("WHETSTONE_API_KEY"),
+    });
   }
   for (const apiKey of ["", "short", "with a space in it", "with\na line"]) {
     await expect(startService({ dataDir, apiKey, engine: createScriptedEngine() })).rejects.toBeInstanceOf(ConfigError);
@@ -59,7 +63,11 @@ test("service.json tells where the service is while it runs", async () => {
 
 test("a second service on the same directory is told where the first is", async () => {
   const { service } = await startTestService();
-  await expect(startService({ dataDir: service.dataDir, engine: createScriptedEngine() })).rejects.toMatchObject({ code: "E_CONFIG", param: "dataDir", message: expect.stringContaining(service.url) });
+  await expect(startService({ dataDir: service.dataDir, engine: createScriptedEngine() })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    param: "dataDir",
+    message: expect.stringContaining(service.url),
+  });
   // The refusal took nothing away from the first.
   expect((await fetch(`${service.url}/health`)).status).toBe(200);
   expect(await readdir(service.dataDir)).toContain("service.json");
@@ -76,7 +84,11 @@ test("a port in use is said, and the directory is free again", async () => {
   const { service } = await startTestService();
   const dataDir = await temporaryDirectory();
   const port = Number(new URL(service.url).port);
-  await expect(startService({ dataDir, port, engine: createScriptedEngine() })).rejects.toMatchObject({ code: "E_CONFIG", param: "port", message: expect.stringContaining("in use") });
+  await expect(startService({ dataDir, port, engine: createScriptedEngine() })).rejects.toMatchObject({
+    code: "E_CONFIG",
+    param: "port",
+    message: expect.stringContaining("in use"),
+  });
   await startTestService({ dataDir });
 });
 

@@ -4,7 +4,10 @@ import { ARTIFACTS, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./supp
 
 test("unknown routes are 404 and known paths with another method 405, in the one error shape", async () => {
   const { call } = await startTestService();
-  expect(await call("GET", "/v1/nothing")).toMatchObject({ status: 404, body: { error: { type: "NotFoundError", param: null, code: "E_NOT_FOUND" } } });
+  expect(await call("GET", "/v1/nothing")).toMatchObject({
+    status: 404,
+    body: { error: { type: "NotFoundError", param: null, code: "E_NOT_FOUND" } },
+  });
   const wrong = await call("GET", MODELS);
   expect(wrong).toMatchObject({ status: 405, body: { error: { type: "MethodNotAllowedError", code: "E_METHOD" } } });
   expect(wrong.headers.get("allow")).toBe("POST");
@@ -14,7 +17,10 @@ test("unknown routes are 404 and known paths with another method 405, in the one
 
 test("a body that is no JSON is 422 on preview routes and 400 on chat", async () => {
   const { call } = await startTestService();
-  expect(await call("POST", MODELS, "{not json")).toMatchObject({ status: 422, body: { error: { type: "ValidationError", code: "E_ARGUMENT", message: expect.stringContaining("JSON") } } });
+  expect(await call("POST", MODELS, "{not json")).toMatchObject({
+    status: 422,
+    body: { error: { type: "ValidationError", code: "E_ARGUMENT", message: expect.stringContaining("JSON") } },
+  });
   expect((await call("POST", MODELS)).body.error.message).toContain("an empty body");
   const chat = await call("POST", "/v1/chat/completions", "{not json", { headers: { "content-type": "application/json" } });
   expect([chat.status, chat.body.error.code]).toEqual([400, 400]);
@@ -28,10 +34,17 @@ test("validation says path, expected and got, and lists the names that are allow
   const unknown = await call("POST", MODELS, { project: "demo", name: "x", base_model: "tiny", base: 1 });
   expect(unknown).toMatchObject({ status: 422, body: { error: { param: "base" } } });
   expect(unknown.body.error.message).toContain("allowed: project, name, base_model, entity, return_existing, lora");
-  const nested = await call("POST", RL_JOBS, { model_id: UNKNOWN_ID, trajectory_groups: [{ trajectories: [] }], experimental_config: { learning_rat: 1 } });
+  const nested = await call("POST", RL_JOBS, {
+    model_id: UNKNOWN_ID,
+    trajectory_groups: [{ trajectories: [] }],
+    experimental_config: { learning_rat: 1 },
+  });
   expect(nested).toMatchObject({ status: 422, body: { error: { param: "experimental_config.learning_rat" } } });
   expect(nested.body.error.message).toContain("learning_rate");
-  const deep = await call("POST", RL_JOBS, { model_id: UNKNOWN_ID, trajectory_groups: [{ trajectories: [{ messages_and_choices: [{ message: { role: "assistant" }, token_ids: ["a"] }] }] }] });
+  const deep = await call("POST", RL_JOBS, {
+    model_id: UNKNOWN_ID,
+    trajectory_groups: [{ trajectories: [{ messages_and_choices: [{ message: { role: "assistant" }, token_ids: ["a"] }] }] }],
+  });
   expect(deep.body.error.param).toBe("trajectory_groups.0.trajectories.0.messages_and_choices.0.token_ids.0");
   const limit = await call("GET", `${MODELS}/${UNKNOWN_ID}/checkpoints?limit=101`);
   expect(limit).toMatchObject({ status: 422, body: { error: { param: "limit" } } });
@@ -40,7 +53,10 @@ test("validation says path, expected and got, and lists the names that are allow
 test("bodies over the limit are 413, whether their length is stated or not, and nothing is kept", async () => {
   const { call, ok } = await startTestService({ limits: { maxBodyBytes: 1000, maxArtifactFileBytes: 2000 } });
   const tooMuch = { project: "demo", name: "x", base_model: "tiny", padding: "x".repeat(2000) };
-  expect(await call("POST", MODELS, tooMuch)).toMatchObject({ status: 413, body: { error: { type: "RequestTooLargeError", code: "E_TOO_LARGE" } } });
+  expect(await call("POST", MODELS, tooMuch)).toMatchObject({
+    status: 413,
+    body: { error: { type: "RequestTooLargeError", code: "E_TOO_LARGE" } },
+  });
   const chunked = () => new Blob([JSON.stringify(tooMuch)]).stream();
   expect((await call("POST", MODELS, chunked())).status).toBe(413);
   expect((await call("POST", "/v1/chat/completions", chunked())).body.error.code).toBe(413);
@@ -59,15 +75,31 @@ test("a path that leaves the artifact is refused, however it is spelt", async ()
   const put = (path: string) =>
     new Promise<{ status: number; body: string }>((resolve, reject) => {
       const { hostname, port } = new URL(service.url);
-      const sent = request({ hostname, port, method: "PUT", path, headers: { authorization: `Bearer ${service.apiKey}`, connection: "close" } }, (response) => {
-        let text = "";
-        response.on("data", (chunk: Buffer) => (text += chunk.toString()));
-        response.on("end", () => resolve({ status: response.statusCode ?? 0, body: text }));
-      });
+      const sent = request(
+        { hostname, port, method: "PUT", path, headers: { authorization: `Bearer ${service.apiKey}`, connection: "close" } },
+        (response) => {
+          let text = "";
+          response.on("data", (chunk: Buffer) => (text += chunk.toString()));
+          response.on("end", () => resolve({ status: response.statusCode ?? 0, body: text }));
+        },
+      );
       sent.on("error", reject);
       sent.end("x");
     });
-  for (const path of ["../x", "..%2fx", "%2e%2e/x", "a/../../x", "a/%2e%2e/%2e%2e/x", "/etc/passwd", "a//b", "a/./b", "a\\..\\b", "%00", "", "%zz"]) {
+  for (const path of [
+    "../x",
+    "..%2fx",
+    "%2e%2e/x",
+    "a/../../x",
+    "a/%2e%2e/%2e%2e/x",
+    "/etc/passwd",
+    "a//b",
+    "a/./b",
+    "a\\..\\b",
+    "%00",
+    "",
+    "%zz",
+  ]) {
     const answer = await put(`${ARTIFACTS}/${id}/files/${path}`);
     expect([path, answer.status, Math.floor(answer.status / 100)]).toEqual([path, expect.any(Number), 4]);
     expect([path, JSON.parse(answer.body || "{}")]).toEqual([path, { error: expect.objectContaining({ message: expect.any(String) }) }]);

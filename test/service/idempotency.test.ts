@@ -1,7 +1,20 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { ARTIFACTS, chatLines, createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, SFT_JOBS, startTestService, temporaryDirectory, uploadArtifact, testBase } from "./support.ts";
+import {
+  ARTIFACTS,
+  chatLines,
+  createModel,
+  finishedEvents,
+  goodGroup,
+  MODELS,
+  RL_JOBS,
+  SFT_JOBS,
+  startTestService,
+  temporaryDirectory,
+  uploadArtifact,
+  testBase,
+} from "./support.ts";
 
 const once = { headers: { "idempotency-key": "key-1" } };
 
@@ -19,7 +32,9 @@ test("a key makes one thing of many equal requests, also when they race", async 
     const answers = await Promise.all(Array.from({ length: 5 }, () => ok("POST", path, body, once)));
     answers.push(await ok("POST", path, body, once));
     expect(new Set(answers.map((answer) => answer.id)).size).toBe(1);
-    expect((await ok("POST", path, path === MODELS ? { ...body, name: "third" } : body, { headers: { "idempotency-key": "key-2" } })).id).not.toBe(answers[0].id);
+    expect(
+      (await ok("POST", path, path === MODELS ? { ...body, name: "third" } : body, { headers: { "idempotency-key": "key-2" } })).id,
+    ).not.toBe(answers[0].id);
   }
 });
 
@@ -29,7 +44,10 @@ test("a key with another body is 409, and a failed request does not use it up", 
   const body = { project: "demo", name: "x", base_model: "tiny" };
   expect((await call("POST", MODELS, { ...body, base_model: "nothing" }, once)).status).toBe(404);
   const made = await ok("POST", MODELS, body, once);
-  expect(await call("POST", MODELS, { ...body, name: "y" }, once)).toMatchObject({ status: 409, body: { error: { param: "Idempotency-Key" } } });
+  expect(await call("POST", MODELS, { ...body, name: "y" }, once)).toMatchObject({
+    status: 409,
+    body: { error: { param: "Idempotency-Key" } },
+  });
   // Keys belong to a route.
   await ok("POST", ARTIFACTS, { project: "demo", name: "x" }, once);
   expect(await ok("POST", MODELS, body, once)).toEqual(made);

@@ -5,9 +5,23 @@ import { createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestServi
 test("a new model has step 0 at once, and is listed after the base models", async () => {
   const { ok } = await startTestService();
   const made = await ok("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny", lora: { rank: 4 } });
-  expect(model.parse(made)).toEqual({ id: expect.any(String), entity: "local", project: "demo", name: "reverse", base_model: "tiny", run_id: null, lora: { rank: 4 } });
+  expect(model.parse(made)).toEqual({
+    id: expect.any(String),
+    entity: "local",
+    project: "demo",
+    name: "reverse",
+    base_model: "tiny",
+    run_id: null,
+    lora: { rank: 4 },
+  });
   const list = checkpointList.parse(await ok("GET", `${MODELS}/${made.id}/checkpoints`));
-  expect(list).toEqual({ object: "list", data: [{ id: expect.any(String), step: 0, metrics: {} }], first_id: list.data[0]?.id, last_id: list.data[0]?.id, has_more: false });
+  expect(list).toEqual({
+    object: "list",
+    data: [{ id: expect.any(String), step: 0, metrics: {} }],
+    first_id: list.data[0]?.id,
+    last_id: list.data[0]?.id,
+    has_more: false,
+  });
   expect(servedModelList.parse(await ok("GET", "/v1/models")).data).toEqual([
     { id: "tiny", object: "model", created: 0, owned_by: "whetstone", root: "tiny" },
     { id: "local/demo/reverse", object: "model", created: expect.any(Number), owned_by: "local", root: "local/demo/reverse:step0" },
@@ -20,7 +34,10 @@ test("a name exists once: again it is 409, or the same model when asked for", as
   const body = { project: "demo", name: "reverse", base_model: "tiny", entity: "team" };
   const made = await ok("POST", MODELS, body);
   expect(made.entity).toBe("team");
-  expect(await call("POST", MODELS, body)).toMatchObject({ status: 409, body: { error: { type: "ConflictError", param: "name", code: "E_CONFLICT" } } });
+  expect(await call("POST", MODELS, body)).toMatchObject({
+    status: 409,
+    body: { error: { type: "ConflictError", param: "name", code: "E_CONFLICT" } },
+  });
   expect(await ok("POST", MODELS, { ...body, return_existing: true })).toEqual(made);
   // Another entity is another name.
   expect((await ok("POST", MODELS, { ...body, entity: null })).id).not.toBe(made.id);
@@ -54,7 +71,10 @@ test("deleting a model tells the counts, and everything of it is 404 afterwards"
   await finishedEvents(service, job.id);
   const answer = await ok("DELETE", `${MODELS}/${id}`);
   expect(deleteModelResponse.parse(answer)).toEqual({ model_id: id, deleted_checkpoints: 2, deleted_run: false });
-  for (const [method, path] of [["DELETE", `${MODELS}/${id}`], ["GET", `${MODELS}/${id}/checkpoints`]] as const) {
+  for (const [method, path] of [
+    ["DELETE", `${MODELS}/${id}`],
+    ["GET", `${MODELS}/${id}/checkpoints`],
+  ] as const) {
     expect(await call(method, path)).toMatchObject({ status: 404, body: { error: { type: "NotFoundError", param: "model_id" } } });
   }
   expect((await call("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] })).status).toBe(404);

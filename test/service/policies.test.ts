@@ -10,12 +10,29 @@ import { temporaryDirectory } from "./support.ts";
 const MODEL = "11111111-1111-4111-8111-111111111111";
 
 /** A model with steps 0 to `steps`, saved by the engine. */
-async function setUp({ steps = 3, maxIdle = 2, before }: { readonly steps?: number; readonly maxIdle?: number } & ScriptedEngineOptions = {}) {
+async function setUp({
+  steps = 3,
+  maxIdle = 2,
+  before,
+}: { readonly steps?: number; readonly maxIdle?: number } & ScriptedEngineOptions = {}) {
   const root = await temporaryDirectory();
   const store = await openStore(join(root, "db"));
   onTestFinished(() => store.destroy());
   const engine = createScriptedEngine({ before });
-  await store.insertInto("models").values({ id: MODEL, entity: "e", project: "p", name: "n", base_model: "scripted", lora: null, seed: 1, next_step: steps + 1, created_at: "" }).execute();
+  await store
+    .insertInto("models")
+    .values({
+      id: MODEL,
+      entity: "e",
+      project: "p",
+      name: "n",
+      base_model: "scripted",
+      lora: null,
+      seed: 1,
+      next_step: steps + 1,
+      created_at: "",
+    })
+    .execute();
   const handle = await engine.createModel({ base: "scripted", seed: 1 });
   for (let step = 0; step <= steps; step++) {
     const directory = step === 0 ? null : `state-${step}`;
@@ -23,7 +40,18 @@ async function setUp({ steps = 3, maxIdle = 2, before }: { readonly steps?: numb
       await import("node:fs/promises").then(({ mkdir }) => mkdir(join(root, directory)));
       await engine.saveState(handle, join(root, directory));
     }
-    await store.insertInto("checkpoints").values({ id: `checkpoint-${step}`, model_id: MODEL, step, metrics: "{}", state_dir: directory, optimizer_kind: null, created_at: "" }).execute();
+    await store
+      .insertInto("checkpoints")
+      .values({
+        id: `checkpoint-${step}`,
+        model_id: MODEL,
+        step,
+        metrics: "{}",
+        state_dir: directory,
+        optimizer_kind: null,
+        created_at: "",
+      })
+      .execute();
   }
   const warnings: string[] = [];
   const logger = { info: () => undefined, warn: (message: string) => void warnings.push(message), error: () => undefined };
@@ -128,7 +156,17 @@ test.each([null, undefined, "", "scripted"])("%o stands for the base model", asy
   expect(await policies.resolvePolicy(name)).toMatchObject({ resolvedName: "scripted", step: null, base: { id: "scripted" } });
 });
 
-test.each(["e/p/other", "e/p/n:step9", "e/p/n:step", "e/p/n:v1", "n", "e/p/n/x", "22222222-2222-4222-8222-222222222222", "../../etc/passwd", "e/p/n:step99999999999"])("%s does not exist", async (name) => {
+test.each([
+  "e/p/other",
+  "e/p/n:step9",
+  "e/p/n:step",
+  "e/p/n:v1",
+  "n",
+  "e/p/n/x",
+  "22222222-2222-4222-8222-222222222222",
+  "../../etc/passwd",
+  "e/p/n:step99999999999",
+])("%s does not exist", async (name) => {
   const { policies } = await setUp({ steps: 1 });
   await expect(policies.resolvePolicy(name)).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
 });

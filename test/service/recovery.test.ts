@@ -6,7 +6,21 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import type { ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
-import { ARTIFACTS, chatLines, createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, SFT_JOBS, startTestService, temporaryDirectory, testBase, uploadArtifact, type TestService } from "./support.ts";
+import {
+  ARTIFACTS,
+  chatLines,
+  createModel,
+  finishedEvents,
+  goodGroup,
+  MODELS,
+  RL_JOBS,
+  SFT_JOBS,
+  startTestService,
+  temporaryDirectory,
+  testBase,
+  uploadArtifact,
+  type TestService,
+} from "./support.ts";
 
 const STEPS = 10;
 
@@ -33,7 +47,12 @@ function holdAt(step: number): { readonly before: NonNullable<ScriptedEngineOpti
 async function startSft(service: TestService): Promise<{ modelId: string; jobId: string }> {
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(STEPS) });
-  const { id: jobId } = await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, config: { batch_size: 1, learning_rate: 0.1 }, experimental_config: { shuffle_seed: 7 } });
+  const { id: jobId } = await service.ok("POST", SFT_JOBS, {
+    model_id: modelId,
+    training_data_url: url,
+    config: { batch_size: 1, learning_rate: 0.1 },
+    experimental_config: { shuffle_seed: 7 },
+  });
   return { modelId, jobId };
 }
 
@@ -71,7 +90,8 @@ test("queued jobs keep their order, and an interrupted RL job comes first", asyn
   const first = await startTestService({ dataDir, engine: { bases, before: held.before } });
   const { id: modelId } = await createModel(first);
   const jobs = [];
-  for (let index = 0; index < 4; index++) jobs.push(await first.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] }));
+  for (let index = 0; index < 4; index++)
+    jobs.push(await first.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] }));
   await held.reached;
   await first.ok("POST", `${RL_JOBS}/${jobs[3].id}/cancel`);
   await first.service.close({ graceMs: 0 });
@@ -88,12 +108,16 @@ test("a job that takes the service down every time is given up", async () => {
   for (let start = 0; start < 2; start++) {
     const held = holdAt(1);
     const service = await startTestService({ dataDir, engine: { bases, before: held.before }, limits: { maxJobAttempts: 2 } });
-    if (start === 0) jobId = (await service.ok("POST", RL_JOBS, { model_id: (await createModel(service)).id, trajectory_groups: [goodGroup()] })).id;
+    if (start === 0)
+      jobId = (await service.ok("POST", RL_JOBS, { model_id: (await createModel(service)).id, trajectory_groups: [goodGroup()] })).id;
     await held.reached;
     await service.service.close({ graceMs: 0 });
   }
   const last = await startTestService({ dataDir, engine: { bases }, limits: { maxJobAttempts: 2 } });
-  expect((await finishedEvents(last, jobId)).at(-1)).toMatchObject({ type: "training_failed", data: { error_message: expect.stringContaining("started 2 times") } });
+  expect((await finishedEvents(last, jobId)).at(-1)).toMatchObject({
+    type: "training_failed",
+    data: { error_message: expect.stringContaining("started 2 times") },
+  });
 });
 
 test("what a crash left half-made is removed at the next start, and nothing else", async () => {
@@ -104,7 +128,14 @@ test("what a crash left half-made is removed at the next start, and nothing else
   await finishedEvents(first, (await first.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] })).id);
   const url = await uploadArtifact(first, { "train.jsonl": chatLines(2) });
   await first.service.close();
-  const leftOver = ["tmp/upload", "artifacts/blobs/ab/abcdef", "jobs/nobody/groups.json", `checkpoints/${modelId}/2/model.safetensors`, `checkpoints/${modelId}/2.tmp-x/model.safetensors`, "checkpoints/nobody/1/state.json"];
+  const leftOver = [
+    "tmp/upload",
+    "artifacts/blobs/ab/abcdef",
+    "jobs/nobody/groups.json",
+    `checkpoints/${modelId}/2/model.safetensors`,
+    `checkpoints/${modelId}/2.tmp-x/model.safetensors`,
+    "checkpoints/nobody/1/state.json",
+  ];
   for (const path of leftOver) {
     await mkdir(join(dataDir, path, ".."), { recursive: true });
     await writeFile(join(dataDir, path), "x");
@@ -112,7 +143,11 @@ test("what a crash left half-made is removed at the next start, and nothing else
   const second = await startTestService({ dataDir, engine: { bases } });
   expect(await readdir(join(dataDir, "checkpoints"))).toEqual([modelId]);
   expect(await readdir(join(dataDir, "checkpoints", modelId))).toEqual(["1"]);
-  expect([await readdir(join(dataDir, "tmp")), await readdir(join(dataDir, "jobs")), await readdir(join(dataDir, "artifacts/blobs/ab"))]).toEqual([[], [], []]);
+  expect([
+    await readdir(join(dataDir, "tmp")),
+    await readdir(join(dataDir, "jobs")),
+    await readdir(join(dataDir, "artifacts/blobs/ab")),
+  ]).toEqual([[], [], []]);
   const sft = await second.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url });
   expect((await finishedEvents(second, sft.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
 });
@@ -121,25 +156,35 @@ test("after kill -9 nothing that was acknowledged is missing", async () => {
   const bases = await testBase();
   const dataDir = await temporaryDirectory();
   const script = fileURLToPath(new URL("held-service.ts", import.meta.url));
-  const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const exited = once(child, "exit");
   try {
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     const { url, apiKey } = JSON.parse((await lines.next()).value as string) as { url: string; apiKey: string };
     const send = async (method: string, path: string, body?: unknown): Promise<any> => {
-      const response = await fetch(url + path, { method, headers: { authorization: `Bearer ${apiKey}`, ...(body === undefined ? {} : { "content-type": "application/json" }) }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+      const response = await fetch(url + path, {
+        method,
+        headers: { authorization: `Bearer ${apiKey}`, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
       expect([path, response.status]).toEqual([path, 200]);
       return response.json();
     };
     const model = await send("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny" });
     const artifact = await send("POST", ARTIFACTS, { project: "demo", name: "data" });
     const jobs = [];
-    for (let index = 0; index < 3; index++) jobs.push(await send("POST", RL_JOBS, { model_id: model.id, trajectory_groups: [goodGroup()] }));
+    for (let index = 0; index < 3; index++)
+      jobs.push(await send("POST", RL_JOBS, { model_id: model.id, trajectory_groups: [goodGroup()] }));
     // The first job is over, the second holds in its optimizer step, the third waits.
     expect((await lines.next()).value).toBe("held");
     const events = (await send("GET", `${RL_JOBS}/${jobs[1].id}/events`)).data;
     expect(events).toHaveLength(1);
-    const before = { checkpoints: await send("GET", `${MODELS}/${model.id}/checkpoints`), first: await send("GET", `${RL_JOBS}/${jobs[0].id}/events`) };
+    const before = {
+      checkpoints: await send("GET", `${MODELS}/${model.id}/checkpoints`),
+      first: await send("GET", `${RL_JOBS}/${jobs[0].id}/events`),
+    };
     child.kill("SIGKILL");
     await exited;
 
@@ -147,7 +192,8 @@ test("after kill -9 nothing that was acknowledged is missing", async () => {
     expect(await readdir(dataDir)).toContain("service.json");
     const after = await startTestService({ dataDir, engine: { bases } });
     expect(after.service.apiKey).toBe(apiKey);
-    for (const [index, job] of jobs.entries()) expect((await finishedEvents(after, job.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: index + 1 } });
+    for (const [index, job] of jobs.entries())
+      expect((await finishedEvents(after, job.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: index + 1 } });
     expect((await after.ok("GET", `${RL_JOBS}/${jobs[1].id}/events`)).data[0]).toEqual(events[0]);
     expect(await after.ok("GET", `${RL_JOBS}/${jobs[0].id}/events`)).toEqual(before.first);
     expect((await after.ok("GET", `${MODELS}/${model.id}/checkpoints`)).data.slice(0, 2)).toEqual(before.checkpoints.data);
@@ -156,4 +202,3 @@ test("after kill -9 nothing that was acknowledged is missing", async () => {
     child.kill("SIGKILL");
   }
 });
-

@@ -3,24 +3,60 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { jobEventList, trainingJob } from "../../src/schema/index.ts";
 import { deferred } from "../../src/util/deferred.ts";
-import { choice, CONTEXT, createModel, finishedEvents, goodGroup, group, MODELS, RL_JOBS, startTestService, UNKNOWN_ID, type TestService } from "./support.ts";
+import {
+  choice,
+  CONTEXT,
+  createModel,
+  finishedEvents,
+  goodGroup,
+  group,
+  MODELS,
+  RL_JOBS,
+  startTestService,
+  UNKNOWN_ID,
+  type TestService,
+} from "./support.ts";
 
-const startRl = (service: TestService, modelId: string): Promise<{ id: string }> => service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] });
+const startRl = (service: TestService, modelId: string): Promise<{ id: string }> =>
+  service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] });
 
 test("a job takes one step, tells it in events, and its checkpoint is served", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
-  const made = await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()], experimental_config: { learning_rate: 0.01, ppo: null } });
+  const made = await service.ok("POST", RL_JOBS, {
+    model_id: modelId,
+    trajectory_groups: [goodGroup()],
+    experimental_config: { learning_rate: 0.01, ppo: null },
+  });
   expect(made).toEqual({ id: expect.any(String) });
   const events = await finishedEvents(service, made.id);
   expect(events.map((event) => [event.type, event.data])).toEqual([
     ["training_started", { num_sequences: 1 }],
-    ["gradient_step", expect.objectContaining({ gradient_step: 1, loss: expect.any(Number), grad_norm: expect.any(Number), learning_rate: 0.01, num_trainable_tokens: 3, logprob_difference_max: expect.any(Number) })],
+    [
+      "gradient_step",
+      expect.objectContaining({
+        gradient_step: 1,
+        loss: expect.any(Number),
+        grad_norm: expect.any(Number),
+        learning_rate: 0.01,
+        num_trainable_tokens: 3,
+        logprob_difference_max: expect.any(Number),
+      }),
+    ],
     ["training_ended", { step: 1 }],
   ]);
   expect(Object.values(events[1]?.data).every((value) => typeof value === "number")).toBe(true);
   const job = trainingJob.parse(await service.ok("GET", `${RL_JOBS}/${made.id}`));
-  expect(job).toMatchObject({ id: made.id, model_id: modelId, type: "rl", status: "succeeded", step: 1, error_message: null, training_start: expect.any(String), training_end: expect.any(String) });
+  expect(job).toMatchObject({
+    id: made.id,
+    model_id: modelId,
+    type: "rl",
+    status: "succeeded",
+    step: 1,
+    error_message: null,
+    training_start: expect.any(String),
+    training_end: expect.any(String),
+  });
   expect((await service.ok("GET", "/v1/models")).data[1].root).toBe("local/demo/reverse:step1");
   expect(await readdir(join(service.service.dataDir, "jobs"))).toEqual([]);
 });
@@ -42,12 +78,55 @@ test.each([
   ["no model", { model_id: undefined }, "model_id"],
   ["a model id that is no UUID", { model_id: "reverse" }, "model_id"],
   ["a setting that is not built", { experimental_config: { kl_penalty_coef: 0.1 } }, "experimental_config.kl_penalty_coef"],
-  ["settings that contradict each other", { experimental_config: { ppo: true, loss_fn: "cispo" } }, expect.stringContaining("experimental_config")],
+  [
+    "settings that contradict each other",
+    { experimental_config: { ppo: true, loss_fn: "cispo" } },
+    expect.stringContaining("experimental_config"),
+  ],
   ["a rate of zero", { experimental_config: { learning_rate: 0 } }, "experimental_config.learning_rate"],
-  ["a group without logprobs", { trajectory_groups: [{ trajectories: [{ reward: 1, messages_and_choices: [{ role: "user", content: "q" }, { role: "assistant", content: "a" }] }, { reward: 0 }] }] }, "trajectory_groups"],
-  ["groups that are all constant", { trajectory_groups: [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] })] }, "trajectory_groups"],
-  ["token ids and logprobs of different length", { trajectory_groups: [group({ reward: 1, choices: [{ ...choice([1], [2]), token_ids: [2, 3] }] }, { reward: 0, choices: [choice([1], [3])] })] }, "trajectory_groups"],
-  ["rows that are all longer than the context", { trajectory_groups: [group({ reward: 1, choices: [choice(Array(CONTEXT).fill(1), [2])] }, { reward: 0, choices: [choice(Array(CONTEXT).fill(1), [3])] })] }, "trajectory_groups"],
+  [
+    "a group without logprobs",
+    {
+      trajectory_groups: [
+        {
+          trajectories: [
+            {
+              reward: 1,
+              messages_and_choices: [
+                { role: "user", content: "q" },
+                { role: "assistant", content: "a" },
+              ],
+            },
+            { reward: 0 },
+          ],
+        },
+      ],
+    },
+    "trajectory_groups",
+  ],
+  [
+    "groups that are all constant",
+    { trajectory_groups: [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] })] },
+    "trajectory_groups",
+  ],
+  [
+    "token ids and logprobs of different length",
+    {
+      trajectory_groups: [
+        group({ reward: 1, choices: [{ ...choice([1], [2]), token_ids: [2, 3] }] }, { reward: 0, choices: [choice([1], [3])] }),
+      ],
+    },
+    "trajectory_groups",
+  ],
+  [
+    "rows that are all longer than the context",
+    {
+      trajectory_groups: [
+        group({ reward: 1, choices: [choice(Array(CONTEXT).fill(1), [2])] }, { reward: 0, choices: [choice(Array(CONTEXT).fill(1), [3])] }),
+      ],
+    },
+    "trajectory_groups",
+  ],
 ])("%s: refused before the job exists", async (_, change, param) => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
@@ -66,9 +145,19 @@ test("a token outside the vocabulary is refused", async () => {
 
 test("unknown models and jobs are 404", async () => {
   const { call } = await startTestService();
-  expect(await call("POST", RL_JOBS, { model_id: UNKNOWN_ID, trajectory_groups: [goodGroup()] })).toMatchObject({ status: 404, body: { error: { param: "model_id" } } });
-  for (const [method, path] of [["GET", ""], ["GET", "/events"], ["POST", "/cancel"]] as const) {
-    expect(await call(method, `${RL_JOBS}/${UNKNOWN_ID}${path}`)).toMatchObject({ status: 404, body: { error: { param: "training_job_id" } } });
+  expect(await call("POST", RL_JOBS, { model_id: UNKNOWN_ID, trajectory_groups: [goodGroup()] })).toMatchObject({
+    status: 404,
+    body: { error: { param: "model_id" } },
+  });
+  for (const [method, path] of [
+    ["GET", ""],
+    ["GET", "/events"],
+    ["POST", "/cancel"],
+  ] as const) {
+    expect(await call(method, `${RL_JOBS}/${UNKNOWN_ID}${path}`)).toMatchObject({
+      status: 404,
+      body: { error: { param: "training_job_id" } },
+    });
   }
 });
 
@@ -83,13 +172,19 @@ test("a job that fails says why, leaves nothing half-made, and the next one goes
   });
   const { id: modelId } = await createModel(service);
   const { id } = await startRl(service, modelId);
-  expect((await finishedEvents(service, id)).at(-1)).toMatchObject({ type: "training_failed", data: { error_message: "the disk is full" } });
+  expect((await finishedEvents(service, id)).at(-1)).toMatchObject({
+    type: "training_failed",
+    data: { error_message: "the disk is full" },
+  });
   expect(await service.ok("GET", `${RL_JOBS}/${id}`)).toMatchObject({ status: "failed", error_message: "the disk is full", step: null });
   await expect.poll(() => service.engine.liveModels()).toEqual([]);
   await expect.poll(() => readdir(join(service.service.dataDir, "jobs"))).toEqual([]);
   expect(await readdir(join(service.service.dataDir, "checkpoints", modelId))).toEqual([]);
   isBroken = false;
-  expect((await finishedEvents(service, (await startRl(service, modelId)).id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
+  expect((await finishedEvents(service, (await startRl(service, modelId)).id)).at(-1)).toMatchObject({
+    type: "training_ended",
+    data: { step: 1 },
+  });
 });
 
 test("a queued and a running job can be cancelled, a finished one cannot", async () => {
@@ -115,7 +210,10 @@ test("a queued and a running job can be cancelled, a finished one cannot", async
   expect((await finishedEvents(service, running.id)).map((event) => event.type)).toEqual(["training_started", "training_cancelled"]);
   expect((await finishedEvents(service, queued.id)).map((event) => event.type)).toEqual(["training_cancelled"]);
   expect((await finishedEvents(service, last.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
-  expect(await service.call("POST", `${RL_JOBS}/${last.id}/cancel`)).toMatchObject({ status: 409, body: { error: { param: "training_job_id" } } });
+  expect(await service.call("POST", `${RL_JOBS}/${last.id}/cancel`)).toMatchObject({
+    status: 409,
+    body: { error: { param: "training_job_id" } },
+  });
   expect(await readdir(join(service.service.dataDir, "checkpoints", modelId))).toEqual(["1"]);
 });
 
@@ -135,12 +233,25 @@ test("events come by cursor, and a waiting request is answered by the next one",
   expect((await service.ok("GET", `${path}?after=${second.last_id}`)).data[0].type).toBe("training_ended");
   // Nothing can follow any more, so nothing is waited for.
   const end = (await service.ok("GET", path)).last_id;
-  expect(await service.ok("GET", `${path}?after=${end}&wait=30`)).toMatchObject({ data: [], has_more: false, first_id: null, last_id: null });
-  for (const query of ["after=nothing", "wait=31", "limit=0", "order=asc"]) expect((await service.call("GET", `${path}?${query}`)).status).toBe(422);
+  expect(await service.ok("GET", `${path}?after=${end}&wait=30`)).toMatchObject({
+    data: [],
+    has_more: false,
+    first_id: null,
+    last_id: null,
+  });
+  for (const query of ["after=nothing", "wait=31", "limit=0", "order=asc"])
+    expect((await service.call("GET", `${path}?${query}`)).status).toBe(422);
 });
 
 test("closing the service answers those who wait", async () => {
-  const service = await startTestService({ engine: { before: ({ verb }, { signal }) => (verb === "forwardBackward" ? new Promise<void>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error))) : undefined) } });
+  const service = await startTestService({
+    engine: {
+      before: ({ verb }, { signal }) =>
+        verb === "forwardBackward"
+          ? new Promise<void>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error)))
+          : undefined,
+    },
+  });
   const { id: modelId } = await createModel(service);
   const { id } = await startRl(service, modelId);
   const first = await service.ok("GET", `${RL_JOBS}/${id}/events?wait=10`);
@@ -153,10 +264,23 @@ test("closing the service answers those who wait", async () => {
 test("a model keeps its name on the wire while it trains: chat says which step answered", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
-  const ask = (model: string) => service.ok("POST", "/v1/chat/completions", { model, messages: [{ role: "user", content: "hi" }], max_tokens: 2 }, { headers: { "content-type": "application/json" } });
+  const ask = (model: string) =>
+    service.ok(
+      "POST",
+      "/v1/chat/completions",
+      { model, messages: [{ role: "user", content: "hi" }], max_tokens: 2 },
+      { headers: { "content-type": "application/json" } },
+    );
   expect((await ask("local/demo/reverse")).model).toBe("local/demo/reverse:step0");
   await finishedEvents(service, (await startRl(service, modelId)).id);
-  for (const name of ["local/demo/reverse", "local/demo/reverse:latest", "local/demo/reverse:step1", "artifact:///local/demo/reverse", modelId, `${modelId}:step1`]) {
+  for (const name of [
+    "local/demo/reverse",
+    "local/demo/reverse:latest",
+    "local/demo/reverse:step1",
+    "artifact:///local/demo/reverse",
+    modelId,
+    `${modelId}:step1`,
+  ]) {
     expect((await ask(name)).model).toBe("local/demo/reverse:step1");
   }
   expect((await ask("local/demo/reverse:step0")).model).toBe("local/demo/reverse:step0");

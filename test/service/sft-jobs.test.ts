@@ -1,19 +1,46 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { ARTIFACTS, chatLines, createModel, finishedEvents, goodGroup, RL_JOBS, SFT_JOBS, startTestService, UNKNOWN_ID, uploadArtifact } from "./support.ts";
+import {
+  ARTIFACTS,
+  chatLines,
+  createModel,
+  finishedEvents,
+  goodGroup,
+  RL_JOBS,
+  SFT_JOBS,
+  startTestService,
+  UNKNOWN_ID,
+  uploadArtifact,
+} from "./support.ts";
 
 test("a job takes one step per batch and makes one checkpoint", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
-  const url = await uploadArtifact(service, { "trajectories.jsonl": chatLines(5), "metadata.json": JSON.stringify({ format: "jsonl", num_trajectories: 5 }) });
-  const { id } = await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, config: { batch_size: 2, learning_rate: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6] }, experimental_config: { epochs: 2 } });
+  const url = await uploadArtifact(service, {
+    "trajectories.jsonl": chatLines(5),
+    "metadata.json": JSON.stringify({ format: "jsonl", num_trajectories: 5 }),
+  });
+  const { id } = await service.ok("POST", SFT_JOBS, {
+    model_id: modelId,
+    training_data_url: url,
+    config: { batch_size: 2, learning_rate: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6] },
+    experimental_config: { epochs: 2 },
+  });
   const events = await finishedEvents(service, id);
   expect(events[0]).toMatchObject({ type: "training_started", data: { num_sequences: 6 } });
   const steps = events.slice(1, -1);
   expect(steps.map((event) => event.type)).toEqual(Array(6).fill("gradient_step"));
-  expect(steps.map((event) => [event.data.gradient_step, event.data.learning_rate, event.data.num_trajectories])).toEqual([[1, 0.1, 2], [2, 0.2, 2], [3, 0.3, 1], [4, 0.4, 2], [5, 0.5, 2], [6, 0.6, 1]]);
-  for (const key of ["loss", "grad_norm", "num_tokens", "num_trainable_tokens", "tokens_per_second"]) expect(steps[0]?.data[key]).toEqual(expect.any(Number));
+  expect(steps.map((event) => [event.data.gradient_step, event.data.learning_rate, event.data.num_trajectories])).toEqual([
+    [1, 0.1, 2],
+    [2, 0.2, 2],
+    [3, 0.3, 1],
+    [4, 0.4, 2],
+    [5, 0.5, 2],
+    [6, 0.6, 1],
+  ]);
+  for (const key of ["loss", "grad_norm", "num_tokens", "num_trainable_tokens", "tokens_per_second"])
+    expect(steps[0]?.data[key]).toEqual(expect.any(Number));
   expect(events.at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
   const { data } = await service.ok("GET", `/v1/preview/models/${modelId}/checkpoints`);
   expect(data[1].metrics).toMatchObject({ num_gradient_steps: 6, num_trajectories: 10, num_dropped_sequences: 0, learning_rate: 0.6 });
@@ -24,9 +51,16 @@ test("defaults: two trajectories per step, one pass, train.jsonl alone, any sche
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": `\uFEFF${chatLines(3)}\r\n\n` });
-  const { id } = await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url.replace("artifact:", "some-artifact:"), config: { batch_size: "auto" } });
+  const { id } = await service.ok("POST", SFT_JOBS, {
+    model_id: modelId,
+    training_data_url: url.replace("artifact:", "some-artifact:"),
+    config: { batch_size: "auto" },
+  });
   const events = await finishedEvents(service, id);
-  expect(events.slice(1, -1).map((event) => [event.data.num_trajectories, event.data.learning_rate])).toEqual([[2, 5e-5], [1, 5e-5]]);
+  expect(events.slice(1, -1).map((event) => [event.data.num_trajectories, event.data.learning_rate])).toEqual([
+    [2, 5e-5],
+    [1, 5e-5],
+  ]);
 });
 
 test("trajectories as they are sampled are trained too, and what does not fit the context is dropped and counted", async () => {
@@ -34,8 +68,18 @@ test("trajectories as they are sampled are trained too, and what does not fit th
   const { id: modelId } = await createModel(service);
   const lines = [
     JSON.stringify(goodGroup().trajectories[0]),
-    JSON.stringify({ messages: [{ role: "user", content: "x".repeat(500) }, { role: "assistant", content: "y" }] }),
-    JSON.stringify({ messages: [{ role: "user", content: "x" }, { role: "assistant", content: "y" }] }),
+    JSON.stringify({
+      messages: [
+        { role: "user", content: "x".repeat(500) },
+        { role: "assistant", content: "y" },
+      ],
+    }),
+    JSON.stringify({
+      messages: [
+        { role: "user", content: "x" },
+        { role: "assistant", content: "y" },
+      ],
+    }),
   ];
   const url = await uploadArtifact(service, { "train.jsonl": lines.join("\n") });
   const { id } = await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url });
@@ -49,7 +93,8 @@ test("moments carry over jobs of one kind and are cleared between kinds", async 
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(2) });
   const sft = async () => finishedEvents(service, (await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url })).id);
-  const rl = async () => finishedEvents(service, (await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] })).id);
+  const rl = async () =>
+    finishedEvents(service, (await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] })).id);
   const resets = () => service.engine.calls.filter((call) => call.verb === "resetOptimizer").length;
   await sft();
   await sft();
@@ -70,13 +115,32 @@ test.each([
   ["a line without messages", { "train.jsonl": line({ text: "x" }) }, /train\.jsonl line 3: expected an object with `messages`/],
   ["a null line", { "train.jsonl": line(null) }, /train\.jsonl line 3/],
   ["a message without a role", { "train.jsonl": line({ messages: [{ content: "x" }] }) }, /train\.jsonl line 3.*role/],
-  ["a conversation in which the assistant says nothing", { "train.jsonl": line({ messages: [{ role: "user", content: "x" }] }) }, /train\.jsonl line 3.*assistant/],
+  [
+    "a conversation in which the assistant says nothing",
+    { "train.jsonl": line({ messages: [{ role: "user", content: "x" }] }) },
+    /train\.jsonl line 3.*assistant/,
+  ],
   ["blank lines are counted", { "train.jsonl": `\n\n${line({})}` }, /train\.jsonl line 5/],
   ["an empty file", { "train.jsonl": "" }, /train\.jsonl: nothing to train: the file is empty/],
-  ["nothing that fits the context", { "train.jsonl": JSON.stringify({ messages: [{ role: "user", content: "x".repeat(500) }, { role: "assistant", content: "y" }] }) }, /longer than the model's context of 128/],
+  [
+    "nothing that fits the context",
+    {
+      "train.jsonl": JSON.stringify({
+        messages: [
+          { role: "user", content: "x".repeat(500) },
+          { role: "assistant", content: "y" },
+        ],
+      }),
+    },
+    /longer than the model's context of 128/,
+  ],
   ["no file of a known name", { "data.jsonl": good }, /trajectories\.jsonl.*train\.jsonl, found: data\.jsonl/],
   ["both files", { "train.jsonl": good, "trajectories.jsonl": good }, /either trajectories\.jsonl/],
-  ["metadata that counts other trajectories", { "trajectories.jsonl": good, "metadata.json": JSON.stringify({ num_trajectories: 3 }) }, /`num_trajectories` is 3, but trajectories\.jsonl has 2/],
+  [
+    "metadata that counts other trajectories",
+    { "trajectories.jsonl": good, "metadata.json": JSON.stringify({ num_trajectories: 3 }) },
+    /`num_trajectories` is 3, but trajectories\.jsonl has 2/,
+  ],
   ["metadata that is no JSON", { "trajectories.jsonl": good, "metadata.json": "{" }, /metadata\.json: not JSON/],
 ])("%s: refused with its place, and no job exists", async (_, files, message) => {
   const service = await startTestService();
@@ -101,7 +165,10 @@ test.each([
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   await uploadArtifact(service, { "train.jsonl": good });
-  expect(await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url })).toMatchObject({ status, body: { error: { param: "training_data_url" } } });
+  expect(await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url })).toMatchObject({
+    status,
+    body: { error: { param: "training_data_url" } },
+  });
 });
 
 test("an open version, an unknown model and a wrong number of rates are refused", async () => {
@@ -111,6 +178,11 @@ test("an open version, an unknown model and a wrong number of rates are refused"
   const open = await service.ok("POST", ARTIFACTS, { project: "demo", name: "data" });
   expect((await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: open.url })).status).toBe(409);
   expect((await service.call("POST", SFT_JOBS, { model_id: UNKNOWN_ID, training_data_url: url })).status).toBe(404);
-  expect(await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, config: { learning_rate: [1, 2] } })).toMatchObject({ status: 422, body: { error: { param: "config.learning_rate" } } });
-  expect(await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, config: { batch_size: 0 } })).toMatchObject({ status: 422, body: { error: { param: "config.batch_size" } } });
+  expect(
+    await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, config: { learning_rate: [1, 2] } }),
+  ).toMatchObject({ status: 422, body: { error: { param: "config.learning_rate" } } });
+  expect(await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, config: { batch_size: 0 } })).toMatchObject({
+    status: 422,
+    body: { error: { param: "config.batch_size" } },
+  });
 });

@@ -33,9 +33,9 @@ export interface TestService {
   readonly log: { readonly level: string; readonly message: string; readonly fields: unknown }[];
   readonly requests: RequestRecord[];
   /** A string body is sent as it is. */
-  call(method: string, path: string, body?: unknown, init?: CallInit): Promise<Answer>;
+  readonly call: (method: string, path: string, body?: unknown, init?: CallInit) => Promise<Answer>;
   /** The same for calls that must succeed: the body alone. */
-  ok(method: string, path: string, body?: unknown, init?: CallInit): Promise<any>;
+  readonly ok: (method: string, path: string, body?: unknown, init?: CallInit) => Promise<any>;
 }
 
 export async function temporaryDirectory(): Promise<string> {
@@ -74,12 +74,20 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     const key = init.key === undefined ? service.apiKey : init.key;
     const response = await fetch(service.url + path, {
       method,
-      headers: { ...(key === null ? {} : { authorization: `Bearer ${key}` }), ...(isRaw || body === undefined ? {} : { "content-type": "application/json" }), ...init.headers },
+      headers: {
+        ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+        ...(isRaw || body === undefined ? {} : { "content-type": "application/json" }),
+        ...init.headers,
+      },
       ...(body === undefined ? {} : { body: isRaw ? (body as string) : JSON.stringify(body), duplex: "half" }),
       ...(init.signal === undefined ? {} : { signal: init.signal }),
     } as RequestInit);
     const text = await response.text();
-    return { status: response.status, headers: response.headers, body: response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text };
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text,
+    };
   };
   return {
     service,
@@ -89,7 +97,8 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     call,
     async ok(method, path, body, init) {
       const answer = await call(method, path, body, init);
-      if (answer.status !== 200) throw new Error(`Expected 200 from ${method} ${path}, got ${answer.status}: ${JSON.stringify(answer.body)}`);
+      if (answer.status !== 200)
+        throw new Error(`Expected 200 from ${method} ${path}, got ${answer.status}: ${JSON.stringify(answer.body)}`);
       return answer.body;
     },
   };
@@ -119,7 +128,12 @@ export async function uploadArtifact({ ok }: TestService, files: Readonly<Record
 /** Chat lines, each with another answer. */
 export function chatLines(count: number): string {
   return Array.from({ length: count }, (_, index) =>
-    JSON.stringify({ messages: [{ role: "user", content: `hello ${index}` }, { role: "assistant", content: `world ${index}` }] }),
+    JSON.stringify({
+      messages: [
+        { role: "user", content: `hello ${index}` },
+        { role: "assistant", content: `world ${index}` },
+      ],
+    }),
   ).join("\n");
 }
 

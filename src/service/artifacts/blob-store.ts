@@ -12,9 +12,12 @@ export interface BlobStore {
    *
    * @throws {@link TooLargeError} `E_TOO_LARGE` past `maxBytes`.
    */
-  write(chunks: AsyncIterable<Uint8Array>, options: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined }): Promise<{ readonly sha256: string; readonly sizeBytes: number }>;
+  write(
+    chunks: AsyncIterable<Uint8Array>,
+    options: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined },
+  ): Promise<{ readonly sha256: string; readonly sizeBytes: number }>;
   /** The file of a blob. */
-  path(sha256: string): string;
+  readonly path: (sha256: string) => string;
   read(sha256: string): ReadStream;
   /** Removes every blob that `isReferenced` denies: uploads that were never recorded. */
   sweep(isReferenced: (sha256: string) => boolean): Promise<number>;
@@ -36,7 +39,8 @@ export function createBlobStore({ blobs, temporary }: { readonly blobs: string; 
           for await (const chunk of chunks) {
             signal?.throwIfAborted();
             sizeBytes += chunk.byteLength;
-            if (sizeBytes > maxBytes) throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`);
+            if (sizeBytes > maxBytes)
+              throw new TooLargeError(`Expected a file of at most ${maxBytes} bytes. Split it, or raise the service's limit`);
             hash.update(chunk);
             await file.writeFile(chunk);
           }

@@ -17,7 +17,7 @@ export function createChanges(): Changes {
     },
     notify() {
       revision++;
-      for (const wake of [...waiting]) wake();
+      for (const wake of waiting) wake();
     },
     wait(since, { timeoutMs, signal }) {
       if (revision !== since || timeoutMs <= 0 || signal?.aborted) return Promise.resolve();

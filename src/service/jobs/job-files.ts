@@ -31,7 +31,9 @@ export async function readGroups(directory: DataDirectory, jobId: string): Promi
   try {
     return JSON.parse(await readFile(path, "utf8")) as TrajectoryGroup[];
   } catch (cause) {
-    throw new DataError("The trajectory groups of this job cannot be read from the data directory. Send them again as a new job", { cause });
+    throw new DataError("The trajectory groups of this job cannot be read from the data directory. Send them again as a new job", {
+      cause,
+    });
   }
 }
 

@@ -5,6 +5,7 @@ import type { JobRow, Store } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
 import { removeJobFiles } from "./job-files.ts";
 import { runJob, type RunContext } from "./run-job.ts";
+import { messageOf, traceOf } from "../error-text.ts";
 
 /** How long a cancelling request waits for a running job to stop. */
 const CANCEL_PATIENCE_MS = 20_000;
@@ -60,7 +61,11 @@ export function createJobQueue(context: RunContext): JobQueue {
       // A stopping service leaves the row at `running`: the next start takes the job up again.
       if (isClosed && !mine.isCancelled) return;
       await (mine.isCancelled ? settleCancelled(store, job.id) : settleFailed(store, job.id, error));
-      if (!mine.isCancelled) logger.error("A training job failed", { job: job.id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+      if (!mine.isCancelled)
+        logger.error("A training job failed", {
+          job: job.id,
+          error: traceOf(error),
+        });
       await removeJobFiles(directory, job.id);
     } finally {
       running = null;
@@ -78,7 +83,7 @@ export function createJobQueue(context: RunContext): JobQueue {
       isWoken = true;
       // Never two loops: a wake during the last look of a loop makes that loop look once more.
       loop ??= work()
-        .catch((error: unknown) => logger.error("The job queue stopped", { error: error instanceof Error ? (error.stack ?? error.message) : String(error) }))
+        .catch((error: unknown) => logger.error("The job queue stopped", { error: traceOf(error) }))
         .finally(() => {
           loop = null;
           if (isWoken && !isClosed) queue.wake();
@@ -147,7 +152,7 @@ function settleCancelled(store: Store, jobId: string): Promise<unknown> {
 }
 
 function settleFailed(store: Store, jobId: string, error: unknown): Promise<void> {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   return store.transaction().execute(async (transaction) => {
     const changed = { status: "failed" as const, error_message: message, training_end: new Date().toISOString(), progress_dir: null };
     await transaction.updateTable("jobs").set(changed).where("id", "=", jobId).execute();

@@ -12,7 +12,17 @@ import { cancelNow } from "./queue.ts";
  * Puts a data directory in order before anything is served: jobs that were running wait again in their old place, and everything on
  * disk that no row speaks of is what a crash left half-made, so it goes.
  */
-export async function recover({ store, directory, blobs, logger }: { readonly store: Store; readonly directory: DataDirectory; readonly blobs: BlobStore; readonly logger: ServiceLogger }): Promise<void> {
+export async function recover({
+  store,
+  directory,
+  blobs,
+  logger,
+}: {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly blobs: BlobStore;
+  readonly logger: ServiceLogger;
+}): Promise<void> {
   const requeued = await requeueJobs(store);
   const removed = [
     ...(await sweepJobs(store, directory)),
@@ -21,7 +31,8 @@ export async function recover({ store, directory, blobs, logger }: { readonly st
   ];
   const referenced = new Set((await store.selectFrom("artifact_files").select("sha256").distinct().execute()).map((row) => row.sha256));
   const removedBlobs = await blobs.sweep((sha256) => referenced.has(sha256));
-  if (requeued + removed.length + removedBlobs > 0) logger.info("Recovered after an interruption", { requeued, removed: removed.length, removedBlobs });
+  if (requeued + removed.length + removedBlobs > 0)
+    logger.info("Recovered after an interruption", { requeued, removed: removed.length, removedBlobs });
 }
 
 function requeueJobs(store: Store): Promise<number> {
@@ -47,7 +58,12 @@ async function sweepJobs(store: Store, directory: DataDirectory): Promise<string
   const removed = await removeEntries(directory.jobs, (id) => !progress.has(id));
   for (const [id, kept] of progress) {
     const path = join(directory.jobs, id);
-    removed.push(...(await removeEntries(path, (name) => name.includes(".tmp-") || (name.startsWith("progress-") && relative(directory.root, join(path, name)) !== kept))));
+    removed.push(
+      ...(await removeEntries(
+        path,
+        (name) => name.includes(".tmp-") || (name.startsWith("progress-") && relative(directory.root, join(path, name)) !== kept),
+      )),
+    );
   }
   return removed;
 }

@@ -12,6 +12,7 @@ import { trainSft } from "./sft.ts";
 import { commitCheckpoint, commitProgress, startingPoint, type CommitContext, type NewEvent } from "./states.ts";
 import type { TokenizerSource } from "./tokenizers.ts";
 import type { WarmModels } from "./warm-models.ts";
+import { messageOf } from "../error-text.ts";
 
 /** What running a job needs. */
 export interface RunContext extends CommitContext {
@@ -32,9 +33,9 @@ export interface JobScope {
   readonly base: BaseModelInfo;
   readonly signal: AbortSignal;
   /** Appends an event at once. */
-  emit(event: NewEvent): Promise<void>;
+  readonly emit: (event: NewEvent) => Promise<void>;
   /** Makes the first `steps` optimizer steps survive a crash. */
-  commitProgress(steps: number): Promise<void>;
+  readonly commitProgress: (steps: number) => Promise<void>;
 }
 
 /** What a trainer leaves to the final commit. */
@@ -54,7 +55,9 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   const job = await claim(context, queued);
   if (job === null) return;
   if (job.attempts > limits.maxJobAttempts) {
-    throw new EngineError(`The job was started ${limits.maxJobAttempts} times and each time the service ended before it did. Send less data at once, or give the service more memory`);
+    throw new EngineError(
+      `The job was started ${limits.maxJobAttempts} times and each time the service ended before it did. Send less data at once, or give the service more memory`,
+    );
   }
   const model = await getModel(store, job.model_id);
   const base = await engine.describeBase(model.base_model);
@@ -77,7 +80,10 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     await published;
     await warm.keep(model.id, { handle, checkpointId: committed.id, optimizerKind: job.type });
   } catch (error) {
-    context.logger.warn("A finished model could not be published; it is loaded from disk when asked for", { job: job.id, error: String(error) });
+    context.logger.warn("A finished model could not be published; it is loaded from disk when asked for", {
+      job: job.id,
+      error: messageOf(error),
+    });
     changes.notify();
     await engine.unload(handle).catch(() => undefined);
   }
@@ -90,14 +96,26 @@ function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow |
     .execute(async (transaction) => {
       const job = await getJob(transaction, queued.id);
       if (job.status !== "queued") return null;
-      const changed = { status: "running" as const, attempts: job.attempts + 1, training_start: job.training_start ?? new Date().toISOString() };
+      const changed = {
+        status: "running" as const,
+        attempts: job.attempts + 1,
+        training_start: job.training_start ?? new Date().toISOString(),
+      };
       await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
       return { ...job, ...changed };
     })
     .finally(() => changes.notify());
 }
 
-function scopeOf(context: RunContext, { job, handle, base, signal }: { readonly job: JobRow; readonly handle: ModelHandle; readonly base: BaseModelInfo; readonly signal: AbortSignal }): JobScope {
+function scopeOf(
+  context: RunContext,
+  {
+    job,
+    handle,
+    base,
+    signal,
+  }: { readonly job: JobRow; readonly handle: ModelHandle; readonly base: BaseModelInfo; readonly signal: AbortSignal },
+): JobScope {
   let current = job;
   return {
     context,

@@ -12,6 +12,7 @@ import { artifactUrl } from "../names.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
 import type { ArtifactFileRow, ModelRow } from "../store/tables.ts";
 import type { TokenizerSource } from "./tokenizers.ts";
+import { messageOf } from "../error-text.ts";
 
 const PARAM = "training_data_url";
 /** Both layouts clients write; a version has exactly one of them. */
@@ -74,7 +75,10 @@ export async function readSftData(artifact: StoredArtifact, { base, tokenizer, b
   }
   await checkMetadata(artifact, { lines, file, blobPath });
   if (examples.length === 0) {
-    const why = lines === 0 ? "the file is empty" : `all of its ${lines} trajectories are longer than the model's context of ${base.contextLength} tokens`;
+    const why =
+      lines === 0
+        ? "the file is empty"
+        : `all of its ${lines} trajectories are longer than the model's context of ${base.contextLength} tokens`;
     throw new DataError(`${file.path}: nothing to train: ${why}`, { param: PARAM });
   }
   return { examples, droppedSequences, droppedTokens };
@@ -82,7 +86,11 @@ export async function readSftData(artifact: StoredArtifact, { base, tokenizer, b
 
 /** Checks all that can be checked before a job is accepted, and plans it. */
 export async function checkSftData(
-  { engine, tokenizers, blobs }: { readonly engine: Engine; readonly tokenizers: TokenizerSource; readonly blobs: { path(sha256: string): string } },
+  {
+    engine,
+    tokenizers,
+    blobs,
+  }: { readonly engine: Engine; readonly tokenizers: TokenizerSource; readonly blobs: { readonly path: (sha256: string) => string } },
   { model, artifact, config }: { readonly model: ModelRow; readonly artifact: StoredArtifact; readonly config: SftJobConfig },
 ): Promise<SftPlan> {
   const base = await engine.describeBase(model.base_model);
@@ -93,13 +101,21 @@ export async function checkSftData(
 function dataFile(artifact: StoredArtifact): ArtifactFileRow {
   const url = artifactUrl(artifact);
   if (artifact.state === "open") {
-    throw new ConflictError(`Artifact '${url}' is not committed yet. Commit it with POST /v1/preview/artifacts/${artifact.id}/commit`, { param: PARAM });
+    throw new ConflictError(`Artifact '${url}' is not committed yet. Commit it with POST /v1/preview/artifacts/${artifact.id}/commit`, {
+      param: PARAM,
+    });
   }
   const found = artifact.files.filter((file) => DATA_FILES.includes(file.path));
   const [file] = found;
   if (file === undefined || found.length > 1) {
-    const names = artifact.files.map((other) => other.path).slice(0, 10).join(", ");
-    throw new ArgumentError(`Expected artifact '${url}' to hold either trajectories.jsonl (with metadata.json) or train.jsonl, found: ${names}`, { param: PARAM });
+    const names = artifact.files
+      .map((other) => other.path)
+      .slice(0, 10)
+      .join(", ");
+    throw new ArgumentError(
+      `Expected artifact '${url}' to hold either trajectories.jsonl (with metadata.json) or train.jsonl, found: ${names}`,
+      { param: PARAM },
+    );
   }
   return file;
 }
@@ -118,7 +134,11 @@ async function* numberedLines(path: string): AsyncGenerator<{ readonly text: str
   }
 }
 
-function readLine(text: string, where: string, { base, tokenizer }: Pick<SftReader, "base" | "tokenizer">): ReturnType<typeof sftSequences> {
+function readLine(
+  text: string,
+  where: string,
+  { base, tokenizer }: Pick<SftReader, "base" | "tokenizer">,
+): ReturnType<typeof sftSequences> {
   try {
     return sftSequences(readSftExample(JSON.parse(text), where), tokenizer, base, where);
   } catch (cause) {
@@ -130,19 +150,26 @@ function readLine(text: string, where: string, { base, tokenizer }: Pick<SftRead
 }
 
 /** Metadata that counts the trajectories shows an upload that was cut short. */
-async function checkMetadata(artifact: StoredArtifact, { lines, file, blobPath }: { readonly lines: number; readonly file: ArtifactFileRow; readonly blobPath: (sha256: string) => string }): Promise<void> {
+async function checkMetadata(
+  artifact: StoredArtifact,
+  { lines, file, blobPath }: { readonly lines: number; readonly file: ArtifactFileRow; readonly blobPath: (sha256: string) => string },
+): Promise<void> {
   const metadata = artifact.files.find((other) => other.path === METADATA_FILE);
   if (metadata === undefined) return;
   let parsed: unknown;
   try {
     parsed = JSON.parse(await readFile(blobPath(metadata.sha256), "utf8"));
   } catch (cause) {
-    throw new DataError(`${METADATA_FILE}: not JSON: ${cause instanceof Error ? cause.message : String(cause)}`, { cause, param: PARAM });
+    throw new DataError(`${METADATA_FILE}: not JSON: ${messageOf(cause)}`, { cause, param: PARAM });
   }
   const result = metadataSchema.safeParse(parsed);
-  if (!result.success) throw new DataError(`${METADATA_FILE}: expected an object whose \`num_trajectories\`, if any, is a number`, { param: PARAM });
+  if (!result.success)
+    throw new DataError(`${METADATA_FILE}: expected an object whose \`num_trajectories\`, if any, is a number`, { param: PARAM });
   const expected = result.data.num_trajectories ?? lines;
   if (expected !== lines) {
-    throw new DataError(`${METADATA_FILE}: \`num_trajectories\` is ${expected}, but ${file.path} has ${lines}. Upload both files again as a new version`, { param: PARAM });
+    throw new DataError(
+      `${METADATA_FILE}: \`num_trajectories\` is ${expected}, but ${file.path} has ${lines}. Upload both files again as a new version`,
+      { param: PARAM },
+    );
   }
 }

@@ -34,10 +34,17 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
     // The last step is committed by the checkpoint itself.
     if (done % limits.commitEverySteps === 0 && done < steps.length) await scope.commitProgress(done);
   }
-  return { metrics: { ...(await summarize(store, job.id)), num_dropped_sequences: data.droppedSequences, num_dropped_tokens: data.droppedTokens }, events: [] };
+  return {
+    metrics: { ...(await summarize(store, job.id)), num_dropped_sequences: data.droppedSequences, num_dropped_tokens: data.droppedTokens },
+    events: [],
+  };
 }
 
-async function trainStep({ context, handle, signal }: JobScope, data: SftData, { step, number }: { readonly step: SftStep; readonly number: number }): Promise<SftStepMetrics> {
+async function trainStep(
+  { context, handle, signal }: JobScope,
+  data: SftData,
+  { step, number }: { readonly step: SftStep; readonly number: number },
+): Promise<SftStepMetrics> {
   const batch = buildSftBatch(step.examples.flatMap((example) => data.examples[example] ?? []));
   const startedMs = performance.now();
   const { metrics } = await context.engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
@@ -57,7 +64,13 @@ async function trainStep({ context, handle, signal }: JobScope, data: SftData, {
 
 /** Means and sums over all steps, read back from the events: steps from before a crash count too. */
 async function summarize(store: Store, jobId: string): Promise<Record<string, number>> {
-  const rows = await store.selectFrom("job_events").select("data").where("job_id", "=", jobId).where("type", "=", "gradient_step").orderBy("seq").execute();
+  const rows = await store
+    .selectFrom("job_events")
+    .select("data")
+    .where("job_id", "=", jobId)
+    .where("type", "=", "gradient_step")
+    .orderBy("seq")
+    .execute();
   const steps = rows.map((row) => JSON.parse(row.data) as SftStepMetrics);
   const sum = (key: keyof SftStepMetrics) => steps.reduce((total, step) => total + step[key], 0);
   return {

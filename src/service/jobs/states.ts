@@ -48,13 +48,21 @@ async function saveDurably(engine: Engine, handle: ModelHandle, path: string, si
  *
  * @returns the job as committed.
  */
-export async function commitProgress({ store, engine, directory }: CommitContext, job: JobRow, { handle, steps, signal }: { readonly handle: ModelHandle; readonly steps: number; readonly signal: AbortSignal }): Promise<JobRow> {
+export async function commitProgress(
+  { store, engine, directory }: CommitContext,
+  job: JobRow,
+  { handle, steps, signal }: { readonly handle: ModelHandle; readonly steps: number; readonly signal: AbortSignal },
+): Promise<JobRow> {
   const path = join(jobDirectory(directory, job.id), `progress-${steps}`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.jobs);
   await saveDurably(engine, handle, path, signal);
   const progressDir = relative(directory.root, path);
-  await store.updateTable("jobs").set({ committed_steps: steps, progress_dir: progressDir, attempts: 1 }).where("id", "=", job.id).execute();
+  await store
+    .updateTable("jobs")
+    .set({ committed_steps: steps, progress_dir: progressDir, attempts: 1 })
+    .where("id", "=", job.id)
+    .execute();
   if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, job.progress_dir));
   return { ...job, committed_steps: steps, progress_dir: progressDir };
 }
@@ -67,7 +75,17 @@ export async function commitProgress({ store, engine, directory }: CommitContext
 export async function commitCheckpoint(
   { store, engine, directory }: CommitContext,
   job: JobRow,
-  { handle, metrics, events, signal }: { readonly handle: ModelHandle; readonly metrics: Readonly<Record<string, number>>; readonly events: readonly NewEvent[]; readonly signal: AbortSignal },
+  {
+    handle,
+    metrics,
+    events,
+    signal,
+  }: {
+    readonly handle: ModelHandle;
+    readonly metrics: Readonly<Record<string, number>>;
+    readonly events: readonly NewEvent[];
+    readonly signal: AbortSignal;
+  },
 ): Promise<CheckpointRow> {
   const { next_step: step } = await getModel(store, job.model_id);
   const path = join(directory.checkpoints, job.model_id, String(step));
@@ -97,10 +115,18 @@ export async function commitCheckpoint(
         .returning("state_dir")
         .execute();
       await transaction.insertInto("checkpoints").values(row).execute();
-      await transaction.updateTable("models").set({ next_step: step + 1 }).where("id", "=", job.model_id).execute();
+      await transaction
+        .updateTable("models")
+        .set({ next_step: step + 1 })
+        .where("id", "=", job.model_id)
+        .execute();
       for (const event of events) await appendEvent(transaction, job.id, event);
       await appendEvent(transaction, job.id, { key: "end", type: "training_ended", data: { step } });
-      await transaction.updateTable("jobs").set({ status: "succeeded", step, training_end: now, progress_dir: null }).where("id", "=", job.id).execute();
+      await transaction
+        .updateTable("jobs")
+        .set({ status: "succeeded", step, training_end: now, progress_dir: null })
+        .where("id", "=", job.id)
+        .execute();
       return outdated;
     });
   } catch (error) {

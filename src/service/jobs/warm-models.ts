@@ -36,7 +36,15 @@ function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<string, n
 }
 
 /** See {@link WarmModels}. */
-export function createWarmModels({ engine, root, max }: { readonly engine: Engine; readonly root: string; readonly max: number }): WarmModels {
+export function createWarmModels({
+  engine,
+  root,
+  max,
+}: {
+  readonly engine: Engine;
+  readonly root: string;
+  readonly max: number;
+}): WarmModels {
   // In the order of use, oldest first.
   const warm = new Map<string, WarmModel>();
 

@@ -2,7 +2,14 @@ import { randomUUID } from "node:crypto";
 import { Readable } from "node:stream";
 import { Hono } from "hono";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
-import { artifactPath, createArtifactRequest, type ArtifactFile, type ArtifactVersion, type CreateArtifactRequest, type JsonObject } from "../../schema/index.ts";
+import {
+  artifactPath,
+  createArtifactRequest,
+  type ArtifactFile,
+  type ArtifactVersion,
+  type CreateArtifactRequest,
+  type JsonObject,
+} from "../../schema/index.ts";
 import { readJson, type ServiceEnvironment, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
@@ -19,7 +26,18 @@ function fileToWire({ path, size_bytes, sha256 }: ArtifactFileRow): ArtifactFile
 function toWire(artifact: StoredArtifact): ArtifactVersion {
   const { id, entity, project, name, version, state, created_at } = artifact;
   const metadata = JSON.parse(artifact.metadata) as JsonObject;
-  return { id, entity, project, name, version, state, url: artifactUrl(artifact), files: artifact.files.map(fileToWire), metadata, created_at };
+  return {
+    id,
+    entity,
+    project,
+    name,
+    version,
+    state,
+    url: artifactUrl(artifact),
+    files: artifact.files.map(fileToWire),
+    metadata,
+    created_at,
+  };
 }
 
 /** The path behind `/files/`, read from the request line itself: a router may have tidied `..` away before it could be refused. */
@@ -33,7 +51,8 @@ function filePath(c: ServiceRequest): string {
     throw new ArgumentError("Expected the path of a file in percent-encoded UTF-8", { cause, param: "path" });
   }
   const result = artifactPath.safeParse(path);
-  if (!result.success) throw new ArgumentError(`The path '${path.slice(0, 200)}' ${result.error.issues[0]?.message ?? "is invalid"}`, { param: "path" });
+  if (!result.success)
+    throw new ArgumentError(`The path '${path.slice(0, 200)}' ${result.error.issues[0]?.message ?? "is invalid"}`, { param: "path" });
   return path;
 }
 
@@ -53,11 +72,19 @@ export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment
       const artifact = await getArtifact(store, c.req.param("id"));
       const file = artifact.files.find((candidate) => candidate.path === path);
       if (file === undefined) {
-        const known = artifact.files.length > 0 ? artifact.files.slice(0, 10).map((other) => other.path).join(", ") : "none";
+        const known =
+          artifact.files.length > 0
+            ? artifact.files
+                .slice(0, 10)
+                .map((other) => other.path)
+                .join(", ")
+            : "none";
         throw new NotFoundError(`Artifact '${artifactUrl(artifact)}' has no file '${path}'; its files: ${known}`, { param: "path" });
       }
       const body = Readable.toWeb(blobs.read(file.sha256)) as ReadableStream<Uint8Array>;
-      return new Response(body, { headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` } });
+      return new Response(body, {
+        headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
+      });
     });
 }
 
@@ -88,7 +115,10 @@ function openVersion(request: CreateArtifactRequest): Creation {
 
 function requireOpen(artifact: StoredArtifact): void {
   if (artifact.state === "open") return;
-  throw new ConflictError(`Artifact '${artifactUrl(artifact)}' is committed and cannot change. Open a new version with POST /v1/preview/artifacts`, { param: "artifact_id" });
+  throw new ConflictError(
+    `Artifact '${artifactUrl(artifact)}' is committed and cannot change. Open a new version with POST /v1/preview/artifacts`,
+    { param: "artifact_id" },
+  );
 }
 
 async function putFile({ store, blobs, limits }: ServiceContext, c: ServiceRequest, id: string | undefined): Promise<ArtifactFile> {
@@ -96,7 +126,9 @@ async function putFile({ store, blobs, limits }: ServiceContext, c: ServiceReque
   const artifactId = id ?? "";
   requireOpen(await getArtifact(store, artifactId));
   if (Number(c.env.incoming.headers["content-length"] ?? 0) > limits.maxArtifactFileBytes) {
-    throw new TooLargeError(`Expected a file of at most ${limits.maxArtifactFileBytes} bytes. Split it, or raise the service's limit`, { param: "path" });
+    throw new TooLargeError(`Expected a file of at most ${limits.maxArtifactFileBytes} bytes. Split it, or raise the service's limit`, {
+      param: "path",
+    });
   }
   const body = c.req.raw.body ?? new Blob([]).stream();
   const { sha256, sizeBytes } = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
@@ -119,7 +151,10 @@ function commitVersion({ store }: ServiceContext, id: string): Promise<StoredArt
     const artifact = await getArtifact(transaction, id);
     if (artifact.state === "committed") return artifact;
     if (artifact.files.length === 0) {
-      throw new ConflictError(`Artifact '${artifactUrl(artifact)}' has no file. Put at least one with PUT /v1/preview/artifacts/${artifact.id}/files/{path}`, { param: "artifact_id" });
+      throw new ConflictError(
+        `Artifact '${artifactUrl(artifact)}' has no file. Put at least one with PUT /v1/preview/artifacts/${artifact.id}/files/{path}`,
+        { param: "artifact_id" },
+      );
     }
     await transaction.updateTable("artifacts").set({ state: "committed" }).where("id", "=", artifact.id).execute();
     return { ...artifact, state: "committed" as const };

@@ -1,7 +1,13 @@
 import { join } from "node:path";
 import { Hono } from "hono";
 import { ConflictError } from "../../errors.ts";
-import { deleteCheckpointsRequest, listQuery, type Checkpoint, type CheckpointList, type DeleteCheckpointsResponse } from "../../schema/index.ts";
+import {
+  deleteCheckpointsRequest,
+  listQuery,
+  type Checkpoint,
+  type CheckpointList,
+  type DeleteCheckpointsResponse,
+} from "../../schema/index.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { remove } from "../files.ts";
@@ -25,7 +31,13 @@ export function checkpointRoutes(context: ServiceContext): Hono<ServiceEnvironme
       const model = await getModel(store, c.req.param("id"));
       const { rows, hasMore } = await pageOfCheckpoints(store, model.id, query);
       const data = rows.map(toWire);
-      return c.json({ object: "list", data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore } satisfies CheckpointList);
+      return c.json({
+        object: "list",
+        data,
+        first_id: data[0]?.id ?? null,
+        last_id: data.at(-1)?.id ?? null,
+        has_more: hasMore,
+      } satisfies CheckpointList);
     })
     .delete(PATH, async (c) => {
       const { value } = await readJson(c, deleteCheckpointsRequest);
@@ -33,7 +45,11 @@ export function checkpointRoutes(context: ServiceContext): Hono<ServiceEnvironme
     });
 }
 
-async function deleteCheckpoints({ store, policies, directory }: ServiceContext, id: string, asked: readonly number[]): Promise<DeleteCheckpointsResponse> {
+async function deleteCheckpoints(
+  { store, policies, directory }: ServiceContext,
+  id: string,
+  asked: readonly number[],
+): Promise<DeleteCheckpointsResponse> {
   const steps = [...new Set(asked)];
   const { found, deleted } = await store.transaction().execute(async (transaction) => {
     const model = await getModel(transaction, id);
@@ -43,7 +59,10 @@ async function deleteCheckpoints({ store, policies, directory }: ServiceContext,
     // A job starts from the newest checkpoint, and step 0 is what a broken training falls back to.
     const needed = matching.find((row) => row.step === 0 || row.step === rows.at(-1)?.step);
     if (job !== undefined && needed !== undefined) {
-      throw new ConflictError(`Step ${needed.step} cannot be deleted while training job '${job.id}' is ${job.status}. Wait for it, or cancel it; nothing was deleted`, { param: "steps" });
+      throw new ConflictError(
+        `Step ${needed.step} cannot be deleted while training job '${job.id}' is ${job.status}. Wait for it, or cancel it; nothing was deleted`,
+        { param: "steps" },
+      );
     }
     for (const row of matching) await transaction.deleteFrom("checkpoints").where("id", "=", row.id).execute();
     return { found: new Set(matching.map((row) => row.step)), deleted: matching };

@@ -48,7 +48,9 @@ async function prepareModel({ engine }: ServiceContext, request: CreateModelRequ
       const existing = await findModel(store, name);
       if (existing !== undefined) {
         if (request.return_existing === true) return toWire(existing);
-        throw new ConflictError(`Model '${pathOf(name)}' exists already. Choose another name, or pass \`return_existing: true\``, { param: "name" });
+        throw new ConflictError(`Model '${pathOf(name)}' exists already. Choose another name, or pass \`return_existing: true\``, {
+          param: "name",
+        });
       }
       return toWire(await insertModel(store, name, request));
     },

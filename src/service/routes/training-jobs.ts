@@ -3,7 +3,16 @@ import { Hono } from "hono";
 import { z } from "zod";
 import { ConflictError } from "../../errors.ts";
 import { buildRlBatch, checkRlConfig } from "../../learner/index.ts";
-import { createRlJobRequest, createSftJobRequest, listQuery, type CreateRlJobRequest, type CreateSftJobRequest, type JobEvent, type JobEventList, type TrainingJob } from "../../schema/index.ts";
+import {
+  createRlJobRequest,
+  createSftJobRequest,
+  listQuery,
+  type CreateRlJobRequest,
+  type CreateSftJobRequest,
+  type JobEvent,
+  type JobEventList,
+  type TrainingJob,
+} from "../../schema/index.ts";
 import { assertTrainable } from "../../trajectory/preflight.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
@@ -57,7 +66,12 @@ export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironm
 async function eventsOf(
   { store, jobs }: ServiceContext,
   id: string,
-  { after, limit, wait, signal }: { readonly after?: string | undefined; readonly limit: number; readonly wait: number; readonly signal: AbortSignal },
+  {
+    after,
+    limit,
+    wait,
+    signal,
+  }: { readonly after?: string | undefined; readonly limit: number; readonly wait: number; readonly signal: AbortSignal },
 ): Promise<JobEventList> {
   const endsAtMs = performance.now() + wait * 1000;
   for (;;) {
@@ -78,7 +92,9 @@ async function eventsOf(
 /** @throws {@link ConflictError} `E_CONFLICT` for a model whose checkpoints were all deleted. */
 async function requireStart(store: Store, model: ModelRow): Promise<void> {
   if ((await newestCheckpoint(store, model.id)) !== undefined) return;
-  throw new ConflictError(`Model '${pathOf(model)}' has no checkpoint to start from: all were deleted. Create a new model`, { param: "model_id" });
+  throw new ConflictError(`Model '${pathOf(model)}' has no checkpoint to start from: all were deleted. Create a new model`, {
+    param: "model_id",
+  });
 }
 
 async function prepareRl(context: ServiceContext, request: CreateRlJobRequest): Promise<Creation> {
@@ -106,7 +122,11 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
   const { store, jobs } = context;
   const model = await getModel(store, request.model_id);
   const artifact = await getArtifactByName(store, parseArtifactUrl(request.training_data_url, "training_data_url"), "training_data_url");
-  const config: SftJobConfig = { artifact_id: artifact.id, config: request.config ?? null, experimental_config: request.experimental_config ?? null };
+  const config: SftJobConfig = {
+    artifact_id: artifact.id,
+    config: request.config ?? null,
+    experimental_config: request.experimental_config ?? null,
+  };
   await checkSftData(context, { model, artifact, config });
   const id = randomUUID();
   return {

@@ -15,12 +15,17 @@ async function withFiles(store: Store, row: ArtifactRow): Promise<StoredArtifact
 /** @throws {@link NotFoundError} `E_NOT_FOUND`. */
 export async function getArtifact(store: Store, id: string): Promise<StoredArtifact> {
   const row = await store.selectFrom("artifacts").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
-  if (row === undefined) throw new NotFoundError(`Artifact version '${id}' does not exist. Open one with POST /v1/preview/artifacts`, { param: "artifact_id" });
+  if (row === undefined)
+    throw new NotFoundError(`Artifact version '${id}' does not exist. Open one with POST /v1/preview/artifacts`, { param: "artifact_id" });
   return withFiles(store, row);
 }
 
 /** @throws {@link NotFoundError} `E_NOT_FOUND`, naming `param`. */
-export async function getArtifactByName(store: Store, name: QualifiedName & { readonly version: number }, param: string): Promise<StoredArtifact> {
+export async function getArtifactByName(
+  store: Store,
+  name: QualifiedName & { readonly version: number },
+  param: string,
+): Promise<StoredArtifact> {
   const row = await store
     .selectFrom("artifacts")
     .selectAll()
@@ -29,6 +34,7 @@ export async function getArtifactByName(store: Store, name: QualifiedName & { re
     .where("name", "=", name.name)
     .where("version", "=", name.version)
     .executeTakeFirst();
-  if (row === undefined) throw new NotFoundError(`Artifact '${artifactUrl(name)}' does not exist. Upload it to '${pathOf(name)}' first`, { param });
+  if (row === undefined)
+    throw new NotFoundError(`Artifact '${artifactUrl(name)}' does not exist. Upload it to '${pathOf(name)}' first`, { param });
   return withFiles(store, row);
 }

@@ -15,10 +15,23 @@ export async function pageOfCheckpoints(
   modelId: string,
   { after, limit, order }: { readonly after?: string | undefined; readonly limit: number; readonly order: "asc" | "desc" },
 ): Promise<{ rows: CheckpointRow[]; hasMore: boolean }> {
-  let query = store.selectFrom("checkpoints").selectAll().where("model_id", "=", modelId).orderBy("step", order).limit(limit + 1);
+  let query = store
+    .selectFrom("checkpoints")
+    .selectAll()
+    .where("model_id", "=", modelId)
+    .orderBy("step", order)
+    .limit(limit + 1);
   if (after !== undefined) {
-    const cursor = await store.selectFrom("checkpoints").select("step").where("model_id", "=", modelId).where("id", "=", after).executeTakeFirst();
-    if (cursor === undefined) throw new ArgumentError(`Expected \`after\` to be the id of a checkpoint of this model, got '${after.slice(0, 100)}'`, { param: "after" });
+    const cursor = await store
+      .selectFrom("checkpoints")
+      .select("step")
+      .where("model_id", "=", modelId)
+      .where("id", "=", after)
+      .executeTakeFirst();
+    if (cursor === undefined)
+      throw new ArgumentError(`Expected \`after\` to be the id of a checkpoint of this model, got '${after.slice(0, 100)}'`, {
+        param: "after",
+      });
     query = query.where("step", order === "asc" ? ">" : "<", cursor.step);
   }
   const rows = await query.execute();

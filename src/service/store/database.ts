@@ -3,6 +3,7 @@ import { Kysely, Migrator, SqliteDialect, type SqliteDatabase } from "kysely";
 import { EngineMissingError, InternalError } from "../../errors.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
+import { messageOf } from "../error-text.ts";
 
 /** The part of `node:sqlite` that is used here; `@photostructure/sqlite` has the same one for Node 20. */
 interface SqliteConnection {
@@ -26,7 +27,10 @@ async function loadSqlite(): Promise<SqliteModule> {
   try {
     return (await import(name)) as SqliteModule;
   } catch (cause) {
-    throw new EngineMissingError(`The database binding '${name}' cannot be loaded. Repair it with: npm rebuild @photostructure/sqlite, or use Node 22.13 or newer`, { cause });
+    throw new EngineMissingError(
+      `The database binding '${name}' cannot be loaded. Repair it with: npm rebuild @photostructure/sqlite, or use Node 22.13 or newer`,
+      { cause },
+    );
   }
 }
 
@@ -66,7 +70,7 @@ export async function openStore(path: string): Promise<Store> {
   const { error } = await migrator.migrateToLatest();
   if (error !== undefined) {
     await store.destroy();
-    throw new InternalError(`The database '${path}' cannot be brought to this version's tables: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new InternalError(`The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`, { cause: error });
   }
   return store;
 }

@@ -7,14 +7,29 @@ export const RETENTION_COUNT = 10_000;
 
 export function findAnswer(store: Store, route: string, key: string): Promise<IdempotencyKeyRow | undefined> {
   const oldest = new Date(Date.now() - RETENTION_MS).toISOString();
-  return store.selectFrom("idempotency_keys").selectAll().where("route", "=", route).where("key", "=", key).where("created_at", ">=", oldest).executeTakeFirst();
+  return store
+    .selectFrom("idempotency_keys")
+    .selectAll()
+    .where("route", "=", route)
+    .where("key", "=", key)
+    .where("created_at", ">=", oldest)
+    .executeTakeFirst();
 }
 
 /** Remembers an answer and forgets what is too old or too much. */
 export async function rememberAnswer(store: Store, answer: Omit<IdempotencyKeyRow, "created_at">): Promise<void> {
   const now = Date.now();
-  await store.deleteFrom("idempotency_keys").where("created_at", "<", new Date(now - RETENTION_MS).toISOString()).execute();
-  const surplus = await store.selectFrom("idempotency_keys").select("created_at").orderBy("created_at", "desc").offset(RETENTION_COUNT - 1).limit(1).executeTakeFirst();
+  await store
+    .deleteFrom("idempotency_keys")
+    .where("created_at", "<", new Date(now - RETENTION_MS).toISOString())
+    .execute();
+  const surplus = await store
+    .selectFrom("idempotency_keys")
+    .select("created_at")
+    .orderBy("created_at", "desc")
+    .offset(RETENTION_COUNT - 1)
+    .limit(1)
+    .executeTakeFirst();
   if (surplus !== undefined) await store.deleteFrom("idempotency_keys").where("created_at", "<=", surplus.created_at).execute();
   await store
     .insertInto("idempotency_keys")

@@ -25,7 +25,10 @@ export async function insertJob(
   store: Store,
   { id, modelId, type, config }: { readonly id: string; readonly modelId: string; readonly type: JobRow["type"]; readonly config: unknown },
 ): Promise<void> {
-  const { last } = await store.selectFrom("jobs").select((eb) => eb.fn.max<number | null>("seq").as("last")).executeTakeFirstOrThrow();
+  const { last } = await store
+    .selectFrom("jobs")
+    .select((eb) => eb.fn.max<number | null>("seq").as("last"))
+    .executeTakeFirstOrThrow();
   await store
     .insertInto("jobs")
     .values({
@@ -57,10 +60,22 @@ export async function appendEvent(
   jobId: string,
   { key, type, data }: { readonly key: string; readonly type: JobEventRow["type"]; readonly data: Readonly<Record<string, unknown>> },
 ): Promise<void> {
-  const { last } = await store.selectFrom("job_events").select((eb) => eb.fn.max<number | null>("seq").as("last")).where("job_id", "=", jobId).executeTakeFirstOrThrow();
+  const { last } = await store
+    .selectFrom("job_events")
+    .select((eb) => eb.fn.max<number | null>("seq").as("last"))
+    .where("job_id", "=", jobId)
+    .executeTakeFirstOrThrow();
   await store
     .insertInto("job_events")
-    .values({ id: randomUUID(), job_id: jobId, seq: (last ?? 0) + 1, event_key: key, type, data: JSON.stringify(data), created_at: new Date().toISOString() })
+    .values({
+      id: randomUUID(),
+      job_id: jobId,
+      seq: (last ?? 0) + 1,
+      event_key: key,
+      type,
+      data: JSON.stringify(data),
+      created_at: new Date().toISOString(),
+    })
     .onConflict((conflict) => conflict.columns(["job_id", "event_key"]).doNothing())
     .execute();
 }
@@ -71,10 +86,21 @@ export async function pageOfEvents(
   jobId: string,
   { after, limit }: { readonly after?: string | undefined; readonly limit: number },
 ): Promise<{ rows: JobEventRow[]; hasMore: boolean }> {
-  let query = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId).orderBy("seq").limit(limit + 1);
+  let query = store
+    .selectFrom("job_events")
+    .selectAll()
+    .where("job_id", "=", jobId)
+    .orderBy("seq")
+    .limit(limit + 1);
   if (after !== undefined) {
-    const cursor = await store.selectFrom("job_events").select("seq").where("job_id", "=", jobId).where("id", "=", after).executeTakeFirst();
-    if (cursor === undefined) throw new ArgumentError(`Expected \`after\` to be the id of an event of this job, got '${after.slice(0, 100)}'`, { param: "after" });
+    const cursor = await store
+      .selectFrom("job_events")
+      .select("seq")
+      .where("job_id", "=", jobId)
+      .where("id", "=", after)
+      .executeTakeFirst();
+    if (cursor === undefined)
+      throw new ArgumentError(`Expected \`after\` to be the id of an event of this job, got '${after.slice(0, 100)}'`, { param: "after" });
     query = query.where("seq", ">", cursor.seq);
   }
   const rows = await query.execute();

@@ -5,7 +5,8 @@ import type { ModelRow, Store } from "./tables.ts";
 /** @throws {@link NotFoundError} `E_NOT_FOUND`. */
 export async function getModel(store: Store, id: string): Promise<ModelRow> {
   const row = await store.selectFrom("models").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
-  if (row === undefined) throw new NotFoundError(`Model '${id}' does not exist. Create it with POST /v1/preview/models`, { param: "model_id" });
+  if (row === undefined)
+    throw new NotFoundError(`Model '${id}' does not exist. Create it with POST /v1/preview/models`, { param: "model_id" });
   return row;
 }
 
