@@ -125,10 +125,16 @@ function gradientOf(rows: readonly Row[]): number {
 function checkRows(rows: readonly Row[], loss: LossSpec | null): void {
   for (const [index, row] of rows.entries()) {
     if (row.weights.length !== row.tokens.length || row.tokens.length === 0) {
-      throw new ArgumentError(`Expected row ${index} to hold as many weights as tokens and at least one, got ${row.weights.length} and ${row.tokens.length}`);
+      throw new ArgumentError(
+        `Expected row ${index} to hold as many weights as tokens and at least one, got ${row.weights.length} and ${row.tokens.length}`,
+      );
     }
     if (row.weights[0] !== 0) throw new ArgumentError(`Expected weights[0] of row ${index} to be 0: nothing predicts the first token`);
-    if (loss !== null && loss.kind !== "cross-entropy" && (row.advantages?.length !== row.tokens.length || row.logprobs?.length !== row.tokens.length)) {
+    if (
+      loss !== null &&
+      loss.kind !== "cross-entropy" &&
+      (row.advantages?.length !== row.tokens.length || row.logprobs?.length !== row.tokens.length)
+    ) {
       throw new ArgumentError(`Expected row ${index} to hold an advantage and a logprob per token for the loss '${loss.kind}'`);
     }
   }
@@ -160,7 +166,10 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
   }
   function base(id: string): BaseModelInfo {
     const found = bases.find((candidate) => candidate.id === id);
-    if (found === undefined) throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${bases.map((b) => b.id).join(", ")}`, { param: "base_model" });
+    if (found === undefined)
+      throw new NotFoundError(`Base model '${id}' does not exist; this engine has: ${bases.map((b) => b.id).join(", ")}`, {
+        param: "base_model",
+      });
     return found;
   }
   function live(model: ModelHandle): LiveModel {
@@ -278,7 +287,10 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
         await enter({ verb: "sampleToken", id: policy.id, detail: index }, callOptions);
         // A script that ran out ends the turn where the caller named a stop token, and starts over where it did not.
         const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
-        const top = Array.from({ length: params.topLogprobs }, (_, rank) => ({ id: rank === 0 ? id : (id + rank) % base(policy.base).vocabularySize, logprob: -0.5 - rank }));
+        const top = Array.from({ length: params.topLogprobs }, (_, rank) => ({
+          id: rank === 0 ? id : (id + rank) % base(policy.base).vocabularySize,
+          logprob: -0.5 - rank,
+        }));
         const finish = params.stopTokenIds.includes(id) ? "stop" : index === limit - 1 ? "length" : undefined;
         yield { id, logprob: -0.5, top, ...(finish === undefined ? {} : { finish }) };
         if (finish !== undefined) return;
