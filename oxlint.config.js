@@ -79,12 +79,16 @@ export default {
       rules: {
         // Tests feed malformed values on purpose and talk to servers the way foreign clients do.
         "no-restricted-globals": "off",
+        "typescript/no-explicit-any": "off",
+        "typescript/unbound-method": "off",
         "vitest/no-focused-tests": "error",
         "vitest/no-disabled-tests": "error",
         // Misread `test.prop`, tables of cases and `expect(value, label)`.
         "vitest/expect-expect": "off",
         "vitest/no-conditional-expect": "off",
         "vitest/no-standalone-expect": "off",
+        "vitest/require-mock-type-parameters": "off",
+        "vitest/require-to-throw-message": "off",
         "vitest/valid-expect": ["error", { maxArgs: 2 }],
       },
     },
