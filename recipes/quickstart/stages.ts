@@ -1,0 +1,108 @@
+/** The stages of the quickstart, each a few lines of the library. */
+import { gatherTrajectoryGroups, type Model, type Policy, type Service, Trajectory, trajectory, TrajectoryGroup, uploadDataset } from "whetstone";
+import { uniform } from "../../src/util/rng.ts";
+import {
+  extractAnswer,
+  goldAnswer,
+  MAX_COMPLETION_TOKENS,
+  reverseMessages,
+  reverseReward,
+  type ReverseScenario,
+  reverseScenario,
+  type Split,
+} from "../reverse-text/task.ts";
+import type { QuickstartConfig } from "./config.ts";
+
+const CONCURRENCY = 128;
+
+/** How good a policy is on problems it was not trained on, greedily. */
+export interface Score {
+  /** Share of problems answered exactly. */
+  readonly exact: number;
+  /** Mean reward. */
+  readonly ratio: number;
+  /** A few problems with what the policy wrote. */
+  readonly samples: readonly { readonly prompt: string; readonly wrote: string }[];
+}
+
+export function scenarios(split: Split, seed: number, from: number, count: number): ReverseScenario[] {
+  return Array.from({ length: count }, (_, index) => reverseScenario(split, seed, from + index));
+}
+
+/** Greedy answers to every problem. */
+export async function measure(policy: Policy, problems: readonly ReverseScenario[], signal: AbortSignal): Promise<Score> {
+  const groups = await gatherTrajectoryGroups(
+    problems,
+    async (scenario, context) => {
+      const t = trajectory({ messages: reverseMessages(scenario) });
+      await t.sample(policy, { temperature: 0, maxCompletionTokens: MAX_COMPLETION_TOKENS, signal: context.signal });
+      return t.finish({ reward: reverseReward(t.lastText, scenario), metrics: { exact: extractAnswer(t.lastText) === scenario.answer } });
+    },
+    { groupSize: 1, concurrency: CONCURRENCY, signal },
+  );
+  return {
+    exact: groups.stats.metrics["exact"]!.mean,
+    ratio: groups.stats.reward.mean,
+    samples: groups.slice(0, 4).map((group, index) => ({ prompt: problems[index]!.prompt, wrote: group.trajectories[0]!.lastText })),
+  };
+}
+
+/** One supervised job on problems `[from, from + count)`; returns its mean loss. */
+export async function superviseJob(service: Service, model: Model, config: QuickstartConfig, job: number, signal: AbortSignal): Promise<number> {
+  const { stepsPerJob, batchSize, learningRate } = config.sft;
+  const count = stepsPerJob * batchSize;
+  const train = scenarios("sft", config.seed, job * count, count).map((scenario) => ({
+    messages: [...reverseMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }],
+  }));
+  const dataUrl = await uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
+  const losses: number[] = [];
+  const running = await model.trainSft(dataUrl, { batchSize, learningRate, signal });
+  for await (const event of running.events({ signal })) if (event.type === "gradient-step") losses.push(event.metrics["loss"] ?? NaN);
+  return losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
+}
+
+/** What one RL step did. */
+export interface RlStep {
+  readonly reward: number;
+  readonly exact: number;
+  readonly sampledTokens: number;
+  readonly trainedTokens: number;
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+/** Rollouts of one batch of problems on the newest checkpoint, then one training step on them. */
+export async function reinforce(model: Model, config: QuickstartConfig, index: number, step: number, signal: AbortSignal): Promise<RlStep> {
+  const { prompts, groupSize, learningRate, maxGradNorm } = config.rl;
+  const policy = await model.policy(step);
+  const rolled = await gatherTrajectoryGroups(
+    scenarios("train", config.seed, index * prompts, prompts),
+    async (scenario, context) => {
+      const t = trajectory({ messages: reverseMessages(scenario) });
+      await t.sample(policy, { temperature: 1, maxCompletionTokens: MAX_COMPLETION_TOKENS, seed: context.seed, signal: context.signal });
+      return t.finish({ reward: reverseReward(t.lastText, scenario), metrics: { exact: extractAnswer(t.lastText) === scenario.answer } });
+    },
+    { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal },
+  );
+  const groups = config.shuffleRewards ? rolled.map((group, at) => shuffleRewards(group, config.seed, index, at)) : rolled;
+  const job = await model.train(groups, { learningRate, maxGradNorm, signal });
+  const { metrics } = await job.done({ signal });
+  const { stats } = rolled;
+  return {
+    reward: stats.reward.mean,
+    exact: stats.metrics["exact"]!.mean,
+    sampledTokens: stats.tokens.completion,
+    trainedTokens: metrics["tokens/trained"] ?? stats.tokens.completion,
+    metrics,
+  };
+}
+
+/** The same rollouts with the group's rewards dealt out at random: what is rewarded no longer depends on what was done. */
+export function shuffleRewards(group: TrajectoryGroup, seed: number, step: number, index: number): TrajectoryGroup {
+  const rewards = [...group.rewards];
+  for (let i = rewards.length - 1; i > 0; i--) {
+    const j = Math.floor(uniform(BigInt(seed), step, index, i) * (i + 1));
+    [rewards[i], rewards[j]] = [rewards[j]!, rewards[i]!];
+  }
+  const trajectories = group.trajectories.map((one, i) => Trajectory.fromWire({ ...one.toJSON(), reward: rewards[i]! }));
+  return new TrajectoryGroup({ ...group, trajectories });
+}

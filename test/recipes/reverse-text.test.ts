@@ -1,0 +1,33 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { sequenceRatio } from "../../recipes/reverse-text/sequence-ratio.ts";
+import { extractAnswer, goldAnswer, reverseReward, reverseScenario, splitOf } from "../../recipes/reverse-text/task.ts";
+
+const vectors = JSON.parse(readFileSync(join(import.meta.dirname, "sequence-ratio.json"), "utf8")) as { rows: [string, string, number][] };
+
+describe("reverse-text", () => {
+  test("the ratio equals Python's difflib, autojunk included", () => {
+    for (const [a, b, ratio] of vectors.rows) expect(sequenceRatio(a, b), `${a} / ${b}`).toBeCloseTo(ratio, 12);
+  });
+
+  test("gold answers score 1, other letters less, and no tag nothing", () => {
+    const scenario = { prompt: "abcde", answer: "edcba" };
+    expect(reverseReward(goldAnswer(scenario), scenario)).toBe(1);
+    expect(reverseReward("<reversed_text>abcde</reversed_text>", scenario)).toBeCloseTo(0.2);
+    expect(reverseReward("edcba", scenario)).toBe(0);
+    expect(extractAnswer("<reversed_text>x</reversed_text> no, <reversed_text> y </reversed_text>")).toBe("y");
+  });
+
+  test("problems are functions of seed and index, 5 to 10 letters, and no string is in two splits", () => {
+    expect(reverseScenario("train", 3, 17)).toEqual(reverseScenario("train", 3, 17));
+    for (const split of ["train", "sft", "validation", "held-out"] as const) {
+      for (let index = 0; index < 200; index++) {
+        const { prompt, answer } = reverseScenario(split, index % 5, index);
+        expect(prompt).toMatch(/^[a-z]{5,10}$/);
+        expect(answer).toBe([...prompt].toReversed().join(""));
+        expect(splitOf(prompt)).toBe(split);
+      }
+    }
+  });
+});
