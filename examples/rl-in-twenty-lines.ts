@@ -13,11 +13,15 @@ const model = await service.models.create({ project: "demo", name: "reverse", ba
 
 for (let step = await model.step(); step < steps; step++) {
   const policy = await model.policy(step);
-  const groups = await gatherTrajectoryGroups(batch(step, 16), async (scenario, { signal, seed }) => {
-    const t = trajectory({ messages: [{ role: "user", content: scenario.prompt }] });
-    await t.sample(policy, { temperature: 1, maxCompletionTokens: 32, seed, signal }); // appends the choice: token ids and logprobs
-    return t.finish({ reward: similarity(t.lastText, scenario.answer) });
-  }, { groupSize: 8, concurrency: 64, timeoutMs: 30_000, maxExceptions: 0.05 });
+  const groups = await gatherTrajectoryGroups(
+    batch(step, 16),
+    async (scenario, { signal, seed }) => {
+      const t = trajectory({ messages: [{ role: "user", content: scenario.prompt }] });
+      await t.sample(policy, { temperature: 1, maxCompletionTokens: 32, seed, signal }); // appends the choice: token ids and logprobs
+      return t.finish({ reward: similarity(t.lastText, scenario.answer) });
+    },
+    { groupSize: 8, concurrency: 64, timeoutMs: 30_000, maxExceptions: 0.05 },
+  );
 
   const job = await model.train(groups, { learningRate: 1e-3 }); // preflight first; throws PreflightError
   for await (const event of job.events()) if (event.type === "gradient-step") console.log(step, groups.stats.reward.mean, event.metrics);

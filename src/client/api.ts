@@ -42,7 +42,12 @@ export const LONG_CALL_MS = 20 * 60_000;
  * Unless `isRepeatable`, it is repeated after an unclear failure only where the service is known to honour the key:
  * elsewhere a lost answer must not become a second resource.
  */
-export function callCreate(api: Api, path: string, options: RequestOptions & { readonly idempotencyKey: string }, isRepeatable: boolean): Promise<unknown> {
+export function callCreate(
+  api: Api,
+  path: string,
+  options: RequestOptions & { readonly idempotencyKey: string },
+  isRepeatable: boolean,
+): Promise<unknown> {
   const { features } = api;
   return callJson(api, "POST", path, {
     ...options,

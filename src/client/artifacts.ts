@@ -49,7 +49,9 @@ export function artifactsResource(api: Api): Artifacts {
       await callJson(api, "PUT", file(artifactId, path), { ...options, body, headers, headersTimeoutMs: LONG_CALL_MS });
     },
     commit: async (artifactId, options = {}) =>
-      version(await callJson(api, "POST", `${root(artifactId)}/commit`, { ...options, retry: "idempotent", headersTimeoutMs: LONG_CALL_MS })),
+      version(
+        await callJson(api, "POST", `${root(artifactId)}/commit`, { ...options, retry: "idempotent", headersTimeoutMs: LONG_CALL_MS }),
+      ),
     get: async (artifactId, options = {}) => version(await callJson(api, "GET", root(artifactId), options)),
     readFile: (artifactId, path, options = {}) =>
       api.transport.bytes("GET", api.baseUrl + file(artifactId, path), { ...options, headers: { accept: "*/*" } }),

@@ -38,7 +38,12 @@ export function chatResource(api: Api): Chat {
 }
 
 async function complete(api: Api, params: ChatParams, options: CallOptions): Promise<ChatCompletion> {
-  const answer = await api.transport.json("POST", api.baseUrl + PATH, { ...options, json: params, retry: "unsent", headersTimeoutMs: LONG_CALL_MS });
+  const answer = await api.transport.json("POST", api.baseUrl + PATH, {
+    ...options,
+    json: params,
+    retry: "unsent",
+    headersTimeoutMs: LONG_CALL_MS,
+  });
   return parseAnswer(chatCompletion, answer, "chat completion");
 }
 

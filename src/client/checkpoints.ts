@@ -33,7 +33,8 @@ export function checkpointsResource(api: Api): Checkpoints {
         all.push(...page.data);
         if (!page.has_more) break;
         const last = page.last_id ?? page.data.at(-1)?.id;
-        if (last === undefined || last === after) throw new ProtocolError("The service says there are more checkpoints but its page has no new last id");
+        if (last === undefined || last === after)
+          throw new ProtocolError("The service says there are more checkpoints but its page has no new last id");
         after = last;
       }
       return all;

@@ -62,8 +62,10 @@ function readBaseUrl(text: string, param: string): string {
     throw new ConfigError(`Expected \`${param}\` to be an http or https address, got \`${text.replace(/\/\/.*@/, "//…@")}\``, { param });
   }
   // A key in the address would end up in every error message.
-  if (url.username !== "" || url.password !== "") throw new ConfigError(`Expected \`${param}\` without user name and password; pass the key as \`apiKey\``, { param });
-  if (url.search !== "" || url.hash !== "") throw new ConfigError(`Expected \`${param}\` without query and fragment, got \`${url.origin}${url.pathname}?…\``, { param });
+  if (url.username !== "" || url.password !== "")
+    throw new ConfigError(`Expected \`${param}\` without user name and password; pass the key as \`apiKey\``, { param });
+  if (url.search !== "" || url.hash !== "")
+    throw new ConfigError(`Expected \`${param}\` without query and fragment, got \`${url.origin}${url.pathname}?…\``, { param });
   return (url.origin + url.pathname).replace(/\/+$/, "");
 }
 

@@ -79,9 +79,12 @@ async function attach(dataDir: string, apiKey: string | undefined, signal: Abort
   if (!(await isHealthy(url, signal))) return null;
   const key = apiKey ?? (await readFile(join(dataDir, "api-key"), "utf8").catch(() => "")).trim();
   if (key === "") {
-    throw new ConfigError(`A service runs at ${url} on the data directory \`${dataDir}\`, but its API key is not kept there. Set WHETSTONE_API_KEY or pass \`apiKey\``, {
-      param: "apiKey",
-    });
+    throw new ConfigError(
+      `A service runs at ${url} on the data directory \`${dataDir}\`, but its API key is not kept there. Set WHETSTONE_API_KEY or pass \`apiKey\``,
+      {
+        param: "apiKey",
+      },
+    );
   }
   return { url, apiKey: key, dataDir, close: () => Promise.resolve() };
 }

@@ -22,7 +22,12 @@ export class Job {
 
   constructor(
     service: Service,
-    facts: { readonly id: string; readonly modelId: string; readonly warnings: readonly BatchFinding[]; readonly baselineStep: number | null },
+    facts: {
+      readonly id: string;
+      readonly modelId: string;
+      readonly warnings: readonly BatchFinding[];
+      readonly baselineStep: number | null;
+    },
   ) {
     this.#service = service;
     this.#baselineStep = facts.baselineStep;

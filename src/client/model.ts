@@ -67,10 +67,15 @@ export class Model implements ModelInfo {
    */
   async policy(step?: number, options: CallOptions = {}): Promise<ModelPolicy> {
     const at = step ?? (await this.step(options));
-    if (!Number.isInteger(at) || at < 0) throw new ArgumentError(`Expected \`step\` to be an integer of at least 0, got \`${at}\``, { param: "step" });
+    if (!Number.isInteger(at) || at < 0)
+      throw new ArgumentError(`Expected \`step\` to be an integer of at least 0, got \`${at}\``, { param: "step" });
     const id = `${this.#service.modelPrefix}${this.entity}/${this.project}/${this.name}:step${at}`;
     const { completions } = this.#service.chat;
-    return { id, step: at, complete: (request, { signal } = {}) => completions.create({ ...request, model: id, stream: false }, { signal }) };
+    return {
+      id,
+      step: at,
+      complete: (request, { signal } = {}) => completions.create({ ...request, model: id, stream: false }, { signal }),
+    };
   }
 
   /**
@@ -102,7 +107,10 @@ export class Model implements ModelInfo {
     const known = { ...sftConfig.shape, ...sftExperimentalConfig.shape };
     const unknown = entries.find(([name, value]) => value !== undefined && !hasOption({ shape: known }, name));
     if (unknown !== undefined) optionsToWire(sftConfig.extend(sftExperimentalConfig.shape), { [unknown[0]]: unknown[1] });
-    const experimental = optionsToWire(sftExperimentalConfig, Object.fromEntries(entries.filter(([name]) => hasOption(sftExperimentalConfig, name))));
+    const experimental = optionsToWire(
+      sftExperimentalConfig,
+      Object.fromEntries(entries.filter(([name]) => hasOption(sftExperimentalConfig, name))),
+    );
     const baselineStep = await this.#baselineStep(signal);
     const body = {
       model_id: this.id,

@@ -21,7 +21,8 @@ export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGe
     maxBufferSize: MAX_EVENT_CHARACTERS,
     onEvent: (event) => payloads.push(event.data),
     onError: (error) => {
-      if (error.type === "max-buffer-size-exceeded") throw new ProtocolError("An event of the stream is larger than the client reads", { cause: error });
+      if (error.type === "max-buffer-size-exceeded")
+        throw new ProtocolError("An event of the stream is larger than the client reads", { cause: error });
     },
   });
   for await (const piece of bytes) {

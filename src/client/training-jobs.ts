@@ -1,5 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { createdJob, jobEventList, trainingJob, type CreateRlJobRequest, type CreateSftJobRequest, type JobEventList } from "../schema/index.ts";
+import {
+  createdJob,
+  jobEventList,
+  trainingJob,
+  type CreateRlJobRequest,
+  type CreateSftJobRequest,
+  type JobEventList,
+} from "../schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { parseAnswer, trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
 
@@ -37,7 +44,8 @@ export function trainingJobsResource(api: Api): TrainingJobs {
     return parseAnswer(createdJob, answer, "created job");
   };
   return {
-    get: async (jobId, options = {}) => trainingJobFromWire(parseAnswer(trainingJob, await callJson(api, "GET", path(jobId), options), "training job")),
+    get: async (jobId, options = {}) =>
+      trainingJobFromWire(parseAnswer(trainingJob, await callJson(api, "GET", path(jobId), options), "training job")),
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),
     createSft: (body, options = {}) => create("/v1/preview/sft-training-jobs", body, options),
     cancel: async (jobId, options = {}) => {
@@ -47,7 +55,11 @@ export function trainingJobsResource(api: Api): TrainingJobs {
     },
     events: async (jobId, { after, limit = 100, waitSeconds, ...options } = {}) => {
       const headersTimeoutMs = 60_000 + (waitSeconds ?? 0) * 1000;
-      const answer = await callJson(api, "GET", `${path(jobId)}/events`, { ...options, query: { after, limit, wait: waitSeconds }, headersTimeoutMs });
+      const answer = await callJson(api, "GET", `${path(jobId)}/events`, {
+        ...options,
+        query: { after, limit, wait: waitSeconds },
+        headersTimeoutMs,
+      });
       return parseAnswer(jobEventList, answer, "list of job events");
     },
   };

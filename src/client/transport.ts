@@ -185,10 +185,13 @@ export class Transport {
     const code = "code" in error && typeof error.code === "string" ? error.code : null;
     if (code === null) return error;
     const isBeforeSend = error instanceof errors.ConnectTimeoutError || BEFORE_SEND.has(code);
-    return new ConnectionError(`${method} ${plain(url)} got no ${isBeforeSend ? "connection" : "complete answer"}: ${this.#redact(error.message)} (${code})`, {
-      cause: error,
-      isBeforeSend,
-    });
+    return new ConnectionError(
+      `${method} ${plain(url)} got no ${isBeforeSend ? "connection" : "complete answer"}: ${this.#redact(error.message)} (${code})`,
+      {
+        cause: error,
+        isBeforeSend,
+      },
+    );
   }
 
   /** A service that echoes a header must not get the key into our messages. */

@@ -193,7 +193,11 @@ export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
     case "training_ended":
       return { type: "training-ended", id, step: numberOrNull(data["step"]), metrics: numbersOf(data) };
     case "training_failed":
-      return { type: "training-failed", id, message: typeof data["error_message"] === "string" ? data["error_message"] : "the service gave no reason" };
+      return {
+        type: "training-failed",
+        id,
+        message: typeof data["error_message"] === "string" ? data["error_message"] : "the service gave no reason",
+      };
     case "training_cancelled":
       return { type: "training-cancelled", id };
   }
@@ -252,7 +256,9 @@ export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, what: strin
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const issue = result.error.issues[0];
-  throw new ProtocolError(`The service's answer is no ${what}; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
+  throw new ProtocolError(
+    `The service's answer is no ${what}; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`,
+  );
 }
 
 function numberOrNull(value: unknown): number | null {

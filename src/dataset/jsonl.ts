@@ -45,7 +45,10 @@ export interface WrittenFile {
  *
  * @throws {@link DataError} `E_DATA` with file and line for text that is no JSON.
  */
-export async function* readJsonLines(path: string, { tornLine = "error", signal }: ReadOptions = {}): AsyncGenerator<JsonLine, void, undefined> {
+export async function* readJsonLines(
+  path: string,
+  { tornLine = "error", signal }: ReadOptions = {},
+): AsyncGenerator<JsonLine, void, undefined> {
   signal?.throwIfAborted();
   /** Numbers of the lines handed to the parser whose rows have not come out yet. */
   const pending: number[] = [];
@@ -78,7 +81,10 @@ export async function* readJsonLines(path: string, { tornLine = "error", signal 
     if (last !== "") yield last;
   };
   const notJson = (line: number): DataError => {
-    const hint = isEndTorn && pending.length === 0 ? ". The last line has no line end: its writer was probably interrupted; `tornLine: \"skip\"` leaves it out" : "";
+    const hint =
+      isEndTorn && pending.length === 0
+        ? '. The last line has no line end: its writer was probably interrupted; `tornLine: "skip"` leaves it out'
+        : "";
     return new DataError(`${path}:${line}: expected one JSON value on the line${hint}`);
   };
   const parser = ndjson.parse({ strict: false });
@@ -160,7 +166,9 @@ function encode(value: unknown, path: string, line: number): string {
     if (text === undefined) throw new Error(`${typeof value} has no JSON form`);
     return text;
   } catch (error) {
-    throw new DataError(`${path}: item ${line} cannot be written: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new DataError(`${path}: item ${line} cannot be written: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    });
   }
 }
 

@@ -81,9 +81,11 @@ function toExample(example: Trajectory | ChatExample): { readonly messages: read
 }
 
 function checkExample(messages: readonly RequestMessage[], tools: readonly Tool[], index: number): void {
-  if (!Array.isArray(messages) || messages.length === 0) throw new DataError(`Example ${index}: expected \`messages\` to be an array of at least one message`);
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw new DataError(`Example ${index}: expected \`messages\` to be an array of at least one message`);
   messages.forEach((message, at) => {
-    if (!requestMessage.safeParse(message).success) throw new DataError(`Example ${index}: \`messages.${at}\` is no message; expected at least a \`role\` and \`content\``);
+    if (!requestMessage.safeParse(message).success)
+      throw new DataError(`Example ${index}: \`messages.${at}\` is no message; expected at least a \`role\` and \`content\``);
   });
   tools.forEach((each, at) => {
     if (!tool.safeParse(each).success) throw new DataError(`Example ${index}: \`tools.${at}\` is no function tool`);

@@ -51,7 +51,10 @@ const SCHEMA_VERSION = 1;
  * @returns The address for `model.trainSft`: `artifact:///entity/project/name:vN`.
  * @throws {@link DataError} `E_DATA` when there is nothing to upload or an item does not fit; HttpError `E_HTTP`.
  */
-export async function uploadDataset(service: ArtifactUploader, { project, name, entity, train, signal }: UploadDatasetOptions): Promise<string> {
+export async function uploadDataset(
+  service: ArtifactUploader,
+  { project, name, entity, train, signal }: UploadDatasetOptions,
+): Promise<string> {
   signal?.throwIfAborted();
   const directory = await mkdtemp(join(tmpdir(), "whetstone-dataset-"));
   try {

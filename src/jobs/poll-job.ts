@@ -1,4 +1,19 @@
-import { catchError, concat, concatMap, defer, EMPTY, expand, from, map, of, retry, switchMap, throwError, timer, type Observable } from "rxjs";
+import {
+  catchError,
+  concat,
+  concatMap,
+  defer,
+  EMPTY,
+  expand,
+  from,
+  map,
+  of,
+  retry,
+  switchMap,
+  throwError,
+  timer,
+  type Observable,
+} from "rxjs";
 import { UnsupportedError, WhetstoneError } from "../errors.ts";
 import { HttpError, jobEventFromWire, type FollowOptions, type JobEvent, type Service } from "../client/index.ts";
 import { backoffMs } from "../util/backoff.ts";
@@ -39,9 +54,13 @@ interface Look {
 export function pollJob(service: JobSource, jobId: string, options: PollJobOptions = {}): Observable<JobEvent> {
   const { intervalMs = 1000, waitSeconds = 20, maxFailures = 10, timeoutMs, signal, baseline } = options;
   const context: Context = { service, jobId, intervalMs, maxFailures, baseline };
-  const looks = defer(() => (service.features.jobEvents === false ? statusLook(context, false) : eventsLook(context, undefined, waitSeconds)));
+  const looks = defer(() =>
+    service.features.jobEvents === false ? statusLook(context, false) : eventsLook(context, undefined, waitSeconds),
+  );
   let events = looks.pipe(
-    expand((look) => (look.events.some(isLast) ? EMPTY : look.pauseMs === 0 ? look.next : timer(look.pauseMs).pipe(switchMap(() => look.next)))),
+    expand((look) =>
+      look.events.some(isLast) ? EMPTY : look.pauseMs === 0 ? look.next : timer(look.pauseMs).pipe(switchMap(() => look.next)),
+    ),
     concatMap((look) => from(look.events)),
     concatMap((event) => endOf(jobId, event)),
   );
@@ -147,10 +166,16 @@ function isLast(event: JobEvent): boolean {
 /** The event, and after a bad end the error. */
 function endOf(jobId: string, event: JobEvent): Observable<JobEvent> {
   if (event.type === "training-failed") {
-    return concat(of(event), throwError(() => new JobFailedError(`Training job ${jobId} failed: ${event.message}`, { jobId })));
+    return concat(
+      of(event),
+      throwError(() => new JobFailedError(`Training job ${jobId} failed: ${event.message}`, { jobId })),
+    );
   }
   if (event.type === "training-cancelled") {
-    return concat(of(event), throwError(() => new JobCancelledError(`Training job ${jobId} was cancelled`, { jobId })));
+    return concat(
+      of(event),
+      throwError(() => new JobCancelledError(`Training job ${jobId} was cancelled`, { jobId })),
+    );
   }
   return of(event);
 }
@@ -158,7 +183,12 @@ function endOf(jobId: string, event: JobEvent): Observable<JobEvent> {
 function timeoutOf(jobId: string, timeoutMs: number): Observable<never> {
   return timer(timeoutMs).pipe(
     switchMap(() =>
-      throwError(() => new JobTimeoutError(`Training job ${jobId} was not over after ${timeoutMs} ms. It goes on; follow it again, or cancel it`, { jobId })),
+      throwError(
+        () =>
+          new JobTimeoutError(`Training job ${jobId} was not over after ${timeoutMs} ms. It goes on; follow it again, or cancel it`, {
+            jobId,
+          }),
+      ),
     ),
   );
 }

@@ -48,7 +48,11 @@ export function iterate<T>(source: Observable<T>): AsyncIterable<T> {
       const subscription = new Subscription();
       const iterator = pushIterator<T>(() => subscription.unsubscribe());
       subscription.add(
-        source.subscribe({ next: (value) => iterator.push(value), error: (error: unknown) => iterator.fail(error), complete: () => iterator.end() }),
+        source.subscribe({
+          next: (value) => iterator.push(value),
+          error: (error: unknown) => iterator.fail(error),
+          complete: () => iterator.end(),
+        }),
       );
       return iterator;
     },

@@ -24,7 +24,11 @@ import { runRollouts } from "./runner.ts";
  * console.log(groups.stats.reward.mean);
  * ```
  */
-export async function gatherTrajectoryGroups<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: GatherOptions = {}): Promise<TrajectoryGroups> {
+export async function gatherTrajectoryGroups<S>(
+  scenarios: Iterable<S>,
+  rollout: Rollout<S>,
+  options: GatherOptions = {},
+): Promise<TrajectoryGroups> {
   const byScenario: (readonly TrajectoryGroup[])[] = [];
   await runRollouts(scenarios, rollout, { ...options, onGroups: (groups, index) => (byScenario[index] = groups) });
   return trajectoryGroups(byScenario.flat());
@@ -34,7 +38,11 @@ export async function gatherTrajectoryGroups<S>(scenarios: Iterable<S>, rollout:
  * As {@link gatherTrajectoryGroups}, but gives each group as soon as it is complete, in the order they end. Rollouts start
  * with the first `next`; leaving the loop aborts what still runs and waits for it.
  */
-export function streamTrajectoryGroups<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: GatherOptions = {}): AsyncIterable<TrajectoryGroup> {
+export function streamTrajectoryGroups<S>(
+  scenarios: Iterable<S>,
+  rollout: Rollout<S>,
+  options: GatherOptions = {},
+): AsyncIterable<TrajectoryGroup> {
   return {
     [Symbol.asyncIterator]() {
       const link = linkAbort(options.signal);

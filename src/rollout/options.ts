@@ -45,9 +45,7 @@ export interface GatherOptions {
   /** Called after each rollout. */
   readonly onProgress?: ((progress: GatherProgress) => void) | undefined;
   /** Called once per group as it ends: may return another group, several, or null to drop it. @default keeps it */
-  readonly afterEach?:
-    | ((group: TrajectoryGroup, index: number) => AfterEachResult | Promise<AfterEachResult>)
-    | undefined;
+  readonly afterEach?: ((group: TrajectoryGroup, index: number) => AfterEachResult | Promise<AfterEachResult>) | undefined;
   /** Rejects with the signal's own reason, after running rollouts have settled. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -66,7 +64,9 @@ export function checkGatherOptions(options: GatherOptions): void {
     throw new ArgumentError(`Expected \`timeoutMs\` to be above 0 and at most 2147483647, got \`${timeoutMs}\``, { param: "timeoutMs" });
   }
   if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions)))) {
-    throw new ArgumentError(`Expected \`maxExceptions\` to be a count, or a fraction below 1, got \`${maxExceptions}\``, { param: "maxExceptions" });
+    throw new ArgumentError(`Expected \`maxExceptions\` to be a count, or a fraction below 1, got \`${maxExceptions}\``, {
+      param: "maxExceptions",
+    });
   }
 }
 

@@ -22,11 +22,7 @@ export interface RunOptions extends GatherOptions {
  *
  * Always waits for running code: when it returns or throws, no rollout of it is alive any more.
  */
-export async function runRollouts<S>(
-  scenarios: Iterable<S>,
-  rollout: Rollout<S>,
-  options: RunOptions,
-): Promise<void> {
+export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: RunOptions): Promise<void> {
   checkGatherOptions(options);
   options.signal?.throwIfAborted();
   const run = new Run([...scenarios], rollout, options);
@@ -113,7 +109,12 @@ class Run<S> {
     this.#checkBudget();
     const total = this.#scenarios.length * this.#groupSize;
     const exceptions = this.#exceptions.length;
-    this.#options.onProgress?.({ completed: this.#completed, total, exceptions, rewardMean: this.#rewardSum / (this.#completed - exceptions) });
+    this.#options.onProgress?.({
+      completed: this.#completed,
+      total,
+      exceptions,
+      rewardMean: this.#rewardSum / (this.#completed - exceptions),
+    });
     const isGroupOver = outcomes.filter((each) => each !== undefined).length === this.#groupSize;
     if (isGroupOver) await this.#handOver(group, outcomes);
   }

@@ -103,7 +103,8 @@ export class TrajectoryBuilder {
    */
   async sample(policy: Policy, { signal, tools = this.tools, ...options }: SampleOptions = {}): Promise<SampledTurn> {
     this.#mustBeOpen();
-    if (this.#isSampling) throw new ConflictError("A turn of this trajectory is already being sampled; await it, or use one trajectory per conversation");
+    if (this.#isSampling)
+      throw new ConflictError("A turn of this trajectory is already being sampled; await it, or use one trajectory per conversation");
     signal?.throwIfAborted();
     this.#isSampling = true;
     try {
@@ -163,12 +164,16 @@ export class TrajectoryBuilder {
     this.#mustBeOpen();
     if (this.#isSampling) throw new ConflictError("A turn is still being sampled; await `sample` before `finish`");
     if (typeof reward !== "number" || !Number.isFinite(reward)) {
-      throw new ArgumentError(`Expected \`reward\` to be a finite number, got \`${String(reward)}\` (${typeof reward})`, { param: "reward" });
+      throw new ArgumentError(`Expected \`reward\` to be a finite number, got \`${String(reward)}\` (${typeof reward})`, {
+        param: "reward",
+      });
     }
     const all: Record<string, number | boolean> = { ...this.metrics, ...metrics };
     for (const [name, value] of Object.entries(all)) {
       if (typeof value !== "boolean" && !Number.isFinite(value)) {
-        throw new ArgumentError(`Expected metric \`${name}\` to be a finite number or a boolean, got \`${String(value)}\``, { param: `metrics.${name}` });
+        throw new ArgumentError(`Expected metric \`${name}\` to be a finite number or a boolean, got \`${String(value)}\``, {
+          param: `metrics.${name}`,
+        });
       }
     }
     this.#isFinished = true;
@@ -198,7 +203,9 @@ export class TrajectoryBuilder {
 function checkedItem(item: MessageOrChoice): MessageOrChoice {
   const role: unknown = typeof item === "object" && item !== null ? (isChoice(item) ? item.message.role : item.role) : undefined;
   if (typeof role === "string") return item;
-  throw new ArgumentError("Expected a message such as `{ role: \"user\", content: \"…\" }` or a choice with a `message`", { param: "messages" });
+  throw new ArgumentError('Expected a message such as `{ role: "user", content: "…" }` or a choice with a `message`', {
+    param: "messages",
+  });
 }
 
 function toRequest(

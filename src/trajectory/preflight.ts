@@ -59,7 +59,10 @@ const RULES: Readonly<Record<FindingCode, readonly ["fatal" | "warning", string]
     "fatal",
     "A choice has not as many log-probabilities as token ids. Keep both exactly as the service sent them; do not cut or edit a sampled turn.",
   ],
-  "non-finite-logprob": ["fatal", "A sampled token's log-probability is not a finite number at most 0. Keep the log-probabilities as the service sent them."],
+  "non-finite-logprob": [
+    "fatal",
+    "A sampled token's log-probability is not a finite number at most 0. Keep the log-probabilities as the service sent them.",
+  ],
   "no-logprobs": [
     "fatal",
     "A group has no sampled turn with log-probabilities. Sample with `t.sample(policy)`, or request `logprobs: true` and `return_token_ids: true` and append the whole choice, not only its message.",
@@ -72,8 +75,14 @@ const RULES: Readonly<Record<FindingCode, readonly ["fatal" | "warning", string]
   "constant-group": ["warning", "All rewards of a group are equal; it adds nothing to the gradient."],
   "group-of-one": ["warning", "A group has a single trajectory: there is nothing to compare it with, so it adds nothing to the gradient."],
   "empty-group": ["warning", "A group has no trajectory (did all its rollouts fail?)."],
-  "duplicate-trajectory": ["warning", "Trajectories of one group are the same, token for token. A few are normal late in training; many mean too little exploration, or one appended twice."],
-  temperature: ["warning", "Turns were sampled at a temperature other than 1: their log-probabilities are not those of the distribution they came from. Use temperature 1 for training rollouts."],
+  "duplicate-trajectory": [
+    "warning",
+    "Trajectories of one group are the same, token for token. A few are normal late in training; many mean too little exploration, or one appended twice.",
+  ],
+  temperature: [
+    "warning",
+    "Turns were sampled at a temperature other than 1: their log-probabilities are not those of the distribution they came from. Use temperature 1 for training rollouts.",
+  ],
 };
 
 /**

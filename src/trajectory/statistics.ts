@@ -64,7 +64,16 @@ export function summarize(values: readonly number[]): Summary {
     const high = sorted[Math.ceil(rank)] as number;
     return low + (high - low) * (rank - Math.floor(rank));
   };
-  return { count, mean, std: Math.sqrt(variance), min: quantile(0), p25: quantile(0.25), median: quantile(0.5), p75: quantile(0.75), max: quantile(1) };
+  return {
+    count,
+    mean,
+    std: Math.sqrt(variance),
+    min: quantile(0),
+    p25: quantile(0.25),
+    median: quantile(0.5),
+    p75: quantile(0.75),
+    max: quantile(1),
+  };
 }
 
 /** Sampled tokens of a choice: its token ids, else its log-probabilities. */

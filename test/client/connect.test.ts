@@ -50,7 +50,9 @@ describe("connect to an address", () => {
   });
 
   it("does not repeat the password of an address it refuses", async () => {
-    await expect(connect({ baseUrl: "ftp://user:hunter2@host", apiKey: "k" })).rejects.toMatchObject({ message: expect.not.stringContaining("hunter2") as string });
+    await expect(connect({ baseUrl: "ftp://user:hunter2@host", apiKey: "k" })).rejects.toMatchObject({
+      message: expect.not.stringContaining("hunter2") as string,
+    });
   });
 });
 
@@ -95,6 +97,10 @@ describe("connect to the service of a data directory", () => {
   it("says what is missing when the running one's key is not there", async () => {
     const { url } = await running();
     const dataDir = await directory({ "service.json": JSON.stringify({ pid: 1, url }) });
-    await expect(connect({ dataDir })).rejects.toMatchObject({ code: "E_CONFIG", param: "apiKey", message: expect.stringContaining("WHETSTONE_API_KEY") as string });
+    await expect(connect({ dataDir })).rejects.toMatchObject({
+      code: "E_CONFIG",
+      param: "apiKey",
+      message: expect.stringContaining("WHETSTONE_API_KEY") as string,
+    });
   });
 });

@@ -4,7 +4,10 @@ import { connect } from "../../src/index.ts";
 import { startNineRoutesServer, type NineRoutesServer } from "../support/nine-routes-server.ts";
 
 /** A fixture server and a client on it, both closed after each test. */
-export function useServer(): (options?: { jobPolls?: number; maxRetries?: number }) => Promise<{ server: NineRoutesServer; service: Service }> {
+export function useServer(): (options?: {
+  jobPolls?: number;
+  maxRetries?: number;
+}) => Promise<{ server: NineRoutesServer; service: Service }> {
   const open: (() => Promise<void>)[] = [];
   afterEach(async () => {
     for (const close of open.splice(0).reverse()) await close();

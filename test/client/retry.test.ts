@@ -127,10 +127,18 @@ describe("retries", () => {
 
 describe("errors", () => {
   it.each([
-    [{ error: { message: "no such model", type: "NotFoundError", param: "model", code: "E_NOT_FOUND" } }, { type: "NotFoundError", param: "model", serviceCode: "E_NOT_FOUND" }, "no such model"],
+    [
+      { error: { message: "no such model", type: "NotFoundError", param: "model", code: "E_NOT_FOUND" } },
+      { type: "NotFoundError", param: "model", serviceCode: "E_NOT_FOUND" },
+      "no such model",
+    ],
     [{ error: "Unauthorized" }, { type: null, param: null }, "Unauthorized"],
     [{ detail: "Not Found" }, { param: null }, "Not Found"],
-    [{ detail: [{ loc: ["body", "config", "batch_size"], msg: "must be positive", type: "x" }] }, { param: "config.batch_size" }, "config.batch_size: must be positive"],
+    [
+      { detail: [{ loc: ["body", "config", "batch_size"], msg: "must be positive", type: "x" }] },
+      { param: "config.batch_size" },
+      "config.batch_size: must be positive",
+    ],
     ["<html>bad gateway</html>", { param: null }, "bad gateway"],
   ])("reads the body %j", async (body, fields, text) => {
     const { server, service } = await open();
@@ -150,7 +158,13 @@ describe("errors", () => {
     const { server, service } = await open();
     server.intercept = (_, response) => (send(response, 400, { detail: `bad key ${server.apiKey}` }), true);
     const error = await rejection(service.models.list());
-    for (const text of [error.message, JSON.stringify(error), inspect(error, { depth: 9 }), JSON.stringify(service), inspect(service, { depth: 9 })]) {
+    for (const text of [
+      error.message,
+      JSON.stringify(error),
+      inspect(error, { depth: 9 }),
+      JSON.stringify(service),
+      inspect(service, { depth: 9 }),
+    ]) {
       expect(text).not.toContain(server.apiKey);
     }
     expect(service.apiKey).toBe(server.apiKey);
@@ -159,7 +173,10 @@ describe("errors", () => {
   it("an answer that does not fit the interface is a ProtocolError", async () => {
     const { server, service } = await open();
     server.intercept = (_, response) => (send(response, 200, { data: [{ id: 5 }] }), true);
-    await expect(service.models.list()).rejects.toMatchObject({ code: "E_PROTOCOL", message: expect.stringContaining("data.0.id") as string });
+    await expect(service.models.list()).rejects.toMatchObject({
+      code: "E_PROTOCOL",
+      message: expect.stringContaining("data.0.id") as string,
+    });
     server.intercept = (_, response) => (response.end("not json"), true);
     await expect(service.models.list()).rejects.toMatchObject({ code: "E_PROTOCOL" });
     expect(server.requests).toHaveLength(2);

@@ -26,7 +26,10 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
       for await (const event of job.events()) events.push(event);
       expect(events.at(-1)).toMatchObject({ type: "training-ended", step: step + 1, metrics: { loss: 0.5 } });
       steps.push(step);
-      const sent = server.requests.findLast(({ method, url }) => method === "POST" && url === "/v1/preview/training-jobs")?.body as Record<string, unknown>;
+      const sent = server.requests.findLast(({ method, url }) => method === "POST" && url === "/v1/preview/training-jobs")?.body as Record<
+        string,
+        unknown
+      >;
       expect(sent).toMatchObject({ model_id: model.id, experimental_config: { learning_rate: 1e-3 } });
       expect(preflight(sent["trajectory_groups"] as never).filter(({ severity }) => severity === "fatal")).toEqual([]);
       const [choice] = groups[0]?.trajectories[0]?.choices ?? [];
@@ -45,14 +48,20 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
     await expect(job.done()).resolves.toEqual({ step: 1, metrics: { loss: 0.5 } });
     const sent = server.requests.find(({ url }) => url === "/v1/preview/sft-training-jobs")?.body;
     // No extension fields where no extension option was used.
-    expect(sent).toEqual({ model_id: model.id, training_data_url: "artifact:///team/demo/data:v0", config: { batch_size: 4, learning_rate: [1e-3, 5e-4] } });
+    expect(sent).toEqual({
+      model_id: model.id,
+      training_data_url: "artifact:///team/demo/data:v0",
+      config: { batch_size: 4, learning_rate: [1e-3, 5e-4] },
+    });
   }, 30_000);
 
   it("refuses a batch that would train nothing before it sends anything", async () => {
     const { server, service } = await open();
     const model = await service.models.create({ project: "demo", name: "m", baseModel: "tiny" });
     const before = server.requests.length;
-    const constant = new TrajectoryGroup({ trajectories: [1, 1].map((reward) => trajectory({ messages: [{ role: "user", content: "x" }] }).finish({ reward })) });
+    const constant = new TrajectoryGroup({
+      trajectories: [1, 1].map((reward) => trajectory({ messages: [{ role: "user", content: "x" }] }).finish({ reward })),
+    });
     const error = await rejection(model.train([constant]));
     expect(error).toBeInstanceOf(PreflightError);
     expect((error as PreflightError).findings.map(({ code }) => code)).toEqual(expect.arrayContaining(["no-logprobs", "nothing-to-learn"]));

@@ -5,7 +5,8 @@ import { rejection, useServer } from "./connection.ts";
 
 const open = useServer();
 const params = { messages: [{ role: "user", content: "hi" }], stream: true as const, return_token_ids: true };
-const chunk = (content: string) => `data: ${JSON.stringify({ id: "c", created: 1, model: "m", choices: [{ index: 0, delta: { content } }] })}\n\n`;
+const chunk = (content: string) =>
+  `data: ${JSON.stringify({ id: "c", created: 1, model: "m", choices: [{ index: 0, delta: { content } }] })}\n\n`;
 
 async function collect(stream: AsyncIterable<ChatCompletionChunk>): Promise<string> {
   let text = "";
@@ -40,14 +41,25 @@ describe("streamed completions", () => {
   it("reads events and characters that were split anywhere", async () => {
     const { server, service } = await open();
     const bytes = Buffer.from(`: comment\r\n\r\n${chunk("gr")}${chunk("ün")}data: [DONE]\n\n${chunk("after")}`);
-    server.intercept = streaming([...bytes].map((byte) => Buffer.from([byte])), "end");
+    server.intercept = streaming(
+      [...bytes].map((byte) => Buffer.from([byte])),
+      "end",
+    );
     await expect(collect(service.chat.completions.create(params))).resolves.toBe("grün");
   });
 
   it("raises an error payload", async () => {
     const { server, service } = await open();
-    server.intercept = streaming([chunk("a"), `data: {"error":{"message":"engine died","type":"InternalServerError","param":null,"code":500}}\n\ndata: [DONE]\n\n`], "end");
-    await expect(collect(service.chat.completions.create(params))).rejects.toMatchObject({ code: "E_HTTP", status: null, type: "InternalServerError", message: /engine died/ });
+    server.intercept = streaming(
+      [chunk("a"), `data: {"error":{"message":"engine died","type":"InternalServerError","param":null,"code":500}}\n\ndata: [DONE]\n\n`],
+      "end",
+    );
+    await expect(collect(service.chat.completions.create(params))).rejects.toMatchObject({
+      code: "E_HTTP",
+      status: null,
+      type: "InternalServerError",
+      message: /engine died/,
+    });
   });
 
   it.each(["end", "cut"] as const)("raises when the stream stops without [DONE] (%s) and does not ask again", async (end) => {

@@ -36,7 +36,14 @@ const values = ({ lines }: { lines: JsonLine[] }) => lines.map(({ value }) => va
 describe("readJsonLines", () => {
   it("passes over a byte order mark, blank lines and CRLF, and counts every line", async () => {
     const path = await fileOf('\u{feff}{"a":1}\r\n\n  \n[2]\r\n"three"');
-    expect(await read(path)).toEqual({ lines: [{ line: 1, value: { a: 1 } }, { line: 4, value: [2] }, { line: 5, value: "three" }], error: null });
+    expect(await read(path)).toEqual({
+      lines: [
+        { line: 1, value: { a: 1 } },
+        { line: 4, value: [2] },
+        { line: 5, value: "three" },
+      ],
+      error: null,
+    });
   });
 
   it("gives null, false and 0 as the values they are", async () => {
@@ -82,12 +89,15 @@ describe("readJsonLines", () => {
     await expect(reading).rejects.toBe(reason);
   });
 
-  test.prop([fc.array(fc.json().map((text) => JSON.parse(text) as unknown)), fc.boolean()], { numRuns: 30 })("reads what was written", async (items, isPacked) => {
-    const path = fresh(isPacked ? "x.jsonl.gz" : "x.jsonl");
-    const { count } = await writeJsonLines(path, items);
-    expect(count).toBe(items.length);
-    expect(values(await read(path))).toEqual(JSON.parse(JSON.stringify(items)));
-  });
+  test.prop([fc.array(fc.json().map((text) => JSON.parse(text) as unknown)), fc.boolean()], { numRuns: 30 })(
+    "reads what was written",
+    async (items, isPacked) => {
+      const path = fresh(isPacked ? "x.jsonl.gz" : "x.jsonl");
+      const { count } = await writeJsonLines(path, items);
+      expect(count).toBe(items.length);
+      expect(values(await read(path))).toEqual(JSON.parse(JSON.stringify(items)));
+    },
+  );
 });
 
 describe("writeJsonLines", () => {

@@ -17,12 +17,23 @@ async function readAll(path: string): Promise<Trajectory[]> {
   return all;
 }
 
-const example = { messages: [{ role: "user", content: "hi" }, { role: "assistant", content: "ho" }] };
+const example = {
+  messages: [
+    { role: "user", content: "hi" },
+    { role: "assistant", content: "ho" },
+  ],
+};
 
 describe("trajectory files", () => {
   it("keep everything: ids, log-probabilities, other writers' keys", async () => {
     const path = join(directory, "all.jsonl");
-    const rich = Trajectory.fromJSON({ ...sampled(0.25).toJSON(), additional_histories: [{ messages_and_choices: [{ role: "user", content: "sub" }] }], logs: ["l"], metadata: { task: null }, theirs: { deep: [1] } });
+    const rich = Trajectory.fromJSON({
+      ...sampled(0.25).toJSON(),
+      additional_histories: [{ messages_and_choices: [{ role: "user", content: "sub" }] }],
+      logs: ["l"],
+      metadata: { task: null },
+      theirs: { deep: [1] },
+    });
     await writeTrajectories(path, [rich, sampled(1)]);
     const back = await readAll(path);
     expect(back.map((each) => JSON.stringify(each))).toEqual([rich, sampled(1)].map((each) => JSON.stringify(each)));
@@ -47,8 +58,18 @@ describe("writeChatJsonl", () => {
     const path = join(directory, "chat.jsonl");
     const tools = [{ type: "function" as const, function: { name: "f" } }];
     await writeChatJsonl(path, [sampled(1, "yes"), { ...example, tools }]);
-    expect((await readFile(path, "utf8")).trimEnd().split("\n").map((line) => JSON.parse(line) as unknown)).toEqual([
-      { messages: [{ role: "user", content: "q" }, { role: "assistant", content: "yes" }] },
+    expect(
+      (await readFile(path, "utf8"))
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line) as unknown),
+    ).toEqual([
+      {
+        messages: [
+          { role: "user", content: "q" },
+          { role: "assistant", content: "yes" },
+        ],
+      },
       { ...example, tools },
     ]);
   });
@@ -70,7 +91,10 @@ describe("uploadDataset", () => {
     const calls: string[] = [];
     const uploader: ArtifactUploader = {
       artifacts: {
-        create: async ({ project, name, metadata }) => (calls.push(`create ${project}/${name} ${metadata?.["num_trajectories"]}`), { id: "v" }),
+        create: async ({ project, name, metadata }) => (
+          calls.push(`create ${project}/${name} ${metadata?.["num_trajectories"]}`),
+          { id: "v" }
+        ),
         putFile: async (_, path, body) => {
           calls.push(`put ${path}`);
           // Twice, as a retry would: the second must be whole, too.
@@ -95,8 +119,18 @@ describe("uploadDataset", () => {
     await expect(uploadDataset(uploader, { project: "p", name: "data", train })).resolves.toBe("artifact:///team/p/data:v0");
     expect(calls).toEqual(["create p/data 2", "put trajectories.jsonl", "put metadata.json", "commit"]);
     const data = files.get("trajectories.jsonl") ?? "";
-    expect(JSON.parse(files.get("metadata.json") ?? "")).toEqual({ format: "jsonl", num_trajectories: 2, sha256: createHash("sha256").update(data).digest("hex"), schema_version: 1 });
-    expect(data.trimEnd().split("\n").map((line) => (JSON.parse(line) as { messages_and_choices: unknown[] }).messages_and_choices.length)).toEqual([2, 2]);
+    expect(JSON.parse(files.get("metadata.json") ?? "")).toEqual({
+      format: "jsonl",
+      num_trajectories: 2,
+      sha256: createHash("sha256").update(data).digest("hex"),
+      schema_version: 1,
+    });
+    expect(
+      data
+        .trimEnd()
+        .split("\n")
+        .map((line) => (JSON.parse(line) as { messages_and_choices: unknown[] }).messages_and_choices.length),
+    ).toEqual([2, 2]);
   });
 
   it.each([

@@ -13,9 +13,24 @@ const ended: WireJobEvent = { id: id(3), type: "training_ended", data: { step: 4
 const failed: WireJobEvent = { id: id(3), type: "training_failed", data: { error_message: "out of luck" } };
 const cancelled: WireJobEvent = { id: id(3), type: "training_cancelled", data: {} };
 
-const page = (...data: WireJobEvent[]): JobEventList => ({ object: "list", data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: false });
+const page = (...data: WireJobEvent[]): JobEventList => ({
+  object: "list",
+  data,
+  first_id: data[0]?.id ?? null,
+  last_id: data.at(-1)?.id ?? null,
+  has_more: false,
+});
 const info = (facts: Partial<TrainingJobInfo>): TrainingJobInfo => ({
-  id: JOB, modelId: null, type: null, status: null, createdAt: null, trainingStart: null, trainingEnd: null, errorMessage: null, step: null, ...facts,
+  id: JOB,
+  modelId: null,
+  type: null,
+  status: null,
+  createdAt: null,
+  trainingStart: null,
+  trainingEnd: null,
+  errorMessage: null,
+  step: null,
+  ...facts,
 });
 
 interface Script {
@@ -28,7 +43,11 @@ interface Script {
 function scripted({ events = [], jobs = [], checkpoints = [] }: Script) {
   const next = <T>(answers: readonly (T | Error)[], calls: number): Promise<T> => {
     const answer = answers[Math.min(calls, answers.length - 1)];
-    return answer instanceof Error ? Promise.reject(answer) : answer === undefined ? Promise.reject(new Error("not scripted")) : Promise.resolve(answer);
+    return answer instanceof Error
+      ? Promise.reject(answer)
+      : answer === undefined
+        ? Promise.reject(new Error("not scripted"))
+        : Promise.resolve(answer);
   };
   const calls = { events: [] as object[], jobs: 0, checkpoints: 0 };
   const signals: AbortSignal[] = [];
@@ -72,7 +91,11 @@ describe("pollJob over the events route", () => {
       { type: "gradient-step", id: id(2), metrics: { loss: 0.5 } },
       { type: "training-ended", id: id(3), step: 4, metrics: { step: 4 } },
     ]);
-    expect(calls.events).toEqual([{ after: undefined, waitSeconds: 20 }, { after: id(1), waitSeconds: 20 }, { after: id(1), waitSeconds: 20 }]);
+    expect(calls.events).toEqual([
+      { after: undefined, waitSeconds: 20 },
+      { after: id(1), waitSeconds: 20 },
+      { after: id(1), waitSeconds: 20 },
+    ]);
     expect(features.jobEvents).toBe(true);
   });
 
@@ -174,7 +197,10 @@ describe("pollJob without an events route", () => {
   const missing = [http(404)];
 
   it("follows the status", async () => {
-    const { source, features, calls } = scripted({ events: missing, jobs: [info({ status: "queued" }), info({ status: "running" }), info({ status: "running" }), info({ status: "succeeded", step: 2 })] });
+    const { source, features, calls } = scripted({
+      events: missing,
+      jobs: [info({ status: "queued" }), info({ status: "running" }), info({ status: "running" }), info({ status: "succeeded", step: 2 })],
+    });
     await expect(all(pollJob(source, JOB, fast))).resolves.toEqual([
       { type: "training-started", id: null, gradientSteps: null },
       { type: "training-ended", id: null, step: 2, metrics: {} },
@@ -195,11 +221,16 @@ describe("pollJob without an events route", () => {
   it("follows the checkpoints where there is no status either", async () => {
     const checkpoint = (step: number): Checkpoint => ({ id: id(step), step, metrics: { loss: step } });
     const { source } = scripted({ events: missing, jobs: [info({})], checkpoints: [[checkpoint(3)], [checkpoint(3)], [checkpoint(4)]] });
-    await expect(all(pollJob(source, JOB, { ...fast, baseline: { modelId: "m", step: 3 } }))).resolves.toEqual([{ type: "training-ended", id: null, step: 4, metrics: { loss: 4 } }]);
+    await expect(all(pollJob(source, JOB, { ...fast, baseline: { modelId: "m", step: 3 } }))).resolves.toEqual([
+      { type: "training-ended", id: null, step: 4, metrics: { loss: 4 } },
+    ]);
   });
 
   it("says what it needs when it cannot see the end", async () => {
     const { source } = scripted({ events: missing, jobs: [info({})] });
-    expect((await follow(pollJob(source, JOB, fast))).error).toMatchObject({ code: "E_UNSUPPORTED", message: expect.stringContaining("baseline") as string });
+    expect((await follow(pollJob(source, JOB, fast))).error).toMatchObject({
+      code: "E_UNSUPPORTED",
+      message: expect.stringContaining("baseline") as string,
+    });
   });
 });

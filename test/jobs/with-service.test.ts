@@ -12,11 +12,15 @@ async function open(options: TestServiceOptions = {}) {
 }
 
 const gather = (policy: Policy) =>
-  gatherTrajectoryGroups(["abc", "def"], async (prompt, { signal, seed, index }) => {
-    const t = trajectory({ messages: [{ role: "user", content: prompt }] });
-    await t.sample(policy, { temperature: 1, maxCompletionTokens: 8, seed, signal });
-    return t.finish({ reward: index % 2 });
-  }, { groupSize: 2 });
+  gatherTrajectoryGroups(
+    ["abc", "def"],
+    async (prompt, { signal, seed, index }) => {
+      const t = trajectory({ messages: [{ role: "user", content: prompt }] });
+      await t.sample(policy, { temperature: 1, maxCompletionTokens: 8, seed, signal });
+      return t.finish({ reward: index % 2 });
+    },
+    { groupSize: 2 },
+  );
 
 describe("the library on our own service", () => {
   it("attaches to a data directory's service, trains by RL and by SFT, and follows both live", async () => {
@@ -36,7 +40,12 @@ describe("the library on our own service", () => {
     expect(service.features.jobEvents).toBe(true);
     expect(await job.get()).toMatchObject({ status: "succeeded", step: before + 1, type: "rl" });
 
-    const example = { messages: [{ role: "user", content: "abc" }, { role: "assistant", content: "cba" }] };
+    const example = {
+      messages: [
+        { role: "user", content: "abc" },
+        { role: "assistant", content: "cba" },
+      ],
+    };
     const url = await uploadDataset(service, { project: "demo", name: "data", train: [example, ...(groups[0]?.trajectories ?? [])] });
     expect(url).toMatch(/^artifact:\/\/\/[^/]+\/demo\/data:v0$/);
     const sft = await model.trainSft(url, { batchSize: 3, learningRate: 1e-3, epochs: 2 });
@@ -70,7 +79,9 @@ describe("the library on our own service", () => {
     const { model } = await open({
       engine: {
         before: (call, { signal }) =>
-          call.verb === "forwardBackward" ? new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true })) : undefined,
+          call.verb === "forwardBackward"
+            ? new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }))
+            : undefined,
       },
     });
     const job = await model.train(await gather(await model.policy()));
@@ -83,7 +94,12 @@ describe("the library on our own service", () => {
     const { service, model } = await open();
     const { id } = await model.policy();
     let text = "";
-    for await (const chunk of service.chat.completions.create({ model: id, messages: [{ role: "user", content: "abc" }], stream: true, max_completion_tokens: 4 })) {
+    for await (const chunk of service.chat.completions.create({
+      model: id,
+      messages: [{ role: "user", content: "abc" }],
+      stream: true,
+      max_completion_tokens: 4,
+    })) {
       expect(chunk.model).toContain(":step0");
       text += chunk.choices[0]?.delta.content ?? "";
     }

@@ -8,16 +8,27 @@ const finished = (reward: number): Trajectory => trajectory({ messages: [{ role:
 const tick = () => new Promise(setImmediate);
 
 async function rejection(promise: Promise<unknown>): Promise<unknown> {
-  return promise.then(() => expect.unreachable("expected a rejection"), (error: unknown) => error);
+  return promise.then(
+    () => expect.unreachable("expected a rejection"),
+    (error: unknown) => error,
+  );
 }
 
 describe("gatherTrajectoryGroups", () => {
   it("keeps the order of scenarios and rollouts whatever the order of ending", async () => {
-    const groups = await gatherTrajectoryGroups([1, 2, 3], async (scenario, { index }) => {
-      for (let turn = 0; turn < 12 - scenario * 3 - index; turn++) await tick();
-      return finished(scenario * 10 + index);
-    }, { groupSize: 3, seed: 5 });
-    expect(groups.map(({ rewards }) => rewards)).toEqual([[10, 11, 12], [20, 21, 22], [30, 31, 32]]);
+    const groups = await gatherTrajectoryGroups(
+      [1, 2, 3],
+      async (scenario, { index }) => {
+        for (let turn = 0; turn < 12 - scenario * 3 - index; turn++) await tick();
+        return finished(scenario * 10 + index);
+      },
+      { groupSize: 3, seed: 5 },
+    );
+    expect(groups.map(({ rewards }) => rewards)).toEqual([
+      [10, 11, 12],
+      [20, 21, 22],
+      [30, 31, 32],
+    ]);
     expect(groups[1]?.metadata).toEqual({ scenario_index: 1, seed: 5 });
     expect(groups.stats.reward.mean).toBeCloseTo(21);
   });
@@ -25,7 +36,11 @@ describe("gatherTrajectoryGroups", () => {
   it("gives each rollout its own seed, a function of seed, scenario and rollout", async () => {
     const seeds = async (concurrency: number) => {
       const seen: number[] = [];
-      await gatherTrajectoryGroups([0, 1], (_, { seed, group, index }) => ((seen[group * 4 + index] = seed), finished(0)), { groupSize: 4, seed: 9, concurrency });
+      await gatherTrajectoryGroups([0, 1], (_, { seed, group, index }) => ((seen[group * 4 + index] = seed), finished(0)), {
+        groupSize: 4,
+        seed: 9,
+        concurrency,
+      });
       return seen;
     };
     const one = await seeds(1);
@@ -34,29 +49,40 @@ describe("gatherTrajectoryGroups", () => {
     expect(one[5]).toBe(rolloutSeed(9, 1, 1));
     expect(one.every(Number.isSafeInteger)).toBe(true);
     const contexts: RolloutContext[] = [];
-    for (let run = 0; run < 2; run++) await gatherTrajectoryGroups([0], (_, context) => (contexts.push(context), finished(0)), { groupSize: 1 });
+    for (let run = 0; run < 2; run++)
+      await gatherTrajectoryGroups([0], (_, context) => (contexts.push(context), finished(0)), { groupSize: 1 });
     expect(contexts[0]?.seed).not.toBe(contexts[1]?.seed);
   });
 
   it("never runs more than `concurrency` at once, and does run that many", async () => {
     let running = 0;
     let most = 0;
-    await gatherTrajectoryGroups([1, 2, 3, 4, 5], async () => {
-      most = Math.max(most, ++running);
-      await tick();
-      running--;
-      return finished(0);
-    }, { groupSize: 4, concurrency: 3 });
+    await gatherTrajectoryGroups(
+      [1, 2, 3, 4, 5],
+      async () => {
+        most = Math.max(most, ++running);
+        await tick();
+        running--;
+        return finished(0);
+      },
+      { groupSize: 4, concurrency: 3 },
+    );
     expect(most).toBe(3);
   });
 
   it("records failures as data within the budget", async () => {
-    const groups = await gatherTrajectoryGroups([0, 1], (scenario, { index }) => {
-      if (scenario === 1 && index === 0) throw new TypeError("bad tool");
-      return finished(index);
-    }, { groupSize: 2, maxExceptions: 1 });
+    const groups = await gatherTrajectoryGroups(
+      [0, 1],
+      (scenario, { index }) => {
+        if (scenario === 1 && index === 0) throw new TypeError("bad tool");
+        return finished(index);
+      },
+      { groupSize: 2, maxExceptions: 1 },
+    );
     expect(groups.map(({ rewards }) => rewards)).toEqual([[0, 1], [1]]);
-    expect(groups[1]?.exceptions).toMatchObject([{ type: "TypeError", message: "bad tool", traceback: expect.stringContaining("bad tool") as string }]);
+    expect(groups[1]?.exceptions).toMatchObject([
+      { type: "TypeError", message: "bad tool", traceback: expect.stringContaining("bad tool") as string },
+    ]);
     expect(groups.stats.exceptionRate).toBe(0.25);
   });
 
@@ -68,13 +94,17 @@ describe("gatherTrajectoryGroups", () => {
     [0, 1, false],
   ])("a budget of %d bears %i failures of 8: %s", async (maxExceptions, failures, isFine) => {
     let failed = 0;
-    const run = gatherTrajectoryGroups([0, 1], () => {
-      if (failed < failures) {
-        failed++;
-        throw new Error("no");
-      }
-      return finished(0);
-    }, { groupSize: 4, maxExceptions, concurrency: 1 });
+    const run = gatherTrajectoryGroups(
+      [0, 1],
+      () => {
+        if (failed < failures) {
+          failed++;
+          throw new Error("no");
+        }
+        return finished(0);
+      },
+      { groupSize: 4, maxExceptions, concurrency: 1 },
+    );
     if (isFine) expect((await run).stats.exceptions).toBe(failures);
     else await expect(run).rejects.toMatchObject({ code: "E_TOO_MANY_EXCEPTIONS", cause: { message: "no" } });
   });
@@ -83,14 +113,18 @@ describe("gatherTrajectoryGroups", () => {
     const cleanup = deferred<void>();
     const began: number[] = [];
     let settled = 0;
-    const run = gatherTrajectoryGroups([0, 1, 2, 3], async (scenario, { signal }) => {
-      began.push(scenario);
-      if (scenario === 1) throw new Error("no");
-      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-      await cleanup.promise;
-      settled++;
-      throw signal.reason;
-    }, { groupSize: 1, concurrency: 3 });
+    const run = gatherTrajectoryGroups(
+      [0, 1, 2, 3],
+      async (scenario, { signal }) => {
+        began.push(scenario);
+        if (scenario === 1) throw new Error("no");
+        await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+        await cleanup.promise;
+        settled++;
+        throw signal.reason;
+      },
+      { groupSize: 1, concurrency: 3 },
+    );
     let isOver = false;
     void run.catch(() => (isOver = true));
     for (let turn = 0; turn < 5; turn++) await tick();
@@ -106,13 +140,17 @@ describe("gatherTrajectoryGroups", () => {
     const remove = vi.spyOn(controller.signal, "removeEventListener");
     const reason = new Error("enough");
     let settled = 0;
-    const run = gatherTrajectoryGroups([0, 1], async (_, { signal }) => {
-      controller.abort(reason);
-      await tick();
-      settled++;
-      signal.throwIfAborted();
-      return finished(0);
-    }, { groupSize: 1, concurrency: 1, signal: controller.signal });
+    const run = gatherTrajectoryGroups(
+      [0, 1],
+      async (_, { signal }) => {
+        controller.abort(reason);
+        await tick();
+        settled++;
+        signal.throwIfAborted();
+        return finished(0);
+      },
+      { groupSize: 1, concurrency: 1, signal: controller.signal },
+    );
     expect(await rejection(run)).toBe(reason);
     expect(settled).toBe(1);
     expect(remove).toHaveBeenCalled();
@@ -120,23 +158,31 @@ describe("gatherTrajectoryGroups", () => {
   });
 
   it("a timeout is a recorded failure, also of a rollout that ignores its signal", async () => {
-    const groups = await gatherTrajectoryGroups([0, 1], async (scenario, { signal }) => {
-      const isDeaf = scenario === 1;
-      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-      if (!isDeaf) signal.throwIfAborted();
-      return finished(1);
-    }, { groupSize: 1, timeoutMs: 5, maxExceptions: 2 });
+    const groups = await gatherTrajectoryGroups(
+      [0, 1],
+      async (scenario, { signal }) => {
+        const isDeaf = scenario === 1;
+        await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+        if (!isDeaf) signal.throwIfAborted();
+        return finished(1);
+      },
+      { groupSize: 1, timeoutMs: 5, maxExceptions: 2 },
+    );
     expect(groups.map(({ exceptions }) => exceptions[0]?.type)).toEqual(["TimeoutError", "TimeoutError"]);
     expect(groups.stats.trajectories).toBe(0);
   });
 
   it("retries with the same seed and counts only the last attempt", async () => {
     const attempts: RolloutContext[] = [];
-    const groups = await gatherTrajectoryGroups([0], (_, context) => {
-      attempts.push(context);
-      if (context.attempt === 0) throw new Error("flaky");
-      return finished(1);
-    }, { groupSize: 1, retries: 2 });
+    const groups = await gatherTrajectoryGroups(
+      [0],
+      (_, context) => {
+        attempts.push(context);
+        if (context.attempt === 0) throw new Error("flaky");
+        return finished(1);
+      },
+      { groupSize: 1, retries: 2 },
+    );
     expect(attempts.map(({ attempt }) => attempt)).toEqual([0, 1]);
     expect(new Set(attempts.map(({ seed }) => seed)).size).toBe(1);
     expect(groups.stats).toMatchObject({ trajectories: 1, exceptions: 0 });
@@ -155,20 +201,36 @@ describe("gatherTrajectoryGroups", () => {
 
   it("a mistake in the program ends the run whatever the budget", async () => {
     const unfinished = (() => trajectory({ messages: [] })) as never;
-    await expect(gatherTrajectoryGroups([0], unfinished, { maxExceptions: 99 })).rejects.toMatchObject({ code: "E_ARGUMENT", message: /return t\.finish/ });
+    await expect(gatherTrajectoryGroups([0], unfinished, { maxExceptions: 99 })).rejects.toMatchObject({
+      code: "E_ARGUMENT",
+      message: /return t\.finish/,
+    });
     const broken = new Error("callback");
-    const run = gatherTrajectoryGroups([0], () => finished(0), { maxExceptions: 99, afterEach: () => { throw broken; } });
+    const run = gatherTrajectoryGroups([0], () => finished(0), {
+      maxExceptions: 99,
+      afterEach: () => {
+        throw broken;
+      },
+    });
     expect(await rejection(run)).toBe(broken);
   });
 
-  it.each([{ groupSize: 0 }, { concurrency: 1.5 }, { retries: -1 }, { timeoutMs: 0 }, { maxExceptions: 1.5 }, { maxExceptions: -1 }, { seed: 0.5 }])(
-    "refuses %j before anything runs",
-    async (options) => {
-      const rollout = vi.fn(() => finished(0));
-      await expect(gatherTrajectoryGroups([0], rollout, options)).rejects.toMatchObject({ code: "E_ARGUMENT", param: Object.keys(options)[0] });
-      expect(rollout).not.toHaveBeenCalled();
-    },
-  );
+  it.each([
+    { groupSize: 0 },
+    { concurrency: 1.5 },
+    { retries: -1 },
+    { timeoutMs: 0 },
+    { maxExceptions: 1.5 },
+    { maxExceptions: -1 },
+    { seed: 0.5 },
+  ])("refuses %j before anything runs", async (options) => {
+    const rollout = vi.fn(() => finished(0));
+    await expect(gatherTrajectoryGroups([0], rollout, options)).rejects.toMatchObject({
+      code: "E_ARGUMENT",
+      param: Object.keys(options)[0],
+    });
+    expect(rollout).not.toHaveBeenCalled();
+  });
 
   it("no scenarios, no groups", async () => {
     expect(await gatherTrajectoryGroups([], () => finished(0))).toEqual([]);
@@ -179,10 +241,14 @@ describe("streamTrajectoryGroups", () => {
   it("gives groups in the order they end", async () => {
     const rewards: number[] = [];
     const gate = deferred<void>();
-    for await (const group of streamTrajectoryGroups([0, 1], async (scenario) => {
-      if (scenario === 0) await gate.promise;
-      return finished(scenario);
-    }, { groupSize: 2 })) {
+    for await (const group of streamTrajectoryGroups(
+      [0, 1],
+      async (scenario) => {
+        if (scenario === 0) await gate.promise;
+        return finished(scenario);
+      },
+      { groupSize: 2 },
+    )) {
       rewards.push(...group.rewards);
       gate.resolve();
     }
@@ -191,21 +257,32 @@ describe("streamTrajectoryGroups", () => {
 
   it("leaving the loop aborts what runs and waits for it", async () => {
     let alive = 0;
-    for await (const _ of streamTrajectoryGroups([0, 1, 2], async (scenario, { signal }) => {
-      alive++;
-      try {
-        if (scenario > 0) await delay(60_000, { signal });
-        return finished(scenario);
-      } finally {
-        alive--;
-      }
-    }, { groupSize: 1, concurrency: 2 })) break;
+    for await (const _ of streamTrajectoryGroups(
+      [0, 1, 2],
+      async (scenario, { signal }) => {
+        alive++;
+        try {
+          if (scenario > 0) await delay(60_000, { signal });
+          return finished(scenario);
+        } finally {
+          alive--;
+        }
+      },
+      { groupSize: 1, concurrency: 2 },
+    ))
+      break;
     expect(alive).toBe(0);
   });
 
   it("raises what gathering raises", async () => {
     const run = (async () => {
-      for await (const _ of streamTrajectoryGroups([0], () => { throw new Error("no"); }, { groupSize: 1 }));
+      for await (const _ of streamTrajectoryGroups(
+        [0],
+        () => {
+          throw new Error("no");
+        },
+        { groupSize: 1 },
+      ));
     })();
     await expect(run).rejects.toMatchObject({ code: "E_TOO_MANY_EXCEPTIONS" });
   });

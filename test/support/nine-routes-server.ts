@@ -51,11 +51,18 @@ export interface NineRoutesServer {
 const TEXTS = ["abc", "cba", "bca"];
 
 /** Starts the fixture on a free port. `jobPolls`: how often the checkpoints are listed before a job's checkpoint shows. */
-export async function startNineRoutesServer({ apiKey = "test-key-123", jobPolls = 1 }: { apiKey?: string; jobPolls?: number } = {}): Promise<NineRoutesServer> {
+export async function startNineRoutesServer({
+  apiKey = "test-key-123",
+  jobPolls = 1,
+}: { apiKey?: string; jobPolls?: number } = {}): Promise<NineRoutesServer> {
   const models = new Map<string, StoredModel>();
   const jobs = new Set<string>();
   const abortWaiters: (() => void)[] = [];
-  const fixture: { intercept: Interceptor | undefined; requests: SeenRequest[]; aborted: SeenRequest[] } = { intercept: undefined, requests: [], aborted: [] };
+  const fixture: { intercept: Interceptor | undefined; requests: SeenRequest[]; aborted: SeenRequest[] } = {
+    intercept: undefined,
+    requests: [],
+    aborted: [],
+  };
 
   const http = createServer((incoming, response) => {
     void handle(incoming, response).catch((error: unknown) => {
@@ -68,7 +75,13 @@ export async function startNineRoutesServer({ apiKey = "test-key-123", jobPolls 
     const chunks: Buffer[] = [];
     for await (const chunk of incoming) chunks.push(chunk as Buffer);
     const text = Buffer.concat(chunks).toString("utf8");
-    const request: SeenRequest = { method: incoming.method ?? "", url: incoming.url ?? "", headers: incoming.headers, body: parse(text), text };
+    const request: SeenRequest = {
+      method: incoming.method ?? "",
+      url: incoming.url ?? "",
+      headers: incoming.headers,
+      body: parse(text),
+      text,
+    };
     fixture.requests.push(request);
     response.on("close", () => {
       if (response.writableFinished) return;
@@ -90,10 +103,16 @@ export async function startNineRoutesServer({ apiKey = "test-key-123", jobPolls 
       case "POST /v1/chat/completions":
         return chat(body, response);
       case "GET /v1/models":
-        return send(response, 200, { object: "list", data: [{ id: "tiny", object: "model", created: 0, owned_by: "system", root: "tiny" }] });
+        return send(response, 200, {
+          object: "list",
+          data: [{ id: "tiny", object: "model", created: 0, owned_by: "system", root: "tiny" }],
+        });
       case "POST /v1/preview/models": {
         const existing = [...models.values()].find((each) => each.project === body["project"] && each.name === body["name"]);
-        if (existing !== undefined) return body["return_existing"] === true ? send(response, 200, facts(existing)) : send(response, 409, { detail: "Model already exists" });
+        if (existing !== undefined)
+          return body["return_existing"] === true
+            ? send(response, 200, facts(existing))
+            : send(response, 409, { detail: "Model already exists" });
         if (typeof body["base_model"] !== "string") {
           return send(response, 422, { detail: [{ loc: ["body", "base_model"], msg: "Field required", type: "missing" }] });
         }
@@ -123,7 +142,10 @@ export async function startNineRoutesServer({ apiKey = "test-key-123", jobPolls 
         const steps = body["steps"] as number[];
         const known = new Set(model.checkpoints.map(({ step }) => step));
         model.checkpoints = model.checkpoints.filter(({ step }) => !steps.includes(step));
-        return send(response, 200, { deleted_count: steps.filter((step) => known.has(step)).length, not_found_steps: steps.filter((step) => !known.has(step)) });
+        return send(response, 200, {
+          deleted_count: steps.filter((step) => known.has(step)).length,
+          not_found_steps: steps.filter((step) => !known.has(step)),
+        });
       }
       case "POST /v1/preview/training-jobs":
       case "POST /v1/preview/sft-training-jobs": {

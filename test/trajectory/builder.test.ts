@@ -8,7 +8,15 @@ describe("trajectory", () => {
   it("asks for what training needs and keeps it on the choice", async () => {
     const policy = scriptedPolicy("yes");
     const t = trajectory({ messages: [user], metadata: { task: "a" } });
-    const turn = await t.sample(policy, { temperature: 1, topP: 0.9, topK: 5, maxCompletionTokens: 7, seed: 3, stop: ["x"], toolChoice: "auto" });
+    const turn = await t.sample(policy, {
+      temperature: 1,
+      topP: 0.9,
+      topK: 5,
+      maxCompletionTokens: 7,
+      seed: 3,
+      stop: ["x"],
+      toolChoice: "auto",
+    });
     expect(policy.requests[0]).toEqual({
       model: "team/p/n:step3",
       messages: [user],
@@ -24,7 +32,13 @@ describe("trajectory", () => {
     });
     expect(turn).toMatchObject({ text: "yes", finishReason: "stop", toolCalls: [] });
     const finished = t.finish({ reward: 0.5, metrics: { solved: true } });
-    expect(finished).toMatchObject({ reward: 0.5, initialPolicyVersion: 3, finalPolicyVersion: 3, metadata: { task: "a" }, lastText: "yes" });
+    expect(finished).toMatchObject({
+      reward: 0.5,
+      initialPolicyVersion: 3,
+      finalPolicyVersion: 3,
+      metadata: { task: "a" },
+      lastText: "yes",
+    });
     expect(finished.metrics).toMatchObject({ solved: true, duration: expect.any(Number) as number });
     expect(finished.choices[0]).toMatchObject({ prompt_token_ids: [1, 2], policy_version: 3, token_ids: [121, 101, 115] });
     expect(finished.choices[0]).not.toHaveProperty("temperature");
@@ -41,7 +55,11 @@ describe("trajectory", () => {
         requests.push(request.messages);
         const answer = completion("");
         const [choice] = answer.choices;
-        return { ...answer, model: "m:step2", choices: [{ ...choice!, message: { role: "assistant", content: null, tool_calls: calls, reasoning: "hm", refusal: null } }] };
+        return {
+          ...answer,
+          model: "m:step2",
+          choices: [{ ...choice!, message: { role: "assistant", content: null, tool_calls: calls, reasoning: "hm", refusal: null } }],
+        };
       },
     };
     const tools = [{ type: "function" as const, function: { name: "add" } }];
@@ -50,7 +68,11 @@ describe("trajectory", () => {
     expect(toolCalls).toEqual(calls);
     t.add({ role: "tool", tool_call_id: "call_1", content: "3" });
     await t.sample(policy);
-    expect(requests[1]).toEqual([user, { role: "assistant", content: null, tool_calls: calls, reasoning: "hm" }, { role: "tool", tool_call_id: "call_1", content: "3" }]);
+    expect(requests[1]).toEqual([
+      user,
+      { role: "assistant", content: null, tool_calls: calls, reasoning: "hm" },
+      { role: "tool", tool_call_id: "call_1", content: "3" },
+    ]);
     // The response's own step wins over the policy's.
     expect(t.finish({ reward: 0 })).toMatchObject({ finalPolicyVersion: 2, tools });
   });
@@ -70,11 +92,14 @@ describe("trajectory", () => {
     expect(() => ((finished.metrics as Record<string, number>)["x"] = 1)).toThrow(TypeError);
   });
 
-  it.each([Number.NaN, Number.POSITIVE_INFINITY, undefined as never, "1" as never])("refuses the reward %s and can still be finished", (reward) => {
-    const t = trajectory({ messages: [user] });
-    expect(() => t.finish({ reward })).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param: "reward" }) as Error);
-    expect(t.finish({ reward: 1 }).reward).toBe(1);
-  });
+  it.each([Number.NaN, Number.POSITIVE_INFINITY, undefined as never, "1" as never])(
+    "refuses the reward %s and can still be finished",
+    (reward) => {
+      const t = trajectory({ messages: [user] });
+      expect(() => t.finish({ reward })).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param: "reward" }) as Error);
+      expect(t.finish({ reward: 1 }).reward).toBe(1);
+    },
+  );
 
   it("refuses a metric that is not finite, a message that is none, and work after the end", async () => {
     const t = trajectory({ messages: [user] });

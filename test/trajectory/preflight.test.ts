@@ -24,7 +24,11 @@ describe("preflight", () => {
     ["one choice without logprobs", [group(bare(0), sampled(1))], ["warning choice-without-logprobs"]],
     ["token ids that do not match", [group(sampled(0, "ab", { token_ids: [1] }), sampled(1))], ["fatal token-count-mismatch"]],
     ["a reward that is not finite", [group(sampled(Number.NaN), sampled(1))], ["fatal non-finite-reward"]],
-    ["a positive log-probability", [group(sampled(0, "a", { logprobs: { content: [{ token: "a", logprob: 0.5 }] } }), sampled(1))], ["fatal non-finite-logprob"]],
+    [
+      "a positive log-probability",
+      [group(sampled(0, "a", { logprobs: { content: [{ token: "a", logprob: 0.5 }] } }), sampled(1))],
+      ["fatal non-finite-logprob"],
+    ],
     ["the same tokens twice", [group(sampled(0, "a"), sampled(0, "a"), sampled(1))], ["warning duplicate-trajectory"]],
     ["another temperature", [group(sampled(0, "a", { temperature: 0.7 }), sampled(1))], ["warning temperature"]],
   ] as const)("%s", (_, groups, expected) => {
@@ -48,7 +52,11 @@ describe("preflight", () => {
     try {
       attempt();
     } catch (error) {
-      expect(JSON.parse(JSON.stringify(error))).toMatchObject({ code: "E_PREFLIGHT", param: "trajectory_groups", findings: expect.any(Array) as unknown[] });
+      expect(JSON.parse(JSON.stringify(error))).toMatchObject({
+        code: "E_PREFLIGHT",
+        param: "trajectory_groups",
+        findings: expect.any(Array) as unknown[],
+      });
     }
   });
 });

@@ -5,17 +5,29 @@ import { group, sampled } from "./samples.ts";
 
 describe("summarize", () => {
   it("gives population deviation and interpolated quantiles", () => {
-    expect(summarize([4, 1, 3, 2])).toEqual({ count: 4, mean: 2.5, std: Math.sqrt(1.25), min: 1, p25: 1.75, median: 2.5, p75: 3.25, max: 4 });
+    expect(summarize([4, 1, 3, 2])).toEqual({
+      count: 4,
+      mean: 2.5,
+      std: Math.sqrt(1.25),
+      min: 1,
+      p25: 1.75,
+      median: 2.5,
+      p75: 3.25,
+      max: 4,
+    });
     expect(summarize([]).mean).toBeNaN();
   });
 
-  test.prop([fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 1 })])("is ordered and does not modify its input", (values) => {
-    const copy = [...values];
-    const { min, p25, median, p75, max, std } = summarize(values);
-    expect(values).toEqual(copy);
-    expect([min, p25, median, p75, max].every((value, index, all) => index === 0 || value >= (all[index - 1] as number))).toBe(true);
-    expect(std).toBeGreaterThanOrEqual(0);
-  });
+  test.prop([fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 1 })])(
+    "is ordered and does not modify its input",
+    (values) => {
+      const copy = [...values];
+      const { min, p25, median, p75, max, std } = summarize(values);
+      expect(values).toEqual(copy);
+      expect([min, p25, median, p75, max].every((value, index, all) => index === 0 || value >= (all[index - 1] as number))).toBe(true);
+      expect(std).toBeGreaterThanOrEqual(0);
+    },
+  );
 });
 
 describe("groups", () => {
@@ -40,7 +52,13 @@ describe("groups", () => {
   });
 
   it("round-trip through JSON", () => {
-    const original = new TrajectoryGroup({ trajectories: [sampled(1)], exceptions: [{ type: "E", message: "m", traceback: "t" }], metadata: { a: 1 }, metrics: { b: true }, logs: ["c"] });
+    const original = new TrajectoryGroup({
+      trajectories: [sampled(1)],
+      exceptions: [{ type: "E", message: "m", traceback: "t" }],
+      metadata: { a: 1 },
+      metrics: { b: true },
+      logs: ["c"],
+    });
     const json = JSON.stringify(original);
     expect(JSON.stringify(TrajectoryGroup.fromJSON(JSON.parse(json)))).toBe(json);
     expect(() => TrajectoryGroup.fromJSON({ trajectories: [{ reward: "high" }] })).toThrow(/trajectories\.0\.reward/);

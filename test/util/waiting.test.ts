@@ -67,7 +67,9 @@ describe("linkAbort", () => {
 
 describe("backoffMs", () => {
   it("doubles up to its limit, with jitter in the upper half", () => {
-    expect([0, 1, 2, 10, 1e6].map((attempt) => backoffMs(attempt, { random: () => 0.999999 })).map(Math.round)).toEqual([250, 500, 1000, 8000, 8000]);
+    expect([0, 1, 2, 10, 1e6].map((attempt) => backoffMs(attempt, { random: () => 0.999999 })).map(Math.round)).toEqual([
+      250, 500, 1000, 8000, 8000,
+    ]);
     expect(backoffMs(1, { random: () => 0 })).toBe(250);
   });
 });
