@@ -8,13 +8,14 @@
 import { connect, gatherTrajectoryGroups, trajectory } from "whetstone";
 
 const steps = Number(process.argv[2] ?? 20);
+const scenarios = { batch };
 const service = await connect(); // WHETSTONE_BASE_URL, or starts the embedded one
 const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny", returnExisting: true });
 
 for (let step = await model.step(); step < steps; step++) {
   const policy = await model.policy(step);
   const groups = await gatherTrajectoryGroups(
-    batch(step, 16),
+    scenarios.batch(step, 16),
     async (scenario, { signal, seed }) => {
       const t = trajectory({ messages: [{ role: "user", content: scenario.prompt }] });
       await t.sample(policy, { temperature: 1, maxCompletionTokens: 32, seed, signal }); // appends the choice: token ids and logprobs
