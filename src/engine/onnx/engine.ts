@@ -174,6 +174,7 @@ class OnnxEngine implements Engine {
     this.#queues.set(request, queue);
     const onAbort = () => queue.fail(signal!.reason);
     signal?.addEventListener("abort", onAbort, { once: true });
+    const letGo = this.#sampler.hold();
     let isFinished = false;
     try {
       this.#sampler.call("add", [request, policy.id, prompt, params]).catch((error: unknown) => queue.fail(error));
@@ -186,6 +187,7 @@ class OnnxEngine implements Engine {
     } finally {
       signal?.removeEventListener("abort", onAbort);
       this.#queues.delete(request);
+      letGo();
       if (!isFinished) this.#sampler.call("cancel", [request]).catch(() => {});
     }
   }

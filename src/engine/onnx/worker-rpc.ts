@@ -109,6 +109,7 @@ export class WorkerClient {
   readonly #exited: Promise<void>;
   #failure: Error | null = null;
   #nextCall = 0;
+  #holders = 0;
 
   /**
    * @param onEvent - Receives the worker's events.
@@ -116,6 +117,8 @@ export class WorkerClient {
    */
   constructor(worker: Worker, onEvent: (event: never) => void, onFailure: (error: Error) => void) {
     this.#worker = worker;
+    // An idle engine must not keep a finished script alive; work under way must.
+    worker.unref();
     worker.on("message", (message: FromWorker) => {
       if ("event" in message) onEvent(message.event as never);
       else this.#settle(message);
@@ -142,6 +145,7 @@ export class WorkerClient {
     signal?.throwIfAborted();
     if (this.#failure) throw this.#failure;
     const call = this.#nextCall++;
+    const letGo = this.hold();
     let onAbort: (() => void) | undefined;
     try {
       return await new Promise<T>((resolve, reject) => {
@@ -155,13 +159,25 @@ export class WorkerClient {
       });
     } finally {
       this.#pending.delete(call);
+      letGo();
       if (onAbort) signal?.removeEventListener("abort", onAbort);
     }
+  }
+
+  /** Keeps the process alive until the returned function is called. */
+  hold(): () => void {
+    if (this.#holders++ === 0) this.#worker.ref();
+    let isHeld = true;
+    return () => {
+      if (isHeld && --this.#holders === 0) this.#worker.unref();
+      isHeld = false;
+    };
   }
 
   /** Lets the calls before it finish, then waits until the worker is gone. */
   async close(): Promise<void> {
     if (!this.#failure) this.#worker.postMessage({ close: true } satisfies ToWorker);
+    this.hold();
     await this.#exited;
   }
 

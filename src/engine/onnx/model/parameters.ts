@@ -2,9 +2,9 @@
  * Where every parameter lives. All parameters of a model are views into one flat Float32Array: the optimizer sees a
  * vector, publishing is one copy, and a graph input is a view without a copy.
  *
- * Matrices are kept as `[in, out]`, so that a forward product needs no transposition; files hold `[out, in]`. Products
- * that share their input are one matrix side by side (query, key and value; gate and up), because one wide product is
- * faster than three narrow ones; a file sees the parts.
+ * Matrices are kept as `[in, out]`, so that a forward product needs no transposition; files hold `[out, in]`. Query,
+ * key and value are one matrix side by side: narrow products are slower, and a narrow product's last bits depend on the
+ * thread count. A file sees the parts.
  */
 import type { ModelConfig } from "./config.ts";
 
@@ -65,7 +65,7 @@ export interface LinearSpec {
 }
 
 /** The linear maps of one layer, in the order they are applied. */
-export function layerLinears(config: ModelConfig, layer: number): { qkv: LinearSpec; output: LinearSpec; gateUp: LinearSpec; down: LinearSpec } {
+export function layerLinears(config: ModelConfig, layer: number): { qkv: LinearSpec; output: LinearSpec; gate: LinearSpec; up: LinearSpec; down: LinearSpec } {
   const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d } = config;
   const attention = `model.layers.${layer}.self_attn`;
   const mlp = `model.layers.${layer}.mlp`;
@@ -80,14 +80,8 @@ export function layerLinears(config: ModelConfig, layer: number): { qkv: LinearS
       ],
     },
     output: { name: `layer${layer}_o`, inputSize: heads * d, parts: [{ file: `${attention}.o_proj`, outputSize: H }] },
-    gateUp: {
-      name: `layer${layer}_gateup`,
-      inputSize: H,
-      parts: [
-        { file: `${mlp}.gate_proj`, outputSize: F },
-        { file: `${mlp}.up_proj`, outputSize: F },
-      ],
-    },
+    gate: { name: `layer${layer}_gate`, inputSize: H, parts: [{ file: `${mlp}.gate_proj`, outputSize: F }] },
+    up: { name: `layer${layer}_up`, inputSize: H, parts: [{ file: `${mlp}.up_proj`, outputSize: F }] },
     down: { name: `layer${layer}_down`, inputSize: F, parts: [{ file: `${mlp}.down_proj`, outputSize: H }] },
   };
 }

@@ -68,9 +68,8 @@ export function transformer(inputs: ModelInputs, tokens: Value, attention: Atten
     const linears = layerLinears(config, layer);
     const normed = rmsNorm(x, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
     x = add(x, linear(inputs, linears.output, attend(inputs, layer, linear(inputs, linears.qkv, normed), attention)));
-    const inner = linear(inputs, linears.gateUp, rmsNorm(x, weights.get(`layer${layer}_norm2`)!, config.normEpsilon));
-    const [gate, up] = split(inner, 1, [config.innerSize, config.innerSize]);
-    x = add(x, linear(inputs, linears.down, mul(silu(gate!), up!)));
+    const inner = rmsNorm(x, weights.get(`layer${layer}_norm2`)!, config.normEpsilon);
+    x = add(x, linear(inputs, linears.down, mul(silu(linear(inputs, linears.gate, inner)), linear(inputs, linears.up, inner))));
   }
   return x;
 }

@@ -139,17 +139,15 @@ export function stopGradient(x: Value): Value {
   return x.graph.record({ op: "Identity", inputs: [x], outputs: [{ shape: x.shape }] })[0]!;
 }
 
-/** `x · sigmoid(x)` (SiLU), derivative `s · (1 + x · (1 − s))` with `s = sigmoid(x)`. */
+/** `y = x · s` with `s = sigmoid(x)` (SiLU), derivative `s + y · (1 − s)`. */
 export function silu(x: Value): Value {
   const s = sigmoid(x);
-  return x.graph.record({
+  const [y] = x.graph.record({
     op: "Mul",
     inputs: [x, s],
     outputs: [{ shape: x.shape }],
     variables: [x],
-    vjp: ([g]) => {
-      const one = x.graph.scalar(1);
-      return [mul(g!, mul(s, add(one, mul(x, sub(one, s)))))];
-    },
-  })[0]!;
+    vjp: ([g]) => [mul(g!, add(s, mul(y!, sub(x.graph.scalar(1), s))))],
+  });
+  return y!;
 }
