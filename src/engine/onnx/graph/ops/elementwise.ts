@@ -1,28 +1,6 @@
 /** Elementwise ops with NumPy broadcasting; a gradient is summed back over the dimensions that were broadcast. */
-import { ShapeError } from "../../../../errors.ts";
-import { type Dim, formatShape, sameShape, type Value } from "../graph.ts";
-import { reduceSum } from "./reduce.ts";
-import { reshape } from "./shape.ts";
-
-/** The shape of `a op b` under NumPy broadcasting. A named dimension broadcasts only against itself or 1. */
-function broadcastShapes(a: readonly Dim[], b: readonly Dim[]): Dim[] {
-  const rank = Math.max(a.length, b.length);
-  return Array.from({ length: rank }, (_, i) => {
-    const x = a[i - rank + a.length] ?? 1;
-    const y = b[i - rank + b.length] ?? 1;
-    if (x === y || y === 1) return x;
-    if (x === 1) return y;
-    throw new ShapeError(`Expected shapes that broadcast, got ${formatShape(a)} and ${formatShape(b)}`);
-  });
-}
-
-/** Sums `gradient` down to the shape of `like`: the adjoint of broadcasting. */
-function unbroadcast(gradient: Value, like: Value): Value {
-  if (sameShape(gradient.shape, like.shape)) return gradient;
-  const extra = gradient.shape.length - like.shape.length;
-  const axes = gradient.shape.flatMap((dim, i) => (i < extra || (like.shape[i - extra] === 1 && dim !== 1) ? [i] : []));
-  return reshape(reduceSum(gradient, axes), like.shape);
-}
+import type { Value } from "../graph.ts";
+import { broadcastShapes, unbroadcast } from "./broadcast.ts";
 
 function binary(
   op: string,

@@ -1,9 +1,10 @@
 /** Ops of a transformer that are fused, or whose gradient has a better form than that of its parts. */
 import { ShapeError } from "../../../../errors.ts";
 import type { Dim, Value } from "../graph.ts";
+import { expandTo, reduceSum } from "./broadcast.ts";
 import { exp, mul, neg, sub } from "./elementwise.ts";
-import { reduceMeanLast, reduceSum } from "./reduce.ts";
-import { expandTo, reshape } from "./shape.ts";
+import { reduceMeanLast } from "./reduce.ts";
+import { reshape } from "./shape.ts";
 
 /** Softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
 export function softmax(x: Value): Value {

@@ -1,23 +1,8 @@
-/** Reductions over fixed axes. */
-import type { Dim, Value } from "../graph.ts";
+/** Reductions with more to them than a sum over axes (for that, see broadcast.ts). */
+import type { Value } from "../graph.ts";
+import { expandTo, reduceSum } from "./broadcast.ts";
 import { div } from "./elementwise.ts";
-import { expandTo, reshape } from "./shape.ts";
-
-function keptShape(shape: readonly Dim[], axes: readonly number[]): Dim[] {
-  return shape.map((dim, i) => (axes.includes(i) ? 1 : dim));
-}
-
-/** `Σ` over `axes`, which stay as dimensions of size 1. */
-export function reduceSum(x: Value, axes: readonly number[]): Value {
-  const shape = keptShape(x.shape, axes);
-  return x.graph.record({
-    op: "ReduceSum",
-    inputs: [x, x.graph.ints(axes)],
-    attributes: { keepdims: { int: 1 } },
-    outputs: [{ shape }],
-    vjp: ([g]) => [expandTo(g!, x.shape), null],
-  })[0]!;
-}
+import { reshape } from "./shape.ts";
 
 /** Mean over the last axis, which stays as a dimension of size 1. */
 export function reduceMeanLast(x: Value): Value {
@@ -27,7 +12,7 @@ export function reduceMeanLast(x: Value): Value {
     op: "ReduceMean",
     inputs: [x, x.graph.ints([axis])],
     attributes: { keepdims: { int: 1 } },
-    outputs: [{ shape: keptShape(x.shape, [axis]) }],
+    outputs: [{ shape: [...x.shape.slice(0, -1), 1] }],
     vjp: ([g]) => {
       if (typeof size !== "number") throw new TypeError("the mean over a named dimension has no gradient in this catalogue");
       return [expandTo(div(g!, x.graph.scalar(size)), x.shape), null];

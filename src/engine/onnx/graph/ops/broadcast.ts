@@ -1,0 +1,49 @@
+/** Growing along dimensions of size 1 and summing back over them: each is the other's gradient, so they share a file. */
+import { ShapeError } from "../../../../errors.ts";
+import { type Dim, formatShape, sameShape, type Value } from "../graph.ts";
+import { reshape } from "./shape.ts";
+
+/** `x` broadcast to `shape`; dimensions of size 1 grow. */
+export function expandTo(x: Value, shape: readonly Dim[]): Value {
+  if (sameShape(x.shape, shape)) return x;
+  const padded = reshape(x, [...Array.from({ length: shape.length - x.shape.length }, () => 1), ...x.shape]);
+  const axes = shape.flatMap((dim, i) => (padded.shape[i] === 1 && dim !== 1 ? [i] : []));
+  return x.graph.record({
+    op: "Expand",
+    inputs: [padded, x.graph.shapeVector(shape)],
+    outputs: [{ shape, dtype: x.dtype }],
+    vjp: ([g]) => [reduceSum(g!, axes), null],
+  })[0]!;
+}
+
+/** `Σ` over `axes`, which stay as dimensions of size 1. */
+export function reduceSum(x: Value, axes: readonly number[]): Value {
+  const shape = x.shape.map((dim, i) => (axes.includes(i) ? 1 : dim));
+  return x.graph.record({
+    op: "ReduceSum",
+    inputs: [x, x.graph.ints(axes)],
+    attributes: { keepdims: { int: 1 } },
+    outputs: [{ shape }],
+    vjp: ([g]) => [expandTo(g!, x.shape), null],
+  })[0]!;
+}
+
+/** The shape of `a op b` under NumPy broadcasting. A named dimension broadcasts only against itself or 1. */
+export function broadcastShapes(a: readonly Dim[], b: readonly Dim[]): Dim[] {
+  const rank = Math.max(a.length, b.length);
+  return Array.from({ length: rank }, (_, i) => {
+    const x = a[i - rank + a.length] ?? 1;
+    const y = b[i - rank + b.length] ?? 1;
+    if (x === y || y === 1) return x;
+    if (x === 1) return y;
+    throw new ShapeError(`Expected shapes that broadcast, got ${formatShape(a)} and ${formatShape(b)}`);
+  });
+}
+
+/** Sums `gradient` down to the shape of `like`: the adjoint of broadcasting. */
+export function unbroadcast(gradient: Value, like: Value): Value {
+  if (sameShape(gradient.shape, like.shape)) return gradient;
+  const extra = gradient.shape.length - like.shape.length;
+  const axes = gradient.shape.flatMap((dim, i) => (i < extra || (like.shape[i - extra] === 1 && dim !== 1) ? [i] : []));
+  return reshape(reduceSum(gradient, axes), like.shape);
+}
