@@ -3,7 +3,8 @@
  *
  * 1. Every failure a caller can meet is a {@link WhetstoneError} with a permanent `code`; match on the code, not on the text.
  * 2. `retryable` is decided by whoever knows the cause (a status, a full queue), never guessed from a message.
- * 3. Code that users hand us (rollouts, rewards) runs inside {@link boundary}: a plain error gets a stage, typed errors and aborts pass unchanged.
+ * 3. Code that users hand us (rollouts, rewards) fails as data: what it throws is recorded on its group and its siblings go on; an abort of
+ *    the whole run passes unchanged.
  */
 
 const MARK = Symbol.for("whetstone.error");
@@ -26,7 +27,6 @@ export type ErrorCode =
   | "E_CONNECTION"
   | "E_PROTOCOL"
   | "E_PREFLIGHT"
-  | "E_ROLLOUT"
   | "E_TOO_MANY_EXCEPTIONS"
   | "E_JOB_FAILED"
   | "E_JOB_CANCELLED"
@@ -129,33 +129,7 @@ export class InternalError extends WhetstoneError {
   readonly code = "E_INTERNAL";
 }
 
-/** User code (a rollout, a reward) threw a plain error; `stage` says where. Recorded as data, never fatal for its siblings. */
-export class RolloutError extends WhetstoneError {
-  readonly code = "E_ROLLOUT";
-  readonly stage: string;
-
-  constructor(message: string, options: WhetstoneErrorOptions & { readonly stage: string }) {
-    super(message, options);
-    this.stage = options.stage;
-  }
-}
-
 /** Whether `error` is an abort or a timeout: never retried, never wrapped. */
 export function isAbort(error: unknown): boolean {
   return error instanceof Error && (error.name === "AbortError" || error.name === "TimeoutError");
-}
-
-/**
- * Runs user code. A plain error becomes a {@link RolloutError} that names `stage`; typed errors and aborts pass unchanged.
- *
- * @throws {@link RolloutError} `E_ROLLOUT` when `run` throws anything that is neither typed nor an abort.
- */
-export async function boundary<T>(stage: string, run: () => T | Promise<T>): Promise<T> {
-  try {
-    return await run();
-  } catch (error) {
-    if (WhetstoneError.isInstance(error) || isAbort(error)) throw error;
-    const message = error instanceof Error ? error.message : String(error);
-    throw new RolloutError(`${stage} failed: ${message}`, { cause: error, stage });
-  }
 }
