@@ -1,6 +1,5 @@
 /** The stages of the quickstart, each a few lines of the library. */
 import { gatherTrajectoryGroups, type Model, type Policy, type Service, Trajectory, trajectory, TrajectoryGroup, uploadDataset } from "whetstone";
-import { uniform } from "../../src/util/rng.ts";
 import {
   extractAnswer,
   goldAnswer,
@@ -11,6 +10,7 @@ import {
   reverseScenario,
   type Split,
 } from "../reverse-text/task.ts";
+import { uniform } from "../shared/draws.ts";
 import type { QuickstartConfig } from "./config.ts";
 
 const CONCURRENCY = 128;
@@ -104,5 +104,6 @@ export function shuffleRewards(group: TrajectoryGroup, seed: number, step: numbe
     [rewards[i], rewards[j]] = [rewards[j]!, rewards[i]!];
   }
   const trajectories = group.trajectories.map((one, i) => Trajectory.fromWire({ ...one.toJSON(), reward: rewards[i]! }));
-  return new TrajectoryGroup({ ...group, trajectories });
+  const { exceptions, metadata, metrics, logs } = group;
+  return new TrajectoryGroup({ trajectories, exceptions, metadata, metrics, logs });
 }

@@ -4,7 +4,7 @@
  * The instruction, the tags and the reward are those of the `reverse-text` environment of prime-rl and verifiers; the texts
  * are random strings of 5 to 10 letters, which a model of 1.7 M parameters can learn.
  */
-import { uniform } from "../../src/util/rng.ts";
+import { uniform } from "../shared/draws.ts";
 import { sequenceRatio } from "./sequence-ratio.ts";
 
 export const SYSTEM_PROMPT = "Reverse the text character-by-character. Put your answer in `<reversed_text>` tags.";

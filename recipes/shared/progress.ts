@@ -3,9 +3,9 @@ import { styleText } from "node:util";
 
 export interface Progress {
   /** Replaces the live line. Without a terminal, prints only when `isMilestone`. */
-  update(text: string, isMilestone?: boolean): void;
+  readonly update: (text: string, isMilestone?: boolean) => void;
   /** Prints a lasting line above the live one. */
-  line(text: string): void;
+  readonly line: (text: string) => void;
 }
 
 /** Writes to standard error, so that standard output carries results alone. */
