@@ -91,8 +91,8 @@ async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<v
 /**
  * Starts the service on a data directory, taking up what an earlier one left unfinished.
  *
- * @throws {@link ConfigError} `E_CONFIG` when another service has the directory, the port is taken, or a key is missing.
- * @throws {@link EngineMissingError} `E_ENGINE_MISSING` when a native binary cannot be loaded.
+ * @throws ConfigError `E_CONFIG` when another service has the directory, the port is taken, or a key is missing.
+ * @throws EngineMissingError `E_ENGINE_MISSING` when a native binary cannot be loaded.
  * @example
  * ```ts
  * const service = await startService({ dataDir: "runs/data" });
@@ -130,7 +130,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       const message = `Malformed request: ${error instanceof Error ? error.message : "it cannot be read"}`;
       return errorResponse(400, { message, code: "E_ARGUMENT", path: "" });
     };
-    const server = createServer(getRequestListener(app.fetch, { errorHandler }));
+    const listener = getRequestListener(app.fetch, { errorHandler });
+    const server = createServer((request, response) => void listener(request, response));
     const sockets = trackSockets(server);
     const url = await listen(server, { host, port });
     undo.push(() => removeServiceFile(directory));

@@ -107,11 +107,10 @@ test("a step that is deleted while it loads is 404", async () => {
     },
   });
   const asked = policies.resolvePolicy("e/p/n:step3");
-  const outcome = expect(asked).rejects.toMatchObject({ code: "E_NOT_FOUND" });
   await loading.promise;
   await drop(3);
   gate.resolve();
-  await outcome;
+  await expect(asked).rejects.toMatchObject({ code: "E_NOT_FOUND" });
 });
 
 test("one caller's abort ends its own wait alone, with its own reason", async () => {
@@ -121,9 +120,8 @@ test("one caller's abort ends its own wait alone, with its own reason", async ()
   const aborted = policies.resolvePolicy("e/p/n:step1", { signal: controller.signal });
   const other = policies.resolvePolicy("e/p/n:step1");
   const reason = new Error("enough");
-  const outcome = expect(aborted).rejects.toBe(reason);
   controller.abort(reason);
-  await outcome;
+  await expect(aborted).rejects.toBe(reason);
   gate.resolve();
   (await other).release();
 });

@@ -111,7 +111,7 @@ describe("text across tokens", () => {
   const says = "naïve 🦊🦊 日本 end";
   it("no chunk shows half a character, and logprobs carry each token's own bytes", async () => {
     const ids = [...tokenizer.encode(says)];
-    expect(ids.length).toBeGreaterThan([...says].length - 10);
+    expect(ids.length).toBeGreaterThan(Array.from(says).length - 10);
     const { chunks } = await stream(await start({ says: ids }), { logprobs: true });
     const { content, logprobs, parts } = joinChoice(chunks);
     expect(content).toBe(says);
