@@ -26,7 +26,7 @@ export interface ConnectOptions {
 /**
  * Connects, with what this room does not have itself. `connect` of the package root is this with the RxJS follower and preflight.
  *
- * @throws {@link ConfigError} `E_CONFIG` for an address that is none, or an address without a key.
+ * @throws ConfigError `E_CONFIG` for an address that is none, or an address without a key.
  */
 export async function connectWith(ports: ClientPorts, options: ConnectOptions = {}): Promise<Service> {
   options.signal?.throwIfAborted();

@@ -39,7 +39,7 @@ export function defaultDataDir(): string {
 /**
  * Attaches to the service that runs on `dataDir`, or starts one.
  *
- * @throws {@link ConfigError} `E_CONFIG` when a service runs there but its key cannot be found.
+ * @throws ConfigError `E_CONFIG` when a service runs there but its key cannot be found.
  */
 export async function localService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService> {
   const directory = resolve(dataDir);

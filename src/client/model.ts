@@ -63,7 +63,7 @@ export class Model implements ModelInfo {
    * The weights of one checkpoint as a value to sample from.
    *
    * @param step @default the newest
-   * @throws {@link ArgumentError} `E_ARGUMENT` when `step` is not an integer of at least 0.
+   * @throws ArgumentError `E_ARGUMENT` when `step` is not an integer of at least 0.
    */
   async policy(step?: number, options: CallOptions = {}): Promise<ModelPolicy> {
     const at = step ?? (await this.step(options));
@@ -99,7 +99,7 @@ export class Model implements ModelInfo {
    * Supervised training on an uploaded dataset (see `uploadDataset`).
    *
    * @param dataUrl `artifact:///entity/project/name:vN`.
-   * @throws {@link ArgumentError} `E_ARGUMENT` for an unknown option or a value outside its bounds; HttpError `E_HTTP`.
+   * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds; HttpError `E_HTTP`.
    */
   async trainSft(dataUrl: string, { signal, timeoutMs, idempotencyKey, ...options }: TrainSftOptions = {}): Promise<Job> {
     const entries = Object.entries(options);

@@ -222,7 +222,7 @@ export function artifactFromWire(version: WireArtifactVersion): ArtifactVersion 
 /**
  * camelCase options into a wire body of `schema`; undefined ones are left out.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` for a name the schema does not have (with the list of those it has) or a value outside its bounds.
+ * @throws ArgumentError `E_ARGUMENT` for a name the schema does not have (with the list of those it has) or a value outside its bounds.
  */
 export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object }, options: object): T {
   const known = new Map(Object.keys(schema.shape).map((key) => [camelCase(key), key]));

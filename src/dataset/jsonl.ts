@@ -43,7 +43,7 @@ export interface WrittenFile {
  * ndjson does the parsing. Left to itself it ends the stream at a `null` line, has no line numbers, and either throws away
  * rows already parsed or skips bad ones in silence. So each line goes in as `[number,line]` and bad ones are noticed by the gap they leave.
  *
- * @throws {@link DataError} `E_DATA` with file and line for text that is no JSON.
+ * @throws DataError `E_DATA` with file and line for text that is no JSON.
  */
 export async function* readJsonLines(
   path: string,
@@ -118,7 +118,7 @@ export async function* readJsonLines(
 /**
  * Writes values as JSON Lines, all or nothing: into a temporary file beside `path`, synced, then renamed over it. `.gz` is packed.
  *
- * @throws {@link DataError} `E_DATA` for a value that JSON cannot hold (a number that is not finite, a cycle); then `path` is as it was.
+ * @throws DataError `E_DATA` for a value that JSON cannot hold (a number that is not finite, a cycle); then `path` is as it was.
  */
 export async function writeJsonLines(
   path: string,

@@ -12,7 +12,7 @@ export interface ChatExample {
 /**
  * Trajectories of a JSON Lines file, lazily, with everything they hold: token ids, log-probabilities, other writers' keys.
  *
- * @throws {@link DataError} `E_DATA` with file and line.
+ * @throws DataError `E_DATA` with file and line.
  */
 export async function* readTrajectories(path: string, options: ReadOptions = {}): AsyncGenerator<Trajectory, void, undefined> {
   for await (const { line, value } of readJsonLines(path, options)) {
@@ -31,7 +31,7 @@ export async function* readTrajectories(path: string, options: ReadOptions = {})
 /**
  * Writes trajectories, one per line; all or nothing.
  *
- * @throws {@link DataError} `E_DATA`.
+ * @throws DataError `E_DATA`.
  */
 export function writeTrajectories(
   path: string,
@@ -45,7 +45,7 @@ export function writeTrajectories(
  * Writes `{messages, tools?}` per line, the plain format that other trainers read. Rewards, token ids and log-probabilities
  * are left out: keep {@link writeTrajectories} for those.
  *
- * @throws {@link DataError} `E_DATA`.
+ * @throws DataError `E_DATA`.
  */
 export function writeChatJsonl(
   path: string,
@@ -66,7 +66,7 @@ export function writeChatJsonl(
 /**
  * A trajectory of plain context, for examples that nobody sampled.
  *
- * @throws {@link DataError} `E_DATA` when a message or tool does not fit.
+ * @throws DataError `E_DATA` when a message or tool does not fit.
  */
 export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
   if (example instanceof Trajectory) return example;

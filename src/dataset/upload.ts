@@ -49,7 +49,7 @@ const SCHEMA_VERSION = 1;
  * Everything is written and checked locally first; a version that fails half-way is never committed, and so never usable.
  *
  * @returns The address for `model.trainSft`: `artifact:///entity/project/name:vN`.
- * @throws {@link DataError} `E_DATA` when there is nothing to upload or an item does not fit; HttpError `E_HTTP`.
+ * @throws DataError `E_DATA` when there is nothing to upload or an item does not fit; HttpError `E_HTTP`.
  */
 export async function uploadDataset(
   service: ArtifactUploader,

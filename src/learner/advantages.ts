@@ -28,7 +28,7 @@ export function isTrainableGroup(rewards: readonly number[]): boolean {
  * @param rewards - Shape `[G]`, all finite. Not modified.
  * @param options - `scale`: divide by the deviation. Default true.
  * @returns Shape `[G]`; sums to 0 within rounding. All zeros where {@link isTrainableGroup} is false.
- * @throws {@link DataError} `E_DATA` for a reward that is not finite.
+ * @throws DataError `E_DATA` for a reward that is not finite.
  * @source GRPO, arXiv:2402.03300, §4.1.2; without the division, Dr. GRPO, arXiv:2503.20783.
  * @example
  * ```ts

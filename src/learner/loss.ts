@@ -7,7 +7,7 @@ import type { LossSpec, PolicyLoss } from "./types.ts";
 /**
  * The policy loss a configuration asks for. CISPO clips at ε = 1 and 4 (the range [0, 5]); PPO at 0.2 on both sides.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` when `ppo` and `loss_fn` contradict each other.
+ * @throws ArgumentError `E_ARGUMENT` when `ppo` and `loss_fn` contradict each other.
  */
 export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon" | "epsilon_high"> = {}): PolicyLoss {
   const { ppo, loss_fn: named } = config;

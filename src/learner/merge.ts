@@ -25,8 +25,8 @@ export interface MergedTurns {
  * Reads what training needs of a choice.
  *
  * @param where - The choice's place, e.g. `trajectory_groups.0.trajectories.2.messages_and_choices.1`.
- * @throws {@link ArgumentError} `E_ARGUMENT` when token ids or log-probabilities are absent: the choice cannot be trained.
- * @throws {@link DataError} `E_DATA` when they do not fit together.
+ * @throws ArgumentError `E_ARGUMENT` when token ids or log-probabilities are absent: the choice cannot be trained.
+ * @throws DataError `E_DATA` when they do not fit together.
  */
 export function readTurn(choice: AssistantChoice, where: string): SampledTurn {
   const { prompt_token_ids: prompt, token_ids: sampled } = choice;

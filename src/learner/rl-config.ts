@@ -43,8 +43,8 @@ const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map
  * Reads a configuration that the schema has already accepted. A service calls it before it accepts a job, so that nothing
  * is half made. Null and absent mean the default.
  *
- * @throws {@link UnsupportedError} `E_UNSUPPORTED`, naming the setting, for one this build does not carry out.
- * @throws {@link ArgumentError} `E_ARGUMENT` for settings that contradict each other.
+ * @throws UnsupportedError `E_UNSUPPORTED`, naming the setting, for one this build does not carry out.
+ * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
  */
 export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
   const given: RlConfig = config ?? {};

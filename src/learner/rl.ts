@@ -40,10 +40,10 @@ interface ReadTrajectory {
  * mean teaches nothing and has no row. Weights are taken after overlong sequences are dropped.
  *
  * @param groups - Wire form, as the schema accepts it. Not modified.
- * @throws {@link UnsupportedError} `E_UNSUPPORTED`, {@link ArgumentError} `E_ARGUMENT` for the configuration; see `checkRlConfig`.
- * @throws {@link ArgumentError} `E_ARGUMENT` for a choice without token ids or log-probabilities, and, with param
+ * @throws UnsupportedError `E_UNSUPPORTED`, {@link ArgumentError} `E_ARGUMENT` for the configuration; see `checkRlConfig`.
+ * @throws ArgumentError `E_ARGUMENT` for a choice without token ids or log-probabilities, and, with param
  *   `trajectory_groups`, for a batch that would train nothing; the message says why.
- * @throws {@link DataError} `E_DATA` for token ids and log-probabilities that do not fit together, an id outside the
+ * @throws DataError `E_DATA` for token ids and log-probabilities that do not fit together, an id outside the
  *   vocabulary, or a reward that is not finite.
  * @example
  * ```ts

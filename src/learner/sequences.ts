@@ -15,7 +15,7 @@ export function fitsContext(sequence: TokenSequence, limits: SequenceLimits): bo
 
 /**
  * @param where - The sequence's place, for the message.
- * @throws {@link DataError} `E_DATA` for an id outside the vocabulary: it was made with another tokenizer.
+ * @throws DataError `E_DATA` for an id outside the vocabulary: it was made with another tokenizer.
  */
 export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits, where: string): void {
   const { vocabularySize = Number.POSITIVE_INFINITY } = limits;

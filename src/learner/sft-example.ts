@@ -30,7 +30,7 @@ export interface SftSequences {
  * Validates one parsed line.
  *
  * @param where - The line's place, e.g. `trajectories.jsonl line 3`.
- * @throws {@link DataError} `E_DATA` naming the place and what was expected there.
+ * @throws DataError `E_DATA` naming the place and what was expected there.
  */
 export function readSftExample(value: unknown, where: string): SftExample {
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
@@ -52,7 +52,7 @@ export function readSftExample(value: unknown, where: string): SftExample {
  * - Additional histories are sequences of their own.
  *
  * @param where - The example's place, for messages.
- * @throws {@link DataError} `E_DATA` for an example without anything to train, with token ids on only some of a history's
+ * @throws DataError `E_DATA` for an example without anything to train, with token ids on only some of a history's
  *   choices, or that the chat template cannot render turn by turn.
  * @throws the errors of `ChatTokenizer.renderTraining`.
  */

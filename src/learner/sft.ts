@@ -39,7 +39,7 @@ export interface SftPlan {
 /**
  * Rows of one step. Every trained token weighs `1 / (trained tokens of the batch)`, so long answers count by their length.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` when nothing in the batch is trained.
+ * @throws ArgumentError `E_ARGUMENT` when nothing in the batch is trained.
  */
 export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
   const trained = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
@@ -61,9 +61,9 @@ export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
  * @param exampleCount - Examples in the data, at least 1.
  * @param config - As the schema accepts it; null and absent mean the default. Batch size 2, rate 5e-5.
  * @param experimental - One epoch, file order, gradient norm clipped at 1, no weight decay, β 0.9 and 0.99.
- * @throws {@link ArgumentError} `E_ARGUMENT` without examples, or when a list of rates has not one per step.
+ * @throws ArgumentError `E_ARGUMENT` without examples, or when a list of rates has not one per step.
  */
-export function planSft(exampleCount: number, config?: SftConfig | null | undefined, experimental?: SftExperimentalConfig | null | undefined): SftPlan {
+export function planSft(exampleCount: number, config?: SftConfig | null, experimental?: SftExperimentalConfig | null): SftPlan {
   if (exampleCount < 1) throw new ArgumentError("Expected at least one example to train on, got none.", { param: "training_data_url" });
   const batchSize = typeof config?.batch_size === "number" ? config.batch_size : AUTO_BATCH_SIZE;
   const epochs = experimental?.epochs ?? 1;

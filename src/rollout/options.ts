@@ -53,7 +53,7 @@ export interface GatherOptions {
 /** What `afterEach` may return; undefined keeps the group. */
 export type AfterEachResult = TrajectoryGroup | readonly TrajectoryGroup[] | null | undefined;
 
-/** @throws {@link ArgumentError} `E_ARGUMENT` for a number outside its bounds, before anything runs. */
+/** @throws ArgumentError `E_ARGUMENT` for a number outside its bounds, before anything runs. */
 export function checkGatherOptions(options: GatherOptions): void {
   integer("groupSize", options.groupSize, 1);
   integer("concurrency", options.concurrency, 1);

@@ -42,7 +42,7 @@ export interface JsonBody<T> {
   readonly digest: string;
 }
 
-/** Reads and validates a JSON body. @throws {@link ArgumentError} `E_ARGUMENT` when it is no JSON or not what `schema` says. */
+/** Reads and validates a JSON body. @throws ArgumentError `E_ARGUMENT` when it is no JSON or not what `schema` says. */
 export async function readJson<S extends z.ZodType>(c: ServiceRequest, schema: S): Promise<JsonBody<z.output<S>>> {
   const text = await c.req.text();
   let parsed: unknown;

@@ -64,7 +64,7 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
 /**
  * Takes the directory for this process until the returned function is called or the process ends, however it ends.
  *
- * @throws {@link ConfigError} `E_CONFIG` while another service has it; the message names its URL.
+ * @throws ConfigError `E_CONFIG` while another service has it; the message names its URL.
  */
 export async function lockDataDirectory(directory: DataDirectory): Promise<() => void> {
   const unlock = await lockFile(join(directory.root, "service.lock"));
@@ -104,7 +104,7 @@ function isLoopback(host: string): boolean {
  * The key clients must send: the one given, `WHETSTONE_API_KEY`, or on loopback one made at the first start and kept in the data
  * directory, readable by its owner alone.
  *
- * @throws {@link ConfigError} `E_CONFIG` without a key for a host that others can reach, and for a key that no header can carry.
+ * @throws ConfigError `E_CONFIG` without a key for a host that others can reach, and for a key that no header can carry.
  */
 export async function resolveApiKey(
   directory: DataDirectory,

@@ -20,8 +20,8 @@ const running = new WeakMap<Store, Map<string, Promise<unknown>>>();
  * Answers a creating POST. With the header `Idempotency-Key`, the same key and body give the same answer for a day (and the last
  * 10 000 keys), whatever happened between.
  *
- * @throws {@link ConflictError} `E_CONFLICT` when the key came with another body before.
- * @throws {@link ArgumentError} `E_ARGUMENT` when the key is not 1 to 255 visible ASCII characters.
+ * @throws ConflictError `E_CONFLICT` when the key came with another body before.
+ * @throws ArgumentError `E_ARGUMENT` when the key is not 1 to 255 visible ASCII characters.
  */
 export async function create(
   c: ServiceRequest,

@@ -56,7 +56,7 @@ export function artifactUrl(artifact: QualifiedName & { readonly version: number
 /**
  * Reads `artifact:///entity/project/name:vN`; any other scheme's prefix is read the same way.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` for anything else, and for schemes that would have the service fetch something.
+ * @throws ArgumentError `E_ARGUMENT` for anything else, and for schemes that would have the service fetch something.
  */
 export function parseArtifactUrl(url: string, param: string): QualifiedName & { readonly version: number } {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();

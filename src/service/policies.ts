@@ -27,7 +27,7 @@ export interface PolicyResolver {
   /**
    * The policy that `name` stands for at this moment. Absent, null and empty mean the shipped base model.
    *
-   * @throws {@link NotFoundError} `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
+   * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
    */
   resolvePolicy(name: string | null | undefined, options?: CallOptions): Promise<PolicyLease>;
 }

@@ -20,7 +20,7 @@ export function trackSockets(server: Server): { unref(): void } {
   };
 }
 
-/** Starts to listen. @returns the URL, without a slash at the end. @throws {@link ConfigError} `E_CONFIG` when it cannot. */
+/** Starts to listen. @returns the URL, without a slash at the end. @throws ConfigError `E_CONFIG` when it cannot. */
 export function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
   return new Promise((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => {

@@ -63,7 +63,7 @@ function describe(issue: Issue, schema: Walked): string {
 /**
  * `value` as `schema` reads it.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` with up to five findings, each with path, what was expected and what came; `param` is the
+ * @throws ArgumentError `E_ARGUMENT` with up to five findings, each with path, what was expected and what came; `param` is the
  *   path of the first.
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {

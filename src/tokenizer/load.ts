@@ -24,9 +24,9 @@ export interface LoadTokenizerOptions {
  *
  * Only byte-level BPE is read: its tokens have exact bytes, which token-exact streaming and training need.
  *
- * @throws {@link NotFoundError} `E_NOT_FOUND` without a `tokenizer.json`.
- * @throws {@link DataError} `E_DATA` naming the file that does not parse or contradicts another.
- * @throws {@link UnsupportedError} `E_UNSUPPORTED` for another kind of tokenizer.
+ * @throws NotFoundError `E_NOT_FOUND` without a `tokenizer.json`.
+ * @throws DataError `E_DATA` naming the file that does not parse or contradicts another.
+ * @throws UnsupportedError `E_UNSUPPORTED` for another kind of tokenizer.
  * @example
  * ```ts
  * const tokenizer = await loadTokenizer("models/whetstone-tiny");

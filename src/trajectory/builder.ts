@@ -98,7 +98,7 @@ export class TrajectoryBuilder {
   /**
    * Samples one turn and appends it with its token ids, log-probabilities and policy version.
    *
-   * @throws {@link ConflictError} `E_CONFLICT` when the trajectory is finished or another turn is being sampled.
+   * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn is being sampled.
    * @throws whatever the policy throws; then nothing was appended.
    */
   async sample(policy: Policy, { signal, tools = this.tools, ...options }: SampleOptions = {}): Promise<SampledTurn> {
@@ -157,8 +157,8 @@ export class TrajectoryBuilder {
   /**
    * Ends the rollout.
    *
-   * @throws {@link ArgumentError} `E_ARGUMENT` for a reward or metric that is not finite.
-   * @throws {@link ConflictError} `E_CONFLICT` when called twice or while a turn is being sampled.
+   * @throws ArgumentError `E_ARGUMENT` for a reward or metric that is not finite.
+   * @throws ConflictError `E_CONFLICT` when called twice or while a turn is being sampled.
    */
   finish({ reward, metrics = {} }: FinishOptions): Trajectory {
     this.#mustBeOpen();

@@ -37,7 +37,7 @@ export class TrajectoryGroup {
   /**
    * Reads the wire form.
    *
-   * @throws {@link DataError} `E_DATA` when the value does not fit.
+   * @throws DataError `E_DATA` when the value does not fit.
    */
   static fromJSON(value: unknown): TrajectoryGroup {
     const result = groupSchema.safeParse(value);

@@ -13,7 +13,7 @@ export interface Summary {
   readonly max: number;
 }
 
-/** What {@link statisticsOf} finds. */
+/** What `statisticsOf` finds. */
 export interface GroupStatistics {
   readonly groups: number;
   readonly trajectories: number;

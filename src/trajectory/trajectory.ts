@@ -26,7 +26,7 @@ export class Trajectory {
   /**
    * Reads the wire form.
    *
-   * @throws {@link DataError} `E_DATA` when the value does not fit; the message names the path inside it.
+   * @throws DataError `E_DATA` when the value does not fit; the message names the path inside it.
    */
   static fromJSON(value: unknown): Trajectory {
     const result = trajectorySchema.safeParse(value);

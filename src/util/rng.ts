@@ -49,7 +49,7 @@ export function philox4x32(counter: Philox4x32Block, key: readonly [number, numb
  *
  * @param seed - Any integer; taken modulo 2^64.
  * @param counters - At most four integers in [0, 2^32).
- * @throws {@link ArgumentError} `E_ARGUMENT` for more than four counters, or one outside its range.
+ * @throws ArgumentError `E_ARGUMENT` for more than four counters, or one outside its range.
  * @example
  * ```ts
  * uniform(7n, step, row, position);

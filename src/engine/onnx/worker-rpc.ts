@@ -16,7 +16,7 @@ import {
   NotFoundError,
   ShapeError,
   UnsupportedError,
-  WhetstoneError,
+  type WhetstoneError,
 } from "../../errors.ts";
 
 /** Errors that a worker raises, rebuilt on the other side by name. */

@@ -10,7 +10,7 @@ export interface BlobStore {
   /**
    * Stores what `chunks` yields. When it returns, the contents are on disk; when it throws, nothing is left.
    *
-   * @throws {@link TooLargeError} `E_TOO_LARGE` past `maxBytes`.
+   * @throws TooLargeError `E_TOO_LARGE` past `maxBytes`.
    */
   write(
     chunks: AsyncIterable<Uint8Array>,

@@ -51,7 +51,7 @@ export class Admission {
    * Takes places for `choices`.
    *
    * @returns Gives the places back; calling it twice is harmless.
-   * @throws {@link OverloadedError} `E_OVERLOADED` when there is no room. One request alone always has room.
+   * @throws OverloadedError `E_OVERLOADED` when there is no room. One request alone always has room.
    */
   enter(choices: number): () => void {
     if (this.#running > 0 && this.#running + choices > this.#capacity) {
@@ -82,7 +82,7 @@ function outOfRange(field: string, range: string, value: number | string, param:
 /**
  * Checks what needs no model but is no matter of types either.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` for `n` or `stop` out of bounds.
+ * @throws ArgumentError `E_ARGUMENT` for `n` or `stop` out of bounds.
  */
 export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): void {
   if (request.n < 1 || request.n > limits.maxChoices) throw outOfRange("n", `from 1 to ${limits.maxChoices}`, request.n, null);
@@ -130,7 +130,7 @@ export interface SamplingContext {
 /**
  * The sampling parameters of choice 0; choice `i` differs in its seed alone, see {@link choiceSeed}.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` for a prompt too long, or a number out of its range.
+ * @throws ArgumentError `E_ARGUMENT` for a prompt too long, or a number out of its range.
  */
 export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits, context: SamplingContext): SamplingParams {
   const { base, defaults } = context;

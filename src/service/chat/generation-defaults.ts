@@ -28,7 +28,7 @@ export interface GenerationDefaults {
  * file or a key is missing. A request's own value always wins.
  *
  * @param directory - The model, in Hugging Face layout.
- * @throws {@link InternalError} `E_INTERNAL` for a file that cannot be read or does not parse: whoever sends a request cannot help it.
+ * @throws InternalError `E_INTERNAL` for a file that cannot be read or does not parse: whoever sends a request cannot help it.
  */
 export async function readGenerationDefaults(directory: string): Promise<GenerationDefaults> {
   const path = join(directory, "generation_config.json");

@@ -68,7 +68,7 @@ function partText(part: string | Record<string, unknown>): string | null {
  * A message with the keys that chat templates are given and no others: array content joined by line breaks into one string,
  * missing content empty, empty `tool_calls` dropped, reasoning under its older name too.
  *
- * @throws {@link ArgumentError} `E_ARGUMENT` for a content part that is not text.
+ * @throws ArgumentError `E_ARGUMENT` for a content part that is not text.
  */
 export function toTemplateMessage(message: WireMessage): ChatMessage {
   const { role, content: given, name, tool_calls: calls, tool_call_id: callId, tools } = message;

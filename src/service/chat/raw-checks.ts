@@ -108,7 +108,7 @@ function checkResponseFormat(format: unknown): void {
  * Runs every check between fields.
  *
  * @throws {@link BodyError} `E_ARGUMENT` for the first pair of fields that contradict each other.
- * @throws {@link UnsupportedError} `E_UNSUPPORTED` for a well-formed `tool_choice` that this build does not carry out.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a well-formed `tool_choice` that this build does not carry out.
  */
 export function checkRawBody(body: RawBody): void {
   checkPromptFlags(body);

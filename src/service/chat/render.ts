@@ -50,7 +50,7 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
  * that were sampled; the rest is encoded. So one turn's prompt starts with the previous turn's prompt and completion.
  *
  * @param directory - The model, which stands for its tokenizer.
- * @throws {@link ArgumentError} `E_ARGUMENT` when the template refuses the conversation, or renders nothing.
+ * @throws ArgumentError `E_ARGUMENT` when the template refuses the conversation, or renders nothing.
  */
 export function renderPrompt(
   tokenizer: ChatTokenizer,

@@ -117,8 +117,8 @@ function toStreamUsage(
  * @param text - The body.
  * @param contentType - The `content-type` header.
  * @throws {@link BodyError} `E_ARGUMENT` for another media type, bad JSON, a wrong type, contradicting fields.
- * @throws {@link UnsupportedError} `E_UNSUPPORTED` naming a field whose value this build does not carry out.
- * @throws {@link ArgumentError} `E_ARGUMENT` for message content that is not text.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming a field whose value this build does not carry out.
+ * @throws ArgumentError `E_ARGUMENT` for message content that is not text.
  */
 export function parseChatRequest(text: string, contentType: string | undefined): ChatRequest {
   const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();

@@ -20,7 +20,7 @@ export interface JobQueue {
   /**
    * Cancels a job that is not over and waits, for at most 20 s, until a running one has stopped.
    *
-   * @throws {@link ConflictError} `E_CONFLICT` when it has already succeeded or failed.
+   * @throws ConflictError `E_CONFLICT` when it has already succeeded or failed.
    */
   cancel(jobId: string): Promise<JobRow>;
   /** Unloads what is kept of a deleted model. */

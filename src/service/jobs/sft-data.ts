@@ -51,8 +51,8 @@ export interface SftReader {
 /**
  * Reads every line of an artifact as it will be trained.
  *
- * @throws {@link DataError} `E_DATA` naming file and line for what does not parse or cannot be trained.
- * @throws {@link ConflictError} `E_CONFLICT` for a version that is still open.
+ * @throws DataError `E_DATA` naming file and line for what does not parse or cannot be trained.
+ * @throws ConflictError `E_CONFLICT` for a version that is still open.
  */
 export async function readSftData(artifact: StoredArtifact, { base, tokenizer, blobPath, signal }: SftReader): Promise<SftData> {
   const file = dataFile(artifact);

@@ -89,7 +89,7 @@ async function eventsOf(
   }
 }
 
-/** @throws {@link ConflictError} `E_CONFLICT` for a model whose checkpoints were all deleted. */
+/** @throws ConflictError `E_CONFLICT` for a model whose checkpoints were all deleted. */
 async function requireStart(store: Store, model: ModelRow): Promise<void> {
   if ((await newestCheckpoint(store, model.id)) !== undefined) return;
   throw new ConflictError(`Model '${pathOf(model)}' has no checkpoint to start from: all were deleted. Create a new model`, {

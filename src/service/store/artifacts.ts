@@ -12,7 +12,7 @@ async function withFiles(store: Store, row: ArtifactRow): Promise<StoredArtifact
   return { ...row, files };
 }
 
-/** @throws {@link NotFoundError} `E_NOT_FOUND`. */
+/** @throws NotFoundError `E_NOT_FOUND`. */
 export async function getArtifact(store: Store, id: string): Promise<StoredArtifact> {
   const row = await store.selectFrom("artifacts").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
   if (row === undefined)
@@ -20,7 +20,7 @@ export async function getArtifact(store: Store, id: string): Promise<StoredArtif
   return withFiles(store, row);
 }
 
-/** @throws {@link NotFoundError} `E_NOT_FOUND`, naming `param`. */
+/** @throws NotFoundError `E_NOT_FOUND`, naming `param`. */
 export async function getArtifactByName(
   store: Store,
   name: QualifiedName & { readonly version: number },

@@ -60,7 +60,7 @@ function forKysely(connection: SqliteConnection): SqliteDatabase {
  * The metadata database at `path`, created and migrated as needed. A transaction that returned is on disk: WAL with full
  * synchronisation. Close it with `destroy()`.
  *
- * @throws {@link EngineMissingError} `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
+ * @throws EngineMissingError `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
  */
 export async function openStore(path: string): Promise<Store> {
   const connection = await connect(path, 5000);

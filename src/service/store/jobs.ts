@@ -5,7 +5,7 @@ import type { JobEventRow, JobRow, Store } from "./tables.ts";
 /** States in which a job may still change. */
 export const LIVE_STATUSES = ["queued", "running"] as const;
 
-/** @throws {@link NotFoundError} `E_NOT_FOUND`. */
+/** @throws NotFoundError `E_NOT_FOUND`. */
 export async function getJob(store: Store, id: string): Promise<JobRow> {
   const row = await store.selectFrom("jobs").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
   if (row === undefined) throw new NotFoundError(`Training job '${id}' does not exist`, { param: "training_job_id" });

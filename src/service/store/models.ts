@@ -2,7 +2,7 @@ import { NotFoundError } from "../../errors.ts";
 import type { QualifiedName } from "../names.ts";
 import type { ModelRow, Store } from "./tables.ts";
 
-/** @throws {@link NotFoundError} `E_NOT_FOUND`. */
+/** @throws NotFoundError `E_NOT_FOUND`. */
 export async function getModel(store: Store, id: string): Promise<ModelRow> {
   const row = await store.selectFrom("models").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
   if (row === undefined)
