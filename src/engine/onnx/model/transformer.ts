@@ -34,7 +34,7 @@ export interface ModelInputs {
 /** The low-rank term of one part of a linear map, `[R, out]`, from its input `[R, in]`. */
 export type LowRankTerm = (linear: LinearSpec, part: number, x: Value) => Value;
 
-/** Name of the dimension `(h / kv) · T`; the attention mask `[grouped, T]` binds it. */
+/** Name of the dimension `(h / kv) · T`; the attention mask binds it. */
 export const GROUPED = "grouped";
 
 /** What attention gets: queries `[B, kv, (h/kv)·T, d]`, new keys and values `[B, kv, T, d]`; it returns the queries' shape. */

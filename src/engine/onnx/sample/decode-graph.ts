@@ -75,7 +75,7 @@ function gatheredAdapter(graph: Graph): LowRankTerm {
 
 function cachedAttention(graph: Graph, config: ModelConfig, hasCache: boolean): Attention {
   const { kvHeads, headSize: d } = config;
-  const mask = graph.input("mask", [GROUPED, "time"]);
+  const mask = graph.input("mask", ["batch", 1, GROUPED, "time"]);
   const pastMask = hasCache ? graph.input("past_mask", ["batch", 1, 1, "capacity"]) : null;
   const scale = 1 / Math.sqrt(d);
   return (layer, queries, keys, values) => {

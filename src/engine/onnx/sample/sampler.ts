@@ -403,13 +403,13 @@ export class Sampler {
   #sharedFeeds(TensorClass: TensorConstructor, { config, layout, flat }: Weights, time: number): Tensors {
     let rotary = this.#rotary.get(config);
     if (!rotary) this.#rotary.set(config, (rotary = rotaryTables(config)));
-    const copies = config.heads / config.kvHeads;
+    const mask = causalMask(time, config.heads / config.kvHeads);
     const half = config.headSize / 2;
     return {
       ...Object.fromEntries(layout.parameters.map((parameter) => [parameter.name, new TensorClass("float32", viewOf(flat, parameter), parameter.shape)])),
       cos: new TensorClass("float32", rotary.cos, [config.contextLength, half]),
       sin: new TensorClass("float32", rotary.sin, [config.contextLength, half]),
-      mask: new TensorClass("float32", causalMask(time, copies), [copies * time, time]),
+      mask: new TensorClass("float32", mask.data, mask.shape),
     };
   }
 }

@@ -1,10 +1,25 @@
 /** From ragged rows to the rectangular inputs of a gradient graph. */
 import type { Row } from "../../port.ts";
 
-/** Rows that run together. */
-export interface Batch {
+/**
+ * Rows that share a beginning, laid out behind each other: the shared tokens once, then what each row has of its own (its
+ * branch). A branch sees the shared tokens and itself, at the positions it has in its own row, so every row's result is
+ * what it would be alone, and a prompt that a group of rollouts shares is computed once.
+ */
+export interface PackedRow {
   /** Indices into the caller's rows. */
-  readonly rows: readonly number[];
+  readonly members: readonly number[];
+  /** Tokens that all members share, `P`. */
+  readonly shared: number;
+  /** Where each member's branch begins. */
+  readonly starts: readonly number[];
+  /** Tokens in all. */
+  readonly length: number;
+}
+
+/** Packed rows that run together. */
+export interface Batch {
+  readonly rows: readonly PackedRow[];
   /** Row count including padding, `B`. */
   readonly batch: number;
   /** Padded length, `T`. */
@@ -14,6 +29,12 @@ export interface Batch {
 /** Padded lengths are multiples of this: few distinct shapes, and aligned rows. */
 const TIME_STEP = 8;
 
+/** Shorter shared beginnings are not worth a wider mask. */
+const MIN_SHARED = 8;
+
+/** A packed row grows no longer than this by packing: attention costs the square of it. */
+const MAX_PACKED = 256;
+
 /**
  * A matrix product whose result is narrow and has few rows is cut differently for each thread count, and its last bits
  * with it. With at least this many rows the cut is along rows, and the bits do not depend on threads (up to 4).
@@ -21,31 +42,72 @@ const TIME_STEP = 8;
 export const MIN_PRODUCT_ROWS = 320;
 
 /**
- * Packs rows into batches of at most `maxTokens` padded tokens, longest with longest. A pure function of the lengths, so
- * that the order of summation, and with it every bit of the gradient, is fixed when the rows are.
+ * Packs rows into batches of at most `maxTokens` padded tokens, longest with longest. A pure function of the rows, so that
+ * the order of summation, and with it every bit of the gradient, is fixed when they are.
  */
 export function planBatches(rows: readonly Row[], maxTokens: number): Batch[] {
-  const order = rows.map((_, index) => index).sort((a, b) => rows[a]!.tokens.length - rows[b]!.tokens.length || a - b);
+  const packed = packRows(rows).sort((a, b) => a.length - b.length || a.members[0]! - b.members[0]!);
   const batches: Batch[] = [];
-  let current: number[] = [];
-  const timeOf = (index: number) => Math.max(TIME_STEP, Math.ceil((rows[index]!.tokens.length - 1) / TIME_STEP) * TIME_STEP);
+  let current: PackedRow[] = [];
+  const timeOf = (row: PackedRow) => Math.max(TIME_STEP, Math.ceil(row.length / TIME_STEP) * TIME_STEP);
   const flush = () => {
     if (current.length === 0) return;
     const time = timeOf(current.at(-1)!);
     batches.push({ rows: current, time, batch: Math.max(current.length, 2, Math.ceil(MIN_PRODUCT_ROWS / time)) });
     current = [];
   };
-  for (const index of order) {
-    if (current.length > 0 && (current.length + 1) * timeOf(index) > maxTokens) flush();
-    current.push(index);
+  for (const row of packed) {
+    if (current.length > 0 && (current.length + 1) * timeOf(row) > maxTokens) flush();
+    current.push(row);
   }
   flush();
   return batches;
 }
 
+/** Packs neighbours that share a beginning; rows of a group are neighbours. */
+function packRows(rows: readonly Row[]): PackedRow[] {
+  const packed: PackedRow[] = [];
+  for (let first = 0; first < rows.length; ) {
+    const members = [first];
+    // The last token of a row predicts nothing and is never an input.
+    let shared = rows[first]!.tokens.length - 1;
+    let own = 0;
+    for (let next = first + 1; next < rows.length; next++) {
+      const common = Math.min(shared, commonPrefix(rows[first]!.tokens, rows[next]!.tokens));
+      const total = members.concat(next).reduce((sum, index) => sum + rows[index]!.tokens.length - 1 - common, common);
+      if (common < MIN_SHARED || total > MAX_PACKED) break;
+      shared = common;
+      own = total;
+      members.push(next);
+    }
+    let start = shared;
+    const starts = members.map((index) => {
+      const at = start;
+      start += rows[index]!.tokens.length - 1 - shared;
+      return at;
+    });
+    packed.push({ members, shared, starts, length: members.length === 1 ? shared : own });
+    first += members.length;
+  }
+  return packed;
+}
+
+/** Tokens that two rows have in common at the start, their last tokens left out. */
+function commonPrefix(a: Int32Array, b: Int32Array): number {
+  const limit = Math.min(a.length, b.length) - 1;
+  let length = 0;
+  while (length < limit && a[length] === b[length]) length++;
+  return length;
+}
+
+/** Where token `t` of a member stands in its packed row. */
+function placeOf(row: PackedRow, member: number, t: number): number {
+  return t < row.shared ? t : row.starts[member]! + t - row.shared;
+}
+
 /** The trained tokens of a batch, one entry each, padded with weightless entries. */
 export interface Selection {
-  /** Flat row `b·T + t` whose hidden state predicts the token. */
+  /** Flat row `b·T + t` whose hidden state predicts the token. Branches that start together share the first one. */
   readonly selected: BigInt64Array;
   readonly targets: BigInt64Array;
   readonly weights: Float32Array;
@@ -56,23 +118,26 @@ export interface Selection {
   readonly count: number;
 }
 
-/** Token ids and positions, each `[B, T]`. The last token of a row predicts nothing and is left out. */
-export function tokenInputs(rows: readonly Row[], { rows: members, batch, time }: Batch): { tokens: BigInt64Array; positions: BigInt64Array } {
+/** Token ids and positions, each `[B, T]`. */
+export function tokenInputs(rows: readonly Row[], { rows: packed, batch, time }: Batch): { tokens: BigInt64Array; positions: BigInt64Array } {
   const tokens = new BigInt64Array(batch * time);
   const positions = new BigInt64Array(batch * time);
-  for (let b = 0; b < batch; b++) {
-    const row = members[b] === undefined ? undefined : rows[members[b]!]!;
-    for (let t = 0; t < time; t++) {
-      positions[b * time + t] = BigInt(t);
-      if (row && t < row.tokens.length - 1) tokens[b * time + t] = BigInt(row.tokens[t]!);
-    }
-  }
+  packed.forEach((row, b) => {
+    row.members.forEach((index, member) => {
+      const source = rows[index]!.tokens;
+      for (let t = member === 0 ? 0 : row.shared; t < source.length - 1; t++) {
+        const at = b * time + placeOf(row, member, t);
+        tokens[at] = BigInt(source[t]!);
+        positions[at] = BigInt(t);
+      }
+    });
+  });
   return { tokens, positions };
 }
 
-/** Gathers what is trained in a batch; visits tokens in row order, then time. */
-export function selectTrained(rows: readonly Row[], { rows: members, time }: Batch): Selection {
-  const count = members.reduce((sum, index) => sum + trainedTokens(rows[index]!), 0);
+/** Gathers what is trained in a batch; visits rows in order, then members, then time. */
+export function selectTrained(rows: readonly Row[], batch: Batch): Selection {
+  const count = batch.rows.reduce((sum, { members }) => sum + members.reduce((each, index) => each + trainedTokens(rows[index]!), 0), 0);
   const size = Math.max(count, MIN_PRODUCT_ROWS);
   const selection: Selection = {
     selected: new BigInt64Array(size),
@@ -84,21 +149,31 @@ export function selectTrained(rows: readonly Row[], { rows: members, time }: Bat
     count,
   };
   let at = 0;
-  members.forEach((index, b) => {
-    const row = rows[index]!;
-    for (let t = 1; t < row.tokens.length; t++) {
-      if (row.weights[t] === 0) continue;
-      const old = row.logprobs?.[t] ?? NaN;
-      selection.selected[at] = BigInt(b * time + t - 1);
-      selection.targets[at] = BigInt(row.tokens[t]!);
-      selection.weights[at] = row.weights[t]!;
-      selection.advantages[at] = row.advantages?.[t] ?? 0;
-      selection.old[at] = Number.isNaN(old) ? 0 : old;
-      selection.known[at] = Number.isNaN(old) ? 0 : 1;
-      at++;
-    }
+  forEachTrained(rows, batch, (row, t, place) => {
+    const old = row.logprobs?.[t] ?? NaN;
+    selection.selected[at] = BigInt(place);
+    selection.targets[at] = BigInt(row.tokens[t]!);
+    selection.weights[at] = row.weights[t]!;
+    selection.advantages[at] = row.advantages?.[t] ?? 0;
+    selection.old[at] = Number.isNaN(old) ? 0 : old;
+    selection.known[at] = Number.isNaN(old) ? 0 : 1;
+    at++;
   });
   return selection;
+}
+
+/** Visits the trained tokens of a batch in the order of a {@link Selection}. */
+export function forEachTrained(
+  rows: readonly Row[],
+  { rows: packed, time }: Batch,
+  visit: (row: Row, t: number, place: number, index: number) => void,
+): void {
+  packed.forEach((one, b) => {
+    one.members.forEach((index, member) => {
+      const row = rows[index]!;
+      for (let t = 1; t < row.tokens.length; t++) if (row.weights[t] !== 0) visit(row, t, b * time + placeOf(one, member, t - 1), index);
+    });
+  });
 }
 
 /** Tokens with a non-zero weight. */
@@ -108,12 +183,39 @@ export function trainedTokens(row: Row): number {
   return count;
 }
 
-/** The causal mask for `copies` stacked blocks of queries, `[copies·T, T]`. */
-export function causalMask(time: number, copies: number): Float32Array {
-  const mask = new Float32Array(copies * time * time);
-  for (let row = 0; row < copies * time; row++) mask.fill(MASKED, row * time + (row % time) + 1, (row + 1) * time);
-  return mask;
-}
-
 /** Added to a score that must not count: its exponential is exactly 0. */
 export const MASKED = -1e9;
+
+/** An attention mask, `[B or 1, 1, copies·T, T]`: 0 where a query may look. */
+export interface Mask {
+  readonly data: Float32Array;
+  readonly shape: readonly [number, number, number, number];
+}
+
+/** The causal mask for `copies` stacked blocks of queries, the same for every row. */
+export function causalMask(time: number, copies: number): Mask {
+  const data = new Float32Array(copies * time * time);
+  for (let row = 0; row < copies * time; row++) data.fill(MASKED, row * time + (row % time) + 1, (row + 1) * time);
+  return { data, shape: [1, 1, copies * time, time] };
+}
+
+/** The mask of a batch: causal, and between branches of a packed row nothing. */
+export function batchMask({ rows: packed, batch, time }: Batch, copies: number): Mask {
+  const causal = causalMask(time, copies);
+  if (packed.every((row) => row.members.length === 1)) return causal;
+  const size = causal.data.length;
+  const data = new Float32Array(batch * size);
+  for (let b = 0; b < batch; b++) data.set(causal.data, b * size);
+  packed.forEach((row, b) => {
+    row.starts.forEach((start, member) => {
+      const end = row.starts[member + 1] ?? row.length;
+      for (let copy = 0; copy < copies; copy++) {
+        for (let query = start; query < end; query++) {
+          const line = b * size + (copy * time + query) * time;
+          data.fill(MASKED, line + row.shared, line + start);
+        }
+      }
+    });
+  });
+  return { data, shape: [batch, 1, copies * time, time] };
+}

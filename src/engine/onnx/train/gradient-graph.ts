@@ -33,8 +33,8 @@ export const ACCUMULATOR = "acc_";
 /**
  * Builds the graph for one model shape.
  *
- * Inputs besides the weights: `tokens`, `positions` `[B, T]`; `mask` `[grouped, T]`, 0 where a query may look and very
- * negative elsewhere; `cos`, `sin`; and for the `S` trained tokens `selected` (the flat row that predicts each one),
+ * Inputs besides the weights: `tokens`, `positions` `[B, T]`; `mask` `[B or 1, 1, grouped, T]`, 0 where a query may look and
+ * very negative elsewhere; `cos`, `sin`; and for the `S` trained tokens `selected` (the flat row that predicts each one),
  * `targets`, `weights`, and for policy losses `advantages`, `old`, `known` (1 where `old` is), `low`, `high`.
  * Outputs: `logprob` and `entropy` `[S, 1]`, `loss`, and the accumulators of the trainable parameters.
  */
@@ -82,9 +82,9 @@ function scaledAdapter(weights: ReadonlyMap<string, Value>, scale: Value): LowRa
   };
 }
 
-/** Full causal attention over the row itself. */
+/** Attention over the row itself, as far as the mask lets it see. */
 function causalAttention(graph: Graph, config: ModelConfig): Attention {
-  const mask = graph.input("mask", [GROUPED, "time"]);
+  const mask = graph.input("mask", ["batch", 1, GROUPED, "time"]);
   const scale = 1 / Math.sqrt(config.headSize);
   return (_layer, queries, keys, values) => matmul(softmax(add(matmul(queries, keys, { transposeB: true, scale }), mask)), values);
 }

@@ -9,7 +9,7 @@ import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime.ts";
-import { type Batch, causalMask, planBatches, selectTrained, tokenInputs, trainedTokens } from "./batch.ts";
+import { type Batch, batchMask, forEachTrained, planBatches, selectTrained, tokenInputs } from "./batch.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 
@@ -164,7 +164,6 @@ export class Trainer {
     try {
       for (const batch of planBatches(rows, this.#maxBatchTokens)) {
         signal.throwIfAborted();
-        if (batch.rows.every((index) => trainedTokens(rows[index]!) === 0)) continue;
         await this.#runBatch(model, program, rows, batch, loss, logprobs, metrics);
         // Lets the worker see an abort that arrived meanwhile.
         await new Promise(setImmediate);
@@ -190,8 +189,9 @@ export class Trainer {
     const { config } = base;
     const { tokens, positions } = tokenInputs(rows, batch);
     const selection = selectTrained(rows, batch);
+    if (selection.count === 0) return;
+    const mask = batchMask(batch, config.heads / config.kvHeads);
     const size = selection.selected.length;
-    const copies = config.heads / config.kvHeads;
     const half = config.headSize / 2;
     const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
     const scalar = (x: number) => new Tensor("float32", new Float32Array([x]), []);
@@ -200,7 +200,7 @@ export class Trainer {
       positions: new Tensor("int64", positions, [batch.batch, batch.time]),
       cos: new Tensor("float32", base.rotary.cos, [config.contextLength, half]),
       sin: new Tensor("float32", base.rotary.sin, [config.contextLength, half]),
-      mask: new Tensor("float32", causalMask(batch.time, copies), [copies * batch.time, batch.time]),
+      mask: new Tensor("float32", mask.data, mask.shape),
       selected: new Tensor("int64", selection.selected, [size]),
       targets: new Tensor("int64", selection.targets, [size]),
       ...viewTensors(Tensor, lora ? base.weights : model.parameters, base.layout),
@@ -228,10 +228,7 @@ export class Trainer {
     const logprob = fetches["logprob"]!.data as Float32Array;
     const entropy = fetches["entropy"]!.data as Float32Array;
     let at = 0;
-    for (const index of batch.rows) {
-      const row = rows[index]!;
-      for (let t = 1; t < row.tokens.length; t++) if (row.weights[t] !== 0) logprobs[index]![t] = logprob[at++]!;
-    }
+    forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = logprob[at++]!));
     for (let i = 0; i < selection.count; i++) metrics.entropy += entropy[i]!;
     metrics.tokens += selection.count;
     if (loss) metrics.loss += (fetches["loss"]!.data as Float32Array)[0]!;
