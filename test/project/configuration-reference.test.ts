@@ -1,0 +1,29 @@
+import { expect, it } from "vitest";
+import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/schema/index.ts";
+import { resolveLimits } from "../../src/service/chat/admit.ts";
+import { DEFAULT_LIMITS } from "../../src/service/limits.ts";
+import { read } from "./files.ts";
+
+/** Names in the first column of every table below `heading` (`## …`). */
+function documented(heading: string): string[] {
+  const section = read("docs/reference/configuration.md")
+    .split(/^## /mu)
+    .find((text) => text.startsWith(`${heading}\n`));
+  if (section === undefined) throw new Error(`docs/reference/configuration.md has no section "${heading}"`);
+  const cells = [...section.matchAll(/^\| (`.*?) \|/gmu)].map((match) => match[1] ?? "");
+  return cells.flatMap((cell) => [...cell.matchAll(/`([\w.]+)`/gu)].map((match) => match[1] ?? "")).toSorted();
+}
+
+it("lists exactly the settings of an RL job", () => {
+  expect(documented("`experimental_config` of an RL job")).toEqual(Object.keys(rlConfig.shape).toSorted());
+});
+
+it("lists exactly the settings of an SFT job", () => {
+  const keys = [...Object.keys(sftConfig.shape), ...Object.keys(sftExperimentalConfig.shape)];
+  expect(documented("Settings of an SFT job")).toEqual(keys.toSorted());
+});
+
+it("lists every limit of the service", () => {
+  const limits = [...Object.keys(DEFAULT_LIMITS), ...Object.keys(resolveLimits()).map((key) => `chat.${key}`)];
+  expect(documented("Options of `startService`")).toEqual(expect.arrayContaining(limits));
+});
