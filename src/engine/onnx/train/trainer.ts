@@ -38,7 +38,7 @@ export interface BaseSource {
 /** Settings of a trainer. */
 export interface TrainerOptions {
   readonly threads: number;
-  /** Padded tokens per batch; more are cut into several whose gradients add up. @default 8192 */
+  /** Padded tokens per batch; more are cut into several whose gradients add up. @default 4096 */
   readonly maxBatchTokens?: number | undefined;
 }
 
@@ -53,7 +53,7 @@ export class Trainer {
 
   constructor(options: TrainerOptions) {
     this.#threads = options.threads;
-    this.#maxBatchTokens = options.maxBatchTokens ?? 8192;
+    this.#maxBatchTokens = options.maxBatchTokens ?? 4096;
   }
 
   async createModel(base: BaseSource, spec: { lora?: LoraSpec | undefined; from?: string | undefined; seed: number; fresh?: boolean | undefined }): Promise<string> {

@@ -1,0 +1,50 @@
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
+import type { LossSpec, Row } from "../../../../src/engine/port.ts";
+
+const directory = join(import.meta.dirname, "../../../oracle/llama/model");
+const { signal } = new AbortController();
+
+/** A group of rollouts of one prompt: trained after the prompt, of different lengths, two of them alike. */
+function group(prompt: number, promptLength: number, lengths: readonly number[]): Row[] {
+  return lengths.map((length, i) => {
+    const tokens = Int32Array.from({ length: promptLength + length }, (_, t) =>
+      t < promptLength ? (prompt * 7 + t * 5) % 48 : ((i % 3) * 11 + t * 3) % 48,
+    );
+    return {
+      tokens,
+      weights: Float32Array.from(tokens, (_, t) => (t < promptLength ? 0 : 0.02 * (1 + (t % 3)))),
+      advantages: Float32Array.from(tokens, (_, t) => (t < promptLength ? 0 : ((i * 5) % 7) - 3)),
+      logprobs: Float32Array.from(tokens, (_, t) => (t % 4 === 0 ? Number.NaN : -3)),
+    };
+  });
+}
+
+describe("rows that share a beginning", () => {
+  const rows = [...group(1, 12, [5, 9, 9, 2, 1]), ...group(2, 10, [4]), ...group(3, 15, [3, 8]), ...group(4, 4, [6, 7])];
+
+  test("are laid out with the shared tokens once, as long as that is worth it", () => {
+    const packed = planBatches(rows, 4096).flatMap((batch) => batch.rows);
+    const byFirst = packed.toSorted((a, b) => a.members[0]! - b.members[0]!);
+    expect(byFirst.map(({ members }) => members)).toEqual([[0, 1, 2, 3, 4], [5], [6, 7], [8], [9]]);
+    // 12 shared tokens and the branches without their last tokens, which predict nothing.
+    expect(byFirst[0]).toMatchObject({ shared: 12, starts: [12, 16, 24, 32, 33], length: 33 });
+  });
+
+  test.each<LossSpec>([{ kind: "cross-entropy" }, { kind: "cispo", epsilon: 0.5, epsilonHigh: 0.5 }, { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 }])(
+    "$kind: log-probabilities and gradients are those of each row by itself",
+    async (loss) => {
+      const trainer = new Trainer({ threads: 1 });
+      const [packed, single] = [await trainer.createModel({ id: "m", directory }, { seed: 0 }), await trainer.createModel({ id: "m", directory }, { seed: 0 })];
+      const whole = await trainer.forwardBackward(packed, rows, loss, signal);
+      const alone: Float32Array[] = [];
+      for (const row of rows) alone.push((await trainer.forwardBackward(single, [row], loss, signal)).logprobs[0]!);
+      whole.logprobs.forEach((logprobs, i) => logprobs.forEach((x, t) => expect(Math.abs(x - alone[i]![t]!)).toBeLessThan(1e-5)));
+      const [a, b] = [trainer.gradients(packed), trainer.gradients(single)];
+      const scale = b.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+      expect(a.reduce((worst, x, i) => Math.max(worst, Math.abs(x - b[i]!)), 0) / scale).toBeLessThan(1e-5);
+    },
+  );
+});
