@@ -11,10 +11,9 @@ interface Row {
 }
 
 const rows = new Map(
-  [...read("docs/reference/chat-completions.md").matchAll(/^\| `(\w+)` \| ([^|]+) \| (.*) \|$/gmu)].map(([, field = "", state = "", text = ""]): [
-    string,
-    Row,
-  ] => [field, { state, text }]),
+  [...read("docs/reference/chat-completions.md").matchAll(/^\| `(\w+)` \| ([^|]+) \| (.*) \|$/gmu)].map(
+    ([, field = "", state = "", text = ""]): [string, Row] => [field, { state, text }],
+  ),
 );
 const fields = Object.keys(chatCompletionRequest.shape);
 

@@ -23,7 +23,11 @@ function documented(heading: string): string[] {
 }
 
 /** Keys of a job's gradient steps and of its checkpoint. */
-async function emitted(service: TestService, modelId: string, jobId: string): Promise<{ readonly step: string[]; readonly checkpoint: string[] }> {
+async function emitted(
+  service: TestService,
+  modelId: string,
+  jobId: string,
+): Promise<{ readonly step: string[]; readonly checkpoint: string[] }> {
   const events = await finishedEvents(service, jobId);
   const steps = events.filter((event) => event.type === "gradient_step");
   const { data } = await service.ok("GET", `${MODELS}/${modelId}/checkpoints?order=desc&limit=1`);
