@@ -1,0 +1,37 @@
+/**
+ * A service in a process of its own that watches its own event loop: `latency-host.ts <HostInput as JSON>`, over an IPC channel.
+ *
+ * Sends `{ url, apiKey }` once it listens. Answers `"take"` with the event loop's delays since the last answer, `"close"` by closing.
+ */
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { createOnnxEngine, type Engine } from "../../src/engine/index.ts";
+import { startService } from "../../src/service/index.ts";
+import type { HostInput, LoopDelay } from "./latency.bench.ts";
+
+/** How often the histogram looks, in ms; a delay is what comes on top of it. */
+const RESOLUTION_MS = 1;
+
+const { dataDir, directory, trainerThreads, trainerNiceness } = JSON.parse(process.argv[2]!) as HostInput;
+const engine = await createOnnxEngine({ baseModels: { "whetstone-tiny": directory }, trainerThreads, trainerNiceness });
+// No stop ids: a stream lasts as long as it was asked to, whatever the weights would like to say.
+const talkative: Engine = new Proxy(engine, {
+  get(target, name: keyof Engine) {
+    if (name === "sample")
+      return ((policy, prompt, params, options) =>
+        target.sample(policy, prompt, { ...params, stopTokenIds: [] }, options)) satisfies Engine["sample"];
+    return (target[name] as (...args: unknown[]) => unknown).bind(target);
+  },
+});
+const service = await startService({ dataDir, engine: talkative });
+const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+histogram.enable();
+process.on("message", (message) => {
+  if (message === "close") process.disconnect();
+  if (message !== "take") return;
+  const ms = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - RESOLUTION_MS);
+  process.send!({ p50: ms(histogram.percentile(50)), p99: ms(histogram.percentile(99)), max: ms(histogram.max) } satisfies LoopDelay);
+  histogram.reset();
+});
+// A benchmark that was interrupted must not leave a service behind.
+process.once("disconnect", () => void service.close({ graceMs: 0 }));
+process.send!({ url: service.url, apiKey: service.apiKey });

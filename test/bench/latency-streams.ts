@@ -1,0 +1,73 @@
+/** Streams that never end: each asks again when its answer is over. */
+import { createParser } from "eventsource-parser";
+import { Agent, request } from "undici";
+import type { Address } from "./latency.bench.ts";
+
+/** Tokens of one answer: long, so that most gaps are between tokens and few between answers. */
+const MAX_TOKENS = 400;
+
+export class LiveStreams {
+  readonly #stopping = new AbortController();
+  readonly #agent = new Agent({ connections: null });
+  readonly #running: Promise<void>[];
+  #gaps: number[] = [];
+
+  constructor(address: Address, count: number) {
+    this.#running = Array.from({ length: count }, (_, index) => this.#keepOpen(address, index));
+  }
+
+  /** Lets the streams run and returns the gaps that ended meanwhile, in ms; the wait for a first token is none. */
+  async run(ms: number): Promise<number[]> {
+    this.#gaps = [];
+    await Promise.race([new Promise((resolve) => setTimeout(resolve, ms)), ...this.#running]);
+    return this.#gaps;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all(this.#running);
+    await this.#agent.close();
+  }
+
+  async #keepOpen(address: Address, index: number): Promise<void> {
+    const { signal } = this.#stopping;
+    try {
+      for (let turn = 0; ; turn++) await this.#stream(address, index, turn);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
+
+  async #stream({ url, apiKey }: Address, index: number, turn: number): Promise<void> {
+    const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
+      method: "POST",
+      dispatcher: this.#agent,
+      signal: this.#stopping.signal,
+      headers: { authorization: `Bearer ${apiKey}`, "content-type": "application/json" },
+      body: JSON.stringify({
+        messages: [{ role: "user", content: `stream ${index}, turn ${turn}` }],
+        stream: true,
+        // With ids every token makes a chunk, also one whose text is held back.
+        return_token_ids: true,
+        // The first answers end at different times, so that later ones do not all begin at once.
+        max_tokens: turn === 0 ? Math.ceil((MAX_TOKENS * (index + 1)) / 8) : MAX_TOKENS,
+        temperature: 1,
+        seed: index * 1000 + turn,
+      }),
+    });
+    if (statusCode !== 200) throw new Error(`A stream was answered with ${statusCode}: ${await body.text()}`);
+    let lastMs: number | null = null;
+    const parser = createParser({
+      onEvent: ({ data }) => {
+        if (data === "[DONE]") return;
+        const { choices } = JSON.parse(data) as { choices: { token_ids?: number[] | null }[] };
+        if ((choices[0]?.token_ids?.length ?? 0) === 0) return;
+        const nowMs = performance.now();
+        if (lastMs !== null) this.#gaps.push(nowMs - lastMs);
+        lastMs = nowMs;
+      },
+    });
+    const decoder = new TextDecoder();
+    for await (const bytes of body) parser.feed(decoder.decode(bytes as Uint8Array, { stream: true }));
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * Sampling tokens per second through the engine's port, beside a plain batched PyTorch loop with a cache.
+ *
+ *   npm run bench -- sample [--params tiny|27m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3] [--vs torch]
+ *
+ * Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
+ */
+import { parseArgs } from "node:util";
+import { hasTorch, measureInTurn, median, printTable, short, type Variant, wantsTorch, whole, withShape } from "./support.ts";
+
+/** What both programs are told. */
+export interface SampleInput {
+  readonly directory: string;
+  readonly batches: readonly number[];
+  readonly prompt: number;
+  readonly tokens: number;
+  readonly threads: number;
+  /** Per batch size. */
+  readonly seconds: number;
+}
+
+/** What both programs print, one entry per batch size. */
+export interface SampleResult {
+  /** Median time to sample all tokens of a batch. */
+  readonly ms: number;
+  /** Processor time of all threads. */
+  readonly cpuMs: number;
+}
+
+export async function run(args: string[]): Promise<void> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      params: { type: "string", default: "tiny" },
+      batch: { type: "string", default: "1,8,32,128" },
+      prompt: { type: "string", default: "32" },
+      tokens: { type: "string", default: "32" },
+      threads: { type: "string", default: "1" },
+      rounds: { type: "string", default: "3" },
+      seconds: { type: "string", default: "1" },
+      vs: { type: "string" },
+    },
+  });
+  const withTorch = wantsTorch(values.vs) && (await hasTorch());
+  const batches = values.batch.split(",").map((text) => whole("batch", text));
+  const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
+  const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
+  console.log(
+    `Sampling, ${values.params} parameters, prompt ${prompt}, ${tokens} new tokens, ${threads} threads, ${rounds} rounds in turn, medians\n`,
+  );
+  const { variants, results } = await withShape(values.params, async (directory) => {
+    const input: SampleInput = { directory, batches, prompt, tokens, threads, seconds };
+    const all: Variant[] = [{ label: "whetstone", program: "sample-engine.ts", input }];
+    if (withTorch) all.push({ label: "PyTorch", program: "torch_sample.py", input });
+    return { variants: all, results: await measureInTurn<SampleResult[]>(all, rounds) };
+  });
+  const lines = batches.flatMap((batch, at) => {
+    const rates = results.map((each) => (batch * tokens * 1000) / median(each.map((result) => result[at]!.ms)));
+    return variants.map(({ label }, index) => [
+      String(batch),
+      label,
+      short(rates[index]!),
+      withTorch ? (rates[index]! / rates[1]!).toFixed(2) : "–",
+      (median(results[index]!.map((result) => result[at]!.ms)) / tokens).toFixed(2),
+      ((median(results[index]!.map((result) => result[at]!.cpuMs)) / batch / tokens) * 1000).toFixed(0),
+    ]);
+  });
+  printTable(["batch", "", "tokens/s", "ratio", "ms/position", "CPU µs/token"], lines);
+}

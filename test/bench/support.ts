@@ -1,0 +1,118 @@
+/** What the benchmarks share: model shapes, fresh processes in turn, medians, tables. */
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const SHIPPED = join(import.meta.dirname, "../../models/whetstone-tiny");
+
+/** Shapes by the name that `--params` takes: what differs from the shipped model's `config.json`. */
+const SHAPES: Readonly<Record<string, object>> = {
+  tiny: {},
+  "27m": {
+    vocab_size: 4096,
+    hidden_size: 512,
+    intermediate_size: 1408,
+    num_hidden_layers: 8,
+    num_attention_heads: 8,
+    num_key_value_heads: 4,
+    head_dim: 64,
+  },
+};
+
+/** Calls `body` with a directory that holds the `config.json` of a shape; weights are made from a seed, so none are needed. */
+export async function withShape<T>(name: string, body: (directory: string) => Promise<T>): Promise<T> {
+  const shape = SHAPES[name];
+  if (shape === undefined) throw new RangeError(`Expected --params to be one of ${Object.keys(SHAPES).join(", ")}, got "${name}"`);
+  const config = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
+  try {
+    await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...shape }));
+    return await body(directory);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** One way to do the work: a program and the JSON that it gets as its only argument. */
+export interface Variant {
+  readonly label: string;
+  /** A `.ts` file of this folder, or a `.py` file that needs torch. */
+  readonly program: string;
+  readonly input: object;
+}
+
+/** Runs a variant in a process of its own; the last line it prints is its result. */
+async function measure<T>({ program, input }: Variant): Promise<T> {
+  const path = join(import.meta.dirname, program);
+  const [command, args] = program.endsWith(".py")
+    ? ["python3", [path]]
+    : [process.execPath, ["--conditions=whetstone/source", "--import", "tsx", path]];
+  const { stdout } = await run(command, [...args, JSON.stringify(input)]);
+  return JSON.parse(stdout.trim().split("\n").at(-1) ?? "") as T;
+}
+
+/** Every variant once per round, in turn, so that a slow minute of the machine hits all of them; per variant its results. */
+export async function measureInTurn<T>(variants: readonly Variant[], rounds: number): Promise<T[][]> {
+  const results: T[][] = variants.map(() => []);
+  for (let round = 0; round < rounds; round++) {
+    for (const [index, variant] of variants.entries()) results[index]!.push(await measure<T>(variant));
+  }
+  return results;
+}
+
+/** Whether `python3` can import torch; says so when it cannot. */
+export async function hasTorch(): Promise<boolean> {
+  try {
+    await run("python3", ["-c", "import torch"]);
+    return true;
+  } catch {
+    console.log("python3 cannot import torch: the PyTorch side is skipped.\n");
+    return false;
+  }
+}
+
+/** The middle value; the mean of the two middle ones of an even number. NaN of none. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length / 2;
+  return (sorted[Math.floor(middle)]! + sorted[Math.ceil(middle) - 1]!) / 2;
+}
+
+/** The value that a share of all values does not exceed. NaN of none. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? NaN;
+}
+
+/** Prints rows as a Markdown table. */
+export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
+  const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]!.length)));
+  const line = (cells: readonly string[]) => `| ${cells.map((cell, column) => cell.padEnd(widths[column]!)).join(" | ")} |`;
+  console.log(line(head));
+  console.log(`|${widths.map((width) => "-".repeat(width + 2)).join("|")}|`);
+  for (const row of rows) console.log(line(row));
+  console.log("");
+}
+
+/** Whole number of an option. */
+export function whole(name: string, text: string, least = 1): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < least)
+    throw new RangeError(`Expected --${name} to be a whole number from ${least}, got "${text}"`);
+  return value;
+}
+
+/** Whether `--vs torch` was given. */
+export function wantsTorch(vs: string | undefined): boolean {
+  if (vs === undefined) return false;
+  if (vs !== "torch") throw new RangeError(`Expected --vs to be torch, got "${vs}"`);
+  return true;
+}
+
+/** Three significant digits, thousands as `k`. */
+export function short(value: number): string {
+  return value >= 1000 ? `${Number((value / 1000).toPrecision(3))} k` : String(Number(value.toPrecision(3)));
+}

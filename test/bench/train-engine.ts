@@ -1,0 +1,33 @@
+/** Times training steps of the engine's trainer: `train-engine.ts <TrainInput as JSON>`. */
+import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
+import { median } from "./support.ts";
+import type { TrainInput, TrainResult } from "./train.bench.ts";
+
+const WARM_UP_STEPS = 3;
+
+const input = JSON.parse(process.argv[2]!) as TrainInput;
+const trainer = new Trainer({ threads: input.threads });
+const id = await trainer.createModel({ id: "bench", directory: input.directory }, { seed: 1, fresh: true });
+const weight = 1 / (input.rows * input.trained);
+const rows = Array.from({ length: input.rows }, (_, row) => ({
+  tokens: Int32Array.from({ length: input.tokens }, (__, t) => (row * 31 + t * 17 + ((row * t) % 7)) % 500),
+  weights: new Float32Array(input.tokens).fill(weight, input.tokens - input.trained),
+}));
+const { signal } = new AbortController();
+let loss = NaN;
+async function step(): Promise<void> {
+  const { metrics } = await trainer.forwardBackward(id, rows, { kind: "cross-entropy" }, signal);
+  await trainer.optimStep(id, { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, weightDecay: 0.01, maxGradNorm: 1 });
+  loss = metrics.loss;
+}
+for (let i = 0; i < WARM_UP_STEPS; i++) await step();
+const times: number[] = [];
+const cpuBefore = process.cpuUsage();
+for (const endMs = performance.now() + input.seconds * 1000; performance.now() < endMs;) {
+  const startMs = performance.now();
+  await step();
+  times.push(performance.now() - startMs);
+}
+const cpu = process.cpuUsage(cpuBefore);
+const result: TrainResult = { msPerStep: median(times), cpuMsPerStep: (cpu.user + cpu.system) / 1000 / times.length, loss };
+console.log(JSON.stringify(result));

@@ -1,0 +1,88 @@
+/**
+ * Training tokens per second: forward, backward, clip and AdamW of this engine's trainer, beside the same in plain PyTorch.
+ *
+ *   npm run bench -- train [--params tiny|27m] [--rows 128 --tokens 41 --trained 12] [--threads 2] [--rounds 3] [--vs torch]
+ *
+ * Tokens are those of the rows: padding does not count, for either side.
+ */
+import { parseArgs } from "node:util";
+import { hasTorch, measureInTurn, median, printTable, short, type Variant, wantsTorch, whole, withShape } from "./support.ts";
+
+/** What both programs are told. */
+export interface TrainInput {
+  readonly directory: string;
+  readonly rows: number;
+  readonly tokens: number;
+  /** Trained tokens at the end of each row. */
+  readonly trained: number;
+  readonly threads: number;
+  readonly seconds: number;
+}
+
+/** What both programs print. */
+export interface TrainResult {
+  /** Median of the steps. */
+  readonly msPerStep: number;
+  /** Processor time of all threads. */
+  readonly cpuMsPerStep: number;
+  readonly loss: number;
+}
+
+const DEFAULT_ROWS = [
+  { rows: 128, tokens: 41, trained: 12 },
+  { rows: 8, tokens: 256, trained: 255 },
+];
+
+export async function run(args: string[]): Promise<void> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      params: { type: "string", default: "tiny" },
+      rows: { type: "string" },
+      tokens: { type: "string" },
+      trained: { type: "string" },
+      threads: { type: "string", default: "2" },
+      rounds: { type: "string", default: "3" },
+      seconds: { type: "string", default: "3" },
+      vs: { type: "string" },
+    },
+  });
+  const withTorch = wantsTorch(values.vs) && (await hasTorch());
+  const threads = whole("threads", values.threads);
+  const rounds = whole("rounds", values.rounds);
+  const seconds = whole("seconds", values.seconds);
+  const shapes = values.rows === undefined && values.tokens === undefined ? DEFAULT_ROWS : [oneShape(values)];
+  console.log(`Training, ${values.params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
+  const table = await withShape(values.params, async (directory) => {
+    const lines: string[][] = [];
+    for (const shape of shapes) {
+      const input: TrainInput = { directory, ...shape, threads, seconds };
+      const variants: Variant[] = [{ label: "whetstone", program: "train-engine.ts", input }];
+      if (withTorch) variants.push({ label: "PyTorch", program: "torch_train.py", input });
+      const results = await measureInTurn<TrainResult>(variants, rounds);
+      const rate = results.map((each) => (shape.rows * shape.tokens * 1000) / median(each.map((result) => result.msPerStep)));
+      for (const [index, { label }] of variants.entries()) {
+        const each = results[index]!;
+        if (!each.every((result) => Number.isFinite(result.loss))) throw new Error(`${label} did not train: the loss is not finite`);
+        lines.push([
+          `${shape.rows} × ${shape.tokens}, ${shape.trained} trained`,
+          label,
+          short(rate[index]!),
+          withTorch ? (rate[index]! / rate[1]!).toFixed(2) : "–",
+          median(each.map((result) => result.msPerStep)).toFixed(0),
+          (median(each.map((result) => result.cpuMsPerStep)) / 1000).toFixed(3),
+        ]);
+      }
+    }
+    return lines;
+  });
+  printTable(["rows × tokens", "", "tokens/s", "ratio", "ms/step", "CPU s/step"], table);
+}
+
+function oneShape(values: { rows?: string | undefined; tokens?: string | undefined; trained?: string | undefined }) {
+  const tokens = whole("tokens", values.tokens ?? "41", 2);
+  const trained = whole("trained", values.trained ?? String(tokens - 1));
+  if (trained >= tokens)
+    throw new RangeError(`Expected --trained to be less than --tokens (nothing predicts the first), got ${trained} of ${tokens}`);
+  return { rows: whole("rows", values.rows ?? "128"), tokens, trained };
+}

@@ -1,0 +1,6 @@
+/** A service with the embedded engine in a process of its own, to be killed: `service-host.ts <data directory>`. */
+import { startService } from "../../src/service/index.ts";
+
+// Commits are frequent, so that a kill lands before, in and after some of them.
+const { url, apiKey } = await startService({ dataDir: process.argv[2]!, limits: { commitEverySteps: 4 } });
+process.stdout.write(`${JSON.stringify({ url, apiKey })}\n`);

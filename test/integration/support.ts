@@ -1,0 +1,117 @@
+/** The real service with the embedded engine and the shipped base model, driven over its wire. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { onTestFinished } from "vitest";
+
+export const MODELS = "/v1/preview/models";
+export const RL_JOBS = "/v1/preview/training-jobs";
+export const SFT_JOBS = "/v1/preview/sft-training-jobs";
+export const ARTIFACTS = "/v1/preview/artifacts";
+export const BASE = "whetstone-tiny";
+
+/** Where a service answers. */
+export interface Address {
+  readonly url: string;
+  readonly apiKey: string;
+}
+
+/** A service's process. */
+export interface ServiceProcess extends Address {
+  /** `kill -9`; resolves when the process is gone. */
+  readonly kill: () => Promise<void>;
+}
+
+export interface JobEvent {
+  readonly id: string;
+  readonly type: string;
+  readonly data: any;
+}
+
+export async function temporaryDirectory(): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "whetstone-integration-"));
+  onTestFinished(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** Starts a service's process that ends with the test at the latest. */
+export async function startProcess(dataDir: string): Promise<ServiceProcess> {
+  const args = ["--conditions=whetstone/source", "--import", "tsx", join(import.meta.dirname, "service-host.ts"), dataDir];
+  const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const exited = once(child, "exit");
+  const kill = async () => {
+    child.kill("SIGKILL");
+    await exited;
+  };
+  onTestFinished(kill);
+  const line = await createInterface({ input: child.stdout! })[Symbol.asyncIterator]().next();
+  if (line.done === true) throw new Error("The service's process ended before it listened");
+  return { ...(JSON.parse(line.value) as Address), kill };
+}
+
+/** One request that must succeed; a string goes as it is. */
+export async function send({ url, apiKey }: Address, method: string, path: string, body?: object | string): Promise<any> {
+  const response = await fetch(url + path, {
+    method,
+    headers: { authorization: `Bearer ${apiKey}`, ...(typeof body === "object" ? { "content-type": "application/json" } : {}) },
+    ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+  });
+  if (!response.ok) throw new Error(`Expected success from ${method} ${path}, got ${response.status}: ${await response.text()}`);
+  return response.json();
+}
+
+const END = ["training_ended", "training_failed", "training_cancelled"];
+
+/** The events of a job so far. */
+export async function eventsSoFar(service: Address, jobId: string): Promise<JobEvent[]> {
+  return (await send(service, "GET", `${RL_JOBS}/${jobId}/events?limit=100`)).data;
+}
+
+/** All events of a job, once it is over. */
+export async function finishedEvents(service: Address, jobId: string): Promise<JobEvent[]> {
+  const events: JobEvent[] = [];
+  while (!END.includes(events.at(-1)?.type ?? "")) {
+    const after = events.at(-1) === undefined ? "" : `&after=${events.at(-1)?.id}`;
+    events.push(...(await send(service, "GET", `${RL_JOBS}/${jobId}/events?limit=100&wait=10${after}`)).data);
+  }
+  return events;
+}
+
+/** A committed artifact of chat examples; its URL. */
+export async function uploadExamples(service: Address, count: number): Promise<string> {
+  const version = await send(service, "POST", ARTIFACTS, { project: "demo", name: "examples" });
+  const lines = Array.from({ length: count }, (_, index) => {
+    const messages = [
+      { role: "user", content: `Say the number ${index}` },
+      { role: "assistant", content: `${index} `.repeat(1 + (index % 5)) },
+    ];
+    return JSON.stringify({ messages });
+  });
+  await send(service, "PUT", `${ARTIFACTS}/${version.id}/files/train.jsonl`, lines.join("\n"));
+  return (await send(service, "POST", `${ARTIFACTS}/${version.id}/commit`)).url;
+}
+
+/**
+ * Rollouts of one prompt at temperature 1, as a group; every other one is rewarded.
+ *
+ * @param nudge - Added to each log-probability: what a sampler with other weights would look like.
+ */
+export async function rollOut(
+  service: Address,
+  prompt: string,
+  options: { readonly model?: string; readonly n?: number; readonly nudge?: number } = {},
+): Promise<object> {
+  const { model = BASE, n = 8, nudge = 0 } = options;
+  const messages = [{ role: "user", content: prompt }];
+  const request = { model, messages, n, max_tokens: 24, temperature: 1, seed: prompt.length, logprobs: true, return_token_ids: true };
+  const completion = await send(service, "POST", "/v1/chat/completions", request);
+  const trajectories = completion.choices.map((choice: any, index: number) => {
+    const content = choice.logprobs.content.map((entry: any) => ({ ...entry, logprob: Math.min(0, entry.logprob + nudge) }));
+    const turn = { ...choice, logprobs: { content }, prompt_token_ids: choice.prompt_token_ids ?? completion.prompt_token_ids };
+    return { messages_and_choices: [...messages, turn], reward: index % 2 };
+  });
+  return { trajectories };
+}
