@@ -1,22 +1,12 @@
 /** From rewards to advantages and weights. All in float64. */
 
 import { DataError } from "../errors.ts";
+import { isTrainableGroup } from "../trajectory/trainable.ts";
 
 /** Added to the deviation before dividing by it. */
 const DEVIATION_EPSILON = 1e-6;
 /** Added to a trajectory's token count before dividing by it. */
 const COUNT_EPSILON = 1e-6;
-/** Rewards closer than this, relative to the largest of them (at least 1), are equal: float noise must not decide what is trained. */
-const REWARD_TOLERANCE = 1e-12;
-
-/**
- * Whether a group can train anything: `max(r) − min(r) > 1e-12 · max(1, max|r|)`. A group of one or none never can.
- *
- * @param rewards - Shape `[G]`.
- */
-export function isTrainableGroup(rewards: readonly number[]): boolean {
-  return rewards.length > 0 && Math.max(...rewards) - Math.min(...rewards) > tolerance(rewards);
-}
 
 /**
  * Group-relative advantages: `A[g] = r[g] − mean(r)`, by default over `std(r) + 1e-6` with the population deviation.
@@ -27,7 +17,7 @@ export function isTrainableGroup(rewards: readonly number[]): boolean {
  *
  * @param rewards - Shape `[G]`, all finite. Not modified.
  * @param options - `scale`: divide by the deviation. Default true.
- * @returns Shape `[G]`; sums to 0 within rounding. All zeros where {@link isTrainableGroup} is false.
+ * @returns Shape `[G]`; sums to 0 within rounding. All zeros where `isTrainableGroup` is false.
  * @throws DataError `E_DATA` for a reward that is not finite.
  * @source GRPO, arXiv:2402.03300, §4.1.2; without the division, Dr. GRPO, arXiv:2503.20783.
  * @example
@@ -43,7 +33,7 @@ export function groupAdvantages(rewards: readonly number[], options: { readonly 
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
   const deviation = Math.sqrt(rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0) / rewards.length);
   const divisor = (options.scale ?? true) ? deviation + DEVIATION_EPSILON : 1;
-  const rounding = rewards.length * Number.EPSILON * Math.max(...rewards.map(Math.abs));
+  const rounding = rewards.length * Number.EPSILON * rewards.reduce((largest, reward) => Math.max(largest, Math.abs(reward)), 0);
   for (const [index, reward] of rewards.entries()) {
     const difference = reward - mean;
     result[index] = Math.abs(difference) <= rounding ? 0 : difference / divisor;
@@ -95,8 +85,4 @@ export function normalizeBatch(entries: readonly BatchEntry[], balance: number):
     // Balance 1 or −1 can leave no advantage at all; 0 / 0 would poison every weight of the model.
     advantage: scale === 0 ? 0 : (balanced[index] as number) / scale,
   }));
-}
-
-function tolerance(rewards: readonly number[]): number {
-  return REWARD_TOLERANCE * Math.max(1, ...rewards.map(Math.abs));
 }

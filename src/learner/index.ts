@@ -1,10 +1,10 @@
 /** From trajectories to gradient rows: pure, and the same for every engine. */
 
-export { groupAdvantages, isTrainableGroup, normalizeBatch, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
+export { groupAdvantages, normalizeBatch, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
 export { resolveLoss, tokenLoss, type TokenLossInput } from "./loss.ts";
 export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
 export { checkRlConfig, type RlSettings } from "./rl-config.ts";
-export { buildRlBatch, type RlBatch } from "./rl.ts";
+export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";
 export type {

@@ -2,6 +2,7 @@
 
 import { ArgumentError, DataError } from "../errors.ts";
 import type { AssistantChoice } from "../schema/index.ts";
+import { TURN_PROBLEMS, turnProblem } from "../trajectory/turn.ts";
 import type { SampledSequence } from "./types.ts";
 
 /** One sampled turn. */
@@ -29,33 +30,16 @@ export interface MergedTurns {
  * @throws DataError `E_DATA` when they do not fit together.
  */
 export function readTurn(choice: AssistantChoice, where: string): SampledTurn {
-  const { prompt_token_ids: prompt, token_ids: sampled } = choice;
-  const entries = choice.logprobs?.content;
-  const missing = [
-    ...(prompt === null || prompt === undefined ? ["`prompt_token_ids`"] : []),
-    ...(sampled === null || sampled === undefined ? ["`token_ids`"] : []),
-    ...(entries === null || entries === undefined ? ["`logprobs.content`"] : []),
-  ];
-  if (!prompt || !sampled || !entries) {
-    throw new ArgumentError(
-      `${where}: expected a choice with token ids and log-probabilities, found no ${missing.join(", no ")}. ` +
-        "Sample with `logprobs: true` and `return_token_ids: true` and keep the choice whole; a turn that is only context belongs in a plain message.",
-      { param: where },
-    );
+  const problem = turnProblem(choice);
+  if (problem === "choice-without-token-ids" || problem === "choice-without-logprobs") {
+    throw new ArgumentError(`${where}: ${TURN_PROBLEMS[problem]}`, { param: where });
   }
-  const fail = (problem: string): never => {
-    throw new DataError(`${where}: ${problem}`, { param: where });
+  if (problem !== null) throw new DataError(`${where}: ${TURN_PROBLEMS[problem]}`, { param: where });
+  return {
+    prompt: choice.prompt_token_ids ?? [],
+    sampled: choice.token_ids ?? [],
+    logprobs: (choice.logprobs?.content ?? []).map((entry) => entry.logprob),
   };
-  if (prompt.length === 0) fail("expected at least one prompt token, got none.");
-  if (sampled.length === 0) fail("expected at least one sampled token, got none.");
-  if (entries.length !== sampled.length) {
-    fail(`expected as many log-probabilities as token ids, got ${entries.length} and ${sampled.length}. Keep both exactly as the service sent them.`);
-  }
-  const logprobs = entries.map((entry) => entry.logprob);
-  // A float32 log-softmax may end a hair above 0.
-  const bad = logprobs.findIndex((value) => !Number.isFinite(value) || value > 1e-6);
-  if (bad >= 0) fail(`expected finite log-probabilities of at most 0, got ${logprobs[bad]} at token ${bad}.`);
-  return { prompt, sampled, logprobs };
 }
 
 /**
@@ -87,7 +71,7 @@ export function mergeTurns(turns: readonly SampledTurn[]): MergedTurns {
       mask.fill(1, turn.start, turn.start + turn.logprobs.length);
       logprobs.set(turn.logprobs, turn.start);
     }
-    return { tokens: Int32Array.from(tokens), mask, logprobs };
+    return { tokens: new Int32Array(tokens), mask, logprobs };
   });
   return { sequences, mergedTurns, driftedTurns };
 }

@@ -3,9 +3,12 @@
 import { ArgumentError, DataError } from "../errors.ts";
 import type { RlConfig, Trajectory, TrajectoryGroup } from "../schema/index.ts";
 import { isChoice } from "../trajectory/messages.ts";
-import { groupAdvantages, isTrainableGroup, normalizeBatch } from "./advantages.ts";
+import { isTrainableGroup } from "../trajectory/trainable.ts";
+import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
+import { runSteps, type Steps } from "../util/steps.ts";
+import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
 import { mergeTurns, readTurn } from "./merge.ts";
-import { checkRlConfig } from "./rl-config.ts";
+import { checkRlConfig, type RlSettings } from "./rl-config.ts";
 import { fitsContext, requireTokenIds, tokenWeights, trainedTokens } from "./sequences.ts";
 import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow } from "./types.ts";
 
@@ -41,8 +44,8 @@ interface ReadTrajectory {
  *
  * @param groups - Wire form, as the schema accepts it. Not modified.
  * @throws UnsupportedError `E_UNSUPPORTED`, {@link ArgumentError} `E_ARGUMENT` for the configuration; see `checkRlConfig`.
- * @throws ArgumentError `E_ARGUMENT` for a choice without token ids or log-probabilities, and, with param
- *   `trajectory_groups`, for a batch that would train nothing; the message says why.
+ * @throws ArgumentError `E_ARGUMENT` for a choice without token ids or log-probabilities and for a group without any choice, each
+ *   with its place, and, with param `trajectory_groups`, for a batch that would train nothing; the message says why.
  * @throws DataError `E_DATA` for token ids and log-probabilities that do not fit together, an id outside the
  *   vocabulary, or a reward that is not finite.
  * @example
@@ -53,16 +56,84 @@ interface ReadTrajectory {
  * ```
  */
 export function buildRlBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, limits: SequenceLimits): RlBatch {
+  return runSteps(rlBatchSteps(groups, config, limits));
+}
+
+/** {@link buildRlBatch}, one trajectory at a time, for whoever shares the thread. */
+export function* rlBatchSteps(
+  groups: readonly TrajectoryGroup[],
+  config: RlConfig | null | undefined,
+  limits: SequenceLimits,
+): Steps<RlBatch> {
+  const { settings, kept, normalized, trained, metrics } = yield* readBatch(groups, config, limits);
+  const rows: TrainingRow[] = [];
+  let total = 0;
+  for (const [index, entry] of kept.entries()) {
+    const { weight, advantage } = normalized[index] as NormalizedEntry;
+    for (const sequence of entry.sequences) {
+      total += sequence.tokens.length;
+      rows.push({
+        tokens: sequence.tokens,
+        weights: tokenWeights(sequence, weight / trained),
+        advantages: tokenWeights(sequence, advantage),
+        logprobs: new Float32Array(sequence.logprobs),
+      });
+    }
+    yield;
+  }
+  return { rows, loss: settings.loss, adam: settings.adam, metrics: { ...metrics, "data/sequences": rows.length, "tokens/total": total } };
+}
+
+/** The checks of {@link buildRlBatch} alone: throws what it would throw. */
+export function* checkRlBatchSteps(
+  groups: readonly TrajectoryGroup[],
+  config: RlConfig | null | undefined,
+  limits: SequenceLimits,
+): Steps<void> {
+  yield* readBatch(groups, config, limits);
+}
+
+/** A batch that has passed every check, before its rows are made. */
+interface ReadBatch {
+  readonly settings: RlSettings;
+  /** Trajectories that are trained. */
+  readonly kept: readonly KeptTrajectory[];
+  /** One per kept trajectory. */
+  readonly normalized: readonly NormalizedEntry[];
+  /** Trained tokens of all of them. */
+  readonly trained: number;
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+interface KeptTrajectory {
+  readonly advantage: number;
+  readonly sequences: readonly SampledSequence[];
+  readonly tokens: number;
+}
+
+function* readBatch(
+  groups: readonly TrajectoryGroup[],
+  config: RlConfig | null | undefined,
+  limits: SequenceLimits,
+): Steps<ReadBatch> {
   const settings = checkRlConfig(config);
   const counts = { merged: 0, drifted: 0, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0, sampling: 0 };
-  const kept: { readonly advantage: number; readonly sequences: readonly SampledSequence[]; readonly tokens: number }[] = [];
+  const kept: KeptTrajectory[] = [];
   const rewards: number[] = [];
   const deviations: number[] = [];
 
   for (const [groupIndex, group] of groups.entries()) {
-    const read = group.trajectories.map((trajectory, index) => readTrajectory(trajectory, `trajectory_groups.${groupIndex}.trajectories.${index}`, limits, counts));
+    const place = `trajectory_groups.${groupIndex}`;
+    const read: ReadTrajectory[] = [];
+    for (const [index, trajectory] of group.trajectories.entries()) {
+      read.push(readTrajectory(trajectory, `${place}.trajectories.${index}`, limits, counts));
+      rewards.push(trajectory.reward);
+      yield;
+    }
+    if (read.length > 0 && read.every(({ sequences }) => sequences.length === 0)) {
+      throw new ArgumentError(`${place}: ${NO_SAMPLED_TURN}`, { param: place });
+    }
     const groupRewards = read.map((trajectory) => trajectory.reward);
-    rewards.push(...groupRewards);
     if (groupRewards.length > 1) deviations.push(populationDeviation(groupRewards));
     if (!isTrainableGroup(groupRewards)) counts.zeroGroups++;
     const advantages = groupAdvantages(groupRewards, { scale: settings.scaleRewards });
@@ -83,39 +154,28 @@ export function buildRlBatch(groups: readonly TrajectoryGroup[], config: RlConfi
   const normalized = normalizeBatch(kept, settings.advantageBalance);
   const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
   if (normalized.every((entry) => entry.advantage === 0)) {
-    throw nothingToTrain({ isBalancedAway: kept.length > 0, groups: groups.length, trajectories: rewards.length, ...counts, contextLength: limits.contextLength });
+    throw nothingToTrain({
+      isBalancedAway: kept.length > 0,
+      groups: groups.length,
+      trajectories: rewards.length,
+      ...counts,
+      contextLength: limits.contextLength,
+    });
   }
-  const rows = kept.flatMap((entry, index) => {
-    const { weight, advantage } = normalized[index] as { weight: number; advantage: number };
-    return entry.sequences.map(
-      (sequence): TrainingRow => ({
-        tokens: sequence.tokens,
-        weights: tokenWeights(sequence, weight / trained),
-        advantages: tokenWeights(sequence, advantage),
-        logprobs: Float32Array.from(sequence.logprobs),
-      }),
-    );
-  });
-  return {
-    rows,
-    loss: settings.loss,
-    adam: settings.adam,
-    metrics: {
-      "reward/mean": mean(rewards),
-      "reward/std": deviations.length === 0 ? 0 : mean(deviations),
-      "advantage/zero_groups": counts.zeroGroups,
-      "data/groups": groups.length,
-      "data/trajectories": rewards.length,
-      "data/trainable_trajectories": kept.length,
-      "data/sequences": rows.length,
-      "data/merged_turns": counts.merged,
-      "data/drifted_turns": counts.drifted,
-      "data/dropped_sequences": counts.droppedSequences,
-      "tokens/trained": trained,
-      "tokens/total": rows.reduce((sum, row) => sum + row.tokens.length, 0),
-      "tokens/dropped": counts.droppedTokens,
-    },
+  const metrics = {
+    "reward/mean": mean(rewards),
+    "reward/std": deviations.length === 0 ? 0 : mean(deviations),
+    "advantage/zero_groups": counts.zeroGroups,
+    "data/groups": groups.length,
+    "data/trajectories": rewards.length,
+    "data/trainable_trajectories": kept.length,
+    "data/merged_turns": counts.merged,
+    "data/drifted_turns": counts.drifted,
+    "data/dropped_sequences": counts.droppedSequences,
+    "tokens/trained": trained,
+    "tokens/dropped": counts.droppedTokens,
   };
+  return { settings, kept, normalized, trained, metrics };
 }
 
 function readTrajectory(
@@ -157,7 +217,6 @@ function nothingToTrain(found: {
 }): ArgumentError {
   const reasons: string[] = [];
   if (found.trajectories === 0) reasons.push("there is no trajectory");
-  else if (found.sampling === 0) reasons.push("no trajectory has a sampled turn (a choice with token ids and log-probabilities)");
   else {
     if (found.zeroGroups > 0) {
       reasons.push(`the rewards are all equal in ${found.zeroGroups} of ${found.groups} groups (use a finer reward, larger groups, or easier scenarios)`);

@@ -5,7 +5,9 @@ import type { SequenceLimits, TokenSequence } from "./types.ts";
 
 /** Trained tokens of a sequence. */
 export function trainedTokens(sequence: TokenSequence): number {
-  return sequence.mask.reduce((sum, bit) => sum + bit, 0);
+  let count = 0;
+  for (const bit of sequence.mask) count += bit;
+  return count;
 }
 
 /** Whether the model can read the whole sequence. */
@@ -28,5 +30,7 @@ export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits,
 
 /** Shape `[T]`: `weight` on trained tokens, 0 elsewhere. */
 export function tokenWeights(sequence: TokenSequence, weight: number): Float32Array {
-  return Float32Array.from(sequence.mask, (bit) => bit * weight);
+  const weights = new Float32Array(sequence.mask.length);
+  for (let t = 0; t < weights.length; t++) if (sequence.mask[t] === 1) weights[t] = weight;
+  return weights;
 }

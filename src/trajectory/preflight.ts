@@ -1,6 +1,9 @@
 import { WhetstoneError } from "../errors.ts";
 import type { AssistantChoice, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
+import { runSteps, type Steps } from "../util/steps.ts";
 import { isChoice } from "./messages.ts";
+import { isTrainableGroup } from "./trainable.ts";
+import { NO_SAMPLED_TURN, TURN_PROBLEMS, turnProblem, type TurnProblem } from "./turn.ts";
 
 /** What preflight can find. */
 export type FindingCode =
@@ -10,10 +13,8 @@ export type FindingCode =
   | "constant-group"
   | "nothing-to-learn"
   | "no-logprobs"
-  | "choice-without-logprobs"
-  | "token-count-mismatch"
+  | TurnProblem
   | "non-finite-reward"
-  | "non-finite-logprob"
   | "duplicate-trajectory"
   | "temperature";
 
@@ -55,23 +56,16 @@ const MAX_EXAMPLES = 5;
 const RULES: Readonly<Record<FindingCode, readonly ["fatal" | "warning", string]>> = {
   "no-groups": ["fatal", "There is no trajectory in the batch. Send at least one group of two finished trajectories."],
   "non-finite-reward": ["fatal", "A reward is not a finite number. Make the reward function return one."],
-  "token-count-mismatch": [
-    "fatal",
-    "A choice has not as many log-probabilities as token ids. Keep both exactly as the service sent them; do not cut or edit a sampled turn.",
-  ],
-  "non-finite-logprob": [
-    "fatal",
-    "A sampled token's log-probability is not a finite number at most 0. Keep the log-probabilities as the service sent them.",
-  ],
-  "no-logprobs": [
-    "fatal",
-    "A group has no sampled turn with log-probabilities. Sample with `t.sample(policy)`, or request `logprobs: true` and `return_token_ids: true` and append the whole choice, not only its message.",
-  ],
+  "choice-without-token-ids": ["fatal", TURN_PROBLEMS["choice-without-token-ids"]],
+  "choice-without-logprobs": ["fatal", TURN_PROBLEMS["choice-without-logprobs"]],
+  "empty-choice": ["fatal", TURN_PROBLEMS["empty-choice"]],
+  "token-count-mismatch": ["fatal", TURN_PROBLEMS["token-count-mismatch"]],
+  "non-finite-logprob": ["fatal", TURN_PROBLEMS["non-finite-logprob"]],
+  "no-logprobs": ["fatal", NO_SAMPLED_TURN],
   "nothing-to-learn": [
     "fatal",
     "No group has two different rewards, so every advantage is zero. Use a finer reward, a larger group, a temperature of 1, or easier scenarios.",
   ],
-  "choice-without-logprobs": ["warning", "A sampled turn has no log-probabilities and is not trained; it is only context."],
   "constant-group": ["warning", "All rewards of a group are equal; it adds nothing to the gradient."],
   "group-of-one": ["warning", "A group has a single trajectory: there is nothing to compare it with, so it adds nothing to the gradient."],
   "empty-group": ["warning", "A group has no trajectory (did all its rollouts fail?)."],
@@ -91,6 +85,11 @@ const RULES: Readonly<Record<FindingCode, readonly ["fatal" | "warning", string]
  * @returns Findings, fatal ones first; empty when all is well.
  */
 export function preflight(groups: readonly WireTrajectoryGroup[]): Finding[] {
+  return runSteps(preflightSteps(groups));
+}
+
+/** {@link preflight}, one trajectory at a time, for whoever shares the thread. */
+export function* preflightSteps(groups: readonly WireTrajectoryGroup[]): Steps<Finding[]> {
   const found = new Map<FindingCode, string[]>();
   const note = (code: FindingCode, place: string) => {
     const places = found.get(code) ?? [];
@@ -98,9 +97,9 @@ export function preflight(groups: readonly WireTrajectoryGroup[]): Finding[] {
     places.push(place);
   };
   let learnable = 0;
-  groups.forEach((group, index) => {
-    if (examineGroup(group, `trajectory_groups.${index}`, note)) learnable++;
-  });
+  for (const [index, group] of groups.entries()) {
+    if (yield* examineGroup(group, `trajectory_groups.${index}`, note)) learnable++;
+  }
   if (groups.every((group) => group.trajectories.length === 0)) note("no-groups", "trajectory_groups");
   else if (learnable === 0) note("nothing-to-learn", "trajectory_groups");
   const order = Object.keys(RULES) as FindingCode[];
@@ -119,40 +118,47 @@ export function preflight(groups: readonly WireTrajectoryGroup[]): Finding[] {
  * @throws {@link PreflightError} `E_PREFLIGHT` when a finding is fatal.
  */
 export function assertTrainable(groups: readonly WireTrajectoryGroup[]): Finding[] {
-  const findings = preflight(groups);
+  return refuseFatal(preflight(groups));
+}
+
+/** The findings again, if all are warnings. @throws {@link PreflightError} `E_PREFLIGHT` when one is fatal. */
+export function refuseFatal(findings: Finding[]): Finding[] {
   if (findings.some((finding) => finding.severity === "fatal")) throw new PreflightError(findings);
   return findings;
 }
 
 type Note = (code: FindingCode, place: string) => void;
 
-/** Whether the group has two different rewards. */
-function examineGroup(group: WireTrajectoryGroup, place: string, note: Note): boolean {
+/** Whether the group's rewards can teach anything. */
+function* examineGroup(group: WireTrajectoryGroup, place: string, note: Note): Steps<boolean> {
   const { trajectories } = group;
   if (trajectories.length === 0) {
     note("empty-group", place);
     return false;
   }
   const seen = new Set<string>();
-  let trainable = 0;
-  trajectories.forEach((trajectory, index) => {
+  let hasTurns = false;
+  for (const [index, trajectory] of trajectories.entries()) {
     const at = `${place}.trajectories.${index}`;
     if (!Number.isFinite(trajectory.reward)) note("non-finite-reward", `${at}.reward`);
-    if (examineTrajectory(trajectory, at, note)) trainable++;
+    if (examineTrajectory(trajectory, at, note)) hasTurns = true;
     const fingerprint = sampledTokens(trajectory);
     if (fingerprint !== null && seen.has(fingerprint)) note("duplicate-trajectory", at);
     if (fingerprint !== null) seen.add(fingerprint);
-  });
-  if (trainable === 0) note("no-logprobs", place);
-  const isVaried = new Set(trajectories.map((trajectory) => trajectory.reward)).size > 1;
+    yield;
+  }
+  if (!hasTurns) note("no-logprobs", place);
+  const rewards = trajectories.map((trajectory) => trajectory.reward);
+  // A reward that is no number is a finding of its own; whether the others differ cannot be judged.
+  const isVaried = isTrainableGroup(rewards) || !rewards.every(Number.isFinite);
   if (trajectories.length === 1) note("group-of-one", place);
   else if (!isVaried) note("constant-group", place);
   return isVaried;
 }
 
-/** Whether the trajectory has a turn that can be trained. */
+/** Whether the trajectory has a sampled turn. */
 function examineTrajectory(trajectory: WireTrajectory, place: string, note: Note): boolean {
-  let isTrainable = false;
+  let hasTurns = false;
   const histories = [
     { items: trajectory.messages_and_choices, at: `${place}.messages_and_choices` },
     ...trajectory.additional_histories.map((history, index) => ({
@@ -162,24 +168,19 @@ function examineTrajectory(trajectory: WireTrajectory, place: string, note: Note
   ];
   for (const { items, at } of histories) {
     items.forEach((item, index) => {
-      if (isChoice(item) && examineChoice(item, `${at}.${index}`, note)) isTrainable = true;
+      if (!isChoice(item)) return;
+      hasTurns = true;
+      examineChoice(item, `${at}.${index}`, note);
     });
   }
-  return isTrainable;
+  return hasTurns;
 }
 
-function examineChoice(choice: AssistantChoice, place: string, note: Note): boolean {
-  const logprobs = choice.logprobs?.content ?? [];
-  if (logprobs.length === 0) {
-    note("choice-without-logprobs", place);
-    return false;
-  }
-  const { token_ids: tokenIds } = choice;
-  if (tokenIds !== null && tokenIds !== undefined && tokenIds.length !== logprobs.length) note("token-count-mismatch", place);
-  if (logprobs.some(({ logprob }) => !Number.isFinite(logprob) || logprob > 1e-6)) note("non-finite-logprob", place);
+function examineChoice(choice: AssistantChoice, place: string, note: Note): void {
+  const problem = turnProblem(choice);
+  if (problem !== null) note(problem, place);
   const temperature = choice["temperature"];
   if (typeof temperature === "number" && temperature !== 1) note("temperature", place);
-  return true;
 }
 
 /** Everything sampled in a trajectory as one comparable text; null when no token ids are known. */

@@ -1,4 +1,5 @@
 import type { AssistantChoice, RolloutException } from "../schema/index.ts";
+import { isTrainableGroup } from "./trainable.ts";
 
 /** Summary of numbers. All NaN when `count` is 0. */
 export interface Summary {
@@ -101,7 +102,7 @@ export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistic
     trajectories: trajectories.length,
     exceptions,
     exceptionRate: total === 0 ? 0 : exceptions / total,
-    trainableGroups: rewardsByGroup.filter((rewards) => new Set(rewards).size > 1).length,
+    trainableGroups: rewardsByGroup.filter(isTrainableGroup).length,
     reward: summarize(trajectories.map((trajectory) => trajectory.reward)),
     rewardStdWithinGroups: summarize(rewardsByGroup.filter((rewards) => rewards.length > 1).map((rewards) => summarize(rewards).std)).mean,
     tokens: {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { DataError } from "../../src/errors.ts";
-import { groupAdvantages, isTrainableGroup, normalizeBatch } from "../../src/learner/index.ts";
+import { groupAdvantages, normalizeBatch } from "../../src/learner/index.ts";
 
 interface Vectors {
   readonly group: readonly { readonly assistant_mask: readonly number[]; readonly reward: number }[];
@@ -71,22 +71,6 @@ describe("groupAdvantages", () => {
 
   it.each([Number.NaN, Number.POSITIVE_INFINITY])("refuses the reward %d", (bad) => {
     expect(() => groupAdvantages([0, bad])).toThrow(DataError);
-  });
-});
-
-describe("isTrainableGroup", () => {
-  it.each([
-    [[], false],
-    [[1], false],
-    [[1, 1, 1], false],
-    [[0.1 + 0.2, 0.3], false],
-    [[1e6 * (0.1 + 0.2), 1e6 * 0.3], false],
-    [[1, 1 + 1e-9], true],
-    [[0, 1], true],
-    [[-1, -1, 0], true],
-  ])("%j: %s", (rewards, expected) => {
-    expect(isTrainableGroup(rewards)).toBe(expected);
-    expect(groupAdvantages(rewards).some((value) => value !== 0)).toBe(expected);
   });
 });
 

@@ -71,22 +71,22 @@ describe("readTurn", () => {
   });
 
   it.each([
-    ["prompt_token_ids", { prompt_token_ids: null }],
-    ["token_ids", { token_ids: undefined }],
-    ["logprobs.content", { logprobs: null }],
-    ["logprobs.content", { logprobs: { content: null } }],
-  ])("refuses a choice without %s, naming it and its place", (name, change) => {
+    ["token ids", { prompt_token_ids: null }],
+    ["token ids", { token_ids: undefined }],
+    ["log-probabilities", { logprobs: null }],
+    ["log-probabilities", { logprobs: { content: null } }],
+  ])("refuses a choice without %s, naming it and its place: %j", (name, change) => {
     const broken = { ...choice([1], [2]), ...change };
     expect(() => readTurn(broken, where)).toThrow(ArgumentError);
-    expect(() => readTurn(broken, where)).toThrow(new RegExp(`${where}.*found no \`${name}\``));
+    expect(() => readTurn(broken, where)).toThrow(new RegExp(`${where}: A choice has no ${name}`));
   });
 
   it.each([
     ["as many log-probabilities", { token_ids: [2, 3] }],
-    ["at least one prompt token", { prompt_token_ids: [] }],
-    ["at least one sampled token", { token_ids: [], logprobs: { content: [] } }],
-    ["finite log-probabilities", { logprobs: { content: [{ token: "", logprob: Number.NaN, top_logprobs: [] }] } }],
-    ["of at most 0, got 0.5", { logprobs: { content: [{ token: "", logprob: 0.5, top_logprobs: [] }] } }],
+    ["no prompt token", { prompt_token_ids: [] }],
+    ["no sampled token", { token_ids: [], logprobs: { content: [] } }],
+    ["not a finite number", { logprobs: { content: [{ token: "", logprob: Number.NaN, top_logprobs: [] }] } }],
+    ["of at most 0", { logprobs: { content: [{ token: "", logprob: 0.5, top_logprobs: [] }] } }],
   ])("refuses a choice that breaks: %s", (message, change) => {
     const broken = { ...choice([1], [2]), ...change };
     expect(() => readTurn(broken, where)).toThrow(DataError);

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
 import { buildRlBatch, checkRlConfig, tokenLoss } from "../../src/learner/index.ts";
 import { rlConfig } from "../../src/schema/index.ts";
+import { preflight } from "../../src/trajectory/index.ts";
 import { choice, group } from "./helpers.ts";
 
 const limits = { contextLength: 64 };
@@ -114,7 +115,6 @@ describe("buildRlBatch", () => {
     ["an empty group", [group()], /no trajectory/],
     ["constant rewards", [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] })], /all equal in 1 of 1 groups/],
     ["groups of one", [group({ reward: 1, choices: [choice([1], [2])] })], /all equal in 1 of 1 groups/],
-    ["no choices", [group({ reward: 1, choices: [] }, { reward: 0, choices: [{ role: "assistant", content: "x" }] })], /no trajectory has a sampled turn/],
   ])("refuses a batch that would train nothing and says why: %s", (_, groups, message) => {
     const build = () => buildRlBatch(groups, {}, limits);
     expect(build).toThrow(ArgumentError);
@@ -130,7 +130,24 @@ describe("buildRlBatch", () => {
 
   it("refuses a choice that cannot be trained even where its group would not be", () => {
     const constant = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [{ ...choice([1], [3]), logprobs: null }] });
-    expect(() => buildRlBatch([constant], {}, limits)).toThrow(/trajectory_groups\.0\.trajectories\.1\.messages_and_choices\.1: expected a choice with token ids/);
+    expect(() => buildRlBatch([constant], {}, limits)).toThrow(/trajectory_groups\.0\.trajectories\.1\.messages_and_choices\.1: A choice has no log-prob/);
+  });
+
+  it("refuses a group with nothing sampled in it, whatever the others have", () => {
+    const good = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] });
+    const said = group({ reward: 1, choices: [] }, { reward: 0, choices: [{ role: "assistant", content: "x" }] });
+    const build = () => buildRlBatch([good, said], {}, limits);
+    expect(build).toThrow(ArgumentError);
+    expect(build).toThrow("trajectory_groups.1: A group has no sampled turn");
+  });
+
+  it("says of a turn that cannot be trained what preflight says", () => {
+    for (const change of [{ logprobs: null }, { token_ids: null }, { token_ids: [3, 4] }, { prompt_token_ids: [] }]) {
+      const mixed = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [{ ...choice([1], [3]), ...change }] });
+      const fatal = preflight([mixed]).find(({ severity }) => severity === "fatal");
+      expect(fatal?.examples).toEqual(["trajectory_groups.0.trajectories.1.messages_and_choices.1"]);
+      expect(() => buildRlBatch([mixed], {}, limits)).toThrow(`${fatal?.examples[0]}: ${fatal?.message}`);
+    }
   });
 
   it("refuses ids of another model's vocabulary and rewards that are not finite", () => {

@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { assertTrainable, preflight, PreflightError, type TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { assertTrainable, preflight, PreflightError, trajectory, type TrajectoryGroup } from "../../src/trajectory/index.ts";
 import { group, sampled } from "./samples.ts";
 
 const check = (...groups: readonly TrajectoryGroup[]) => preflight(groups.map((each) => each.toJSON()));
 const codes = (...groups: readonly TrajectoryGroup[]) => check(...groups).map(({ code, severity }) => `${severity} ${code}`);
 const good = () => group(sampled(0), sampled(1));
+const said = (reward: number) => trajectory({ messages: [{ role: "assistant", content: "a" }] }).finish({ reward });
 const bare = (reward: number) => sampled(reward, `b${reward}`, { logprobs: null });
 
 describe("preflight", () => {
@@ -20,8 +21,14 @@ describe("preflight", () => {
     ["only groups of one", [group(sampled(1))], ["fatal nothing-to-learn", "warning group-of-one"]],
     ["one constant group", [good(), group(sampled(1, "a"), sampled(1, "b"))], ["warning constant-group"]],
     ["all groups constant", [group(sampled(1, "a"), sampled(1, "b"))], ["fatal nothing-to-learn", "warning constant-group"]],
-    ["a group without logprobs", [good(), group(bare(0), bare(1))], ["fatal no-logprobs", "warning choice-without-logprobs"]],
-    ["one choice without logprobs", [group(bare(0), sampled(1))], ["warning choice-without-logprobs"]],
+    ["a group without logprobs", [good(), group(bare(0), bare(1))], ["fatal choice-without-logprobs"]],
+    ["one choice without logprobs", [group(bare(0), sampled(1), sampled(2))], ["fatal choice-without-logprobs"]],
+    ["empty logprobs", [group(sampled(0, "a", { logprobs: { content: [] } }), sampled(1))], ["fatal choice-without-logprobs"]],
+    ["one choice without token ids", [group(sampled(0, "a", { token_ids: null }), sampled(1))], ["fatal choice-without-token-ids"]],
+    ["one choice without prompt ids", [group(sampled(0, "a", { prompt_token_ids: null }), sampled(1))], ["fatal choice-without-token-ids"]],
+    ["an empty prompt", [group(sampled(0, "a", { prompt_token_ids: [] }), sampled(1))], ["fatal empty-choice"]],
+    ["a group of messages only", [good(), group(said(0), said(1))], ["fatal no-logprobs"]],
+    ["one trajectory of messages only", [group(said(0), sampled(1), sampled(2))], []],
     ["token ids that do not match", [group(sampled(0, "ab", { token_ids: [1] }), sampled(1))], ["fatal token-count-mismatch"]],
     ["a reward that is not finite", [group(sampled(Number.NaN), sampled(1))], ["fatal non-finite-reward"]],
     [
