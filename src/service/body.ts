@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { setImmediate } from "node:timers/promises";
 import type { HttpBindings } from "@hono/node-server";
 import type { Context, MiddlewareHandler } from "hono";
 import { bodyLimit } from "hono/body-limit";
@@ -42,9 +43,13 @@ export interface JsonBody<T> {
   readonly digest: string;
 }
 
+/** Characters above which reading, parsing and hashing each take long enough to let others in between. */
+const LONG_TEXT = 100_000;
+
 /** Reads and validates a JSON body. @throws ArgumentError `E_ARGUMENT` when it is no JSON or not what `schema` says. */
 export async function readJson<S extends z.ZodType>(c: ServiceRequest, schema: S): Promise<JsonBody<z.output<S>>> {
   const text = await c.req.text();
+  if (text.length > LONG_TEXT) await setImmediate();
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
@@ -52,6 +57,7 @@ export async function readJson<S extends z.ZodType>(c: ServiceRequest, schema: S
     const got = text === "" ? "an empty body" : cause instanceof Error ? cause.message : "something else";
     throw new ArgumentError(`Expected a JSON body, got ${got}`, { cause });
   }
+  if (text.length > LONG_TEXT) await setImmediate();
   return { value: validate(schema, parsed), digest: createHash("sha256").update(text).digest("hex") };
 }
 

@@ -49,8 +49,9 @@ function deepest(issue: Issue): Issue {
   return deepest({ ...inner, path: [...issue.path, ...inner.path] } as Issue);
 }
 
-function describe(issue: Issue, schema: Walked): string {
-  const where = issue.path.length === 0 ? "the body" : `\`${issue.path.join(".")}\``;
+function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[]): string {
+  const place = [...at, ...issue.path];
+  const where = place.length === 0 ? "the body" : `\`${place.join(".")}\``;
   if (issue.code === "unrecognized_keys") {
     const allowed = allowedKeys(schema, issue.path);
     const known = allowed.length > 0 ? `; allowed: ${allowed.join(", ")}` : "";
@@ -63,16 +64,17 @@ function describe(issue: Issue, schema: Walked): string {
 /**
  * `value` as `schema` reads it.
  *
+ * @param at - Where in the body `value` stands; comes before each path. Default: it is the body.
  * @throws ArgumentError `E_ARGUMENT` with up to five findings, each with path, what was expected and what came; `param` is the
  *   path of the first.
  */
-export function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
+export function validate<S extends z.ZodType>(schema: S, value: unknown, at: readonly PropertyKey[] = []): z.output<S> {
   const result = schema.safeParse(value, { reportInput: true });
   if (result.success) return result.data;
   const issues = result.error.issues.map(deepest);
-  const shown = issues.slice(0, 5).map((issue) => describe(issue, schema as unknown as Walked));
+  const shown = issues.slice(0, 5).map((issue) => describe(issue, schema as unknown as Walked, at));
   const more = issues.length > 5 ? ` (and ${issues.length - 5} more)` : "";
   const first = issues[0];
-  const path = first?.code === "unrecognized_keys" ? [...first.path, first.keys[0]] : (first?.path ?? []);
+  const path = [...at, ...(first?.code === "unrecognized_keys" ? [...first.path, first.keys[0]] : (first?.path ?? []))];
   throw new ArgumentError(`Invalid request: ${shown.join("; ")}${more}`, { param: path.length > 0 ? path.join(".") : null });
 }

@@ -131,7 +131,7 @@ test("what a crash left half-made is removed at the next start, and nothing else
   const leftOver = [
     "tmp/upload",
     "artifacts/blobs/ab/abcdef",
-    "jobs/nobody/groups.json",
+    "jobs/nobody/groups.jsonl",
     `checkpoints/${modelId}/2/model.safetensors`,
     `checkpoints/${modelId}/2.tmp-x/model.safetensors`,
     "checkpoints/nobody/1/state.json",

@@ -105,6 +105,21 @@ test.each([
     "trajectory_groups",
   ],
   [
+    "one turn without logprobs among others",
+    {
+      trajectory_groups: [
+        goodGroup(),
+        group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [{ ...choice([1], [3]), logprobs: null }] }),
+      ],
+    },
+    "trajectory_groups",
+  ],
+  [
+    "a trajectory that is none, deep in the batch",
+    { trajectory_groups: [goodGroup(), { trajectories: [{ reward: "high" }] }] },
+    "trajectory_groups.1.trajectories.0.reward",
+  ],
+  [
     "groups that are all constant",
     { trajectory_groups: [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] })] },
     "trajectory_groups",

@@ -1,6 +1,7 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
-import { buildRlBatch, type RlBatch } from "../../learner/index.ts";
+import { rlBatchSteps } from "../../learner/index.ts";
 import type { RlConfig } from "../../schema/index.ts";
+import { runStepsInSlices } from "../../util/steps.ts";
 import { readGroups } from "./job-files.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 
@@ -36,7 +37,8 @@ function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]):
 export async function trainRl({ context, job, handle, base, signal, emit }: JobScope): Promise<Trained> {
   const { engine, directory } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
-  const batch: RlBatch = buildRlBatch(await readGroups(directory, job.id), config.experimental_config, base);
+  const groups = await readGroups(directory, job.id);
+  const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base), { signal });
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1 } });
   const startedMs = performance.now();
   const { logprobs, metrics } = await engine.forwardBackward(handle, batch.rows, batch.loss, { signal });

@@ -2,21 +2,25 @@ import { randomUUID } from "node:crypto";
 import { Hono } from "hono";
 import { z } from "zod";
 import { ConflictError } from "../../errors.ts";
-import { buildRlBatch, checkRlConfig } from "../../learner/index.ts";
+import { checkRlBatchSteps, checkRlConfig } from "../../learner/index.ts";
 import {
   createRlJobRequest,
   createSftJobRequest,
   listQuery,
-  type CreateRlJobRequest,
   type CreateSftJobRequest,
+  trajectory,
+  trajectoryGroup,
   type JobEvent,
   type JobEventList,
   type TrainingJob,
+  type TrajectoryGroup,
 } from "../../schema/index.ts";
-import { assertTrainable } from "../../trajectory/preflight.ts";
+import { preflightSteps, refuseFatal } from "../../trajectory/preflight.ts";
+import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
+import { validate } from "../validation.ts";
 import { removeJobFiles, writeGroups } from "../jobs/job-files.ts";
 import type { RlJobConfig } from "../jobs/rl.ts";
 import { checkSftData, type SftJobConfig } from "../jobs/sft-data.ts";
@@ -34,6 +38,25 @@ const eventQuery = listQuery.omit({ order: true }).extend({
   wait: z.coerce.number().min(0).max(30).default(0),
 });
 
+/** An RL request whose trajectories are still to be read, one by one: all at once they would hold up every open stream. */
+const rlEnvelope = createRlJobRequest.extend({
+  trajectory_groups: z.array(trajectoryGroup.extend({ trajectories: z.array(z.unknown()) })).min(1),
+});
+type RlEnvelope = z.output<typeof rlEnvelope>;
+
+function* readGroups(groups: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
+  const read: TrajectoryGroup[] = [];
+  for (const [groupIndex, group] of groups.entries()) {
+    const trajectories: TrajectoryGroup["trajectories"] = [];
+    for (const [index, value] of group.trajectories.entries()) {
+      trajectories.push(validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
+      yield;
+    }
+    read.push({ ...group, trajectories });
+  }
+  return read;
+}
+
 function toWire(row: JobRow): TrainingJob {
   const { id, model_id, type, status, created_at, training_start, training_end, error_message, step } = row;
   return { id, model_id, type, status, created_at, training_start, training_end, error_message, step };
@@ -48,7 +71,7 @@ export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironm
   const { store, jobs } = context;
   return new Hono<ServiceEnvironment>()
     .post(PATH, async (c) => {
-      const { value, digest } = await readJson(c, createRlJobRequest);
+      const { value, digest } = await readJson(c, rlEnvelope);
       return create(c, store, { digest, prepare: () => prepareRl(context, value) });
     })
     .post("/v1/preview/sft-training-jobs", async (c) => {
@@ -97,16 +120,17 @@ async function requireStart(store: Store, model: ModelRow): Promise<void> {
   });
 }
 
-async function prepareRl(context: ServiceContext, request: CreateRlJobRequest): Promise<Creation> {
+async function prepareRl(context: ServiceContext, request: RlEnvelope): Promise<Creation> {
   const { store, engine, directory, jobs } = context;
+  const groups = await runStepsInSlices(readGroups(request.trajectory_groups));
   const model = await getModel(store, request.model_id);
   const config = request.experimental_config ?? null;
   checkRlConfig(config);
-  assertTrainable(request.trajectory_groups);
-  // Built once here for its checks alone: what cannot be trained must be refused before it is accepted.
-  buildRlBatch(request.trajectory_groups, config, await engine.describeBase(model.base_model));
+  refuseFatal(await runStepsInSlices(preflightSteps(groups)));
+  // What cannot be trained must be refused before it is accepted.
+  await runStepsInSlices(checkRlBatchSteps(groups, config, await engine.describeBase(model.base_model)));
   const id = randomUUID();
-  await writeGroups(directory, id, request.trajectory_groups);
+  await writeGroups(directory, id, groups);
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));
