@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { JobFeeder } from "./latency-jobs.ts";
 import { LiveStreams } from "./latency-streams.ts";
@@ -114,7 +115,7 @@ async function measureService(
 ): Promise<Record<Phase, PhaseResult>> {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
   const input: HostInput = { dataDir, directory: join(import.meta.dirname, "../../models/whetstone-tiny"), ...engine };
-  const host = fork(join(import.meta.dirname, "latency-host.ts"), [JSON.stringify(input)], {
+  const host = fork(fileURLToPath(new URL("latency-host.ts", import.meta.url)), [JSON.stringify(input)], {
     execArgv: ["--conditions=whetstone/source", "--import", "tsx"],
   });
   try {

@@ -50,8 +50,8 @@ export async function run(args: string[]): Promise<void> {
   );
   const { variants, results } = await withShape(values.params, async (directory) => {
     const input: SampleInput = { directory, batches, prompt, tokens, threads, seconds };
-    const all: Variant[] = [{ label: "whetstone", program: "sample-engine.ts", input }];
-    if (withTorch) all.push({ label: "PyTorch", program: "torch_sample.py", input });
+    const all: Variant[] = [{ label: "whetstone", program: new URL("sample-engine.ts", import.meta.url), input }];
+    if (withTorch) all.push({ label: "PyTorch", program: new URL("torch_sample.py", import.meta.url), input });
     return { variants: all, results: await measureInTurn<SampleResult[]>(all, rounds) };
   });
   const lines = batches.flatMap((batch, at) => {

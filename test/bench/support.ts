@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
@@ -39,15 +40,15 @@ export async function withShape<T>(name: string, body: (directory: string) => Pr
 /** One way to do the work: a program and the JSON that it gets as its only argument. */
 export interface Variant {
   readonly label: string;
-  /** A `.ts` file of this folder, or a `.py` file that needs torch. */
-  readonly program: string;
+  /** A `.ts` file, or a `.py` file that needs torch. */
+  readonly program: URL;
   readonly input: object;
 }
 
 /** Runs a variant in a process of its own; the last line it prints is its result. */
 async function measure<T>({ program, input }: Variant): Promise<T> {
-  const path = join(import.meta.dirname, program);
-  const [command, args] = program.endsWith(".py")
+  const path = fileURLToPath(program);
+  const [command, args] = path.endsWith(".py")
     ? ["python3", [path]]
     : [process.execPath, ["--conditions=whetstone/source", "--import", "tsx", path]];
   const { stdout } = await run(command, [...args, JSON.stringify(input)]);

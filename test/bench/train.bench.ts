@@ -57,8 +57,8 @@ export async function run(args: string[]): Promise<void> {
     const lines: string[][] = [];
     for (const shape of shapes) {
       const input: TrainInput = { directory, ...shape, threads, seconds };
-      const variants: Variant[] = [{ label: "whetstone", program: "train-engine.ts", input }];
-      if (withTorch) variants.push({ label: "PyTorch", program: "torch_train.py", input });
+      const variants: Variant[] = [{ label: "whetstone", program: new URL("train-engine.ts", import.meta.url), input }];
+      if (withTorch) variants.push({ label: "PyTorch", program: new URL("torch_train.py", import.meta.url), input });
       const results = await measureInTurn<TrainResult>(variants, rounds);
       const rate = results.map((each) => (shape.rows * shape.tokens * 1000) / median(each.map((result) => result.msPerStep)));
       for (const [index, { label }] of variants.entries()) {

@@ -5,6 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 
 export const MODELS = "/v1/preview/models";
@@ -39,7 +40,7 @@ export async function temporaryDirectory(): Promise<string> {
 
 /** Starts a service's process that ends with the test at the latest. */
 export async function startProcess(dataDir: string): Promise<ServiceProcess> {
-  const args = ["--conditions=whetstone/source", "--import", "tsx", join(import.meta.dirname, "service-host.ts"), dataDir];
+  const args = ["--conditions=whetstone/source", "--import", "tsx", fileURLToPath(new URL("service-host.ts", import.meta.url)), dataDir];
   const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(child, "exit");
   const kill = async () => {
