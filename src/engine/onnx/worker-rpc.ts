@@ -117,12 +117,12 @@ export class WorkerClient {
    */
   constructor(worker: Worker, onEvent: (event: never) => void, onFailure: (error: Error) => void) {
     this.#worker = worker;
-    // An idle engine must not keep a finished script alive; work under way must.
-    worker.unref();
     worker.on("message", (message: FromWorker) => {
       if ("event" in message) onEvent(message.event as never);
       else this.#settle(message);
     });
+    // An idle engine must not keep a finished script alive; work under way must. After the listener, which takes a reference of its own.
+    worker.unref();
     const fail = (error: Error) => {
       if (this.#failure) return;
       this.#failure = error;

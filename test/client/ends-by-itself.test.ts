@@ -1,0 +1,31 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { ROOT } from "../project/files.ts";
+
+test("a script that connects and never closes ends by itself, and the directory can be taken again", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "whetstone-ends-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  const script = `
+    import { connect } from "whetstone";
+    const service = await connect({ dataDir: ${JSON.stringify(dataDir)} });
+    console.log(JSON.stringify(await service.health()));
+  `;
+  const run = async () => {
+    const args = ["--conditions=whetstone/source", "--import", "tsx", "--input-type=module", "--eval", script];
+    // Not the settings of whoever runs the tests: the script must start a service of its own.
+    const env = { ...process.env, WHETSTONE_BASE_URL: "", WHETSTONE_API_KEY: "" };
+    const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    let written = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (written += text));
+    const [code] = (await once(child, "close")) as [number | null];
+    return { code, written };
+  };
+  const healthy = { code: 0, written: '{"status":"ok"}\n' };
+  expect(await run()).toEqual(healthy);
+  expect(await run()).toEqual(healthy);
+}, 60_000);
