@@ -62,7 +62,8 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const samplerThreads = options.samplerThreads ?? 1;
   const trainerThreads = options.trainerThreads ?? Math.min(4, availableParallelism());
   for (const [name, value] of Object.entries({ samplerThreads, trainerThreads })) {
-    if (!Number.isInteger(value) || value < 1) throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
+    if (!Number.isInteger(value) || value < 1)
+      throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
   }
   await loadRuntime();
   return new OnnxEngine({ ...options, samplerThreads, trainerThreads });
@@ -89,7 +90,9 @@ class OnnxEngine implements Engine {
       (error) => this.#failAll(error),
     );
     this.#trainer = new WorkerClient(
-      spawnWorker("trainer-worker", import.meta.url, { workerData: { threads: options.trainerThreads, niceness: options.trainerNiceness ?? 10 } }),
+      spawnWorker("trainer-worker", import.meta.url, {
+        workerData: { threads: options.trainerThreads, niceness: options.trainerNiceness ?? 10 },
+      }),
       () => {},
       () => {},
     );
@@ -110,7 +113,13 @@ class OnnxEngine implements Engine {
   async describeBase(base: string): Promise<BaseModelInfo> {
     const { directory } = await this.#resolve(base);
     const config = await this.#config(directory);
-    return { id: base, directory, vocabularySize: config.vocabularySize, contextLength: config.contextLength, parameters: countParameters(config) };
+    return {
+      id: base,
+      directory,
+      vocabularySize: config.vocabularySize,
+      contextLength: config.contextLength,
+      parameters: countParameters(config),
+    };
   }
 
   async createModel(
@@ -165,7 +174,12 @@ class OnnxEngine implements Engine {
     return { id, base: spec.base };
   }
 
-  async *sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, { signal }: CallOptions = {}): AsyncGenerator<SampledToken, void> {
+  async *sample(
+    policy: PolicyVersion,
+    prompt: Int32Array,
+    params: SamplingParams,
+    { signal }: CallOptions = {},
+  ): AsyncGenerator<SampledToken, void> {
     signal?.throwIfAborted();
     const config = await this.#config((await this.#resolve(policy.base)).directory);
     checkRequest(prompt, params, config);
@@ -252,10 +266,12 @@ function checkRequest(prompt: Int32Array, params: SamplingParams, config: ModelC
     throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
   };
   if (prompt.length < 1 || prompt.length >= config.contextLength) fail("prompt", `1 to ${config.contextLength - 1} tokens`, prompt.length);
-  for (const token of prompt) if (token < 0 || token >= config.vocabularySize) fail("prompt", `token ids in [0, ${config.vocabularySize})`, token);
+  for (const token of prompt)
+    if (token < 0 || token >= config.vocabularySize) fail("prompt", `token ids in [0, ${config.vocabularySize})`, token);
   if (!(params.maxTokens >= 1)) fail("maxTokens", "at least 1", params.maxTokens);
   if (!(params.temperature >= 0)) fail("temperature", "at least 0", params.temperature);
   if (!(params.topP > 0 && params.topP <= 1)) fail("topP", "in (0, 1]", params.topP);
   if (!(params.topK >= 0)) fail("topK", "at least 0", params.topK);
-  if (!(params.topLogprobs >= 0 && params.topLogprobs <= MAX_TOP_LOGPROBS)) fail("topLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, params.topLogprobs);
+  if (!(params.topLogprobs >= 0 && params.topLogprobs <= MAX_TOP_LOGPROBS))
+    fail("topLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, params.topLogprobs);
 }

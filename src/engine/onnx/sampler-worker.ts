@@ -21,7 +21,8 @@ const sampler = new Sampler(
 );
 
 serveCalls(port, {
-  addPolicy: ([id, base, trained]: readonly [string, BaseSource, { flat: Float32Array; lora: Adapter | null }]) => sampler.addPolicy(id, base, trained),
+  addPolicy: ([id, base, trained]: readonly [string, BaseSource, { flat: Float32Array; lora: Adapter | null }]) =>
+    sampler.addPolicy(id, base, trained),
   loadPolicy: ([id, base, state]: readonly [string, BaseSource, string | undefined]) => sampler.loadPolicy(id, base, state),
   releasePolicy: ([id]: readonly [string]) => sampler.releasePolicy(id),
   add: ([id, policy, prompt, params]: readonly [number, string, Int32Array, SamplingParams]) => sampler.add(id, policy, prompt, params),

@@ -13,7 +13,8 @@ if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 const trainer = new Trainer({ threads });
 
 serveCalls(parentPort!, {
-  createModel: ([base, spec]: readonly [BaseSource, { lora?: LoraSpec; from?: string; seed: number; fresh?: boolean }]) => trainer.createModel(base, spec),
+  createModel: ([base, spec]: readonly [BaseSource, { lora?: LoraSpec; from?: string; seed: number; fresh?: boolean }]) =>
+    trainer.createModel(base, spec),
   forward: ([id, rows]: readonly [string, Row[]], signal) => trainer.forward(id, rows, signal),
   forwardBackward: ([id, rows, loss]: readonly [string, Row[], LossSpec], signal) => trainer.forwardBackward(id, rows, loss, signal),
   optimStep: ([id, adam]: readonly [string, AdamParams]) => trainer.optimStep(id, adam),

@@ -90,7 +90,8 @@ async function answer(port: MessagePort, methods: Methods, { call, method, args 
   try {
     signal.throwIfAborted();
     const result = await methods[method]!(args as never, signal);
-    if (result instanceof Handover) port.postMessage({ answer: call, value: result.value } satisfies FromWorker, result.transfer as ArrayBuffer[]);
+    if (result instanceof Handover)
+      port.postMessage({ answer: call, value: result.value } satisfies FromWorker, result.transfer as ArrayBuffer[]);
     else port.postMessage({ answer: call, value: result } satisfies FromWorker);
   } catch (error) {
     port.postMessage({ answer: call, error: describeError(error) } satisfies FromWorker);
@@ -130,7 +131,9 @@ export class WorkerClient {
       this.#pending.clear();
       onFailure(error);
     };
-    worker.on("error", (cause) => fail(new EngineError(`An engine worker died: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })));
+    worker.on("error", (cause) =>
+      fail(new EngineError(`An engine worker died: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })),
+    );
     this.#exited = new Promise((resolve) =>
       worker.once("exit", () => {
         fail(new EngineError("The engine is closed"));
@@ -140,7 +143,11 @@ export class WorkerClient {
   }
 
   /** Calls a method. An abort rejects at once with the signal's reason and is passed on to the worker. */
-  async call<T>(method: string, args: readonly unknown[], options: { signal?: AbortSignal | undefined; transfer?: readonly ArrayBuffer[] | undefined } = {}): Promise<T> {
+  async call<T>(
+    method: string,
+    args: readonly unknown[],
+    options: { signal?: AbortSignal | undefined; transfer?: readonly ArrayBuffer[] | undefined } = {},
+  ): Promise<T> {
     const { signal, transfer = [] } = options;
     signal?.throwIfAborted();
     if (this.#failure) throw this.#failure;
@@ -188,4 +195,3 @@ export class WorkerClient {
     else pending.resolve(message.value as never);
   }
 }
-

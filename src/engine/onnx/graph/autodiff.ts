@@ -51,4 +51,3 @@ function dependents(nodes: readonly Node[], sources: readonly Value[]): Set<Valu
   }
   return active;
 }
-

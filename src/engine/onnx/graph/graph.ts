@@ -14,7 +14,11 @@ export type DType = "float32" | "int64" | "bool";
 export type Dim = number | string;
 
 /** An operator attribute, tagged by its ONNX type. */
-export type Attribute = { readonly int: number } | { readonly ints: readonly number[] } | { readonly float: number } | { readonly string: string };
+export type Attribute =
+  | { readonly int: number }
+  | { readonly ints: readonly number[] }
+  | { readonly float: number }
+  | { readonly string: string };
 
 /**
  * The vector-Jacobian product of a node: from the gradients of its outputs (null where nothing flows back) to those of
@@ -87,7 +91,11 @@ export class Graph {
 
   /** An int64 vector constant; equal ones are shared. */
   ints(values: readonly number[]): Value {
-    return this.#cached(`i:${values.join(",")}`, [values.length], BigInt64Array.from(values, (v) => BigInt(v)));
+    return this.#cached(
+      `i:${values.join(",")}`,
+      [values.length],
+      BigInt64Array.from(values, (v) => BigInt(v)),
+    );
   }
 
   /** A float32 constant tensor. */
@@ -121,7 +129,12 @@ export class Graph {
     if (shape.every((dim) => typeof dim === "number")) return this.ints(shape as number[]);
     const parts = shape.map((dim) => (typeof dim === "number" ? this.ints([dim]) : this.dim(dim)));
     if (parts.length === 1) return parts[0]!;
-    return this.record({ op: "Concat", inputs: parts, attributes: { axis: { int: 0 } }, outputs: [{ shape: [shape.length], dtype: "int64" }] })[0]!;
+    return this.record({
+      op: "Concat",
+      inputs: parts,
+      attributes: { axis: { int: 0 } },
+      outputs: [{ shape: [shape.length], dtype: "int64" }],
+    })[0]!;
   }
 
   /** Names a value as a result of the graph. */
@@ -131,9 +144,12 @@ export class Graph {
 
   /** Records a node and returns its outputs. Only op functions call this. */
   record(spec: NodeSpec): Value[] {
-    const outputs = spec.outputs.map(
-      ({ shape, dtype }): Value => ({ graph: this, name: `${spec.op}_${this.#counter++}`, dtype: dtype ?? "float32", shape }),
-    );
+    const outputs = spec.outputs.map(({ shape, dtype }): Value => ({
+      graph: this,
+      name: `${spec.op}_${this.#counter++}`,
+      dtype: dtype ?? "float32",
+      shape,
+    }));
     this.nodes.push({
       op: spec.op,
       domain: spec.domain ?? "",
@@ -149,7 +165,12 @@ export class Graph {
   #cached(key: string, shape: readonly number[], data: ConstantData): Value {
     const known = this.#constantCache.get(key);
     if (known) return known;
-    const value: Value = { graph: this, name: `constant_${this.#counter++}`, dtype: data instanceof Float32Array ? "float32" : "int64", shape };
+    const value: Value = {
+      graph: this,
+      name: `constant_${this.#counter++}`,
+      dtype: data instanceof Float32Array ? "float32" : "int64",
+      shape,
+    };
     this.constants.set(value, data);
     this.#constantCache.set(key, value);
     return value;

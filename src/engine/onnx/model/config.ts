@@ -50,7 +50,10 @@ export async function readModelConfig(directory: string): Promise<ModelConfig> {
   try {
     raw = JSON.parse(await readFile(path, "utf8")) as Record<string, unknown>;
   } catch (cause) {
-    throw new DataError(`Expected a model configuration at ${path}; it could not be read: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new DataError(
+      `Expected a model configuration at ${path}; it could not be read: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
   }
   return parseModelConfig(raw, path);
 }
@@ -59,12 +62,16 @@ export async function readModelConfig(directory: string): Promise<ModelConfig> {
 export function parseModelConfig(raw: Readonly<Record<string, unknown>>, where: string): ModelConfig {
   const architectures = raw["architectures"];
   if (!Array.isArray(architectures) || architectures[0] !== "LlamaForCausalLM") {
-    throw new UnsupportedError(`${where}: expected architectures ["LlamaForCausalLM"], got ${JSON.stringify(architectures)}; other families are not carried out yet`);
+    throw new UnsupportedError(
+      `${where}: expected architectures ["LlamaForCausalLM"], got ${JSON.stringify(architectures)}; other families are not carried out yet`,
+    );
   }
   for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) {
     const value = raw[key];
     if (value !== undefined && !allowed.includes(value) && !(value === null || isPlainRope(key, value))) {
-      throw new UnsupportedError(`${where}: "${key}": ${JSON.stringify(value)} is not carried out yet; only ${JSON.stringify(allowed[0])} is`);
+      throw new UnsupportedError(
+        `${where}: "${key}": ${JSON.stringify(value)} is not carried out yet; only ${JSON.stringify(allowed[0])} is`,
+      );
     }
   }
   const number = (key: string, fallback?: number): number => {
@@ -91,20 +98,25 @@ export function parseModelConfig(raw: Readonly<Record<string, unknown>>, where: 
     initializerRange: number("initializer_range", 0.02),
   };
   if (config.heads % config.kvHeads !== 0 || config.headSize % 2 !== 0) {
-    throw new DataError(`${where}: expected num_key_value_heads to divide num_attention_heads and an even head_dim, got ${config.kvHeads}, ${config.heads} and ${config.headSize}`);
+    throw new DataError(
+      `${where}: expected num_key_value_heads to divide num_attention_heads and an even head_dim, got ${config.kvHeads}, ${config.heads} and ${config.headSize}`,
+    );
   }
   return config;
 }
 
 /** Newer files write plain rotary embeddings as `rope_parameters` or `rope_scaling` of type "default". */
 function isPlainRope(key: string, value: unknown): boolean {
-  return key === "rope_scaling" && typeof value === "object" && value !== null && (value as { rope_type?: unknown }).rope_type === "default";
+  return (
+    key === "rope_scaling" && typeof value === "object" && value !== null && (value as { rope_type?: unknown }).rope_type === "default"
+  );
 }
 
 function ropeTheta(raw: Readonly<Record<string, unknown>>): number | undefined {
   const parameters = raw["rope_parameters"];
   if (typeof parameters !== "object" || parameters === null) return undefined;
   const { rope_type: type, rope_theta: theta } = parameters as { rope_type?: unknown; rope_theta?: unknown };
-  if (type !== undefined && type !== "default") throw new UnsupportedError(`"rope_parameters.rope_type": ${JSON.stringify(type)} is not carried out yet; only "default" is`);
+  if (type !== undefined && type !== "default")
+    throw new UnsupportedError(`"rope_parameters.rope_type": ${JSON.stringify(type)} is not carried out yet; only "default" is`);
   return typeof theta === "number" ? theta : undefined;
 }

@@ -65,7 +65,10 @@ export interface LinearSpec {
 }
 
 /** The linear maps of one layer, in the order they are applied. */
-export function layerLinears(config: ModelConfig, layer: number): { qkv: LinearSpec; output: LinearSpec; gate: LinearSpec; up: LinearSpec; down: LinearSpec } {
+export function layerLinears(
+  config: ModelConfig,
+  layer: number,
+): { qkv: LinearSpec; output: LinearSpec; gate: LinearSpec; up: LinearSpec; down: LinearSpec } {
   const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d } = config;
   const attention = `model.layers.${layer}.self_attn`;
   const mlp = `model.layers.${layer}.mlp`;
@@ -95,7 +98,9 @@ export function allLinears(config: ModelConfig): LinearSpec[] {
 export function baseLayout(config: ModelConfig): Layout {
   const { hiddenSize: H, vocabularySize: V } = config;
   const gain = (name: string, file: string): Draft => ({ name, shape: [H], kind: "gain", files: [{ name: file, start: 0, width: H }] });
-  const drafts: Draft[] = [{ name: "embedding", shape: [V, H], kind: "embedding", files: [{ name: "model.embed_tokens.weight", start: 0, width: H }] }];
+  const drafts: Draft[] = [
+    { name: "embedding", shape: [V, H], kind: "embedding", files: [{ name: "model.embed_tokens.weight", start: 0, width: H }] },
+  ];
   for (const linear of allLinears(config)) drafts.push(linearDraft(linear));
   if (!config.isTied) drafts.push({ name: "head", shape: [H, V], kind: "matrix", files: [{ name: "lm_head.weight", start: 0, width: V }] });
   for (let layer = 0; layer < config.layers; layer++) {

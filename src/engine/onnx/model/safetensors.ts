@@ -23,7 +23,11 @@ interface HeaderEntry {
 const MAX_HEADER_BYTES = 100 * 1024 * 1024;
 
 /** Writes tensors to a new file and syncs it to disk. */
-export async function writeSafetensors(path: string, tensors: readonly NamedTensor[], metadata: Readonly<Record<string, string>> = {}): Promise<void> {
+export async function writeSafetensors(
+  path: string,
+  tensors: readonly NamedTensor[],
+  metadata: Readonly<Record<string, string>> = {},
+): Promise<void> {
   const header: Record<string, unknown> = { __metadata__: metadata };
   let offset = 0;
   for (const { name, shape, data } of tensors) {
@@ -63,9 +67,10 @@ export async function readSafetensors(path: string): Promise<SafetensorsFile> {
     const prefix = Buffer.alloc(8);
     await file.read(prefix, 0, 8, 0);
     const headerLength = size >= 8 ? Number(prefix.readBigUInt64LE()) : Infinity;
-    if (headerLength > MAX_HEADER_BYTES || 8 + headerLength > size) throw new DataError(`${path}: expected a safetensors file, its header does not fit in ${size} bytes`);
+    if (headerLength > MAX_HEADER_BYTES || 8 + headerLength > size)
+      throw new DataError(`${path}: expected a safetensors file, its header does not fit in ${size} bytes`);
     const bytes = Buffer.from(new ArrayBuffer(size - 8));
-    for (let done = 0; done < bytes.length; ) {
+    for (let done = 0; done < bytes.length;) {
       const { bytesRead } = await file.read(bytes, done, bytes.length - done, 8 + done);
       if (bytesRead === 0) throw new DataError(`${path}: the file ends after ${done + 8} of ${size} bytes`);
       done += bytesRead;
@@ -85,11 +90,19 @@ function parse(path: string, bytes: Buffer, headerLength: number): SafetensorsFi
   }
   const { __metadata__: metadata, ...entries } = header as Record<string, HeaderEntry> & { __metadata__?: unknown };
   const tensors = new Map<string, { shape: readonly number[]; data: Float32Array }>();
-  for (const [name, { dtype, shape, data_offsets: [start, end] }] of Object.entries(entries)) {
+  for (const [
+    name,
+    {
+      dtype,
+      shape,
+      data_offsets: [start, end],
+    },
+  ] of Object.entries(entries)) {
     const count = shape.reduce((a, b) => a * b, 1);
     const width = { F32: 4, F16: 2, BF16: 2 }[dtype];
     if (width === undefined) throw new UnsupportedError(`${path}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
-    if (end - start !== count * width || headerLength + end > bytes.length) throw new DataError(`${path}: tensor "${name}" does not lie inside the file`);
+    if (end - start !== count * width || headerLength + end > bytes.length)
+      throw new DataError(`${path}: tensor "${name}" does not lie inside the file`);
     // A copy, so that views are aligned and the file's bytes can be collected.
     const raw = new Uint8Array(bytes.subarray(headerLength + start, headerLength + end)).buffer;
     tensors.set(name, { shape, data: dtype === "F32" ? new Float32Array(raw) : dtype === "BF16" ? fromBfloat16(raw) : fromFloat16(raw) });

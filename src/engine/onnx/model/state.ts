@@ -105,7 +105,11 @@ export async function readState(directory: string, identity: StateIdentity, vect
 }
 
 /** The weights of a saved state, or its adapter's, without the moments. */
-export async function readAdapterOrWeights(directory: string, base: string, config: ModelConfig): Promise<{ flat: Float32Array; lora: Adapter | null }> {
+export async function readAdapterOrWeights(
+  directory: string,
+  base: string,
+  config: ModelConfig,
+): Promise<{ flat: Float32Array; lora: Adapter | null }> {
   const state = await readStateFile(directory);
   if (state.base !== base) throw new DataError(`${directory}: expected a state of base "${base}", found one of "${state.base}"`);
   const layout = state.lora ? adapterLayout(config, state.lora.rank) : baseLayout(config);
@@ -121,7 +125,10 @@ export async function readStateFile(directory: string): Promise<StateFile> {
     return state;
   } catch (cause) {
     if (cause instanceof DataError) throw cause;
-    throw new DataError(`${path}: expected a saved training state, it could not be read: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new DataError(
+      `${path}: expected a saved training state, it could not be read: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
   }
 }
 

@@ -4,7 +4,22 @@
  * One definition serves training, prefill and decoding; what differs is where attention finds its keys, which the caller
  * passes in. Activations are rows `[R, H]` with `R = B·T`, because a linear map does not care which row is which.
  */
-import { add, concat, type Dim, gatherRows, type Graph, matmul, mul, reshape, rmsNorm, rotaryEmbedding, silu, split, transpose, type Value } from "../graph/index.ts";
+import {
+  add,
+  concat,
+  type Dim,
+  gatherRows,
+  type Graph,
+  matmul,
+  mul,
+  reshape,
+  rmsNorm,
+  rotaryEmbedding,
+  silu,
+  split,
+  transpose,
+  type Value,
+} from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
 import { baseLayout, layerLinears, type Layout, type LinearSpec } from "./parameters.ts";
 

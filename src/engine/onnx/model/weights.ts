@@ -16,7 +16,10 @@ export const WEIGHTS_FILE = "model.safetensors";
  */
 export async function readWeights(path: string, layout: Layout): Promise<Float32Array> {
   await access(path).catch((cause: unknown) => {
-    throw new UnsupportedError(`Expected weights at ${path}, found no such file; weights split over several files are not carried out yet`, { cause });
+    throw new UnsupportedError(
+      `Expected weights at ${path}, found no such file; weights split over several files are not carried out yet`,
+      { cause },
+    );
   });
   return packTensors(await readSafetensors(path), layout, path);
 }
@@ -30,7 +33,9 @@ export function packTensors(file: SafetensorsFile, layout: Layout, where: string
       const tensor = file.tensors.get(name);
       const expected = fileShape(parameter, width);
       if (!tensor || tensor.shape.join() !== expected.join()) {
-        throw new DataError(`${where}: expected tensor "${name}" of shape [${expected.join(", ")}], ${tensor ? `got [${tensor.shape.join(", ")}]` : "found none"}`);
+        throw new DataError(
+          `${where}: expected tensor "${name}" of shape [${expected.join(", ")}], ${tensor ? `got [${tensor.shape.join(", ")}]` : "found none"}`,
+        );
       }
       if (parameter.kind === "matrix") {
         const [rows, columns] = parameter.shape as [number, number];

@@ -21,7 +21,11 @@ export interface StackedAdapters {
  *
  * @param previous - Reused when it already holds every adapter: rows come and go far more often than adapters.
  */
-export function stackAdapters(config: ModelConfig, adapters: readonly LoadedAdapter[], previous: StackedAdapters | null = null): StackedAdapters | null {
+export function stackAdapters(
+  config: ModelConfig,
+  adapters: readonly LoadedAdapter[],
+  previous: StackedAdapters | null = null,
+): StackedAdapters | null {
   const members = [...new Set(adapters)];
   if (members.length === 0) return null;
   if (previous && members.every((adapter) => previous.members.includes(adapter))) return previous;

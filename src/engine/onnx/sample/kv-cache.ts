@@ -67,7 +67,8 @@ export class KvCache {
       return next;
     });
     const mask = new Float32Array(wanted * capacity).fill(MASKED);
-    for (let slot = 0; slot < this.#slots; slot++) mask.set(this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity), slot * capacity);
+    for (let slot = 0; slot < this.#slots; slot++)
+      mask.set(this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity), slot * capacity);
     this.#mask = mask;
     this.#slots = wanted;
     this.#capacity = capacity;

@@ -106,13 +106,25 @@ export class Sampler {
   async addPolicy(id: string, base: BaseSource, trained: { flat: Float32Array; lora: Adapter | null } | null): Promise<void> {
     if (trained && !trained.lora) {
       const config = await this.#config(base.directory);
-      this.#policies.set(id, { batchKey: id, weights: { config, layout: baseLayout(config), flat: trained.flat }, adapter: null, users: 0, isReleased: false });
+      this.#policies.set(id, {
+        batchKey: id,
+        weights: { config, layout: baseLayout(config), flat: trained.flat },
+        adapter: null,
+        users: 0,
+        isReleased: false,
+      });
       return;
     }
     const shared = await this.#base(base);
     const adapter = trained?.lora ? { ...trained.lora, flat: trained.flat, layout: adapterLayout(shared.config, trained.lora.rank) } : null;
     // Adapters of one rank share a batch. Another rank would widen the products, and with them change a row's last bits.
-    this.#policies.set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${base.directory}`, weights: shared, adapter, users: 0, isReleased: false });
+    this.#policies.set(id, {
+      batchKey: `rank ${adapter?.rank ?? 0} on ${base.directory}`,
+      weights: shared,
+      adapter,
+      users: 0,
+      isReleased: false,
+    });
   }
 
   /** The same straight from a saved state. */
@@ -201,7 +213,8 @@ export class Sampler {
     const prompts = new Map<string, Request[]>();
     const most = Math.max(1, Math.floor(this.#options.maxPrefillTokens / time));
     this.#waiting = this.#waiting.filter((request) => {
-      if (taken.length >= room || request.policy.batchKey !== first.policy.batchKey || paddedLength(request.prompt.length) !== time) return true;
+      if (taken.length >= room || request.policy.batchKey !== first.policy.batchKey || paddedLength(request.prompt.length) !== time)
+        return true;
       const key = `${request.policyId}:${request.prompt.join()}`;
       const same = prompts.get(key);
       if (!same && prompts.size >= most) return true;
@@ -271,7 +284,10 @@ export class Sampler {
     const { config } = weights;
     const { kvHeads, headSize: d } = config;
     const size = Math.max(2, rows.length);
-    cache.reserve(size, rows.reduce((most, row) => Math.max(most, row.length + 1), 1));
+    cache.reserve(
+      size,
+      rows.reduce((most, row) => Math.max(most, row.length + 1), 1),
+    );
     const tokens = new BigInt64Array(size);
     const positions = new BigInt64Array(size);
     rows.forEach((row, b) => {
@@ -286,7 +302,11 @@ export class Sampler {
       ...batch.adapters?.feeds(Tensor, owners),
       tokens: new Tensor("int64", tokens, [size, 1]),
       positions: new Tensor("int64", positions, [size, 1]),
-      last: new Tensor("int64", BigInt64Array.from({ length: size }, (_, b) => BigInt(b)), [size]),
+      last: new Tensor(
+        "int64",
+        BigInt64Array.from({ length: size }, (_, b) => BigInt(b)),
+        [size],
+      ),
       past_mask: new Tensor("float32", cache.mask(size), [size, 1, 1, capacity]),
     };
     for (let layer = 0; layer < config.layers; layer++) {
@@ -320,8 +340,15 @@ export class Sampler {
       const id = chooseToken(logprobs, params, row.sampled);
       row.lastToken = id;
       row.sampled++;
-      const finish = request.stops.has(id) ? "stop" : row.sampled >= params.maxTokens || row.length + 1 >= contextLength ? "length" : undefined;
-      this.#events.push({ request: request.id, token: { id, logprob: logprobs[id]!, top: topTokens(logprobs, params.topLogprobs), finish } });
+      const finish = request.stops.has(id)
+        ? "stop"
+        : row.sampled >= params.maxTokens || row.length + 1 >= contextLength
+          ? "length"
+          : undefined;
+      this.#events.push({
+        request: request.id,
+        token: { id, logprob: logprobs[id]!, top: topTokens(logprobs, params.topLogprobs), finish },
+      });
       if (finish) ended.push(index);
     });
     this.#removeRows(batch, ended);
@@ -406,7 +433,9 @@ export class Sampler {
     const mask = causalMask(time, config.heads / config.kvHeads);
     const half = config.headSize / 2;
     return {
-      ...Object.fromEntries(layout.parameters.map((parameter) => [parameter.name, new TensorClass("float32", viewOf(flat, parameter), parameter.shape)])),
+      ...Object.fromEntries(
+        layout.parameters.map((parameter) => [parameter.name, new TensorClass("float32", viewOf(flat, parameter), parameter.shape)]),
+      ),
       cos: new TensorClass("float32", rotary.cos, [config.contextLength, half]),
       sin: new TensorClass("float32", rotary.sin, [config.contextLength, half]),
       mask: new TensorClass("float32", mask.data, mask.shape),

@@ -67,7 +67,7 @@ export function planBatches(rows: readonly Row[], maxTokens: number): Batch[] {
 /** Packs neighbours that share a beginning; rows of a group are neighbours. */
 function packRows(rows: readonly Row[]): PackedRow[] {
   const packed: PackedRow[] = [];
-  for (let first = 0; first < rows.length; ) {
+  for (let first = 0; first < rows.length;) {
     const members = [first];
     // The last token of a row predicts nothing and is never an input.
     let shared = rows[first]!.tokens.length - 1;
@@ -119,7 +119,10 @@ export interface Selection {
 }
 
 /** Token ids and positions, each `[B, T]`. */
-export function tokenInputs(rows: readonly Row[], { rows: packed, batch, time }: Batch): { tokens: BigInt64Array; positions: BigInt64Array } {
+export function tokenInputs(
+  rows: readonly Row[],
+  { rows: packed, batch, time }: Batch,
+): { tokens: BigInt64Array; positions: BigInt64Array } {
   const tokens = new BigInt64Array(batch * time);
   const positions = new BigInt64Array(batch * time);
   packed.forEach((row, b) => {

@@ -24,7 +24,7 @@ const CHUNK = 256 * 1024;
 
 /** The flat vector in chunks that do not straddle the border between decayed and other parameters. */
 function* spans({ decayed, length }: Layout): Iterable<{ start: number; end: number; decays: boolean }> {
-  for (let start = 0; start < length; ) {
+  for (let start = 0; start < length;) {
     const end = Math.min(start + CHUNK, start < decayed ? decayed : length);
     yield { start, end, decays: start < decayed };
     start = end;
@@ -42,7 +42,10 @@ export class Optimizer {
   }
 
   static async create(threads: number): Promise<Optimizer> {
-    return new Optimizer(await Program.compile(normGraph(), "gradient-norm", { threads }), await Program.compile(adamGraph(), "adamw", { threads }));
+    return new Optimizer(
+      await Program.compile(normGraph(), "gradient-norm", { threads }),
+      await Program.compile(adamGraph(), "adamw", { threads }),
+    );
   }
 
   /**
@@ -59,7 +62,9 @@ export class Optimizer {
     const weightDecay = adam.weightDecay ?? ADAM_DEFAULTS.weightDecay;
     const maxGradNorm = adam.maxGradNorm ?? ADAM_DEFAULTS.maxGradNorm;
 
-    const { norm } = await this.#norm.run({ gradient: new OrtTensor("float32", state.gradients, [layout.length / BLOCK, BLOCK]) }, ["norm"]);
+    const { norm } = await this.#norm.run({ gradient: new OrtTensor("float32", state.gradients, [layout.length / BLOCK, BLOCK]) }, [
+      "norm",
+    ]);
     const gradNorm = (norm!.data as Float32Array)[0]!;
     if (Number.isFinite(gradNorm)) {
       const t = state.step + 1;

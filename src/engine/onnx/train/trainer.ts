@@ -56,7 +56,10 @@ export class Trainer {
     this.#maxBatchTokens = options.maxBatchTokens ?? 4096;
   }
 
-  async createModel(base: BaseSource, spec: { lora?: LoraSpec | undefined; from?: string | undefined; seed: number; fresh?: boolean | undefined }): Promise<string> {
+  async createModel(
+    base: BaseSource,
+    spec: { lora?: LoraSpec | undefined; from?: string | undefined; seed: number; fresh?: boolean | undefined },
+  ): Promise<string> {
     const shared = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
     const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
     const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
@@ -83,7 +86,12 @@ export class Trainer {
     return (await this.#run(this.#model(id), rows, null, signal)).logprobs;
   }
 
-  async forwardBackward(id: string, rows: readonly Row[], loss: LossSpec, signal: AbortSignal): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async forwardBackward(
+    id: string,
+    rows: readonly Row[],
+    loss: LossSpec,
+    signal: AbortSignal,
+  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
     return this.#run(this.#model(id), rows, loss, signal);
   }
 
@@ -142,7 +150,8 @@ export class Trainer {
     return remember(this.#bases, freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<Base> => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
-      const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
+      const weights =
+        freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
       return { config, layout, weights, rotary: rotaryTables(config) };
     });
   }
@@ -154,7 +163,12 @@ export class Trainer {
     );
   }
 
-  async #run(model: TrainableModel, rows: readonly Row[], loss: LossSpec | null, signal: AbortSignal): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+  async #run(
+    model: TrainableModel,
+    rows: readonly Row[],
+    loss: LossSpec | null,
+    signal: AbortSignal,
+  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
     rows.forEach((row, index) => checkRow(row, index, model.base.config, loss));
     const program = await this.#program(model, loss?.kind ?? "forward");
     const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
@@ -236,7 +250,9 @@ export class Trainer {
 }
 
 function viewTensors(Tensor: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], flat: Float32Array, layout: Layout): Tensors {
-  return Object.fromEntries(layout.parameters.map((parameter) => [parameter.name, new Tensor("float32", viewOf(flat, parameter), parameter.shape)]));
+  return Object.fromEntries(
+    layout.parameters.map((parameter) => [parameter.name, new Tensor("float32", viewOf(flat, parameter), parameter.shape)]),
+  );
 }
 
 /** Box-Muller over the counter generator. */
@@ -253,9 +269,11 @@ function checkRow(row: Row, index: number, config: ModelConfig, loss: LossSpec |
   if (row.weights.length !== length) fail(`expected ${length} weights, got ${row.weights.length}`);
   if (row.weights[0] !== 0) fail(`expected weight 0 for the first token, which nothing predicts, got ${row.weights[0]}`);
   if (loss && loss.kind !== "cross-entropy") {
-    if (row.advantages?.length !== length) fail(`expected ${length} advantages for a ${loss.kind} loss, got ${row.advantages?.length ?? "none"}`);
+    if (row.advantages?.length !== length)
+      fail(`expected ${length} advantages for a ${loss.kind} loss, got ${row.advantages?.length ?? "none"}`);
     if (row.logprobs?.length !== length) fail(`expected ${length} logprobs for a ${loss.kind} loss, got ${row.logprobs?.length ?? "none"}`);
   }
-  for (const token of row.tokens) if (token < 0 || token >= config.vocabularySize) fail(`expected token ids in [0, ${config.vocabularySize}), got ${token}`);
+  for (const token of row.tokens)
+    if (token < 0 || token >= config.vocabularySize) fail(`expected token ids in [0, ${config.vocabularySize}), got ${token}`);
   for (const weight of row.weights) if (!Number.isFinite(weight)) fail(`expected finite weights, got ${weight}`);
 }

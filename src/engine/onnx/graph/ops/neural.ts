@@ -127,7 +127,12 @@ export function targetLogprob(logits: Value, targets: Value): { logprob: Value; 
   const { graph } = logits;
   const [rows, classes] = logits.shape;
   if (rows === undefined || typeof classes !== "number") throw new ShapeError(`Expected logits [R, V], got [${logits.shape.join(", ")}]`);
-  const all = graph.record({ op: "LogSoftmax", inputs: [logits], attributes: { axis: { int: -1 } }, outputs: [{ shape: logits.shape }] })[0]!;
+  const all = graph.record({
+    op: "LogSoftmax",
+    inputs: [logits],
+    attributes: { axis: { int: -1 } },
+    outputs: [{ shape: logits.shape }],
+  })[0]!;
   const probabilities = exp(all);
   const column = reshape(targets, [rows, 1]);
   const logprob = graph.record({
