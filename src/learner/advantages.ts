@@ -79,7 +79,9 @@ export function normalizeBatch(entries: readonly BatchEntry[], balance: number):
     if (balance < 0 && advantage > 0) return advantage * (1 + balance);
     return advantage;
   });
-  const scale = entries.reduce((sum, entry, index) => sum + entry.tokens * Math.abs(balanced[index] as number) * (weights[index] as number), 0) / tokens;
+  const scale =
+    entries.reduce((sum, entry, index) => sum + entry.tokens * Math.abs(balanced[index] as number) * (weights[index] as number), 0) /
+    tokens;
   return entries.map((_, index) => ({
     weight: weights[index] as number,
     // Balance 1 or −1 can leave no advantage at all; 0 / 0 would poison every weight of the model.

@@ -12,9 +12,12 @@ import type { LossSpec, PolicyLoss } from "./types.ts";
 export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon" | "epsilon_high"> = {}): PolicyLoss {
   const { ppo, loss_fn: named } = config;
   if (typeof ppo === "boolean" && typeof named === "string" && ppo !== (named === "ppo")) {
-    throw new ArgumentError(`Expected \`ppo\` and \`loss_fn\` to agree, got \`ppo: ${ppo}\` and \`loss_fn: "${named}"\`. Set one of them.`, {
-      param: "experimental_config.loss_fn",
-    });
+    throw new ArgumentError(
+      `Expected \`ppo\` and \`loss_fn\` to agree, got \`ppo: ${ppo}\` and \`loss_fn: "${named}"\`. Set one of them.`,
+      {
+        param: "experimental_config.loss_fn",
+      },
+    );
   }
   const kind = named ?? (ppo === true ? "ppo" : "cispo");
   const epsilon = config.epsilon ?? (kind === "ppo" ? 0.2 : 1);

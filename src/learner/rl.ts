@@ -111,11 +111,7 @@ interface KeptTrajectory {
   readonly tokens: number;
 }
 
-function* readBatch(
-  groups: readonly TrajectoryGroup[],
-  config: RlConfig | null | undefined,
-  limits: SequenceLimits,
-): Steps<ReadBatch> {
+function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, limits: SequenceLimits): Steps<ReadBatch> {
   const settings = checkRlConfig(config);
   const counts = { merged: 0, drifted: 0, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0, sampling: 0 };
   const kept: KeptTrajectory[] = [];
@@ -219,12 +215,15 @@ function nothingToTrain(found: {
   if (found.trajectories === 0) reasons.push("there is no trajectory");
   else {
     if (found.zeroGroups > 0) {
-      reasons.push(`the rewards are all equal in ${found.zeroGroups} of ${found.groups} groups (use a finer reward, larger groups, or easier scenarios)`);
+      reasons.push(
+        `the rewards are all equal in ${found.zeroGroups} of ${found.groups} groups (use a finer reward, larger groups, or easier scenarios)`,
+      );
     }
     if (found.droppedSequences > 0) {
       reasons.push(`${found.droppedSequences} sequences are longer than the model's context of ${found.contextLength} tokens`);
     }
-    if (found.sampling < found.trajectories) reasons.push(`${found.trajectories - found.sampling} of ${found.trajectories} trajectories have no sampled turn`);
+    if (found.sampling < found.trajectories)
+      reasons.push(`${found.trajectories - found.sampling} of ${found.trajectories} trajectories have no sampled turn`);
     if (found.isBalancedAway) reasons.push("`advantage_balance` takes away every advantage that is left");
   }
   return new ArgumentError(`The batch would train nothing: ${reasons.join("; ")}.`, { param: "trajectory_groups" });

@@ -23,9 +23,12 @@ export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits,
   const { vocabularySize = Number.POSITIVE_INFINITY } = limits;
   const bad = sequence.tokens.find((id) => id < 0 || id >= vocabularySize);
   if (bad === undefined) return;
-  throw new DataError(`${where}: token id ${bad} is outside the model's vocabulary of ${vocabularySize}. The tokens were made for another model.`, {
-    param: where,
-  });
+  throw new DataError(
+    `${where}: token id ${bad} is outside the model's vocabulary of ${vocabularySize}. The tokens were made for another model.`,
+    {
+      param: where,
+    },
+  );
 }
 
 /** Shape `[T]`: `weight` on trained tokens, 0 elsewhere. */

@@ -99,7 +99,10 @@ function isTrajectory(example: SftExample): example is z.infer<typeof trajectory
   return "messages_and_choices" in example;
 }
 
-function historySequences(history: HistoryAt, tokenizer: ChatTokenizer): { readonly sequences: readonly TokenSequence[]; readonly driftedTurns: number } {
+function historySequences(
+  history: HistoryAt,
+  tokenizer: ChatTokenizer,
+): { readonly sequences: readonly TokenSequence[]; readonly driftedTurns: number } {
   const { items, tools, at } = history;
   const choices = items.filter(isChoice);
   const exact = choices.filter((choice) => Array.isArray(choice.token_ids) && Array.isArray(choice.prompt_token_ids));
@@ -117,9 +120,13 @@ function historySequences(history: HistoryAt, tokenizer: ChatTokenizer): { reado
     const item = items[index] as MessageOrChoice;
     return choices.length > 0 ? isChoice(item) : item["weight"] !== 0;
   };
-  if (!items.some((item, index) => (isChoice(item) || item.role === "assistant") && isTrained(index))) return { sequences: [], driftedTurns: 0 };
+  if (!items.some((item, index) => (isChoice(item) || item.role === "assistant") && isTrained(index)))
+    return { sequences: [], driftedTurns: 0 };
   try {
-    const { ids, mask } = tokenizer.renderTraining(items.map((item) => toMessage(item) as ChatMessage), { tools, isTrained });
+    const { ids, mask } = tokenizer.renderTraining(
+      items.map((item) => toMessage(item) as ChatMessage),
+      { tools, isTrained },
+    );
     // Nothing predicts the first token, so a template that begins with the answer cannot have it trained.
     if (mask[0] === 1) mask[0] = 0;
     return { sequences: [{ tokens: ids, mask }], driftedTurns: 0 };

@@ -44,7 +44,9 @@ export interface SftPlan {
 export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
   const trained = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
   if (trained === 0) {
-    throw new ArgumentError("The batch would train nothing: none of its sequences has a token that the assistant says.", { param: "training_data_url" });
+    throw new ArgumentError("The batch would train nothing: none of its sequences has a token that the assistant says.", {
+      param: "training_data_url",
+    });
   }
   return {
     rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: tokenWeights(sequence, 1 / trained) })),
