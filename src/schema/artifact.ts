@@ -6,9 +6,12 @@ export const artifactPath = z
   .string()
   .min(1)
   .max(512)
-  .refine((path) => !path.includes("\\") && !path.includes("\0") && path.split("/").every((part) => part !== "" && part !== "." && part !== ".."), {
-    message: "must be a relative path inside the artifact: no leading '/', no '.', '..' or empty part, no backslash",
-  });
+  .refine(
+    (path) => !path.includes("\\") && !path.includes("\0") && path.split("/").every((part) => part !== "" && part !== "." && part !== ".."),
+    {
+      message: "must be a relative path inside the artifact: no leading '/', no '.', '..' or empty part, no backslash",
+    },
+  );
 
 /** Body of `POST /v1/preview/artifacts`: opens a new version of `entity/project/name`. Extension. */
 export const createArtifactRequest = z.strictObject({

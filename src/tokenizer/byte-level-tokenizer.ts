@@ -54,7 +54,9 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     for (const id of this.#library.get_vocab(true).values()) needed = Math.max(needed, id + 1);
     this.vocabularySize = parts.vocabularySize ?? needed;
     if (this.vocabularySize < needed) {
-      throw new DataError(`${join(directory, "config.json")}: \`vocab_size\` is ${this.vocabularySize}, but tokenizer.json has ids up to ${needed - 1}.`);
+      throw new DataError(
+        `${join(directory, "config.json")}: \`vocab_size\` is ${this.vocabularySize}, but tokenizer.json has ids up to ${needed - 1}.`,
+      );
     }
     this.eosTokenIds = this.#resolveEos();
   }
@@ -65,7 +67,9 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     const result = new Int32Array(ids.length);
     for (const [index, id] of (ids as readonly (number | undefined)[]).entries()) {
       if (id === undefined) {
-        throw new DataError(`The post-processor of ${this.#parts.directory} adds ${JSON.stringify(tokens[index])}, which is not in the vocabulary.`);
+        throw new DataError(
+          `The post-processor of ${this.#parts.directory} adds ${JSON.stringify(tokens[index])}, which is not in the vocabulary.`,
+        );
       }
       result[index] = id;
     }
@@ -91,7 +95,12 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     const added = this.#addedTokens.get(id);
     const token = this.#library.id_to_token(id);
     const encoder = new TextEncoder();
-    const bytes = added === undefined ? (token === undefined ? new Uint8Array(0) : (bytesOfToken(token) ?? encoder.encode(token))) : encoder.encode(added);
+    const bytes =
+      added === undefined
+        ? token === undefined
+          ? new Uint8Array(0)
+          : (bytesOfToken(token) ?? encoder.encode(token))
+        : encoder.encode(added);
     this.#bytes.set(id, bytes);
     return bytes;
   }
@@ -143,13 +152,17 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     if (eosToken !== undefined) {
       const id = this.#library.token_to_id(eosToken);
       if (id === undefined) {
-        throw new DataError(`${join(directory, "tokenizer_config.json")}: \`eos_token\` ${JSON.stringify(eosToken)} is not in tokenizer.json.`);
+        throw new DataError(
+          `${join(directory, "tokenizer_config.json")}: \`eos_token\` ${JSON.stringify(eosToken)} is not in tokenizer.json.`,
+        );
       }
       ids.add(id);
     }
     for (const id of eosIds) {
       if (id >= this.vocabularySize) {
-        throw new DataError(`${join(directory, "generation_config.json")}: \`eos_token_id\` ${id} is outside the vocabulary of ${this.vocabularySize}.`);
+        throw new DataError(
+          `${join(directory, "generation_config.json")}: \`eos_token_id\` ${id} is outside the vocabulary of ${this.vocabularySize}.`,
+        );
       }
       ids.add(id);
     }

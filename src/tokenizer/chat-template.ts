@@ -147,7 +147,14 @@ function makesValue(statement: Statement): boolean {
 }
 
 function setGlobals(environment: Environment, interpreter: MeteredInterpreter): void {
-  for (const [name, value] of [["true", true], ["True", true], ["false", false], ["False", false], ["none", null], ["None", null]] as const) {
+  for (const [name, value] of [
+    ["true", true],
+    ["True", true],
+    ["false", false],
+    ["False", false],
+    ["none", null],
+    ["None", null],
+  ] as const) {
     environment.set(name, value);
   }
   environment.set("raise_exception", (message: unknown) => {

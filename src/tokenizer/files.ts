@@ -10,7 +10,11 @@ export type Component = z.infer<typeof component>;
 
 /** `tokenizer.json`. */
 export const tokenizerFile = z.looseObject({
-  model: z.looseObject({ type: z.string().optional(), vocab: z.record(z.string(), z.int()), merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])) }),
+  model: z.looseObject({
+    type: z.string().optional(),
+    vocab: z.record(z.string(), z.int()),
+    merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
+  }),
   added_tokens: z.array(z.looseObject({ id: z.int().min(0), content: z.string().min(1), special: z.boolean().default(false) })).default([]),
   normalizer: component.nullish().transform((value) => value ?? null),
   pre_tokenizer: component.nullish().transform((value) => value ?? null),
@@ -20,7 +24,9 @@ export const tokenizerFile = z.looseObject({
 
 export type TokenizerFile = z.infer<typeof tokenizerFile>;
 
-const tokenText = z.union([z.string(), z.looseObject({ content: z.string() })]).transform((value) => (typeof value === "string" ? value : value.content));
+const tokenText = z
+  .union([z.string(), z.looseObject({ content: z.string() })])
+  .transform((value) => (typeof value === "string" ? value : value.content));
 /** `tokenizer_config.json`. */
 export const tokenizerConfigFile = z.looseObject({
   bos_token: tokenText.nullish(),
@@ -31,7 +37,15 @@ export const tokenizerConfigFile = z.looseObject({
 });
 export type TokenizerConfigFile = z.infer<typeof tokenizerConfigFile>;
 
-const tokenIds = z.union([z.int().min(0).transform((id) => [id]), z.array(z.int().min(0))]).nullish();
+const tokenIds = z
+  .union([
+    z
+      .int()
+      .min(0)
+      .transform((id) => [id]),
+    z.array(z.int().min(0)),
+  ])
+  .nullish();
 /** `generation_config.json`. */
 export const generationConfigFile = z.looseObject({ eos_token_id: tokenIds });
 /** `config.json`, as far as the tokenizer needs it. */

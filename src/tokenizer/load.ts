@@ -45,7 +45,9 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
     read("chat_template.jinja"),
   ]);
   if (tokenizerText === undefined) {
-    throw new NotFoundError(`Expected a \`tokenizer.json\` in ${directory}, found none. A base model is a directory in Hugging Face layout.`);
+    throw new NotFoundError(
+      `Expected a \`tokenizer.json\` in ${directory}, found none. A base model is a directory in Hugging Face layout.`,
+    );
   }
   const file = parseFile(join(directory, "tokenizer.json"), tokenizerText, tokenizerFile);
   const config = parseFile(join(directory, "tokenizer_config.json"), configText ?? "{}", tokenizerConfigFile);
@@ -73,7 +75,12 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
     eosIds: (generationText === undefined ? model.eos_token_id : generation.eos_token_id) ?? [],
     template: named.default === undefined ? undefined : compile(named.file, named.default),
     toolTemplate: named.toolUse === undefined ? undefined : compile(named.file, named.toolUse),
-    templateVariables: { bos_token: bos ?? undefined, eos_token: eos ?? undefined, unk_token: unk ?? undefined, pad_token: pad ?? undefined },
+    templateVariables: {
+      bos_token: bos ?? undefined,
+      eos_token: eos ?? undefined,
+      unk_token: unk ?? undefined,
+      pad_token: pad ?? undefined,
+    },
   });
 }
 
@@ -95,7 +102,13 @@ function templateSources(file: string | undefined, configured: TokenizerConfigFi
 function requireByteLevel(directory: string, file: TokenizerFile): void {
   const type = file.model.type ?? "BPE";
   const has = (part: Component | null, list: string): boolean =>
-    part !== null && (part.type === "ByteLevel" || (part.type === "Sequence" && z.array(component).safeParse(part[list]).data?.some((inner) => has(inner, list)) === true));
+    part !== null &&
+    (part.type === "ByteLevel" ||
+      (part.type === "Sequence" &&
+        z
+          .array(component)
+          .safeParse(part[list])
+          .data?.some((inner) => has(inner, list)) === true));
   if (type !== "BPE" || !has(file.pre_tokenizer, "pretokenizers") || !has(file.decoder, "decoders")) {
     throw new UnsupportedError(
       `${join(directory, "tokenizer.json")}: expected a byte-level BPE tokenizer (pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
@@ -103,7 +116,6 @@ function requireByteLevel(directory: string, file: TokenizerFile): void {
     );
   }
 }
-
 
 /** The library drops what the vocabulary lacks without a word, so a vocabulary with holes would train on other text than was given. */
 function requireWhole(directory: string, file: TokenizerFile): void {

@@ -51,7 +51,11 @@ function contentText(content: ChatMessage["content"], where: string): string {
 }
 
 function templateToolCall(call: ChatToolCall, where: string): Record<string, unknown> {
-  return { ...call, type: call.type ?? "function", function: { ...call.function, arguments: argumentsObject(call.function.arguments, where) } };
+  return {
+    ...call,
+    type: call.type ?? "function",
+    function: { ...call.function, arguments: argumentsObject(call.function.arguments, where) },
+  };
 }
 
 function argumentsObject(value: unknown, where: string): unknown {
