@@ -45,17 +45,22 @@ export async function quickstart(config: QuickstartConfig, runDir: string, signa
     const model = await service.models.create({ project: "quickstart", name: "reverse", baseModel: "whetstone-tiny", signal });
     const heldOut = scenarios("held-out", config.seed, 0, config.heldOut);
     const report = (stage: string, score: Score) =>
-      progress.line(`${stage.padEnd(16)} exact ${styled("green", score.exact.toFixed(3))}  ratio ${score.ratio.toFixed(3)}  ${styled("dim", `${seconds().toFixed(0)} s`)}`);
+      progress.line(
+        `${stage.padEnd(16)} exact ${styled("green", score.exact.toFixed(3))}  ratio ${score.ratio.toFixed(3)}  ${styled("dim", `${seconds().toFixed(0)} s`)}`,
+      );
 
     progress.update("Measuring the untrained model …");
     const base = await measure(await model.policy(0), heldOut, signal);
     report("untrained", base);
 
     let sftJobs = 0;
-    for (const validation = scenarios("validation", config.seed, 0, config.sft.validation); sftJobs < config.sft.maxJobs; ) {
+    for (const validation = scenarios("validation", config.seed, 0, config.sft.validation); sftJobs < config.sft.maxJobs;) {
       const loss = await superviseJob(service, model, config, sftJobs++, signal);
       const { exact } = await measure(await model.policy(), validation, signal);
-      progress.update(`examples   job ${sftJobs}  ${bar(exact / config.sft.stopAtExact)}  loss ${loss.toFixed(3)}  exact ${exact.toFixed(3)}`, true);
+      progress.update(
+        `examples   job ${sftJobs}  ${bar(exact / config.sft.stopAtExact)}  loss ${loss.toFixed(3)}  exact ${exact.toFixed(3)}`,
+        true,
+      );
       if (exact >= config.sft.stopAtExact) break;
     }
     const sft = await measure(await model.policy(), heldOut, signal);
@@ -112,7 +117,11 @@ function curve(config: QuickstartConfig, points: readonly Point[]): string {
   });
 }
 
-function printTable(print: (line: string) => void, stages: Record<"untrained" | "examples" | "practice", Score>, result: QuickstartResult): void {
+function printTable(
+  print: (line: string) => void,
+  stages: Record<"untrained" | "examples" | "practice", Score>,
+  result: QuickstartResult,
+): void {
   print("");
   print(styled("bold", `${"held-out problems".padEnd(20)}exact   ratio`));
   for (const [name, score] of Object.entries(stages)) print(`${name.padEnd(20)}${score.exact.toFixed(3)}   ${score.ratio.toFixed(3)}`);
@@ -137,7 +146,8 @@ async function main(): Promise<void> {
   });
   const whole = (name: "seed" | "steps", least: number) => {
     const value = Number(values[name]);
-    if (!Number.isInteger(value) || value < least) throw new RangeError(`Expected --${name} to be a whole number from ${least}, got "${values[name]}"`);
+    if (!Number.isInteger(value) || value < least)
+      throw new RangeError(`Expected --${name} to be a whole number from ${least}, got "${values[name]}"`);
     return value;
   };
   const config: QuickstartConfig = {

@@ -1,5 +1,14 @@
 /** The stages of the quickstart, each a few lines of the library. */
-import { gatherTrajectoryGroups, type Model, type Policy, type Service, Trajectory, trajectory, TrajectoryGroup, uploadDataset } from "whetstone";
+import {
+  gatherTrajectoryGroups,
+  type Model,
+  type Policy,
+  type Service,
+  Trajectory,
+  trajectory,
+  TrajectoryGroup,
+  uploadDataset,
+} from "whetstone";
 import {
   extractAnswer,
   goldAnswer,
@@ -48,7 +57,13 @@ export async function measure(policy: Policy, problems: readonly ReverseScenario
 }
 
 /** One supervised job on problems `[from, from + count)`; returns its mean loss. */
-export async function superviseJob(service: Service, model: Model, config: QuickstartConfig, job: number, signal: AbortSignal): Promise<number> {
+export async function superviseJob(
+  service: Service,
+  model: Model,
+  config: QuickstartConfig,
+  job: number,
+  signal: AbortSignal,
+): Promise<number> {
   const { stepsPerJob, batchSize, learningRate } = config.sft;
   const count = stepsPerJob * batchSize;
   const train = scenarios("sft", config.seed, job * count, count).map((scenario) => ({

@@ -56,7 +56,8 @@ function longestBlock(
     lengths = next;
   }
   // Popular characters start no block, but one that was found grows over them.
-  while (best.a > aStart && best.b > bStart && a[best.a - 1] === b[best.b - 1]) best = { a: best.a - 1, b: best.b - 1, size: best.size + 1 };
+  while (best.a > aStart && best.b > bStart && a[best.a - 1] === b[best.b - 1])
+    best = { a: best.a - 1, b: best.b - 1, size: best.size + 1 };
   while (best.a + best.size < aEnd && best.b + best.size < bEnd && a[best.a + best.size] === b[best.b + best.size]) best.size++;
   return best;
 }

@@ -39,7 +39,10 @@ export function lineChart(options: { title: string; xLabel: string; curves: read
     const line = curve.points.map((point) => `${x(point[0])},${y(point[1])}`).join(" ");
     parts.push(`<polyline points="${line}" fill="none" stroke="${curve.color}" stroke-width="2" stroke-linejoin="round"/>`);
     const left = MARGIN.left + index * 190;
-    parts.push(`<line x1="${left}" x2="${left + 22}" y1="32" y2="32" stroke="${curve.color}" stroke-width="3"/>`, text([left + 28, 36], curve.name));
+    parts.push(
+      `<line x1="${left}" x2="${left + 22}" y1="32" y2="32" stroke="${curve.color}" stroke-width="3"/>`,
+      text([left + 28, 36], curve.name),
+    );
   });
   parts.push(text([MARGIN.left, 18], title, 'font-weight="600" font-size="14"'));
   parts.push(text([(WIDTH + MARGIN.left - MARGIN.right) / 2, HEIGHT - 10], xLabel, 'text-anchor="middle"'));
