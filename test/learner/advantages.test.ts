@@ -8,7 +8,9 @@ interface Vectors {
   readonly group: readonly { readonly assistant_mask: readonly number[]; readonly reward: number }[];
   readonly advantages: readonly number[];
   readonly weights: readonly number[];
-  readonly cases: Readonly<Record<string, { readonly advantage_balance: number; readonly advantages: readonly number[]; readonly weights: readonly number[] }>>;
+  readonly cases: Readonly<
+    Record<string, { readonly advantage_balance: number; readonly advantages: readonly number[]; readonly weights: readonly number[] }>
+  >;
 }
 const { pack: vectors } = JSON.parse(readFileSync(new URL("fixtures/rl-vectors.json", import.meta.url), "utf8")) as { pack: Vectors };
 
@@ -46,19 +48,22 @@ describe("groupAdvantages", () => {
   propertyTest.prop([fc.array(reward, { minLength: 2, maxLength: 16 }), fc.boolean()])("sum to zero", (rewards, scale) => {
     const advantages = groupAdvantages(rewards, { scale });
     // Each of the G terms carries the rounding of the mean, and at most the same again where it was set to 0.
-    expect(Math.abs(advantages.reduce((sum, value) => sum + value, 0))).toBeLessThanOrEqual(4 * rewards.length * roundingOf(rewards, scale));
+    expect(Math.abs(advantages.reduce((sum, value) => sum + value, 0))).toBeLessThanOrEqual(
+      4 * rewards.length * roundingOf(rewards, scale),
+    );
   });
 
-  propertyTest.prop([fc.array(reward, { minLength: 2, maxLength: 8 }).chain((rewards) => fc.tuple(fc.constant(rewards), fc.shuffledSubarray([...rewards.keys()], { minLength: rewards.length })))])(
-    "do not depend on the order within the group",
-    ([rewards, order]) => {
-      const direct = groupAdvantages(rewards);
-      const permuted = groupAdvantages(order.map((index) => rewards[index] as number));
-      for (const [place, index] of order.entries()) {
-        expect(Math.abs((permuted[place] as number) - (direct[index] as number))).toBeLessThanOrEqual(16 * roundingOf(rewards, true));
-      }
-    },
-  );
+  propertyTest.prop([
+    fc
+      .array(reward, { minLength: 2, maxLength: 8 })
+      .chain((rewards) => fc.tuple(fc.constant(rewards), fc.shuffledSubarray([...rewards.keys()], { minLength: rewards.length }))),
+  ])("do not depend on the order within the group", ([rewards, order]) => {
+    const direct = groupAdvantages(rewards);
+    const permuted = groupAdvantages(order.map((index) => rewards[index] as number));
+    for (const [place, index] of order.entries()) {
+      expect(Math.abs((permuted[place] as number) - (direct[index] as number))).toBeLessThanOrEqual(16 * roundingOf(rewards, true));
+    }
+  });
 
   propertyTest.prop([fc.array(fc.integer({ min: -100, max: 100 }), { minLength: 2, maxLength: 8 }), fc.integer({ min: -100, max: 100 })])(
     "do not change when every reward is shifted",
@@ -81,7 +86,8 @@ describe("normalizeBatch", () => {
   }));
 
   it("starts from the reference's weights", () => {
-    for (const [index, { tokens }] of entries.entries()) expect(apart(1 / (tokens + 1e-6), vectors.weights[index] as number)).toBeLessThan(1e-9);
+    for (const [index, { tokens }] of entries.entries())
+      expect(apart(1 / (tokens + 1e-6), vectors.weights[index] as number)).toBeLessThan(1e-9);
   });
 
   // The reference packs float32, hence 2^-22.
@@ -93,13 +99,17 @@ describe("normalizeBatch", () => {
     }
   });
 
-  const entry = fc.record({ advantage: fc.double({ min: 0.01, max: 5, noNaN: true }).chain((size) => fc.constantFrom(size, -size)), tokens: fc.integer({ min: 1, max: 500 }) });
+  const entry = fc.record({
+    advantage: fc.double({ min: 0.01, max: 5, noNaN: true }).chain((size) => fc.constantFrom(size, -size)),
+    tokens: fc.integer({ min: 1, max: 500 }),
+  });
   propertyTest.prop([fc.array(entry, { minLength: 1, maxLength: 12 }), fc.double({ min: -0.9, max: 0.9, noNaN: true })])(
     "makes the mean weight and the mean weighted advantage 1, and every trajectory weigh the same",
     (batch, balance) => {
       const normalized = normalizeBatch(batch, balance);
       const tokens = batch.reduce((sum, { tokens: count }) => sum + count, 0);
-      const total = (value: (index: number) => number): number => batch.reduce((sum, { tokens: count }, index) => sum + count * value(index), 0) / tokens;
+      const total = (value: (index: number) => number): number =>
+        batch.reduce((sum, { tokens: count }, index) => sum + count * value(index), 0) / tokens;
       const at = (index: number) => normalized[index] as { weight: number; advantage: number };
       expect(total((index) => at(index).weight)).toBeCloseTo(1, 9);
       expect(total((index) => at(index).weight * Math.abs(at(index).advantage))).toBeCloseTo(1, 9);

@@ -14,7 +14,13 @@ export function choice(prompt: readonly number[], sampled: readonly number[], lo
 }
 
 /** A group from rewards and the choices of each trajectory. */
-export function group(...trajectories: readonly { readonly reward: number; readonly choices: readonly unknown[]; readonly extra?: readonly (readonly unknown[])[] }[]): TrajectoryGroup {
+export function group(
+  ...trajectories: readonly {
+    readonly reward: number;
+    readonly choices: readonly unknown[];
+    readonly extra?: readonly (readonly unknown[])[];
+  }[]
+): TrajectoryGroup {
   return trajectoryGroup.parse({
     trajectories: trajectories.map(({ reward, choices, extra = [] }) => ({
       reward,

@@ -12,7 +12,9 @@ interface Vectors {
     readonly advantages: readonly number[];
     readonly weights: readonly number[];
   };
-  readonly cases: Readonly<Record<string, { readonly config: object; readonly policy_loss: number; readonly grad_new_logprobs: readonly number[] }>>;
+  readonly cases: Readonly<
+    Record<string, { readonly config: object; readonly policy_loss: number; readonly grad_new_logprobs: readonly number[] }>
+  >;
 }
 const { loss: vectors } = JSON.parse(readFileSync(new URL("fixtures/rl-vectors.json", import.meta.url), "utf8")) as { loss: Vectors };
 
@@ -23,7 +25,11 @@ function reference(config: object): { readonly loss: number; readonly gradient: 
   const count = inputs.assistant_mask.reduce((sum, bit) => sum + bit, 0);
   const tokens = inputs.new_logprobs.map((newLogprob, index) => {
     const scale = ((inputs.weights[index] as number) * (inputs.assistant_mask[index] as number)) / count;
-    const { value, derivative } = tokenLoss(spec, { newLogprob, oldLogprob: inputs.old_logprobs[index] ?? Number.NaN, advantage: inputs.advantages[index] as number });
+    const { value, derivative } = tokenLoss(spec, {
+      newLogprob,
+      oldLogprob: inputs.old_logprobs[index] ?? Number.NaN,
+      advantage: inputs.advantages[index] as number,
+    });
     return { loss: scale * value, gradient: scale * derivative };
   });
   return { loss: tokens.reduce((sum, token) => sum + token.loss, 0), gradient: tokens.map((token) => token.gradient) };
@@ -45,7 +51,10 @@ describe("tokenLoss", () => {
   });
 
   it("is minus the log-probability for cross-entropy", () => {
-    expect(tokenLoss({ kind: "cross-entropy" }, { newLogprob: -0.7, oldLogprob: Number.NaN, advantage: 9 })).toEqual({ value: 0.7, derivative: -1 });
+    expect(tokenLoss({ kind: "cross-entropy" }, { newLogprob: -0.7, oldLogprob: Number.NaN, advantage: 9 })).toEqual({
+      value: 0.7,
+      derivative: -1,
+    });
   });
 
   const logprob = fc.double({ min: -8, max: -0.01, noNaN: true });
@@ -68,17 +77,32 @@ describe("tokenLoss", () => {
 describe("resolveLoss", () => {
   it.each([
     [{}, { kind: "cispo", epsilon: 1, epsilonHigh: 4 }],
-    [{ ppo: null, loss_fn: null, epsilon: null, epsilon_high: null }, { kind: "cispo", epsilon: 1, epsilonHigh: 4 }],
+    [
+      { ppo: null, loss_fn: null, epsilon: null, epsilon_high: null },
+      { kind: "cispo", epsilon: 1, epsilonHigh: 4 },
+    ],
     [{ epsilon: 0.3 }, { kind: "cispo", epsilon: 0.3, epsilonHigh: 4 }],
     [{ ppo: true }, { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 }],
-    [{ loss_fn: "ppo", epsilon: 0.1 }, { kind: "ppo", epsilon: 0.1, epsilonHigh: 0.1 }],
-    [{ ppo: true, loss_fn: "ppo", epsilon_high: 0.28 }, { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.28 }],
-    [{ ppo: false, loss_fn: "cispo", epsilon: 0 }, { kind: "cispo", epsilon: 0, epsilonHigh: 4 }],
+    [
+      { loss_fn: "ppo", epsilon: 0.1 },
+      { kind: "ppo", epsilon: 0.1, epsilonHigh: 0.1 },
+    ],
+    [
+      { ppo: true, loss_fn: "ppo", epsilon_high: 0.28 },
+      { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.28 },
+    ],
+    [
+      { ppo: false, loss_fn: "cispo", epsilon: 0 },
+      { kind: "cispo", epsilon: 0, epsilonHigh: 4 },
+    ],
   ] as const)("reads %j", (config, expected) => {
     expect(resolveLoss(config)).toEqual(expected);
   });
 
-  it.each([{ ppo: true, loss_fn: "cispo" }, { ppo: false, loss_fn: "ppo" }] as const)("refuses the contradiction %j", (config) => {
+  it.each([
+    { ppo: true, loss_fn: "cispo" },
+    { ppo: false, loss_fn: "ppo" },
+  ] as const)("refuses the contradiction %j", (config) => {
     expect(() => resolveLoss(config)).toThrow(ArgumentError);
     expect(() => resolveLoss(config)).toThrow(/`ppo` and `loss_fn`/);
   });

@@ -27,7 +27,10 @@ describe("mergeTurns", () => {
   ])("begins a new sequence, and counts it, when %s", (_, prompt) => {
     const { sequences, mergedTurns, driftedTurns } = mergeTurns([turn([1, 2], [3, 4]), turn(prompt, [6])]);
     expect({ mergedTurns, driftedTurns }).toEqual({ mergedTurns: 0, driftedTurns: 1 });
-    expect(sequences.map((sequence) => [...sequence.tokens])).toEqual([[1, 2, 3, 4], [...prompt, 6]]);
+    expect(sequences.map((sequence) => [...sequence.tokens])).toEqual([
+      [1, 2, 3, 4],
+      [...prompt, 6],
+    ]);
     expect([...(sequences[1]?.mask ?? [])]).toEqual([...prompt.map(() => 0), 1]);
   });
 
@@ -53,14 +56,17 @@ describe("mergeTurns", () => {
     },
   );
 
-  propertyTest.prop([fc.array(fc.tuple(ids, ids), { maxLength: 6 })])("never loses or repeats a sampled token, whatever the prompts", (pairs) => {
-    const turns = pairs.map(([prompt, sampled]) => turn(prompt, sampled));
-    const { sequences, mergedTurns, driftedTurns } = mergeTurns(turns);
-    const trained = sequences.flatMap(({ tokens, mask }) => [...tokens].filter((_, index) => mask[index] === 1));
-    expect(trained).toEqual(turns.flatMap(({ sampled }) => sampled));
-    expect(mergedTurns + driftedTurns + Math.min(1, turns.length)).toBe(turns.length);
-    for (const { mask } of sequences) expect(mask[0]).toBe(0);
-  });
+  propertyTest.prop([fc.array(fc.tuple(ids, ids), { maxLength: 6 })])(
+    "never loses or repeats a sampled token, whatever the prompts",
+    (pairs) => {
+      const turns = pairs.map(([prompt, sampled]) => turn(prompt, sampled));
+      const { sequences, mergedTurns, driftedTurns } = mergeTurns(turns);
+      const trained = sequences.flatMap(({ tokens, mask }) => [...tokens].filter((_, index) => mask[index] === 1));
+      expect(trained).toEqual(turns.flatMap(({ sampled }) => sampled));
+      expect(mergedTurns + driftedTurns + Math.min(1, turns.length)).toBe(turns.length);
+      for (const { mask } of sequences) expect(mask[0]).toBe(0);
+    },
+  );
 });
 
 describe("readTurn", () => {

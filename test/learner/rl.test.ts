@@ -9,8 +9,15 @@ import { choice, group } from "./helpers.ts";
 const limits = { contextLength: 64 };
 
 interface PackVectors {
-  readonly group: readonly { readonly token_ids: readonly number[]; readonly assistant_mask: readonly number[]; readonly logprobs: readonly (number | null)[]; readonly reward: number }[];
-  readonly cases: Readonly<Record<string, { readonly advantage_balance: number; readonly advantages: readonly number[]; readonly weights: readonly number[] }>>;
+  readonly group: readonly {
+    readonly token_ids: readonly number[];
+    readonly assistant_mask: readonly number[];
+    readonly logprobs: readonly (number | null)[];
+    readonly reward: number;
+  }[];
+  readonly cases: Readonly<
+    Record<string, { readonly advantage_balance: number; readonly advantages: readonly number[]; readonly weights: readonly number[] }>
+  >;
 }
 const { pack } = JSON.parse(readFileSync(new URL("fixtures/rl-vectors.json", import.meta.url), "utf8")) as { pack: PackVectors };
 
@@ -66,17 +73,31 @@ describe("buildRlBatch", () => {
       {},
       limits,
     );
-    expect(rows.map((row) => [...row.tokens])).toEqual([[1, 2, 3, 4, 5], [9, 8, 7], [1, 2]]);
+    expect(rows.map((row) => [...row.tokens])).toEqual([
+      [1, 2, 3, 4, 5],
+      [9, 8, 7],
+      [1, 2],
+    ]);
     const sums = rows.map((row) => row.weights.reduce((sum, weight) => sum + weight, 0));
     expect((sums[0] as number) + (sums[1] as number)).toBeCloseTo(sums[2] as number, 5);
-    expect(metrics).toMatchObject({ "data/merged_turns": 1, "data/drifted_turns": 0, "data/sequences": 3, "tokens/trained": 6, "tokens/total": 10 });
+    expect(metrics).toMatchObject({
+      "data/merged_turns": 1,
+      "data/drifted_turns": 0,
+      "data/sequences": 3,
+      "tokens/trained": 6,
+      "tokens/total": 10,
+    });
   });
 
   it("reports what it did with every group", () => {
     const long = Array.from({ length: 70 }, (_, index) => index);
     const { rows, metrics } = buildRlBatch(
       [
-        group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3]), choice([5], [6])] }, { reward: 1, choices: [choice(long, [1, 2])] }),
+        group(
+          { reward: 1, choices: [choice([1], [2])] },
+          { reward: 0, choices: [choice([1], [3]), choice([5], [6])] },
+          { reward: 1, choices: [choice(long, [1, 2])] },
+        ),
         group({ reward: 0.5, choices: [choice([1], [2])] }, { reward: 0.5, choices: [choice([1], [2])] }),
       ],
       {},
@@ -113,7 +134,11 @@ describe("buildRlBatch", () => {
   it.each([
     ["no groups", [], /no trajectory/],
     ["an empty group", [group()], /no trajectory/],
-    ["constant rewards", [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] })], /all equal in 1 of 1 groups/],
+    [
+      "constant rewards",
+      [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] })],
+      /all equal in 1 of 1 groups/,
+    ],
     ["groups of one", [group({ reward: 1, choices: [choice([1], [2])] })], /all equal in 1 of 1 groups/],
   ])("refuses a batch that would train nothing and says why: %s", (_, groups, message) => {
     const build = () => buildRlBatch(groups, {}, limits);
@@ -124,13 +149,17 @@ describe("buildRlBatch", () => {
 
   it("refuses a balance that leaves nothing", () => {
     const only = group({ reward: 1, choices: [] }, { reward: 0, choices: [choice([1], [2])] }, { reward: 1, choices: [] });
-    expect(() => buildRlBatch([only], { advantage_balance: 1 }, limits)).toThrow(/2 of 3 trajectories have no sampled turn; `advantage_balance` takes away/);
+    expect(() => buildRlBatch([only], { advantage_balance: 1 }, limits)).toThrow(
+      /2 of 3 trajectories have no sampled turn; `advantage_balance` takes away/,
+    );
     expect(buildRlBatch([only], { advantage_balance: 0.5 }, limits).rows).toHaveLength(1);
   });
 
   it("refuses a choice that cannot be trained even where its group would not be", () => {
     const constant = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [{ ...choice([1], [3]), logprobs: null }] });
-    expect(() => buildRlBatch([constant], {}, limits)).toThrow(/trajectory_groups\.0\.trajectories\.1\.messages_and_choices\.1: A choice has no log-prob/);
+    expect(() => buildRlBatch([constant], {}, limits)).toThrow(
+      /trajectory_groups\.0\.trajectories\.1\.messages_and_choices\.1: A choice has no log-prob/,
+    );
   });
 
   it("refuses a group with nothing sampled in it, whatever the others have", () => {
@@ -173,7 +202,15 @@ describe("checkRlConfig", () => {
   });
 
   it("carries out what it accepts", () => {
-    const given = { learning_rate: 1e-3, max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.5, adam_beta2: 0.6, scale_rewards: false, advantage_balance: -1 };
+    const given = {
+      learning_rate: 1e-3,
+      max_grad_norm: 0,
+      weight_decay: 0.1,
+      adam_beta1: 0.5,
+      adam_beta2: 0.6,
+      scale_rewards: false,
+      advantage_balance: -1,
+    };
     expect(checkRlConfig(given)).toMatchObject({
       adam: { learningRate: 1e-3, beta1: 0.5, beta2: 0.6, weightDecay: 0.1, maxGradNorm: 0 },
       scaleRewards: false,
@@ -224,7 +261,9 @@ describe("checkRlConfig", () => {
     const check = () => checkRlConfig({ [name]: value });
     expect(rlConfig.safeParse({ [name]: value }).success).toBe(true);
     expect(check).toThrow(UnsupportedError);
-    expect(check).toThrow(expect.objectContaining({ param: `experimental_config.${name}`, message: expect.stringContaining(`\`${name}\``) }));
+    expect(check).toThrow(
+      expect.objectContaining({ param: `experimental_config.${name}`, message: expect.stringContaining(`\`${name}\``) }),
+    );
   });
 
   it("knows every setting of the schema: each is carried out or refused", () => {

@@ -55,38 +55,76 @@ describe("sftSequences", () => {
   it("uses the token ids of choices exactly, without log-probabilities, and plain messages as context", () => {
     const sampled = { ...choice([1, 2], [3]), logprobs: null };
     const { sequences, driftedTurns } = sequencesOf({
-      messages_and_choices: [{ role: "user", content: "q" }, { role: "assistant", content: "not trained" }, sampled, choice([1, 2, 3, 4], [5]), choice([7], [8])],
+      messages_and_choices: [
+        { role: "user", content: "q" },
+        { role: "assistant", content: "not trained" },
+        sampled,
+        choice([1, 2, 3, 4], [5]),
+        choice([7], [8]),
+      ],
     });
-    expect(sequences.map(({ tokens }) => [...tokens])).toEqual([[1, 2, 3, 4, 5], [7, 8]]);
-    expect(sequences.map(({ mask }) => [...mask])).toEqual([[0, 0, 1, 0, 1], [0, 1]]);
+    expect(sequences.map(({ tokens }) => [...tokens])).toEqual([
+      [1, 2, 3, 4, 5],
+      [7, 8],
+    ]);
+    expect(sequences.map(({ mask }) => [...mask])).toEqual([
+      [0, 0, 1, 0, 1],
+      [0, 1],
+    ]);
     expect(driftedTurns).toBe(1);
   });
 
   it("renders a history whose choices have no token ids and trains its choices only", () => {
     const plain = (content: string) => ({ message: { role: "assistant", content }, finish_reason: "stop" });
     const { sequences } = sequencesOf({
-      messages_and_choices: [{ role: "user", content: "q" }, { role: "assistant", content: "context" }, { role: "user", content: "r" }, plain("answer")],
-      additional_histories: [{ messages_and_choices: [{ role: "user", content: "s" }, plain("other")] }, { messages_and_choices: [{ role: "user", content: "unanswered" }] }],
+      messages_and_choices: [
+        { role: "user", content: "q" },
+        { role: "assistant", content: "context" },
+        { role: "user", content: "r" },
+        plain("answer"),
+      ],
+      additional_histories: [
+        { messages_and_choices: [{ role: "user", content: "s" }, plain("other")] },
+        { messages_and_choices: [{ role: "user", content: "unanswered" }] },
+      ],
     });
     expect(trainedText(sequences)).toEqual(["answer<|end|>", "other<|end|>"]);
   });
 
   it("trains every assistant message of a trajectory without choices", () => {
-    const { sequences } = sequencesOf({ messages_and_choices: [{ role: "user", content: "q" }, { role: "assistant", content: "b" }] });
+    const { sequences } = sequencesOf({
+      messages_and_choices: [
+        { role: "user", content: "q" },
+        { role: "assistant", content: "b" },
+      ],
+    });
     expect(trainedText(sequences)).toEqual(["b<|end|>"]);
   });
 
   it("drops and counts what is longer than the context", () => {
-    const line = { messages: [{ role: "user", content: "x".repeat(100) }, { role: "assistant", content: "yes" }] };
+    const line = {
+      messages: [
+        { role: "user", content: "x".repeat(100) },
+        { role: "assistant", content: "yes" },
+      ],
+    };
     expect(sequencesOf(line, { contextLength: 50 })).toEqual({ sequences: [], droppedSequences: 1, droppedTokens: 4, driftedTurns: 0 });
   });
 
   it.each([
     ["no assistant", { messages: [{ role: "user", content: "a" }] }, /line 1: expected at least one assistant message or choice/],
     ["only weight 0", { messages: [{ role: "assistant", content: "a", weight: 0 }] }, /line 1: expected at least one/],
-    ["token ids on some choices", { messages_and_choices: [choice([1], [2]), { message: { role: "assistant", content: "x" } }] }, /line 1: messages_and_choices: 1 of 2 choices/],
+    [
+      "token ids on some choices",
+      { messages_and_choices: [choice([1], [2]), { message: { role: "assistant", content: "x" } }] },
+      /line 1: messages_and_choices: 1 of 2 choices/,
+    ],
     ["an id outside the vocabulary", { messages_and_choices: [choice([1], [512])] }, /line 1: token id 512/],
-    ["tool arguments that are not JSON", { messages: [{ role: "assistant", tool_calls: [{ function: { name: "f", arguments: "{" } }] }] }, /line 1: messages: messages\[0\]\.tool_calls\[0\]/],
+    [
+      "tool arguments that are not JSON",
+      { messages: [{ role: "assistant", tool_calls: [{ function: { name: "f", arguments: "{" } }] }] },
+      /line 1: messages: messages\[0\]\.tool_calls\[0\]/,
+    ],
   ])("refuses a line with %s, naming the place", (_, line, message) => {
     const read = () => sequencesOf(line, { ...limits, vocabularySize: 300 } as typeof limits);
     expect(read).toThrow(DataError);
@@ -132,7 +170,11 @@ describe("planSft", () => {
     const plan = planSft(5);
     expect(plan.batchSize).toBe(2);
     expect(plan.steps.map((step) => step.examples)).toEqual([[0, 1], [2, 3], [4]]);
-    expect(plan.steps[0]).toEqual({ examples: [0, 1], epoch: 0, adam: { learningRate: 5e-5, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 } });
+    expect(plan.steps[0]).toEqual({
+      examples: [0, 1],
+      epoch: 0,
+      adam: { learningRate: 5e-5, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 },
+    });
     expect(planSft(5, { batch_size: null, learning_rate: null }, { epochs: null, shuffle_seed: null })).toEqual(plan);
     expect(planSft(5, { batch_size: "auto" })).toEqual(plan);
   });
@@ -150,7 +192,8 @@ describe("planSft", () => {
   });
 
   it("carries out the optimizer's settings", () => {
-    const { adam } = planSft(1, { learning_rate: 0.5 }, { max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.2, adam_beta2: 0.3 }).steps[0] ?? {};
+    const { adam } =
+      planSft(1, { learning_rate: 0.5 }, { max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.2, adam_beta2: 0.3 }).steps[0] ?? {};
     expect(adam).toEqual({ learningRate: 0.5, beta1: 0.2, beta2: 0.3, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0 });
   });
 

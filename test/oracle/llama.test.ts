@@ -60,29 +60,38 @@ describe("a Llama in transformers", () => {
     logprobs.forEach((row, i) => expect(relativeError(row, expected.logprobs[i]!)).toBeLessThan(5e-6));
   });
 
-  test.each<LossSpec>([{ kind: "cross-entropy" }, { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.3 }, { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.3 }])(
-    "$kind: the loss and every parameter's gradient agree",
-    async (loss) => {
-      const { trainer, id } = await start();
-      const { metrics } = await trainer.forwardBackward(id, rowsOf(), loss, signal);
-      const wanted = expected.losses[loss.kind];
-      expect(metrics.loss).toBeCloseTo(wanted.loss, 5);
-      const layout = baseLayout(await readModelConfig(directory));
-      const tensors = unpackTensors(trainer.gradients(id), layout);
-      expect(tensors.map(({ name }) => name).toSorted()).toEqual(Object.keys(wanted.gradients).toSorted());
-      for (const { name, data } of tensors) expect(relativeError(data, wanted.gradients[name]!), name).toBeLessThan(2e-5);
-    },
-  );
+  test.each<LossSpec>([
+    { kind: "cross-entropy" },
+    { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.3 },
+    { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.3 },
+  ])("$kind: the loss and every parameter's gradient agree", async (loss) => {
+    const { trainer, id } = await start();
+    const { metrics } = await trainer.forwardBackward(id, rowsOf(), loss, signal);
+    const wanted = expected.losses[loss.kind];
+    expect(metrics.loss).toBeCloseTo(wanted.loss, 5);
+    const layout = baseLayout(await readModelConfig(directory));
+    const tensors = unpackTensors(trainer.gradients(id), layout);
+    expect(tensors.map(({ name }) => name).toSorted()).toEqual(Object.keys(wanted.gradients).toSorted());
+    for (const { name, data } of tensors) expect(relativeError(data, wanted.gradients[name]!), name).toBeLessThan(2e-5);
+  });
 
   test("three clipped AdamW steps agree", async () => {
     const { trainer, id } = await start();
     for (const norm of expected.adamw.norms) {
       await trainer.forwardBackward(id, rowsOf(), { kind: "cross-entropy" }, signal);
-      const { gradNorm } = await trainer.optimStep(id, { learningRate: 3e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0.5 });
+      const { gradNorm } = await trainer.optimStep(id, {
+        learningRate: 3e-3,
+        beta1: 0.9,
+        beta2: 0.99,
+        epsilon: 1e-8,
+        weightDecay: 0.1,
+        maxGradNorm: 0.5,
+      });
       expect(relativeError([gradNorm], [norm])).toBeLessThan(1e-5);
     }
     await trainer.saveState(id, scratch);
     const { tensors } = await readSafetensors(join(scratch, "model.safetensors"));
-    for (const [name, wanted] of Object.entries(expected.adamw.weights)) expect(relativeError(tensors.get(name)!.data, wanted), name).toBeLessThan(2e-5);
+    for (const [name, wanted] of Object.entries(expected.adamw.weights))
+      expect(relativeError(tensors.get(name)!.data, wanted), name).toBeLessThan(2e-5);
   });
 });

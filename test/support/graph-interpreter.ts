@@ -126,7 +126,9 @@ function slicePieces(x: Array64, axis: number, sizes: readonly number[]): Array6
 
 type Evaluate = (x: readonly Array64[], node: Node) => Array64[];
 
-const elementwise = (f: (...x: number[]) => number): Evaluate => (x) => [broadcast(x, f)];
+const elementwise =
+  (f: (...x: number[]) => number): Evaluate =>
+  (x) => [broadcast(x, f)];
 
 const OPS: Record<string, Evaluate> = {
   Add: elementwise((a, b) => a! + b!),
@@ -255,7 +257,8 @@ const OPS: Record<string, Evaluate> = {
 export function interpret(graph: Graph, feeds: Feeds): Record<string, Array64> {
   const values = new Map<Value, Array64>();
   for (const input of graph.inputs) if (feeds[input.name]) values.set(input, feeds[input.name]!);
-  for (const [value, data] of graph.constants) values.set(value, array64(value.shape as number[], Array.from(data as ArrayLike<number | bigint>, Number)));
+  for (const [value, data] of graph.constants)
+    values.set(value, array64(value.shape as number[], Array.from(data as ArrayLike<number | bigint>, Number)));
   for (const node of graph.nodes) {
     const inputs = node.inputs.map((input) => values.get(input)!);
     const evaluate = OPS[node.op];

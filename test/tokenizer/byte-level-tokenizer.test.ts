@@ -96,7 +96,11 @@ describe("loadTokenizer", () => {
   });
 
   it("needs only tokenizer.json, and then has no template", async () => {
-    const path = await modelDirectory({ "tokenizer_config.json": undefined, "generation_config.json": undefined, "config.json": undefined });
+    const path = await modelDirectory({
+      "tokenizer_config.json": undefined,
+      "generation_config.json": undefined,
+      "config.json": undefined,
+    });
     const loaded = await loadTokenizer(path);
     expect(loaded.hasChatTemplate).toBe(false);
     expect(loaded.eosTokenIds).toEqual([]);
@@ -126,11 +130,21 @@ describe("loadTokenizer", () => {
     ["no tokenizer.json", { "tokenizer.json": undefined }, NotFoundError, /tokenizer\.json/],
     ["a tokenizer.json that is not JSON", { "tokenizer.json": "{" }, DataError, /tokenizer\.json: expected JSON/],
     ["a tokenizer.json without a model", { "tokenizer.json": { added_tokens: [] } }, DataError, /tokenizer\.json: model/],
-    ["another kind of tokenizer", { "tokenizer.json": { ...(modelFiles()["tokenizer.json"] as object), decoder: { type: "Metaspace" } } }, UnsupportedError, /byte-level/],
+    [
+      "another kind of tokenizer",
+      { "tokenizer.json": { ...(modelFiles()["tokenizer.json"] as object), decoder: { type: "Metaspace" } } },
+      UnsupportedError,
+      /byte-level/,
+    ],
     ["an eos_token that does not exist", { "tokenizer_config.json": { eos_token: "<eos>" } }, DataError, /eos_token/],
     ["an eos id outside the vocabulary", { "generation_config.json": { eos_token_id: 9999 } }, DataError, /9999/],
     ["a vocabulary smaller than the tokenizer", { "config.json": { vocab_size: 100 } }, DataError, /vocab_size/],
-    ["a template that does not parse", { "chat_template.jinja": "{% for %}" }, DataError, /chat_template\.jinja: The chat template does not parse/],
+    [
+      "a template that does not parse",
+      { "chat_template.jinja": "{% for %}" },
+      DataError,
+      /chat_template\.jinja: The chat template does not parse/,
+    ],
     ["a template over the size limit", { "chat_template.jinja": "x".repeat(70_000) }, DataError, /at most 65536/],
   ])("refuses a directory with %s", async (_, changes, type, message) => {
     const path = await modelDirectory(changes);
@@ -145,7 +159,8 @@ describe("loadTokenizer", () => {
       ...file,
       model: { ...file.model, vocab: Object.fromEntries(Object.entries(file.model.vocab).filter(([name]) => name !== token)) },
     });
-    const load = async (token: string): Promise<unknown> => loadTokenizer(await modelDirectory({ "tokenizer.json": JSON.stringify(without(token)) }));
+    const load = async (token: string): Promise<unknown> =>
+      loadTokenizer(await modelDirectory({ "tokenizer.json": JSON.stringify(without(token)) }));
     await expect(load("a")).rejects.toThrow(/every byte, found none for byte 97/);
     await expect(load("hell")).rejects.toThrow(/model\.merges\.2 makes "hell"/);
   });

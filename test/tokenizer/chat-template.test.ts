@@ -14,7 +14,9 @@ function caught(run: () => unknown): unknown {
 
 describe("compileTemplate", () => {
   it("renders variables, and treats undefined ones as absent", () => {
-    const template = compileTemplate("{{ a }}{% if b is defined %}b{% endif %}{% if c is none %}c{% endif %}{% for i in range(1, 6, 2) %}{{ i }}{% endfor %}");
+    const template = compileTemplate(
+      "{{ a }}{% if b is defined %}b{% endif %}{% if c is none %}c{% endif %}{% for i in range(1, 6, 2) %}{{ i }}{% endfor %}",
+    );
     expect(template.render({ a: "A", b: undefined, c: null })).toBe("Ac135");
   });
 
@@ -39,8 +41,16 @@ describe("compileTemplate", () => {
     ["a loop over a huge range", "{% for i in range(10**9) %}{% endfor %}", /more than 1000000 steps/],
     ["a huge negative range", "{{ range(0, -1000000000000, -1) | length }}", /more than 1000000 steps/],
     ["nested loops", "{% for i in range(100000) %}{% for j in range(100000) %}{{ j }}{% endfor %}{% endfor %}", /more than 1000000 steps/],
-    ["a text that doubles", "{% set ns = namespace(x='abcdefgh') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", /text of more than 4194304/],
-    ["a list that doubles", "{% set ns = namespace(x=[1,2]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", /more than 1000000 steps/],
+    [
+      "a text that doubles",
+      "{% set ns = namespace(x='abcdefgh') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+      /text of more than 4194304/,
+    ],
+    [
+      "a list that doubles",
+      "{% set ns = namespace(x=[1,2]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+      /more than 1000000 steps/,
+    ],
     ["a macro that calls itself", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", /./],
   ])("ends %s with an error, and the event loop goes on", async (_, source, message) => {
     const error = caught(() => compileTemplate(source, { timeoutMs: 60_000 }).render({}));

@@ -25,7 +25,9 @@ describe("renderChat", () => {
       { role: "assistant", content: null },
       { role: "assistant" },
     ];
-    expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe("<|user|>a\nb\nc<|end|>\n<|assistant|><|end|>\n<|assistant|><|end|>\n");
+    expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe(
+      "<|user|>a\nb\nc<|end|>\n<|assistant|><|end|>\n<|assistant|><|end|>\n",
+    );
   });
 
   it.each([
@@ -35,12 +37,17 @@ describe("renderChat", () => {
     [null, "{}"],
     [{ b: true }, '{"b": true}'],
   ])("gives the template the arguments %j as an object", (value, text) => {
-    const messages = [{ role: "assistant", content: "", tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: value } }] }];
+    const messages = [
+      { role: "assistant", content: "", tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: value } }] },
+    ];
     expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe(`<|assistant|>[f ${text}]<|end|>\n`);
   });
 
   it.each(["{", "[1]", "3", "null", '"x"'])("refuses the arguments %s and says where", (text) => {
-    const messages = [{ role: "user", content: "x" }, { role: "assistant", tool_calls: [{ function: { name: "f", arguments: text } }] }];
+    const messages = [
+      { role: "user", content: "x" },
+      { role: "assistant", tool_calls: [{ function: { name: "f", arguments: text } }] },
+    ];
     expect(() => tokenizer.renderChat(messages)).toThrow(DataError);
     expect(() => tokenizer.renderChat(messages)).toThrow(/messages\[1\]\.tool_calls\[0\]\.function\.arguments/);
   });
@@ -59,11 +66,16 @@ describe("renderChat", () => {
   });
 
   it("gives templates more variables, which never replace the conversation", async () => {
-    const template = "{{ extra }}{{ messages | length }}{{ eos_token }}{{ pad_token }}{{ messages[0].reasoning_content }}{% if messages[0].name is defined %}!{% endif %}";
+    const template =
+      "{{ extra }}{{ messages | length }}{{ eos_token }}{{ pad_token }}{{ messages[0].reasoning_content }}{% if messages[0].name is defined %}!{% endif %}";
     const loaded = await loadTokenizer(
-      await modelDirectory({ "tokenizer_config.json": { eos_token: "<|end|>", pad_token: { content: "<|pad|>" }, chat_template: template } }),
+      await modelDirectory({
+        "tokenizer_config.json": { eos_token: "<|end|>", pad_token: { content: "<|pad|>" }, chat_template: template },
+      }),
     );
-    const text = loaded.renderChat([{ role: "user", content: "x", reasoning: "why", name: undefined }], { variables: { extra: "E", messages: [] } });
+    const text = loaded.renderChat([{ role: "user", content: "x", reasoning: "why", name: undefined }], {
+      variables: { extra: "E", messages: [] },
+    });
     expect(text).toBe("E1<|end|><|pad|>why");
   });
 
@@ -100,7 +112,9 @@ describe("renderTraining", () => {
       { role: "assistant", content: "d" },
       { role: "user", content: "never answered" },
     ];
-    expect(marked(tokenizer, messages)).toBe("<|system|>s<|end|>\n<|user|>a<|end|>\n<|assistant|>{b<|end|>}\n<|user|>c<|end|>\n<|assistant|>{d<|end|>}");
+    expect(marked(tokenizer, messages)).toBe(
+      "<|system|>s<|end|>\n<|user|>a<|end|>\n<|assistant|>{b<|end|>}\n<|user|>c<|end|>\n<|assistant|>{d<|end|>}",
+    );
   });
 
   it("trains tool calls, and handles assistant turns that follow each other", () => {
@@ -113,7 +127,10 @@ describe("renderTraining", () => {
   });
 
   it("begins with exactly the tokens that sampling is given", () => {
-    const messages = [{ role: "user", content: "hello" }, { role: "assistant", content: "hello w" }];
+    const messages = [
+      { role: "user", content: "hello" },
+      { role: "assistant", content: "hello w" },
+    ];
     const { ids, mask } = tokenizer.renderTraining(messages);
     const prompt = tokenizer.encode(tokenizer.renderChat(messages.slice(0, 1)));
     expect([...ids.subarray(0, prompt.length)]).toEqual([...prompt]);
@@ -122,14 +139,28 @@ describe("renderTraining", () => {
   });
 
   it("trains the whole completion where the tokenizer names no closing token", async () => {
-    const loaded = await loadTokenizer(await modelDirectory({ "tokenizer_config.json": { chat_template: "{% for m in messages %}{{ m.content }};{% endfor %}" }, "generation_config.json": {} }));
-    expect(marked(loaded, [{ role: "user", content: "a" }, { role: "assistant", content: "b" }])).toBe("a;{b;}");
+    const loaded = await loadTokenizer(
+      await modelDirectory({
+        "tokenizer_config.json": { chat_template: "{% for m in messages %}{{ m.content }};{% endfor %}" },
+        "generation_config.json": {},
+      }),
+    );
+    expect(
+      marked(loaded, [
+        { role: "user", content: "a" },
+        { role: "assistant", content: "b" },
+      ]),
+    ).toBe("a;{b;}");
   });
 
   it("refuses a template that rewrites earlier turns, instead of training on the wrong tokens", async () => {
-    const template = "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}[gone]{% else %}{{ m.content }}<|end|>{% endif %}{% endfor %}";
+    const template =
+      "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}[gone]{% else %}{{ m.content }}<|end|>{% endif %}{% endfor %}";
     const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": template }));
-    const turn = [{ role: "user", content: "a" }, { role: "assistant", content: "b" }];
+    const turn = [
+      { role: "user", content: "a" },
+      { role: "assistant", content: "b" },
+    ];
     expect(marked(loaded, turn)).toBe("a<|end|>{b<|end|>}");
     expect(() => loaded.renderTraining([...turn, ...turn])).toThrow(DataError);
     expect(() => loaded.renderTraining([...turn, ...turn])).toThrow(/prompt of messages\[3\].*does not extend/);
@@ -141,6 +172,11 @@ describe("renderTraining", () => {
 
   it("refuses a template that leaves the assistant out", async () => {
     const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": "{{ messages[0].content }}" }));
-    expect(() => loaded.renderTraining([{ role: "user", content: "a" }, { role: "assistant", content: "b" }])).toThrow(/renders nothing/);
+    expect(() =>
+      loaded.renderTraining([
+        { role: "user", content: "a" },
+        { role: "assistant", content: "b" },
+      ]),
+    ).toThrow(/renders nothing/);
   });
 });

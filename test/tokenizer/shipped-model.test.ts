@@ -27,12 +27,18 @@ describe("the shipped base model's tokenizer", () => {
 
   it("trains every assistant turn and nothing else", async () => {
     const tokenizer = await loadTokenizer(directory);
-    expect(trained(tokenizer)).toBe('cba<|end|><tool_call>{"name": "time", "arguments": {"zone": "UTC"}}</tool_call><|end|>It is noon.<|end|>');
+    expect(trained(tokenizer)).toBe(
+      'cba<|end|><tool_call>{"name": "time", "arguments": {"zone": "UTC"}}</tool_call><|end|>It is noon.<|end|>',
+    );
   });
 
   it("gives back any bytes it can sample", async () => {
     const tokenizer = await loadTokenizer(directory);
-    const seen = new Set(Array.from({ length: tokenizer.vocabularySize }, (_, id) => tokenizer.tokenBytes(id)).filter((bytes) => bytes.length === 1).map((bytes) => bytes[0]));
+    const seen = new Set(
+      Array.from({ length: tokenizer.vocabularySize }, (_, id) => tokenizer.tokenBytes(id))
+        .filter((bytes) => bytes.length === 1)
+        .map((bytes) => bytes[0]),
+    );
     expect(seen.size).toBe(256);
     const text = "naïve 東京 🎉 \n\t<tool_call>";
     expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);

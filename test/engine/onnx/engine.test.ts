@@ -4,7 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createOnnxEngine, type Engine, type PolicyVersion, type Row, type SampledToken, type SamplingParams } from "../../../src/engine/index.ts";
+import {
+  createOnnxEngine,
+  type Engine,
+  type PolicyVersion,
+  type Row,
+  type SampledToken,
+  type SamplingParams,
+} from "../../../src/engine/index.ts";
 
 const base = join(import.meta.dirname, "../../oracle/llama/model");
 const VOCABULARY = 48;
@@ -44,7 +51,10 @@ const rowOf = (prompt: Int32Array, tokens: readonly SampledToken[]): Row => {
 };
 
 /** A little training, so that policies differ. */
-async function trained(seed: number, lora?: { rank: number }): Promise<{ model: Awaited<ReturnType<Engine["createModel"]>>; policy: PolicyVersion }> {
+async function trained(
+  seed: number,
+  lora?: { rank: number },
+): Promise<{ model: Awaited<ReturnType<Engine["createModel"]>>; policy: PolicyVersion }> {
   const model = await engine.createModel({ base: "oracle", seed, lora });
   const rows = Array.from({ length: 6 }, (_, i): Row => {
     const tokens = Int32Array.from({ length: 8 + i }, (__, t) => (seed * 17 + i * 3 + t * 5) % VOCABULARY);
@@ -62,7 +72,10 @@ describe("sampling", () => {
     const { model, policy } = await trained(1);
     const prompts = Array.from({ length: 12 }, (_, i) => promptOf(i));
     const outputs = await Promise.all(prompts.map((prompt, i) => sampleAll(policy, prompt, params(i, { maxTokens: 30 }))));
-    const full = await engine.forward(model, prompts.map((prompt, i) => rowOf(prompt, outputs[i]!)));
+    const full = await engine.forward(
+      model,
+      prompts.map((prompt, i) => rowOf(prompt, outputs[i]!)),
+    );
     outputs.forEach((tokens, i) => {
       tokens.forEach((token, k) => expect(Math.abs(token.logprob - full[i]![prompts[i]!.length + k]!)).toBeLessThan(1e-5));
     });
@@ -112,7 +125,9 @@ describe("sampling", () => {
 
   test("drawn tokens follow the reported distribution", async () => {
     const policy = await engine.loadPolicy({ base: "oracle" });
-    const draws = await Promise.all(Array.from({ length: 4000 }, (_, i) => sampleAll(policy, promptOf(6), params(i, { maxTokens: 1, topLogprobs: 5 }))));
+    const draws = await Promise.all(
+      Array.from({ length: 4000 }, (_, i) => sampleAll(policy, promptOf(6), params(i, { maxTokens: 1, topLogprobs: 5 }))),
+    );
     for (const { id, logprob } of draws[0]![0]!.top) {
       const p = Math.exp(logprob);
       const share = draws.filter((tokens) => tokens[0]!.id === id).length / draws.length;
@@ -140,7 +155,8 @@ describe("sampling", () => {
     const controller = new AbortController();
     const reason = new Error("enough");
     const running = (async () => {
-      for await (const token of engine.sample(policy, promptOf(1), params(1, { maxTokens: 50 }), { signal: controller.signal })) if (token) controller.abort(reason);
+      for await (const token of engine.sample(policy, promptOf(1), params(1, { maxTokens: 50 }), { signal: controller.signal }))
+        if (token) controller.abort(reason);
     })();
     await expect(running).rejects.toBe(reason);
     for await (const token of engine.sample(policy, promptOf(1), params(1))) {
@@ -161,7 +177,10 @@ describe("sampling", () => {
 
 describe("training", () => {
   test("gradients of parts add up to those of the whole, and an aborted call leaves them as they were", async () => {
-    const rows = Array.from({ length: 5 }, (_, i): Row => ({ tokens: promptOf(i + 2), weights: new Float32Array(promptOf(i + 2).length).fill(0.1, 1) }));
+    const rows = Array.from({ length: 5 }, (_, i): Row => ({
+      tokens: promptOf(i + 2),
+      weights: new Float32Array(promptOf(i + 2).length).fill(0.1, 1),
+    }));
     const loss = { kind: "cross-entropy" } as const;
     const whole = await engine.createModel({ base: "oracle", seed: 0 });
     await engine.forwardBackward(whole, rows, loss);
@@ -194,7 +213,12 @@ describe("training", () => {
     const path = join(scratch, "adapter");
     await mkdir(path);
     await engine.saveState(model, path);
-    expect((await readdir(path)).toSorted()).toEqual(["adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors", "state.json"]);
+    expect((await readdir(path)).toSorted()).toEqual([
+      "adapter_config.json",
+      "adapter_model.safetensors",
+      "optimizer.safetensors",
+      "state.json",
+    ]);
     const loaded = await engine.loadPolicy({ base: "oracle", state: path });
     expect(await sampleAll(loaded, promptOf(2), params(3))).toEqual(await sampleAll(policy, promptOf(2), params(3)));
     await expect(engine.createModel({ base: "oracle", seed: 0, from: path })).rejects.toMatchObject({ code: "E_DATA" });

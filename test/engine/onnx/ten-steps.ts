@@ -20,4 +20,8 @@ for (let step = 0; step < 10; step++) {
   await trainer.optimStep(id, { learningRate: 1e-3, maxGradNorm: 1, weightDecay: 0.01 });
 }
 const { flat } = trainer.weights(id);
-console.log(createHash("sha256").update(new Uint8Array(flat.buffer, 0, flat.byteLength)).digest("hex"));
+console.log(
+  createHash("sha256")
+    .update(new Uint8Array(flat.buffer, 0, flat.byteLength))
+    .digest("hex"),
+);

@@ -97,10 +97,18 @@ const CASES: OpCase[] = [
     build: ([x, positions, cos, sin]) => g.rotaryEmbedding(x!, positions!, cos!, sin!),
     ...R,
   },
-  { name: "gatherRows, ids repeat heavily", inputs: [{ shape: [7, 24] }, { shape: ["R"], classes: 7 }], build: ([a, b]) => g.gatherRows(a!, b!), ...R },
+  {
+    name: "gatherRows, ids repeat heavily",
+    inputs: [{ shape: [7, 24] }, { shape: ["R"], classes: 7 }],
+    build: ([a, b]) => g.gatherRows(a!, b!),
+    ...R,
+  },
   {
     name: "targetLogprob",
-    inputs: [{ shape: ["R", 24], scale: 4 }, { shape: ["R"], classes: 24 }],
+    inputs: [
+      { shape: ["R", 24], scale: 4 },
+      { shape: ["R"], classes: 24 },
+    ],
     build: ([a, b]) => g.targetLogprob(a!, b!).logprob,
     ...R,
   },
@@ -129,7 +137,9 @@ function feedsOf(op: OpCase, graph: g.Graph, sizes: Record<string, number>): Rec
       shape.reduce((a, b) => a * b, 1),
       input.name.length * 7 + (spec ? Number(input.name.slice(1)) : 99),
     );
-    const data = spec?.classes ? raw.map((v) => Math.floor(((v + 1) / 2) * spec.classes!)) : raw.map((v) => Math.fround(v * (spec?.scale ?? 1) + (spec?.offset ?? 0)));
+    const data = spec?.classes
+      ? raw.map((v) => Math.floor(((v + 1) / 2) * spec.classes!))
+      : raw.map((v) => Math.fround(v * (spec?.scale ?? 1) + (spec?.offset ?? 0)));
     feeds[input.name] = array64(shape, data);
   }
   return feeds;
@@ -171,7 +181,16 @@ describe("op catalogue", () => {
         program.inputNames.map((name) => {
           const { shape, data } = feeds[name]!;
           const isIndex = graph.inputs.find((input) => input.name === name)!.dtype === "int64";
-          return [name, isIndex ? new ort.Tensor("int64", BigInt64Array.from(data, (v) => BigInt(v)), shape) : new ort.Tensor("float32", Float32Array.from(data), shape)];
+          return [
+            name,
+            isIndex
+              ? new ort.Tensor(
+                  "int64",
+                  BigInt64Array.from(data, (v) => BigInt(v)),
+                  shape,
+                )
+              : new ort.Tensor("float32", Float32Array.from(data), shape),
+          ];
         }),
       );
       for (let round = 0; round < 3; round++) {
@@ -187,7 +206,14 @@ describe("op catalogue", () => {
             // float32 carries 6e-8; sums of up to 2048 terms lose a few bits more.
             expect(worst / scale, name).toBeLessThan(5e-6);
           }
-        } else for (const name of names) expect(Buffer.from(arrays[name]!.buffer, arrays[name]!.byteOffset, arrays[name]!.byteLength).equals(Buffer.from(first[name]!.buffer, first[name]!.byteOffset, first[name]!.byteLength)), `${name} at ${threads} threads`).toBe(true);
+        } else
+          for (const name of names)
+            expect(
+              Buffer.from(arrays[name]!.buffer, arrays[name]!.byteOffset, arrays[name]!.byteLength).equals(
+                Buffer.from(first[name]!.buffer, first[name]!.byteOffset, first[name]!.byteLength),
+              ),
+              `${name} at ${threads} threads`,
+            ).toBe(true);
       }
       await program.release();
     }
