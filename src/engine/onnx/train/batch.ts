@@ -41,27 +41,40 @@ const MAX_PACKED = 256;
  */
 export const MIN_PRODUCT_ROWS = 320;
 
+/** What one more batch costs besides its tokens, in tokens: starting a graph and adding into the accumulators. */
+const BATCH_OVERHEAD = 128;
+
 /**
- * Packs rows into batches of at most `maxTokens` padded tokens, longest with longest. A pure function of the rows, so that
- * the order of summation, and with it every bit of the gradient, is fixed when they are.
+ * Cuts rows into batches of at most `maxTokens` padded tokens, rows of like length together, so that padding and the
+ * number of batches cost least in all. A pure function of the rows, so that the order of summation, and with it every
+ * bit of the gradient, is fixed when they are.
  */
 export function planBatches(rows: readonly Row[], maxTokens: number): Batch[] {
   const packed = packRows(rows).sort((a, b) => a.length - b.length || a.members[0]! - b.members[0]!);
-  const batches: Batch[] = [];
-  let current: PackedRow[] = [];
-  const timeOf = (row: PackedRow) => Math.max(TIME_STEP, Math.ceil(row.length / TIME_STEP) * TIME_STEP);
-  const flush = () => {
-    if (current.length === 0) return;
-    const time = timeOf(current.at(-1)!);
-    batches.push({ rows: current, time, batch: Math.max(current.length, 2, Math.ceil(MIN_PRODUCT_ROWS / time)) });
-    current = [];
-  };
-  for (const row of packed) {
-    if (current.length > 0 && (current.length + 1) * timeOf(row) > maxTokens) flush();
-    current.push(row);
+  // cheapest[i]: the least cost of the first i rows, and where the last batch of that plan begins.
+  const cheapest = [{ cost: 0, start: 0 }];
+  for (let end = 1; end <= packed.length; end++) {
+    const time = paddedTime(packed[end - 1]!);
+    let best = { cost: Infinity, start: end - 1 };
+    for (let start = end - 1; start >= 0; start--) {
+      const count = end - start;
+      if (count > 1 && count * time > maxTokens) break;
+      const cost = cheapest[start]!.cost + Math.max(count * time, MIN_PRODUCT_ROWS) + BATCH_OVERHEAD;
+      if (cost < best.cost) best = { cost, start };
+    }
+    cheapest.push(best);
   }
-  flush();
-  return batches;
+  const batches: Batch[] = [];
+  for (let end = packed.length; end > 0; end = cheapest[end]!.start) {
+    const members = packed.slice(cheapest[end]!.start, end);
+    const time = paddedTime(members.at(-1)!);
+    batches.push({ rows: members, time, batch: Math.max(members.length, 2, Math.ceil(MIN_PRODUCT_ROWS / time)) });
+  }
+  return batches.reverse();
+}
+
+function paddedTime(row: PackedRow): number {
+  return Math.max(TIME_STEP, Math.ceil(row.length / TIME_STEP) * TIME_STEP);
 }
 
 /** Packs neighbours that share a beginning; rows of a group are neighbours. */
