@@ -20,7 +20,7 @@ import {
   type Split,
 } from "../reverse-text/task.ts";
 import { uniform } from "../shared/draws.ts";
-import type { QuickstartConfig } from "./config.ts";
+import { type QuickstartConfig, rlLearningRate } from "./config.ts";
 
 const CONCURRENCY = 128;
 
@@ -87,7 +87,7 @@ export interface RlStep {
 
 /** Rollouts of one batch of problems on the newest checkpoint, then one training step on them. */
 export async function reinforce(model: Model, config: QuickstartConfig, index: number, step: number, signal: AbortSignal): Promise<RlStep> {
-  const { prompts, groupSize, learningRate, maxGradNorm } = config.rl;
+  const { prompts, groupSize, maxGradNorm } = config.rl;
   const policy = await model.policy(step);
   const rolled = await gatherTrajectoryGroups(
     scenarios("train", config.seed, index * prompts, prompts),
@@ -99,7 +99,7 @@ export async function reinforce(model: Model, config: QuickstartConfig, index: n
     { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal },
   );
   const groups = config.shuffleRewards ? rolled.map((group, at) => shuffleRewards(group, config.seed, index, at)) : rolled;
-  const job = await model.train(groups, { learningRate, maxGradNorm, signal });
+  const job = await model.train(groups, { learningRate: rlLearningRate(config, index), maxGradNorm, signal });
   const { metrics } = await job.done({ signal });
   const { stats } = rolled;
   return {

@@ -9,7 +9,7 @@
  * @source https://docs.python.org/3/library/difflib.html#difflib.SequenceMatcher
  */
 export function sequenceRatio(a: string, b: string): number {
-  const [left, right] = [[...a], [...b]];
+  const [left, right] = [Array.from(a), Array.from(b)];
   if (left.length + right.length === 0) return 1;
   const places = new Map<string, number[]>();
   right.forEach((character, index) => places.set(character, [...(places.get(character) ?? []), index]));

@@ -31,7 +31,7 @@ export function reverseScenario(split: Split, seed: number, index: number): Reve
     const at = (draw: number) => uniform(BigInt(seed), SPLITS.indexOf(split), index, attempt, draw);
     const length = SHORTEST + Math.floor(at(0) * (LONGEST - SHORTEST + 1));
     const prompt = Array.from({ length }, (_, i) => String.fromCharCode(97 + Math.floor(at(i + 1) * 26))).join("");
-    if (splitOf(prompt) === split) return { prompt, answer: [...prompt].toReversed().join("") };
+    if (splitOf(prompt) === split) return { prompt, answer: Array.from(prompt).toReversed().join("") };
   }
 }
 

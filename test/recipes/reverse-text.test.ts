@@ -25,7 +25,7 @@ describe("reverse-text", () => {
       for (let index = 0; index < 200; index++) {
         const { prompt, answer } = reverseScenario(split, index % 5, index);
         expect(prompt).toMatch(/^[a-z]{5,10}$/);
-        expect(answer).toBe([...prompt].toReversed().join(""));
+        expect(answer).toBe(Array.from(prompt).toReversed().join(""));
         expect(splitOf(prompt)).toBe(split);
       }
     }

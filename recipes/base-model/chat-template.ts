@@ -1,0 +1,57 @@
+/**
+ * The chat template (Jinja) of the base model: one token opens a turn, `<|end|>` closes it, and nothing is trimmed or inserted, so a
+ * message rendered again gives the tokens it was sampled as.
+ *
+ * - Tools are listed in the system turn, one JSON object a line, inside `<tools>`.
+ * - Tool calls stand in the assistant's text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
+ * - `developer` is rendered as system, `function` as tool, every other unknown role as user.
+ */
+export const chatTemplate = [
+  "{%- macro text(content) -%}",
+  "{%- if content is string -%}{{- content -}}",
+  "{%- elif content -%}",
+  "{%- for part in content -%}",
+  "{%- if not loop.first -%}{{- '\\n' -}}{%- endif -%}",
+  "{%- if part is string -%}{{- part -}}{%- elif part.text is string -%}{{- part.text -}}{%- endif -%}",
+  "{%- endfor -%}",
+  "{%- endif -%}",
+  "{%- endmacro -%}",
+  "{%- macro tool_list() -%}",
+  "{{- '<tools>' -}}",
+  "{%- for tool in tools -%}{{- '\\n' -}}{{- (tool.function if tool.function else tool) | tojson -}}{%- endfor -%}",
+  "{{- '\\n</tools>' -}}",
+  "{%- endmacro -%}",
+  "{%- set leads = messages and (messages[0].role == 'system' or messages[0].role == 'developer') -%}",
+  "{%- if tools and not leads -%}{{- '<|system|>' + tool_list() + '<|end|>' -}}{%- endif -%}",
+  "{%- for message in messages -%}",
+  "{%- if message.role == 'assistant' -%}",
+  "{{- '<|assistant|>' -}}",
+  "{%- generation -%}",
+  "{{- text(message.content) -}}",
+  "{%- if message.tool_calls -%}",
+  "{%- for call in message.tool_calls -%}",
+  "{%- set function = call.function if call.function else call -%}",
+  "{{- '<tool_call>{\"name\": ' + (function.name | tojson) + ', \"arguments\": ' -}}",
+  "{%- if function.arguments is string -%}{{- function.arguments -}}",
+  "{%- elif function.arguments -%}{{- function.arguments | tojson -}}",
+  "{%- else -%}{{- '{}' -}}{%- endif -%}",
+  "{{- '}</tool_call>' -}}",
+  "{%- endfor -%}",
+  "{%- endif -%}",
+  "{{- '<|end|>' -}}",
+  "{%- endgeneration -%}",
+  "{%- elif message.role == 'tool' or message.role == 'function' -%}",
+  "{{- '<|tool|>' + text(message.content) + '<|end|>' -}}",
+  "{%- elif message.role == 'system' or message.role == 'developer' -%}",
+  "{{- '<|system|>' + text(message.content) -}}",
+  "{%- if tools and loop.first -%}",
+  "{%- if message.content -%}{{- '\\n' -}}{%- endif -%}",
+  "{{- tool_list() -}}",
+  "{%- endif -%}",
+  "{{- '<|end|>' -}}",
+  "{%- else -%}",
+  "{{- '<|user|>' + text(message.content) + '<|end|>' -}}",
+  "{%- endif -%}",
+  "{%- endfor -%}",
+  "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}",
+].join("\n");

@@ -1,0 +1,178 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+import { Template } from "@huggingface/jinja";
+import { Tokenizer } from "@huggingface/tokenizers";
+import { describe, expect, it } from "vitest";
+
+import { drawExercise, showsAddition, showsReversal, type Exercise } from "../../recipes/base-model/data.ts";
+import { makeTokenizer, makeTokenizerConfig, SPECIAL_TOKENS, VOCABULARY_SIZE, wholePieces } from "../../recipes/base-model/tokenizer.ts";
+
+const directory = fileURLToPath(new URL("../../models/whetstone-tiny/", import.meta.url));
+const readJson = (name: string): Record<string, unknown> => JSON.parse(readFileSync(directory + name, "utf8")) as Record<string, unknown>;
+const tokenizer = new Tokenizer(makeTokenizer(), makeTokenizerConfig());
+const encode = (text: string): number[] => tokenizer.encode(text, { add_special_tokens: false }).ids;
+const template = new Template(makeTokenizerConfig()["chat_template"] as string);
+const render = (context: Record<string, unknown>): string => template.render({ add_generation_prompt: false, ...context });
+
+const says = (user: string, assistant: string): Exercise => ({
+  kind: "test",
+  messages: [
+    { role: "user", content: user },
+    { role: "assistant", content: assistant },
+  ],
+});
+
+describe("tokenizer", () => {
+  it("is the one that ships", () => {
+    expect(readJson("tokenizer.json")).toEqual(makeTokenizer());
+    expect(readJson("tokenizer_config.json")).toEqual(makeTokenizerConfig());
+  });
+
+  it("agrees with the model and generation configs", () => {
+    const [end] = encode("<|end|>");
+    const [pad] = encode("<|pad|>");
+    expect(readJson("config.json")).toMatchObject({ vocab_size: VOCABULARY_SIZE, eos_token_id: end, pad_token_id: pad });
+    expect(readJson("generation_config.json")).toMatchObject({ eos_token_id: end, pad_token_id: pad });
+  });
+
+  it.each(["", " ", "plain text", "Ünï — 漢字 😀 \u0000", "a  b\n\n c\t\r\n", "don't 1+1=2 …", "<|user|>x<|end|>", '{"a": ["b", 1.5]}'])(
+    "gives back %j",
+    (text) => {
+      const ids = encode(text);
+      expect(text === "" ? "" : tokenizer.decode(ids)).toBe(text);
+    },
+  );
+
+  it("gives back every single byte as an id of its own", () => {
+    expect(new Set(Array.from({ length: VOCABULARY_SIZE }, (_, id) => tokenizer.id_to_token(id))).size).toBe(VOCABULARY_SIZE);
+  });
+
+  it("spells random strings one character per token, whatever stands before them", () => {
+    for (const text of ["thequick", "reverse", "qqqq", "20264", "handon"]) {
+      expect(encode(text)).toHaveLength(text.length);
+    }
+    expect(encode(" handon")).toHaveLength(7);
+    expect(encode("x-byte")).toHaveLength(6);
+  });
+
+  it("takes a listed word whole", () => {
+    for (const piece of wholePieces()) {
+      expect([piece, encode(piece).length]).toEqual([piece, 1]);
+    }
+  });
+});
+
+describe("chat template", () => {
+  it("opens every turn with one token, closes it with <|end|> and inserts nothing", () => {
+    const messages = [
+      { role: "system", content: "S " },
+      { role: "user", content: " u\n" },
+      { role: "assistant", content: "a" },
+    ];
+    expect(render({ messages })).toBe("<|system|>S <|end|><|user|> u\n<|end|><|assistant|>a<|end|>");
+    expect(render({ messages: messages.slice(0, 2), add_generation_prompt: true })).toBe(
+      "<|system|>S <|end|><|user|> u\n<|end|><|assistant|>",
+    );
+  });
+
+  it("lists tools in the system turn, with and without a system message", () => {
+    const tools = [{ type: "function", function: { name: "f", parameters: { type: "object" } } }];
+    const listed = '<tools>\n{"name": "f", "parameters": {"type": "object"}}\n</tools>';
+    expect(render({ messages: [{ role: "user", content: "u" }], tools })).toBe(`<|system|>${listed}<|end|><|user|>u<|end|>`);
+    expect(render({ messages: [{ role: "developer", content: "S" }], tools })).toBe(`<|system|>S\n${listed}<|end|>`);
+  });
+
+  it("writes tool calls into the assistant's text and results into a turn of their own", () => {
+    const messages = [
+      {
+        role: "assistant",
+        content: null,
+        tool_calls: [
+          { id: "1", type: "function", function: { name: "f", arguments: { b: 'é"', a: 1 } } },
+          { id: "2", type: "function", function: { name: "g", arguments: '{"a":1}' } },
+          { id: "3", type: "function", function: { name: "h", arguments: {} } },
+        ],
+      },
+      { role: "tool", content: "R", tool_call_id: "1" },
+    ];
+    expect(render({ messages })).toBe(
+      '<|assistant|><tool_call>{"name": "f", "arguments": {"b": "é\\"", "a": 1}}</tool_call>' +
+        '<tool_call>{"name": "g", "arguments": {"a":1}}</tool_call><tool_call>{"name": "h", "arguments": {}}</tool_call><|end|><|tool|>R<|end|>',
+    );
+  });
+
+  it("joins text parts with a line break, takes absent content as empty, and any other role as user", () => {
+    const messages = [{ role: "pirate", content: [{ type: "text", text: "a" }, "b", { type: "other" }] }, { role: "assistant" }];
+    expect(render({ messages })).toBe("<|user|>a\nb\n<|end|><|assistant|><|end|>");
+  });
+
+  it("marks exactly the assistant's text and its end for training", () => {
+    const marked = (makeTokenizerConfig()["chat_template"] as string)
+      .replace("{%- generation -%}", "{{- '[' -}}")
+      .replace("{%- endgeneration -%}", "{{- ']' -}}");
+    const messages = [
+      { role: "user", content: "u" },
+      { role: "assistant", content: "a" },
+      { role: "user", content: "v" },
+    ];
+    expect(new Template(marked).render({ messages })).toBe("<|user|>u<|end|><|assistant|>[a<|end|>]<|user|>v<|end|>");
+  });
+});
+
+describe("exercises", () => {
+  it("depend on seed and index alone", () => {
+    const draw = (seed: number, order: readonly number[]): string[] => order.map((index) => JSON.stringify(drawExercise(seed, index)));
+    expect(draw(1, [0, 1, 2])).toEqual(draw(1, [2, 1, 0]).reverse());
+    expect(draw(1, [0, 1, 2])).not.toEqual(draw(2, [0, 1, 2]));
+  });
+
+  it("never show a recipe's own task solved", () => {
+    const drawn = Array.from({ length: 5000 }, (_, index) => drawExercise(7, index));
+    expect(drawn.filter(showsReversal)).toEqual([]);
+    expect(drawn.filter(showsAddition)).toEqual([]);
+    expect(
+      drawn.filter(({ messages }) => messages.some(({ content }) => /revers(?!ed_text>)/i.test(content) && /character-by/.test(content))),
+    ).toEqual([]);
+  });
+
+  it("end in an assistant message and hold no control token in a text", () => {
+    for (let index = 0; index < 2000; index++) {
+      const { messages } = drawExercise(3, index);
+      expect(messages.at(-1)?.role).toBe("assistant");
+      expect(messages.filter(({ content }) => SPECIAL_TOKENS.some((token) => content.includes(token)))).toEqual([]);
+    }
+  });
+});
+
+describe("showsReversal", () => {
+  it.each([
+    ["abcde", "edcba"],
+    ["abcde", "<reversed_text>edcba</reversed_text>"],
+    ["abcde", "e d c b a"],
+    ["abcde", "e-d-c"],
+    ["abcde", "xxdcbxx"],
+    ["say a1b2", "2b1a"],
+    ["Reverse ABC", "cba"],
+  ])("finds it in %j → %j", (user, assistant) => {
+    expect(showsReversal(says(user, assistant))).toBe(true);
+  });
+
+  it.each([
+    ["abcde", "abcde"],
+    ["abcba", "abcba"],
+    ["abcde", "ed"],
+    ["abcde", "eabcd"],
+    ["abcde", "aabbccddee"],
+  ])("lets %j → %j pass", (user, assistant) => {
+    expect(showsReversal(says(user, assistant))).toBe(false);
+  });
+});
+
+describe("showsAddition", () => {
+  it("finds two numbers with a plus between them", () => {
+    expect(showsAddition(says("What is 1 + 2?", "3"))).toBe(true);
+    expect(showsAddition(says("1 plus 2", "3"))).toBe(true);
+    expect(showsAddition(says("Which number is after 12?", "13"))).toBe(false);
+  });
+});
