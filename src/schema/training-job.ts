@@ -3,9 +3,9 @@ import { listOf, uuid } from "./common.ts";
 import { trajectoryGroup } from "./trajectory.ts";
 
 /**
- * `experimental_config` of an RL job. Null means unset. The names are the interface's; `minibatches`, `loss_fn`,
- * `normalize_advantages`, `max_grad_norm` and the Adam settings are extensions. What this build does not carry out yet
- * is known by name and refused when it is set to anything but its neutral value.
+ * `experimental_config` of an RL job. Null means unset. The names are the interface's; `loss_fn`, `normalize_advantages`,
+ * `max_grad_norm` and the Adam settings are extensions. What this build does not carry out yet is known by name and
+ * refused when it is set to anything but its neutral value.
  */
 export const rlConfig = z.strictObject({
   /** @default 5e-6 */
