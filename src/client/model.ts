@@ -128,7 +128,7 @@ export class Model implements ModelInfo {
     return this.#service.checkpoints.list(this.id, options);
   }
 
-  /** Deletes the model with its checkpoints, artifacts and run; its jobs are cancelled first. */
+  /** Cancels the model's live jobs, then deletes it with its checkpoints. Artifacts and the record of its jobs stay. */
   delete(options: CallOptions = {}): Promise<DeletedModel> {
     return this.#service.models.delete(this.id, options);
   }

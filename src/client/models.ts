@@ -18,7 +18,7 @@ import {
 export interface Models {
   /** Creates a trainable model, or gives the one of this name with `returnExisting`. */
   create(options: CreateModelOptions & CreateOptions): Promise<Model>;
-  /** Deletes a model with its checkpoints, artifacts and run. */
+  /** Cancels the model's live jobs, then deletes the model with its checkpoints. Artifacts and the record of its jobs stay. */
   delete(modelId: string, options?: CallOptions): Promise<DeletedModel>;
   /** What can be sampled from: base models, then trainable ones. */
   list(options?: CallOptions): Promise<ServedModel[]>;

@@ -59,6 +59,7 @@ export interface CreateModelOptions {
 export interface DeletedModel {
   readonly modelId: string;
   readonly deletedCheckpoints: number;
+  /** Whether a run was deleted with it; always false where models have none, as in this package's service. */
   readonly deletedRun: boolean;
 }
 
