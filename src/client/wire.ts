@@ -49,7 +49,7 @@ export interface CreateModelOptions {
   readonly baseModel: string;
   /** @default the key's entity */
   readonly entity?: string | undefined;
-  /** Return the model of this name if there is one, instead of a conflict. @default false */
+  /** Return the model of this name if there is one, whatever its base model and adapter, instead of a conflict. @default false */
   readonly returnExisting?: boolean | undefined;
   /** Extension: train low-rank adapters. @default every parameter */
   readonly lora?: LoraConfig | undefined;

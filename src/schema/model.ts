@@ -20,7 +20,7 @@ export const createModelRequest = z.strictObject({
   base_model: z.string().min(1),
   /** Team or user of the key in use. @default the key's entity */
   entity: namePart.nullish(),
-  /** Return the model of the same name if there is one. @default false */
+  /** Return the model of the same name if there is one; its base model and adapter are not compared. @default false */
   return_existing: z.boolean().nullish(),
   /** Extension. @default null: full-parameter training */
   lora: loraConfig.nullish(),
