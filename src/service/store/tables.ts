@@ -1,6 +1,6 @@
 import type { Kysely } from "kysely";
 
-/** Rows as the database holds them. JSON is text, times are ISO 8601 in UTC: the same in SQLite and PostgreSQL. */
+/** Rows as the database holds them. JSON is text, times are ISO 8601 in UTC. */
 export interface Tables {
   models: ModelRow;
   checkpoints: CheckpointRow;
