@@ -1,4 +1,5 @@
 /** The choices of one request, each an iterator over the engine's tokens. */
+import { defaultMaxListeners, setMaxListeners } from "node:events";
 import type { Engine, PolicyVersion, SamplingParams } from "../../engine/port.ts";
 import { EngineError } from "../../errors.ts";
 import { createDetokenizer, type ChatTokenizer } from "../../tokenizer/index.ts";
@@ -131,6 +132,8 @@ async function generateChoice(
 export async function generate(plan: GenerationPlan, options: GenerateOptions): Promise<GeneratedChoice[]> {
   if (plan.n === 1) return [await generateChoice(plan, 0, options)];
   const siblings = new AbortController();
+  // Every choice listens to it: as many as there are choices are no leak.
+  setMaxListeners(plan.n + defaultMaxListeners, siblings.signal);
   const end = (): void => siblings.abort(options.signal.reason);
   if (options.signal.aborted) end();
   options.signal.addEventListener("abort", end, { once: true });
