@@ -110,13 +110,7 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
   }
 
   renderChat(messages: readonly ChatMessage[], options: RenderChatOptions = {}): string {
-    const tools = options.tools === undefined || options.tools === null || options.tools.length === 0 ? null : options.tools;
-    const template = tools === null ? this.#parts.template : (this.#parts.toolTemplate ?? this.#parts.template);
-    if (template === undefined) {
-      throw new UnsupportedError(
-        `The model in ${this.#parts.directory} has no chat template. Add \`chat_template\` to its tokenizer_config.json, or a chat_template.jinja file.`,
-      );
-    }
+    const { tools, template } = this.#templateFor(options.tools);
     return template.render({
       ...this.#parts.templateVariables,
       ...options.variables,
@@ -127,11 +121,15 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
   }
 
   renderTraining(messages: readonly ChatMessage[], options: RenderTrainingOptions = {}): RenderedTraining {
-    const segments = trainingSegments(
-      messages,
-      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, addGenerationPrompt }),
-      this.eosTokenIds.map((id) => this.tokenText(id)),
-      options.isTrained,
+    const { template } = this.#templateFor(options.tools);
+    const closings = this.eosTokenIds.map((id) => this.tokenText(id));
+    const segments = template.renderTogether(() =>
+      trainingSegments(
+        messages,
+        (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, addGenerationPrompt }),
+        closings,
+        options.isTrained,
+      ),
     );
     const encoded = segments.map((segment) => this.encode(segment.text));
     const length = encoded.reduce((sum, part) => sum + part.length, 0);
@@ -144,6 +142,18 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
       at += part.length;
     }
     return { ids, mask };
+  }
+
+  /** The template for a conversation with these tools, and the tools as the template is given them. */
+  #templateFor(given: RenderChatOptions["tools"]): { readonly tools: RenderChatOptions["tools"]; readonly template: ChatTemplate } {
+    const tools = given === undefined || given === null || given.length === 0 ? null : given;
+    const template = tools === null ? this.#parts.template : (this.#parts.toolTemplate ?? this.#parts.template);
+    if (template === undefined) {
+      throw new UnsupportedError(
+        `The model in ${this.#parts.directory} has no chat template. Add \`chat_template\` to its tokenizer_config.json, or a chat_template.jinja file.`,
+      );
+    }
+    return { tools, template };
   }
 
   #resolveEos(): readonly number[] {

@@ -32,6 +32,14 @@ export interface ChatTemplate {
    * @throws ArgumentError `E_ARGUMENT`, param `messages`, when the template raises an error or exceeds a limit.
    */
   render(variables: Readonly<Record<string, unknown>>): string;
+  /**
+   * Runs code that renders several times under one watchdog instead of one each: starting one costs some 80 µs. Together the
+   * renderings have the time of one; if that is not enough the code runs again, each rendering with a time limit of its own.
+   *
+   * @param run - Must not change anything: it may be ended anywhere and run a second time.
+   * @throws whatever the code throws, a rendering's errors among it.
+   */
+  renderTogether<T>(run: () => T): T;
 }
 
 /** The block settings that model authors test their templates with. */
@@ -81,7 +89,10 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   } catch (error) {
     throw new DataError(`The chat template does not parse: ${messageOf(error)}`, { cause: error });
   }
-  return { render: (variables) => render(program, variables, resolved) };
+  return {
+    render: (variables) => render(program, variables, resolved),
+    renderTogether: (run) => together(run, resolved),
+  };
 }
 
 function render(program: Statement, variables: Readonly<Record<string, unknown>>, limits: ResolvedLimits): string {
@@ -100,6 +111,15 @@ function render(program: Statement, variables: Readonly<Record<string, unknown>>
     if (WhetstoneError.isInstance(error) || isAbort(error)) throw error;
     throw new ArgumentError(`The chat template failed: ${messageOf(error)}`, { cause: error, param: "messages" });
   }
+}
+
+function together<T>(run: () => T, { timeoutMs }: ResolvedLimits): T {
+  try {
+    return withWatchdog(timeoutMs, run);
+  } catch (error) {
+    if (!(error instanceof TimeIsUp)) throw error;
+  }
+  return run();
 }
 
 /** The library's interpreter with a meter on every node. */
@@ -200,17 +220,21 @@ const slot: { run: (() => unknown) | undefined } = { run: undefined };
 const watchdogContext = createContext(slot);
 const watchdogScript = new Script("run()");
 
+class TimeIsUp extends Error {}
+
 /**
  * Runs synchronous code under a time limit. The watchdog of `node:vm` terminates whatever JavaScript runs inside the call,
- * including functions of this realm, so the library need not be loaded a second time.
+ * including functions of this realm, so the library need not be loaded a second time. Inside such a call its time limit is the
+ * only one.
  */
 function withWatchdog<T>(timeoutMs: number, run: () => T): T {
+  if (slot.run !== undefined) return run();
   slot.run = run;
   try {
     return watchdogScript.runInContext(watchdogContext, { timeout: timeoutMs }) as T;
   } catch (error) {
     if ((error as { readonly code?: unknown } | null)?.code === "ERR_SCRIPT_EXECUTION_TIMEOUT") {
-      throw new Error(`it ran longer than ${timeoutMs} ms`, { cause: error });
+      throw new TimeIsUp(`it ran longer than ${timeoutMs} ms`, { cause: error });
     }
     throw error;
   } finally {
