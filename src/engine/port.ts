@@ -151,6 +151,14 @@ export interface Engine {
   capabilities(): Capabilities;
   /** @throws NotFoundError `E_NOT_FOUND` for a base outside the allowed roots or without a readable config. */
   describeBase(base: string): Promise<BaseModelInfo>;
+  /**
+   * Whether `createModel` on this base would find its weights, checked without loading them. Absent where there is nothing
+   * to check.
+   *
+   * @throws NotFoundError `E_NOT_FOUND` like `describeBase`.
+   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` naming what is wrong with the weights.
+   */
+  verifyBase?(base: string): Promise<void>;
   /** A fresh trainable model: the base's weights, or a saved state; step 0 optimizer state unless the state brings one. */
   createModel(
     spec: {

@@ -28,6 +28,7 @@ import { loadRuntime } from "./runtime.ts";
 import type { SamplerEvent } from "./sampler-worker.ts";
 import { spawnWorker } from "./spawn-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
+import { verifyWeights } from "./verify-weights.ts";
 import { restoreError, WorkerClient } from "./worker-rpc.ts";
 
 /** Settings of the embedded engine. */
@@ -120,6 +121,11 @@ class OnnxEngine implements Engine {
       contextLength: config.contextLength,
       parameters: countParameters(config),
     };
+  }
+
+  async verifyBase(base: string): Promise<void> {
+    const { directory } = await this.#resolve(base);
+    await verifyWeights(directory, await this.#config(directory));
   }
 
   async createModel(

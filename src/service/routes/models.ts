@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { Hono } from "hono";
-import { ConflictError } from "../../errors.ts";
+import { ConflictError, DataError, UnsupportedError, WhetstoneError, type ErrorCode } from "../../errors.ts";
 import { createModelRequest, type CreateModelRequest, type DeleteModelResponse, type LoraConfig, type Model } from "../../schema/index.ts";
 import { readJson, type ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
@@ -39,9 +39,24 @@ export function modelRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
     .delete("/v1/preview/models/:id", async (c) => c.json(await deleteModel(context, c.req.param("id"))));
 }
 
-async function prepareModel({ engine }: ServiceContext, request: CreateModelRequest): Promise<Creation> {
-  // Refused here and not when the first job runs: a model that can never train must not exist.
-  await engine.describeBase(request.base_model);
+/** What is wrong with a base's files, as opposed to with the machine. */
+const FILE_ERRORS: readonly ErrorCode[] = ["E_NOT_FOUND", "E_DATA", "E_UNSUPPORTED"];
+
+/** Refused here and not when the first job runs: a model that can never train or be sampled from must not exist. */
+async function requireWholeBase({ engine, tokenizers }: ServiceContext, name: string): Promise<void> {
+  const { directory } = await engine.describeBase(name);
+  try {
+    await engine.verifyBase?.(name);
+    await tokenizers(directory);
+  } catch (cause) {
+    if (!WhetstoneError.isInstance(cause) || !FILE_ERRORS.includes(cause.code)) throw cause;
+    const BaseError = cause.code === "E_UNSUPPORTED" ? UnsupportedError : DataError;
+    throw new BaseError(`The base model '${name}' cannot be used: ${cause.message}`, { cause, param: "base_model" });
+  }
+}
+
+async function prepareModel(context: ServiceContext, request: CreateModelRequest): Promise<Creation> {
+  await requireWholeBase(context, request.base_model);
   const name: QualifiedName = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
   return {
     async commit(store) {

@@ -1,0 +1,115 @@
+/** Models on the embedded engine's bases whose files are not whole. */
+import { rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { parseModelConfig } from "../../src/engine/onnx/model/config.ts";
+import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
+import { writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { unpackTensors, WEIGHTS_FILE } from "../../src/engine/onnx/model/weights.ts";
+import { startService } from "../../src/service/index.ts";
+import { modelDirectory, modelFiles } from "../tokenizer/fixture.ts";
+import { MODELS, temporaryDirectory } from "./support.ts";
+
+const CONFIG = {
+  ...(modelFiles()["config.json"] as { vocab_size: number }),
+  architectures: ["LlamaForCausalLM"],
+  hidden_size: 8,
+  num_hidden_layers: 1,
+  num_attention_heads: 2,
+  intermediate_size: 16,
+  max_position_embeddings: 32,
+  tie_word_embeddings: true,
+};
+
+const weights = (directory: string) => join(directory, WEIGHTS_FILE);
+
+async function writeWeights(directory: string): Promise<void> {
+  const layout = baseLayout(parseModelConfig(CONFIG, "test"));
+  await writeSafetensors(weights(directory), unpackTensors(new Float32Array(layout.length), layout));
+}
+
+/** A whole base model. */
+async function writeBase(): Promise<string> {
+  const directory = await modelDirectory({ "config.json": CONFIG });
+  await writeWeights(directory);
+  return directory;
+}
+
+/** A safetensors file with this header and `bytes` of data. */
+function fileWith(header: unknown, bytes = 0): Buffer {
+  const text = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(text.length));
+  return Buffer.concat([length, text, Buffer.alloc(bytes)]);
+}
+
+test("a base model is checked when a model is made on it, and what can never train makes no model", async () => {
+  const directory = await writeBase();
+  const service = await startService({ dataDir: await temporaryDirectory(), baseModels: { base: directory } });
+  onTestFinished(() => service.close({ graceMs: 0 }));
+  const request = async (method: string, path: string, body?: object) => {
+    const headers = { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" };
+    const response = await fetch(service.url + path, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    return { status: response.status, body: (await response.json()) as any };
+  };
+  const create = () => request("POST", MODELS, { project: "demo", name: "x", base_model: "base" });
+  const whole = fileWith({});
+  for (const [breakIt, code, message] of [
+    [() => rm(weights(directory)), "E_UNSUPPORTED", /found no such file/],
+    [() => writeFile(weights(directory), "short"), "E_DATA", /header does not fit in 5 bytes/],
+    [() => writeFile(weights(directory), whole.subarray(0, 9)), "E_DATA", /header does not fit in 9 bytes/],
+    [() => writeFile(weights(directory), fileWith("text")), "E_DATA", /not a JSON object/],
+    [() => writeFile(weights(directory), fileWith({ w: 1 })), "E_DATA", /does not describe tensor "w"/],
+    [() => writeFile(weights(directory), whole), "E_DATA", /expected tensor "model.embed_tokens.weight" of shape \[\d+, 8\], found none/],
+    [
+      () => writeFile(weights(directory), fileWith({ w: { dtype: "I8", shape: [4], data_offsets: [0, 4] } }, 4)),
+      "E_UNSUPPORTED",
+      /"w" has type I8/,
+    ],
+    [
+      () => writeFile(weights(directory), fileWith({ w: { dtype: "F32", shape: [4], data_offsets: [0, 16] } }, 15)),
+      "E_DATA",
+      /"w" does not lie inside the file/,
+    ],
+    [
+      () => writeFile(weights(directory), fileWith({ "model.embed_tokens.weight": { dtype: "F32", shape: [2], data_offsets: [0, 8] } }, 8)),
+      "E_DATA",
+      /"model.embed_tokens.weight" of shape \[\d+, 8\], got \[2\]/,
+    ],
+  ] as const) {
+    await breakIt();
+    const answer = await create();
+    expect(answer).toMatchObject({ status: 422, body: { error: { code, param: "base_model" } } });
+    expect(answer.body.error.message).toMatch(message);
+  }
+  expect((await request("GET", "/v1/models")).body.data.map((one: { id: string }) => one.id)).not.toContain("local/demo/x");
+  // Once the file is whole the same request makes the model.
+  await rm(weights(directory));
+  await writeWeights(directory);
+  expect((await create()).status).toBe(200);
+});
+
+test.each([
+  ["a file cut short", async (path: string) => truncate(weights(path), 2000), /does not lie inside the file/],
+  [
+    "a layer without weights",
+    async (path: string) => writeFile(join(path, "config.json"), JSON.stringify({ ...CONFIG, num_hidden_layers: 2 })),
+    /layers\.1\..* found none/,
+  ],
+  ["no tokenizer", async (path: string) => rm(join(path, "tokenizer.json")), /tokenizer\.json/],
+  ["a tokenizer that is no JSON", async (path: string) => writeFile(join(path, "tokenizer.json"), "{"), /expected JSON/],
+])("%s is refused", async (_, breakIt, message) => {
+  const directory = await writeBase();
+  await breakIt(directory);
+  const service = await startService({ dataDir: await temporaryDirectory(), baseModels: { base: directory } });
+  onTestFinished(() => service.close({ graceMs: 0 }));
+  const response = await fetch(service.url + MODELS, {
+    method: "POST",
+    headers: { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" },
+    body: JSON.stringify({ project: "demo", name: "x", base_model: "base" }),
+  });
+  expect(response.status).toBe(422);
+  expect(await response.json()).toMatchObject({
+    error: { code: "E_DATA", param: "base_model", message: expect.stringMatching(message) },
+  });
+});
