@@ -40,18 +40,31 @@ async function connect(path: string, timeoutMs: number): Promise<SqliteConnectio
   return new DatabaseSync(path, { timeout: timeoutMs });
 }
 
-/** Lends a connection to Kysely, which asks of a statement whether it returns rows. */
+/** Compiled statements that are kept: more than the service has. */
+const MAX_STATEMENTS = 500;
+
+/** Lends a connection to Kysely, which asks of a statement whether it returns rows. Statements are compiled once. */
 function forKysely(connection: SqliteConnection): SqliteDatabase {
+  const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
+  const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
+    const statement = connection.prepare(sql);
+    return {
+      reader: statement.columns().length > 0,
+      all: (parameters) => statement.all(...parameters),
+      run: (parameters) => statement.run(...parameters),
+      // An iteration that is under way must not be disturbed by the next use: it gets a statement of its own.
+      iterate: (parameters) => connection.prepare(sql).iterate(...parameters),
+    };
+  };
   return {
     close: () => connection.close(),
     prepare(sql) {
-      const statement = connection.prepare(sql);
-      return {
-        reader: statement.columns().length > 0,
-        all: (parameters) => statement.all(...parameters),
-        run: (parameters) => statement.run(...parameters),
-        iterate: (parameters) => statement.iterate(...parameters),
-      };
+      let statement = compiled.get(sql);
+      if (!statement) {
+        statement = prepare(sql);
+        if (compiled.size < MAX_STATEMENTS) compiled.set(sql, statement);
+      }
+      return statement;
     },
   };
 }
