@@ -20,7 +20,7 @@ export interface QuickstartConfig {
     readonly steps: number;
     readonly prompts: number;
     readonly groupSize: number;
-    /** Rises over `warmupSteps`, then falls in a line to a tenth. */
+    /** Rises over `warmupSteps`, then falls in a line to three tenths. */
     readonly peakLearningRate: number;
     readonly warmupSteps: number;
     readonly maxGradNorm: number;
@@ -29,13 +29,13 @@ export interface QuickstartConfig {
 
 /** The rate of RL step `index` of `config.rl.steps`. */
 export function rlLearningRate({ rl }: QuickstartConfig, index: number): number {
-  return rl.peakLearningRate * Math.min(1, (index + 1) / rl.warmupSteps) * (1 - (0.9 * index) / rl.steps);
+  return rl.peakLearningRate * Math.min(1, (index + 1) / rl.warmupSteps) * (1 - (0.7 * index) / rl.steps);
 }
 
 export const defaults: QuickstartConfig = {
   seed: 1,
   shuffleRewards: false,
   heldOut: 256,
-  sft: { validation: 128, stopAtExact: 0.25, stepsPerJob: 5, maxJobs: 40, batchSize: 32, learningRate: 5e-4 },
-  rl: { steps: 240, prompts: 16, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 10, maxGradNorm: 0.5 },
+  sft: { validation: 128, stopAtExact: 0.3, stepsPerJob: 5, maxJobs: 40, batchSize: 32, learningRate: 3e-4 },
+  rl: { steps: 340, prompts: 16, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 20, maxGradNorm: 0.5 },
 };

@@ -22,7 +22,7 @@ import {
 import { uniform } from "../shared/draws.ts";
 import { type QuickstartConfig, rlLearningRate } from "./config.ts";
 
-const CONCURRENCY = 128;
+const CONCURRENCY = 256;
 
 /** How good a policy is on problems it was not trained on, greedily. */
 export interface Score {
