@@ -70,7 +70,8 @@ export async function quickstart(config: QuickstartConfig, runDir: string, signa
     let step = await model.step();
     for (let index = 0; index < config.rl.steps; index++) {
       const before = performance.now();
-      const done = await reinforce(model, config, index, step++, signal);
+      const done = await reinforce(model, config, index, step, signal);
+      step = done.step;
       points.push({ step: index, reward: done.reward, exact: done.exact });
       const elapsed = (performance.now() - before) / 1000;
       const rate = (done.sampledTokens + done.trainedTokens) / elapsed;

@@ -78,6 +78,8 @@ export async function superviseJob(
 
 /** What one RL step did. */
 export interface RlStep {
+  /** The newest checkpoint: the one sampled from, when nothing could be learned from the batch. */
+  readonly step: number;
   readonly reward: number;
   readonly exact: number;
   readonly sampledTokens: number;
@@ -99,16 +101,13 @@ export async function reinforce(model: Model, config: QuickstartConfig, index: n
     { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal },
   );
   const groups = config.shuffleRewards ? rolled.map((group, at) => shuffleRewards(group, config.seed, index, at)) : rolled;
-  const job = await model.train(groups, { learningRate: rlLearningRate(config, index), maxGradNorm, signal });
-  const { metrics } = await job.done({ signal });
   const { stats } = rolled;
-  return {
-    reward: stats.reward.mean,
-    exact: stats.metrics["exact"]!.mean,
-    sampledTokens: stats.tokens.completion,
-    trainedTokens: metrics["tokens/trained"] ?? stats.tokens.completion,
-    metrics,
-  };
+  const found = { reward: stats.reward.mean, exact: stats.metrics["exact"]!.mean, sampledTokens: stats.tokens.completion };
+  // Attempts that all score the same say nothing about what to do more of; the control gets there when it has unlearned everything.
+  if (stats.trainableGroups === 0) return { ...found, step, trainedTokens: 0, metrics: {} };
+  const job = await model.train(groups, { learningRate: rlLearningRate(config, index), maxGradNorm, signal });
+  const { metrics, step: trained } = await job.done({ signal });
+  return { ...found, step: trained, trainedTokens: metrics["tokens/trained"] ?? found.sampledTokens, metrics };
 }
 
 /** The same rollouts with the group's rewards dealt out at random: what is rewarded no longer depends on what was done. */
