@@ -36,6 +36,6 @@ export const defaults: QuickstartConfig = {
   seed: 1,
   shuffleRewards: false,
   heldOut: 256,
-  sft: { validation: 128, stopAtExact: 0.3, stepsPerJob: 5, maxJobs: 40, batchSize: 32, learningRate: 3e-4 },
-  rl: { steps: 340, prompts: 16, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 20, maxGradNorm: 0.5 },
+  sft: { validation: 256, stopAtExact: 0.31, stepsPerJob: 3, maxJobs: 60, batchSize: 32, learningRate: 3e-4 },
+  rl: { steps: 360, prompts: 16, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 20, maxGradNorm: 0.5 },
 };
