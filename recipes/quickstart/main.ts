@@ -1,5 +1,5 @@
 /**
- * The quickstart: a small model learns to write text backwards, on this machine, in about two minutes.
+ * The quickstart: a small model learns to write text backwards, on this machine, in under three minutes.
  *
  *   npm run quickstart -- [--seed N] [--shuffle-rewards] [--steps N] [--run-dir DIR] [--json]
  *
