@@ -143,14 +143,16 @@ export async function writeJsonLines(
       yield chunk;
     }
   };
+  const sink = createWriteStream(temporary, { flags: "wx", flush: true });
   try {
-    const sink = createWriteStream(temporary, { flags: "wx", flush: true });
     const options = signal === undefined ? {} : { signal };
     if (path.endsWith(".gz")) await pipelineAsync(lines, createGzip(), measured, sink, options);
     else await pipelineAsync(lines, measured, sink, options);
     await rename(temporary, path);
     await syncDirectory(dirname(path));
   } catch (error) {
+    // The pipeline may reject while the file is still being opened: removed before that, it would come back.
+    if (!sink.closed) await new Promise<void>((resolve) => sink.once("close", () => resolve()));
     await rm(temporary, { force: true });
     throw signal?.aborted ? signal.reason : error;
   }
