@@ -4,6 +4,7 @@
  *
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, jobs ← train
+ *   schema, trajectory, dataset ← report ← train
  *   schema, trajectory, tokenizer ← learner ← service → engine
  */
 const base = ["errors", "util"];
@@ -23,7 +24,7 @@ export const rooms = {
   rollout: agent,
   environment: loop,
   jobs: [...base, "schema", "client"],
-  train: [...loop, "environment", "jobs"],
+  train: [...loop, "environment", "jobs", "report"],
   learner: [...base, "schema", "trajectory", "tokenizer"],
   engine: [...base, "tokenizer"],
   service: [...base, "schema", "trajectory", "tokenizer", "learner", "engine"],
@@ -31,7 +32,7 @@ export const rooms = {
   // Public doubles: they stand in for rooms, so they may see the ports, and no room may see them.
   testing: [...agent, "tokenizer", "engine"],
   // The root export: everything that needs no native code.
-  index: [...loop, "environment", "jobs", "train"],
+  index: [...loop, "environment", "jobs", "train", "report"],
   cli: [...loop, "environment", "jobs", "train", "learner", "tokenizer", "engine", "service", "report", "index"],
 };
 
