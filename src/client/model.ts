@@ -54,6 +54,20 @@ export class Model implements ModelInfo {
     this.lora = info.lora;
   }
 
+  /** The connection this model was made with. */
+  get service(): Service {
+    return this.#service;
+  }
+
+  /**
+   * A job of this model that was created earlier, perhaps by a process that is gone. Sends nothing.
+   *
+   * @param facts.baselineStep The newest step before the job: lets a service without job events and status show its end. @default null
+   */
+  job(id: string, { baselineStep = null }: { readonly baselineStep?: number | null | undefined } = {}): Job {
+    return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
+  }
+
   /** Step of the newest checkpoint; 0 if there is none yet. */
   step(options: CallOptions = {}): Promise<number> {
     return this.#service.latestStep(this.id, options);
