@@ -28,6 +28,7 @@ export type ErrorCode =
   | "E_PROTOCOL"
   | "E_PREFLIGHT"
   | "E_TOO_MANY_EXCEPTIONS"
+  | "E_REWARD"
   | "E_JOB_FAILED"
   | "E_JOB_CANCELLED"
   | "E_JOB_TIMEOUT";

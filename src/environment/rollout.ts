@@ -1,0 +1,95 @@
+import { ArgumentError, isAbort } from "../errors.ts";
+import type { Rollout } from "../rollout/index.ts";
+import { Trajectory, TrajectoryBuilder, type Scalar } from "../trajectory/index.ts";
+import type { Environment, EnvironmentContext } from "./environment.ts";
+import { RewardError } from "./errors.ts";
+import type { RewardInput } from "./reward.ts";
+import { scenarioIdOf } from "./scenarios.ts";
+
+/**
+ * An environment as a rollout for `gatherTrajectoryGroups`: plays the scenario, scores it and finishes the trajectory. The total
+ * reward is `Σ weight · value`; each raw value is the metric `reward/<name>`, and the metadata get `scenario_id`.
+ *
+ * A reward that throws or is not finite fails its own rollout with a `RewardError`; the siblings go on.
+ *
+ * @example
+ * ```ts
+ * const groups = await gatherTrajectoryGroups(environment.scenarios.eval, environmentRollout(environment), { policy, groupSize: 4 });
+ * ```
+ */
+export function environmentRollout<S>(environment: Environment<S>): Rollout<S> {
+  return async (scenario, context) => {
+    const played: unknown = await environment.rollout(scenario, context as EnvironmentContext);
+    return scored(environment, scenario, finished(environment, played), context.signal);
+  };
+}
+
+/** What the rollout returned, as a trajectory whose reward is still to come. */
+function finished<S>({ name, rewards }: Environment<S>, played: unknown): Trajectory {
+  if (played instanceof Trajectory) return played;
+  if (!(played instanceof TrajectoryBuilder)) {
+    throw new ArgumentError(
+      `Expected the rollout of environment \`${name}\` to return its trajectory, got ${typeof played}: end it with \`return t\``,
+    );
+  }
+  if (rewards.length > 0) return played.finish({ reward: 0 });
+  throw new ArgumentError(
+    `Environment \`${name}\` has no rewards, so its rollout must give one: \`return t.finish({ reward })\`, or list \`rewards\``,
+  );
+}
+
+/** The trajectory with its rewards; a new one, the given one stays as it is. */
+export async function scored<S>(environment: Environment<S>, scenario: S, played: Trajectory, signal: AbortSignal): Promise<Trajectory> {
+  const scenarioId = scenarioIdOf(environment, scenario);
+  const values = await rewardValues(environment, scenario, { scenario, text: played.lastText, trajectory: played, signal });
+  const metrics = Object.fromEntries(values.map(({ name, value }) => [`reward/${name}`, value]));
+  return changed(played, {
+    reward: values.length === 0 ? played.reward : values.reduce((sum, { weight, value }) => sum + weight * value, 0),
+    metrics,
+    metadata: { scenario_id: scenarioId },
+  });
+}
+
+/** One reward's outcome. */
+interface RewardValue {
+  readonly name: string;
+  readonly weight: number;
+  readonly value: number;
+}
+
+/** All rewards, one after the other in the order they are listed. */
+async function rewardValues<S>(environment: Environment<S>, scenario: S, input: RewardInput<S>): Promise<RewardValue[]> {
+  const values: RewardValue[] = [];
+  for (const { name, weight, score } of environment.rewards) {
+    input.signal.throwIfAborted();
+    const where = () => `Reward \`${name}\` of environment \`${environment.name}\`, scenario \`${scenarioIdOf(environment, scenario)}\`,`;
+    let value: unknown;
+    try {
+      value = await score(input);
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      throw new RewardError(`${where()} failed with ${error instanceof Error ? `${error.name}: ${error.message}` : String(error)}`, {
+        cause: error,
+      });
+    }
+    if (typeof value !== "boolean" && !(typeof value === "number" && Number.isFinite(value))) {
+      throw new RewardError(`${where()} must give a finite number or a boolean, got \`${String(value)}\` (${typeof value})`);
+    }
+    values.push({ name, weight, value: Number(value) });
+  }
+  return values;
+}
+
+/** A copy with another reward, and with metrics and metadata added. */
+function changed(
+  played: Trajectory,
+  { reward, metrics, metadata }: { reward: number; metrics: Record<string, number>; metadata: Record<string, Scalar> },
+): Trajectory {
+  const wire = played.toJSON();
+  return Trajectory.fromWire({
+    ...wire,
+    reward,
+    metrics: { ...wire.metrics, ...metrics },
+    metadata: { ...wire.metadata, ...metadata },
+  });
+}
