@@ -2,7 +2,7 @@ import { ConfigError } from "../errors.ts";
 import type { RolloutContext } from "../rollout/index.ts";
 import type { RequestMessage } from "../schema/index.ts";
 import type { Policy, Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
-import { normalizedReward, type Reward, type RewardFunction } from "./reward.ts";
+import { normalizedReward, type Reward, type RewardLike } from "./reward.ts";
 
 /** Scenarios: a list, or an endless supply as a pure function of the index (so that a resumed run gets the same ones). */
 export type ScenarioSource<S> = readonly S[] | ((index: number) => S);
@@ -31,8 +31,13 @@ export interface Environment<S> {
 
 /** What {@link defineEnvironment} takes: as {@link Environment}, but a plain named function is a reward too. */
 export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards"> {
-  /** A named function counts as a reward of its name with weight 1. @default [] (the rollout gives its own reward) */
-  readonly rewards?: readonly (Reward<NoInfer<S>> | RewardFunction<NoInfer<S>>)[] | undefined;
+  /**
+   * A named function counts as a reward of its name with weight 1. Functions and `{ name, score }` written here know the type of
+   * `scenario`; inside a call such as `reward(…)` TypeScript cannot pass it on: annotate with `RewardInput<S>`.
+   *
+   * @default [] (the rollout gives its own reward)
+   */
+  readonly rewards?: readonly RewardLike<NoInfer<S>>[] | undefined;
 }
 
 /**
@@ -49,7 +54,7 @@ export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards"
  *     await t.sample(policy, { maxCompletionTokens: 8, ...sampling });
  *     return t;
  *   },
- *   rewards: [reward("correct", ({ scenario, text }) => text.trim() === String(scenario.a + scenario.b))],
+ *   rewards: [{ name: "correct", score: ({ scenario, text }) => text.trim() === String(scenario.a + scenario.b) }],
  *   gold: ({ a, b }) => String(a + b),
  * });
  * ```

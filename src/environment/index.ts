@@ -3,7 +3,7 @@ export { defineEnvironment } from "./environment.ts";
 export type { Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
 export { RewardError } from "./errors.ts";
 export { reward, weighted } from "./reward.ts";
-export type { Reward, RewardFunction, RewardInput, ScoredTrajectory } from "./reward.ts";
+export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory } from "./reward.ts";
 export { environmentRollout } from "./rollout.ts";
 export { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 export type { TrainScenariosOptions } from "./scenarios.ts";

@@ -35,6 +35,9 @@ export interface Reward<S> {
   readonly score: RewardFunction<S>;
 }
 
+/** What counts as a reward: a whole one, one without weight (1), or a named function (its name, weight 1). */
+export type RewardLike<S> = RewardFunction<S> | (Omit<Reward<S>, "weight"> & { readonly weight?: number | undefined });
+
 /**
  * A named reward of weight 1.
  *
@@ -64,21 +67,20 @@ export function reward<S>(name: string, score: RewardFunction<S>): Reward<S> {
  * weighted(0.2, reward("short", ({ text }) => text.length < 100));
  * ```
  */
-export function weighted<S>(weight: number, part: Reward<S> | RewardFunction<S>): Reward<S> {
+export function weighted<S>(weight: number, part: RewardLike<S>): Reward<S> {
   if (!Number.isFinite(weight)) throw new ConfigError(`Expected a reward's weight to be finite, got \`${weight}\``, { param: "weight" });
   const { name, weight: own, score } = normalizedReward(part);
   return Object.freeze({ name, weight: weight * own, score });
 }
 
 /** A reward as environments keep it; a named function becomes one of weight 1. */
-export function normalizedReward<S>(part: Reward<S> | RewardFunction<S>): Reward<S> {
+export function normalizedReward<S>(part: RewardLike<S>): Reward<S> {
   if (typeof part === "function") {
     if (part.name !== "") return reward(part.name, part);
     throw new ConfigError("A reward function without a name cannot be told from others; write `reward(name, fn)`", { param: "rewards" });
   }
-  const { name, weight, score } = reward(part.name, part.score);
-  if (!Number.isFinite(part.weight)) {
-    throw new ConfigError(`Expected the weight of reward \`${name}\` to be finite, got \`${String(part.weight)}\``, { param: "rewards" });
-  }
-  return Object.freeze({ name, weight: weight * part.weight, score });
+  const { name, score } = reward(part.name, part.score);
+  const { weight = 1 } = part;
+  if (Number.isFinite(weight)) return Object.freeze({ name, weight, score });
+  throw new ConfigError(`Expected the weight of reward \`${name}\` to be finite, got \`${String(weight)}\``, { param: "rewards" });
 }
