@@ -11,6 +11,7 @@ import type {
 } from "../schema/index.ts";
 import { isChoice, textOf, toMessages } from "./messages.ts";
 import { stepOf, type Policy } from "./policy.ts";
+import { samplingOf } from "./sampling.ts";
 import { Trajectory, type Scalar } from "./trajectory.ts";
 
 /** Options of {@link trajectory}. */
@@ -108,9 +109,10 @@ export class TrajectoryBuilder {
     signal?.throwIfAborted();
     this.#isSampling = true;
     try {
-      const completion = await policy.complete(toRequest(policy, this.messages(), tools, options), { signal });
+      const request = toRequest(policy, this.messages(), tools, options);
+      const completion = await policy.complete(request, { signal });
       this.#mustBeOpen();
-      const choice = toChoice(completion, policy, options);
+      const choice = toChoice(completion, policy, request);
       this.#items.push(choice);
       return { text: textOf(choice), toolCalls: choice.message.tool_calls ?? [], finishReason: choice.finish_reason ?? null, choice };
     } finally {
@@ -232,7 +234,7 @@ function toRequest(
   };
 }
 
-function toChoice(completion: ChatCompletion, policy: Policy, { temperature }: SampleOptions): AssistantChoice {
+function toChoice(completion: ChatCompletion, policy: Policy, request: ChatCompletionRequest): AssistantChoice {
   const choice = completion.choices[0];
   if (choice === undefined) throw new ArgumentError(`The policy \`${policy.id}\` answered without a choice; expected one`);
   return {
@@ -240,6 +242,6 @@ function toChoice(completion: ChatCompletion, policy: Policy, { temperature }: S
     prompt_token_ids: completion.prompt_token_ids ?? null,
     policy_version: stepOf(completion.model) ?? policy.step,
     // The loss takes the log-probabilities of the plain softmax; preflight warns where the tokens came from another one.
-    ...(temperature === undefined || temperature === 1 ? {} : { temperature }),
+    ...samplingOf(request),
   };
 }

@@ -6,6 +6,8 @@ export type { TrajectoryGroupInit, TrajectoryGroups } from "./group.ts";
 export type { Policy } from "./policy.ts";
 export { assertTrainable, preflight, PreflightError } from "./preflight.ts";
 export type { Finding, FindingCode } from "./preflight.ts";
+export { samplingOf } from "./sampling.ts";
+export type { SamplingKeys } from "./sampling.ts";
 export { summarize } from "./statistics.ts";
 export type { GroupStatistics, StatisticsInput, Summary } from "./statistics.ts";
 export { Trajectory } from "./trajectory.ts";
