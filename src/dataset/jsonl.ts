@@ -1,12 +1,13 @@
 import { createHash, randomUUID } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
+import { createWriteStream } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { pipeline } from "node:stream";
+import type { Transform } from "node:stream";
 import { pipeline as pipelineAsync } from "node:stream/promises";
-import { createGunzip, createGzip } from "node:zlib";
-import ndjson from "ndjson";
+import { createGzip } from "node:zlib";
+import ndjson, { type ParseOptions } from "ndjson";
 import { DataError } from "../errors.ts";
+import { readLines } from "./lines.ts";
 
 /** Options of the readers. */
 export interface ReadOptions {
@@ -41,7 +42,7 @@ export interface WrittenFile {
  * The values of a JSON Lines file, lazily; `.gz` is unpacked, a byte order mark and blank lines are passed over.
  *
  * ndjson does the parsing. Left to itself it ends the stream at a `null` line, has no line numbers, and either throws away
- * rows already parsed or skips bad ones in silence. So each line goes in as `[number,line]` and bad ones are noticed by the gap they leave.
+ * rows already parsed or skips bad ones in silence. So it gets one line at a time, wrapped as `[line]`, and must give one row for it.
  *
  * @throws DataError `E_DATA` with file and line for text that is no JSON.
  */
@@ -50,69 +51,43 @@ export async function* readJsonLines(
   { tornLine = "error", signal }: ReadOptions = {},
 ): AsyncGenerator<JsonLine, void, undefined> {
   signal?.throwIfAborted();
-  /** Numbers of the lines handed to the parser whose rows have not come out yet. */
-  const pending: number[] = [];
-  let isEndTorn = false;
-  const numbered = async function* (source: AsyncIterable<Uint8Array>) {
-    let number = 0;
-    const wrap = (line: string): string => {
-      number++;
-      const text = line.endsWith("\r") ? line.slice(0, -1) : line;
-      if (text.trim() === "") return "";
-      pending.push(number);
-      return `[${number},${text}]\n`;
-    };
-    const decoder = new TextDecoder("utf-8", { fatal: true });
-    let rest = "";
-    for await (const chunk of source) {
-      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-      rest = lines.pop() ?? "";
-      const block = lines.map(wrap).join("");
-      if (block !== "") yield block;
-    }
-    try {
-      rest += decoder.decode();
-    } catch {
-      // A character cut in two belongs to a torn line: with this at its end it cannot pass for JSON.
-      rest += "\u{fffd}";
-    }
-    isEndTorn = rest !== "";
-    const last = wrap(rest);
-    if (last !== "") yield last;
-  };
-  const notJson = (line: number): DataError => {
-    const hint =
-      isEndTorn && pending.length === 0
-        ? '. The last line has no line end: its writer was probably interrupted; `tornLine: "skip"` leaves it out'
-        : "";
-    return new DataError(`${path}:${line}: expected one JSON value on the line${hint}`);
-  };
-  const parser = ndjson.parse({ strict: false });
-  const file = createReadStream(path, { highWaterMark: 1 << 20 });
-  const done = () => {};
-  // The callback form: errors of every stage reach the parser, whose reader throws them.
-  if (path.endsWith(".gz")) pipeline(file, createGunzip(), numbered, parser, done);
-  else pipeline(file, numbered, parser, done);
-  const onAbort = () => parser.destroy(signal?.reason as Error);
-  signal?.addEventListener("abort", onAbort, { once: true });
+  const parse = jsonParser();
   try {
-    for await (const row of parser as AsyncIterable<[number, unknown]>) {
-      const expected = pending.shift() as number;
-      if (row[0] !== expected || row.length !== 2) throw notJson(expected);
-      yield { line: expected, value: row[1] };
+    for await (const { line, text, isWhole } of readLines(path)) {
+      signal?.throwIfAborted();
+      if (text?.trim() === "") continue;
+      const row = text === null ? null : parse(text);
+      if (row !== null) yield { line, value: row.value };
+      else if (isWhole || tornLine === "error") throw notJson({ path, line, isWhole, isText: text !== null });
     }
-    const bad = pending.shift();
-    const isTorn = isEndTorn && pending.length === 0;
-    if (bad !== undefined && !(isTorn && tornLine === "skip")) throw notJson(bad);
   } catch (error) {
     if (signal?.aborted) throw signal.reason;
-    if (error instanceof DataError) throw error;
-    throw new DataError(`${path}: cannot be read: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
-  } finally {
-    signal?.removeEventListener("abort", onAbort);
-    parser.destroy();
-    file.destroy();
+    if (error instanceof DataError || !isSystemError(error)) throw error;
+    throw new DataError(`${path}: cannot be read: ${error.message}`, { cause: error });
   }
+}
+
+/** Parses one line; null for text that is no JSON. */
+function jsonParser(): (text: string) => { readonly value: unknown } | null {
+  // A stream that is given a string whole and never holds more than one row answers at once. `decodeStrings` off: the text is
+  // taken as it is, not made into bytes and back.
+  const parser = ndjson.parse({ strict: false, decodeStrings: false } as ParseOptions) as unknown as Transform;
+  return (text) => {
+    parser.write(`[${text}]\n`);
+    const row = parser.read() as unknown[] | null;
+    return row?.length === 1 ? { value: row[0] } : null;
+  };
+}
+
+function notJson(at: { readonly path: string; readonly line: number; readonly isWhole: boolean; readonly isText: boolean }): DataError {
+  const came = at.isText ? "" : "; it is no UTF-8 text";
+  const hint = at.isWhole ? "" : '. The last line has no line end: its writer was probably interrupted; `tornLine: "skip"` leaves it out';
+  return new DataError(`${at.path}:${at.line}: expected one JSON value on the line${came}${hint}`);
+}
+
+/** Errors of the file system and of unpacking have a code; what a consumer throws into the loop does not pass through here. */
+function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && typeof (error as NodeJS.ErrnoException).code === "string";
 }
 
 /**
@@ -161,16 +136,28 @@ export async function writeJsonLines(
 
 function encode(value: unknown, path: string, line: number): string {
   try {
-    const text = JSON.stringify(value, (key, inner: unknown) => {
-      if (typeof inner === "number" && !Number.isFinite(inner)) throw new Error(`\`${key}\` is ${inner}, which JSON cannot hold`);
-      return inner;
-    }) as string | undefined;
+    const text = JSON.stringify(value) as string | undefined;
     if (text === undefined) throw new Error(`${typeof value} has no JSON form`);
+    // A number that is not finite is written as null: text without a null has none.
+    if (text.includes("null")) refuseNonFinite(value, "");
     return text;
   } catch (error) {
     throw new DataError(`${path}: item ${line} cannot be written: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,
     });
+  }
+}
+
+/** Walks by hand: a replacer given to `JSON.stringify` sees the same, several times slower. */
+function refuseNonFinite(value: unknown, key: string): void {
+  if (typeof value === "number") {
+    if (!Number.isFinite(value)) throw new Error(`\`${key}\` is ${value}, which JSON cannot hold`);
+  } else if (Array.isArray(value)) {
+    for (const inner of value) refuseNonFinite(inner, key);
+  } else if (typeof value === "object" && value !== null) {
+    const { toJSON } = value as { readonly toJSON?: unknown };
+    if (typeof toJSON === "function") return refuseNonFinite(toJSON.call(value, key), key);
+    for (const name in value) refuseNonFinite((value as Record<string, unknown>)[name], name);
   }
 }
 
