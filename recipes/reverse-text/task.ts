@@ -4,8 +4,8 @@
  * The instruction, the tags and the reward are those of the `reverse-text` environment of prime-rl and verifiers; the texts
  * are random strings of 5 to 10 letters, which a model of 1.7 M parameters can learn.
  */
+import { similarity } from "whetstone/environment";
 import { uniform } from "../shared/draws.ts";
-import { sequenceRatio } from "./sequence-ratio.ts";
 
 export const SYSTEM_PROMPT = "Reverse the text character-by-character. Put your answer in `<reversed_text>` tags.";
 
@@ -63,7 +63,7 @@ export function extractAnswer(text: string): string {
 /** `SequenceMatcher.ratio()` of the tagged text and the answer, in [0, 1]; 0 without tags. */
 export function reverseReward(text: string, scenario: ReverseScenario): number {
   const written = extractAnswer(text);
-  return written === "" ? 0 : sequenceRatio(written, scenario.answer);
+  return written === "" ? 0 : similarity(written, scenario.answer);
 }
 
 /** Longest output that the task needs: tags, ten letters, end. */

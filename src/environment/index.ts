@@ -7,3 +7,6 @@ export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory 
 export { environmentRollout } from "./rollout.ts";
 export { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 export type { TrainScenariosOptions } from "./scenarios.ts";
+export { similarity } from "./similarity.ts";
+export { jsonSchemaReward, numericReward, regexReward, similarityReward } from "./text-rewards.ts";
+export type { NumericRewardOptions, TextRewardOptions } from "./text-rewards.ts";

@@ -1,0 +1,156 @@
+import type { ValidateFunction } from "ajv";
+import { ConfigError } from "../errors.ts";
+import type { JsonObject } from "../schema/index.ts";
+import { numberIn } from "./number-in.ts";
+import { reward, type Reward } from "./reward.ts";
+import { similarity } from "./similarity.ts";
+
+/** Options of the rewards that look at the last text. */
+export interface TextRewardOptions<S> {
+  /** @default the kind of reward, e.g. `"similarity"` */
+  readonly name?: string | undefined;
+  /** The part of the text to look at, e.g. what stands between tags; null or undefined scores 0. @default all of it */
+  readonly extract?: ((text: string, scenario: S) => string | null | undefined) | undefined;
+}
+
+/** Options of {@link numericReward}. */
+export interface NumericRewardOptions<S> extends TextRewardOptions<S> {
+  /** How far the number may be off, at least 0. @default 0 */
+  readonly tolerance?: number | undefined;
+  /** The same as a fraction of the larger of both magnitudes, at least 0. @default 1e-9 */
+  readonly relativeTolerance?: number | undefined;
+  /** Which number of the text counts. @default "last" */
+  readonly which?: "first" | "last" | undefined;
+}
+
+/**
+ * {@link similarity} of the text and the right answer, in [0, 1].
+ *
+ * @param answer - The right answer of a scenario.
+ * @throws ConfigError `E_CONFIG` when `answer` is no function.
+ * @example
+ * ```ts
+ * similarityReward((scenario: { answer: string }) => scenario.answer);
+ * ```
+ */
+export function similarityReward<S>(answer: (scenario: S) => string, options: TextRewardOptions<S> = {}): Reward<S> {
+  checkFunction("similarityReward", answer);
+  return textReward("similarity", options, (text, scenario) => similarity(text, answer(scenario)));
+}
+
+/**
+ * 1 when the pattern is found in the text, else 0. Anchor it (`^…$`) to match the whole text.
+ *
+ * @param pattern - One for all scenarios, or a function of the scenario. The flags `g` and `y` change nothing.
+ * @throws ConfigError `E_CONFIG` for anything else.
+ * @example
+ * ```ts
+ * regexReward(/^<answer>.*<\/answer>$/s, { name: "format" });
+ * ```
+ */
+export function regexReward<S>(pattern: RegExp | ((scenario: S) => RegExp), options: TextRewardOptions<S> = {}): Reward<S> {
+  if (typeof pattern !== "function" && !(pattern instanceof RegExp)) {
+    throw new ConfigError(`Expected \`regexReward\` to get a RegExp or a function of the scenario, got ${typeof pattern}`, {
+      param: "pattern",
+    });
+  }
+  // `search` starts at 0 and keeps no place: with `test`, a global pattern would match every second time.
+  return textReward("regex", options, (text, scenario) => {
+    const own = typeof pattern === "function" ? pattern(scenario) : pattern;
+    return text.search(own.sticky ? new RegExp(own.source, own.flags.replace("y", "")) : own) >= 0;
+  });
+}
+
+/**
+ * 1 when a number of the text equals the expected one within the tolerance, else 0: `|x − y| ≤ max(relativeTolerance · max(|x|, |y|),
+ * tolerance)`. Thousands may be grouped with commas; `-`, decimals and exponents are read.
+ *
+ * @param expected - The right number of a scenario.
+ * @throws ConfigError `E_CONFIG` for a tolerance below 0 or not finite, or an `expected` that is no function.
+ * @source The comparison is that of Python's `math.isclose`.
+ * @example
+ * ```ts
+ * numericReward((scenario: { total: number }) => scenario.total, { tolerance: 0.01 });
+ * ```
+ */
+export function numericReward<S>(expected: (scenario: S) => number, options: NumericRewardOptions<S> = {}): Reward<S> {
+  checkFunction("numericReward", expected);
+  const { tolerance = 0, relativeTolerance = 1e-9, which = "last" } = options;
+  for (const [param, value] of Object.entries({ tolerance, relativeTolerance })) {
+    if (Number.isFinite(value) && value >= 0) continue;
+    throw new ConfigError(`Expected \`${param}\` to be a finite number of at least 0, got \`${String(value)}\``, { param });
+  }
+  if (which !== "first" && which !== "last") {
+    throw new ConfigError(`Expected \`which\` to be "first" or "last", got \`${String(which)}\``, { param: "which" });
+  }
+  return textReward("numeric", options, (text, scenario) => {
+    const right = expected(scenario);
+    if (!Number.isFinite(right))
+      throw new ConfigError(`Expected the right number to be finite, got \`${String(right)}\``, { param: "expected" });
+    const written = numberIn(text, which);
+    if (written === null) return false;
+    return Math.abs(written - right) <= Math.max(relativeTolerance * Math.max(Math.abs(written), Math.abs(right)), tolerance);
+  });
+}
+
+/**
+ * 1 when the text is JSON that the schema accepts, else 0. `format` is not checked, as JSON Schema 2020-12 has it by default.
+ *
+ * The validator is loaded and the schema compiled with the first text; a schema that is wrong, misspelt keywords included, fails there.
+ *
+ * @param schema - JSON Schema 2020-12, or draft-07 if its `$schema` says so. `z.toJSONSchema(…)` makes one.
+ * @throws ConfigError `E_CONFIG` when `schema` is no object.
+ * @example
+ * ```ts
+ * jsonSchemaReward({ type: "object", properties: { city: { type: "string" } }, required: ["city"] });
+ * ```
+ */
+export function jsonSchemaReward<S>(schema: JsonObject, options: TextRewardOptions<S> = {}): Reward<S> {
+  if (typeof schema !== "object" || schema === null || Array.isArray(schema)) {
+    throw new ConfigError(`Expected \`jsonSchemaReward\` to get a JSON Schema object, got \`${String(schema)}\``, { param: "schema" });
+  }
+  let compiled: Promise<ValidateFunction> | undefined;
+  return textReward("json_schema", options, async (text) => {
+    const accepts = await (compiled ??= compile(schema));
+    try {
+      return accepts(JSON.parse(text));
+    } catch (error) {
+      if (error instanceof SyntaxError) return false;
+      throw error;
+    }
+  });
+}
+
+async function compile(schema: JsonObject): Promise<ValidateFunction> {
+  // Only programs that score by schema pay for the validator.
+  const isDraft7 = typeof schema["$schema"] === "string" && schema["$schema"].includes("draft-07");
+  const { default: module } = isDraft7 ? await import("ajv") : await import("ajv/dist/2020.js");
+  const ajv = new module.default({ strictTypes: false, strictTuples: false, validateFormats: false, logger: false });
+  try {
+    return ajv.compile(schema);
+  } catch (error) {
+    throw new ConfigError(
+      `The schema of a \`jsonSchemaReward\` does not compile: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        cause: error,
+        param: "schema",
+      },
+    );
+  }
+}
+
+function textReward<S>(
+  kind: string,
+  { name = kind, extract }: TextRewardOptions<S>,
+  score: (text: string, scenario: S) => number | boolean | Promise<number | boolean>,
+): Reward<S> {
+  return reward(name, ({ text, scenario }) => {
+    const part = extract === undefined ? text : extract(text, scenario);
+    return part === null || part === undefined ? 0 : score(part, scenario);
+  });
+}
+
+function checkFunction(what: string, value: unknown): void {
+  if (typeof value === "function") return;
+  throw new ConfigError(`Expected \`${what}\` to get a function of the scenario, got ${typeof value}`, { param: "rewards" });
+}
