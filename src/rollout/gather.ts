@@ -1,8 +1,12 @@
 import { trajectoryGroups, type TrajectoryGroup, type TrajectoryGroups } from "../trajectory/index.ts";
 import { linkAbort } from "../util/abort.ts";
 import { pushIterator } from "../util/push-iterator.ts";
-import type { GatherOptions, Rollout } from "./options.ts";
+import { checkInteger } from "./check-options.ts";
+import type { GatherOptions, Rollout, StreamOptions } from "./options.ts";
 import { runRollouts } from "./runner.ts";
+
+/** As many as a reader may fall behind before the rollouts wait for it. */
+const UNREAD_GROUPS = 64;
 
 /**
  * Plays every scenario `groupSize` times and gathers the trajectories into groups, one per scenario, in the scenarios' order.
@@ -27,22 +31,34 @@ import { runRollouts } from "./runner.ts";
 export async function gatherTrajectoryGroups<S>(
   scenarios: Iterable<S>,
   rollout: Rollout<S>,
-  options: GatherOptions = {},
+  options: GatherOptions<S> = {},
 ): Promise<TrajectoryGroups> {
   const byScenario: (readonly TrajectoryGroup[])[] = [];
-  await runRollouts(scenarios, rollout, { ...options, onGroups: (groups, index) => (byScenario[index] = groups) });
+  const onGroups = (groups: readonly TrajectoryGroup[], position: number) => void (byScenario[position] = groups);
+  await runRollouts(scenarios, rollout, { ...options, onGroups });
   return trajectoryGroups(byScenario.flat());
 }
 
 /**
  * As {@link gatherTrajectoryGroups}, but gives each group as soon as it is complete, in the order they end. Rollouts start
  * with the first `next`; leaving the loop aborts what still runs and waits for it.
+ *
+ * Groups that nobody has read yet are bounded (`maxUnread`): a slow reader slows the rollouts down, so that a run of any length
+ * can be written to disk in little memory.
+ *
+ * @example
+ * ```ts
+ * for await (const group of streamTrajectoryGroups(scenarios, rollout, { groupSize: 8, concurrency: 1000, policy })) {
+ *   await file.write(group);
+ * }
+ * ```
  */
 export function streamTrajectoryGroups<S>(
   scenarios: Iterable<S>,
   rollout: Rollout<S>,
-  options: GatherOptions = {},
+  { maxUnread = UNREAD_GROUPS, ...options }: StreamOptions<S> = {},
 ): AsyncIterable<TrajectoryGroup> {
+  checkInteger("maxUnread", maxUnread, 1);
   return {
     [Symbol.asyncIterator]() {
       const link = linkAbort(options.signal);
@@ -50,7 +66,12 @@ export function streamTrajectoryGroups<S>(
         link.abort(new DOMException("The reader of the stream of groups has left", "AbortError"));
         await running;
       });
-      const onGroups = (groups: readonly TrajectoryGroup[]) => groups.forEach((group) => iterator.push(group));
+      const onGroups = async (groups: readonly TrajectoryGroup[]) => {
+        for (const group of groups) {
+          await iterator.room(maxUnread, link.signal);
+          iterator.push(group);
+        }
+      };
       const running = runRollouts(scenarios, rollout, { ...options, signal: link.signal, onGroups })
         .then(
           () => iterator.end(),

@@ -1,5 +1,26 @@
 /** Running many rollouts at once. */
 export { TooManyExceptionsError } from "./errors.ts";
+export type {
+  GroupEndEvent,
+  RolloutEndEvent,
+  RolloutEvent,
+  RolloutId,
+  RolloutRetryEvent,
+  RolloutStartEvent,
+  SlowDownEvent,
+  SpeedUpEvent,
+} from "./events.ts";
+export { isRetryable } from "./failure.ts";
 export { gatherTrajectoryGroups, streamTrajectoryGroups } from "./gather.ts";
-export type { AfterEachResult, GatherOptions, GatherProgress, Rollout, RolloutContext } from "./options.ts";
+export type {
+  AfterEachResult,
+  ConcurrencyByKey,
+  GatherOptions,
+  GatherProgress,
+  RetryOptions,
+  Rollout,
+  RolloutContext,
+  RolloutSampling,
+  StreamOptions,
+} from "./options.ts";
 export { rolloutSeed } from "./seed.ts";

@@ -1,5 +1,15 @@
-import { ArgumentError } from "../errors.ts";
-import type { Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
+import type { Policy, Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
+import type { RolloutEvent } from "./events.ts";
+
+/** What every turn of a rollout is sampled with: spread it into the options of `t.sample`. */
+export interface RolloutSampling {
+  /** `temperature` of the gathering. */
+  readonly temperature: number;
+  /** The rollout's seed. */
+  readonly seed: number;
+  /** The rollout's signal. */
+  readonly signal: AbortSignal;
+}
 
 /** What a rollout gets beside its scenario. */
 export interface RolloutContext {
@@ -13,6 +23,14 @@ export interface RolloutContext {
   readonly group: number;
   /** 0, then 1 for the first retry … */
   readonly attempt: number;
+  /**
+   * `policy` of the options.
+   *
+   * @throws ArgumentError `E_ARGUMENT` when it is read and none was given.
+   */
+  readonly policy: Policy;
+  /** Spread into `t.sample(policy, { maxCompletionTokens: 32, ...sampling })`. */
+  readonly sampling: RolloutSampling;
 }
 
 /** One rollout: plays a scenario and gives the finished trajectory. */
@@ -28,49 +46,71 @@ export interface GatherProgress {
   readonly rewardMean: number;
 }
 
-/** Options of `gatherTrajectoryGroups` and `streamTrajectoryGroups`. */
-export interface GatherOptions {
+/** When a rollout that failed is played again. */
+export interface RetryOptions {
+  /** Attempts after the first, at least 0. */
+  readonly limit: number;
+  /**
+   * Whether this failure is worth another attempt; `attempt` is the one that failed, from 0.
+   *
+   * @default what {@link isRetryable} says
+   */
+  readonly when?: ((error: unknown, attempt: number) => boolean) | undefined;
+}
+
+/** Rollouts at the same time among the scenarios that have the same key, e.g. those that use one database. */
+export interface ConcurrencyByKey<S> {
+  /** The key of a scenario. */
+  key(scenario: S): string;
+  /** At least 1. */
+  readonly limit: number;
+}
+
+/** Options of `gatherTrajectoryGroups`. */
+export interface GatherOptions<S = unknown> {
   /** Rollouts per scenario, at least 1. @default 8 */
   readonly groupSize?: number | undefined;
-  /** Rollouts at the same time, at least 1. @default 32 */
+  /** Rollouts at the same time, at least 1; fewer for a while when a service answers 429. @default 32 */
   readonly concurrency?: number | undefined;
-  /** Milliseconds for one attempt; then its signal aborts with a `TimeoutError` and it counts as failed. @default no limit */
+  /** A second limit, for each key. @default none */
+  readonly concurrencyBy?: ConcurrencyByKey<S> | undefined;
+  /** What the rollouts sample from: `context.policy`. */
+  readonly policy?: Policy | undefined;
+  /** `context.sampling.temperature`, at least 0; training expects 1. @default 1 */
+  readonly temperature?: number | undefined;
+  /**
+   * Scenario k has the index `indices[k]`: in `context.group`, in its seeds, and in its group's `scenario_index`. With it,
+   * a run that was cut off plays only the groups that are missing, and plays them as it would have. @default 0, 1, 2 …
+   */
+  readonly indices?: readonly number[] | undefined;
+  /**
+   * Milliseconds for one attempt; then its signal aborts with a `TimeoutError` and it counts as failed. Time in which a
+   * service that answered 429 made it wait is not counted. @default no limit
+   */
   readonly timeoutMs?: number | undefined;
   /** Failed rollouts to put up with: a count, or below 1 a fraction of all rollouts (rounded down). @default 0 */
   readonly maxExceptions?: number | undefined;
-  /** Attempts after the first, for each rollout. @default 0 */
-  readonly retries?: number | undefined;
+  /** Attempts after the first, for each rollout, of failures that may pass by themselves; or the policy in full. @default 0 */
+  readonly retries?: number | RetryOptions | undefined;
   /** Where rollouts' seeds come from; an integer. @default a random one */
   readonly seed?: number | undefined;
   /** Called after each rollout. */
   readonly onProgress?: ((progress: GatherProgress) => void) | undefined;
+  /** Called with everything that happens, as it happens. What it throws ends the run. */
+  readonly onEvent?: ((event: RolloutEvent) => void) | undefined;
   /** Called once per group as it ends: may return another group, several, or null to drop it. @default keeps it */
   readonly afterEach?: ((group: TrajectoryGroup, index: number) => AfterEachResult | Promise<AfterEachResult>) | undefined;
   /** Rejects with the signal's own reason, after running rollouts have settled. */
   readonly signal?: AbortSignal | undefined;
+  /** Begins no new group, plays the begun ones to their end, and gives what is complete. Never makes the call reject. */
+  readonly stopSignal?: AbortSignal | undefined;
+}
+
+/** Options of `streamTrajectoryGroups`. */
+export interface StreamOptions<S = unknown> extends GatherOptions<S> {
+  /** Groups that wait for the reader, at least 1; then rollouts that end theirs wait too, and keep their place. @default 64 */
+  readonly maxUnread?: number | undefined;
 }
 
 /** What `afterEach` may return; undefined keeps the group. */
 export type AfterEachResult = TrajectoryGroup | readonly TrajectoryGroup[] | null | undefined;
-
-/** @throws ArgumentError `E_ARGUMENT` for a number outside its bounds, before anything runs. */
-export function checkGatherOptions(options: GatherOptions): void {
-  integer("groupSize", options.groupSize, 1);
-  integer("concurrency", options.concurrency, 1);
-  integer("retries", options.retries, 0);
-  integer("seed", options.seed, Number.MIN_SAFE_INTEGER);
-  const { timeoutMs, maxExceptions } = options;
-  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1)) {
-    throw new ArgumentError(`Expected \`timeoutMs\` to be above 0 and at most 2147483647, got \`${timeoutMs}\``, { param: "timeoutMs" });
-  }
-  if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions)))) {
-    throw new ArgumentError(`Expected \`maxExceptions\` to be a count, or a fraction below 1, got \`${maxExceptions}\``, {
-      param: "maxExceptions",
-    });
-  }
-}
-
-function integer(param: string, value: number | undefined, min: number): void {
-  if (value === undefined || (Number.isSafeInteger(value) && value >= min)) return;
-  throw new ArgumentError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });
-}

@@ -1,20 +1,23 @@
 import PQueue from "p-queue";
-import { ArgumentError, isAbort } from "../errors.ts";
 import type { RolloutException } from "../schema/index.ts";
-import { Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
+import { TrajectoryGroup } from "../trajectory/index.ts";
 import { linkAbort, type LinkedAbort } from "../util/abort.ts";
-import { backoffMs } from "../util/backoff.ts";
-import { delay } from "../util/delay.ts";
+import { Attempts, type Outcome } from "./attempts.ts";
+import { checkGatherOptions } from "./check-options.ts";
 import { TooManyExceptionsError } from "./errors.ts";
-import { checkGatherOptions, type GatherOptions, type Rollout } from "./options.ts";
-import { randomSeed, rolloutSeed } from "./seed.ts";
-
-type Outcome = { readonly trajectory: Trajectory } | { readonly exception: RolloutException };
+import type { RolloutEvent } from "./events.ts";
+import { causeOf } from "./failure.ts";
+import type { GatherOptions, Rollout } from "./options.ts";
+import { Pace } from "./pace.ts";
+import { randomSeed } from "./seed.ts";
 
 /** Options of {@link runRollouts}. */
-export interface RunOptions extends GatherOptions {
-  /** Called as a group ends; `index` is its scenario's. */
-  readonly onGroups: (groups: readonly TrajectoryGroup[], index: number) => void;
+export interface RunOptions<S> extends GatherOptions<S> {
+  /**
+   * Called as a group ends; `position` is its scenario's place among the scenarios. Until it resolves, the group's last
+   * rollout counts as running: a slow taker slows the run.
+   */
+  readonly onGroups: (groups: readonly TrajectoryGroup[], position: number) => void | Promise<void>;
 }
 
 /**
@@ -22,101 +25,123 @@ export interface RunOptions extends GatherOptions {
  *
  * Always waits for running code: when it returns or throws, no rollout of it is alive any more.
  */
-export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: RunOptions): Promise<void> {
-  checkGatherOptions(options);
+export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: RunOptions<S>): Promise<void> {
+  const list = [...scenarios];
+  checkGatherOptions(options, list.length);
   options.signal?.throwIfAborted();
-  const run = new Run([...scenarios], rollout, options);
-  await run.all();
+  await new Run(list, rollout, options).all();
+}
+
+/** A group whose rollouts run. */
+interface OpenGroup {
+  readonly outcomes: Outcome[];
+  left: number;
 }
 
 class Run<S> {
   readonly #scenarios: readonly S[];
-  readonly #rollout: Rollout<S>;
-  readonly #options: RunOptions;
+  readonly #options: RunOptions<S>;
   readonly #groupSize: number;
   readonly #seed: number;
   readonly #link: LinkedAbort;
-  readonly #outcomes: Outcome[][];
+  readonly #queue: PQueue;
+  readonly #pace: Pace;
+  readonly #attempts: Attempts<S>;
+  /** By position, from the first rollout's start to the handing over: what is done takes no memory here. */
+  readonly #open = new Map<number, OpenGroup>();
   readonly #exceptions: RolloutException[] = [];
   #completed = 0;
   #rewardSum = 0;
 
-  constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions) {
+  constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions<S>) {
     this.#scenarios = scenarios;
-    this.#rollout = rollout;
     this.#options = options;
     this.#groupSize = options.groupSize ?? 8;
     this.#seed = options.seed ?? randomSeed();
     this.#link = linkAbort(options.signal);
-    this.#outcomes = scenarios.map(() => []);
+    this.#queue = new PQueue({ concurrency: options.concurrency ?? 32 });
+    const onEvent = (event: RolloutEvent) => this.#tell(event);
+    this.#pace = new Pace(this.#queue, onEvent);
+    const { signal } = this.#link;
+    this.#attempts = new Attempts({ rollout, options, seed: this.#seed, pace: this.#pace, signal, onEvent });
+    signal.addEventListener("abort", () => this.#pace.dispose(), { once: true });
   }
 
   async all(): Promise<void> {
-    const queue = new PQueue({ concurrency: this.#options.concurrency ?? 32 });
     const tasks: Promise<void>[] = [];
-    for (let group = 0; group < this.#scenarios.length; group++) {
-      for (let index = 0; index < this.#groupSize; index++) tasks.push(queue.add(() => this.#one(group, index)));
+    const enqueue = this.#lanes();
+    for (let position = 0; position < this.#scenarios.length; position++) {
+      for (let index = 0; index < this.#groupSize; index++) tasks.push(enqueue(position, () => this.#one(position, index)));
     }
     try {
       await Promise.all(tasks);
       // Waiting tasks are not cleared but run into this signal at once: a cleared task's promise would never settle.
       this.#link.signal.throwIfAborted();
     } finally {
+      this.#pace.dispose();
       this.#link.dispose();
     }
   }
 
+  /** How a rollout comes into the queue: through its key's own queue first, where keys have a limit. */
+  #lanes(): (position: number, task: () => Promise<void>) => Promise<void> {
+    const { concurrencyBy } = this.#options;
+    if (concurrencyBy === undefined) return (_, task) => this.#queue.add(task);
+    const lanes = new Map<string, PQueue>();
+    return (position, task) => {
+      const key = concurrencyBy.key(this.#scenarios[position] as S);
+      const lane = lanes.get(key) ?? new PQueue({ concurrency: concurrencyBy.limit });
+      lanes.set(key, lane);
+      return lane.add(() => this.#queue.add(task));
+    };
+  }
+
   /** Never rejects: what ends the whole run aborts the signal. */
-  async #one(group: number, index: number): Promise<void> {
-    if (this.#link.signal.aborted) return;
+  async #one(position: number, index: number): Promise<void> {
+    const { signal } = this.#link;
+    if (signal.aborted) return;
+    const open = this.#begun(position);
+    if (open === undefined) return;
     try {
-      const outcome = await this.#attempts(group, index);
-      if (this.#link.signal.aborted) return;
-      await this.#record(group, index, outcome);
+      const group = this.#indexOf(position);
+      const outcome = await this.#attempts.play(this.#scenarios[position] as S, group, index);
+      if (signal.aborted) return;
+      open.outcomes[index] = outcome;
+      open.left--;
+      this.#record(group, index, outcome);
+      if (open.left === 0) await this.#handOver(position, open.outcomes);
     } catch (error) {
-      if (!this.#link.signal.aborted) this.#link.abort(error);
+      if (!signal.aborted) this.#link.abort(error);
     }
   }
 
-  async #attempts(group: number, index: number): Promise<Outcome> {
-    const { retries = 0, timeoutMs } = this.#options;
-    for (let attempt = 0; ; attempt++) {
-      const link = linkAbort(this.#link.signal, { timeoutMs, label: `rollout ${index} of group ${group}` });
-      try {
-        const seed = rolloutSeed(this.#seed, group, index);
-        const trajectory = await this.#rollout(this.#scenarios[group] as S, { signal: link.signal, seed, index, group, attempt });
-        // A result that comes after the deadline was not made within it.
-        link.signal.throwIfAborted();
-        return { trajectory: checked(trajectory) };
-      } catch (error) {
-        this.#link.signal.throwIfAborted();
-        if (error instanceof UnfinishedError) throw new ArgumentError(error.message);
-        const reason: unknown = link.signal.aborted && isAbort(error) ? link.signal.reason : error;
-        if (attempt >= retries) return { exception: toException(reason) };
-      } finally {
-        link.dispose();
-      }
-      await delay(backoffMs(attempt), { signal: this.#link.signal });
+  /** The group that a rollout belongs to; undefined when it would be the first of its group after a stop. */
+  #begun(position: number): OpenGroup | undefined {
+    let open = this.#open.get(position);
+    if (open === undefined && !this.#options.stopSignal?.aborted) {
+      open = { outcomes: [], left: this.#groupSize };
+      this.#open.set(position, open);
     }
+    return open;
   }
 
-  async #record(group: number, index: number, outcome: Outcome): Promise<void> {
-    const outcomes = this.#outcomes[group] as Outcome[];
-    outcomes[index] = outcome;
+  #indexOf(position: number): number {
+    return this.#options.indices?.[position] ?? position;
+  }
+
+  #record(group: number, index: number, { attempt, trajectory, exception }: Outcome): void {
     this.#completed++;
-    if ("exception" in outcome) this.#exceptions.push(outcome.exception);
-    else this.#rewardSum += outcome.trajectory.reward;
+    if (exception !== undefined) this.#exceptions.push(exception);
+    else this.#rewardSum += trajectory?.reward ?? NaN;
+    this.#tell({ type: "rollout-end", group, index, attempt, reward: trajectory?.reward ?? null, exception: exception ?? null });
     this.#checkBudget();
-    const total = this.#scenarios.length * this.#groupSize;
     const exceptions = this.#exceptions.length;
     this.#options.onProgress?.({
       completed: this.#completed,
-      total,
+      total: this.#scenarios.length * this.#groupSize,
       exceptions,
       rewardMean: this.#rewardSum / (this.#completed - exceptions),
     });
-    const isGroupOver = outcomes.filter((each) => each !== undefined).length === this.#groupSize;
-    if (isGroupOver) await this.#handOver(group, outcomes);
   }
 
   #checkBudget(): void {
@@ -128,38 +153,31 @@ class Run<S> {
     if (exceptions.length <= allowed || last === undefined) return;
     throw new TooManyExceptionsError(
       `${exceptions.length} of ${total} rollouts failed, ${allowed} are allowed (\`maxExceptions\`); the last with ${last.type}: ${last.message}`,
-      { exceptions: [...exceptions], cause: causes.get(last) },
+      { exceptions: [...exceptions], cause: causeOf(last) },
     );
   }
 
-  async #handOver(index: number, outcomes: readonly Outcome[]): Promise<void> {
+  async #handOver(position: number, outcomes: readonly Outcome[]): Promise<void> {
+    const index = this.#indexOf(position);
+    this.#open.delete(position);
     const group = new TrajectoryGroup({
-      trajectories: outcomes.flatMap((outcome) => ("trajectory" in outcome ? [outcome.trajectory] : [])),
-      exceptions: outcomes.flatMap((outcome) => ("exception" in outcome ? [outcome.exception] : [])),
+      trajectories: outcomes.flatMap(({ trajectory }) => trajectory ?? []),
+      exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
       metadata: { scenario_index: index, seed: this.#seed },
     });
+    this.#tellGroup(index, group);
     const after = this.#options.afterEach === undefined ? group : await this.#options.afterEach(group, index);
     if (this.#link.signal.aborted) return;
-    this.#options.onGroups(after === undefined ? [group] : after === null ? [] : after instanceof TrajectoryGroup ? [after] : after, index);
+    const groups = after === undefined ? [group] : after === null ? [] : after instanceof TrajectoryGroup ? [after] : after;
+    await this.#options.onGroups(groups, position);
   }
-}
 
-/** The thrown value behind a recorded exception, which is plain data. */
-const causes = new WeakMap<RolloutException, unknown>();
+  #tellGroup(index: number, { rewards, exceptions }: TrajectoryGroup): void {
+    const rewardMean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+    this.#tell({ type: "group-end", group: index, trajectories: rewards.length, exceptions: exceptions.length, rewardMean });
+  }
 
-function toException(error: unknown): RolloutException {
-  const exception: RolloutException =
-    error instanceof Error
-      ? { type: error.name, message: error.message, traceback: error.stack ?? "" }
-      : { type: typeof error, message: String(error), traceback: "" };
-  causes.set(exception, error);
-  return exception;
-}
-
-/** A mistake in the program, not a failure of one rollout: ends the run whatever the budget. */
-class UnfinishedError extends Error {}
-
-function checked(value: unknown): Trajectory {
-  if (value instanceof Trajectory) return value;
-  throw new UnfinishedError("Expected the rollout to return a finished trajectory: `return t.finish({ reward })`");
+  #tell(event: RolloutEvent): void {
+    this.#options.onEvent?.(event);
+  }
 }

@@ -1,7 +1,9 @@
 import { deferred, type Deferred } from "./deferred.ts";
 
-/** An AsyncIterable fed from outside. One reader; unread items wait in memory. */
+/** An AsyncIterable fed from outside. One reader; unread items wait in memory, as many as are pushed without waiting for `room`. */
 export interface PushIterator<T> extends AsyncIterableIterator<T> {
+  /** Resolves when fewer than `limit` items are unread, when nobody reads any more, or when `signal` aborts. */
+  room(limit: number, signal: AbortSignal): Promise<void>;
   push(value: T): void;
   /** Ends the iteration after the items already pushed. */
   end(): void;
@@ -19,7 +21,22 @@ export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterat
     waiting?.resolve();
     waiting = undefined;
   };
+  const writers = new Set<() => void>();
+  const wakeWriters = () => writers.forEach((writer) => writer());
   const iterator: PushIterator<T> = {
+    async room(limit, signal) {
+      while (items.length >= limit && !ended && !signal.aborted) {
+        await new Promise<void>((resolve) => {
+          const go = () => {
+            writers.delete(go);
+            signal.removeEventListener("abort", go);
+            resolve();
+          };
+          writers.add(go);
+          signal.addEventListener("abort", go, { once: true });
+        });
+      }
+    },
     push(value) {
       if (ended) return;
       items.push(value);
@@ -37,7 +54,11 @@ export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterat
     },
     async next() {
       for (;;) {
-        if (items.length > 0) return { done: false, value: items.shift() as T };
+        if (items.length > 0) {
+          const value = items.shift() as T;
+          writers.values().next().value?.();
+          return { done: false, value };
+        }
         if (failure !== undefined) {
           const { error } = failure;
           failure = undefined;
@@ -54,6 +75,7 @@ export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterat
       items.length = 0;
       failure = undefined;
       wake();
+      wakeWriters();
       if (isLeaving) await onLeave();
       return { done: true, value: undefined };
     },

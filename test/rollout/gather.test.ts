@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
+import { ConnectionError } from "../../src/client/index.ts";
 import { gatherTrajectoryGroups, rolloutSeed, streamTrajectoryGroups, type RolloutContext } from "../../src/rollout/index.ts";
 import { trajectory, type Trajectory } from "../../src/trajectory/index.ts";
 import { deferred } from "../../src/util/deferred.ts";
@@ -178,7 +179,7 @@ describe("gatherTrajectoryGroups", () => {
       [0],
       (_, context) => {
         attempts.push(context);
-        if (context.attempt === 0) throw new Error("flaky");
+        if (context.attempt === 0) throw new ConnectionError("flaky");
         return finished(1);
       },
       { groupSize: 1, retries: 2 },

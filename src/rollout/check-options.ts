@@ -1,0 +1,46 @@
+import { ArgumentError } from "../errors.ts";
+import type { GatherOptions } from "./options.ts";
+
+/** @throws ArgumentError `E_ARGUMENT` for an option outside its bounds, before anything runs. */
+export function checkGatherOptions(options: GatherOptions, scenarios: number): void {
+  checkInteger("groupSize", options.groupSize, 1);
+  checkInteger("concurrency", options.concurrency, 1);
+  checkInteger("concurrencyBy.limit", options.concurrencyBy?.limit, 1);
+  checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
+  const { retries } = options;
+  if (typeof retries === "object") checkInteger("retries.limit", retries.limit, 0);
+  else checkInteger("retries", retries, 0);
+  const { timeoutMs, maxExceptions, temperature } = options;
+  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= 2 ** 31 - 1)) {
+    refuse("timeoutMs", "above 0 and at most 2147483647", timeoutMs);
+  }
+  if (maxExceptions !== undefined && !(maxExceptions >= 0 && (maxExceptions < 1 || Number.isInteger(maxExceptions)))) {
+    refuse("maxExceptions", "a count, or a fraction below 1", maxExceptions);
+  }
+  if (temperature !== undefined && !(temperature >= 0 && temperature < Infinity)) {
+    refuse("temperature", "a finite number of at least 0", temperature);
+  }
+  checkIndices(options.indices, scenarios);
+}
+
+/** Two scenarios with one index would be played with the same seeds and could not be told apart afterwards. */
+function checkIndices(indices: readonly number[] | undefined, scenarios: number): void {
+  if (indices === undefined) return;
+  if (indices.length !== scenarios) refuse("indices", `one index per scenario (${scenarios})`, `${indices.length} of them`);
+  const bad = indices.find((index) => !(Number.isSafeInteger(index) && index >= 0));
+  if (bad !== undefined) refuse("indices", "integers of at least 0", bad);
+  const seen = new Set<number>();
+  for (const index of indices) {
+    if (seen.has(index)) refuse("indices", "all different", `${index} twice`);
+    seen.add(index);
+  }
+}
+
+/** @throws ArgumentError `E_ARGUMENT` for a number below `min` or between integers; undefined is fine. */
+export function checkInteger(param: string, value: number | undefined, min: number): void {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
+}
+
+function refuse(param: string, expected: string, got: unknown): never {
+  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got \`${String(got)}\``, { param });
+}
