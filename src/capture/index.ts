@@ -1,1 +1,7 @@
-export {};
+/** Agents written with any client, as trajectories. */
+export { capture } from "./capture.ts";
+export type { Capture, CaptureOptions, CaptureResult } from "./capture.ts";
+export type { Fetch } from "./fetch.ts";
+export type { CapturedPolicy } from "./scope.ts";
+export { captureAll } from "./passive.ts";
+export type { PassiveCapture } from "./passive.ts";

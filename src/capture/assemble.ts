@@ -1,0 +1,134 @@
+/** A streamed completion put together again. */
+import { ProtocolError } from "../client/index.ts";
+import type { ChatCompletion, ChatCompletionChunk, Choice, LogprobEntry, ToolCall, Usage } from "../schema/index.ts";
+
+type ChunkChoice = ChatCompletionChunk["choices"][number];
+type Delta = ChunkChoice["delta"];
+
+interface PartialCall {
+  id: string | null;
+  name: string;
+  arguments: string;
+}
+
+interface PartialChoice {
+  role: string;
+  /** Text by the delta's own key: `content`, `refusal`, `reasoning`, `reasoning_content`. */
+  readonly texts: Map<string, string>;
+  readonly toolCalls: Map<number, PartialCall>;
+  readonly logprobs: LogprobEntry[];
+  hasLogprobs: boolean;
+  tokenIds: number[] | null;
+  finishReason: string | null;
+  stopReason: number | string | null;
+}
+
+const TEXT_KEYS = ["content", "refusal", "reasoning", "reasoning_content"];
+
+/** Takes the chunks of one stream, in order; gives the completion that the same request would have had without streaming. */
+export class CompletionAssembler {
+  readonly #choices = new Map<number, PartialChoice>();
+  #head: Pick<ChatCompletion, "id" | "created" | "model"> | null = null;
+  #promptTokenIds: number[] | null = null;
+  #usage: Usage | null = null;
+
+  /** Takes one chunk. */
+  push(chunk: ChatCompletionChunk): void {
+    const { id, created, model } = chunk;
+    this.#head ??= { id, created, model };
+    // The first chunk alone carries the prompt.
+    this.#promptTokenIds ??= chunk.prompt_token_ids ?? null;
+    this.#usage = chunk.usage ?? this.#usage;
+    for (const part of chunk.choices) this.#take(part);
+  }
+
+  /** Whether all `n` choices have said why they ended: nothing that is to come can change them. */
+  isComplete(n: number): boolean {
+    return this.#choices.size >= n && [...this.#choices.values()].every((choice) => choice.finishReason !== null);
+  }
+
+  /**
+   * The completion so far.
+   *
+   * @throws ProtocolError `E_PROTOCOL` when no choice came.
+   */
+  toCompletion(): ChatCompletion {
+    if (this.#head === null || this.#choices.size === 0) throw new ProtocolError("The stream ended without a choice");
+    const choices = [...this.#choices].sort(([a], [b]) => a - b).map(([index, choice]) => toChoice(index, choice));
+    return {
+      ...this.#head,
+      object: "chat.completion",
+      choices,
+      usage: this.#usage ?? { prompt_tokens: 0, total_tokens: 0, completion_tokens: 0 },
+      prompt_token_ids: this.#promptTokenIds,
+    };
+  }
+
+  #take(part: ChunkChoice): void {
+    const choice = this.#choice(part.index);
+    if (part.delta.role !== undefined && part.delta.role !== "") choice.role = part.delta.role;
+    for (const key of TEXT_KEYS) {
+      const text = part.delta[key];
+      if (typeof text === "string") choice.texts.set(key, (choice.texts.get(key) ?? "") + text);
+    }
+    takeToolCalls(choice, part.delta);
+    const entries = part.logprobs?.content;
+    if (entries) {
+      choice.hasLogprobs = true;
+      choice.logprobs.push(...entries);
+    }
+    if (part.token_ids) choice.tokenIds = [...(choice.tokenIds ?? []), ...part.token_ids];
+    choice.finishReason = part.finish_reason ?? choice.finishReason;
+    choice.stopReason = part.stop_reason ?? choice.stopReason;
+  }
+
+  #choice(index: number): PartialChoice {
+    let choice = this.#choices.get(index);
+    if (choice === undefined) {
+      choice = {
+        role: "assistant",
+        texts: new Map(),
+        toolCalls: new Map(),
+        logprobs: [],
+        hasLogprobs: false,
+        tokenIds: null,
+        finishReason: null,
+        stopReason: null,
+      };
+      this.#choices.set(index, choice);
+    }
+    return choice;
+  }
+}
+
+function takeToolCalls(choice: PartialChoice, delta: Delta): void {
+  for (const { index, id, function: called } of delta.tool_calls ?? []) {
+    let call = choice.toolCalls.get(index);
+    if (call === undefined) choice.toolCalls.set(index, (call = { id: null, name: "", arguments: "" }));
+    call.id ??= id ?? null;
+    // A name comes whole and once; some servers repeat it with every piece of the arguments.
+    if (call.name === "") call.name = called?.name ?? "";
+    call.arguments += called?.arguments ?? "";
+  }
+}
+
+function toChoice(index: number, choice: PartialChoice): Choice {
+  const toolCalls: ToolCall[] = [...choice.toolCalls]
+    .sort(([a], [b]) => a - b)
+    .map(([, { id, name, arguments: given }]) => ({ id, type: "function", function: { name, arguments: given } }));
+  const { content = "", ...others } = Object.fromEntries(choice.texts);
+  return {
+    index,
+    message: {
+      role: choice.role,
+      // As in an answer that is not streamed: nothing but tool calls has no text.
+      content: content === "" && toolCalls.length > 0 ? null : content,
+      tool_calls: toolCalls,
+      ...others,
+    },
+    logprobs: choice.hasLogprobs ? { content: choice.logprobs } : null,
+    finish_reason: choice.finishReason,
+    stop_reason: choice.stopReason,
+    token_ids: choice.tokenIds,
+  };
+}

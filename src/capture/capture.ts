@@ -1,0 +1,127 @@
+/** What a user calls: a fetch for the client, a scope for the rollout. */
+import { ArgumentError } from "../errors.ts";
+import { Trajectory, trajectory, type Scalar } from "../trajectory/index.ts";
+import { captureFetch, type Fetch } from "./fetch.ts";
+import { toHistories } from "./histories.ts";
+import { CaptureScope, scopes, type CapturedPolicy } from "./scope.ts";
+
+/** What a captured rollout ends with. */
+export interface CaptureResult {
+  /** Finite. */
+  readonly reward: number;
+  /** Finite numbers or booleans. @default {} */
+  readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
+  /** Facts about the rollout, e.g. its task. @default {} */
+  readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
+}
+
+/** Options of `capture.trajectory`. */
+export interface CaptureOptions {
+  /** Calls whose `model` is its `id` are recorded. @default every model address, `entity/project/name` with or without a step */
+  readonly policy?: CapturedPolicy | undefined;
+  /** Only calls below this address are recorded, e.g. `service.inferenceUrl`. @default any */
+  readonly baseUrl?: string | undefined;
+  /** Ends the calls made in the scope, and the wait for the last answers; rejects with the signal's own reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds to wait, once the agent is done, for answers that are still under way. At least 0. @default 30000 */
+  readonly settleTimeoutMs?: number | undefined;
+}
+
+/** Recording of agents that know nothing of it. */
+export interface Capture {
+  /**
+   * A WHATWG `fetch` for any client that takes one. While a scope runs it asks for `logprobs` and `return_token_ids` in the calls to the
+   * policy and records them; the agent gets every answer as it comes. Outside a scope it is `globalThis.fetch`.
+   */
+  readonly fetch: Fetch;
+  /** {@link Capture.fetch} over a fetch of one's own, e.g. one with a proxy. */
+  wrap(inner: Fetch): Fetch;
+  /**
+   * Runs one rollout and gives its trajectory: every call that `run`, and all it starts, makes to the policy.
+   *
+   * Recorded are chat completions whose `model` is `policy.id`; without a policy, those to any `entity/project/name`. Calls to other
+   * models, attempts that failed and answers that were cut are no turns. Scopes do not share: a scope inside another keeps its own calls.
+   *
+   * @throws ArgumentError `E_ARGUMENT` when no call was recorded, or the reward or a metric is not finite.
+   * @throws whatever `run` throws; the signal's own reason when it has aborted.
+   */
+  trajectory(run: () => CaptureResult | Promise<CaptureResult>, options?: CaptureOptions): Promise<Trajectory>;
+}
+
+/**
+ * Recording of agents that know nothing of it.
+ *
+ * @example
+ * ```ts
+ * const client = new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey ?? "", fetch: capture.fetch });
+ * const recorded = await capture.trajectory(async () => ({ reward: await playAndScore(client, policy.id) }), { policy });
+ * ```
+ */
+export const capture: Capture = { fetch: captureFetch(), wrap: captureFetch, trajectory: captureTrajectory };
+
+const SETTLE_TIMEOUT_MS = 30_000;
+
+async function captureTrajectory(
+  run: () => CaptureResult | Promise<CaptureResult>,
+  { settleTimeoutMs = SETTLE_TIMEOUT_MS, ...options }: CaptureOptions = {},
+): Promise<Trajectory> {
+  if (!(settleTimeoutMs >= 0 && settleTimeoutMs < 2 ** 31)) {
+    throw new ArgumentError(`Expected \`settleTimeoutMs\` to be at least 0 and below 2147483648, got \`${settleTimeoutMs}\``, {
+      param: "settleTimeoutMs",
+    });
+  }
+  const { signal } = options;
+  signal?.throwIfAborted();
+  const scope = new CaptureScope(options);
+  const builder = trajectory({ messages: [] });
+  try {
+    const result = await scopes.run(scope, async () => run());
+    await scope.settle(settleTimeoutMs);
+    return toTrajectory(scope, builder, checkedResult(result));
+  } catch (error) {
+    // Clients have errors of their own for an abort.
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    scope.close();
+  }
+}
+
+function checkedResult(result: CaptureResult): CaptureResult {
+  if (typeof result === "object" && result !== null) return result;
+  throw new ArgumentError(`Expected the captured function to return \`{ reward }\`, got \`${String(result)}\``, { param: "run" });
+}
+
+function toTrajectory(scope: CaptureScope, builder: ReturnType<typeof trajectory>, result: CaptureResult): Trajectory {
+  const { calls, logs, policy } = scope;
+  const { histories, drifted } = toHistories(calls, policy?.step ?? null);
+  const [main, ...others] = histories;
+  if (main === undefined) throw nothingCaptured(scope);
+  for (const item of main.items) builder.add(item);
+  for (const line of logs) builder.log(line);
+  for (const { order } of drifted) {
+    builder.log(
+      `capture: call ${order} goes on from an earlier turn by its messages but not by its token ids; kept as an additional history`,
+    );
+  }
+  Object.assign(builder.metadata, result.metadata);
+  const { reward, metrics } = result;
+  const wire = builder.finish({ reward, metrics }).toJSON();
+  return Trajectory.fromWire({
+    ...wire,
+    tools: main.tools.length === 0 ? null : structuredClone([...main.tools]),
+    additional_histories: others.map(({ items, tools }) =>
+      structuredClone({ messages_and_choices: [...items], tools: tools.length === 0 ? null : [...tools] }),
+    ),
+  });
+}
+
+function nothingCaptured({ policy, logs, otherModels }: CaptureScope): ArgumentError {
+  const expected = policy === undefined ? "a model address such as `entity/project/name:step7`" : `\`${policy.id}\``;
+  const seen = otherModels.length === 0 ? "no other chat completion was seen" : `seen were calls to ${otherModels.join(", ")}`;
+  const dropped = logs.length === 0 ? "" : ` ${logs.join(" ")}`;
+  return new ArgumentError(
+    `No turn was captured: expected at least one chat completion by ${expected}; ${seen}.${dropped} Hand \`capture.fetch\` to the agent's client, and let it call the policy through \`/chat/completions\`.`,
+    { param: "run" },
+  );
+}

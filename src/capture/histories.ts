@@ -1,0 +1,158 @@
+/**
+ * From calls to conversations.
+ *
+ * A call continues a sampled turn when its prompt starts with exactly that turn's prompt and completion, token for token; where token
+ * ids are not known, when its messages start with that turn's. A turn is continued once. Every call that continues nothing begins a
+ * history of its own, with its messages as context.
+ */
+import { isDeepStrictEqual } from "node:util";
+import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
+import { tool as toolSchema } from "../schema/index.ts";
+import { samplingOf } from "../trajectory/index.ts";
+import { stepOf } from "../trajectory/policy.ts";
+import { endOfAnswer, startsWithTurn } from "./same-message.ts";
+import type { CapturedCall } from "./scope.ts";
+
+/** One conversation. */
+export interface CapturedHistory {
+  readonly items: readonly MessageOrChoice[];
+  readonly tools: readonly Tool[];
+}
+
+/** What {@link toHistories} finds. */
+export interface CapturedHistories {
+  /** The first is the main one; empty when there is no call. */
+  readonly histories: readonly CapturedHistory[];
+  /** Calls whose messages go on from a turn but whose token ids do not: the history was rendered or sampled to other tokens. */
+  readonly drifted: readonly CapturedCall[];
+}
+
+/** A sampled turn, and the call that went on from it. */
+interface Turn {
+  readonly call: CapturedCall;
+  readonly choice: AssistantChoice;
+  /** Prompt and completion; null if not known. */
+  readonly tokens: readonly number[] | null;
+  next: Call | null;
+}
+
+interface Call {
+  readonly call: CapturedCall;
+  readonly tools: readonly Tool[];
+  readonly turns: readonly Turn[];
+  /** Messages since the turn it continues; all of them for one that continues nothing. */
+  readonly messages: readonly RequestMessage[];
+}
+
+/**
+ * Orders calls into histories.
+ *
+ * Of the choices of one call, the one that the agent went on with stays in the call's history, or the first if it went on with
+ * none; each other choice is a history of its own, with the call's messages before it.
+ *
+ * @param calls - In the order they started. Not modified.
+ * @param step - The policy's step, for answers that name none.
+ */
+export function toHistories(calls: readonly CapturedCall[], step: number | null): CapturedHistories {
+  const open: Turn[] = [];
+  const roots: Call[] = [];
+  const drifted: CapturedCall[] = [];
+  for (const call of calls) {
+    const tools = toolsOf(call);
+    const parent = findParent(open, call, tools);
+    const turns = call.completion.choices.map((choice): Turn => toTurn(call, choice, step));
+    const messages = parent === null ? call.request.messages : call.request.messages.slice(parent.end);
+    const node = { call, tools, turns, messages };
+    if (parent === null) {
+      roots.push(node);
+      if (call.completion.prompt_token_ids && open.some((turn) => turn.tokens !== null && goesOn(turn, call))) drifted.push(call);
+    } else {
+      parent.turn.next = node;
+      open.splice(open.indexOf(parent.turn), 1);
+    }
+    open.push(...turns);
+  }
+  return { histories: roots.flatMap(histories), drifted };
+}
+
+function toTurn(call: CapturedCall, choice: CapturedCall["completion"]["choices"][number], step: number | null): Turn {
+  const { request, completion } = call;
+  const prompt = completion.prompt_token_ids;
+  return {
+    call,
+    choice: {
+      ...choice,
+      prompt_token_ids: prompt ?? null,
+      policy_version: stepOf(completion.model) ?? step,
+      ...samplingOf(request),
+    },
+    tokens: prompt && choice.token_ids ? [...prompt, ...choice.token_ids] : null,
+    next: null,
+  };
+}
+
+interface Parent {
+  readonly turn: Turn;
+  /** Where the call's new messages begin. */
+  readonly end: number;
+}
+
+/** The turn that a call continues, the longest if there are several. */
+function findParent(open: readonly Turn[], call: CapturedCall, tools: readonly Tool[]): Parent | null {
+  let best: Parent | null = null;
+  for (const turn of open) {
+    const end = endOfTurn(turn, call, tools);
+    if (end === null) continue;
+    const isLonger = best === null || end > best.end || (turn.tokens?.length ?? 0) > (best.turn.tokens?.length ?? 0);
+    if (isLonger) best = { turn, end };
+  }
+  return best;
+}
+
+/** How many of the call's messages are the turn's conversation and its answer; null when the call does not continue the turn. */
+function endOfTurn(turn: Turn, call: CapturedCall, tools: readonly Tool[]): number | null {
+  const prompt = call.completion.prompt_token_ids;
+  const before = turn.call.request.messages;
+  if (prompt && turn.tokens !== null) return startsWith(prompt, turn.tokens) ? endOfAnswer(call.request.messages, before) : null;
+  return goesOn(turn, call) && isDeepStrictEqual(tools, toolsOf(turn.call)) ? before.length + 1 : null;
+}
+
+/** Whether the call's messages begin with the turn's. */
+function goesOn(turn: Turn, { request }: CapturedCall): boolean {
+  return startsWithTurn(request.messages, turn.call.request.messages, turn.choice.message);
+}
+
+function startsWith(tokens: readonly number[], prefix: readonly number[]): boolean {
+  return tokens.length >= prefix.length && prefix.every((token, index) => tokens[index] === token);
+}
+
+/** The history that begins with a call, then those of the choices beside it. */
+function histories(first: Call): CapturedHistory[] {
+  const items: MessageOrChoice[] = [];
+  const others: CapturedHistory[] = [];
+  for (let node: Call | null = first; node !== null;) {
+    const { call, messages, tools } = node;
+    items.push(...messages);
+    const chosen: Turn | undefined = node.turns.find((turn) => turn.next !== null) ?? node.turns[0];
+    if (chosen === undefined) break;
+    items.push(chosen.choice);
+    for (const turn of node.turns) {
+      if (turn !== chosen) others.push(...branch(turn, call.request.messages, tools));
+    }
+    node = chosen.next;
+  }
+  return [{ items, tools: first.tools }, ...others];
+}
+
+/** The history of a choice beside the one that was gone on with, and of what followed it. */
+function branch(turn: Turn, messages: readonly RequestMessage[], tools: readonly Tool[]): CapturedHistory[] {
+  const [rest, ...others] = turn.next === null ? [] : histories(turn.next);
+  return [{ items: [...messages, turn.choice, ...(rest?.items ?? [])], tools }, ...others];
+}
+
+function toolsOf({ request }: CapturedCall): readonly Tool[] {
+  return (request.tools ?? []).flatMap((tool) => {
+    const result = toolSchema.safeParse(tool);
+    return result.success ? [result.data] : [];
+  });
+}

@@ -1,0 +1,187 @@
+/** Recording of clients that take no fetch: by watching what undici says of its requests. */
+import { channel, type ChannelListener } from "node:diagnostics_channel";
+import { promisify } from "node:util";
+import { brotliDecompress, gunzip, inflate } from "node:zlib";
+import { ConnectionError, HttpError } from "../client/index.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { ChatCompletion } from "../schema/index.ts";
+import { isChatAddress, parseRequest, readChatCall } from "./request.ts";
+import { isEventStream, readCompletion } from "./response.ts";
+import { scopes, type CaptureScope } from "./scope.ts";
+import { watchHandler } from "./undici-handler.ts";
+
+/** Recording that can be ended. */
+export interface PassiveCapture {
+  /** Ends it; requests under way are still recorded. Safe to call twice. */
+  stop(): void;
+  [Symbol.dispose](): void;
+}
+
+/** What undici says of a request; other fields are its own affair. */
+interface UndiciRequest {
+  readonly origin: unknown;
+  readonly path: string;
+  readonly method: string;
+}
+
+interface Message {
+  readonly request: UndiciRequest;
+  readonly chunk?: Uint8Array | string;
+  readonly response?: { readonly statusCode: number; readonly headers: readonly (Uint8Array | string)[] };
+  readonly error?: unknown;
+}
+
+/** One request as far as it was seen. Bodies are told twice where undici has channels for them: then the channels are believed. */
+interface Watched {
+  readonly scope: CaptureScope;
+  readonly order: number;
+  readonly url: string;
+  readonly sent: { readonly channel: Buffer[]; readonly handler: Buffer[] };
+  readonly received: { readonly channel: Buffer[]; readonly handler: Buffer[] };
+  response: NonNullable<Message["response"]> | null;
+  end(error: unknown): void;
+}
+
+const decoders: Readonly<Record<string, (bytes: Buffer) => Promise<Buffer>>> = {
+  gzip: promisify<Buffer, Buffer>(gunzip),
+  "x-gzip": promisify<Buffer, Buffer>(gunzip),
+  deflate: promisify<Buffer, Buffer>(inflate),
+  br: promisify<Buffer, Buffer>(brotliDecompress),
+  identity: (bytes) => Promise.resolve(bytes),
+};
+
+const watched = new WeakMap<UndiciRequest, Watched>();
+const users = new Set<PassiveCapture>();
+
+/**
+ * Records the calls of clients that take no fetch, as long as they use Node's own fetch or undici. Scopes stay those of
+ * `capture.trajectory`; without one nothing is recorded.
+ *
+ * It only watches. It cannot add `logprobs` and `return_token_ids` to a request: unless the client asks for both itself, the choices
+ * have neither, turns are joined by their messages, and preflight refuses to train on them. Requests of `node:http` are not seen.
+ *
+ * @example
+ * ```ts
+ * using watching = captureAll();
+ * const recorded = await capture.trajectory(async () => ({ reward: await playAndScore(policy.id) }), { policy });
+ * ```
+ */
+export function captureAll(): PassiveCapture {
+  const user: PassiveCapture = {
+    stop() {
+      if (users.delete(user) && users.size === 0) listen("unsubscribe");
+    },
+    [Symbol.dispose]() {
+      user.stop();
+    },
+  };
+  // However many ask for it, a request is recorded once.
+  if (users.size === 0) listen("subscribe");
+  users.add(user);
+  return user;
+}
+
+const listeners: Readonly<Record<string, (message: Message) => void>> = {
+  create: onCreate,
+  bodyChunkSent: ({ request, chunk }) => keep(watched.get(request)?.sent.channel, chunk),
+  bodyChunkReceived: ({ request, chunk }) => keep(watched.get(request)?.received.channel, chunk),
+  headers: ({ request, response }) => {
+    const seen = watched.get(request);
+    if (seen !== undefined) seen.response = response ?? null;
+  },
+  trailers: ({ request }) => watched.get(request)?.end(null),
+  error: ({ request, error }) => watched.get(request)?.end(error ?? new ConnectionError("The request failed")),
+};
+const channels = Object.entries(listeners).map(([name, listener]) => ({
+  source: channel(`undici:request:${name}`),
+  listener: listener as ChannelListener,
+}));
+
+function listen(verb: "subscribe" | "unsubscribe"): void {
+  for (const { source, listener } of channels) source[verb](listener);
+}
+
+function keep(chunks: Buffer[] | undefined, chunk: Uint8Array | string | undefined): void {
+  // A copy: the bytes belong to a buffer that its owner may hand on.
+  if (chunk !== undefined) chunks?.push(Buffer.from(chunk as Uint8Array));
+}
+
+/** Runs where the request is made, so the caller's scope is at hand. */
+function onCreate({ request }: Message): void {
+  const scope = scopes.getStore();
+  if (scope === undefined || scope.isClosed) return;
+  const url = String(request.origin) + request.path;
+  if (!isChatAddress(request.method, url)) return;
+  const order = scope.nextOrder();
+  const isOver = new Promise<unknown>((resolve) => {
+    const seen: Watched = {
+      scope,
+      order,
+      url,
+      sent: { channel: [], handler: [] },
+      received: { channel: [], handler: [] },
+      response: null,
+      end: resolve,
+    };
+    watched.set(request, seen);
+    watchHandler(request, {
+      onSent: (chunk) => keep(seen.sent.handler, chunk),
+      onReceived: (chunk) => keep(seen.received.handler, chunk),
+    });
+  });
+  scope.hold(isOver.then((error) => finish(request, error)));
+}
+
+/** A request has ended: whether it was a call to the policy is known only now, with the body that was sent. */
+async function finish(request: UndiciRequest, error: unknown): Promise<void> {
+  const seen = watched.get(request);
+  if (seen === undefined) return;
+  watched.delete(request);
+  const { scope, order, url } = seen;
+  const call = readChatCall(url, whole(seen.sent).toString("utf8"));
+  if (call === null || !scope.accepts(call.url, call.model)) return;
+  const parsed = parseRequest(call.body);
+  if (parsed === null) scope.log(`capture: a call to ${call.model} is no turn: its messages have no known shape`);
+  else await scope.track(order, parsed, readAnswer(seen, error, parsed.n ?? 1));
+}
+
+async function readAnswer({ response, received }: Watched, error: unknown, n: number): Promise<ChatCompletion> {
+  if (response !== null && (response.statusCode < 200 || response.statusCode > 299)) {
+    throw new HttpError(`The service answered ${response.statusCode}`, { status: response.statusCode });
+  }
+  const type = header(response, "content-type");
+  // A stream that was left after its choices had ended is whole; anything else that was cut is not.
+  if (response === null || (error !== null && !isEventStream(type))) throw error ?? new ConnectionError("There was no answer");
+  const bytes = await decode(whole(received), header(response, "content-encoding"));
+  return readCompletion(isEventStream(type), one(bytes), n);
+}
+
+async function decode(bytes: Buffer, encodings: string | null): Promise<Buffer> {
+  // The last one was applied last.
+  const names = (encodings ?? "")
+    .split(",")
+    .map((name) => name.trim().toLowerCase())
+    .filter((name) => name !== "");
+  let plain = bytes;
+  for (const name of names.toReversed()) {
+    const decoder = decoders[name];
+    if (decoder === undefined)
+      throw new UnsupportedError(`Expected a content encoding of ${Object.keys(decoders).join(", ")}, got \`${name}\``);
+    plain = await decoder(plain);
+  }
+  return plain;
+}
+
+async function* one(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield await Promise.resolve(bytes);
+}
+
+function whole({ channel: told, handler }: Watched["sent"]): Buffer {
+  return Buffer.concat(told.length > 0 ? told : handler);
+}
+
+function header(response: Watched["response"], name: string): string | null {
+  const pairs = (response?.headers ?? []).map((part) => Buffer.from(part as Uint8Array).toString("latin1"));
+  for (let at = 0; at + 1 < pairs.length; at += 2) if (pairs[at]?.toLowerCase() === name) return pairs[at + 1] ?? null;
+  return null;
+}
