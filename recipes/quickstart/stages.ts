@@ -1,14 +1,5 @@
 /** The stages of the quickstart, each a few lines of the library. */
-import {
-  gatherTrajectoryGroups,
-  type Model,
-  type Policy,
-  type Service,
-  Trajectory,
-  trajectory,
-  TrajectoryGroup,
-  uploadDataset,
-} from "whetstone";
+import { gatherTrajectoryGroups, type Model, type Policy, type Service, trajectory, type TrajectoryGroup, uploadDataset } from "whetstone";
 import {
   extractAnswer,
   goldAnswer,
@@ -117,7 +108,5 @@ export function shuffleRewards(group: TrajectoryGroup, seed: number, step: numbe
     const j = Math.floor(uniform(BigInt(seed), step, index, i) * (i + 1));
     [rewards[i], rewards[j]] = [rewards[j]!, rewards[i]!];
   }
-  const trajectories = group.trajectories.map((one, i) => Trajectory.fromWire({ ...one.toJSON(), reward: rewards[i]! }));
-  const { exceptions, metadata, metrics, logs } = group;
-  return new TrajectoryGroup({ trajectories, exceptions, metadata, metrics, logs });
+  return group.with({ trajectories: group.trajectories.map((one, i) => one.with({ reward: rewards[i]! })) });
 }

@@ -1,6 +1,7 @@
 import { DataError } from "../errors.ts";
 import { trajectoryGroup as groupSchema } from "../schema/index.ts";
 import type { RolloutException, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
+import { deepFreeze } from "./freeze.ts";
 import { statisticsOf, type GroupStatistics } from "./statistics.ts";
 import { Trajectory, type Scalar } from "./trajectory.ts";
 
@@ -17,17 +18,19 @@ export interface TrajectoryGroupInit {
   readonly logs?: readonly string[] | undefined;
 }
 
-/** Rollouts of one scenario, scored against each other. Immutable; `JSON.stringify` gives the wire form. */
+/** Rollouts of one scenario, scored against each other. Immutable; `JSON.stringify` gives the wire form, keys of other writers included. */
 export class TrajectoryGroup {
   readonly trajectories: readonly Trajectory[];
   readonly exceptions: readonly RolloutException[];
   readonly metadata: Readonly<Record<string, Scalar>>;
   readonly metrics: Readonly<Record<string, number | boolean>>;
   readonly logs: readonly string[];
+  /** Keys of other writers. */
+  #others: Readonly<Record<string, unknown>> = {};
 
   constructor({ trajectories, exceptions = [], metadata = {}, metrics = {}, logs = [] }: TrajectoryGroupInit) {
     this.trajectories = Object.freeze([...trajectories]);
-    this.exceptions = Object.freeze([...exceptions]);
+    this.exceptions = Object.freeze(exceptions.map((exception) => deepFreeze(structuredClone(exception))));
     this.metadata = Object.freeze({ ...metadata });
     this.metrics = Object.freeze({ ...metrics });
     this.logs = Object.freeze([...logs]);
@@ -45,7 +48,32 @@ export class TrajectoryGroup {
       const issue = result.error.issues[0];
       throw new DataError(`Expected a trajectory group; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
     }
-    return new TrajectoryGroup({ ...result.data, trajectories: result.data.trajectories.map((wire) => Trajectory.fromWire(wire)) });
+    const { trajectories, exceptions, metadata, metrics, logs, ...others } = result.data;
+    const read = trajectories.map((wire) => Trajectory.fromWire(wire));
+    const group = new TrajectoryGroup({ trajectories: read, exceptions, metadata, metrics, logs });
+    group.#others = deepFreeze(others);
+    return group;
+  }
+
+  /**
+   * A copy with some parts replaced, each as a whole; the others are shared.
+   *
+   * @example
+   * ```ts
+   * const halved = group.with({ trajectories: group.trajectories.map((each) => each.with({ reward: each.reward / 2 })) });
+   * ```
+   */
+  with(changes: Partial<TrajectoryGroupInit>): TrajectoryGroup {
+    const {
+      trajectories = this.trajectories,
+      exceptions = this.exceptions,
+      metadata = this.metadata,
+      metrics = this.metrics,
+      logs = this.logs,
+    } = changes;
+    const copy = new TrajectoryGroup({ trajectories, exceptions, metadata, metrics, logs });
+    copy.#others = this.#others;
+    return copy;
   }
 
   /** Rewards in order, failed rollouts left out. */
@@ -56,6 +84,7 @@ export class TrajectoryGroup {
   /** The wire form. */
   toJSON(): WireTrajectoryGroup {
     return {
+      ...this.#others,
       trajectories: this.trajectories.map((trajectory) => trajectory.toJSON()),
       exceptions: [...this.exceptions],
       metadata: { ...this.metadata },

@@ -1,10 +1,30 @@
-import { DataError } from "../errors.ts";
+import { ArgumentError, DataError } from "../errors.ts";
 import { trajectory as trajectorySchema } from "../schema/index.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool, Trajectory as WireTrajectory } from "../schema/index.ts";
+import { deepFreeze } from "./freeze.ts";
 import { isChoice, textOf, toMessages } from "./messages.ts";
 
 /** A metadata or metric value. */
 export type Scalar = number | string | boolean | null;
+
+/** A conversation beside the main one: a sub-agent's, or one that was compacted. */
+export interface TrajectoryHistory {
+  /** Messages (context) and choices (sampled turns), oldest first. */
+  readonly messagesAndChoices: readonly MessageOrChoice[];
+  readonly tools: readonly Tool[];
+}
+
+/** What {@link Trajectory.with} changes. Absent: as it was. */
+export interface TrajectoryChanges {
+  /** Finite. */
+  readonly reward?: number | undefined;
+  /** Laid over the present ones by name; `undefined` takes one away. Finite numbers or booleans. */
+  readonly metrics?: Readonly<Record<string, number | boolean | undefined>> | undefined;
+  /** Laid over the present ones by name; `undefined` takes one away. */
+  readonly metadata?: Readonly<Record<string, Scalar | undefined>> | undefined;
+  /** Lines added after the present ones. */
+  readonly logs?: readonly string[] | undefined;
+}
 
 /**
  * One finished rollout: what was said, what was sampled (token ids and log-probabilities on the choices) and its reward.
@@ -16,6 +36,7 @@ export class Trajectory {
 
   private constructor(wire: WireTrajectory) {
     this.#wire = wire;
+    Object.freeze(this);
   }
 
   /** Takes a value that already has the wire shape; frozen, not copied. */
@@ -40,9 +61,22 @@ export class Trajectory {
     return this.#wire.messages_and_choices;
   }
 
-  /** The sampled turns. */
+  /** The sampled turns of the main conversation. */
   get choices(): readonly AssistantChoice[] {
     return this.#wire.messages_and_choices.filter(isChoice);
+  }
+
+  /** Conversations beside the main one (sub-agents, compacted parts), in an order that does not depend on timing. */
+  get additionalHistories(): readonly TrajectoryHistory[] {
+    return this.#wire.additional_histories.map((history) => ({
+      messagesAndChoices: history.messages_and_choices,
+      tools: history.tools ?? [],
+    }));
+  }
+
+  /** The sampled turns of all conversations, the main one's first. */
+  get allChoices(): readonly AssistantChoice[] {
+    return allChoices(this.#wire);
   }
 
   /** The plain conversation, choices as assistant messages. */
@@ -77,12 +111,12 @@ export class Trajectory {
     return this.#wire.logs;
   }
 
-  /** Step of the checkpoint that sampled the first choice; null if unknown. */
+  /** Smallest step of the checkpoints that sampled a choice, in any history; null if unknown. */
   get initialPolicyVersion(): number | null {
     return this.#wire.initial_policy_version ?? null;
   }
 
-  /** Step of the checkpoint that sampled the last choice; null if unknown. */
+  /** Step of the checkpoint that sampled the choice that came last, in any history; null if unknown. */
   get finalPolicyVersion(): number | null {
     return this.#wire.final_policy_version ?? null;
   }
@@ -92,17 +126,72 @@ export class Trajectory {
     return this.#wire.start_time ?? null;
   }
 
+  /**
+   * A copy with another reward, or more metrics, metadata or log lines; what was said and sampled stays, and is shared.
+   *
+   * @throws ArgumentError `E_ARGUMENT` for a reward or metric that is not finite, or a name that cannot be changed.
+   * @example
+   * ```ts
+   * const rescored = finished.with({ reward: 0.5, metrics: { judged: true }, logs: ["scored again"] });
+   * ```
+   */
+  with(changes: TrajectoryChanges): Trajectory {
+    const { reward = this.reward, metrics = {}, metadata = {}, logs = [], ...rest } = changes;
+    const [unknown] = Object.keys(rest);
+    if (unknown !== undefined) {
+      throw new ArgumentError(`Expected \`reward\`, \`metrics\`, \`metadata\` or \`logs\`, got \`${unknown}\``, { param: unknown });
+    }
+    checkReward(reward);
+    const changed = overlay<number | boolean>(this.metrics, metrics);
+    checkMetrics(changed);
+    return Trajectory.fromWire({
+      ...this.#wire,
+      reward,
+      metrics: changed,
+      metadata: overlay<Scalar>(this.metadata, metadata),
+      logs: [...this.logs, ...logs],
+    });
+  }
+
   /** The wire form, frozen. */
   toJSON(): WireTrajectory {
     return this.#wire;
   }
 }
 
-function deepFreeze<T>(value: T): T {
-  // Arrays of numbers (token ids) are frozen without visiting their items: they can be long, and numbers have no inside.
-  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
-  Object.freeze(value);
-  if (Array.isArray(value) && typeof value[0] === "number") return value;
-  for (const inner of Object.values(value)) deepFreeze(inner);
-  return value;
+/** Every history of a trajectory with its place in it, the main one first. */
+export function historiesOf(wire: WireTrajectory): { readonly items: readonly MessageOrChoice[]; readonly place: string }[] {
+  return [
+    { items: wire.messages_and_choices, place: "messages_and_choices" },
+    ...wire.additional_histories.map((history, index) => ({
+      items: history.messages_and_choices,
+      place: `additional_histories.${index}.messages_and_choices`,
+    })),
+  ];
+}
+
+/** The sampled turns of all histories, the main one's first. */
+export function allChoices(wire: WireTrajectory): AssistantChoice[] {
+  return historiesOf(wire).flatMap(({ items }) => items.filter(isChoice));
+}
+
+/** @throws ArgumentError `E_ARGUMENT` for a reward that is not finite. */
+export function checkReward(reward: number): void {
+  if (typeof reward === "number" && Number.isFinite(reward)) return;
+  throw new ArgumentError(`Expected \`reward\` to be a finite number, got \`${String(reward)}\` (${typeof reward})`, { param: "reward" });
+}
+
+/** @throws ArgumentError `E_ARGUMENT` for a metric that is neither a finite number nor a boolean. */
+export function checkMetrics(metrics: Readonly<Record<string, number | boolean>>): void {
+  for (const [name, value] of Object.entries(metrics)) {
+    if (typeof value === "boolean" || Number.isFinite(value)) continue;
+    throw new ArgumentError(`Expected metric \`${name}\` to be a finite number or a boolean, got \`${String(value)}\``, {
+      param: `metrics.${name}`,
+    });
+  }
+}
+
+function overlay<T>(present: Readonly<Record<string, T>>, over: Readonly<Record<string, T | undefined>>): Record<string, T> {
+  const entries = Object.entries({ ...present, ...over }).filter((entry): entry is [string, T] => entry[1] !== undefined);
+  return Object.fromEntries(entries);
 }

@@ -51,6 +51,19 @@ describe("groups", () => {
     expect(Object.keys(groups)).toEqual(["0", "1"]);
   });
 
+  it("are frozen with what is in them, and not with what they were made of", () => {
+    const failed = { type: "E", message: "m", traceback: "t" };
+    const metadata = { a: 1 };
+    const made = new TrajectoryGroup({ trajectories: [sampled(1)], exceptions: [failed], metadata });
+    failed.message = "changed";
+    metadata.a = 2;
+    expect(made).toMatchObject({ exceptions: [{ message: "m" }], metadata: { a: 1 } });
+    expect(() => (made.exceptions[0]!.message = "x")).toThrow(TypeError);
+    expect(() => (made.trajectories as unknown[]).push(1)).toThrow(TypeError);
+    expect(made.with({ trajectories: [] })).toMatchObject({ trajectories: [], exceptions: made.exceptions, metadata: { a: 1 } });
+    expect(made.trajectories).toHaveLength(1);
+  });
+
   it("round-trip through JSON", () => {
     const original = new TrajectoryGroup({
       trajectories: [sampled(1)],
@@ -61,6 +74,8 @@ describe("groups", () => {
     });
     const json = JSON.stringify(original);
     expect(JSON.stringify(TrajectoryGroup.fromJSON(JSON.parse(json)))).toBe(json);
+    const foreign = { ...(JSON.parse(json) as object), their_key: { a: [1] } };
+    expect(JSON.parse(JSON.stringify(TrajectoryGroup.fromJSON(foreign).with({ logs: ["d"] })))).toEqual({ ...foreign, logs: ["d"] });
     expect(() => TrajectoryGroup.fromJSON({ trajectories: [{ reward: "high" }] })).toThrow(/trajectories\.0\.reward/);
   });
 });
