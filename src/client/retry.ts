@@ -1,6 +1,7 @@
 import { isAbort, WhetstoneError } from "../errors.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { delay } from "../util/delay.ts";
+import { slowDownOf } from "../util/slow-down.ts";
 import { ConnectionError, HttpError } from "./errors.ts";
 
 /**
@@ -19,6 +20,8 @@ export interface RetryOptions {
   /** Attempts after the first. */
   readonly maxRetries: number;
   readonly signal?: AbortSignal | undefined;
+  /** The caller's own signal, where `signal` is a child of it: a runner of rollouts may be attached to it. @default `signal` */
+  readonly callerSignal?: AbortSignal | undefined;
 }
 
 /** No service may hold a client longer than this with `Retry-After`. */
@@ -28,17 +31,32 @@ const MAX_RETRY_AFTER_MS = 60_000;
  * Runs `attempt` until it succeeds, may not be repeated, or has been repeated `maxRetries` times; then throws its last error.
  *
  * Waits with jittered exponential backoff, at least as long as `Retry-After` says. An abort is never retried and ends a wait.
+ * After a 429 in a rollout, the runner of rollouts says when to go on, and no retry is used up.
  */
-export async function withRetries<T>(attempt: (retry: number) => Promise<T>, { policy, maxRetries, signal }: RetryOptions): Promise<T> {
+export async function withRetries<T>(
+  attempt: () => Promise<T>,
+  { policy, maxRetries, signal, callerSignal = signal }: RetryOptions,
+): Promise<T> {
   for (let retry = 0; ; retry++) {
     try {
-      return await attempt(retry);
+      return await attempt();
     } catch (error) {
-      if (signal?.aborted || retry >= maxRetries || !mayRetry(error, policy)) throw error;
+      if (signal?.aborted || !mayRetry(error, policy)) throw error;
+      if (await isHeldBack(error, callerSignal)) {
+        retry--;
+        continue;
+      }
+      if (retry >= maxRetries) throw error;
       const asked = error instanceof HttpError ? Math.min(error.retryAfterMs ?? 0, MAX_RETRY_AFTER_MS) : 0;
       await delay(Math.max(asked, backoffMs(retry)), { signal });
     }
   }
+}
+
+/** Waits for the runner whose rollout this request belongs to; false when there is none, or when it has waited often enough. */
+async function isHeldBack(error: unknown, signal: AbortSignal | undefined): Promise<boolean> {
+  if (!(error instanceof HttpError) || error.status !== 429) return false;
+  return (await slowDownOf(signal)?.(error.retryAfterMs)) ?? false;
 }
 
 function mayRetry(error: unknown, policy: RetryPolicy): boolean {

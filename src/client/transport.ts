@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { Readable } from "node:stream";
 import { Agent, errors, type Dispatcher } from "undici";
 import { ConfigError, isAbort } from "../errors.ts";
@@ -107,7 +108,13 @@ export class Transport {
     options: RequestOptions,
     read: (response: Dispatcher.ResponseData) => Promise<T>,
   ): Promise<T> {
-    const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${plain(url)}` });
+    const { signal, timeoutMs } = options;
+    if (timeoutMs === undefined) {
+      // undici removes its listener from the signal; hundreds of requests may share one.
+      if (signal !== undefined) setMaxListeners(0, signal);
+      return this.#retrying(method, url, options, signal, read);
+    }
+    const link = linkAbort(signal, { timeoutMs, label: `${method} ${plain(url)}` });
     try {
       return await this.#retrying(method, url, options, link.signal, read);
     } finally {
@@ -119,24 +126,29 @@ export class Transport {
     method: Dispatcher.HttpMethod,
     url: string,
     options: RequestOptions,
-    signal: AbortSignal,
+    signal: AbortSignal | undefined,
     read: (response: Dispatcher.ResponseData) => Promise<T>,
   ): Promise<T> {
     const policy = options.retry ?? (method !== "POST" || options.idempotencyKey !== undefined ? "idempotent" : "never");
     return withRetries(
       async () => {
-        signal.throwIfAborted();
+        signal?.throwIfAborted();
         try {
           return await read(await this.#send(method, url, options, signal));
         } catch (error) {
           throw this.#typed(error, method, url, signal);
         }
       },
-      { policy, maxRetries: this.#maxRetries, signal },
+      { policy, maxRetries: this.#maxRetries, signal, callerSignal: options.signal },
     );
   }
 
-  async #send(method: Dispatcher.HttpMethod, url: string, options: RequestOptions, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+  async #send(
+    method: Dispatcher.HttpMethod,
+    url: string,
+    options: RequestOptions,
+    signal: AbortSignal | undefined,
+  ): Promise<Dispatcher.ResponseData> {
     const target = new URL(url);
     for (const [name, value] of Object.entries(options.query ?? {})) {
       if (value !== undefined) target.searchParams.set(name, String(value));
@@ -153,7 +165,7 @@ export class Transport {
       headers,
       // undici takes any async iterable; its type says Readable.
       body: (options.json === undefined ? (body ?? null) : toJson(options.json)) as string | Uint8Array | Readable | null,
-      signal,
+      signal: signal ?? null,
       headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       bodyTimeout: BODY_TIMEOUT_MS,
     });
@@ -178,8 +190,8 @@ export class Transport {
   }
 
   /** What undici throws, in our words; typed errors pass, an abort becomes the signal's own reason. */
-  #typed(error: unknown, method: string, url: string, signal: AbortSignal): unknown {
-    if (signal.aborted) return signal.reason;
+  #typed(error: unknown, method: string, url: string, signal: AbortSignal | undefined): unknown {
+    if (signal?.aborted) return signal.reason;
     if (error instanceof HttpError || error instanceof ProtocolError || error instanceof ConnectionError || isAbort(error)) return error;
     if (!(error instanceof Error)) return error;
     const code = "code" in error && typeof error.code === "string" ? error.code : null;

@@ -40,16 +40,18 @@ export async function withShape<T>(name: string, body: (directory: string) => Pr
 /** One way to do the work: a program and the JSON that it gets as its only argument. */
 export interface Variant {
   readonly label: string;
-  /** A `.ts` file, or a `.py` file that needs torch. */
+  /** A `.ts` file, or a `.py` file. */
   readonly program: URL;
   readonly input: object;
+  /** What runs a `.py` file. @default "python3" */
+  readonly python?: string | undefined;
 }
 
 /** Runs a variant in a process of its own; the last line it prints is its result. */
-async function measure<T>({ program, input }: Variant): Promise<T> {
+async function measure<T>({ program, input, python = "python3" }: Variant): Promise<T> {
   const path = fileURLToPath(program);
   const [command, args] = path.endsWith(".py")
-    ? ["python3", [path]]
+    ? [python, [path]]
     : [process.execPath, ["--conditions=whetstone/source", "--import", "tsx", path]];
   const { stdout } = await run(command, [...args, JSON.stringify(input)]);
   return JSON.parse(stdout.trim().split("\n").at(-1) ?? "") as T;
