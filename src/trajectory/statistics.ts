@@ -1,5 +1,9 @@
 import type { AssistantChoice, RolloutException } from "../schema/index.ts";
+import { histogram, type Histogram } from "./histogram.ts";
+import { clusteredMean, type Estimate } from "./interval.ts";
+import { byScenario } from "./scenarios.ts";
 import { isTrainableGroup } from "./trainable.ts";
+import type { Scalar } from "./trajectory.ts";
 
 /** Summary of numbers. All NaN when `count` is 0. */
 export interface Summary {
@@ -24,13 +28,24 @@ export interface GroupStatistics {
   /** Groups that can train: at least two trajectories with different rewards. */
   readonly trainableGroups: number;
   readonly reward: Summary;
+  /** The mean reward again with its 95 % confidence interval; scenarios are the independent samples, see `clusteredMean`. */
+  readonly rewardMean: Estimate;
   /** Mean over groups of at least two of the population deviation of their rewards; NaN when there is none. */
   readonly rewardStdWithinGroups: number;
+  /** Sampled turns of each trajectory. */
+  readonly turns: { readonly perTrajectory: Summary; readonly histogram: Histogram };
+  /** Choices of additional histories count like those of the main one. */
   readonly tokens: {
     /** Sampled tokens, all choices. */
     readonly completion: number;
     /** Sampled tokens of each trajectory. */
     readonly completionPerTrajectory: Summary;
+    /** The same in bins `[0, 1)`, `[1, 2)`, `[2, 4)`, `[4, 8)` … */
+    readonly completionHistogram: Histogram;
+    /** Prompt and sampled tokens of each trajectory's longest turn: what has to fit the model's context. */
+    readonly longestPerTrajectory: Summary;
+    /** The same in bins. */
+    readonly longestHistogram: Histogram;
     /** Prompt tokens over all choices; a prefix that was sent twice counts twice. */
     readonly prompt: number;
   };
@@ -43,9 +58,11 @@ export interface StatisticsInput {
   readonly trajectories: readonly {
     readonly reward: number;
     readonly metrics: Readonly<Record<string, number | boolean>>;
-    readonly choices: readonly AssistantChoice[];
+    readonly allChoices: readonly AssistantChoice[];
+    readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
   }[];
   readonly exceptions: readonly RolloutException[];
+  readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
 }
 
 /**
@@ -82,20 +99,16 @@ export function completionTokens(choice: AssistantChoice): number {
   return choice.token_ids?.length ?? choice.logprobs?.content?.length ?? 0;
 }
 
+/** Prompt and sampled tokens of a choice: how long the sequence is that it ends. */
+export function sequenceTokens(choice: AssistantChoice): number {
+  return (choice.prompt_token_ids?.length ?? 0) + completionTokens(choice);
+}
+
 /** Statistics over all trajectories of all groups. */
 export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistics {
   const trajectories = groups.flatMap((group) => group.trajectories);
   const exceptions = groups.reduce((sum, group) => sum + group.exceptions.length, 0);
   const rewardsByGroup = groups.map((group) => group.trajectories.map((trajectory) => trajectory.reward));
-  const perTrajectory = trajectories.map(({ choices }) => choices.reduce((sum, choice) => sum + completionTokens(choice), 0));
-  const metrics = new Map<string, number[]>();
-  for (const trajectory of trajectories) {
-    for (const [name, value] of Object.entries(trajectory.metrics)) {
-      const values = metrics.get(name) ?? [];
-      metrics.set(name, values);
-      values.push(Number(value));
-    }
-  }
   const total = trajectories.length + exceptions;
   return {
     groups: groups.length,
@@ -104,15 +117,40 @@ export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistic
     exceptionRate: total === 0 ? 0 : exceptions / total,
     trainableGroups: rewardsByGroup.filter(isTrainableGroup).length,
     reward: summarize(trajectories.map((trajectory) => trajectory.reward)),
+    rewardMean: clusteredMean(
+      byScenario(groups).map((same) => same.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward))),
+    ),
     rewardStdWithinGroups: summarize(rewardsByGroup.filter((rewards) => rewards.length > 1).map((rewards) => summarize(rewards).std)).mean,
-    tokens: {
-      completion: perTrajectory.reduce((sum, count) => sum + count, 0),
-      completionPerTrajectory: summarize(perTrajectory),
-      prompt: trajectories.reduce(
-        (sum, { choices }) => sum + choices.reduce((inner, choice) => inner + (choice.prompt_token_ids?.length ?? 0), 0),
-        0,
-      ),
-    },
-    metrics: Object.fromEntries([...metrics].map(([name, values]) => [name, summarize(values)])),
+    ...tokenStatistics(trajectories.map((trajectory) => trajectory.allChoices)),
+    metrics: metricStatistics(trajectories),
   };
+}
+
+function tokenStatistics(choices: readonly (readonly AssistantChoice[])[]): Pick<GroupStatistics, "turns" | "tokens"> {
+  const turns = choices.map((each) => each.length);
+  const sampled = choices.map((each) => each.reduce((sum, choice) => sum + completionTokens(choice), 0));
+  const longest = choices.map((each) => each.reduce((most, choice) => Math.max(most, sequenceTokens(choice)), 0));
+  return {
+    turns: { perTrajectory: summarize(turns), histogram: histogram(turns) },
+    tokens: {
+      completion: sampled.reduce((sum, count) => sum + count, 0),
+      completionPerTrajectory: summarize(sampled),
+      completionHistogram: histogram(sampled),
+      longestPerTrajectory: summarize(longest),
+      longestHistogram: histogram(longest),
+      prompt: choices.flat().reduce((sum, choice) => sum + (choice.prompt_token_ids?.length ?? 0), 0),
+    },
+  };
+}
+
+function metricStatistics(trajectories: readonly Pick<StatisticsInput["trajectories"][number], "metrics">[]): Record<string, Summary> {
+  const metrics = new Map<string, number[]>();
+  for (const trajectory of trajectories) {
+    for (const [name, value] of Object.entries(trajectory.metrics)) {
+      const values = metrics.get(name) ?? [];
+      metrics.set(name, values);
+      values.push(Number(value));
+    }
+  }
+  return Object.fromEntries([...metrics].map(([name, values]) => [name, summarize(values)]));
 }

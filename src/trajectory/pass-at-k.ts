@@ -1,0 +1,79 @@
+import { ArgumentError } from "../errors.ts";
+import { clusteredMean, type Estimate, type IntervalOptions } from "./interval.ts";
+import { byScenario, type ScenarioInput } from "./scenarios.ts";
+
+/** The shape {@link passAtK} needs: a `TrajectoryGroup`, or anything like it. */
+export interface PassInput<T> extends ScenarioInput {
+  readonly trajectories: readonly (T & ScenarioInput["trajectories"][number])[];
+  readonly exceptions?: readonly unknown[] | undefined;
+}
+
+/** Options of {@link passAtK}; exactly one of `threshold` and `isPass`. */
+export interface PassAtKOptions<T> extends IntervalOptions {
+  /** Attempts, at least 1. */
+  readonly k: number;
+  /** A trajectory passes with at least this reward. */
+  readonly threshold?: number | undefined;
+  /** Whether a trajectory passes. */
+  readonly isPass?: ((trajectory: T) => boolean) | undefined;
+  /** Whether a rollout that failed counts as an attempt that did not pass; else it is no attempt. @default false */
+  readonly countExceptions?: boolean | undefined;
+}
+
+/** What {@link passAtK} finds; `mean` is pass@k, `clusters` and `count` are the scenarios it was taken over. */
+export interface PassAtK extends Estimate {
+  readonly k: number;
+  /** Scenarios left out because they have fewer than `k` attempts. */
+  readonly skipped: number;
+}
+
+/**
+ * The chance that at least one of `k` attempts at a scenario passes, averaged over scenarios.
+ *
+ * A scenario with `n` attempts of which `c` passed contributes the unbiased `1 − C(n−c, k) / C(n, k)`. Scenarios are the independent
+ * samples: the interval is that of {@link clusteredMean} with one value for each, cut to [0, 1].
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a `k` below 1, not exactly one of `threshold` and `isPass`, or when no scenario has `k` attempts.
+ * @source Chen et al., "Evaluating large language models trained on code", arXiv:2107.03374, section 2.1.
+ * @example
+ * ```ts
+ * const { mean, low, high } = passAtK(groups, { k: 4, threshold: 1 });
+ * ```
+ */
+export function passAtK<T extends { readonly reward: number }>(groups: readonly PassInput<T>[], options: PassAtKOptions<T>): PassAtK {
+  const { k, level, countExceptions = false } = options;
+  if (!Number.isInteger(k) || k < 1) throw new ArgumentError(`Expected \`k\` to be an integer of at least 1, got \`${k}\``, { param: "k" });
+  const passes = passTest(options);
+  const scenarios = byScenario(groups).map((same) => {
+    const attempts = same.flatMap((group) => group.trajectories);
+    const failed = countExceptions ? same.reduce((sum, { exceptions = [] }) => sum + exceptions.length, 0) : 0;
+    return { n: attempts.length + failed, c: attempts.filter(passes).length };
+  });
+  const kept = scenarios.filter(({ n }) => n >= k);
+  if (kept.length === 0 && scenarios.length > 0) {
+    const most = scenarios.reduce((max, { n }) => Math.max(max, n), 0);
+    throw new ArgumentError(`Expected \`k\` attempts at some scenario: \`k\` is ${k}, the most attempts at one are ${most}`, {
+      param: "k",
+    });
+  }
+  const estimate = clusteredMean(
+    kept.map(({ n, c }) => [chanceOfPass(n, c, k)]),
+    { level },
+  );
+  const { low, high } = estimate;
+  return { ...estimate, low: Math.max(0, low), high: Math.min(1, high), k, skipped: scenarios.length - kept.length };
+}
+
+function passTest<T extends { readonly reward: number }>({ threshold, isPass }: PassAtKOptions<T>): (trajectory: T) => boolean {
+  if (isPass !== undefined && threshold === undefined) return isPass;
+  if (isPass === undefined && threshold !== undefined && Number.isFinite(threshold)) return ({ reward }) => reward >= threshold;
+  throw new ArgumentError("Expected either `threshold`, a finite number, or `isPass`, a function", { param: "threshold" });
+}
+
+/** `1 − C(n−c, k) / C(n, k)`, as a product: the binomials alone would overflow. */
+function chanceOfPass(n: number, c: number, k: number): number {
+  if (n - c < k) return 1;
+  let none = 1;
+  for (let i = n - c + 1; i <= n; i++) none *= 1 - k / i;
+  return 1 - none;
+}
