@@ -1,0 +1,285 @@
+/** What belongs to a rollout and what does not. */
+import OpenAI from "openai";
+import { describe, expect, it } from "vitest";
+import { capture } from "../../src/capture/index.ts";
+import { PreflightError, TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { conversation, expectOneRow, learned, startHarness, tokenizer, turnsOf, type Harness } from "./support.ts";
+
+const clientOf = ({ address }: Harness, options: object = {}) =>
+  new OpenAI({ ...address, fetch: capture.fetch, maxRetries: 0, ...options });
+const user = (content: string) => ({ role: "user" as const, content });
+
+/** One question, one answer. */
+async function ask(client: OpenAI, model: string, content: string, more: object = {}): Promise<string> {
+  const completion = await client.chat.completions.create({ model, messages: [user(content)], ...more });
+  return completion.choices[0]?.message.content ?? "";
+}
+
+/** Says the user's last words backwards. */
+const backwards = (prompt: string): string => {
+  const said = prompt.split("<|user|>").at(-1)!.split("<|")[0]!.trim();
+  return [...said].reverse().join("");
+};
+
+describe("the scope", () => {
+  it("keeps 200 parallel rollouts apart", async () => {
+    const harness = await startHarness(backwards);
+    const client = clientOf(harness);
+    const rollouts = await Promise.all(
+      Array.from({ length: 200 }, (_, index) =>
+        capture.trajectory(async () => {
+          const said = await ask(client, harness.policy.id, `rollout ${index}`);
+          await new Promise((resolve) => setTimeout(resolve, index % 7));
+          await ask(client, harness.policy.id, `${said}!`);
+          return { reward: index };
+        }),
+      ),
+    );
+    for (const [index, recorded] of rollouts.entries()) {
+      const texts = turnsOf(recorded).map(({ ids }) => tokenizer.decode(ids.slice(0, -1)));
+      const word = [...`rollout ${index}`].reverse().join("");
+      expect(texts).toEqual([word, `!rollout ${index}`]);
+      expect(recorded.reward).toBe(index);
+    }
+    expect(rollouts.flatMap(turnsOf)).toHaveLength(400);
+  });
+
+  it("keeps a scope inside another to itself", async () => {
+    const harness = await startHarness(backwards);
+    const client = clientOf(harness);
+    const { id } = harness.policy;
+    let inner: Awaited<ReturnType<typeof capture.trajectory>> | undefined;
+    const outer = await capture.trajectory(async () => {
+      await ask(client, id, "outer one");
+      inner = await capture.trajectory(async () => ({ reward: (await ask(client, id, "inner")).length }));
+      await ask(client, id, "outer two");
+      return { reward: 0 };
+    });
+    expect(inner!.messages().map((message) => message.content)).toEqual(["inner", "renni"]);
+    expect(inner!.reward).toBe(5);
+    expect(turnsOf(outer).map(({ ids }) => tokenizer.decode(ids.slice(0, -1)))).toEqual(["eno retuo", "owt retuo"]);
+  });
+
+  it("excludes judges: without a policy the models that are not trainable, with one every other model", async () => {
+    const harness = await startHarness(backwards);
+    const client = clientOf(harness);
+    const other = await harness.service.models.create({ project: "demo", name: "judge", baseModel: "tiny" });
+    const { id: judge } = await other.policy();
+    const play = async () => {
+      await ask(client, "tiny", "base");
+      await ask(client, judge, "judge");
+      await ask(client, harness.policy.id, "agent");
+      return { reward: 1 };
+    };
+    const texts = async (options: object) =>
+      turnsOf(await capture.trajectory(play, options)).map(({ ids }) => tokenizer.decode(ids.slice(0, -1)));
+    expect(await texts({ policy: harness.policy })).toEqual(["tnega"]);
+    expect(await texts({ policy: { id: "tiny" } })).toEqual(["esab"]);
+    expect(await texts({})).toEqual(["egduj", "tnega"]);
+    expect(await texts({ baseUrl: harness.service.inferenceUrl })).toEqual(["egduj", "tnega"]);
+    await expect(texts({ baseUrl: "http://elsewhere.example/v1" })).rejects.toMatchObject({
+      code: "E_ARGUMENT",
+      message: expect.stringContaining(`seen were calls to tiny, ${judge}, ${harness.policy.id}`),
+    });
+  });
+
+  it("leaves the requests to other models as the agent wrote them", async () => {
+    const bodies: unknown[] = [];
+    const answer = {
+      id: "c",
+      object: "chat.completion",
+      created: 1,
+      model: "m",
+      choices: [{ index: 0, message: { role: "assistant", content: "x" } }],
+      usage: {},
+    };
+    const fetch = capture.wrap((_, init) => {
+      bodies.push(JSON.parse(String(init?.body)));
+      return Promise.resolve(Response.json(answer));
+    });
+    const client = new OpenAI({ apiKey: "k", baseURL: "http://models.example/v1", fetch });
+    await capture.trajectory(async () => {
+      await ask(client, "judge", "one");
+      await ask(client, "a/b/c:step1", "two", { temperature: 0.5 });
+      return { reward: 0 };
+    });
+    await ask(client, "a/b/c:step1", "outside");
+    expect(bodies).toEqual([
+      { model: "judge", messages: [user("one")] },
+      { model: "a/b/c:step1", messages: [user("two")], temperature: 0.5, logprobs: true, return_token_ids: true },
+      { model: "a/b/c:step1", messages: [user("outside")] },
+    ]);
+  });
+
+  it("keeps how a turn was sampled, so that preflight can judge it", async () => {
+    const harness = await startHarness(backwards);
+    const recorded = await capture.trajectory(async () => {
+      await ask(clientOf(harness), harness.policy.id, "warm", { temperature: 0.5, top_p: 0.9 });
+      return { reward: 1 };
+    });
+    expect(recorded.choices[0]).toMatchObject({ temperature: 0.5, top_p: 0.9 });
+  });
+
+  it("takes the step from the answer, or else from the policy", async () => {
+    const answer = (model: string) => ({ id: "c", model, choices: [{ message: { role: "assistant", content: "x" } }], usage: {} });
+    const play = async (model: string) => {
+      const fetch = capture.wrap(() => Promise.resolve(Response.json(answer(model))));
+      const client = new OpenAI({ apiKey: "k", baseURL: "http://models.example/v1", fetch });
+      const run = async () => ({ reward: (await ask(client, "a/b/c:step4", "x")).length });
+      return (await capture.trajectory(run, { policy: { id: "a/b/c:step4", step: 4 } })).initialPolicyVersion;
+    };
+    expect(await play("a/b/c:step7")).toBe(7);
+    expect(await play("a/b/c")).toBe(4);
+  });
+});
+
+describe("the end of a rollout", () => {
+  it("waits for a call that the agent did not wait for", async () => {
+    const harness = await startHarness(backwards);
+    const recorded = await capture.trajectory(() => {
+      void ask(clientOf(harness), harness.policy.id, "late");
+      return { reward: 0 };
+    });
+    expect(turnsOf(recorded)).toEqual(harness.sampled);
+  });
+
+  it("gives up on an answer that does not come, and says so", async () => {
+    let isCalled = false;
+    const fetch = capture.wrap((_, init) => {
+      if (isCalled) return new Promise((__, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("ended"))));
+      isCalled = true;
+      return Promise.resolve(
+        Response.json({ id: "c", model: "a/b/c", choices: [{ message: { role: "assistant", content: "x" } }], usage: {} }),
+      );
+    });
+    const body = JSON.stringify({ model: "a/b/c", messages: [user("hi")] });
+    const post = () => fetch("http://models.example/v1/chat/completions", { method: "POST", body });
+    const recorded = await capture.trajectory(
+      async () => {
+        await (await post()).text();
+        void post().catch(() => {});
+        return { reward: 0 };
+      },
+      { settleTimeoutMs: 20 },
+    );
+    expect(recorded.choices).toHaveLength(1);
+    expect(recorded.logs).toEqual([expect.stringContaining("1 calls had no whole answer 20 ms after")]);
+  });
+
+  it("does not record what goes on in its context afterwards", async () => {
+    const harness = await startHarness(backwards);
+    const client = clientOf(harness);
+    let later: Promise<string> | undefined;
+    const recorded = await capture.trajectory(async () => {
+      await ask(client, harness.policy.id, "now");
+      later = new Promise((resolve) => setTimeout(resolve, 30)).then(() => ask(client, harness.policy.id, "then"));
+      return { reward: 0 };
+    });
+    expect(recorded.choices).toHaveLength(1);
+    expect(await later).toBe("neht");
+    expect(recorded.choices).toHaveLength(1);
+  });
+
+  it("throws what the agent throws, and names what was wrong when there is nothing to record", async () => {
+    const harness = await startHarness(backwards);
+    const failure = new Error("the agent is broken");
+    await expect(capture.trajectory(() => Promise.reject(failure))).rejects.toBe(failure);
+    const plain = clientOf(harness, { fetch: undefined });
+    await expect(capture.trajectory(async () => ({ reward: (await ask(plain, harness.policy.id, "x")).length }))).rejects.toMatchObject({
+      code: "E_ARGUMENT",
+      message: expect.stringMatching(/No turn was captured.*no other chat completion was seen.*capture\.fetch/),
+    });
+    const once = async (reward: number) =>
+      capture.trajectory(async () => ({ reward: (await ask(clientOf(harness), harness.policy.id, "x")) === "x" ? reward : 0 }));
+    await expect(once(Number.NaN)).rejects.toMatchObject({ code: "E_ARGUMENT", param: "reward" });
+    await expect(capture.trajectory(() => ({ reward: 1 }), { settleTimeoutMs: -1 })).rejects.toMatchObject({ param: "settleTimeoutMs" });
+    await expect(capture.trajectory(() => ({ reward: 1 }), { policy: { id: "" } })).rejects.toMatchObject({ param: "policy" });
+    await expect(capture.trajectory(() => ({ reward: 1 }), { baseUrl: "nowhere" })).rejects.toMatchObject({ param: "baseUrl" });
+  });
+
+  it("rejects with the signal's own reason, and ends the calls the agent did not tie to it", async () => {
+    const abort = new AbortController();
+    const reason = new Error("enough");
+    const harness = await startHarness(
+      () => "a".repeat(50),
+      async ({ verb, detail }, { signal }) => {
+        if (verb !== "sampleToken" || detail !== 3) return;
+        abort.abort(reason);
+        await new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve()));
+      },
+    );
+    const run = async () => ({ reward: (await ask(clientOf(harness), harness.policy.id, "x")).length });
+    await expect(capture.trajectory(run, { signal: abort.signal })).rejects.toBe(reason);
+    await expect(capture.trajectory(run, { signal: abort.signal })).rejects.toBe(reason);
+    expect(harness.sampled).toHaveLength(1);
+  });
+});
+
+describe("failed calls", () => {
+  it("an attempt that failed is no turn, the retry is", async () => {
+    const harness = await startHarness(conversation);
+    let attempts = 0;
+    const flaky = capture.wrap((input, init) => {
+      attempts++;
+      if (attempts === 1)
+        return Promise.resolve(Response.json({ error: { message: "busy" } }, { status: 429, headers: { "retry-after-ms": "1" } }));
+      if (attempts === 2) return Promise.reject(new TypeError("fetch failed"));
+      return globalThis.fetch(input, init);
+    });
+    const client = clientOf(harness, { fetch: flaky, maxRetries: 3 });
+    const recorded = await capture.trajectory(async () => {
+      await ask(client, harness.policy.id, "x");
+      return { reward: 0 };
+    });
+    expect(attempts).toBe(3);
+    expect(turnsOf(recorded)).toEqual(harness.sampled);
+    expect(recorded.logs).toEqual([expect.stringContaining("the service answered 429"), expect.stringContaining("TypeError")]);
+  });
+
+  it("never lets a key into a trajectory, a log or an error", async () => {
+    const secret = "sk-very-secret";
+    const fetch = capture.wrap((_, init) => {
+      throw new TypeError(`bad header ${new Headers(init?.headers).get("authorization")}`);
+    });
+    const client = new OpenAI({ apiKey: secret, baseURL: "http://models.example/v1", fetch, maxRetries: 1 });
+    const failed = await capture
+      .trajectory(async () => {
+        await ask(client, "a/b/c", "x").catch(() => {});
+        return { reward: 0 };
+      })
+      .catch((error: unknown) => error);
+    expect(failed).toMatchObject({ code: "E_ARGUMENT", message: expect.stringContaining("TypeError") });
+    expect(`${String(failed)} ${JSON.stringify(failed)}`).not.toContain(secret);
+
+    const harness = await startHarness(backwards);
+    const recorded = await capture.trajectory(async () => ({ reward: (await ask(clientOf(harness), harness.policy.id, "x")).length }));
+    expect(JSON.stringify(recorded)).not.toContain(harness.address.apiKey);
+    expect(JSON.stringify(recorded).toLowerCase()).not.toContain("authorization");
+  });
+});
+
+it("a captured group trains", async () => {
+  const harness = await startHarness(backwards);
+  const client = clientOf(harness);
+  const rollout = (word: string, reward: number) =>
+    capture.trajectory(async () => {
+      await ask(client, harness.policy.id, word);
+      return { reward };
+    });
+  const group = new TrajectoryGroup({ trajectories: [await rollout("one", 1), await rollout("two", 0)] });
+  const model = (await harness.service.models.list()).length;
+  expect(model).toBeGreaterThan(0);
+  const trained = await (
+    await harness.service.models.create({ project: "demo", name: "agent", baseModel: "tiny", returnExisting: true })
+  ).train([group]);
+  expect(await trained.done()).toMatchObject({ step: 1 });
+  expect(learned(group.trajectories[0]!)).toMatchObject({ rows: 1, driftedTurns: 0 });
+  expect(() => harness.service.examineBatch([{ ...group.toJSON(), trajectories: [] }])).toThrow(PreflightError);
+});
+
+it("a conversation through a fetch within a fetch is recorded once", async () => {
+  const harness = await startHarness(conversation);
+  const client = clientOf(harness, { fetch: capture.wrap(capture.fetch) });
+  const recorded = await capture.trajectory(async () => ({ reward: (await ask(client, harness.policy.id, "x")).length }));
+  expectOneRow(recorded, harness);
+});

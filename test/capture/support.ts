@@ -1,0 +1,113 @@
+/** The embedded service with the shipped tokenizer and a model that says what a test wants; what it sampled is written down. */
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished } from "vitest";
+import { connect, type Service } from "../../src/index.ts";
+import { buildRlBatch } from "../../src/learner/index.ts";
+import type { Trajectory } from "../../src/trajectory/index.ts";
+import { isChoice } from "../../src/trajectory/messages.ts";
+import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import type { ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import { startTestService, type TestService } from "../service/support.ts";
+
+const MODEL_DIRECTORY = fileURLToPath(new URL("../../models/whetstone-tiny", import.meta.url));
+export const tokenizer = await loadTokenizer(MODEL_DIRECTORY);
+const END = tokenizer.eosTokenIds[0]!;
+const CONTEXT = 6000;
+
+/** Ids that spell a text letter by letter: what an encoder would hardly choose, so that ids made by encoding cannot pass for sampled ones. */
+export const spelled = (text: string): number[] => [...text].flatMap((letter) => [...tokenizer.encode(letter)]);
+
+/** One turn as the engine sampled it. */
+export interface Sampled {
+  readonly prompt: readonly number[];
+  readonly ids: readonly number[];
+}
+
+export interface Harness {
+  readonly service: Service;
+  readonly policy: Awaited<ReturnType<Awaited<ReturnType<Service["models"]["create"]>>["policy"]>>;
+  /** Every turn the engine sampled, in the order it began. */
+  readonly sampled: readonly Sampled[];
+  readonly test: TestService;
+  /** A client's `baseURL` and `apiKey`. */
+  readonly address: { readonly baseURL: string; readonly apiKey: string };
+}
+
+/** @param says - The model's words, from the prompt's text; it ends its turn by itself. */
+export async function startHarness(says: (prompt: string) => string, before?: ScriptedEngineOptions["before"]): Promise<Harness> {
+  const sampled: Sampled[] = [];
+  const test = await startTestService({
+    engine: {
+      bases: [{ id: "tiny", directory: MODEL_DIRECTORY, vocabularySize: tokenizer.vocabularySize, contextLength: CONTEXT, parameters: 1 }],
+      script: ({ prompt }) => {
+        const ids = [...spelled(says(tokenizer.decode(prompt))), END];
+        sampled.push({ prompt: [...prompt], ids });
+        return ids;
+      },
+      before,
+    },
+  });
+  const service = await connect({ baseUrl: test.service.url, apiKey: test.service.apiKey });
+  onTestFinished(() => service.close());
+  const model = await service.models.create({ project: "demo", name: "agent", baseModel: "tiny" });
+  const policy = await model.policy();
+  return { service, policy, sampled, test, address: { baseURL: service.inferenceUrl, apiKey: service.apiKey ?? "" } };
+}
+
+/** The beginning of an assistant turn in a prompt's text. */
+const ASSISTANT = "<|assistant|>";
+
+const call = (args: string): string => `<tool_call>{"name": "add",  "arguments": ${args}}</tool_call>`;
+
+/** A conversation of two questions, each answered with the help of a tool; the second call has no word beside it. */
+const SCRIPT = [`Let me see. ${call('{"a":1, "b": 2}')}`, "it is 3", call('{ "b": 3,"a": 3}'), "twice is 6"];
+
+/** What the model says after so many turns of its own. */
+export function conversation(prompt: string): string {
+  return SCRIPT[prompt.split(ASSISTANT).length - 2] ?? "no more";
+}
+
+export const QUESTIONS = ["1 + 2?", "and twice?"] as const;
+export const ANSWERS = ["it is 3", "twice is 6"] as const;
+export const ADD_SCHEMA = {
+  type: "object",
+  properties: { a: { type: "number" }, b: { type: "number" } },
+  required: ["a", "b"],
+  additionalProperties: false,
+} as const;
+
+/** Ids of all turns of a trajectory, its main history first. */
+export function turnsOf(recorded: Trajectory): Sampled[] {
+  const wire = recorded.toJSON();
+  return [wire, ...wire.additional_histories].flatMap(({ messages_and_choices: items }) =>
+    items.filter(isChoice).map((choice) => ({ prompt: choice.prompt_token_ids ?? [], ids: choice.token_ids ?? [] })),
+  );
+}
+
+/** What the learner makes of a trajectory, scored against one that is worse. */
+export function learned(recorded: Trajectory) {
+  const wire = recorded.toJSON();
+  const worse = { ...wire, reward: wire.reward - 1 };
+  const batch = buildRlBatch(
+    [{ trajectories: [wire, worse], exceptions: [], metadata: {}, metrics: {}, logs: [] }],
+    {},
+    { contextLength: CONTEXT, vocabularySize: tokenizer.vocabularySize },
+  );
+  const { metrics } = batch;
+  return {
+    rows: batch.rows.length / 2,
+    mergedTurns: metrics["data/merged_turns"]! / 2,
+    driftedTurns: metrics["data/drifted_turns"],
+    tokens: [...batch.rows[0]!.tokens],
+  };
+}
+
+/** The whole promise: every sampled token, in one row, nothing drifted. */
+export function expectOneRow(recorded: Trajectory, { sampled, policy }: Harness): void {
+  expect(turnsOf(recorded)).toEqual(sampled);
+  expect(recorded.toJSON().additional_histories).toEqual([]);
+  expect(recorded.logs).toEqual([]);
+  expect(recorded.choices.every((choice) => choice.policy_version === policy.step)).toBe(true);
+  const last = sampled.at(-1)!;
+  expect(learned(recorded)).toEqual({ rows: 1, mergedTurns: sampled.length - 1, driftedTurns: 0, tokens: [...last.prompt, ...last.ids] });
+}
