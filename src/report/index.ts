@@ -1,1 +1,3 @@
-export {};
+/** A run as one page: the entry `whetstone/report`. */
+export { writeReport } from "./write-report.ts";
+export type { WriteReportOptions, WrittenReport } from "./write-report.ts";

@@ -1,0 +1,74 @@
+import type { RunFiles } from "./read-run.ts";
+
+/** Settings that may carry a credential: a report is passed on. `maxTokens` and the like are none. */
+const SECRET =
+  /(?:^|[._-])(?:authorization|password|passphrase|secret|credentials?)$|(?:api|access|private|secret|auth)[._-]?(?:key|token)$/i;
+const HIDDEN = "(hidden)";
+
+/**
+ * A configuration as `name, value` rows, nested settings as `evaluation.every`; in the order they were written. Values of
+ * settings that look like credentials are hidden.
+ */
+export function configRows(config: unknown): [string, string][] {
+  if (config === undefined) return [];
+  if (typeof config !== "object" || config === null) return [["config", JSON.stringify(config)]];
+  return Object.entries(config).flatMap(([name, value]) => rowsOf(name, value));
+}
+
+function rowsOf(name: string, value: unknown): [string, string][] {
+  if (SECRET.test(name)) return [[name, HIDDEN]];
+  if (typeof value === "string") return [[name, value]];
+  const isTree = typeof value === "object" && value !== null && !isFlatList(value) && Object.keys(value).length > 0;
+  if (!isTree) return [[name, JSON.stringify(value)]];
+  return Object.entries(value).flatMap(([key, inner]) => rowsOf(`${name}.${key}`, inner));
+}
+
+function isFlatList(value: object): boolean {
+  return Array.isArray(value) && value.every((item) => typeof item !== "object" || item === null);
+}
+
+/** The few lines that say what the run was: seconds, steps, checkpoints, what was kept. */
+export function factRows(run: RunFiles): [string, string][] {
+  const { train, eval: evaluations } = run.metrics;
+  const kept = run.checkpoints.filter(({ state }) => state !== "deleted");
+  const rows: [string, string | null][] = [
+    ["Model", modelOf(run.config)],
+    ["Steps", train.steps.length === 0 ? null : `${train.steps.length} (${train.steps[0]} to ${train.steps.at(-1)})`],
+    ["Evaluations", evaluations.steps.length === 0 ? null : String(evaluations.steps.length)],
+    ["Started", run.span && timeText(run.span[0])],
+    ["Last written", run.span && timeText(run.span[1])],
+    ["Seconds", run.span && ((run.span[1] - run.span[0]) / 1000).toFixed(1)],
+    ["Checkpoints", run.checkpoints.length === 0 ? null : `${run.checkpoints.length} made, ${kept.length} kept`],
+    ["Files of trajectories", `${run.trajectories.train.length} train, ${run.trajectories.eval.length} eval`],
+  ];
+  return rows.filter((row): row is [string, string] => row[1] !== null);
+}
+
+/** `model` of the configuration: a name, or an object with one. */
+function modelOf(config: unknown): string | null {
+  const model = property(config, "model");
+  for (const candidate of [
+    model,
+    property(model, "name"),
+    property(model, "id"),
+    property(model, "baseModel"),
+    property(config, "baseModel"),
+  ])
+    if (typeof candidate === "string") return candidate;
+  return null;
+}
+
+/** What to call the run: `name` of its configuration or of its environment, else the name of its directory. */
+export function titleOf(config: unknown, directoryName: string): string {
+  for (const candidate of [property(config, "name"), property(config, "environment"), property(property(config, "environment"), "name")])
+    if (typeof candidate === "string" && candidate !== "") return candidate;
+  return directoryName;
+}
+
+function property(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+function timeText(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}

@@ -1,0 +1,114 @@
+import type { History, MessageOrChoice, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
+import { isChoice } from "../trajectory/messages.ts";
+import { completionTokens, summarize } from "../trajectory/statistics.ts";
+import { isTrainableGroup } from "../trajectory/trainable.ts";
+import type { DetailData, GroupData, ItemData, TrajectoryData } from "./page-data.ts";
+import { sampledData, type TrainedTurn } from "./tokens.ts";
+
+/** What the trainer kept of one trajectory's turns; undefined where it kept nothing. */
+export type TrainedTurns = (trajectoryIndex: number) => readonly TrainedTurn[] | undefined;
+
+/** Room for what trajectories hold, in bytes of JSON; shrinks as it is used. */
+export interface Room {
+  bytes: number;
+}
+
+/** Added to the deviation before dividing by it, as the trainer does. */
+const DEVIATION_EPSILON = 1e-6;
+
+/**
+ * One group for the page. Every trajectory has its reward and advantage; its content is there as long as `room` lasts.
+ *
+ * @param line - Of the file, from 1.
+ */
+export function groupData(group: WireTrajectoryGroup, line: number, { trained, room }: { trained: TrainedTurns; room: Room }): GroupData {
+  const rewards = group.trajectories.map(({ reward }) => reward);
+  const { mean, std } = summarize(rewards);
+  const isTrainable = isTrainableGroup(rewards);
+  return {
+    line,
+    id: String(group.metadata["scenario_id"] ?? group.metadata["scenario_index"] ?? line - 1),
+    mean: rewards.length === 0 ? null : mean,
+    deviation: rewards.length === 0 ? null : std,
+    isTrainable,
+    metadata: group.metadata,
+    metrics: group.metrics,
+    logs: group.logs,
+    exceptions: group.exceptions.map(({ type, message, traceback }) => ({ type, message, traceback })),
+    trajectories: group.trajectories.map((trajectory, index) =>
+      trajectoryData(trajectory, {
+        advantage: isTrainable ? (trajectory.reward - mean) / (std + DEVIATION_EPSILON) : 0,
+        turns: trained(index),
+        room,
+      }),
+    ),
+  };
+}
+
+function trajectoryData(
+  trajectory: WireTrajectory,
+  { advantage, turns, room }: { advantage: number; turns: readonly TrainedTurn[] | undefined; room: Room },
+): TrajectoryData {
+  const choices = historiesOf(trajectory).flat().filter(isChoice);
+  const detail = detailData(trajectory, turns);
+  const size = Buffer.byteLength(JSON.stringify(detail));
+  const fits = size <= room.bytes;
+  if (fits) room.bytes -= size;
+  return {
+    reward: trajectory.reward,
+    advantage,
+    tokens: choices.reduce((sum, choice) => sum + completionTokens(choice), 0),
+    turns: choices.length,
+    detail: fits ? detail : null,
+  };
+}
+
+function historiesOf({ messages_and_choices: main, additional_histories: additional }: WireTrajectory): MessageOrChoice[][] {
+  return [main, ...additional.map((history: History) => history.messages_and_choices)];
+}
+
+function detailData(trajectory: WireTrajectory, turns: readonly TrainedTurn[] | undefined): DetailData {
+  // The trainer counts the sampled turns of the main conversation, then those of the additional histories.
+  let turn = 0;
+  const item = (each: MessageOrChoice): ItemData => itemData(each, isChoice(each) ? turns?.[turn++] : undefined);
+  return {
+    start: trajectory.start_time ?? null,
+    policies: [trajectory.initial_policy_version ?? null, trajectory.final_policy_version ?? null],
+    metrics: trajectory.metrics,
+    metadata: trajectory.metadata,
+    logs: trajectory.logs,
+    tools: (trajectory.tools ?? []).map((tool) => ({ name: tool.function.name, description: tool.function.description ?? "" })),
+    histories: historiesOf(trajectory).map((history) => history.map(item)),
+  };
+}
+
+function itemData(item: MessageOrChoice, trained: TrainedTurn | undefined): ItemData {
+  const message = isChoice(item) ? { name: undefined, tool_call_id: undefined, ...item.message } : item;
+  const refusal: unknown = Reflect.get(message, "refusal");
+  return {
+    role: message.role,
+    text: contentText(message.content) + (typeof refusal === "string" ? refusal : ""),
+    name: typeof message.name === "string" ? message.name : null,
+    reasoning: message.reasoning ?? null,
+    callId: typeof message.tool_call_id === "string" ? message.tool_call_id : null,
+    calls: (message.tool_calls ?? []).map((call) => ({
+      id: call.id ?? null,
+      name: call.function.name,
+      args: call.function.arguments ?? "",
+    })),
+    sampled: isChoice(item) ? sampledData(item, trained) : null,
+  };
+}
+
+/** Parts that are no text (images, audio) by their type: their data has no place in a page of text. */
+function contentText(content: WireContent): string {
+  if (content === null || content === undefined) return "";
+  if (typeof content === "string") return content;
+  return content.map((part) => (typeof part === "string" ? part : (part.text ?? `[${part.type ?? "part"}]`))).join("\n");
+}
+
+type WireContent =
+  | string
+  | readonly (string | { readonly type?: string | undefined; readonly text?: string | null | undefined })[]
+  | null
+  | undefined;

@@ -1,0 +1,94 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { InternalError } from "../errors.ts";
+import type { PageData } from "./page-data.ts";
+
+/**
+ * The page's own scripts and styles, in the order they are joined.
+ *
+ * They are plain browser files, read as text when a report is written. From `src/report` and from `dist/report` the same
+ * relative path leads to them, because the package ships `src`: so they need no build, nothing bundles them, and what a test
+ * looks at in a browser is byte for byte what an installed package writes.
+ */
+const SCRIPTS = ["dom", "format", "theme", "curves", "state", "groups", "tokens", "reader", "facts", "main"] as const;
+const PAGE = new URL("../../src/report/page/", import.meta.url);
+
+/**
+ * The whole page. Nothing in it loads anything: a Content-Security-Policy allows only the scripts and styles whose hashes it
+ * names, so that markup in what a model wrote could not run even if it were taken for markup.
+ */
+export async function pageHtml(data: PageData): Promise<string> {
+  const require = createRequire(import.meta.url);
+  const plot = await text(require.resolve("uplot/dist/uPlot.iife.min.js"));
+  const plotStyle = await text(require.resolve("uplot/dist/uPlot.min.css"));
+  const style = `${plotStyle}\n${await text(new URL("page.css", PAGE))}`;
+  const script = joinModules(await Promise.all(SCRIPTS.map((name) => text(new URL(`${name}.js`, PAGE)))));
+  const policy = [
+    "default-src 'none'",
+    `script-src ${hashOf(plot)} ${hashOf(script)}`,
+    `style-src ${hashOf(style)}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join("; ");
+  return [
+    "<!doctype html>",
+    '<html lang="en">',
+    "<head>",
+    '<meta charset="utf-8">',
+    `<meta http-equiv="Content-Security-Policy" content="${policy}">`,
+    '<meta name="viewport" content="width=device-width, initial-scale=1">',
+    '<meta name="color-scheme" content="light dark">',
+    '<meta name="referrer" content="no-referrer">',
+    `<title>${escapeHtml(data.title)} · training run</title>`,
+    `<style>${style}</style>`,
+    "</head>",
+    "<body>",
+    "<noscript>This report draws itself with a script it carries; it loads nothing. Allow scripts for this file to read it.</noscript>",
+    '<div id="page"></div>',
+    `<script type="application/json" id="data">${scriptJson(data)}</script>`,
+    `<script>${plot}</script>`,
+    `<script type="module">${script}</script>`,
+    "</body>",
+    "</html>",
+    "",
+  ].join("\n");
+}
+
+/**
+ * JSON that may stand inside a script element: `<` never appears, so neither `</script>` nor `<!--` can, and the two line
+ * separators that JSON allows and old scripts do not are escaped as well. `JSON.parse` gives back the same value.
+ */
+export function scriptJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll("<", "\\u003c").replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
+}
+
+/**
+ * One script of several modules: an inline script in a file cannot import another one. Good for modules that import only
+ * each other by name and export only declarations, with no name used twice; the page's scripts are written so.
+ */
+function joinModules(sources: readonly string[]): string {
+  const joined = sources.map((source) => source.replaceAll(/^import [^;]+;\n/gm, "").replaceAll(/^export /gm, "")).join("\n");
+  // A text that ends the element would end it: none of our own files may hold one.
+  if (/<\/script|<!--/i.test(joined)) throw new InternalError("A script of the report page contains the end of a script element");
+  return joined;
+}
+
+async function text(path: string | URL): Promise<string> {
+  try {
+    // A browser reads every line end as "\n", and the hash is of what it reads.
+    return (await readFile(path, "utf8")).replaceAll("\r\n", "\n");
+  } catch (error) {
+    throw new InternalError(`A file of the report page is missing: ${String(path)}. Install the package again, with its \`src\``, {
+      cause: error,
+    });
+  }
+}
+
+function hashOf(content: string): string {
+  return `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
+}
+
+function escapeHtml(value: string): string {
+  return value.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}

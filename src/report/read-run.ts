@@ -1,0 +1,159 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { readJsonLines } from "../dataset/jsonl.ts";
+import { DataError, NotFoundError } from "../errors.ts";
+import type { CheckpointData, ColumnsData, Split } from "./page-data.ts";
+
+const metricsRow = z.looseObject({ step: z.int(), split: z.enum(["train", "eval"]).default("train"), time: z.string().optional() });
+const checkpointRow = z.looseObject({
+  time: z.string().default(""),
+  event: z.enum(["created", "deleted", "pinned"]),
+  step: z.int(),
+  id: z.string().default(""),
+  metrics: z.record(z.string(), z.unknown()).default({}),
+});
+const eventRow = z.looseObject({ type: z.string(), time: z.string().optional() });
+
+/** Everything about a run but its trajectories. */
+export interface RunFiles {
+  /** As it was written; undefined when there is no `config.json`. */
+  readonly config: unknown;
+  readonly metrics: Readonly<Record<Split, ColumnsData>>;
+  readonly checkpoints: readonly CheckpointData[];
+  readonly events: readonly (readonly [type: string, count: number])[];
+  /** First and last moment that a file mentions, in milliseconds since 1970; null when none does. */
+  readonly span: readonly [firstMs: number, lastMs: number] | null;
+  /** Steps with a file of trajectories, ascending. */
+  readonly trajectories: Readonly<Record<Split, readonly number[]>>;
+}
+
+/**
+ * Reads a run directory; a file that is not there yet counts as empty.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` when nothing of a run is in `runDir`.
+ * @throws DataError `E_DATA` with file and line for a line that does not fit.
+ */
+export async function readRun(runDir: string, signal: AbortSignal | undefined): Promise<RunFiles> {
+  const names = await list(runDir);
+  if (!["config.json", "metrics.jsonl", "trajectories"].some((name) => names.includes(name))) {
+    throw new NotFoundError(
+      `Expected a run directory with \`config.json\`, \`metrics.jsonl\` or \`trajectories/\`; found none of them in ${runDir}. Give the directory that the training run wrote.`,
+    );
+  }
+  const rows = async <T>(name: string, schema: z.ZodType<T>): Promise<T[]> =>
+    names.includes(name) ? parseLines(join(runDir, name), schema, signal) : [];
+  const metrics = await rows("metrics.jsonl", metricsRow);
+  const checkpoints = await rows("checkpoints.jsonl", checkpointRow);
+  const events = await rows("events.jsonl", eventRow);
+  return {
+    config: names.includes("config.json") ? await readConfig(join(runDir, "config.json")) : undefined,
+    metrics: { train: columnsOf(metrics, "train"), eval: columnsOf(metrics, "eval") },
+    checkpoints: checkpointsOf(checkpoints),
+    events: countsOf(events.map(({ type }) => type)),
+    span: spanOf([...metrics, ...checkpoints, ...events].map(({ time }) => time)),
+    trajectories: { train: await stepsIn(runDir, "train"), eval: await stepsIn(runDir, "eval") },
+  };
+}
+
+/** Name of a step's file of trajectories, inside the run directory. */
+export function stepFile(folder: "trajectories/train" | "trajectories/eval" | "trained", step: number): string {
+  return `${folder}/${String(step).padStart(6, "0")}.jsonl`;
+}
+
+/**
+ * The lines of a file, checked. A last line that was cut off while being written is left out.
+ *
+ * @throws DataError `E_DATA` with file and line.
+ */
+export async function parseLines<T>(path: string, schema: z.ZodType<T>, signal: AbortSignal | undefined): Promise<T[]> {
+  const rows: T[] = [];
+  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", signal }))
+    rows.push(parseLine(path, line, { value, schema }));
+  return rows;
+}
+
+/** One line, checked. */
+export function parseLine<T>(path: string, line: number, { value, schema }: { value: unknown; schema: z.ZodType<T> }): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  throw new DataError(`${path}:${line}: at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
+}
+
+async function list(directory: string): Promise<string[]> {
+  try {
+    return await readdir(directory);
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw new DataError(`${directory}: cannot be listed: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOENT";
+}
+
+async function readConfig(path: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(path, "utf8")) as unknown;
+  } catch (error) {
+    throw new DataError(`${path}: expected JSON: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+async function stepsIn(runDir: string, split: Split): Promise<number[]> {
+  const names = await list(join(runDir, "trajectories", split));
+  return names
+    .flatMap((name) => /^(\d+)\.jsonl$/.exec(name)?.[1] ?? [])
+    .map(Number)
+    .sort((a, b) => a - b);
+}
+
+/** A step that was written twice, as after a restart, counts as it was written last. */
+function columnsOf(rows: readonly z.infer<typeof metricsRow>[], split: Split): ColumnsData {
+  const bySteps = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
+  const steps = [...bySteps.keys()].sort((a, b) => a - b);
+  const ordered = steps.map((step) => bySteps.get(step) as Record<string, unknown>);
+  const names = new Set(ordered.flatMap((row) => Object.keys(row).filter((name) => name !== "step" && isPlottable(row[name]))));
+  const columns = [...names].sort().map((name) => [name, ordered.map((row) => toNumber(row[name]))] as const);
+  return { steps, columns: Object.fromEntries(columns) };
+}
+
+function isPlottable(value: unknown): boolean {
+  return typeof value === "number" || typeof value === "boolean";
+}
+
+/** Six digits: more than a curve can show, less than half the bytes. */
+function toNumber(value: unknown): number | null {
+  return isPlottable(value) ? Number(Number(value).toPrecision(6)) : null;
+}
+
+function checkpointsOf(rows: readonly z.infer<typeof checkpointRow>[]): CheckpointData[] {
+  const byStep = new Map<number, CheckpointData>();
+  for (const { event, step, id, time, metrics } of rows) {
+    const known = byStep.get(step);
+    const state = event === "created" ? "kept" : event;
+    const numbers = Object.entries(metrics).filter((entry): entry is [string, number] => typeof entry[1] === "number");
+    byStep.set(step, known === undefined ? { step, id, time, state, metrics: Object.fromEntries(numbers) } : { ...known, state });
+  }
+  return [...byStep.values()].sort((a, b) => a.step - b.step);
+}
+
+function countsOf(names: readonly string[]): [string, number][] {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].sort(([a], [b]) => a.localeCompare(b, "en"));
+}
+
+function spanOf(times: readonly (string | undefined)[]): readonly [number, number] | null {
+  let first = Number.POSITIVE_INFINITY;
+  let last = Number.NEGATIVE_INFINITY;
+  for (const time of times) {
+    const ms = time === undefined ? Number.NaN : Date.parse(time);
+    if (!Number.isFinite(ms)) continue;
+    first = Math.min(first, ms);
+    last = Math.max(last, ms);
+  }
+  return first <= last ? [first, last] : null;
+}

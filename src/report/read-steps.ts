@@ -1,0 +1,102 @@
+import { access } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { readJsonLines } from "../dataset/jsonl.ts";
+import { trajectoryGroup } from "../schema/index.ts";
+import { groupData, type Room, type TrainedTurns } from "./groups.ts";
+import type { GroupData, Split, StepData } from "./page-data.ts";
+import { parseLine, parseLines, stepFile, type RunFiles } from "./read-run.ts";
+import { selectSteps, type SelectedStep } from "./select-steps.ts";
+import type { TrainedTurn } from "./tokens.ts";
+
+const trainedRow = z.looseObject({
+  scenario_index: z.int(),
+  trajectory_index: z.int(),
+  turns: z.array(z.looseObject({ advantage: z.number().nullish(), logprobs: z.array(z.number()).nullish() })),
+});
+
+/** How much of the trajectories goes into the page. */
+export interface Selection {
+  /** Steps at most; a third of them are kept for evaluations. */
+  readonly steps: number;
+  /** Bytes of JSON that what the trajectories hold may take. */
+  readonly bytes: number;
+}
+
+/** No step may take more than this share of the room while others wait: the first, the last and the best of both splits fit. */
+const LARGEST_SHARE = 1 / 6;
+
+/**
+ * The groups of a selection of steps, in the order of the page: train before eval, ascending.
+ *
+ * @throws DataError `E_DATA` with file and line for a line that does not fit.
+ */
+export async function readSteps(
+  runDir: string,
+  run: RunFiles,
+  { selection, signal }: { selection: Selection; signal: AbortSignal | undefined },
+): Promise<StepData[]> {
+  let left = selection.bytes;
+  const steps: StepData[] = [];
+  for (const { split, ...selected } of wantedSteps(run, selection.steps)) {
+    // What is chosen is in order of how much it tells, so what comes when the room is used up may stay away.
+    const room: Room = { bytes: Math.floor(Math.min(left, selection.bytes * LARGEST_SHARE)) };
+    if (steps.length > 0 && room.bytes <= 0) break;
+    const before = room.bytes;
+    steps.push(await readStep(runDir, split, { selected, room, signal }));
+    left -= before - room.bytes;
+  }
+  return steps.sort((a, b) => b.split.localeCompare(a.split, "en") || a.step - b.step);
+}
+
+/** The two splits taken in turns, so that neither uses up the room of the other. */
+function wantedSteps(run: RunFiles, count: number): (SelectedStep & { split: Split })[] {
+  const of = (split: Split, most: number) =>
+    selectSteps(run.trajectories[split], { rewards: rewardsOf(run, split), count: most }).map((selected) => ({ split, ...selected }));
+  const evaluations = of("eval", run.trajectories.train.length === 0 ? count : Math.floor(count / 3));
+  const train = of("train", count - evaluations.length);
+  const longer = Math.max(train.length, evaluations.length);
+  return Array.from({ length: longer }, (_, index) => [train[index], evaluations[index]])
+    .flat()
+    .filter((each) => each !== undefined);
+}
+
+function rewardsOf({ metrics }: RunFiles, split: Split): Map<number, number> {
+  const { steps, columns } = metrics[split];
+  const rewards = columns["reward/mean"] ?? [];
+  return new Map(steps.flatMap((step, index) => (typeof rewards[index] === "number" ? [[step, rewards[index]]] : [])));
+}
+
+async function readStep(
+  runDir: string,
+  split: Split,
+  { selected, room, signal }: { selected: SelectedStep; room: Room; signal: AbortSignal | undefined },
+): Promise<StepData> {
+  const file = stepFile(`trajectories/${split}`, selected.step);
+  const path = join(runDir, file);
+  const trained = split === "train" ? await readTrained(join(runDir, stepFile("trained", selected.step)), signal) : null;
+  const groups: GroupData[] = [];
+  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", signal })) {
+    const group = parseLine(path, line, { value, schema: trajectoryGroup });
+    const scenario = Number(group.metadata["scenario_index"] ?? groups.length);
+    const turns: TrainedTurns = (index) => trained?.get(`${scenario}/${index}`);
+    groups.push(groupData(group, line, { trained: turns, room }));
+  }
+  const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
+  return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };
+}
+
+async function readTrained(path: string, signal: AbortSignal | undefined): Promise<Map<string, readonly TrainedTurn[]> | null> {
+  const isThere = await access(path).then(
+    () => true,
+    () => false,
+  );
+  if (!isThere) return null;
+  const rows = await parseLines(path, trainedRow, signal);
+  return new Map(
+    rows.map(({ scenario_index: scenario, trajectory_index: trajectory, turns }) => [
+      `${scenario}/${trajectory}`,
+      turns.map(({ advantage, logprobs }) => ({ advantage: advantage ?? null, logprobs: logprobs ?? null })),
+    ]),
+  );
+}

@@ -1,0 +1,97 @@
+import { randomUUID } from "node:crypto";
+import { rename, rm, writeFile } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { ArgumentError } from "../errors.ts";
+import { configRows, factRows, titleOf } from "./facts.ts";
+import { pageHtml } from "./html.ts";
+import type { Split } from "./page-data.ts";
+import { readRun } from "./read-run.ts";
+import { readSteps } from "./read-steps.ts";
+
+/** Options of {@link writeReport}. */
+export interface WriteReportOptions {
+  /** Where the page goes; an older one is replaced. @default `report.html` in the run directory */
+  readonly path?: string | undefined;
+  /**
+   * Steps whose trajectories go into the page, at most; a third of them are kept for evaluations. Chosen: the last, the first,
+   * the best, then evenly spaced. The metrics of every step are always there.
+   *
+   * @default 24
+   */
+  readonly steps?: number | undefined;
+  /**
+   * Bytes that the contents of the trajectories may take in the page. Rewards and advantages of the chosen steps stay when
+   * contents are left out. @default 8388608
+   */
+  readonly trajectoryBytes?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What {@link writeReport} wrote. */
+export interface WrittenReport {
+  /** Absolute. */
+  readonly path: string;
+  readonly sizeBytes: number;
+  /** Steps whose trajectories are in the page. */
+  readonly steps: readonly { readonly split: Split; readonly step: number }[];
+}
+
+/**
+ * Writes a run directory as one HTML page that needs no network: curves, groups side by side, every chosen trajectory with its
+ * tokens. Works on a run that is still going on; the page is written beside its place and moved there, so that a reader never
+ * sees half of one.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` when `runDir` holds no run.
+ * @throws DataError `E_DATA` with file and line for a file that does not fit; a last line that was cut off is left out.
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds.
+ * @example
+ * ```ts
+ * import { writeReport } from "whetstone/report";
+ *
+ * const { path, sizeBytes } = await writeReport("runs/reverse");
+ * console.log(`${path}, ${sizeBytes} bytes`);
+ * ```
+ */
+export async function writeReport(runDir: string, options: WriteReportOptions = {}): Promise<WrittenReport> {
+  if (typeof runDir !== "string" || runDir === "") {
+    throw new ArgumentError(`Expected \`runDir\` to be the path of a run directory, got ${JSON.stringify(runDir)}`, { param: "runDir" });
+  }
+  const { signal } = options;
+  const selection = {
+    steps: whole("steps", options.steps ?? 24),
+    bytes: whole("trajectoryBytes", options.trajectoryBytes ?? 8 * 1024 * 1024),
+  };
+  signal?.throwIfAborted();
+  const run = await readRun(runDir, signal);
+  const steps = await readSteps(runDir, run, { selection, signal });
+  const html = await pageHtml({
+    title: titleOf(run.config, basename(resolve(runDir))),
+    written: new Date().toISOString(),
+    facts: factRows(run),
+    config: configRows(run.config),
+    metrics: run.metrics,
+    checkpoints: run.checkpoints,
+    events: run.events,
+    steps,
+    available: { train: run.trajectories.train.length, eval: run.trajectories.eval.length },
+  });
+  const path = resolve(options.path ?? join(runDir, "report.html"));
+  await replaceFile(path, html, signal);
+  return { path, sizeBytes: Buffer.byteLength(html), steps: steps.map(({ split, step }) => ({ split, step })) };
+}
+
+function whole(name: "steps" | "trajectoryBytes", value: number): number {
+  if (Number.isSafeInteger(value) && value >= 0) return value;
+  throw new ArgumentError(`Expected \`${name}\` to be a whole number from 0, got ${String(value)}`, { param: name });
+}
+
+async function replaceFile(path: string, content: string, signal: AbortSignal | undefined): Promise<void> {
+  const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.tmp`);
+  try {
+    await writeFile(temporary, content, { flag: "wx", ...(signal === undefined ? {} : { signal }) });
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw signal?.aborted ? signal.reason : error;
+  }
+}
