@@ -1,0 +1,102 @@
+import { z } from "zod";
+import { ConfigError } from "../../errors.ts";
+import type { JsonObject } from "../../schema/index.ts";
+import { agentTool, failure, type AgentTool, type ToolResult } from "./tool.ts";
+
+/** What is needed of a connected `Client` of `@modelcontextprotocol/sdk`; anything with this shape will do. */
+export interface McpClient {
+  listTools(
+    params?: { cursor?: string },
+    options?: { signal?: AbortSignal },
+  ): Promise<{
+    tools: { name: string; description?: string | undefined; inputSchema: { type: "object"; [key: string]: unknown } }[];
+    nextCursor?: string | undefined;
+  }>;
+  callTool(
+    params: { name: string; arguments?: Record<string, unknown> },
+    resultSchema?: undefined,
+    options?: { signal?: AbortSignal },
+  ): Promise<unknown>;
+}
+
+/** Options of {@link mcpTools}. */
+export interface McpToolsOptions {
+  /** The name the model sees, e.g. to tell two servers' tools apart. @default the server's name for it */
+  readonly rename?: ((name: string) => string) | undefined;
+  /** Ends the listing. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The parts of a result that a model of text can read, and those it can be told of. */
+const toolResult = z.looseObject({
+  content: z
+    .array(
+      z.looseObject({
+        type: z.string(),
+        text: z.string().optional(),
+        mimeType: z.string().optional(),
+        uri: z.string().optional(),
+        resource: z.looseObject({ uri: z.string(), text: z.string().optional(), mimeType: z.string().optional() }).optional(),
+      }),
+    )
+    .default([]),
+  structuredContent: z.unknown().optional(),
+  isError: z.boolean().optional(),
+});
+
+/**
+ * The tools of an MCP server, all pages of its list, as tools an agent can run. Connecting and closing the client is the caller's.
+ *
+ * Text reaches the model as it is, resources as their text; of images, sound and links the model reads that they are there.
+ *
+ * @throws ConfigError `E_CONFIG` when the server's list never ends, or `rename` gives one name to two tools.
+ * @throws whatever the client throws.
+ * @example
+ * ```ts
+ * const tools = await mcpTools(client, { rename: (name) => `files_${name}` });
+ * const t = trajectory({ messages: [{ role: "user", content: "Which files are there?" }], tools });
+ * await runAgent(t, policy);
+ * ```
+ */
+export async function mcpTools(client: McpClient, { rename = (name) => name, signal }: McpToolsOptions = {}): Promise<AgentTool[]> {
+  const tools = new Map<string, AgentTool>();
+  const requestOptions = signal === undefined ? {} : { signal };
+  const cursors = new Set<string>();
+  let cursor: string | undefined;
+  do {
+    const page = await client.listTools(cursor === undefined ? {} : { cursor }, requestOptions);
+    for (const { name, description, inputSchema } of page.tools) {
+      const shown = rename(name);
+      if (tools.has(shown)) throw new ConfigError(`Two tools of the MCP server would be named \`${shown}\``, { param: "rename" });
+      const { $schema: _, ...parameters } = inputSchema;
+      tools.set(
+        shown,
+        agentTool({ name: shown, description, parameters: parameters as JsonObject }, async (input, { signal: ended }) =>
+          toResult(await client.callTool({ name, arguments: input }, undefined, { signal: ended })),
+        ),
+      );
+    }
+    cursor = page.nextCursor;
+    if (cursor !== undefined && cursors.has(cursor))
+      throw new ConfigError(`The MCP server's list of tools has no end: cursor \`${cursor}\` again`);
+    if (cursor !== undefined) cursors.add(cursor);
+  } while (cursor !== undefined);
+  return [...tools.values()];
+}
+
+function toResult(value: unknown): ToolResult {
+  const parsed = toolResult.safeParse(value);
+  if (!parsed.success) return failure(`the MCP server gave no tool result: ${z.prettifyError(parsed.error)}`);
+  const { content, structuredContent, isError = false } = parsed.data;
+  const texts = content.map(textOf);
+  // Servers that give structure should give its text too, but need not.
+  const text = texts.length === 0 && structuredContent !== undefined ? (JSON.stringify(structuredContent) ?? "") : texts.join("\n");
+  return isError ? failure(text) : { text, isError };
+}
+
+function textOf({ type, text, mimeType, uri, resource }: z.infer<typeof toolResult>["content"][number]): string {
+  if (text !== undefined) return text;
+  if (resource?.text !== undefined) return resource.text;
+  const about = [resource?.uri ?? uri, resource?.mimeType ?? mimeType].filter((each) => each !== undefined);
+  return `[${[type, ...about].join(" ")}]`;
+}

@@ -1,0 +1,139 @@
+import { ArgumentError } from "../../errors.ts";
+import type { Tool, ToolCall } from "../../schema/index.ts";
+import type { HistoryBuilder, Policy, SampleOptions } from "../../trajectory/index.ts";
+import { failure, type AgentTool, type ToolResult } from "./tool.ts";
+
+/** Options of {@link runAgent}; those of `sample` hold for every turn. */
+export interface RunAgentOptions extends Omit<SampleOptions, "tools"> {
+  /** Those of the conversation's tools to offer. Each must be among `trajectory({ tools })`, so that the record says what was offered. @default all of them */
+  readonly tools?: readonly AgentTool[] | undefined;
+  /** Sampled turns, at least 1. @default 8 */
+  readonly maxTurns?: number | undefined;
+}
+
+/** How a run of an agent ended. */
+export interface AgentRun {
+  /**
+   * `answer`: the last turn called no tool. `max-turns`: it did, but there was no turn left to read results in; those calls were not run.
+   * `length`: it was cut off; its calls were not run.
+   */
+  readonly stopReason: "answer" | "max-turns" | "length";
+  /** Text of the last sampled turn. */
+  readonly text: string;
+  /** Turns sampled. */
+  readonly turns: number;
+  /** Tool calls run. */
+  readonly toolCalls: number;
+  /** Those that gave the model an error: unknown tool, arguments that do not fit, an error thrown. */
+  readonly toolErrors: number;
+}
+
+/**
+ * Samples turns and runs the tools they call, until a turn calls none. The calls of one turn run at the same time; their results are
+ * appended in the order of the calls.
+ *
+ * Adds to the metrics `turns`, `tool_calls`, `tool_errors`, and the seconds `sample_duration`, `tools_duration` and
+ * `tool/<name>_duration`. Several runs in one rollout add up.
+ *
+ * @param t - A trajectory, or a history beside it for a sub-agent.
+ * @throws ArgumentError `E_ARGUMENT` for tools that cannot be run or share a name, or `maxTurns` below 1, before anything is sampled.
+ * @throws the signal's reason, once the tools that run have settled; and whatever the policy throws.
+ * @example
+ * ```ts
+ * const t = trajectory({ messages: [{ role: "user", content: "What is 12 + 30?" }], tools: [add] });
+ * const run = await runAgent(t, policy, { maxTurns: 4, maxCompletionTokens: 64, temperature: 1 });
+ * const finished = t.finish({ reward: run.text.includes("42") ? 1 : 0 });
+ * ```
+ */
+export async function runAgent(
+  t: HistoryBuilder,
+  policy: Policy,
+  { tools, maxTurns = 8, ...sampling }: RunAgentOptions = {},
+): Promise<AgentRun> {
+  if (!Number.isSafeInteger(maxTurns) || maxTurns < 1) {
+    throw new ArgumentError(`Expected \`maxTurns\` to be an integer of at least 1, got \`${maxTurns}\``, { param: "maxTurns" });
+  }
+  const offered = toolsByName(t.tools, tools);
+  const signal = sampling.signal ?? new AbortController().signal;
+  const counts = { turns: 0, toolCalls: 0, toolErrors: 0 };
+  for (const name of Object.values(METRICS)) add(t, name, 0);
+  for (;;) {
+    const turn = await t.track("sample", () => t.sample(policy, { ...sampling, tools: [...offered.values()] }));
+    count(t, counts, "turns", 1);
+    const ended = (stopReason: AgentRun["stopReason"]): AgentRun => ({ stopReason, text: turn.text, ...counts });
+    if (turn.finishReason === "length") return ended("length");
+    if (turn.toolCalls.length === 0) return ended("answer");
+    if (counts.turns === maxTurns) return ended("max-turns");
+    const results = await t.track("tools", () => runCalls(t, turn.toolCalls, offered, signal));
+    count(t, counts, "toolCalls", results.length);
+    count(t, counts, "toolErrors", results.filter(({ isError }) => isError).length);
+    results.forEach(({ text }, index) => t.add(toolMessage(turn.toolCalls[index] as ToolCall, text)));
+  }
+}
+
+type Counts = Record<keyof typeof METRICS, number>;
+
+const METRICS = { turns: "turns", toolCalls: "tool_calls", toolErrors: "tool_errors" } as const;
+
+function count(t: HistoryBuilder, counts: Counts, what: keyof Counts, by: number): void {
+  counts[what] += by;
+  add(t, METRICS[what], by);
+}
+
+function add(t: HistoryBuilder, metric: string, by: number): void {
+  t.metrics[metric] = Number(t.metrics[metric] ?? 0) + by;
+}
+
+/** The tools to offer, each under its name. */
+function toolsByName(all: readonly Tool[], chosen: readonly AgentTool[] | undefined): ReadonlyMap<string, AgentTool> {
+  const byName = new Map<string, AgentTool>();
+  for (const tool of chosen ?? all) {
+    const { name } = tool.function;
+    if (!("call" in tool) || typeof tool["call"] !== "function") {
+      throw new ArgumentError(`Tool \`${name}\` has nothing to run; make it with \`defineTool\` or \`mcpTools\``, { param: "tools" });
+    }
+    if (byName.has(name)) {
+      throw new ArgumentError(`Two tools are named \`${name}\`; rename one, those of MCP servers with \`mcpTools(client, { rename })\``, {
+        param: "tools",
+      });
+    }
+    if (!all.some((other) => other.function.name === name)) {
+      throw new ArgumentError(
+        `Tool \`${name}\` is not one of the conversation's; give it to \`trajectory({ messages, tools })\`, so that the record says what was offered`,
+        { param: "tools" },
+      );
+    }
+    byName.set(name, tool as AgentTool);
+  }
+  return byName;
+}
+
+/** Runs all calls at the same time and waits for every one, also when the signal ends. */
+async function runCalls(
+  t: HistoryBuilder,
+  calls: readonly ToolCall[],
+  tools: ReadonlyMap<string, AgentTool>,
+  signal: AbortSignal,
+): Promise<ToolResult[]> {
+  const settled = await Promise.allSettled(calls.map((call) => runCall(t, call, tools, signal)));
+  signal.throwIfAborted();
+  return settled.map((outcome) => {
+    if (outcome.status === "fulfilled") return outcome.value;
+    throw outcome.reason;
+  });
+}
+
+async function runCall(
+  t: HistoryBuilder,
+  { id, function: { name, arguments: args } }: ToolCall,
+  tools: ReadonlyMap<string, AgentTool>,
+  signal: AbortSignal,
+): Promise<ToolResult> {
+  const tool = tools.get(name);
+  if (tool === undefined) return failure(`there is no tool \`${name}\`; the tools are: ${[...tools.keys()].join(", ") || "none"}`);
+  return t.track(`tool/${name}`, () => tool.call(args ?? "", { signal, callId: id ?? "" }));
+}
+
+function toolMessage({ id }: ToolCall, text: string) {
+  return { role: "tool", content: text, ...(id === null || id === undefined ? {} : { tool_call_id: id }) };
+}
