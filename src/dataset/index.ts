@@ -1,6 +1,15 @@
 /** Trajectories on disk and on their way to a service: the entry `whetstone/dataset`. */
+export { readChatJsonl, writeChatJsonl } from "./chat.ts";
+export type { ChatExample } from "./chat.ts";
+export { Dataset } from "./dataset.ts";
+export type { BalanceOptions, DedupeOptions, ShuffleOptions, Split, SplitOptions } from "./dataset.ts";
 export type { ReadOptions, WriteOptions, WrittenFile } from "./jsonl.ts";
-export { readTrajectories, writeChatJsonl, writeTrajectories } from "./trajectories.ts";
-export type { ChatExample } from "./trajectories.ts";
+export type { Identity } from "./keys.ts";
+export type { DatasetMetadata } from "./metadata.ts";
+export type { Patterns } from "./paths.ts";
+export type { RescoreFunction, RescoreInput, RescoreOptions, RescoreReward } from "./rescore.ts";
+export { readTrajectories, readTrajectoryGroups, writeTrajectories, writeTrajectoryGroups } from "./trajectories.ts";
 export { uploadDataset } from "./upload.ts";
-export type { ArtifactUploader, UploadDatasetOptions } from "./upload.ts";
+export type { ArtifactUploader, StoredVersion, UploadDatasetOptions } from "./upload.ts";
+export { writeDataset } from "./write-dataset.ts";
+export type { Examples, WriteDatasetOptions, WrittenDataset } from "./write-dataset.ts";

@@ -1,105 +1,129 @@
 import { DataError } from "../errors.ts";
-import { requestMessage, tool, type RequestMessage, type Tool } from "../schema/index.ts";
-import { Trajectory } from "../trajectory/index.ts";
+import { Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
+import { Dataset } from "./dataset.ts";
 import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
+import { checkBeside } from "./metadata.ts";
+import { expandPaths, type Patterns } from "./paths.ts";
+import { unversioned, versioned } from "./records.ts";
+import { validateTrajectory, validateTrajectoryGroup } from "./validate.ts";
 
-/** A conversation to learn from by example: every assistant message in it is trained. */
-export interface ChatExample {
-  readonly messages: readonly RequestMessage[];
-  readonly tools?: readonly Tool[] | undefined;
+/**
+ * Trajectories of JSON Lines files, lazily, with everything they hold: token ids, log-probabilities, other writers' keys.
+ *
+ * A line is a trajectory, or a group, whose trajectories come one after another. Files ending in `.gz` are unpacked.
+ *
+ * @param patterns - Paths or globs (`*`, `?`, `**`, `{a,b}`); read in order of their names.
+ * @returns A dataset; each iteration reads the files anew. Iterating throws DataError `E_DATA` with file and line, or for a pattern that matches nothing.
+ * @example
+ * ```ts
+ * const good = readTrajectories("runs/*\/trajectories/train/*.jsonl").filter((t) => t.reward > 0.5);
+ * for await (const t of good) console.log(t.reward, t.lastText);
+ * ```
+ */
+export function readTrajectories(patterns: Patterns, options: ReadOptions = {}): Dataset {
+  return Dataset.from({
+    async *[Symbol.asyncIterator]() {
+      for await (const { value, where } of readRecords(patterns, options)) {
+        if (isGroup(value)) yield* toGroup(value, where).trajectories;
+        else yield toTrajectory(value, where);
+      }
+    },
+  });
 }
 
 /**
- * Trajectories of a JSON Lines file, lazily, with everything they hold: token ids, log-probabilities, other writers' keys.
+ * Groups of JSON Lines files, lazily: with their exceptions, metrics, metadata and logs.
  *
- * @throws DataError `E_DATA` with file and line.
+ * @param patterns - As {@link readTrajectories}.
+ * @throws DataError `E_DATA` with file and line, also for a line that is a single trajectory.
  */
-export async function* readTrajectories(path: string, options: ReadOptions = {}): AsyncGenerator<Trajectory, void, undefined> {
-  for await (const { line, value } of readJsonLines(path, options)) {
-    const hint = notATrajectory(value);
-    if (hint !== null) throw new DataError(`${path}:${line}: ${hint}`);
-    let trajectory: Trajectory;
-    try {
-      trajectory = Trajectory.fromJSON(value);
-    } catch (error) {
-      throw new DataError(`${path}:${line}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
-    }
-    yield trajectory;
+export async function* readTrajectoryGroups(
+  patterns: Patterns,
+  options: ReadOptions = {},
+): AsyncGenerator<TrajectoryGroup, void, undefined> {
+  for await (const { value, where } of readRecords(patterns, options)) {
+    if (!isGroup(value))
+      throw new DataError(`${where}: expected a trajectory group with \`trajectories\`; \`readTrajectories\` reads both`);
+    yield toGroup(value, where);
   }
 }
 
 /**
- * Writes trajectories, one per line; all or nothing.
+ * Writes trajectories, one per line; all or nothing. `.gz` is packed.
  *
- * @throws DataError `E_DATA`.
+ * @throws DataError `E_DATA` for a value that JSON cannot hold; then `path` is as it was.
  */
 export function writeTrajectories(
   path: string,
   trajectories: Iterable<Trajectory> | AsyncIterable<Trajectory>,
   options: WriteOptions = {},
 ): Promise<WrittenFile> {
-  return writeJsonLines(path, trajectories, options);
+  return writeJsonLines(path, records(trajectories), options);
 }
 
-/**
- * Writes `{messages, tools?}` per line, the plain format that other trainers read. Rewards, token ids and log-probabilities
- * are left out: keep {@link writeTrajectories} for those.
- *
- * @throws DataError `E_DATA`.
- */
-export function writeChatJsonl(
+/** Writes groups, one per line, as {@link writeTrajectories} does. @throws DataError `E_DATA`. */
+export function writeTrajectoryGroups(
   path: string,
-  examples: Iterable<Trajectory | ChatExample> | AsyncIterable<Trajectory | ChatExample>,
+  groups: Iterable<TrajectoryGroup> | AsyncIterable<TrajectoryGroup>,
   options: WriteOptions = {},
 ): Promise<WrittenFile> {
-  const lines = async function* () {
-    let index = 0;
-    for await (const example of examples) {
-      const { messages, tools } = toExample(example);
-      checkExample(messages, tools, ++index);
-      yield tools.length === 0 ? { messages } : { messages, tools };
+  return writeJsonLines(path, records(groups), options);
+}
+
+async function* records(items: Iterable<{ toJSON(): object }> | AsyncIterable<{ toJSON(): object }>): AsyncGenerator<object> {
+  for await (const item of items) yield versioned(item.toJSON());
+}
+
+async function* readRecords(
+  patterns: Patterns,
+  options: ReadOptions,
+): AsyncGenerator<{ readonly value: unknown; readonly where: string }, void, undefined> {
+  for (const path of await expandPaths(patterns)) {
+    const expected = await checkBeside(path);
+    let count = 0;
+    for await (const { line, value } of readJsonLines(path, options)) {
+      count++;
+      const where = `${path}:${line}`;
+      yield { value: unversioned(value, where), where };
     }
-  };
-  return writeJsonLines(path, lines(), options);
-}
-
-/**
- * A trajectory of plain context, for examples that nobody sampled.
- *
- * @throws DataError `E_DATA` when a message or tool does not fit.
- */
-export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
-  if (example instanceof Trajectory) return example;
-  const { messages, tools } = toExample(example);
-  checkExample(messages, tools, index);
-  return Trajectory.fromJSON({ messages_and_choices: messages, tools: tools.length === 0 ? null : tools });
-}
-
-function toExample(example: Trajectory | ChatExample): { readonly messages: readonly RequestMessage[]; readonly tools: readonly Tool[] } {
-  if (example instanceof Trajectory) return { messages: example.messages(), tools: example.tools };
-  return { messages: example.messages, tools: example.tools ?? [] };
-}
-
-function checkExample(messages: readonly RequestMessage[], tools: readonly Tool[], index: number): void {
-  if (!Array.isArray(messages) || messages.length === 0)
-    throw new DataError(`Example ${index}: expected \`messages\` to be an array of at least one message`);
-  messages.forEach((message, at) => {
-    if (!requestMessage.safeParse(message).success)
-      throw new DataError(`Example ${index}: \`messages.${at}\` is no message; expected at least a \`role\` and \`content\``);
-  });
-  tools.forEach((each, at) => {
-    if (!tool.safeParse(each).success) throw new DataError(`Example ${index}: \`tools.${at}\` is no function tool`);
-  });
-  if (!messages.some((message) => message.role === "assistant")) {
-    throw new DataError(`Example ${index}: expected at least one assistant message; there is nothing to train in it`);
+    if (expected !== null && expected !== count) {
+      throw new DataError(`${path}: expected ${expected} records, as its metadata.json says, got ${count}; was the file cut or changed?`);
+    }
   }
+}
+
+function isGroup(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "trajectories" in value && !("messages_and_choices" in value);
+}
+
+function toTrajectory(value: unknown, where: string): Trajectory {
+  const hint = notATrajectory(value);
+  if (hint !== null) throw new DataError(`${where}: ${hint}`);
+  const result = validateTrajectory(value);
+  if (result.success) return Trajectory.fromOwned(result.data);
+  throw misfit("trajectory", result.error, where);
+}
+
+function toGroup(value: unknown, where: string): TrajectoryGroup {
+  const result = validateTrajectoryGroup(value);
+  if (!result.success) throw misfit("trajectory group", result.error, where);
+  return new TrajectoryGroup({ ...result.data, trajectories: result.data.trajectories.map((wire) => Trajectory.fromOwned(wire)) });
+}
+
+function misfit(
+  what: string,
+  error: { readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[] },
+  where: string,
+): DataError {
+  const [issue] = error.issues;
+  const path = issue === undefined || issue.path.length === 0 ? "(root)" : issue.path.map(String).join(".");
+  return new DataError(`${where}: expected a ${what}; at \`${path}\`: ${issue?.message ?? "invalid"}`, { cause: error });
 }
 
 /** Every field of a trajectory has a default, so that anything would pass for an empty one: the common confusions are named. */
 function notATrajectory(value: unknown): string | null {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return "expected a trajectory object";
   if ("messages_and_choices" in value) return null;
-  if ("trajectories" in value) return "expected a trajectory, got a trajectory group; write its trajectories one per line";
-  if ("messages" in value) return "expected a trajectory with `messages_and_choices`, got a chat example with `messages`";
+  if ("messages" in value) return "expected a trajectory with `messages_and_choices`, got a chat example; `readChatJsonl` reads those";
   return "expected a trajectory with `messages_and_choices`";
 }

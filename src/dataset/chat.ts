@@ -1,0 +1,148 @@
+import { DataError } from "../errors.ts";
+import { requestMessage, tool, type History, type RequestMessage, type Tool } from "../schema/index.ts";
+import { Trajectory } from "../trajectory/index.ts";
+import { isChoice, toMessage } from "../trajectory/messages.ts";
+import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
+import { expandPaths, type Patterns } from "./paths.ts";
+
+/**
+ * A conversation to learn from by example: every assistant message in it is trained, but for those with `weight: 0`.
+ *
+ * The common fine-tuning format, a line of which is `{messages, tools?, parallel_tool_calls?}`.
+ */
+export interface ChatExample {
+  readonly messages: readonly RequestMessage[];
+  readonly tools?: readonly Tool[] | undefined;
+  /** Kept and written for trainers that know it; no chat template here asks for it. */
+  readonly parallelToolCalls?: boolean | undefined;
+}
+
+const PARALLEL = "parallel_tool_calls";
+
+/**
+ * Conversations of chat JSON Lines files, lazily. Other keys of a line are left out; those of a message are kept.
+ *
+ * @param patterns - As `readTrajectories`.
+ * @throws DataError `E_DATA` with file and line.
+ */
+export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = {}): AsyncGenerator<ChatExample, void, undefined> {
+  for (const path of await expandPaths(patterns)) {
+    for await (const { line, value } of readJsonLines(path, options)) yield toExample(value, `${path}:${line}`);
+  }
+}
+
+/**
+ * Writes `{messages, tools?, parallel_tool_calls?}` per line, the plain format that other trainers read. All or nothing.
+ *
+ * A trajectory becomes one line per history, the main one first; beside sampled turns, assistant messages that were only context get
+ * `weight: 0`. Rewards, token ids and log-probabilities are left out: keep `writeTrajectories` for those.
+ *
+ * @throws DataError `E_DATA` for an example that does not fit, or has nothing to train.
+ */
+export function writeChatJsonl(
+  path: string,
+  examples: Iterable<Trajectory | ChatExample> | AsyncIterable<Trajectory | ChatExample>,
+  options: WriteOptions = {},
+): Promise<WrittenFile> {
+  const lines = async function* () {
+    let index = 0;
+    for await (const each of examples) {
+      const where = `Example ${++index}`;
+      if (each instanceof Trajectory) for (const example of examplesOf(each)) yield toLine(example, where);
+      else yield toLine(each, where);
+    }
+  };
+  return writeJsonLines(path, lines(), options);
+}
+
+/**
+ * A trajectory of plain context, for examples that nobody sampled.
+ *
+ * @throws DataError `E_DATA` when a message or tool does not fit.
+ */
+export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
+  if (example instanceof Trajectory) return example;
+  const { messages, tools = null, [PARALLEL]: parallel } = toLine(example, `Example ${index}`);
+  // Our own copy, by way of the schema: the caller's messages must not be frozen.
+  return Trajectory.fromJSON({ messages_and_choices: messages, tools, ...(parallel === undefined ? {} : { [PARALLEL]: parallel }) });
+}
+
+interface ChatLine {
+  readonly messages: readonly RequestMessage[];
+  readonly tools?: readonly Tool[];
+  readonly parallel_tool_calls?: boolean;
+}
+
+function toLine({ messages, tools = [], parallelToolCalls }: ChatExample, where: string): ChatLine {
+  checkExample({ messages, tools, parallelToolCalls }, where);
+  return {
+    messages,
+    ...(tools.length === 0 ? {} : { tools }),
+    ...(parallelToolCalls === undefined ? {} : { [PARALLEL]: parallelToolCalls }),
+  };
+}
+
+function toExample(value: unknown, where: string): ChatExample {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new DataError(`${where}: expected a chat example object`);
+  if ("messages_and_choices" in value) throw new DataError(`${where}: expected a chat example, got a trajectory; use \`readTrajectories\``);
+  const { messages, tools, [PARALLEL]: parallel } = value as { messages: ChatLine["messages"]; tools?: Tool[]; [PARALLEL]?: boolean };
+  const example: ChatExample = {
+    messages,
+    ...(tools === undefined || tools === null ? {} : { tools }),
+    ...(parallel === undefined || parallel === null ? {} : { parallelToolCalls: parallel }),
+  };
+  checkExample(example, where);
+  return example;
+}
+
+function examplesOf(trajectory: Trajectory): ChatExample[] {
+  const wire = trajectory.toJSON();
+  const parallel = wire[PARALLEL];
+  const parallelToolCalls = typeof parallel === "boolean" ? parallel : undefined;
+  return (
+    [wire, ...wire.additional_histories]
+      .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls }))
+      // A history beside the main one may well be without an answer; a trajectory may not.
+      .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
+  );
+}
+
+/** The plain conversation, with what a service does not train marked as such. */
+function messagesOf({ messages_and_choices: items }: History): RequestMessage[] {
+  const isSampled = items.some(isChoice);
+  return items.map((item) => {
+    const message = toMessage(item);
+    return isSampled && message.role === "assistant" && !isChoice(item) ? { ...message, weight: 0 } : message;
+  });
+}
+
+function isTrained(message: RequestMessage): boolean {
+  return message.role === "assistant" && message["weight"] !== 0;
+}
+
+function checkExample({ messages, tools = [], parallelToolCalls }: ChatExample, where: string): void {
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
+  messages.forEach((message, at) => {
+    if (!requestMessage.safeParse(message).success)
+      throw new DataError(`${where}: \`messages.${at}\` is no message; expected at least a \`role\` and \`content\``);
+    checkWeight(message as RequestMessage, `${where}: \`messages.${at}.weight\``);
+  });
+  if (!Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
+  tools.forEach((each, at) => {
+    if (!tool.safeParse(each).success) throw new DataError(`${where}: \`tools.${at}\` is no function tool`);
+  });
+  if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
+    throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
+  }
+  if (!(messages as readonly RequestMessage[]).some(isTrained)) {
+    throw new DataError(`${where}: expected at least one assistant message, not of \`weight: 0\`; there is nothing to train in it`);
+  }
+}
+
+/** Other trainers refuse any other weight; here one would be trained in full, whatever it says. */
+function checkWeight(message: RequestMessage, where: string): void {
+  const weight = message["weight"];
+  if (weight === undefined || weight === null || weight === 0 || weight === 1) return;
+  throw new DataError(`${where}: expected 0 (context) or 1 (trained), got ${JSON.stringify(weight)}`);
+}
