@@ -47,7 +47,7 @@ export class Conversation {
     this.#append(messages);
   }
 
-  /** Oldest first, frozen one by one. */
+  /** Oldest first. Items that were added are frozen; sampled ones are to be frozen by whoever hands them out. */
   get items(): readonly MessageOrChoice[] {
     return this.#items;
   }
@@ -64,7 +64,7 @@ export class Conversation {
   }
 
   /**
-   * Appends the turn that `run` samples; nothing when it throws.
+   * Appends the turn that `run` samples, taken over as it is and not frozen yet; nothing when it throws.
    *
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn of this conversation is being sampled.
    */
@@ -73,9 +73,10 @@ export class Conversation {
     this.#isSampling = true;
     this.state.sampling++;
     try {
-      const [choice] = this.#append([await run()]);
+      const choice = checkedItem(await run());
+      this.#take([choice]);
       this.#turns++;
-      return choice as T;
+      return choice;
     } finally {
       this.#isSampling = false;
       this.state.sampling--;
@@ -117,12 +118,14 @@ export class Conversation {
     return [...this.#compacted, toHistory(this.#items, this.tools), ...branches];
   }
 
-  #append(items: readonly MessageOrChoice[]): readonly MessageOrChoice[] {
+  #append(items: readonly MessageOrChoice[]): void {
     if (!Array.isArray(items)) throw new ArgumentError("Expected `messages` to be an array of messages", { param: "messages" });
-    const added = items.map((item) => deepFreeze(structuredClone(checkedItem(item))));
-    for (const item of added) if (isChoice(item)) this.state.sawVersion(item.policy_version);
-    this.#items.push(...added);
-    return added;
+    this.#take(items.map((item) => frozenCopy(checkedItem(item))));
+  }
+
+  #take(items: readonly MessageOrChoice[]): void {
+    for (const item of items) if (isChoice(item)) this.state.sawVersion(item.policy_version);
+    this.#items.push(...items);
   }
 
   #mustRest(method: string): void {
@@ -154,7 +157,13 @@ function plain(messages: readonly RequestMessage[]): readonly RequestMessage[] {
   );
 }
 
-function checkedItem(item: MessageOrChoice): MessageOrChoice {
+function frozenCopy(item: MessageOrChoice): MessageOrChoice {
+  const isFlat = Object.values(item).every((value) => typeof value !== "object" || value === null);
+  // Most messages are a role and a text; a structured clone costs more than the rest of a turn.
+  return isFlat ? Object.freeze({ ...item }) : deepFreeze(structuredClone(item));
+}
+
+function checkedItem<T extends MessageOrChoice>(item: T): T {
   const role: unknown = typeof item === "object" && item !== null ? (isChoice(item) ? item.message.role : item.role) : undefined;
   if (typeof role === "string") return item;
   throw new ArgumentError('Expected a message such as `{ role: "user", content: "…" }` or a choice with a `message`', {

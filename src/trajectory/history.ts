@@ -1,5 +1,6 @@
 import type { MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
 import type { Conversation } from "./conversation.ts";
+import { deepFreeze } from "./freeze.ts";
 import { textOf, toMessages } from "./messages.ts";
 import type { Policy } from "./policy.ts";
 import { toChoice, toRequest, type SampledTurn, type SampleOptions } from "./sample.ts";
@@ -41,7 +42,16 @@ export class HistoryBuilder {
       const request = toRequest(policy, { ...options, messages: this.messages(), tools, place });
       return toChoice(await policy.complete(request, { signal }), policy, request);
     });
-    return { text: textOf(choice), toolCalls: choice.message.tool_calls ?? [], finishReason: choice.finish_reason ?? null, choice };
+    return {
+      text: textOf(choice),
+      // Also in the messages of the next request, which are handed out.
+      toolCalls: deepFreeze(choice.message.tool_calls ?? []),
+      finishReason: choice.finish_reason ?? null,
+      // Thousands of small objects, which most rollouts never look at.
+      get choice() {
+        return deepFreeze(choice);
+      },
+    };
   }
 
   /**

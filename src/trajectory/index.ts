@@ -1,6 +1,8 @@
 /** Rollouts as data: building, grouping, statistics, preflight. */
 export { trajectory, TrajectoryBuilder } from "./builder.ts";
 export type { FinishOptions, TrajectoryOptions } from "./builder.ts";
+export { PreflightError } from "./findings.ts";
+export type { Finding, FindingCode } from "./findings.ts";
 export { TrajectoryGroup, trajectoryGroups } from "./group.ts";
 export type { TrajectoryGroupInit, TrajectoryGroups } from "./group.ts";
 export { HistoryBuilder } from "./history.ts";
@@ -12,8 +14,8 @@ export type { Estimate, IntervalOptions } from "./interval.ts";
 export { passAtK } from "./pass-at-k.ts";
 export type { PassAtK, PassAtKOptions, PassInput } from "./pass-at-k.ts";
 export type { Policy } from "./policy.ts";
-export { assertTrainable, preflight, PreflightError } from "./preflight.ts";
-export type { Finding, FindingCode } from "./preflight.ts";
+export { assertTrainable, preflight } from "./preflight.ts";
+export type { PreflightInput, PreflightOptions } from "./preflight.ts";
 export type { SampledTurn, SampleOptions } from "./sample.ts";
 export { samplingOf } from "./sampling.ts";
 export type { SamplingKeys } from "./sampling.ts";

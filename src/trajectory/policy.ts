@@ -10,7 +10,7 @@ export interface Policy {
   readonly id: string;
   /** The checkpoint's step; null for weights that have none, such as a base model. */
   readonly step: number | null;
-  /** Sends one request; `model` in it is already `id`. */
+  /** Sends one request; `model` in it is already `id`. The answer is taken over and must not change afterwards. */
   complete(request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ChatCompletion>;
 }
 

@@ -45,6 +45,14 @@ export class Trajectory {
   }
 
   /**
+   * The same for a value that nobody else holds, such as one just parsed: its parts are frozen when they are first handed out. A dataset
+   * reads the rewards of many trajectories and the token ids of few.
+   */
+  static fromOwned(wire: WireTrajectory): Trajectory {
+    return new Trajectory(wire);
+  }
+
+  /**
    * Reads the wire form.
    *
    * @throws DataError `E_DATA` when the value does not fit; the message names the path inside it.
@@ -58,17 +66,17 @@ export class Trajectory {
 
   /** Messages (context) and choices (sampled turns), oldest first. */
   get messagesAndChoices(): readonly MessageOrChoice[] {
-    return this.#wire.messages_and_choices;
+    return deepFreeze(this.#wire.messages_and_choices);
   }
 
   /** The sampled turns of the main conversation. */
   get choices(): readonly AssistantChoice[] {
-    return this.#wire.messages_and_choices.filter(isChoice);
+    return this.messagesAndChoices.filter(isChoice);
   }
 
   /** Conversations beside the main one (sub-agents, compacted parts), in an order that does not depend on timing. */
   get additionalHistories(): readonly TrajectoryHistory[] {
-    return this.#wire.additional_histories.map((history) => ({
+    return deepFreeze(this.#wire.additional_histories).map((history) => ({
       messagesAndChoices: history.messages_and_choices,
       tools: history.tools ?? [],
     }));
@@ -76,12 +84,12 @@ export class Trajectory {
 
   /** The sampled turns of all conversations, the main one's first. */
   get allChoices(): readonly AssistantChoice[] {
-    return allChoices(this.#wire);
+    return allChoices(this.toJSON());
   }
 
   /** The plain conversation, choices as assistant messages. */
   messages(): RequestMessage[] {
-    return toMessages(this.#wire.messages_and_choices);
+    return toMessages(this.messagesAndChoices);
   }
 
   /** Text of the last item, `""` if there is none. */
@@ -91,7 +99,7 @@ export class Trajectory {
   }
 
   get tools(): readonly Tool[] {
-    return this.#wire.tools ?? [];
+    return deepFreeze(this.#wire.tools ?? []);
   }
 
   get reward(): number {
@@ -100,15 +108,15 @@ export class Trajectory {
 
   /** Numbers by name; `duration` and `…_duration` are seconds. */
   get metrics(): Readonly<Record<string, number | boolean>> {
-    return this.#wire.metrics;
+    return deepFreeze(this.#wire.metrics);
   }
 
   get metadata(): Readonly<Record<string, Scalar>> {
-    return this.#wire.metadata;
+    return deepFreeze(this.#wire.metadata);
   }
 
   get logs(): readonly string[] {
-    return this.#wire.logs;
+    return deepFreeze(this.#wire.logs);
   }
 
   /** Smallest step of the checkpoints that sampled a choice, in any history; null if unknown. */
@@ -155,7 +163,7 @@ export class Trajectory {
 
   /** The wire form, frozen. */
   toJSON(): WireTrajectory {
-    return this.#wire;
+    return deepFreeze(this.#wire);
   }
 }
 

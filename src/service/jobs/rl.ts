@@ -1,6 +1,7 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { rlBatchSteps } from "../../learner/index.ts";
 import type { RlConfig } from "../../schema/index.ts";
+import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 import { readGroups } from "./job-files.ts";
 import type { JobScope, Trained } from "./run-job.ts";
@@ -8,6 +9,8 @@ import type { JobScope, Trained } from "./run-job.ts";
 /** The request of an RL job without its groups, as the job's row keeps it. */
 export interface RlJobConfig {
   readonly experimental_config: RlConfig | null;
+  /** What preflight found when the job was created. */
+  readonly warnings?: readonly Finding[];
 }
 
 /**
@@ -39,7 +42,8 @@ export async function trainRl({ context, job, handle, base, signal, emit }: JobS
   const config = JSON.parse(job.config) as RlJobConfig;
   const groups = await readGroups(directory, job.id);
   const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base), { signal });
-  await emit({ key: "start", type: "training_started", data: { num_sequences: 1 } });
+  const { warnings = [] } = config;
+  await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
   const startedMs = performance.now();
   const { logprobs, metrics } = await engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
   const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });

@@ -15,7 +15,8 @@ import {
   type TrainingJob,
   type TrajectoryGroup,
 } from "../../schema/index.ts";
-import { preflightSteps, refuseFatal } from "../../trajectory/preflight.ts";
+import { refuseFatal } from "../../trajectory/findings.ts";
+import { preflightSteps } from "../../trajectory/preflight.ts";
 import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
@@ -126,15 +127,21 @@ async function prepareRl(context: ServiceContext, request: RlEnvelope): Promise<
   const model = await getModel(store, request.model_id);
   const config = request.experimental_config ?? null;
   checkRlConfig(config);
-  refuseFatal(await runStepsInSlices(preflightSteps(groups)));
+  const base = await engine.describeBase(model.base_model);
+  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, { maxTokens: base.contextLength })));
   // What cannot be trained must be refused before it is accepted.
-  await runStepsInSlices(checkRlBatchSteps(groups, config, await engine.describeBase(model.base_model)));
+  await runStepsInSlices(checkRlBatchSteps(groups, config, base));
   const id = randomUUID();
   await writeGroups(directory, id, groups);
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));
-      await insertJob(transaction, { id, modelId: model.id, type: "rl", config: { experimental_config: config } satisfies RlJobConfig });
+      await insertJob(transaction, {
+        id,
+        modelId: model.id,
+        type: "rl",
+        config: { experimental_config: config, warnings } satisfies RlJobConfig,
+      });
       return { id };
     },
     afterwards: () => jobs.wake(),

@@ -1,0 +1,148 @@
+import { WhetstoneError } from "../errors.ts";
+import { NO_SAMPLED_TURN, TURN_PROBLEMS, type TurnProblem } from "./turn.ts";
+
+/** What preflight can find. */
+export type FindingCode =
+  | "no-groups"
+  | "empty-group"
+  | "group-of-one"
+  | "unbalanced-group"
+  | "constant-group"
+  | "nothing-to-learn"
+  | "no-logprobs"
+  | TurnProblem
+  | "non-finite-reward"
+  | "duplicate-trajectory"
+  | "overlong-row"
+  | "only-overlong-rows"
+  | "stale-group"
+  | "payload-too-large"
+  | "temperature"
+  | "truncated-sampling"
+  | "biased-sampling"
+  | "grammar-mask";
+
+/** One finding. */
+export interface Finding {
+  readonly code: FindingCode;
+  /** `fatal`: the batch is refused. `warning`: it trains, but perhaps not what was meant. */
+  readonly severity: "fatal" | "warning";
+  /** How many places. */
+  readonly count: number;
+  /** The first few, e.g. `trajectory_groups.3.trajectories.1`. */
+  readonly examples: readonly string[];
+  /** What is wrong and what to do. */
+  readonly message: string;
+}
+
+/** A batch that would train nothing, or something broken. Raised before any request is sent; the service raises the same. */
+export class PreflightError extends WhetstoneError {
+  readonly code = "E_PREFLIGHT";
+  /** All findings, warnings included; fatal ones first. */
+  readonly findings: readonly Finding[];
+
+  constructor(findings: readonly Finding[]) {
+    const fatal = findings.filter((finding) => finding.severity === "fatal");
+    super(`The batch cannot be trained: ${fatal.map((finding) => `${finding.message} (${places(finding)})`).join(" ")}`, {
+      param: "trajectory_groups",
+    });
+    this.findings = findings;
+  }
+
+  override toJSON() {
+    return { ...super.toJSON(), findings: this.findings };
+  }
+}
+
+const MAX_EXAMPLES = 5;
+
+const NOT_PLAIN = "their log-probabilities are not those of the distribution they came from.";
+
+/** Severity and advice per code, in the order of the report. */
+const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], string]>> = {
+  "no-groups": ["fatal", "There is no trajectory in the batch. Send at least one group of two finished trajectories."],
+  "non-finite-reward": ["fatal", "A reward is not a finite number. Make the reward function return one."],
+  "choice-without-token-ids": ["fatal", TURN_PROBLEMS["choice-without-token-ids"]],
+  "choice-without-logprobs": ["fatal", TURN_PROBLEMS["choice-without-logprobs"]],
+  "empty-choice": ["fatal", TURN_PROBLEMS["empty-choice"]],
+  "token-count-mismatch": ["fatal", TURN_PROBLEMS["token-count-mismatch"]],
+  "non-finite-logprob": ["fatal", TURN_PROBLEMS["non-finite-logprob"]],
+  "no-logprobs": ["fatal", NO_SAMPLED_TURN],
+  "nothing-to-learn": [
+    "fatal",
+    "No group has two different rewards, so every advantage is zero. Use a finer reward, a larger group, a temperature of 1, or easier scenarios.",
+  ],
+  "only-overlong-rows": [
+    "fatal",
+    "Every row that could teach anything is longer than `maxTokens`. Sample fewer tokens, compact the conversation, or train a model with a longer context.",
+  ],
+  "payload-too-large": [
+    "fatal",
+    "The groups are larger than `maxBytes` as JSON. Train on fewer groups at once, or ask for fewer `top_logprobs` while sampling.",
+  ],
+  "constant-group": ["warning", "All rewards of a group are equal; it adds nothing to the gradient."],
+  "group-of-one": ["warning", "A group has a single trajectory: there is nothing to compare it with, so it adds nothing to the gradient."],
+  "empty-group": ["warning", "A group has no trajectory (did all its rollouts fail?)."],
+  "unbalanced-group": [
+    "warning",
+    "Groups have different sizes: each trajectory weighs the same, so a larger group counts more and a smaller one has a noisier mean. Retry rollouts that fail, or leave incomplete groups out.",
+  ],
+  "duplicate-trajectory": [
+    "warning",
+    "Trajectories of one group are the same, token for token. A few are normal late in training; many mean too little exploration, or one appended twice.",
+  ],
+  "overlong-row": [
+    "warning",
+    "Rows are longer than `maxTokens`; the trainer leaves them out. Sample fewer tokens, compact the conversation, or train a model with a longer context.",
+  ],
+  "stale-group": [
+    "warning",
+    "Groups were sampled more than `maxStepsOffPolicy` steps before `currentStep`: they say little about the present policy. Leave them out, or sample them again.",
+  ],
+  temperature: ["warning", `Turns were sampled at a temperature other than 1: ${NOT_PLAIN} Use temperature 1 for training rollouts.`],
+  "truncated-sampling": [
+    "warning",
+    `Turns were sampled with \`top_p\`, \`top_k\` or \`min_p\`: ${NOT_PLAIN} Leave them off for training rollouts.`,
+  ],
+  "biased-sampling": [
+    "warning",
+    `Turns were sampled with a penalty, a bias or tokens forbidden: ${NOT_PLAIN} Leave them off for training rollouts.`,
+  ],
+  "grammar-mask": [
+    "warning",
+    "Turns were sampled under a grammar (`structured_outputs`, `response_format`, or a `tool_choice` that forces a call): their log-probabilities are those of the allowed tokens alone, the trainer's those of all. Reward the format instead of forcing it.",
+  ],
+};
+
+/** Collects places by code. */
+export class Findings {
+  readonly #places = new Map<FindingCode, { count: number; readonly examples: string[] }>();
+
+  note(code: FindingCode, place: string): void {
+    const found = this.#places.get(code) ?? { count: 0, examples: [] };
+    this.#places.set(code, found);
+    found.count++;
+    if (found.examples.length < MAX_EXAMPLES) found.examples.push(place);
+  }
+
+  /** Fatal ones first. */
+  list(): Finding[] {
+    return (Object.keys(RULES) as FindingCode[]).flatMap((code) => {
+      const found = this.#places.get(code);
+      if (found === undefined) return [];
+      const [severity, message] = RULES[code];
+      return [{ code, severity, ...found, message }];
+    });
+  }
+}
+
+/** The findings again, if all are warnings. @throws {@link PreflightError} `E_PREFLIGHT` when one is fatal. */
+export function refuseFatal(findings: Finding[]): Finding[] {
+  if (findings.some((finding) => finding.severity === "fatal")) throw new PreflightError(findings);
+  return findings;
+}
+
+function places({ count, examples }: Finding): string {
+  const more = count > examples.length ? `, and ${count - examples.length} more` : "";
+  return `at ${examples.join(", ")}${more}`;
+}
