@@ -1,0 +1,57 @@
+import type { Environment } from "../environment/index.ts";
+import type { Metrics } from "./events.ts";
+import { rolloutMetrics } from "./metrics.ts";
+import type { RunOptions } from "./options.ts";
+import { playGroups } from "./rollouts.ts";
+import type { RunDirectory } from "./run-directory.ts";
+
+/** What {@link evaluateCheckpoint} measures. */
+export interface Measurement<S> {
+  readonly directory: RunDirectory;
+  readonly options: RunOptions;
+  readonly environment: Environment<S>;
+  readonly seed: number;
+  /** Completed steps of the run. */
+  readonly step: number;
+  readonly checkpointStep: number;
+  readonly signal: AbortSignal;
+}
+
+/** Failed rollouts of an evaluation to put up with, as a fraction. */
+const MAX_EXCEPTIONS = 0.05;
+
+/** Plays the environment's `eval` scenarios with one checkpoint and records what came of it; metrics are named `eval/…`. */
+export async function evaluateCheckpoint<S>({
+  directory,
+  options,
+  environment,
+  seed,
+  step,
+  checkpointStep,
+  signal,
+}: Measurement<S>): Promise<void> {
+  const { evaluation = {}, model, concurrency = 64, timeoutMs } = options;
+  const { samples = 1, temperature = samples === 1 ? 0 : 1 } = evaluation;
+  const startedMs = performance.now();
+  await directory.record({ type: "evaluation-start", step, checkpointStep });
+  const groups = await playGroups({
+    directory,
+    model,
+    environment,
+    split: "eval",
+    step,
+    scenarios: new Map(environment.scenarios.eval.entries()),
+    checkpointStep,
+    policyVersion: step,
+    gather: { groupSize: samples, concurrency, timeoutMs, maxExceptions: MAX_EXCEPTIONS, temperature, seed, retries: 2 },
+    signal,
+  });
+  const metrics: Metrics = Object.fromEntries(
+    Object.entries(rolloutMetrics(groups)).map(([name, value]) => [
+      name.startsWith("time/") ? `time/eval/${name.slice(5)}` : `eval/${name}`,
+      value,
+    ]),
+  );
+  const seconds = (performance.now() - startedMs) / 1000;
+  await directory.record({ type: "evaluation-end", step, checkpointStep, metrics: { ...metrics, "time/eval/total_seconds": seconds } });
+}

@@ -1,0 +1,8 @@
+/** Training runs: rollouts, jobs and checkpoints as one thing that can be followed, stopped and gone on with. */
+export type { Metrics, RecordedEvent, RunEndReason, RunEvent, Split } from "./events.ts";
+export type { RunResult } from "./loop.ts";
+export type { EvaluationOptions, RunOptions, StepProgress, TrainRlOptions, TrainSftOptions } from "./options.ts";
+export type { KeepCheckpoints } from "./retention.ts";
+export { trainRl } from "./rl.ts";
+export { trainSft } from "./sft.ts";
+export { TrainingRun } from "./training-run.ts";

@@ -1,0 +1,197 @@
+import { BehaviorSubject, concatMap, EMPTY, filter, lastValueFrom, map, Observable, of, range, take, takeWhile } from "rxjs";
+import { abortOf, failWith, fromAbortable } from "../jobs/rx.ts";
+import { linkAbort } from "../util/abort.ts";
+import type { Metrics, RunEndReason } from "./events.ts";
+import { checkpointsToDelete } from "./retention.ts";
+import type { RunOptions } from "./options.ts";
+import type { RunDirectory } from "./run-directory.ts";
+import { newestCheckpoint } from "./state.ts";
+
+/** What a step's preparation gets. */
+export interface PrepareContext {
+  /** Completed steps at this moment. */
+  readonly policyVersion: number;
+  /** The newest checkpoint at this moment; kept from deletion until the step is over. */
+  readonly checkpointStep: number;
+  readonly signal: AbortSignal;
+  /** Aborts when the run is to end before this step: leave it, what is finished is kept. */
+  readonly stopSignal: AbortSignal;
+}
+
+/** How a kind of run does its steps. `P` is what a step trains on. */
+export interface StepPlan<P> {
+  readonly count: number;
+  /** How many steps preparation may be ahead of training. */
+  readonly maxAhead: number;
+  /** Gives what the step trains on; null when it was left because of `stopSignal`. */
+  readonly prepare: (step: number, context: PrepareContext) => Promise<P | null>;
+  /** Trains and records `step-end`. */
+  readonly train: (step: number, prepared: P, signal: AbortSignal) => Promise<void>;
+  /** Measures the newest checkpoint and records `evaluation-end`. */
+  readonly evaluate: (completedSteps: number, checkpointStep: number, signal: AbortSignal) => Promise<void>;
+}
+
+/** What a run came to. */
+export interface RunResult {
+  readonly reason: RunEndReason;
+  /** Completed steps. */
+  readonly steps: number;
+  /** The model's newest checkpoint. */
+  readonly checkpointStep: number;
+  /** The last step's metrics; empty when there was none. */
+  readonly metrics: Metrics;
+  /** The last evaluation's metrics; null when there was none. */
+  readonly evaluation: Metrics | null;
+  readonly runDir: string;
+}
+
+/**
+ * The steps of a run in order, preparation ahead of training by at most `maxAhead`:
+ *
+ * ```
+ * step ─▶ wait until version ≥ step − maxAhead ─▶ prepare ─▶ queue ─▶ train ─▶ version + 1 ─▶ evaluate, delete checkpoints
+ * ```
+ *
+ * With `maxAhead` 0 the version is raised last, so that nothing overlaps and a run is a function of its settings.
+ */
+export class RunLoop<P> {
+  readonly #directory: RunDirectory;
+  readonly #options: RunOptions;
+  readonly #plan: StepPlan<P>;
+  readonly #version$: BehaviorSubject<number>;
+  readonly #running = new Set<Promise<unknown>>();
+  readonly #leases = new Map<number, number>();
+  readonly #ahead = new Map<number, AbortController>();
+  #stopAfter = Number.POSITIVE_INFINITY;
+  #isEarly = false;
+
+  constructor(directory: RunDirectory, options: RunOptions, plan: StepPlan<P>) {
+    this.#directory = directory;
+    this.#options = options;
+    this.#plan = plan;
+    this.#version$ = new BehaviorSubject(directory.state.steps.length);
+  }
+
+  /** Ends the run after the step that is in work. */
+  stop(): void {
+    this.#stopAfter = Math.min(this.#stopAfter, this.#version$.value);
+    for (const [step, controller] of this.#ahead) if (step > this.#stopAfter) controller.abort();
+    this.#version$.next(this.#version$.value);
+  }
+
+  /** Runs to the end. Whatever the outcome, nothing of it is alive any more afterwards. */
+  async run(signal: AbortSignal): Promise<RunResult> {
+    const { keepCheckpoints } = this.#options;
+    const work = this.#work((inner) => this.#evaluateIfDue(inner)).pipe(concatMap(() => this.#steps()));
+    try {
+      await lastValueFrom(work.pipe(failWith(abortOf(signal))), { defaultValue: undefined });
+      if (keepCheckpoints !== undefined) await this.#deleteCheckpoints(signal);
+    } finally {
+      await Promise.allSettled(this.#running);
+    }
+    const { steps, evaluations } = this.#directory.state;
+    return {
+      reason: this.#isEarly ? "early-stop" : steps.length >= this.#plan.count ? "completed" : "stopped",
+      steps: steps.length,
+      checkpointStep: this.#checkpoint(),
+      metrics: steps.at(-1)?.metrics ?? {},
+      evaluation: evaluations.at(-1)?.metrics ?? null,
+      runDir: this.#directory.path,
+    };
+  }
+
+  #steps(): Observable<unknown> {
+    const first = this.#version$.value;
+    const { count, maxAhead } = this.#plan;
+    return range(first, Math.max(0, count - first)).pipe(
+      concatMap((step) =>
+        this.#version$.pipe(
+          filter((version) => version >= step - maxAhead || step > this.#stopAfter),
+          take(1),
+          concatMap(() => (step > this.#stopAfter ? of(null) : this.#work((signal) => this.#prepare(step, signal)))),
+          map((prepared) => (prepared === null ? null : { step, prepared })),
+        ),
+      ),
+      takeWhile((item) => item !== null),
+      concatMap((item) => (item.step > this.#stopAfter ? EMPTY : this.#work((signal) => this.#complete(item.step, item.prepared, signal)))),
+    );
+  }
+
+  async #prepare(step: number, signal: AbortSignal): Promise<P | null> {
+    const controller = new AbortController();
+    this.#ahead.set(step, controller);
+    const checkpointStep = this.#checkpoint();
+    this.#lease(checkpointStep, 1);
+    try {
+      const policyVersion = this.#directory.state.steps.length;
+      return await this.#plan.prepare(step, { policyVersion, checkpointStep, signal, stopSignal: controller.signal });
+    } finally {
+      this.#lease(checkpointStep, -1);
+      this.#ahead.delete(step);
+    }
+  }
+
+  async #complete(step: number, prepared: P, signal: AbortSignal): Promise<void> {
+    await this.#plan.train(step, prepared, signal);
+    if (this.#plan.maxAhead > 0) this.#version$.next(step + 1);
+    const evaluation = await this.#evaluateIfDue(signal);
+    await this.#deleteCheckpoints(signal);
+    const { metrics } = this.#directory.state.steps.at(-1) ?? { metrics: {} };
+    if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) {
+      this.#isEarly = true;
+      this.#stopAfter = Math.min(this.#stopAfter, step);
+      for (const controller of this.#ahead.values()) controller.abort();
+    }
+    this.#version$.next(step + 1);
+  }
+
+  async #evaluateIfDue(signal: AbortSignal): Promise<Metrics | null> {
+    const { evaluation } = this.#options;
+    const { steps, evaluations } = this.#directory.state;
+    const completed = steps.length;
+    if (evaluation === undefined || (completed % (evaluation.every ?? 10) !== 0 && completed !== this.#plan.count)) return null;
+    const known = evaluations.find(({ step }) => step === completed);
+    if (known !== undefined) return known.metrics;
+    const checkpointStep = this.#checkpoint();
+    this.#lease(checkpointStep, 1);
+    try {
+      await this.#plan.evaluate(completed, checkpointStep, signal);
+      return this.#directory.state.evaluations.at(-1)?.metrics ?? null;
+    } finally {
+      this.#lease(checkpointStep, -1);
+    }
+  }
+
+  async #deleteCheckpoints(signal: AbortSignal): Promise<void> {
+    const { keepCheckpoints, model } = this.#options;
+    if (keepCheckpoints === undefined) return;
+    const steps = checkpointsToDelete(this.#directory.state, keepCheckpoints, new Set(this.#leases.keys()));
+    if (steps.length === 0) return;
+    await model.service.checkpoints.delete(model.id, steps, { signal });
+    await this.#directory.record({ type: "checkpoints-delete", steps });
+  }
+
+  #checkpoint(): number {
+    return newestCheckpoint(this.#directory.state) ?? 0;
+  }
+
+  #lease(checkpointStep: number, change: 1 | -1): void {
+    const count = (this.#leases.get(checkpointStep) ?? 0) + change;
+    if (count > 0) this.#leases.set(checkpointStep, count);
+    else this.#leases.delete(checkpointStep);
+  }
+
+  /** Work that ends with the run's signal and that the run waits for. */
+  #work<T>(call: (signal: AbortSignal) => Promise<T>): Observable<T> {
+    return fromAbortable(async (signal) => {
+      const link = linkAbort(signal);
+      const promise = call(link.signal).finally(() => link.dispose());
+      this.#running.add(promise);
+      try {
+        return await promise;
+      } finally {
+        this.#running.delete(promise);
+      }
+    });
+  }
+}

@@ -1,0 +1,57 @@
+import { ArgumentError } from "../errors.ts";
+import type { RunState } from "./state.ts";
+
+/** Which checkpoints of a run are kept. Those sampled from or measured at the moment, step 0 and the newest always are. */
+export interface KeepCheckpoints {
+  /** The newest so many, at least 1. */
+  readonly recent: number;
+  /** The best by a metric of the run: a train row counts for the checkpoint that was sampled from, an `eval/…` one for the one measured. */
+  readonly best?: { readonly metric: string; readonly count: number; readonly mode?: "max" | "min" | undefined } | undefined;
+  /** Checkpoint steps never to delete. @default [] */
+  readonly pinned?: readonly number[] | undefined;
+}
+
+/** @throws ArgumentError `E_ARGUMENT` for a count outside its bounds. */
+export function checkKeepCheckpoints(keep: KeepCheckpoints): void {
+  const counts = {
+    "keepCheckpoints.recent": keep.recent,
+    ...(keep.best === undefined ? {} : { "keepCheckpoints.best.count": keep.best.count }),
+  };
+  for (const [param, value] of Object.entries(counts)) {
+    if (!Number.isInteger(value) || value < 1)
+      throw new ArgumentError(`Expected \`${param}\` to be an integer of at least 1, got \`${value}\``, { param });
+  }
+}
+
+/** Metric values of each checkpoint; of several, the last. */
+export function checkpointScores(state: RunState, metric: string): Map<number, number> {
+  const scores = new Map<number, number>();
+  for (const { policyStep, metrics } of state.steps) {
+    const value = metrics[metric];
+    if (policyStep !== null && value !== undefined) scores.set(policyStep, value);
+  }
+  for (const { checkpointStep, metrics } of state.evaluations) {
+    const value = metrics[metric];
+    if (value !== undefined) scores.set(checkpointStep, value);
+  }
+  return scores;
+}
+
+/**
+ * The checkpoints of the run that may go, ascending.
+ *
+ * @param leased Checkpoint steps that rollouts or an evaluation use at the moment.
+ */
+export function checkpointsToDelete(state: RunState, keep: KeepCheckpoints, leased: ReadonlySet<number>): number[] {
+  const made = [...new Set(state.steps.map(({ checkpointStep }) => checkpointStep))].sort((a, b) => a - b);
+  const kept = new Set([...leased, ...(keep.pinned ?? []), ...made.slice(-keep.recent)]);
+  if (keep.best !== undefined) {
+    const { metric, count, mode = "max" } = keep.best;
+    const sign = mode === "max" ? -1 : 1;
+    const ranked = [...checkpointScores(state, metric)]
+      .filter(([step]) => !state.deletedCheckpoints.has(step))
+      .sort((a, b) => sign * (a[1] - b[1]) || b[0] - a[0]);
+    for (const [step] of ranked.slice(0, count)) kept.add(step);
+  }
+  return made.filter((step) => step !== 0 && step !== state.startCheckpoint && !kept.has(step) && !state.deletedCheckpoints.has(step));
+}

@@ -1,0 +1,166 @@
+import { trainScenarios } from "../environment/index.ts";
+import { preflight, PreflightError, type Finding, type TrajectoryGroup } from "../trajectory/index.ts";
+import { evaluateCheckpoint } from "./evaluation.ts";
+import type { Metrics } from "./events.ts";
+import { RunLoop, type StepPlan } from "./loop.ts";
+import { jobMetrics, rolloutMetrics } from "./metrics.ts";
+import { checkRlOptions, type TrainRlOptions } from "./options.ts";
+import { playGroups } from "./rollouts.ts";
+import type { RunConfig, RunDirectory } from "./run-directory.ts";
+import { runJob } from "./run-job.ts";
+import { TrainingRun } from "./training-run.ts";
+
+/** The groups of a step and how long they took. */
+interface Batch {
+  readonly groups: readonly TrajectoryGroup[];
+  readonly seconds: number;
+}
+
+/**
+ * Trains a model by reinforcement learning on an environment: rollouts, a job, the next rollouts on its checkpoint, and so on, with
+ * evaluation, retention of checkpoints and resume.
+ *
+ * Begins at once. In its directory a run is started once: the same call with the same `runDir` goes on where it was, re-attaches to
+ * the job that runs, and plays no finished group again. With `maxStepsOffPolicy` 0 the outcome is the same as if nothing had happened.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds; everything else through `done`.
+ * @example
+ * ```ts
+ * const run = trainRl({ model, environment, steps: 20, groupSize: 8, maxStepsOffPolicy: 1, runDir: "runs/reverse" });
+ * for await (const event of run) if (event.type === "step-end") console.log(event.step, event.metrics["reward/mean"]);
+ * ```
+ */
+export function trainRl<S>(options: TrainRlOptions<S>): TrainingRun {
+  checkRlOptions(options);
+  const loop = (directory: RunDirectory) => new RunLoop(directory, options, rlPlan(directory, options));
+  return new TrainingRun({ config: configOf(options), count: options.steps, loop }, options);
+}
+
+function configOf<S>(options: TrainRlOptions<S>): RunConfig {
+  const { model, environment, train } = options;
+  const { scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, maxStepsOffPolicy = 0 } = options;
+  return {
+    version: 1,
+    kind: "rl",
+    fixed: {
+      environment: environment.name,
+      model: `${model.entity}/${model.project}/${model.name}`,
+      model_id: model.id,
+      base_model: model.baseModel,
+      scenarios_per_step: scenariosPerStep,
+      group_size: groupSize,
+      seed,
+      temperature,
+    },
+    free: {
+      steps: options.steps,
+      max_steps_off_policy: maxStepsOffPolicy,
+      train: typeof train === "function" ? "a function of the step" : (train ?? {}),
+      evaluation: options.evaluation ?? null,
+      keep_checkpoints: options.keepCheckpoints ?? null,
+      concurrency: options.concurrency ?? 64,
+      timeout_ms: options.timeoutMs ?? null,
+    },
+  };
+}
+
+function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPlan<Batch> {
+  const { model, environment, scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, maxStepsOffPolicy = 0 } = options;
+  const { concurrency = 64, timeoutMs, retries = 0, maxExceptions = 0.05 } = options;
+  return {
+    count: options.steps,
+    maxAhead: maxStepsOffPolicy,
+    async prepare(step, { policyVersion, checkpointStep, signal, stopSignal }) {
+      const startedMs = performance.now();
+      const from = step * scenariosPerStep;
+      const scenarios = new Map(
+        trainScenarios(environment.scenarios.train, { seed, from, count: scenariosPerStep }).map((scenario, k) => [from + k, scenario]),
+      );
+      await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
+      const gather = { groupSize, concurrency, timeoutMs, maxExceptions, temperature, seed, retries };
+      const played = {
+        directory,
+        model,
+        environment,
+        split: "train" as const,
+        step,
+        scenarios,
+        checkpointStep,
+        policyVersion,
+        gather,
+        signal,
+        stopSignal,
+      };
+      const groups = await playGroups(played);
+      return groups.length < scenarios.size ? null : { groups, seconds: (performance.now() - startedMs) / 1000 };
+    },
+    train: (step, batch, signal) => trainStep(directory, options, step, batch, signal),
+    evaluate: (step, checkpointStep, signal) => evaluateCheckpoint({ directory, options, environment, seed, step, checkpointStep, signal }),
+  };
+}
+
+/** One step over its groups: examined, sent, followed, recorded. */
+async function trainStep<S>(
+  directory: RunDirectory,
+  options: TrainRlOptions<S>,
+  step: number,
+  batch: Batch,
+  signal: AbortSignal,
+): Promise<void> {
+  const { model, train, maxStepsOffPolicy = 0, jobRetries = 0, maxSkippedSteps = 10 } = options;
+  const startedMs = performance.now();
+  const ages = batch.groups.map((group) => step - Number(group.metadata["policy_version"] ?? step));
+  const groups = batch.groups.filter((_, index) => (ages[index] as number) <= maxStepsOffPolicy);
+  const policyStep = Math.max(...batch.groups.map((group) => Number(group.metadata["checkpoint_step"])));
+  const rollouts: Metrics = {
+    ...rolloutMetrics(batch.groups),
+    "off_policy/steps_mean": ages.reduce((sum, age) => sum + age, 0) / ages.length,
+    "off_policy/steps_max": Math.max(...ages),
+    "off_policy/stale_groups": batch.groups.length - groups.length,
+    "time/rollouts_seconds": batch.seconds,
+  };
+  const exceptions = batch.groups.reduce((sum, group) => sum + group.exceptions.length, 0);
+  await directory.record({
+    type: "rollouts-end",
+    step,
+    groups: batch.groups.length,
+    staleGroups: batch.groups.length - groups.length,
+    exceptions,
+    rewardMean: rollouts["reward/mean"] ?? null,
+  });
+  const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
+  const findings = directory.state.openJob?.step === step ? [] : preflight(groups.map((group) => group.toJSON()));
+  const fatal = findings.filter(({ severity }) => severity === "fatal");
+  if (fatal.length > 0 && !fatal.every(isNothingToLearn)) throw new PreflightError(findings);
+  if (fatal.length > 0) {
+    await directory.record({ type: "step-skip", step, message: fatal.map(({ message }) => message).join(" ") });
+    const metrics = { ...rollouts, skipped: 1, "time/step_seconds": batch.seconds };
+    const { steps } = await directory.record({ type: "step-end", step, policyStep, checkpointStep: baselineStep, metrics });
+    if (steps.length >= maxSkippedSteps && steps.slice(-maxSkippedSteps).every((each) => each.metrics["skipped"] === 1))
+      throw new PreflightError(findings);
+    return;
+  }
+  for (const { code, count, message } of findings) await directory.record({ type: "warning", step, code, count, message });
+  const config = typeof train === "function" ? train(step) : (train ?? {});
+  const send = (idempotencyKey: string, inner: AbortSignal) => model.train(groups, { ...config, idempotencyKey, signal: inner });
+  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, send, signal });
+  const trainSeconds = (performance.now() - startedMs) / 1000;
+  await directory.record({
+    type: "step-end",
+    step,
+    policyStep,
+    checkpointStep: outcome.checkpointStep,
+    metrics: {
+      ...rollouts,
+      ...jobMetrics(outcome.metrics),
+      skipped: 0,
+      "time/train_seconds": trainSeconds,
+      "time/step_seconds": batch.seconds + trainSeconds,
+    },
+  });
+}
+
+/** Rollouts that went well and are all alike: normal at the ends of training, and no reason to end a run. */
+function isNothingToLearn({ code }: Finding): boolean {
+  return code === "nothing-to-learn" || code === "no-groups" || code === "no-logprobs";
+}

@@ -1,0 +1,93 @@
+import type { Model } from "../client/index.ts";
+import { environmentRollout, type Environment } from "../environment/index.ts";
+import { streamTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
+import { TrajectoryGroup } from "../trajectory/index.ts";
+import type { Split } from "./events.ts";
+import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
+import { isUnavailable } from "./run-job.ts";
+
+/** Attempts of one rollout while the service is away, with up to 8 seconds between them: a few minutes. */
+const UNAVAILABLE_ATTEMPTS = 40;
+
+/** Options of {@link playGroups}. */
+export interface PlayOptions<S> {
+  readonly directory: RunDirectory;
+  readonly model: Model;
+  readonly environment: Environment<S>;
+  readonly split: Split;
+  /** Names the file the groups go into. */
+  readonly step: number;
+  /** Scenario index → scenario: all that the step consists of. */
+  readonly scenarios: ReadonlyMap<number, S>;
+  /** The checkpoint to sample groups from that are not on disk yet. */
+  readonly checkpointStep: number;
+  /** Completed steps of the run at this moment. */
+  readonly policyVersion: number;
+  /** Rollouts per scenario, concurrency, time limits, seed … */
+  readonly gather: Pick<
+    GatherOptions<S>,
+    "groupSize" | "concurrency" | "timeoutMs" | "maxExceptions" | "temperature" | "seed" | "concurrencyBy"
+  > & {
+    readonly retries: number;
+  };
+  readonly signal: AbortSignal;
+  readonly stopSignal?: AbortSignal | undefined;
+}
+
+/**
+ * The groups of a step: those on disk, and those that are missing, played now and kept one by one as they end.
+ *
+ * @returns All groups by scenario, or fewer when `stopSignal` came first.
+ */
+export async function playGroups<S>(options: PlayOptions<S>): Promise<TrajectoryGroup[]> {
+  const { directory, model, environment, split, step, scenarios, checkpointStep, policyVersion, signal, stopSignal } = options;
+  const done = new Set((await directory.groups(split, step)).map(scenarioIndex));
+  const missing = [...scenarios.keys()].filter((index) => !done.has(index));
+  if (missing.length > 0) {
+    const { retries, ...gather } = options.gather;
+    const policy = await model.policy(checkpointStep);
+    const groups = streamTrajectoryGroups(
+      missing.map((index) => scenarios.get(index) as S),
+      environmentRollout(environment),
+      {
+        ...gather,
+        policy,
+        indices: missing,
+        retries: {
+          limit: Math.max(retries, UNAVAILABLE_ATTEMPTS),
+          when: (error, attempt) => isUnavailable(error) || (attempt < retries && isRetryable(error)),
+        },
+        signal,
+        stopSignal,
+        onProgress: (progress) => directory.tell({ type: "rollout-progress", step, split, ...progress }),
+      },
+    );
+    for await (const group of groups) {
+      const kept = withMetadata(group, { step, checkpoint_step: checkpointStep, policy_version: policyVersion });
+      await directory.addGroup(split, step, kept);
+      directory.tell({
+        type: "group-end",
+        step,
+        split,
+        scenarioIndex: scenarioIndex(kept),
+        rewards: kept.rewards,
+        exceptions: kept.exceptions.length,
+      });
+    }
+  }
+  await directory.closeGroups(split, step);
+  // Read back even when nothing is missing from memory: what is trained is what is on disk, byte for byte, before a crash and after it.
+  const groups = await directory.groups(split, step);
+  return groups.filter((group) => scenarios.has(scenarioIndex(group)));
+}
+
+function isRetryable(error: unknown): boolean {
+  return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
+}
+
+function withMetadata(group: TrajectoryGroup, added: Readonly<Record<string, number>>): TrajectoryGroup {
+  const scenarioId = group.trajectories[0]?.metadata["scenario_id"];
+  const metadata = { ...group.metadata, ...(scenarioId === undefined ? {} : { scenario_id: scenarioId }), ...added };
+  const { trajectories, exceptions, metrics, logs } = group;
+  return new TrajectoryGroup({ trajectories, exceptions, metadata, metrics, logs });
+}

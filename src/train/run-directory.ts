@@ -1,0 +1,276 @@
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { Observable, Subject } from "rxjs";
+import { JsonLog } from "../dataset/append.ts";
+import { readJsonLines } from "../dataset/jsonl.ts";
+import { ConfigError, DataError } from "../errors.ts";
+import { TrajectoryGroup } from "../trajectory/index.ts";
+import {
+  eventFromDisk,
+  eventToDisk,
+  type LiveEventBody,
+  type RecordedEvent,
+  type RecordedEventBody,
+  type RunEvent,
+  type Split,
+} from "./events.ts";
+import { takeLock } from "./lock.ts";
+import { nextState, stateOf, type RunState } from "./state.ts";
+
+/** What a run is, as plain data: written once, compared when the run is gone on with. */
+export interface RunConfig {
+  readonly version: 1;
+  readonly kind: "rl" | "sft";
+  /** What must stay the same for the run to be the same run. */
+  readonly fixed: Readonly<Record<string, unknown>>;
+  /** What may differ from one start to the next. */
+  readonly free: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * A run on disk: its events, metrics, groups and checkpoints, and the state that follows from them.
+ *
+ * `events.jsonl` is the truth. `metrics.jsonl` and `checkpoints.jsonl` are written after it and completed from it when a crash came between.
+ */
+export class RunDirectory {
+  readonly path: string;
+  readonly #events: JsonLog;
+  readonly #metrics: JsonLog;
+  readonly #checkpoints: JsonLog;
+  readonly #unlock: () => Promise<void>;
+  readonly #live = new Subject<RunEvent>();
+  readonly #groupLogs = new Map<string, Promise<JsonLog>>();
+  #state: RunState;
+  #seq: number;
+
+  private constructor(
+    path: string,
+    logs: readonly [JsonLog, JsonLog, JsonLog],
+    unlock: () => Promise<void>,
+    events: readonly RecordedEvent[],
+  ) {
+    this.path = path;
+    [this.#events, this.#metrics, this.#checkpoints] = logs;
+    this.#unlock = unlock;
+    this.#state = stateOf(events);
+    this.#seq = (events.at(-1)?.seq ?? -1) + 1;
+  }
+
+  /**
+   * Creates the directory or goes on with what is in it.
+   *
+   * @throws ConfigError `E_CONFIG` when it holds another run. @throws ConflictError `E_CONFLICT` while another process has it.
+   */
+  static async open(runDir: string, config: RunConfig): Promise<RunDirectory> {
+    const path = resolve(runDir);
+    await mkdir(join(path, "trajectories"), { recursive: true });
+    const unlock = await takeLock(join(path, "run.lock"));
+    try {
+      await writeConfig(join(path, "config.json"), config);
+      const names = ["events.jsonl", "metrics.jsonl", "checkpoints.jsonl"].map((name) => join(path, name));
+      const logs = (await Promise.all(names.map((name) => JsonLog.open(name)))) as [JsonLog, JsonLog, JsonLog];
+      const events: RecordedEvent[] = [];
+      for await (const event of readEvents(path)) events.push(event);
+      const directory = new RunDirectory(path, logs, unlock, events);
+      await directory.#complete();
+      return directory;
+    } catch (error) {
+      await unlock();
+      throw error;
+    }
+  }
+
+  /** Where the run is. */
+  get state(): RunState {
+    return this.#state;
+  }
+
+  /** Keeps an event, tells it, and gives the state after it. What it implies for the other files is written too. */
+  async record(body: RecordedEventBody): Promise<RunState> {
+    const event: RecordedEvent = { seq: this.#seq++, time: new Date().toISOString(), ...body };
+    await this.#events.append(eventToDisk(event));
+    // What may exist on the service must not be forgotten here, whatever happens to the machine.
+    if (event.type === "job-intent" || event.type === "step-end") await this.#events.sync();
+    this.#state = nextState(this.#state, event);
+    await this.#derive(event);
+    this.#live.next(event);
+    return this.#state;
+  }
+
+  /** Tells an event to whoever listens, and keeps nothing. */
+  tell(body: LiveEventBody): void {
+    this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
+  }
+
+  /** All events so far from the file, then those to come; completes when the directory is closed. */
+  events(): Observable<RunEvent> {
+    return new Observable((subscriber) => {
+      const next = this.#seq;
+      let waiting: RunEvent[] | null = [];
+      let isOver = false;
+      const subscription = this.#live.subscribe({
+        next: (event) => (waiting === null ? subscriber.next(event) : waiting.push(event)),
+        complete: () => {
+          isOver = true;
+          if (waiting === null) subscriber.complete();
+        },
+      });
+      const replay = async () => {
+        for await (const event of readEvents(this.path)) {
+          if (event.seq >= next || subscriber.closed) break;
+          subscriber.next(event);
+        }
+        const held = waiting ?? [];
+        waiting = null;
+        for (const event of held) subscriber.next(event);
+        if (isOver) subscriber.complete();
+      };
+      replay().catch((error: unknown) => subscriber.error(error));
+      return subscription;
+    });
+  }
+
+  /** Groups of a step that are on disk, by scenario. */
+  async groups(split: Split, step: number): Promise<TrajectoryGroup[]> {
+    const groups = new Map<number, TrajectoryGroup>();
+    const path = this.#groupFile(split, step);
+    await this.#groupLogs.get(path);
+    try {
+      for await (const { value } of readJsonLines(path, { tornLine: "skip" })) {
+        const group = TrajectoryGroup.fromJSON(value);
+        const index = scenarioIndex(group);
+        if (!groups.has(index)) groups.set(index, group);
+      }
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+    return [...groups.values()].sort((a, b) => scenarioIndex(a) - scenarioIndex(b));
+  }
+
+  /** Keeps a finished group. */
+  async addGroup(split: Split, step: number, group: TrajectoryGroup): Promise<void> {
+    const log = await this.#groupLog(split, step);
+    await log.append(group.toJSON());
+  }
+
+  /** Returns when a step's groups are on the disk; no more of them will come. */
+  async closeGroups(split: Split, step: number): Promise<void> {
+    const path = this.#groupFile(split, step);
+    const log = await this.#groupLogs.get(path);
+    if (log === undefined) return;
+    this.#groupLogs.delete(path);
+    await log.sync();
+    await log.close();
+  }
+
+  /** Closes every file and gives the directory back. */
+  async close(): Promise<void> {
+    this.#live.complete();
+    const logs = await Promise.all(this.#groupLogs.values());
+    await Promise.all([this.#events, this.#metrics, this.#checkpoints, ...logs].map((log) => log.close()));
+    await this.#unlock();
+  }
+
+  #groupFile(split: Split, step: number): string {
+    return join(this.path, "trajectories", split, `${String(step).padStart(6, "0")}.jsonl`);
+  }
+
+  #groupLog(split: Split, step: number): Promise<JsonLog> {
+    const path = this.#groupFile(split, step);
+    let log = this.#groupLogs.get(path);
+    if (log === undefined) {
+      log = mkdir(join(this.path, "trajectories", split), { recursive: true }).then(() => JsonLog.open(path));
+      this.#groupLogs.set(path, log);
+    }
+    return log;
+  }
+
+  async #derive(event: RecordedEvent): Promise<void> {
+    const { time } = event;
+    if (event.type === "step-end") {
+      const { step, policyStep, checkpointStep, metrics } = event;
+      await this.#metrics.append({ step, split: "train", time, policy_step: policyStep, checkpoint_step: checkpointStep, ...metrics });
+      if (checkpointStep !== policyStep) await this.#checkpoints.append({ event: "created", step: checkpointStep, time, run_step: step });
+    }
+    if (event.type === "evaluation-end") {
+      const { step, checkpointStep, metrics } = event;
+      await this.#metrics.append({ step, split: "eval", time, policy_step: checkpointStep, ...metrics });
+    }
+    if (event.type === "checkpoints-delete") {
+      for (const step of event.steps) await this.#checkpoints.append({ event: "deleted", step, time });
+    }
+  }
+
+  /** Writes what the event log says and a crash kept from the other files. */
+  async #complete(): Promise<void> {
+    const rows = new Set<string>();
+    for await (const { value } of readJsonLines(join(this.path, "metrics.jsonl"))) {
+      const { split, step } = value as { readonly split?: string; readonly step?: number };
+      rows.add(`${split}:${step}`);
+    }
+    const checkpoints = new Set<string>();
+    for await (const { value } of readJsonLines(join(this.path, "checkpoints.jsonl"))) {
+      const { event, step } = value as { readonly event?: string; readonly step?: number };
+      checkpoints.add(`${event}:${step}`);
+    }
+    for await (const event of readEvents(this.path)) {
+      const isMissingRow =
+        (event.type === "step-end" && !rows.has(`train:${event.step}`)) ||
+        (event.type === "evaluation-end" && !rows.has(`eval:${event.step}`)) ||
+        (event.type === "checkpoints-delete" && !event.steps.every((step) => checkpoints.has(`deleted:${step}`)));
+      if (isMissingRow) await this.#derive(event);
+      else if (
+        event.type === "step-end" &&
+        event.checkpointStep !== event.policyStep &&
+        !checkpoints.has(`created:${event.checkpointStep}`)
+      ) {
+        await this.#checkpoints.append({ event: "created", step: event.checkpointStep, time: event.time, run_step: event.step });
+      }
+    }
+  }
+}
+
+/** The events of a run directory, oldest first; a torn last line is left out. */
+export async function* readEvents(runDir: string): AsyncGenerator<RecordedEvent, void, undefined> {
+  const path = join(runDir, "events.jsonl");
+  for await (const { line, value } of readJsonLines(path, { tornLine: "skip" })) {
+    const event = eventFromDisk(value);
+    if (event === null) throw new DataError(`${path}:${line}: expected an event with \`seq\` and \`type\``);
+    yield event;
+  }
+}
+
+/** Which scenario of the run a group played. */
+export function scenarioIndex(group: TrajectoryGroup): number {
+  const index = group.metadata["scenario_index"];
+  if (typeof index !== "number") throw new DataError("Expected a group of a run to have the metadata `scenario_index`");
+  return index;
+}
+
+async function writeConfig(path: string, config: RunConfig): Promise<void> {
+  const { version, kind, fixed, free } = config;
+  const text = await readFile(path, "utf8").catch(() => null);
+  if (text !== null) {
+    const before = JSON.parse(text) as Readonly<Record<string, unknown>>;
+    const now: Readonly<Record<string, unknown>> = { version, kind, ...fixed };
+    const differing = Object.keys(now).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(now[key]));
+    if (differing.length > 0) {
+      const details = differing
+        .map((key) => `\`${key}\` was ${JSON.stringify(before[key])} and is now ${JSON.stringify(now[key])}`)
+        .join("; ");
+      throw new ConfigError(
+        `The run directory holds another run: ${details}. Use the same settings to go on with it, or another \`runDir\``,
+        {
+          param: "runDir",
+        },
+      );
+    }
+  }
+  await writeFile(`${path}.tmp`, `${JSON.stringify({ version, kind, ...fixed, ...free }, null, 2)}\n`, { flush: true });
+  await rename(`${path}.tmp`, path);
+}
+
+function isMissing(error: unknown): boolean {
+  const cause: unknown = error instanceof Error ? error.cause : undefined;
+  return (cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT" || (error as NodeJS.ErrnoException | undefined)?.code === "ENOENT";
+}

@@ -1,0 +1,103 @@
+import type { SftOptions } from "../client/index.ts";
+import { InternalError } from "../errors.ts";
+import { evaluateCheckpoint } from "./evaluation.ts";
+import type { Metrics } from "./events.ts";
+import { RunLoop, type StepPlan } from "./loop.ts";
+import { jobMetrics } from "./metrics.ts";
+import { checkSftOptions, type TrainSftOptions } from "./options.ts";
+import type { RunConfig, RunDirectory } from "./run-directory.ts";
+import { runJob } from "./run-job.ts";
+import { TrainingRun } from "./training-run.ts";
+
+/**
+ * Trains a model on examples: one supervised job per dataset, with evaluation after jobs, early stop, retention of checkpoints and resume.
+ *
+ * Begins at once; the same call with the same `runDir` goes on where it was and re-attaches to the job that runs.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds; everything else through `done`.
+ * @example
+ * ```ts
+ * const run = trainSft({ model, data: "artifact:///team/demo/examples:v0", train: { epochs: 2, learningRate: 2e-4 }, runDir: "runs/sft" });
+ * console.log((await run.done).metrics["loss"]);
+ * ```
+ */
+export function trainSft<S>(options: TrainSftOptions<S>): TrainingRun {
+  checkSftOptions(options);
+  const count = typeof options.data === "function" ? (options.jobs as number) : typeof options.data === "string" ? 1 : options.data.length;
+  const loop = (directory: RunDirectory) => new RunLoop(directory, options, sftPlan(directory, options, count));
+  return new TrainingRun({ config: configOf(options, count), count, loop }, options);
+}
+
+function configOf<S>(options: TrainSftOptions<S>, jobs: number): RunConfig {
+  const { model, data, train, environment } = options;
+  return {
+    version: 1,
+    kind: "sft",
+    fixed: {
+      environment: environment?.name ?? null,
+      model: `${model.entity}/${model.project}/${model.name}`,
+      model_id: model.id,
+      base_model: model.baseModel,
+      data: typeof data === "function" ? "a function of the job" : typeof data === "string" ? [data] : [...data],
+    },
+    free: {
+      jobs,
+      train: typeof train === "function" ? "a function of the job" : (train ?? {}),
+      evaluation: options.evaluation ?? null,
+      keep_checkpoints: options.keepCheckpoints ?? null,
+      concurrency: options.concurrency ?? 64,
+      timeout_ms: options.timeoutMs ?? null,
+    },
+  };
+}
+
+function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count: number): StepPlan<string> {
+  const { data, environment } = options;
+  return {
+    count,
+    maxAhead: 0,
+    async prepare(step, { policyVersion, checkpointStep }) {
+      const known = directory.state.data.get(step);
+      if (known !== undefined) return known;
+      await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
+      const url = typeof data === "function" ? await data(step) : typeof data === "string" ? data : (data[step] as string);
+      await directory.record({ type: "data-end", step, url });
+      return url;
+    },
+    train: (step, url, signal) => trainJob(directory, options, step, url, signal),
+    evaluate(step, checkpointStep, signal) {
+      if (environment === undefined) throw new InternalError("An evaluation without an environment passed the check of options");
+      return evaluateCheckpoint({ directory, options, environment, seed: 0, step, checkpointStep, signal });
+    },
+  };
+}
+
+async function trainJob<S>(
+  directory: RunDirectory,
+  options: TrainSftOptions<S>,
+  step: number,
+  url: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { model, train, jobRetries = 0 } = options;
+  const startedMs = performance.now();
+  const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
+  const config: SftOptions = typeof train === "function" ? train(step) : (train ?? {});
+  const send = (idempotencyKey: string, inner: AbortSignal) => model.trainSft(url, { ...config, idempotencyKey, signal: inner });
+  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, send, signal });
+  const losses = outcome.gradientSteps.flatMap((metrics) => metrics["loss"] ?? []);
+  const mean: Metrics =
+    losses.length === 0 ? {} : { loss: losses.reduce((sum, loss) => sum + loss, 0) / losses.length, last_loss: losses.at(-1) as number };
+  await directory.record({
+    type: "step-end",
+    step,
+    policyStep: null,
+    checkpointStep: outcome.checkpointStep,
+    metrics: {
+      ...jobMetrics(outcome.metrics),
+      ...mean,
+      gradient_steps: losses.length,
+      "time/step_seconds": (performance.now() - startedMs) / 1000,
+    },
+  });
+}

@@ -1,0 +1,107 @@
+import type { Metrics, RecordedEvent } from "./events.ts";
+
+/** A job that was asked for and whose end is not recorded. */
+export interface OpenJob {
+  readonly attempt: number;
+  readonly key: string;
+  readonly baselineStep: number;
+  /** null when the process ended between the request and its answer. */
+  readonly jobId: string | null;
+  /** Job events already recorded. */
+  readonly seen: Set<string>;
+}
+
+/** A step that is over. */
+export interface CompletedStep {
+  readonly step: number;
+  readonly policyStep: number | null;
+  readonly checkpointStep: number;
+  readonly metrics: Metrics;
+  readonly time: string;
+}
+
+/** An evaluation that is over. `step`: how many steps of the run were completed before it. */
+export interface CompletedEvaluation {
+  readonly step: number;
+  readonly checkpointStep: number;
+  readonly metrics: Metrics;
+  readonly time: string;
+}
+
+/** Where a run is: a pure function of its recorded events, so that a crash between any two of them is one of few known states. */
+export interface RunState {
+  /** Null before the run has begun. */
+  readonly startCheckpoint: number | null;
+  readonly steps: readonly CompletedStep[];
+  readonly evaluations: readonly CompletedEvaluation[];
+  readonly openJob: (OpenJob & { readonly step: number }) | null;
+  /** Jobs of the step in progress that failed. */
+  readonly failedAttempts: number;
+  readonly deletedCheckpoints: ReadonlySet<number>;
+  /** Supervised step → its dataset's address. */
+  readonly data: ReadonlyMap<number, string>;
+}
+
+const empty: RunState = {
+  startCheckpoint: null,
+  steps: [],
+  evaluations: [],
+  openJob: null,
+  failedAttempts: 0,
+  deletedCheckpoints: new Set(),
+  data: new Map(),
+};
+
+/** The state after one more event. */
+export function nextState(state: RunState, event: RecordedEvent): RunState {
+  switch (event.type) {
+    case "run-start":
+      return { ...state, startCheckpoint: event.checkpointStep };
+    case "job-intent": {
+      const { step, attempt, key, baselineStep } = event;
+      return { ...state, openJob: { step, attempt, key, baselineStep, jobId: null, seen: new Set() } };
+    }
+    case "job-start":
+      return state.openJob === null ? state : { ...state, openJob: { ...state.openJob, jobId: event.jobId } };
+    case "gradient-step":
+      if (state.openJob === null || event.jobEventId === null) return state;
+      // Grown in place: a supervised job has thousands of these, and a copy for each would be quadratic.
+      state.openJob.seen.add(event.jobEventId);
+      return state;
+    case "job-fail":
+      return { ...state, openJob: null, failedAttempts: state.failedAttempts + 1 };
+    case "step-end": {
+      const { step, policyStep, checkpointStep, metrics, time } = event;
+      return { ...state, openJob: null, failedAttempts: 0, steps: [...state.steps, { step, policyStep, checkpointStep, metrics, time }] };
+    }
+    case "evaluation-end": {
+      const { step, checkpointStep, metrics, time } = event;
+      return { ...state, evaluations: [...state.evaluations, { step, checkpointStep, metrics, time }] };
+    }
+    case "checkpoints-delete":
+      return { ...state, deletedCheckpoints: new Set([...state.deletedCheckpoints, ...event.steps]) };
+    case "data-end":
+      return { ...state, data: new Map([...state.data, [event.step, event.url]]) };
+    case "run-resume":
+    case "step-start":
+    case "rollouts-end":
+    case "warning":
+    case "step-skip":
+    case "evaluation-start":
+    case "run-end":
+    case "run-fail":
+      return state;
+  }
+}
+
+/** The state after all events of a run. */
+export function stateOf(events: Iterable<RecordedEvent>): RunState {
+  let state = empty;
+  for (const event of events) state = nextState(state, event);
+  return state;
+}
+
+/** The model's checkpoint after the newest completed step; null before the run has begun. */
+export function newestCheckpoint(state: RunState): number | null {
+  return state.steps.at(-1)?.checkpointStep ?? state.startCheckpoint;
+}
