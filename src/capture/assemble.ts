@@ -77,7 +77,7 @@ export class CompletionAssembler {
       choice.hasLogprobs = true;
       choice.logprobs.push(...entries);
     }
-    if (part.token_ids) choice.tokenIds = [...(choice.tokenIds ?? []), ...part.token_ids];
+    if (part.token_ids) (choice.tokenIds ??= []).push(...part.token_ids);
     choice.finishReason = part.finish_reason ?? choice.finishReason;
     choice.stopReason = part.stop_reason ?? choice.stopReason;
   }

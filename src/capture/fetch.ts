@@ -23,11 +23,16 @@ export function captureFetch(inner?: Fetch): Fetch {
     const scope = scopes.getStore();
     if (scope === undefined || scope.isClosed) return send(input, init);
     const order = scope.nextOrder();
-    const call = await readCall(input, init);
+    const reading = readCall(input, init);
+    // From the first moment: an agent may return while its call is on its way.
+    scope.hold(reading.then(nothing, nothing));
+    const call = await reading;
     // What is sent from here on is recorded, or not to be: no outer layer may record it once more.
     return scopes.run(undefined, () => record(scope, order, call, { send, input, init }));
   };
 }
+
+function nothing(): void {}
 
 interface Sending {
   readonly send: Fetch;
