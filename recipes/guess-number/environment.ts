@@ -24,9 +24,7 @@ export function guessEnvironment(seed = 1, heldOut = 256): Environment<GuessScen
     async rollout(scenario, { policy, sampling }) {
       const t = trajectory({ messages: guessMessages() });
       for (let turn = 0; turn < MOST_GUESSES; turn++) {
-        // A seed fixes a request's draws: with the same one in every turn, the turns' draws would be the same.
-        const seed = sampling.seed + turn;
-        const { text } = await t.sample(policy, { maxCompletionTokens: MAX_COMPLETION_TOKENS, ...sampling, seed });
+        const { text } = await t.sample(policy, { maxCompletionTokens: MAX_COMPLETION_TOKENS, ...sampling });
         const answer = answerTo(text, scenario);
         if (answer === "correct" || answer === undefined || turn + 1 === MOST_GUESSES) break;
         t.add({ role: "user", content: answer });

@@ -59,7 +59,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, r
     const model = await service.models.create({ project: "recipes", name, baseModel: "whetstone-tiny", signal });
     const run: Run<S> = { recipe, config, service, model, progress, signal };
     const measured = async (stage: string) => {
-      const score = await measure(recipe, await model.policy(), recipe.environment.scenarios.eval, config, signal);
+      const score = await measure(recipe, await model.policy(), "held-out", config, signal);
       progress.line(`${stage.padEnd(16)} ${styled("green", words(score))}  ${styled("dim", `${seconds()} s`)}`);
       return score;
     };
@@ -93,7 +93,7 @@ async function examples<S>({ recipe, config, service, model, progress, signal }:
   const { maxJobs, stopAtExact } = config.sft;
   for (let job = 0; job < maxJobs; job++) {
     const loss = await superviseJob(service, model, recipe, config, job, signal);
-    const { exact } = await measure(recipe, await model.policy(), recipe.validation, config, signal);
+    const { exact } = await measure(recipe, await model.policy(), "validation", config, signal);
     progress.update(`examples   job ${job + 1}  ${bar(exact / stopAtExact)}  loss ${loss.toFixed(3)}  exact ${exact.toFixed(3)}`, true);
     if (exact >= stopAtExact) return;
   }

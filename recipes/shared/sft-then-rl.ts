@@ -1,7 +1,15 @@
 /** The stages that recipes share: measure, learn from examples, learn from practice. Each is a few lines of the library. */
-import { gatherTrajectoryGroups, type Model, type Policy, type Service, type TrajectoryGroups, uploadDataset } from "whetstone";
+import {
+  gatherTrajectoryGroups,
+  type GatherOptions,
+  type Model,
+  type Policy,
+  type Service,
+  type TrajectoryGroups,
+  uploadDataset,
+} from "whetstone";
 import type { ChatExample } from "whetstone/dataset";
-import { type Environment, environmentRollout } from "whetstone/environment";
+import { type Environment, environmentRollout, trainScenarios } from "whetstone/environment";
 
 /** Everything that decides how a run goes. */
 export interface SftThenRlConfig {
@@ -59,22 +67,14 @@ export function rlLearningRate({ rl }: SftThenRlConfig, index: number): number {
 
 const CONCURRENCY = 256;
 
-/** How one batch of scenarios is played. */
-interface PlayOptions {
-  readonly groupSize: number;
-  readonly temperature: number;
-  readonly seed: number;
-  readonly signal: AbortSignal;
-}
-
-function play<S>(recipe: Recipe<S>, policy: Policy, scenarios: readonly S[], options: PlayOptions): Promise<TrajectoryGroups> {
-  const { groupSize, temperature, seed, signal } = options;
-  const rollout = environmentRollout(recipe.environment);
-  const withPolicy: typeof rollout = (scenario, context) => {
-    const sampling = { temperature, seed: context.seed, signal: context.signal };
-    return rollout(scenario, { ...context, policy, sampling } as typeof context);
-  };
-  return gatherTrajectoryGroups(scenarios, withPolicy, { groupSize, concurrency: CONCURRENCY, seed, signal });
+/** Plays scenarios, `options.groupSize` times each. */
+function play<S>(recipe: Recipe<S>, scenarios: readonly S[], options: GatherOptions<S>): Promise<TrajectoryGroups> {
+  return gatherTrajectoryGroups(scenarios, environmentRollout(recipe.environment), {
+    concurrency: CONCURRENCY,
+    // With its seed a rollout played again is the same one, so a lost connection need not end the run.
+    retries: 2,
+    ...options,
+  });
 }
 
 function scoreOf<S>({ environment, exact }: Recipe<S>, { stats }: TrajectoryGroups): Score {
@@ -86,16 +86,17 @@ function scoreOf<S>({ environment, exact }: Recipe<S>, { stats }: TrajectoryGrou
   };
 }
 
-/** Plays each of some scenarios once. */
+/** Plays each of some scenarios once; `held-out` and `validation` have draws of their own, should they share scenarios. */
 export async function measure<S>(
   recipe: Recipe<S>,
   policy: Policy,
-  scenarios: readonly S[],
-  config: SftThenRlConfig,
+  which: "held-out" | "validation",
+  { measureTemperature: temperature, seed }: SftThenRlConfig,
   signal: AbortSignal,
 ): Promise<Score> {
-  const { measureTemperature: temperature, seed } = config;
-  return scoreOf(recipe, await play(recipe, policy, scenarios, { groupSize: 1, temperature, seed, signal }));
+  const scenarios = which === "held-out" ? recipe.environment.scenarios.eval : recipe.validation;
+  const drawn = which === "held-out" ? 2 * seed : 2 * seed + 1;
+  return scoreOf(recipe, await play(recipe, scenarios, { policy, groupSize: 1, temperature, seed: drawn, signal }));
 }
 
 /** One supervised job on examples that no earlier job saw; returns its mean loss. */
@@ -135,17 +136,9 @@ export async function reinforce<S>(
   signal: AbortSignal,
 ): Promise<RlStep> {
   const { prompts, groupSize, maxGradNorm } = config.rl;
-  const { train } = recipe.environment.scenarios;
-  const scenarios = Array.from({ length: prompts }, (_, at) => {
-    const scenario = typeof train === "function" ? train(index * prompts + at) : train[(index * prompts + at) % train.length];
-    return scenario as S;
-  });
-  const groups = await play(recipe, await model.policy(step), scenarios, {
-    groupSize,
-    temperature: 1,
-    seed: config.seed * 1_000_003 + index,
-    signal,
-  });
+  const scenarios = trainScenarios(recipe.environment.scenarios.train, { seed: config.seed, from: index * prompts, count: prompts });
+  const policy = await model.policy(step);
+  const groups = await play(recipe, scenarios, { policy, groupSize, seed: config.seed * 1_000_003 + index, signal });
   const { tokens, trainableGroups } = groups.stats;
   const found = { ...scoreOf(recipe, groups), sampledTokens: tokens.completion, trainableGroups };
   // Attempts that all score the same say nothing about what to do more of.

@@ -1,6 +1,8 @@
 import { trajectory } from "whetstone";
+import { type AgentTool, defineTool, runAgent } from "whetstone/agent";
 import { defineEnvironment, type Environment, reward, weighted } from "whetstone/environment";
 import type { RequestMessage } from "whetstone/schema";
+import { z } from "zod";
 import {
   correct,
   followed,
@@ -13,13 +15,15 @@ import {
   MOST_TURNS,
 } from "./task.ts";
 
-/** What the model is told of the tool. */
-export const LOOKUP_TOOLS = [
-  {
-    type: "function" as const,
-    function: { name: "lookup", parameters: { type: "object", properties: { key: { type: "string" } } } },
-  },
-];
+/** The tool over one problem's table. */
+export function lookupTool(scenario: LookupScenario): AgentTool {
+  return defineTool({
+    name: "lookup",
+    description: "Find a key.",
+    schema: z.object({ key: z.string() }),
+    run: ({ key }) => lookUp(key, scenario),
+  });
+}
 
 /** The task with the problems of one seed; `eval` are the first `heldOut` of the held-out ones. */
 export function lookupEnvironment(seed = 1, heldOut = 256): Environment<LookupScenario> {
@@ -30,15 +34,8 @@ export function lookupEnvironment(seed = 1, heldOut = 256): Environment<LookupSc
       eval: Array.from({ length: heldOut }, (_, index) => lookupScenario("held-out", seed, index)),
     },
     async rollout(scenario, { policy, sampling }) {
-      const t = trajectory({ messages: lookupMessages(scenario), tools: LOOKUP_TOOLS });
-      for (let turn = 0; turn < MOST_TURNS; turn++) {
-        // A seed fixes a request's draws: with the same one in every turn, the turns' draws would be the same.
-        const seed = sampling.seed + turn;
-        const { toolCalls } = await t.sample(policy, { maxCompletionTokens: MAX_COMPLETION_TOKENS, ...sampling, seed });
-        if (toolCalls.length === 0) break;
-        for (const { id, function: call } of toolCalls)
-          t.add({ role: "tool", tool_call_id: id ?? "", content: lookUp(keyOf(call.arguments), scenario) });
-      }
+      const t = trajectory({ messages: lookupMessages(scenario), tools: [lookupTool(scenario)] });
+      await runAgent(t, policy, { maxTurns: MOST_TURNS, maxCompletionTokens: MAX_COMPLETION_TOKENS, ...sampling });
       return t;
     },
     rewards: [
@@ -55,15 +52,15 @@ export function lookupEnvironment(seed = 1, heldOut = 256): Environment<LookupSc
   });
 }
 
-/** Every key that was asked for. */
+/** Every key that the tool was asked for. */
 function askedKeys(messages: readonly Pick<RequestMessage, "tool_calls">[]): string[] {
-  return messages.flatMap(({ tool_calls: calls }) => (calls ?? []).map((call) => keyOf(call.function.arguments)));
+  return messages.flatMap(({ tool_calls: calls }) => (calls ?? []).map((call) => keyOf(call.function.arguments ?? "")));
 }
 
 /** The key in a call's arguments; empty when they are not what the tool takes. */
-function keyOf(text: string | null | undefined): string {
+function keyOf(text: string): string {
   try {
-    const { key } = JSON.parse(text ?? "") as { key?: unknown };
+    const { key } = JSON.parse(text) as { key?: unknown };
     return typeof key === "string" ? key : "";
   } catch {
     return "";

@@ -5,7 +5,7 @@
  */
 import { recipeMain } from "../shared/recipe-main.ts";
 import { defaults } from "./config.ts";
-import { lookupEnvironment, LOOKUP_TOOLS } from "./environment.ts";
+import { lookupEnvironment, lookupTool } from "./environment.ts";
 import { goldMessages, lookupMessages, lookupScenario } from "./task.ts";
 
 recipeMain("tool-lookup", defaults, ({ seed, heldOut, sft }) => ({
@@ -14,6 +14,6 @@ recipeMain("tool-lookup", defaults, ({ seed, heldOut, sft }) => ({
   validation: Array.from({ length: sft.validation }, (_, index) => lookupScenario("validation", seed, index)),
   example: (index) => {
     const scenario = lookupScenario("sft", seed, index);
-    return { messages: [...lookupMessages(scenario), ...goldMessages(scenario)], tools: LOOKUP_TOOLS };
+    return { messages: [...lookupMessages(scenario), ...goldMessages(scenario)], tools: [lookupTool(scenario)] };
   },
 }));

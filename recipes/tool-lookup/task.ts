@@ -30,11 +30,11 @@ export interface LookupScenario {
 }
 
 /** Problem `index` of a split, a pure function of the seed. A first key belongs to exactly one split. */
-export function lookupScenario(split: Split, seed: number, index: number): LookupScenario {
+export function lookupScenario(split: Split, seed: number, index: number, longest: number = LONGEST_CHAIN): LookupScenario {
   for (let attempt = 0; ; attempt++) {
     let draws = 0;
     const below = (count: number) => Math.floor(uniform(BigInt(seed), SPLITS.indexOf(split), index, attempt, draws++) * count);
-    const chain = 1 + below(LONGEST_CHAIN);
+    const chain = 1 + below(longest);
     const keys = Array.from({ length: chain }, () =>
       Array.from({ length: KEY_LENGTH }, () => String.fromCharCode(97 + below(26))).join(""),
     );

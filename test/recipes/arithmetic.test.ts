@@ -1,0 +1,62 @@
+import { describe, expect, test } from "vitest";
+import environment, { arithmeticEnvironment } from "../../recipes/arithmetic/environment.ts";
+import {
+  type ArithmeticScenario,
+  arithmeticScenario,
+  correct,
+  goldAnswer,
+  LARGEST,
+  splitOf,
+  wellFormed,
+} from "../../recipes/arithmetic/task.ts";
+import { SPLITS } from "../../recipes/shared/splits.ts";
+import { checkRun, runRecipe } from "./run-recipe.ts";
+
+const sum: ArithmeticScenario = { id: "34+57", x: 34, y: 57 };
+
+describe("arithmetic", () => {
+  test("the sum in tags is right; anything else is not", () => {
+    expect(goldAnswer(sum)).toBe("<answer>91</answer>");
+    expect([correct("<answer>91</answer>", sum), wellFormed("<answer>91</answer>")]).toEqual([1, 1]);
+    expect([correct("<answer>90</answer>", sum), wellFormed("<answer>90</answer>")]).toEqual([0, 1]);
+    expect([correct("91", sum), wellFormed("91")]).toEqual([0, 0]);
+    expect([correct("<answer>091</answer>", sum), correct("<answer></answer>", sum)]).toEqual([0, 0]);
+    expect([correct("so <answer>91</answer>", sum), wellFormed("so <answer>91</answer>")]).toEqual([1, 0]);
+  });
+
+  test("a scenario is a function of split, seed and index, and a pair belongs to one split in either order", () => {
+    for (const split of SPLITS) {
+      for (let index = 0; index < 200; index++) {
+        const { x, y } = arithmeticScenario(split, index % 5, index);
+        expect(arithmeticScenario(split, index % 5, index)).toEqual({ id: `${x}+${y}`, x, y });
+        expect(Math.min(x, y)).toBeGreaterThanOrEqual(0);
+        expect(Math.max(x, y)).toBeLessThanOrEqual(LARGEST);
+        expect([splitOf(x, y), splitOf(y, x)]).toEqual([split, split]);
+      }
+    }
+  });
+
+  test("the splits have about the sizes they should have", () => {
+    const counts = Object.fromEntries(SPLITS.map((split) => [split, 0]));
+    for (let x = 0; x <= LARGEST; x++) for (let y = x; y <= LARGEST; y++) counts[splitOf(x, y)]!++;
+    const all = ((LARGEST + 1) * (LARGEST + 2)) / 2;
+    // Four standard deviations of a fair draw.
+    for (const [split, share] of [
+      ["train", 7 / 16],
+      ["sft", 7 / 16],
+      ["validation", 1 / 16],
+      ["held-out", 1 / 16],
+    ] as const)
+      expect(Math.abs(counts[split]! / all - share), split).toBeLessThan(4 * Math.sqrt((share * (1 - share)) / all));
+  });
+
+  test("the environment is seeded and weighs the rewards to at most 1", () => {
+    expect(environment.scenarios.eval).toHaveLength(256);
+    expect(environment.rewards.reduce((total, { weight }) => total + weight, 0)).toBeCloseTo(1);
+    expect(arithmeticEnvironment(2, 4).scenarios.eval).not.toEqual(arithmeticEnvironment(1, 4).scenarios.eval);
+  });
+
+  test("the command runs: a job of examples and two steps of practice", async () => {
+    checkRun("arithmetic", await runRecipe("arithmetic", ["--steps", "2", "--sft-jobs", "1", "--held-out", "8"]));
+  }, 120_000);
+});

@@ -1,0 +1,48 @@
+/** Runs a recipe as its README says. */
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect } from "vitest";
+import type { RecipeResult } from "../../recipes/shared/run-recipe.ts";
+
+/** A finished run. */
+export interface RecipeRun {
+  readonly result: RecipeResult;
+  /** The files it left, by name. */
+  readonly files: Readonly<Record<string, string>>;
+}
+
+const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg"];
+
+/** Runs `recipes/<name>/main.ts --json` in a directory of its own, which is removed afterwards. */
+export async function runRecipe(name: string, args: readonly string[], timeoutMs = 110_000): Promise<RecipeRun> {
+  const runDir = await mkdtemp(join(tmpdir(), `whetstone-${name}-`));
+  const root = join(import.meta.dirname, "..", "..");
+  const main = join(root, "recipes", name, "main.ts");
+  try {
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ["--conditions=whetstone/source", "--import", "tsx", main, "--json", "--run-dir", runDir, ...args],
+      { cwd: root, timeout: timeoutMs },
+    );
+    const result = JSON.parse(stdout.trim().split("\n").at(-1)!) as RecipeResult;
+    const files = Object.fromEntries(await Promise.all(LEFT.map(async (file) => [file, await readFile(join(runDir, file), "utf8")])));
+    return { result, files };
+  } finally {
+    await rm(runDir, { recursive: true, force: true });
+  }
+}
+
+/** What holds for a run of two RL steps, whatever it learned. */
+export function checkRun(name: string, { result, files }: RecipeRun): void {
+  expect(result).toMatchObject({ task: name, steps: 2 });
+  for (const value of [...Object.values(result.exact), ...Object.values(result.reward)]) {
+    expect(value).toBeGreaterThanOrEqual(0);
+    expect(value).toBeLessThanOrEqual(1);
+  }
+  expect(JSON.parse(files["result.json"]!)).toMatchObject(result);
+  expect(files["steps.jsonl"]!.trim().split("\n")).toHaveLength(2);
+  expect(files["curve.svg"]).toContain("<polyline");
+}

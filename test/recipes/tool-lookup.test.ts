@@ -1,0 +1,74 @@
+import { describe, expect, test } from "vitest";
+import { lookupEnvironment, lookupTool } from "../../recipes/tool-lookup/environment.ts";
+import {
+  correct,
+  followed,
+  goldMessages,
+  LONGEST_CHAIN,
+  lookUp,
+  type LookupScenario,
+  lookupScenario,
+  splitOf,
+} from "../../recipes/tool-lookup/task.ts";
+import { SPLITS } from "../../recipes/shared/splits.ts";
+import { checkRun, runRecipe } from "./run-recipe.ts";
+
+const chain: LookupScenario = { id: "abc", key: "abc", answer: "417", table: { abc: "xyz", xyz: "417" } };
+
+describe("tool-lookup", () => {
+  test("only the number at the end of the chain is right", () => {
+    expect(correct("417", chain)).toBe(1);
+    expect(["xyz", "", "4170", "the number is 417", "none"].map((text) => correct(text, chain))).toEqual([0, 0, 0, 0, 0]);
+    expect([followed([], chain), followed(["abc"], chain), followed(["abc", "xyz", "abc"], chain), followed(["417"], chain)]).toEqual([
+      0, 0.5, 1, 0,
+    ]);
+  });
+
+  test("the table finds its own keys alone", () => {
+    expect(["abc", "xyz", "qqq", "", "toString", "__proto__"].map((key) => lookUp(key, chain))).toEqual([
+      "xyz",
+      "417",
+      "none",
+      "none",
+      "none",
+      "none",
+    ]);
+  });
+
+  test("the tool answers the model, and tells it what is wrong with a call", async () => {
+    const context = { signal: new AbortController().signal, callId: "1" };
+    const tool = lookupTool(chain);
+    expect(await tool.call('{"key":"abc"}', context)).toEqual({ text: "xyz", isError: false });
+    expect((await tool.call('{"name":"abc"}', context)).isError).toBe(true);
+  });
+
+  test("problems have chains of one to three keys, and a first key is in one split", () => {
+    const lengths = new Set<number>();
+    for (const split of SPLITS) {
+      for (let index = 0; index < 100; index++) {
+        const scenario = lookupScenario(split, index % 5, index);
+        expect(lookupScenario(split, index % 5, index)).toEqual(scenario);
+        expect(splitOf(scenario.key)).toBe(split);
+        expect(scenario.answer).toMatch(/^\d{3}$/);
+        lengths.add(Object.keys(scenario.table).length);
+      }
+    }
+    expect([...lengths].sort((a, b) => a - b)).toEqual(Array.from({ length: LONGEST_CHAIN }, (_, index) => index + 1));
+  });
+
+  test("a gold conversation asks key after key and ends with the answer, for the full reward", async () => {
+    const environment = lookupEnvironment(1, 8);
+    for (const scenario of environment.scenarios.eval) {
+      const messages = goldMessages(scenario);
+      expect(messages.filter(({ role }) => role === "tool")).toHaveLength(Object.keys(scenario.table).length);
+      const text = messages.at(-1)!.content;
+      const trajectory = { messages: () => messages, choices: [], lastText: text, metrics: {}, metadata: {} };
+      const input = { scenario, text, trajectory, signal: new AbortController().signal };
+      for (const { name, score } of environment.rewards) expect(await score(input), name).toBe(1);
+    }
+  });
+
+  test("the command runs: a job of examples and two steps of practice", async () => {
+    checkRun("tool-lookup", await runRecipe("tool-lookup", ["--steps", "2", "--sft-jobs", "1", "--held-out", "8"]));
+  }, 120_000);
+});
