@@ -1,19 +1,14 @@
 import { ConfigError } from "../errors.ts";
 import type { RolloutContext } from "../rollout/index.ts";
 import type { RequestMessage } from "../schema/index.ts";
-import type { Policy, Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
+import type { Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
 import { normalizedReward, type Reward, type RewardLike } from "./reward.ts";
 
 /** Scenarios: a list, or an endless supply as a pure function of the index (so that a resumed run gets the same ones). */
 export type ScenarioSource<S> = readonly S[] | ((index: number) => S);
 
-/** What an environment's rollout gets beside its scenario: a rollout's context with the policy that is trained or evaluated. */
-export interface EnvironmentContext extends RolloutContext {
-  /** The policy to sample from. */
-  readonly policy: Policy;
-  /** Spread it into `t.sample(policy, { maxCompletionTokens: 32, ...sampling })`. */
-  readonly sampling: { readonly temperature: number; readonly seed: number; readonly signal: AbortSignal };
-}
+/** What an environment's rollout gets beside its scenario: a rollout's context. Its policy is the one that is trained or evaluated. */
+export type EnvironmentContext = RolloutContext;
 
 /** A task that a policy is trained and measured on: scenarios, how to play one, and what it is worth. */
 export interface Environment<S> {

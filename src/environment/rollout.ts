@@ -1,10 +1,13 @@
 import { ArgumentError, isAbort } from "../errors.ts";
-import type { Rollout } from "../rollout/index.ts";
-import { Trajectory, TrajectoryBuilder, type Scalar } from "../trajectory/index.ts";
-import type { Environment, EnvironmentContext } from "./environment.ts";
+import { isRetryable, type Rollout } from "../rollout/index.ts";
+import { Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
+import type { Environment } from "./environment.ts";
 import { RewardError } from "./errors.ts";
 import type { RewardInput } from "./reward.ts";
 import { scenarioIdOf } from "./scenarios.ts";
+
+/** Before a reward's name: the metric with its raw value. */
+export const METRIC_PREFIX = "reward/";
 
 /**
  * An environment as a rollout for `gatherTrajectoryGroups`: plays the scenario, scores it and finishes the trajectory. The total
@@ -19,7 +22,7 @@ import { scenarioIdOf } from "./scenarios.ts";
  */
 export function environmentRollout<S>(environment: Environment<S>): Rollout<S> {
   return async (scenario, context) => {
-    const played: unknown = await environment.rollout(scenario, context as EnvironmentContext);
+    const played: unknown = await environment.rollout(scenario, context);
     return scored(environment, scenario, finished(environment, played), context.signal);
   };
 }
@@ -38,16 +41,17 @@ function finished<S>({ name, rewards }: Environment<S>, played: unknown): Trajec
   );
 }
 
-/** The trajectory with its rewards; a new one, the given one stays as it is. */
+/** The trajectory with its rewards, a copy. What it was scored by before goes: it is not part of the total any more. */
 export async function scored<S>(environment: Environment<S>, scenario: S, played: Trajectory, signal: AbortSignal): Promise<Trajectory> {
-  const scenarioId = scenarioIdOf(environment, scenario);
+  const changes = { metadata: { scenario_id: scenarioIdOf(environment, scenario) } };
+  if (environment.rewards.length === 0) return played.with(changes);
   const values = await rewardValues(environment, scenario, { scenario, text: played.lastText, trajectory: played, signal });
-  const metrics = Object.fromEntries(values.map(({ name, value }) => [`reward/${name}`, value]));
-  return changed(played, {
-    reward: values.length === 0 ? played.reward : values.reduce((sum, { weight, value }) => sum + weight * value, 0),
-    metrics,
-    metadata: { scenario_id: scenarioId },
-  });
+  const stale = Object.keys(played.metrics).filter((name) => name.startsWith(METRIC_PREFIX));
+  const metrics = {
+    ...Object.fromEntries(stale.map((name) => [name, undefined])),
+    ...Object.fromEntries(values.map(({ name, value }) => [METRIC_PREFIX + name, value])),
+  };
+  return played.with({ ...changes, metrics, reward: values.reduce((sum, { weight, value }) => sum + weight * value, 0) });
 }
 
 /** One reward's outcome. */
@@ -70,6 +74,8 @@ async function rewardValues<S>(environment: Environment<S>, scenario: S, input: 
       if (isAbort(error)) throw error;
       throw new RewardError(`${where()} failed with ${error instanceof Error ? `${error.name}: ${error.message}` : String(error)}`, {
         cause: error,
+        // A judge that was overloaded may have time for another attempt.
+        retryable: isRetryable(error),
       });
     }
     if (typeof value !== "boolean" && !(typeof value === "number" && Number.isFinite(value))) {
@@ -78,18 +84,4 @@ async function rewardValues<S>(environment: Environment<S>, scenario: S, input: 
     values.push({ name, weight, value: Number(value) });
   }
   return values;
-}
-
-/** A copy with another reward, and with metrics and metadata added. */
-function changed(
-  played: Trajectory,
-  { reward, metrics, metadata }: { reward: number; metrics: Record<string, number>; metadata: Record<string, Scalar> },
-): Trajectory {
-  const wire = played.toJSON();
-  return Trajectory.fromWire({
-    ...wire,
-    reward,
-    metrics: { ...wire.metrics, ...metrics },
-    metadata: { ...wire.metadata, ...metadata },
-  });
 }

@@ -1,0 +1,248 @@
+import { ArgumentError, ConfigError, isAbort } from "../errors.ts";
+import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../schema/index.ts";
+import { textOf } from "../trajectory/messages.ts";
+import { isTrainableGroup } from "../trajectory/trainable.ts";
+import { Trajectory } from "../trajectory/index.ts";
+import type { Environment } from "./environment.ts";
+import { highestReward } from "./highest-reward.ts";
+import { METRIC_PREFIX, scored } from "./rollout.ts";
+import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
+
+/** Options of {@link validate}. */
+export interface ValidateOptions {
+  /** Scenarios to look at of each split, at least 1. @default 100 */
+  readonly count?: number | undefined;
+  /** The reward that a right answer earns. @default what rewards of at most 1 add up to with their weights; the best that was seen when a raw value is outside [0, 1] */
+  readonly expected?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What {@link validate} can find. */
+export type ValidationCode =
+  | "reward-failed"
+  | "gold-below-expected"
+  | "no-difference"
+  | "reward-without-difference"
+  | "same-id"
+  | "in-both-splits";
+
+/** One finding. */
+export interface ValidationFinding {
+  readonly code: ValidationCode;
+  /** `fatal`: training would learn something else than the task. `warning`: perhaps meant so. */
+  readonly severity: "fatal" | "warning";
+  /** How many scenarios, or rewards. */
+  readonly count: number;
+  /** The first few: scenario ids, or names of rewards. */
+  readonly examples: readonly string[];
+  /** What is wrong and what to do. */
+  readonly message: string;
+}
+
+/** How one scenario's right answer was scored. */
+export interface GoldScore {
+  readonly split: "train" | "eval";
+  readonly scenarioId: string;
+  /** Total of the right answer; null when a reward failed on it. */
+  readonly reward: number | null;
+  /** Total of an empty answer; null when a reward failed on it. */
+  readonly emptyReward: number | null;
+  /** Raw value of each reward for the right answer, by name. */
+  readonly rewards: Readonly<Record<string, number>>;
+}
+
+/** What {@link validate} found. */
+export interface Validation {
+  readonly environment: string;
+  /** Whether no finding is fatal. */
+  readonly isValid: boolean;
+  /** The reward that right answers were held to. */
+  readonly expected: number;
+  /** Fatal ones first. */
+  readonly findings: readonly ValidationFinding[];
+  /** Every scenario that was looked at. */
+  readonly scores: readonly GoldScore[];
+}
+
+const MAX_EXAMPLES = 5;
+
+/**
+ * Runs the right answer of each scenario, and an empty one, through the rewards: a reward that gives the right answer less than
+ * the most, or an empty one as much, teaches something else than the task. No policy is asked.
+ *
+ * The rewards see the turns of `gold` alone: not the prompt, nor metrics or metadata that the rollout records.
+ *
+ * @throws ConfigError `E_CONFIG` for an environment without `gold`, rewards or scenarios.
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds; the signal's reason.
+ * @example
+ * ```ts
+ * const { isValid, findings } = await validate(environment);
+ * for (const { severity, message, examples } of findings) console.log(severity, message, examples);
+ * ```
+ */
+export async function validate<S>(environment: Environment<S>, options: ValidateOptions = {}): Promise<Validation> {
+  const { count = 100, expected, signal = new AbortController().signal } = options;
+  if (!Number.isSafeInteger(count) || count < 1) {
+    throw new ArgumentError(`Expected \`count\` to be an integer of at least 1, got \`${count}\``, { param: "count" });
+  }
+  if (expected !== undefined && !Number.isFinite(expected)) {
+    throw new ArgumentError(`Expected \`expected\` to be finite, got \`${expected}\``, { param: "expected" });
+  }
+  const { name, gold, rewards } = environment;
+  if (gold === undefined)
+    throw new ConfigError(`Environment \`${name}\` has no \`gold\`; give it the right answer of a scenario`, { param: "gold" });
+  if (rewards.length === 0) throw new ConfigError(`Environment \`${name}\` has no \`rewards\` to validate`, { param: "rewards" });
+  const probes: Probe[] = [];
+  for (const { split, scenario } of scenariosOf(environment, count)) {
+    signal.throwIfAborted();
+    const right = await probe(environment, scenario, goldItems(gold(scenario)), signal);
+    const empty = await probe(environment, scenario, goldItems(""), signal);
+    probes.push({ split, scenarioId: scenarioIdOf(environment, scenario), right, empty });
+  }
+  const target = expected ?? expectedOf(environment, probes);
+  const findings = [...findingsOf(probes, target, rewards), ...idFindings(environment, count)];
+  return {
+    environment: name,
+    isValid: findings.every(({ severity }) => severity !== "fatal"),
+    expected: target,
+    findings: findings.sort((a, b) => Number(b.severity === "fatal") - Number(a.severity === "fatal")),
+    scores: probes.map(({ split, scenarioId, right, empty }) => ({
+      split,
+      scenarioId,
+      reward: right.reward,
+      emptyReward: empty.reward,
+      rewards: right.values,
+    })),
+  };
+}
+
+/** An answer's score; `failure` says why there is none. */
+interface Outcome {
+  readonly reward: number | null;
+  readonly values: Readonly<Record<string, number>>;
+  readonly failure: string | null;
+}
+
+interface Probe {
+  readonly split: "train" | "eval";
+  readonly scenarioId: string;
+  readonly right: Outcome;
+  readonly empty: Outcome;
+}
+
+function scenariosOf<S>({ scenarios, name }: Environment<S>, count: number): { split: "train" | "eval"; scenario: S }[] {
+  const { train, eval: held } = scenarios;
+  const first = typeof train === "function" ? trainScenarios(train, { count }) : train.slice(0, count);
+  const all = [
+    ...first.map((scenario) => ({ split: "train" as const, scenario })),
+    ...held.slice(0, count).map((scenario) => ({ split: "eval" as const, scenario })),
+  ];
+  if (all.length > 0) return all;
+  throw new ConfigError(`Environment \`${name}\` has no scenarios`, { param: "scenarios" });
+}
+
+async function probe<S>(
+  environment: Environment<S>,
+  scenario: S,
+  items: readonly MessageOrChoice[],
+  signal: AbortSignal,
+): Promise<Outcome> {
+  try {
+    const { reward, metrics } = await scored(environment, scenario, Trajectory.fromJSON({ messages_and_choices: items }), signal);
+    const values = environment.rewards.map(({ name }) => [name, Number(metrics[METRIC_PREFIX + name])] as const);
+    return { reward, values: Object.fromEntries(values), failure: null };
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    signal.throwIfAborted();
+    return { reward: null, values: {}, failure: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** The right answer as the end of a conversation; assistant turns are choices, as a rollout's are. */
+function goldItems(gold: string | readonly RequestMessage[]): MessageOrChoice[] {
+  const messages = typeof gold === "string" ? [{ role: "assistant", content: gold }] : gold;
+  return messages.map((message) => (message.role === "assistant" ? toChoice(message) : message));
+}
+
+function toChoice(message: RequestMessage): AssistantChoice {
+  const calls = message.tool_calls ?? [];
+  return { index: 0, message: { ...message, content: textOf(message) }, finish_reason: calls.length > 0 ? "tool_calls" : "stop" };
+}
+
+function expectedOf(environment: Pick<Environment<never>, "rewards">, probes: readonly Probe[]): number {
+  const isUnit = probes.every(({ right }) => Object.values(right.values).every((value) => value >= 0 && value <= 1));
+  const seen = probes.flatMap(({ right }) => (right.reward === null ? [] : [right.reward]));
+  return isUnit || seen.length === 0 ? highestReward(environment) : Math.max(...seen);
+}
+
+function findingsOf(probes: readonly Probe[], expected: number, rewards: readonly { readonly name: string; readonly weight: number }[]) {
+  const ids = (isFound: (probe: Probe) => boolean) => probes.filter(isFound).map(({ scenarioId }) => scenarioId);
+  const failure = probes.map(({ right, empty }) => right.failure ?? empty.failure).find((text) => text !== null);
+  const scoredProbes = probes.filter(({ right, empty }) => right.reward !== null && empty.reward !== null);
+  const idle = rewards.filter(
+    ({ name, weight }) =>
+      weight !== 0 && scoredProbes.length > 0 && scoredProbes.every(({ right, empty }) => right.values[name] === empty.values[name]),
+  );
+  return [
+    finding(
+      "reward-failed",
+      "fatal",
+      ids(({ right, empty }) => right.failure !== null || empty.failure !== null),
+      `A reward fails on the right answer or on an empty one: ${failure}. A rollout like it would be lost.`,
+    ),
+    finding(
+      "gold-below-expected",
+      "fatal",
+      ids(({ right }) => right.reward !== null && isTrainableGroup([right.reward, expected]) && right.reward < expected),
+      `The right answer earns less than ${expected}. Mend the reward or \`gold\`; if less is the most there is, pass \`expected\`.`,
+    ),
+    finding(
+      "no-difference",
+      "fatal",
+      ids(({ right, empty }) => right.reward !== null && empty.reward !== null && !isTrainableGroup([right.reward, empty.reward])),
+      "The right answer earns no more and no less than an empty one: there is nothing to learn.",
+    ),
+    finding(
+      "reward-without-difference",
+      "warning",
+      idle.map(({ name }) => name),
+      "A reward gives the right answer and an empty one the same in every scenario. Set its weight to 0 if it is only to be recorded.",
+    ),
+  ].flat();
+}
+
+/** Ids decide which trajectories belong together, and what `rescore` finds. */
+function idFindings<S>(environment: Environment<S>, count: number): ValidationFinding[] {
+  const splits = { train: new Map<string, Set<string>>(), eval: new Map<string, Set<string>>() };
+  for (const { split, scenario } of scenariosOf(environment, count)) {
+    const id = scenarioIdOf(environment, scenario);
+    const contents = splits[split].get(id) ?? new Set();
+    splits[split].set(id, contents.add(JSON.stringify(scenario) ?? ""));
+  }
+  const both = [...splits.eval.keys()].filter((id) => splits.train.has(id));
+  const ids = new Set([...splits.train.keys(), ...splits.eval.keys()]);
+  const ambiguous = [...ids].filter((id) => new Set([...(splits.train.get(id) ?? []), ...(splits.eval.get(id) ?? [])]).size > 1);
+  return [
+    finding(
+      "same-id",
+      "fatal",
+      ambiguous,
+      "Different scenarios have one id, so that their trajectories cannot be told apart. Mend `id` or `scenarioId`.",
+    ),
+    finding(
+      "in-both-splits",
+      "warning",
+      both,
+      "An `eval` scenario is also trained on: evaluation would measure memory. Take it out of one of the two.",
+    ),
+  ].flat();
+}
+
+function finding(
+  code: ValidationCode,
+  severity: ValidationFinding["severity"],
+  places: readonly string[],
+  message: string,
+): ValidationFinding[] {
+  return places.length === 0 ? [] : [{ code, severity, count: places.length, examples: places.slice(0, MAX_EXAMPLES), message }];
+}
