@@ -24,7 +24,7 @@ export const requestMessage = z.looseObject({
 export type RequestMessage = z.infer<typeof requestMessage>;
 
 /** One alternative of a token. */
-export const topLogprobEntry = z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()).nullish() });
+export const topLogprobEntry = z.looseObject({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()).nullish() });
 
 /** One token with its log-probability; -9999 stands for anything lower. */
 export const logprobEntry = z.looseObject({
