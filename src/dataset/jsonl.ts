@@ -42,7 +42,7 @@ export interface WrittenFile {
  * The values of a JSON Lines file, lazily; `.gz` is unpacked, a byte order mark and blank lines are passed over.
  *
  * ndjson does the parsing. Left to itself it ends the stream at a `null` line, has no line numbers, and either throws away
- * rows already parsed or skips bad ones in silence. So it gets one line at a time, wrapped as `[line]`, and must give one row for it.
+ * rows already parsed or skips bad ones in silence. So it gets one line at a time and must give one row for it.
  *
  * @throws DataError `E_DATA` with file and line for text that is no JSON.
  */
@@ -67,14 +67,21 @@ export async function* readJsonLines(
   }
 }
 
-/** Parses one line; null for text that is no JSON. */
+/** Parses one line, with or without its line end; null for text that is no JSON. */
 function jsonParser(): (text: string) => { readonly value: unknown } | null {
-  // A stream that is given a string whole and never holds more than one row answers at once. `decodeStrings` off: the text is
-  // taken as it is, not made into bytes and back.
-  const parser = ndjson.parse({ strict: false, decodeStrings: false } as ParseOptions) as unknown as Transform;
+  // `decodeStrings` off: the text is taken as it is, not made into bytes and back.
+  const parser = ndjson.parse({ strict: false, decodeStrings: false } as ParseOptions) as unknown as Transform & { matcher?: unknown };
+  // What ends a line within the parser. Its regular expression takes a third as long as parsing does.
+  parser.matcher = "\n";
+  // The parser holds no row when the next line comes, and so answers at once.
+  const rowOf = (line: string): unknown => (parser.write(line), parser.read());
   return (text) => {
-    parser.write(`[${text}]\n`);
-    const row = parser.read() as unknown[] | null;
+    if (text.startsWith("{") && text.endsWith("\n")) {
+      const value = rowOf(text);
+      return value === null ? null : { value };
+    }
+    // Other values are wrapped: a row of null would end the parser.
+    const row = rowOf(`[${text.replace(/\r?\n$/u, "")}]\n`) as unknown[] | null;
     return row?.length === 1 ? { value: row[0] } : null;
   };
 }

@@ -7,14 +7,13 @@ import { createGunzip } from "node:zlib";
 export interface TextLine {
   /** From 1. */
   readonly line: number;
-  /** Without its line end; null for bytes that are no UTF-8. */
+  /** With its line end, so that nobody has to copy a long text to add one; null for bytes that are no UTF-8. */
   readonly text: string | null;
-  /** Whether a line end follows: false for a last line without one. */
+  /** Whether it has a line end: false for a last line without one. */
   readonly isWhole: boolean;
 }
 
 const NEWLINE = 0x0a;
-const CARRIAGE_RETURN = 0x0d;
 const BYTE_ORDER_MARK = "\u{feff}";
 /** Large enough that few lines are pieced together, small enough that reading stays flat in memory. */
 const CHUNK_BYTES = 1 << 18;
@@ -36,14 +35,14 @@ export async function* readLines(path: string): AsyncGenerator<TextLine, void, u
     const bytes = pieces.length === 0 ? piece : Buffer.concat([...pieces, piece]);
     pieces = [];
     line++;
-    const text = decode(isWhole && bytes.at(-1) === CARRIAGE_RETURN ? bytes.subarray(0, -1) : bytes);
+    const text = decode(bytes);
     return { line, text: line === 1 && text?.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text, isWhole };
   };
   try {
     for await (const chunk of source as AsyncIterable<Buffer>) {
       let start = 0;
       for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-        yield take(chunk.subarray(start, end), true);
+        yield take(chunk.subarray(start, end + 1), true);
         start = end + 1;
       }
       if (start < chunk.length) pieces.push(chunk.subarray(start));
