@@ -1,7 +1,7 @@
-import { chatCompletion, type ChatCompletion, type ChatCompletionChunk, type ChatCompletionRequest } from "../schema/index.ts";
+import type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from "../schema/index.ts";
 import { LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
+import { parseCompletion } from "./completion.ts";
 import { readChatStream } from "./sse.ts";
-import { parseAnswer } from "./wire.ts";
 
 /** A chat body as its writer may have it: arrays and objects need not be mutable. */
 export type ChatParams = ChatCompletionRequest;
@@ -44,7 +44,7 @@ async function complete(api: Api, params: ChatParams, options: CallOptions): Pro
     retry: "unsent",
     headersTimeoutMs: LONG_CALL_MS,
   });
-  return parseAnswer(chatCompletion, answer, "chat completion");
+  return parseCompletion(answer);
 }
 
 function stream(api: Api, params: ChatParams, options: CallOptions): AsyncIterable<ChatCompletionChunk> {

@@ -24,6 +24,8 @@ export interface ModelPolicy {
   /** What goes into a request's `model`. */
   readonly id: string;
   readonly step: number;
+  /** Each answer was just read from the network and is nobody else's. */
+  readonly handsOver: true;
   complete(request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ChatCompletion>;
 }
 
@@ -88,6 +90,7 @@ export class Model implements ModelInfo {
     return {
       id,
       step: at,
+      handsOver: true,
       complete: (request, { signal } = {}) => completions.create({ ...request, model: id, stream: false }, { signal }),
     };
   }

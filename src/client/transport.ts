@@ -3,6 +3,7 @@ import type { Readable } from "node:stream";
 import { Agent, errors, type Dispatcher } from "undici";
 import { ConfigError, isAbort } from "../errors.ts";
 import { linkAbort } from "../util/abort.ts";
+import { slowDownOf } from "../util/slow-down.ts";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
 import { isRetryableStatus, readRetryAfter, withRetries, type RetryPolicy } from "./retry.ts";
 
@@ -110,8 +111,8 @@ export class Transport {
   ): Promise<T> {
     const { signal, timeoutMs } = options;
     if (timeoutMs === undefined) {
-      // undici removes its listener from the signal; hundreds of requests may share one.
-      if (signal !== undefined) setMaxListeners(0, signal);
+      // undici removes its listener from the signal; hundreds of requests may share one. A runner's signal bears that already.
+      if (signal !== undefined && slowDownOf(signal) === undefined) setMaxListeners(0, signal);
       return this.#retrying(method, url, options, signal, read);
     }
     const link = linkAbort(signal, { timeoutMs, label: `${method} ${plain(url)}` });
@@ -149,18 +150,15 @@ export class Transport {
     options: RequestOptions,
     signal: AbortSignal | undefined,
   ): Promise<Dispatcher.ResponseData> {
-    const target = new URL(url);
-    for (const [name, value] of Object.entries(options.query ?? {})) {
-      if (value !== undefined) target.searchParams.set(name, String(value));
-    }
+    const { origin, path } = split(url, options.query);
     const headers: Record<string, string> = { accept: "application/json", ...options.headers };
     if (this.#apiKey !== null) headers["authorization"] = `Bearer ${this.#apiKey}`;
     if (options.idempotencyKey !== undefined) headers["idempotency-key"] = options.idempotencyKey;
     if (options.json !== undefined) headers["content-type"] = "application/json";
     const body = typeof options.body === "function" ? options.body() : options.body;
     const response = await this.#agent.request({
-      origin: target.origin,
-      path: target.pathname + target.search,
+      origin,
+      path,
       method,
       headers,
       // undici takes any async iterable; its type says Readable.
@@ -213,6 +211,23 @@ export class Transport {
 }
 
 const BEFORE_SEND = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
+
+/** An address as undici takes it. */
+function split(url: string, query: RequestOptions["query"]): { readonly origin: string; readonly path: string } {
+  const known = query === undefined ? addresses.get(url) : undefined;
+  if (known !== undefined) return known;
+  const target = new URL(url);
+  for (const [name, value] of Object.entries(query ?? {})) {
+    if (value !== undefined) target.searchParams.set(name, String(value));
+  }
+  const address = { origin: target.origin, path: target.pathname + target.search };
+  if (query === undefined && addresses.size < MAX_ADDRESSES) addresses.set(url, address);
+  return address;
+}
+
+/** Reading an address takes as long as sending a small request; sampling uses one address all the time. */
+const addresses = new Map<string, { readonly origin: string; readonly path: string }>();
+const MAX_ADDRESSES = 64;
 
 /** The address without query, for messages. */
 function plain(url: string): string {

@@ -59,7 +59,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
     const all = { ...state.metrics, ...metrics };
     checkMetrics(all);
     state.isFinished = true;
-    return Trajectory.fromWire({
+    return Trajectory.fromOwned({
       messages_and_choices: [...items],
       // Copied: the finished trajectory is frozen, the caller's own tools must not be.
       tools: structuredClone(toolsToWire(tools)),

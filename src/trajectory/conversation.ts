@@ -64,16 +64,17 @@ export class Conversation {
   }
 
   /**
-   * Appends the turn that `run` samples, taken over as it is and not frozen yet; nothing when it throws.
+   * Appends the turn that `run` samples, not frozen yet, and copied unless nobody else has it; nothing when it throws.
    *
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn of this conversation is being sampled.
    */
-  async turn<T extends MessageOrChoice>(run: () => Promise<T>): Promise<T> {
+  async turn<T extends MessageOrChoice>(run: () => Promise<T>, isHandedOver: boolean): Promise<T> {
     this.#mustRest("sample");
     this.#isSampling = true;
     this.state.sampling++;
     try {
-      const choice = checkedItem(await run());
+      const sampled = checkedItem(await run());
+      const choice = isHandedOver ? sampled : structuredClone(sampled);
       this.#take([choice]);
       this.#turns++;
       return choice;

@@ -41,7 +41,7 @@ export class HistoryBuilder {
       const { place } = this.#conversation;
       const request = toRequest(policy, { ...options, messages: this.messages(), tools, place });
       return toChoice(await policy.complete(request, { signal }), policy, request);
-    });
+    }, policy.handsOver === true);
     return {
       text: textOf(choice),
       // Also in the messages of the next request, which are handed out.

@@ -10,7 +10,9 @@ export interface Policy {
   readonly id: string;
   /** The checkpoint's step; null for weights that have none, such as a base model. */
   readonly step: number | null;
-  /** Sends one request; `model` in it is already `id`. The answer is taken over and must not change afterwards. */
+  /** Whether nobody keeps what `complete` gave: then a trajectory need not copy it, which takes longer than reading it. @default false */
+  readonly handsOver?: boolean | undefined;
+  /** Sends one request; `model` in it is already `id`. */
   complete(request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ChatCompletion>;
 }
 

@@ -6,18 +6,22 @@ import { createWriteStream } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { connect, streamTrajectoryGroups, trajectory, type Policy, type RolloutContext } from "../../src/index.ts";
+import { connect, Model, streamTrajectoryGroups, trajectory, type RolloutContext } from "../../src/index.ts";
 import { Meter } from "./runner-meter.ts";
 import { GROUP_SIZE, promptOf, type PeerInput } from "./runner.bench.ts";
 
 const { url, completions, concurrency, warmUp, directory } = JSON.parse(process.argv[2]!) as PeerInput;
 const service = await connect({ baseUrl: url, apiKey: "bench", connections: concurrency });
-const { completions: chat } = service.chat;
-const policy: Policy = {
-  id: "team/bench/runner:step3",
-  step: 3,
-  complete: (request, { signal } = {}) => chat.create({ ...request, stream: false }, { signal }),
-};
+const model = new Model(service, {
+  id: "0b0e8e5c-0000-4000-8000-000000000000",
+  entity: "team",
+  project: "bench",
+  name: "runner",
+  baseModel: "tiny",
+  runId: null,
+  lora: null,
+});
+const policy = await model.policy(3);
 
 async function rollout(scenario: number, context: RolloutContext) {
   const t = trajectory({ messages: [{ role: "user", content: promptOf(scenario) }] });
