@@ -1,28 +1,18 @@
-import { createHash } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { readTrajectories, uploadDataset, writeChatJsonl, writeTrajectories, type ArtifactUploader } from "../../src/dataset/index.ts";
-import { Trajectory } from "../../src/trajectory/index.ts";
-import { sampled } from "../trajectory/samples.ts";
+import { fc, test } from "@fast-check/vitest";
+import { readTrajectories, readTrajectoryGroups, writeDataset, writeTrajectories, writeTrajectoryGroups } from "../../src/dataset/index.ts";
+import { Trajectory, TrajectoryGroup } from "../../src/trajectory/index.ts";
+import { group, sampled } from "../trajectory/samples.ts";
+import { groupValue, trajectoryValue } from "./arbitraries.ts";
 
 let directory = "";
 beforeAll(async () => (directory = await mkdtemp(join(tmpdir(), "whetstone-dataset-test-"))));
 afterAll(() => rm(directory, { recursive: true }));
 
-async function readAll(path: string): Promise<Trajectory[]> {
-  const all: Trajectory[] = [];
-  for await (const each of readTrajectories(path)) all.push(each);
-  return all;
-}
-
-const example = {
-  messages: [
-    { role: "user", content: "hi" },
-    { role: "assistant", content: "ho" },
-  ],
-};
+const readAll = (path: string) => readTrajectories(path).toArray();
 
 describe("trajectory files", () => {
   it("keep everything: ids, log-probabilities, other writers' keys", async () => {
@@ -43,7 +33,11 @@ describe("trajectory files", () => {
   it.each([
     [{ reward: "high", messages_and_choices: [] }, /:2: .*`reward`/],
     [{ messages: [] }, /:2: .*chat example/],
-    [{ trajectories: [] }, /:2: .*trajectory group/],
+    [{ trajectories: [{ reward: "high" }] }, /:2: expected a trajectory group; at `trajectories.0.reward`/],
+    [
+      { messages_and_choices: [{ message: { role: "assistant" }, token_ids: [0.5] }] },
+      /:2: expected a trajectory; at `messages_and_choices.0`/,
+    ],
     [{}, /:2: .*messages_and_choices/],
     [null, /:2: expected a trajectory object/],
   ])("name the line of %j", async (value, message) => {
@@ -51,102 +45,114 @@ describe("trajectory files", () => {
     await writeFile(path, `${JSON.stringify(sampled(1))}\n${JSON.stringify(value)}\n`);
     await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message });
   });
+
+  test.prop([fc.array(trajectoryValue, { maxLength: 3 }), fc.constantFrom("x.jsonl", "x.jsonl.gz")], { numRuns: 60 })(
+    "give back every value that was written",
+    async (values, name) => {
+      const path = join(directory, name);
+      await writeTrajectories(
+        path,
+        values.map((value) => Trajectory.fromJSON(value)),
+      );
+      expect((await readAll(path)).map((each) => each.toJSON())).toEqual(values.map((value) => Trajectory.fromJSON(value).toJSON()));
+    },
+  );
+
+  test.prop([fc.array(groupValue, { maxLength: 3 })], { numRuns: 40 })(
+    "give back groups with exceptions, metrics and logs",
+    async (values) => {
+      const path = join(directory, "groups.jsonl");
+      const groups = values.map((value) => TrajectoryGroup.fromJSON(value));
+      await writeTrajectoryGroups(path, groups);
+      const back: TrajectoryGroup[] = [];
+      for await (const each of readTrajectoryGroups(path)) back.push(each);
+      expect(back.map((each) => each.toJSON())).toEqual(groups.map((each) => each.toJSON()));
+      expect((await readAll(path)).map((each) => each.toJSON())).toEqual(
+        groups.flatMap(({ trajectories }) => trajectories.map((each) => each.toJSON())),
+      );
+    },
+  );
+
+  it("mix with groups, whose trajectories come one after another; a reader of groups refuses a single one", async () => {
+    const path = join(directory, "mixed.jsonl");
+    const lines = [sampled(1), group(sampled(2), sampled(3)), sampled(4)];
+    await writeFile(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    expect((await readAll(path)).map(({ reward }) => reward)).toEqual([1, 2, 3, 4]);
+    const reading = readTrajectoryGroups(path).next();
+    await expect(reading).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(/mixed\.jsonl:1: .*group/) as string });
+  });
+
+  it("name the value inside a trajectory that is wrong, and are frozen when handed out", async () => {
+    const path = join(directory, "frozen.jsonl");
+    await writeTrajectories(path, [sampled(1)]);
+    const [read] = await readAll(path);
+    expect(() => (read!.choices[0]!.logprobs!.content![0]!.logprob = 0)).toThrow(TypeError);
+    expect(() => ((read!.metadata as Record<string, unknown>)["x"] = 0)).toThrow(TypeError);
+    expect(() => read!.toJSON().messages_and_choices.pop()).toThrow(TypeError);
+  });
 });
 
-describe("writeChatJsonl", () => {
-  it("writes plain conversations, sampled turns as assistant messages", async () => {
-    const path = join(directory, "chat.jsonl");
-    const tools = [{ type: "function" as const, function: { name: "f" } }];
-    await writeChatJsonl(path, [sampled(1, "yes"), { ...example, tools }]);
-    expect(
-      (await readFile(path, "utf8"))
-        .trimEnd()
-        .split("\n")
-        .map((line) => JSON.parse(line) as unknown),
-    ).toEqual([
-      {
-        messages: [
-          { role: "user", content: "q" },
-          { role: "assistant", content: "yes" },
-        ],
-      },
-      { ...example, tools },
-    ]);
+describe("versions", () => {
+  it("are in every record, and not in what is read", async () => {
+    const path = join(directory, "version.jsonl");
+    await writeTrajectories(path, [sampled(1)]);
+    expect(JSON.parse(await readFile(path, "utf8"))).toMatchObject({ schema_version: 1, reward: 1 });
+    expect((await readAll(path))[0]!.toJSON()).toEqual(sampled(1).toJSON());
   });
 
   it.each([
-    [{ messages: [] }, /Example 1: .*at least one message/],
-    [{ messages: [{ role: "user", content: "hi" }] }, /Example 1: .*assistant/],
-    [{ messages: [{ content: "hi" }] }, /Example 1: `messages.0`/],
-    [{ ...example, tools: [{ type: "function", function: {} }] }, /Example 1: `tools.0`/],
-  ])("refuses %j", async (bad, message) => {
-    await expect(writeChatJsonl(join(directory, "never.jsonl"), [bad as never])).rejects.toMatchObject({ code: "E_DATA", message });
-    expect(await readdir(directory)).not.toContain("never.jsonl");
+    [2, /:2: has schema version 2; .* up to version 1/],
+    ["1", /:2: expected `schema_version` to be a whole number/],
+    [null, /:2: expected `schema_version`/],
+  ])("%j is refused with its line", async (version, message) => {
+    const path = join(directory, "newer.jsonl");
+    await writeFile(path, `${JSON.stringify(sampled(1))}\n${JSON.stringify({ schema_version: version, ...sampled(1).toJSON() })}\n`);
+    await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message });
   });
 });
 
-describe("uploadDataset", () => {
-  function store() {
-    const files = new Map<string, string>();
-    const calls: string[] = [];
-    const uploader: ArtifactUploader = {
-      artifacts: {
-        create: async ({ project, name, metadata }) => (
-          calls.push(`create ${project}/${name} ${metadata?.["num_trajectories"]}`),
-          { id: "v" }
-        ),
-        putFile: async (_, path, body) => {
-          calls.push(`put ${path}`);
-          // Twice, as a retry would: the second must be whole, too.
-          for (let attempt = 0; attempt < 2; attempt++) {
-            const chunks: Uint8Array[] = [];
-            if (typeof body === "function") for await (const chunk of body()) chunks.push(chunk);
-            files.set(path, typeof body === "string" ? body : Buffer.concat(chunks).toString());
-          }
-        },
-        commit: async () => (calls.push("commit"), { url: "artifact:///team/p/data:v0" }),
-      },
-    };
-    return { uploader, files, calls };
-  }
+describe("writeDataset", () => {
+  const target = async (name: string) => {
+    const path = join(directory, name);
+    await mkdir(path, { recursive: true });
+    return path;
+  };
 
-  it("puts both files, then commits", async () => {
-    const { uploader, files, calls } = store();
-    const train = (async function* () {
-      yield sampled(1);
-      yield example;
-    })();
-    await expect(uploadDataset(uploader, { project: "p", name: "data", train })).resolves.toBe("artifact:///team/p/data:v0");
-    expect(calls).toEqual(["create p/data 2", "put trajectories.jsonl", "put metadata.json", "commit"]);
-    const data = files.get("trajectories.jsonl") ?? "";
-    expect(JSON.parse(files.get("metadata.json") ?? "")).toEqual({
+  it("puts metadata beside the data, and the reader holds the file to it", async () => {
+    const at = await target("dataset");
+    const { path, count, sha256, sizeBytes, metadata } = await writeDataset(at, [sampled(1), sampled(0)], { metadata: { source: "june" } });
+    expect(JSON.parse(await readFile(join(at, "metadata.json"), "utf8"))).toEqual(metadata);
+    expect(metadata).toEqual({
+      source: "june",
       format: "jsonl",
-      num_trajectories: 2,
-      sha256: createHash("sha256").update(data).digest("hex"),
       schema_version: 1,
+      file: "trajectories.jsonl",
+      num_trajectories: count,
+      size_bytes: sizeBytes,
+      sha256,
     });
-    expect(
-      data
-        .trimEnd()
-        .split("\n")
-        .map((line) => (JSON.parse(line) as { messages_and_choices: unknown[] }).messages_and_choices.length),
-    ).toEqual([2, 2]);
+    expect(await readAll(path)).toHaveLength(2);
+    const text = await readFile(path, "utf8");
+    await writeFile(path, text.slice(0, text.indexOf("\n") + 1));
+    await expect(readAll(path)).rejects.toMatchObject({
+      code: "E_DATA",
+      message: expect.stringMatching(/expected 2 records.*got 1/) as string,
+    });
+    await writeFile(join(at, "metadata.json"), JSON.stringify({ ...metadata, schema_version: 7 }));
+    await expect(readAll(path)).rejects.toMatchObject({
+      code: "E_DATA",
+      message: expect.stringMatching(/metadata\.json.*version 7/) as string,
+    });
   });
 
-  it.each([
-    ["nothing", []],
-    ["an example without an assistant", [{ messages: [{ role: "user", content: "hi" }] }]],
-  ])("refuses %s before it asks the service for anything", async (_, train) => {
-    const { uploader, calls } = store();
-    await expect(uploadDataset(uploader, { project: "p", name: "data", train })).rejects.toMatchObject({ code: "E_DATA" });
-    expect(calls).toEqual([]);
-  });
-
-  it("does not commit when an upload fails", async () => {
-    const { uploader, calls } = store();
-    const broken = new Error("disk full");
-    const failing: ArtifactUploader = { artifacts: { ...uploader.artifacts, putFile: () => Promise.reject(broken) } };
-    await expect(uploadDataset(failing, { project: "p", name: "data", train: [example] })).rejects.toBe(broken);
-    expect(calls).not.toContain("commit");
+  it("leaves the dataset that was there when it fails, also over nothing to write", async () => {
+    const at = await target("kept");
+    const { path } = await writeDataset(at, [sampled(1)], { gzip: true });
+    expect(path).toMatch(/trajectories\.jsonl\.gz$/);
+    await expect(writeDataset(at, [], { gzip: true })).rejects.toMatchObject({ code: "E_DATA" });
+    const broken = Trajectory.fromWire({ ...sampled(1).toJSON(), reward: Number.NaN });
+    await expect(writeDataset(at, [broken], { gzip: true })).rejects.toMatchObject({ code: "E_DATA", message: /item 1.*`reward` is NaN/ });
+    expect((await readAll(path)).map(({ reward }) => reward)).toEqual([1]);
+    expect(JSON.parse(await readFile(join(at, "metadata.json"), "utf8"))).toMatchObject({ num_trajectories: 1 });
   });
 });
