@@ -152,7 +152,7 @@ export class Trajectory {
     checkReward(reward);
     const changed = overlay<number | boolean>(this.metrics, metrics);
     checkMetrics(changed);
-    return Trajectory.fromWire({
+    return Trajectory.fromOwned({
       ...this.#wire,
       reward,
       metrics: changed,

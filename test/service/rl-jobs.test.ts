@@ -61,6 +61,24 @@ test("a job takes one step, tells it in events, and its checkpoint is served", a
   expect(await readdir(join(service.service.dataDir, "jobs"))).toEqual([]);
 });
 
+test("what preflight warns of is told when training starts", async () => {
+  const service = await startTestService();
+  const { id: modelId } = await createModel(service);
+  const larger = group(
+    { reward: 1, choices: [choice([1], [2])] },
+    { reward: 0, choices: [choice([1], [3])] },
+    { reward: 0, choices: [choice(Array(CONTEXT).fill(1), [2])] },
+  );
+  const groups = [goodGroup(), larger];
+  const made = await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: groups });
+  const [started] = await finishedEvents(service, made.id);
+  expect(started?.data).toMatchObject({ num_sequences: 1, warnings: expect.any(Array) });
+  expect(started?.data.warnings.map((finding: any) => [finding.code, finding.severity, finding.count, finding.examples])).toEqual([
+    ["unbalanced-group", "warning", 1, ["trajectory_groups.0"]],
+    ["overlong-row", "warning", 1, ["trajectory_groups.1.trajectories.2.messages_and_choices.1"]],
+  ]);
+});
+
 test("jobs run in the order of creation, and the next one starts from the weights in memory", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);

@@ -1,8 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { assertTrainable, preflight, PreflightError, trajectory, type TrajectoryGroup } from "../../src/trajectory/index.ts";
-import { group, sampled } from "./samples.ts";
+import {
+  assertTrainable,
+  preflight,
+  PreflightError,
+  Trajectory,
+  trajectory,
+  type PreflightOptions,
+  type TrajectoryGroup,
+} from "../../src/trajectory/index.ts";
+import { preflightSteps } from "../../src/trajectory/preflight.ts";
+import { group, sampled, scriptedPolicy } from "./samples.ts";
 
-const check = (...groups: readonly TrajectoryGroup[]) => preflight(groups.map((each) => each.toJSON()));
+const check = (...groups: readonly TrajectoryGroup[]) => preflight(groups);
 const codes = (...groups: readonly TrajectoryGroup[]) => check(...groups).map(({ code, severity }) => `${severity} ${code}`);
 const good = () => group(sampled(0), sampled(1));
 const said = (reward: number) => trajectory({ messages: [{ role: "assistant", content: "a" }] }).finish({ reward });
@@ -38,6 +47,21 @@ describe("preflight", () => {
     ],
     ["the same tokens twice", [group(sampled(0, "a"), sampled(0, "a"), sampled(1))], ["warning duplicate-trajectory"]],
     ["another temperature", [group(sampled(0, "a", { temperature: 0.7 }), sampled(1))], ["warning temperature"]],
+    ["greedy sampling", [group(sampled(0, "a", { temperature: 0 }), sampled(1))], ["warning temperature"]],
+    ["temperature 1", [group(sampled(0, "a", { temperature: 1, top_p: 1, top_k: -1 }), sampled(1))], []],
+    ["top-p", [group(sampled(0, "a", { top_p: 0.9 }), sampled(1))], ["warning truncated-sampling"]],
+    ["top-k", [group(sampled(0, "a", { top_k: 20 }), sampled(1))], ["warning truncated-sampling"]],
+    ["min-p", [group(sampled(0, "a", { min_p: 0.05 }), sampled(1))], ["warning truncated-sampling"]],
+    ["a penalty", [group(sampled(0, "a", { presence_penalty: 0.5 }), sampled(1))], ["warning biased-sampling"]],
+    ["a logit bias", [group(sampled(0, "a", { logit_bias: true }), sampled(1))], ["warning biased-sampling"]],
+    ["a response format", [group(sampled(0, "a", { response_format: true }), sampled(1))], ["warning grammar-mask"]],
+    ["a forced tool", [group(sampled(0, "a", { tool_choice: true }), sampled(1))], ["warning grammar-mask"]],
+    [
+      "many settings at once",
+      [group(sampled(0, "a", { temperature: 2, top_p: 0.5, top_k: 3, bad_words: true, structured_outputs: true }), sampled(1))],
+      ["warning temperature", "warning truncated-sampling", "warning biased-sampling", "warning grammar-mask"],
+    ],
+    ["groups of different sizes", [good(), good(), group(sampled(0), sampled(1), sampled(2))], ["warning unbalanced-group"]],
   ] as const)("%s", (_, groups, expected) => {
     expect(codes(...groups)).toEqual(expected);
   });
@@ -65,5 +89,104 @@ describe("preflight", () => {
         findings: expect.any(Array) as unknown[],
       });
     }
+  });
+
+  describe("with options", () => {
+    const found = (options: PreflightOptions, ...groups: readonly TrajectoryGroup[]) =>
+      preflight(groups, options).map(({ code, severity, examples }) => [`${severity} ${code}`, ...examples]);
+    const place = (index: number, rest: string) => `trajectory_groups.0.trajectories.${index}.${rest}`;
+    /** Turns of a conversation as (prompt, sampled) tokens. */
+    const turns = (reward: number, ...tokens: readonly (readonly [readonly number[], readonly number[]])[]) => {
+      const [item] = sampled(reward).choices;
+      const choices = tokens.map(([prompt, ids]) => ({
+        ...item,
+        prompt_token_ids: prompt,
+        token_ids: ids,
+        logprobs: { content: ids.map((id) => ({ token: String(id), logprob: -1 })) },
+      }));
+      return Trajectory.fromJSON({ messages_and_choices: choices, reward });
+    };
+
+    it("counts rows that are too long, once however many of their turns are", () => {
+      const merged = turns(0, [[1, 2], [3]], [[1, 2, 3, 4], [5]], [[1, 2, 3, 4, 5, 6], [7]]);
+      const drifted = turns(
+        1,
+        [
+          [1, 2, 3],
+          [4, 5],
+        ],
+        [[9, 9, 9, 9], [8]],
+        [[1, 2], [3]],
+      );
+      expect(found({ maxTokens: 4 }, group(merged, drifted))).toEqual([
+        [
+          "warning overlong-row",
+          place(0, "messages_and_choices.1"),
+          place(1, "messages_and_choices.0"),
+          place(1, "messages_and_choices.1"),
+        ],
+      ]);
+      expect(found({ maxTokens: 7 }, group(merged, drifted))).toEqual([]);
+    });
+
+    it("refuses a batch in which nothing that differs fits", () => {
+      const long = group(turns(0, [[1, 2, 3], [4]]), turns(1, [[1, 2, 3], [5]]));
+      const same = group(turns(1, [[1], [2]]), turns(1, [[1], [3]]));
+      expect(found({ maxTokens: 3 }, long, same).map(([code]) => code)).toEqual([
+        "fatal only-overlong-rows",
+        "warning constant-group",
+        "warning overlong-row",
+      ]);
+      expect(found({ maxTokens: 4 }, long, same).map(([code]) => code)).toEqual(["warning constant-group"]);
+    });
+
+    it("takes a group's age from its oldest choice", () => {
+      const old = group(sampled(0, "a", { policy_version: 1 }), sampled(1));
+      expect(found({ currentStep: 3 }, good(), old)).toEqual([["warning stale-group", "trajectory_groups.1"]]);
+      expect(found({ currentStep: 3, maxStepsOffPolicy: 1 }, good(), old)).toEqual([["warning stale-group", "trajectory_groups.1"]]);
+      expect(found({ currentStep: 3, maxStepsOffPolicy: 2 }, good(), old)).toEqual([]);
+      expect(
+        found({ currentStep: 9 }, group(sampled(0, "a", { policy_version: null }), sampled(1, "b", { policy_version: null }))),
+      ).toEqual([]);
+    });
+
+    it("measures the groups as they are sent, to the byte", () => {
+      const groups = [good(), group(sampled(0, "ü"), sampled(1), sampled(2)), good()];
+      const bytes = Buffer.byteLength(JSON.stringify(groups));
+      const tooLarge = (maxBytes: number) => found({ maxBytes }, ...groups).filter(([code]) => code === "fatal payload-too-large");
+      expect(tooLarge(bytes)).toEqual([]);
+      expect(tooLarge(bytes - 1)).toEqual([["fatal payload-too-large", "trajectory_groups.2"]]);
+      expect(tooLarge(1)).toEqual([["fatal payload-too-large", "trajectory_groups.0"]]);
+      expect(() => assertTrainable(groups, { maxBytes: 1 })).toThrow(/`maxBytes`/);
+    });
+
+    it.each([
+      ["maxTokens", { maxTokens: 0 }],
+      ["currentStep", { currentStep: -1 }],
+      ["currentStep", { maxStepsOffPolicy: 1 }],
+      ["maxStepsOffPolicy", { currentStep: 1, maxStepsOffPolicy: 0.5 }],
+      ["maxBytes", { maxBytes: Number.NaN }],
+    ])("refuses a wrong `%s`", (param, options) => {
+      expect(() => preflight([], options)).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param }) as Error);
+    });
+  });
+
+  it("looks into additional histories", async () => {
+    const play = async (reward: number, branchText: string, temperature = 1) => {
+      const t = trajectory({ messages: [{ role: "user", content: "q" }] });
+      await t.sample(scriptedPolicy("same"));
+      await t.history({ messages: [{ role: "user", content: "q" }] }).sample(scriptedPolicy(branchText), { temperature });
+      return t.finish({ reward });
+    };
+    const place = "trajectory_groups.0.trajectories.1.additional_histories.0.messages_and_choices.1";
+    expect(check(group(await play(0, "a"), await play(1, "b", 0.5)))).toMatchObject([{ code: "temperature", examples: [place] }]);
+    expect(codes(group(await play(0, "a"), await play(1, "a")))).toEqual(["warning duplicate-trajectory"]);
+  });
+
+  it("gives the same for the wire form, and pauses after each trajectory", () => {
+    const groups = [good(), group(sampled(0, "a", { top_k: 1 }), sampled(1)), group()];
+    const wire = groups.map((each) => each.toJSON());
+    expect(preflight(JSON.parse(JSON.stringify(wire)) as typeof wire)).toEqual(preflight(groups));
+    expect([...preflightSteps(wire)]).toHaveLength(4);
   });
 });
