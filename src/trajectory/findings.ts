@@ -59,7 +59,7 @@ const MAX_EXAMPLES = 5;
 const NOT_PLAIN = "their log-probabilities are not those of the distribution they came from.";
 
 /** Severity and advice per code, in the order of the report. */
-const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], string]>> = {
+export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], string]>> = {
   "no-groups": ["fatal", "There is no trajectory in the batch. Send at least one group of two finished trajectories."],
   "non-finite-reward": ["fatal", "A reward is not a finite number. Make the reward function return one."],
   "choice-without-token-ids": ["fatal", TURN_PROBLEMS["choice-without-token-ids"]],

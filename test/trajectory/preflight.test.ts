@@ -9,6 +9,8 @@ import {
   type TrajectoryGroup,
 } from "../../src/trajectory/index.ts";
 import { preflightSteps } from "../../src/trajectory/preflight.ts";
+import { RULES } from "../../src/trajectory/findings.ts";
+import { read } from "../project/files.ts";
 import { group, sampled, scriptedPolicy } from "./samples.ts";
 
 const check = (...groups: readonly TrajectoryGroup[]) => preflight(groups);
@@ -189,4 +191,10 @@ describe("preflight", () => {
     expect(preflight(JSON.parse(JSON.stringify(wire)) as typeof wire)).toEqual(preflight(groups));
     expect([...preflightSteps(wire)]).toHaveLength(4);
   });
+});
+
+it("has every code in the reference, with its severity, in the order of the report", () => {
+  const section = read("docs/reference/metrics.md").split("\n## Preflight\n")[1] ?? "";
+  const documented = [...section.matchAll(/^\| `([\w-]+)` \| (fatal|warning) \|/gmu)].map(([, code, severity]) => [code, severity]);
+  expect(documented).toEqual(Object.entries(RULES).map(([code, [severity]]) => [code, severity]));
 });
