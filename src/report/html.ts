@@ -5,13 +5,13 @@ import { InternalError } from "../errors.ts";
 import type { PageData } from "./page-data.ts";
 
 /**
- * The page's own scripts and styles, in the order they are joined.
+ * The page's own scripts and styles, in the order they are joined: each after those it needs.
  *
  * They are plain browser files, read as text when a report is written. From `src/report` and from `dist/report` the same
  * relative path leads to them, because the package ships `src`: so they need no build, nothing bundles them, and what a test
  * looks at in a browser is byte for byte what an installed package writes.
  */
-const SCRIPTS = ["dom", "format", "theme", "curves", "state", "groups", "tokens", "reader", "facts", "main"] as const;
+const SCRIPTS = ["dom", "format", "theme", "state", "curves", "groups", "tokens", "reader", "facts", "main"] as const;
 const PAGE = new URL("../../src/report/page/", import.meta.url);
 
 /**

@@ -5,7 +5,9 @@ import { currentStep, data, onView, showStep } from "./state.js";
 
 /* global uPlot */
 
-const HEIGHT_PX = 168;
+const HEIGHT_PX = 172;
+/** Every chart has the same steps, so that what is above one another happened at the same time. */
+const steps = [...new Set([...data.metrics.train.steps, ...data.metrics.eval.steps])].sort((a, b) => a - b);
 const drawn = [];
 let smoothing = 0;
 
@@ -18,7 +20,7 @@ const USUAL = [
   { title: "KL", note: "nats", keys: ["kl", "kl/mean", "kl_divergence", "kl_policy_reference"] },
   { title: "Exact answers", keys: ["metrics/exact", "exact"] },
   { title: "Tokens per second", keys: ["tokens_per_second", "tokens/per_second", "time/tokens_per_second"] },
-  { title: "Sampler against trainer", note: "mean |Δ logprob|, nats", keys: ["logprob_difference_mean"] },
+  { title: "Sampler and trainer", note: "mean |Δ logprob|", keys: ["logprob_difference_mean"] },
   { title: "Seconds per step", keys: ["time/step_seconds"] },
 ];
 
@@ -49,7 +51,7 @@ function usualCard({ title, note, band, evaluation }, key) {
   const { train, eval: evaluations } = data.metrics;
   if (train.columns[key]) lines.push({ split: "train", key, band: train.columns[band] ? band : null, color: "line-a" });
   if (evaluation && evaluations.columns[key]) lines.push({ split: "eval", key, band: null, color: "line-b" });
-  return card({ title, note: lines[0].band || !note?.includes("deviation") ? note : "mean", lines, tall: evaluation });
+  return card({ title, note: lines[0].band || !note?.includes("deviation") ? note : "mean", lines, wide: evaluation });
 }
 
 /** A card whose metric can be chosen: every number a run wrote is in it. */
@@ -89,17 +91,17 @@ function explorerCard() {
   return holder;
 }
 
-function card({ title, note, lines, tall = false, label = title }) {
+function card({ title, note, lines, wide = false, label = title }) {
   const plot = h("div", { class: "plot", role: "img", "aria-label": describe(label, lines) });
   const readout = h("p", { class: "readout" });
   const figure = h(
     "figure",
-    { class: tall ? "card tall" : "card", "data-metric": lines[0].key },
+    { class: wide ? "card wide" : "card", "data-metric": lines[0].key },
     h("figcaption", {}, h("span", { class: "title" }, title), note && h("span", { class: "note" }, note)),
     readout,
     plot,
   );
-  const chart = { plot, draw: () => draw(chart, lines, { readout, height: tall ? HEIGHT_PX * 1.25 : HEIGHT_PX }), uplot: null };
+  const chart = { plot, draw: () => draw(chart, lines, readout), uplot: null };
   drawn.push(chart);
   return figure;
 }
@@ -109,19 +111,18 @@ export function redraw() {
   for (const chart of drawn) chart.draw();
 }
 
-function draw(chart, lines, { readout, height }) {
+function draw(chart, lines, readout) {
   chart.uplot?.destroy();
-  const steps = [...new Set(lines.flatMap(({ split }) => data.metrics[split].steps))].sort((a, b) => a - b);
   const columns = [steps];
   const series = [{}];
   const bands = [];
-  for (const line of lines) addLine(line, { steps, columns, series, bands });
-  const show = (index) => fill(readout, readoutOf(lines, steps, index));
+  for (const line of lines) addLine(line, { columns, series, bands });
+  const show = (index) => fill(readout, readoutOf(lines, index));
   const axis = { stroke: color("muted"), font: "11px system-ui, sans-serif", ticks: { show: false } };
   chart.uplot = new uPlot(
     {
       width: Math.max(160, chart.plot.clientWidth),
-      height,
+      height: HEIGHT_PX,
       padding: [8, 10, 0, 0],
       legend: { show: false },
       cursor: { y: false, sync: { key: "steps" }, drag: { x: true, y: false }, points: { size: 6 } },
@@ -144,11 +145,11 @@ function draw(chart, lines, { readout, height }) {
   show(null);
 }
 
-function addLine({ split, key, band, color: name }, { steps, columns, series, bands }) {
-  const values = aligned(split, key, steps);
+function addLine({ split, key, band, color: name }, { columns, series, bands }) {
+  const values = aligned(split, key);
   const stroke = color(name);
   if (band) {
-    const deviations = aligned(split, band, steps);
+    const deviations = aligned(split, band);
     const edge = (sign) => values.map((value, at) => (value === null || deviations[at] === null ? null : value + sign * deviations[at]));
     columns.push(edge(1), edge(-1));
     series.push({ width: 0, points: { show: false } }, { width: 0, points: { show: false } });
@@ -165,7 +166,7 @@ function addLine({ split, key, band, color: name }, { steps, columns, series, ba
   series.push({ ...plain, stroke: color(`${name}-faint`), width: 1, points: { show: false } }, { ...plain, points: { show: false } });
 }
 
-function aligned(split, key, steps) {
+function aligned(split, key) {
   const { steps: own, columns } = data.metrics[split];
   const at = new Map(own.map((step, index) => [step, columns[key]?.[index] ?? null]));
   return steps.map((step) => at.get(step) ?? null);
@@ -183,9 +184,9 @@ export function smoothed(values, weight = smoothing) {
   });
 }
 
-function readoutOf(lines, steps, index) {
+function readoutOf(lines, index) {
   return lines.map(({ split, key, color: name }) => {
-    const values = aligned(split, key, steps);
+    const values = aligned(split, key);
     const last = values.findLastIndex((value) => value !== null);
     const at = index !== null && values[index] !== null ? index : index === null ? last : -1;
     const text = at < 0 ? "–" : number(values[at]);

@@ -3,10 +3,15 @@ export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e15) return grouped(String(value).replace("-", "−"));
   if (size >= 1e6 || size < 1e-4) return value.toExponential(2).replace("-", "−").replace("e−", "e-");
   const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 5;
-  const text = Number.isInteger(value) ? String(value) : value.toFixed(digits);
-  return grouped(text.replace("-", "−"));
+  return grouped(value.toFixed(digits).replace("-", "−"));
+}
+
+/** A reward: three decimals, so that a column of them lines up. */
+export function rewardText(value) {
+  return Math.abs(value) < 1000 ? value.toFixed(3).replace("-", "−") : number(value);
 }
 
 /** A number with its sign, three digits. */
@@ -31,7 +36,7 @@ export function count(value, noun, plural = `${noun}s`) {
 
 /** A metric or metadata value of any kind. */
 export function scalar(value) {
-  if (typeof value === "number") return number(value);
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : number(value);
   if (value === null) return "null";
   return String(value);
 }

@@ -1,5 +1,5 @@
 import { fill, h, segmented } from "./dom.js";
-import { count, number, signed } from "./format.js";
+import { count, rewardText, signed } from "./format.js";
 import { currentStep, data, onView, showStep, showTrajectory, view } from "./state.js";
 
 /** The section of one step's groups, side by side. */
@@ -84,7 +84,7 @@ function aboutStep(step) {
   const flat = step.groups.filter((group) => group.trajectories.length > 1 && !group.isTrainable).length;
   const parts = [
     `${count(step.groups.length, "group")}, ${count(trajectories.length, "trajectory", "trajectories")}`,
-    trajectories.length > 0 && `mean reward ${number(mean)}`,
+    trajectories.length > 0 && `mean reward ${rewardText(mean)}`,
     failed > 0 && `${count(failed, "rollout")} failed`,
     flat > 0 && `${count(flat, "group")} with equal rewards, nothing to learn from`,
     step.omitted > 0 && `${count(step.omitted, "trajectory", "trajectories")} without contents, to keep this page small`,
@@ -111,7 +111,7 @@ function groupCard(group, at, { range, largest }) {
   const summary =
     group.mean === null
       ? "no trajectory"
-      : [h("b", {}, number(group.mean)), group.trajectories.length > 1 && ` ± ${number(group.deviation)}`];
+      : [h("b", {}, rewardText(group.mean)), group.trajectories.length > 1 && ` ± ${rewardText(group.deviation)}`];
   return h(
     "article",
     { class: "group", "data-group-card": at },
@@ -140,7 +140,7 @@ function groupCard(group, at, { range, largest }) {
 function row(group, at, { index, label, range, largest }) {
   const { reward, advantage, detail } = group.trajectories[index];
   const share = (reward - range.low) / (range.high - range.low);
-  const spoken = `${group.id}, trajectory ${index}: reward ${number(reward)}${largest === null ? "" : `, advantage ${signed(advantage)}`}`;
+  const spoken = `${group.id}, trajectory ${index}: reward ${rewardText(reward)}${largest === null ? "" : `, advantage ${signed(advantage)}`}`;
   return h(
     "button",
     {
@@ -154,7 +154,7 @@ function row(group, at, { index, label, range, largest }) {
       on: { click: () => open(at, index) },
     },
     h("span", { class: "index" }, label),
-    h("span", { class: "value" }, number(reward)),
+    h("span", { class: "value" }, rewardText(reward)),
     h("span", { class: "bar-reward", vars: { "--share": share } }),
     largest !== null && h("span", { class: "value" }, signed(advantage)),
     largest !== null &&

@@ -1,5 +1,5 @@
 import { fill, h, pairs, segmented } from "./dom.js";
-import { count, number, prettyJson, scalar, seconds, signed } from "./format.js";
+import { count, number, prettyJson, rewardText, scalar, seconds, signed } from "./format.js";
 import { currentStep, data, onView, showTrajectory, view } from "./state.js";
 import { COLOURS, tokenBlock } from "./tokens.js";
 
@@ -68,7 +68,7 @@ function siblingButtons(group) {
       {
         type: "button",
         "aria-pressed": String(index === view.trajectory),
-        "aria-label": `Trajectory ${index}, reward ${number(reward)}`,
+        "aria-label": `Trajectory ${index}, reward ${rewardText(reward)}`,
         on: {
           click: () => {
             showTrajectory(view.group, index);
@@ -181,7 +181,7 @@ function toolCall({ id, name, args }) {
 function aside(group, trajectory) {
   const { detail } = trajectory;
   const rows = [
-    ["Reward", number(trajectory.reward)],
+    ["Reward", rewardText(trajectory.reward)],
     ["Advantage", signed(trajectory.advantage)],
     ["Sampled turns", number(trajectory.turns)],
     ["Sampled tokens", number(trajectory.tokens)],

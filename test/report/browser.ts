@@ -1,0 +1,62 @@
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+import { type Browser, chromium, type Page } from "playwright-core";
+
+const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge"];
+const ELSEWHERE = ["/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"];
+
+/** Path of an installed Chromium, or null. `CHROMIUM_PATH` says where one is that is found nowhere else. */
+export function findChromium(): string | null {
+  const folders = (process.env["PATH"] ?? "").split(delimiter).filter((folder) => folder !== "");
+  const places = [
+    process.env["CHROMIUM_PATH"] ?? [],
+    folders.flatMap((folder) => NAMES.map((name) => join(folder, name))),
+    ELSEWHERE,
+  ].flat();
+  return places.find((path) => isExecutable(path)) ?? null;
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A page under observation. */
+export interface Watched {
+  readonly page: Page;
+  /** Errors on the console, uncaught ones and violations of the page's policy. */
+  readonly errors: string[];
+  /** Addresses asked for, the page's own left out. */
+  readonly requests: string[];
+}
+
+/** A browser for files of one's own; the sandbox is left out because a container's root has none. */
+export function launch(executablePath: string): Promise<Browser> {
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+}
+
+/** Opens an HTML file by its `file:` address and waits until its script has run. */
+export async function openReport(
+  browser: Browser,
+  path: string,
+  { hash = "", ...options }: { hash?: string; colorScheme?: "light" | "dark"; viewport?: { width: number; height: number } } = {},
+): Promise<Watched> {
+  const page = await browser.newPage({ viewport: { width: 1440, height: 1000 }, ...options });
+  page.setDefaultTimeout(20_000);
+  const errors: string[] = [];
+  const requests: string[] = [];
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") errors.push(message.text());
+  });
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(`file://${path}`)) requests.push(request.url());
+  });
+  await page.goto(`file://${path}${hash}`);
+  await page.waitForSelector("html[data-ready]", { state: "attached" });
+  return { page, errors, requests };
+}

@@ -1,0 +1,182 @@
+import { createHash } from "node:crypto";
+import { appendFile, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Script } from "node:vm";
+import { describe, expect, it } from "vitest";
+import { ArgumentError, DataError, NotFoundError } from "../../src/errors.ts";
+import type { PageData } from "../../src/report/page-data.ts";
+import { writeReport } from "../../src/report/index.ts";
+import { dataOf, groupLine, HOSTILE, trajectoryLine, writeRun } from "./run-fixture.ts";
+
+const pageOf = async (path: string) => dataOf(await readFile(path, "utf8")) as PageData;
+
+describe("writeReport", () => {
+  it("holds the metrics of every step, the torn last line left out", async () => {
+    const { path } = await writeReport(await writeRun());
+    const { metrics } = await pageOf(path);
+    expect(metrics.train.steps).toEqual([0, 1, 2]);
+    expect(metrics.train.columns).toEqual({
+      "custom/number": [7, 7, 7],
+      loss: [0, -0.25, -0.5],
+      "reward/mean": [0.5, 0.9, 0.5],
+      "reward/std": [0.1, 0.1, 0.1],
+    });
+    expect(metrics.eval).toEqual({ steps: [2], columns: { "reward/mean": [0.75] } });
+  });
+
+  it("a step written again after a restart counts as it was written last", async () => {
+    const runDir = await writeRun();
+    await writeFile(
+      join(runDir, "metrics.jsonl"),
+      '{"step":1,"split":"train","loss":1}\n{"step":1,"split":"train","loss":2,"extra":true}\n',
+    );
+    const { metrics } = await pageOf((await writeReport(runDir)).path);
+    expect(metrics.train).toEqual({ steps: [1], columns: { extra: [1], loss: [2] } });
+  });
+
+  it("computes advantages within each group: (1, 0, 0) has mean 1/3 and population deviation √2/3", async () => {
+    const { steps } = await pageOf((await writeReport(await writeRun())).path);
+    const [group, flat] = steps[0]!.groups;
+    expect(group!.mean).toBeCloseTo(1 / 3, 12);
+    expect(group!.deviation).toBeCloseTo(Math.SQRT2 / 3, 12);
+    const advantages = group!.trajectories.map(({ advantage }) => advantage);
+    expect(advantages[0]).toBeCloseTo(Math.SQRT2, 4);
+    expect(advantages[1]).toBeCloseTo(-Math.SQRT1_2, 4);
+    expect(flat!.isTrainable).toBe(false);
+    expect(flat!.trajectories.map(({ advantage }) => advantage)).toEqual([0, 0]);
+    expect(flat!.exceptions[0]!.type).toBe("TimeoutError");
+  });
+
+  it("puts the trainer's numbers beside the turns they are of, those of additional histories last", async () => {
+    const { steps } = await pageOf((await writeReport(await writeRun())).path);
+    const last = steps.findLast(({ split }) => split === "train")!;
+    expect(last.hasTrained).toBe(true);
+    const turns = last.groups[0]!.trajectories[0]!.detail!.histories.flat().flatMap(({ sampled }) => sampled ?? []);
+    expect(turns.map(({ trained }) => trained)).toEqual([[-0.07], [-0.07, -0.17, -0.27, -0.37], [-0.07, -0.17, -0.27, -0.37]]);
+    expect(turns.map(({ advantage }) => advantage)).toEqual([0.5, 0.5, 0.5]);
+    expect(last.groups[0]!.trajectories[1]!.detail!.histories[0]![1]!.sampled!.trained).toBeNull();
+    expect(steps[0]!.hasTrained).toBe(false);
+  });
+
+  it("says what the run was; a setting that looks like a credential is hidden", async () => {
+    const { path } = await writeReport(await writeRun());
+    const page = await pageOf(path);
+    expect(Object.fromEntries(page.facts)).toMatchObject({
+      Model: "whetstone-tiny",
+      Steps: "3 (0 to 2)",
+      Checkpoints: "2 made, 1 kept",
+      Seconds: "65.0",
+    });
+    expect(Object.fromEntries(page.config)).toMatchObject({ "groups.size": "3", "service.apiKey": "(hidden)", "service.maxTokens": "5" });
+    expect(await readFile(path, "utf8")).not.toContain("very-private");
+    expect(page.checkpoints.map(({ step, state }) => [step, state])).toEqual([
+      [1, "deleted"],
+      [2, "kept"],
+    ]);
+    expect(page.events).toEqual([["run-started", 1]]);
+  });
+
+  it("keeps the order of telling and the bounds: steps, bytes", async () => {
+    const runDir = await writeRun({ steps: 12 });
+    const few = await writeReport(runDir, { steps: 3 });
+    expect(few.steps).toEqual([
+      { split: "train", step: 0 },
+      { split: "train", step: 11 },
+      { split: "eval", step: 11 },
+    ]);
+    const narrow = await pageOf((await writeReport(runDir, { trajectoryBytes: 4000 })).path);
+    const contents = narrow.steps.flatMap(({ groups }) => groups).flatMap(({ trajectories }) => trajectories);
+    const bytes = contents.reduce((sum, { detail }) => sum + (detail === null ? 0 : Buffer.byteLength(JSON.stringify(detail))), 0);
+    expect(bytes).toBeLessThanOrEqual(4000);
+    expect(narrow.steps.some(({ omitted }) => omitted > 0)).toBe(true);
+    expect(contents.every(({ reward }) => Number.isFinite(reward))).toBe(true);
+    const none = await pageOf((await writeReport(runDir, { trajectoryBytes: 0 })).path);
+    expect(none.steps.map(({ step, omitted }) => [step, omitted])).toEqual([[11, 5]]);
+  });
+
+  it("stays small for a run of 400 steps with 256 long trajectories each", async () => {
+    const runDir = await writeRun({ steps: 1, trained: false });
+    const logs = ["x".repeat(6_000)];
+    const groups = Array.from({ length: 16 }, (_, group) =>
+      groupLine(
+        group,
+        0,
+        Array.from({ length: 16 }, (__, index) => trajectoryLine(index / 16, { logs })),
+      ),
+    );
+    const step = groups.map((group) => `${JSON.stringify(group)}\n`).join("");
+    const rows = Array.from({ length: 400 }, (_, index) => JSON.stringify({ step: index, split: "train", "reward/mean": index / 400 }));
+    await writeFile(join(runDir, "metrics.jsonl"), `${rows.join("\n")}\n`);
+    // As many files as the page opens: each would be 1.7 MB of it, 42 MB together.
+    for (let index = 0; index < 24; index++)
+      await writeFile(join(runDir, "trajectories/train", `${String(index * 17).padStart(6, "0")}.jsonl`), step);
+    const { path, sizeBytes } = await writeReport(runDir);
+    expect(sizeBytes).toBe((await stat(path)).size);
+    expect(sizeBytes).toBeLessThan(12 * 1024 * 1024);
+    expect((await pageOf(path)).metrics.train.steps).toHaveLength(400);
+  });
+
+  it("is one file without anything that loads, and nothing in the data can end its element", async () => {
+    const html = await readFile((await writeReport(await writeRun())).path, "utf8");
+    const scripts = [...html.matchAll(/<script(?: type="([^"]*)")?[^>]*>(.*?)<\/script>/gs)];
+    expect(scripts.map((match) => match[1])).toEqual(["application/json", undefined, "module"]);
+    expect(html.match(/<\/script/g)).toHaveLength(3);
+    expect(html).not.toContain("<img");
+    expect(scripts[0]![2]).not.toMatch(/[<\u2028\u2029]/);
+    expect(html).not.toMatch(/<(?:link|iframe|object|embed|base)\b/i);
+    expect(JSON.stringify(dataOf(html))).toContain(JSON.stringify(HOSTILE).slice(1, -1));
+    const policy = /Content-Security-Policy" content="([^"]*)"/.exec(html)?.[1];
+    const hash = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+    const style = /<style>(.*?)<\/style>/s.exec(html)?.[1] ?? "";
+    expect(policy).toBe(
+      `default-src 'none'; script-src ${hash(scripts[1]![2]!)} ${hash(scripts[2]![2]!)}; style-src ${hash(style)}; base-uri 'none'; form-action 'none'`,
+    );
+    // Joined modules: a name used twice or an import left over is a syntax error.
+    expect(() => new Script(`(async () => {${scripts[2]![2]}})`)).not.toThrow();
+  });
+
+  it("goes where it is told, replaces what was there and leaves nothing beside it", async () => {
+    const runDir = await writeRun();
+    const directory = await mkdtemp(join(tmpdir(), "whetstone-report-"));
+    const path = join(directory, "other.html");
+    await writeFile(path, "old");
+    expect((await writeReport(runDir, { path })).path).toBe(path);
+    expect(await readFile(path, "utf8")).toMatch(/^<!doctype html>/);
+    expect(await readdir(directory)).toEqual(["other.html"]);
+    expect(await readdir(runDir)).not.toContain("report.html");
+  });
+
+  it("works before the first step has ended", async () => {
+    const runDir = await mkdtemp(join(tmpdir(), "whetstone-report-"));
+    await writeFile(join(runDir, "config.json"), "{}");
+    const { path, steps } = await writeReport(runDir);
+    expect(steps).toEqual([]);
+    expect((await pageOf(path)).available).toEqual({ train: 0, eval: 0 });
+  });
+
+  it("refuses what is no run, a line that does not fit, and options out of bounds", async () => {
+    const empty = await mkdtemp(join(tmpdir(), "whetstone-report-"));
+    await expect(writeReport(empty)).rejects.toThrow(NotFoundError);
+    await expect(writeReport(join(empty, "absent"))).rejects.toThrow(/Expected a run directory/);
+    await expect(writeReport("")).rejects.toThrow(ArgumentError);
+    const runDir = await writeRun();
+    await expect(writeReport(runDir, { steps: -1 })).rejects.toThrow(/`steps` to be a whole number from 0, got -1/);
+    await expect(writeReport(runDir, { trajectoryBytes: 0.5 })).rejects.toThrow(ArgumentError);
+    await rm(join(runDir, "metrics.jsonl"));
+    await appendFile(join(runDir, "metrics.jsonl"), '{"step":1,"split":"train"}\n{"split":"train"}\n');
+    await expect(writeReport(runDir)).rejects.toThrow(/metrics\.jsonl:2: at `step`/);
+    await rm(join(runDir, "metrics.jsonl"));
+    await appendFile(join(runDir, "trajectories/train/000001.jsonl"), '{"trajectories":3}\n');
+    await expect(writeReport(runDir)).rejects.toThrow(/000001\.jsonl:3: at `trajectories`/);
+    await writeFile(join(runDir, "config.json"), "{");
+    await expect(writeReport(runDir)).rejects.toThrow(DataError);
+  });
+
+  it("stops when it is told to, with the reason it was given, and writes nothing", async () => {
+    const runDir = await writeRun();
+    const reason = new Error("enough");
+    await expect(writeReport(runDir, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    expect(await readdir(runDir)).not.toContain("report.html");
+  });
+});
