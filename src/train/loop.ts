@@ -1,4 +1,4 @@
-import { BehaviorSubject, concatMap, EMPTY, filter, lastValueFrom, map, Observable, of, range, take, takeWhile } from "rxjs";
+import { BehaviorSubject, concatMap, EMPTY, filter, lastValueFrom, map, of, range, take, takeWhile, type Observable } from "rxjs";
 import { abortOf, failWith, fromAbortable } from "../jobs/rx.ts";
 import { linkAbort } from "../util/abort.ts";
 import type { Metrics, RunEndReason } from "./events.ts";

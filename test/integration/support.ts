@@ -38,9 +38,16 @@ export async function temporaryDirectory(): Promise<string> {
   return path;
 }
 
-/** Starts a service's process that ends with the test at the latest. */
-export async function startProcess(dataDir: string): Promise<ServiceProcess> {
-  const args = ["--conditions=whetstone/source", "--import", "tsx", fileURLToPath(new URL("service-host.ts", import.meta.url)), dataDir];
+/** Starts a service's process that ends with the test at the latest; on a free port, or on that of one that was killed. */
+export async function startProcess(dataDir: string, port = 0): Promise<ServiceProcess> {
+  const args = [
+    "--conditions=whetstone/source",
+    "--import",
+    "tsx",
+    fileURLToPath(new URL("service-host.ts", import.meta.url)),
+    dataDir,
+    String(port),
+  ];
   const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(child, "exit");
   const kill = async () => {

@@ -24,7 +24,7 @@ describe("trainRl", () => {
       [2, 2, 3],
     ]);
     const groups = await readLines(given.runDir, "trajectories/train/000001.jsonl");
-    expect(groups.map((group) => group.metadata.scenario_index).toSorted()).toEqual([2, 3]);
+    expect(new Set(groups.map((group) => group.metadata.scenario_index))).toEqual(new Set([2, 3]));
     expect(groups[0].metadata).toMatchObject({ step: 1, checkpoint_step: 1, policy_version: 1 });
     expect(groups[0].trajectories.every((each: any) => each.initial_policy_version === 1)).toBe(true);
     const rewards = groups.flatMap((group) => group.trajectories.map((each: any) => each.reward as number));
@@ -67,7 +67,8 @@ describe("trainRl", () => {
     expect(events.filter(({ type }) => type === "step-end").map(({ step }) => step)).toEqual([0, 1, 2, 3]);
     for (const step of [0, 1, 2, 3]) {
       const groups = await readLines(given.runDir, `trajectories/train/00000${step}.jsonl`);
-      expect(groups.map((group) => group.metadata.scenario_index).toSorted()).toEqual([step * 2, step * 2 + 1]);
+      expect(groups).toHaveLength(2);
+      expect(new Set(groups.map((group) => group.metadata.scenario_index))).toEqual(new Set([step * 2, step * 2 + 1]));
     }
     await expect(given.model.step()).resolves.toBe(4);
     if (maxStepsOffPolicy === 0) expect(await timelessMetrics(given.runDir)).toEqual(await timelessMetrics(calm.runDir));

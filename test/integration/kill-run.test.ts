@@ -1,0 +1,118 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { defineEnvironment, reward } from "../../src/environment/index.ts";
+import { connect, trajectory } from "../../src/index.ts";
+import { trainRl } from "../../src/train/index.ts";
+import { uniform } from "../../src/util/rng.ts";
+import { readLines, timelessMetrics } from "../train/support.ts";
+import type { HostSettings } from "./train-host.ts";
+import { type Address, startProcess, temporaryDirectory } from "./support.ts";
+
+/** Kills per mode: a few here; `WHETSTONE_KILLS=50` for the whole trial. */
+const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 5);
+/** Long enough that there is something left to kill. */
+const STEPS = Math.max(6, KILLS * 2);
+
+/** Runs the host until it ends (true) or, `killAfterMs` after it began to train, is killed (false). */
+async function runHost({ url, apiKey }: Address, runDir: string, settings: HostSettings, killAfterMs: number | null): Promise<boolean> {
+  const script = fileURLToPath(new URL("train-host.ts", import.meta.url));
+  const args = ["--conditions=whetstone/source", "--import", "tsx", script, url, apiKey, runDir, JSON.stringify(settings)];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const exited = once(child, "exit") as Promise<[number | null]>;
+  if (killAfterMs !== null) {
+    await Promise.race([once(child.stdout, "data"), exited]);
+    await Promise.race([sleep(killAfterMs), exited]);
+    child.kill("SIGKILL");
+  }
+  const [code] = await exited;
+  if (code !== null && code !== 0) throw new Error(`The run's process ended with ${code}`);
+  return code === 0;
+}
+
+describe("a training run that is killed again and again", () => {
+  test.each([0, 1])(`ends as one that never was: %i steps off-policy`, { timeout: 60_000 + KILLS * 10_000 }, async (maxStepsOffPolicy) => {
+    const directory = await temporaryDirectory();
+    const service = await startProcess(join(directory, "service"));
+    const settings = { steps: STEPS, maxStepsOffPolicy };
+    await runHost(service, join(directory, "calm"), { ...settings, name: "calm" }, null);
+    const runDir = join(directory, "killed");
+    let kills = 0;
+    let isOver = false;
+    for (let attempt = 0; kills < KILLS && !isOver; attempt++) {
+      const killAfterMs = 20 + uniform(11n, maxStepsOffPolicy, attempt) * 700;
+      isOver = await runHost(service, runDir, { ...settings, name: "killed" }, killAfterMs);
+      if (!isOver) kills++;
+    }
+    // A run that was over before all kills would prove less than it says.
+    expect(kills).toBe(KILLS);
+    while (!isOver) isOver = await runHost(service, runDir, { ...settings, name: "killed" }, null);
+
+    const events = await readLines(runDir, "events.jsonl");
+    expect(events.filter(({ type }) => type === "step-end").map(({ step }) => step as number)).toEqual(
+      Array.from({ length: STEPS }, (_, step) => step),
+    );
+    const jobs = events.filter(({ type }) => type === "job-start").map(({ job_id }) => job_id as string);
+    expect(new Set(jobs).size).toBe(STEPS);
+    const client = await connect({ baseUrl: service.url, apiKey: service.apiKey });
+    const model = await client.models.create({ project: "demo", name: "killed", baseModel: "whetstone-tiny", returnExisting: true });
+    await expect(model.step()).resolves.toBe(STEPS);
+    await client.close();
+    for (let step = 0; step < STEPS; step++) {
+      const groups = await readLines(runDir, `trajectories/train/${String(step).padStart(6, "0")}.jsonl`);
+      expect(groups.map((group) => group.metadata.scenario_index as number).toSorted((a, b) => a - b)).toEqual(
+        [0, 1, 2, 3].map((k) => step * 4 + k),
+      );
+    }
+    const metrics = await timelessMetrics(runDir);
+    if (maxStepsOffPolicy === 0) expect(metrics).toEqual(await timelessMetrics(join(directory, "calm")));
+    else expect(metrics.length).toBe((await timelessMetrics(join(directory, "calm"))).length);
+  });
+});
+
+test("a run whose service is killed and restarted waits, goes on with its job, and ends", { timeout: 90_000 }, async () => {
+  const directory = await temporaryDirectory();
+  const dataDir = join(directory, "service");
+  let service = await startProcess(dataDir);
+  const port = Number(new URL(service.url).port);
+  const client = await connect({ baseUrl: service.url, apiKey: service.apiKey });
+  const model = await client.models.create({ project: "demo", name: "m", baseModel: "whetstone-tiny" });
+  const environment = defineEnvironment<{ readonly id: string }>({
+    name: "letters",
+    scenarios: { train: (index) => ({ id: `word ${index}` }), eval: [] },
+    async rollout({ id }, { policy, sampling }) {
+      const t = trajectory({ messages: [{ role: "user", content: id }] });
+      await t.sample(policy, { maxCompletionTokens: 8, ...sampling });
+      return t;
+    },
+    rewards: [reward("letters", ({ text }) => new Set(text).size / 8)],
+  });
+  const runDir = join(directory, "run");
+  const run = trainRl({
+    model,
+    environment,
+    runDir,
+    steps: 6,
+    scenariosPerStep: 4,
+    groupSize: 4,
+    train: { learningRate: 1e-4 },
+    report: false,
+  });
+  /** When the service is killed: during rollouts, during a job, and between the two. */
+  const moments = new Set(["1:step-start", "3:job-start", "4:gradient-step"]);
+  for await (const event of run) {
+    if (!("step" in event) || !moments.delete(`${event.step}:${event.type}`)) continue;
+    await service.kill();
+    await sleep(300);
+    service = await startProcess(dataDir, port);
+  }
+  expect(moments.size).toBe(0);
+  await expect(run.done).resolves.toMatchObject({ reason: "completed", steps: 6, checkpointStep: 6 });
+  const jobs = (await readLines(runDir, "events.jsonl")).filter(({ type }) => type === "job-start").map(({ job_id }) => job_id as string);
+  expect(new Set(jobs).size).toBe(6);
+  await client.close();
+});

@@ -1,0 +1,51 @@
+/** A training run in a process of its own, to be killed: `train-host.ts <url> <key> <run directory> <settings as JSON>`. */
+import { defineEnvironment, reward } from "../../src/environment/index.ts";
+import { connect, trajectory } from "../../src/index.ts";
+import { trainRl } from "../../src/train/index.ts";
+
+/** What a test asks for. */
+export interface HostSettings {
+  readonly name: string;
+  readonly steps: number;
+  readonly maxStepsOffPolicy: number;
+}
+
+const [, , baseUrl = "", apiKey = "", runDir = "", settings = "{}"] = process.argv;
+const { name, steps, maxStepsOffPolicy } = JSON.parse(settings) as HostSettings;
+
+const environment = defineEnvironment<{ readonly id: string; readonly text: string }>({
+  name: "noise",
+  scenarios: {
+    train: (index) => ({ id: `train-${index}`, text: String.fromCharCode(97 + (index % 26)).repeat(3) }),
+    eval: [{ id: "eval-0", text: "xyz" }],
+  },
+  async rollout({ text }, { policy, sampling }) {
+    const t = trajectory({ messages: [{ role: "user", content: `Tell me about ${text}` }] });
+    await t.sample(policy, { maxCompletionTokens: 8, ...sampling });
+    return t;
+  },
+  // Nothing to be learned, so that no group ever becomes constant.
+  rewards: [
+    reward("noise", ({ trajectory: { choices } }) => ((choices[0]?.token_ids ?? []).reduce((sum, id) => sum * 31 + id, 7) % 97) / 97),
+  ],
+});
+
+const service = await connect({ baseUrl, apiKey });
+const model = await service.models.create({ project: "demo", name, baseModel: "whetstone-tiny", returnExisting: true });
+const run = trainRl({
+  model,
+  environment,
+  runDir,
+  steps,
+  maxStepsOffPolicy,
+  scenariosPerStep: 4,
+  groupSize: 4,
+  seed: 3,
+  train: { learningRate: 1e-4 },
+  evaluation: { every: 3 },
+  keepCheckpoints: { recent: 3 },
+  report: false,
+});
+process.stdout.write("ready\n");
+await run.done;
+await service.close();
