@@ -1,14 +1,18 @@
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
 
 /** Read by scripts/test-summary.js. */
 const report = "node_modules/.cache/whetstone/tests.json";
 
-export default defineConfig({
+/** Whole runs of the recipes, minutes each: `vitest run --mode recipes`, and no part of the ordinary tests. */
+const wholeRuns = "test/recipes/full/**/*.test.ts";
+
+export default defineConfig(({ mode }) => ({
   // `import … from "whetstone"` in tests, recipes and docs means src, without a build.
   resolve: { conditions: ["whetstone/source", "node"] },
   ssr: { resolve: { conditions: ["whetstone/source", "node"] } },
   test: {
-    include: ["test/**/*.test.ts"],
+    include: mode === "recipes" ? [wholeRuns] : ["test/**/*.test.ts"],
+    exclude: mode === "recipes" ? configDefaults.exclude : [...configDefaults.exclude, wholeRuns],
     pool: "forks",
     // Every fork may start an engine with two workers of its own: more forks than this only fight over the cores.
     maxWorkers: 2,
@@ -17,4 +21,4 @@ export default defineConfig({
     reporters: ["default", ["json", { outputFile: report }]],
     coverage: { include: ["src/**/*.ts"], reporter: ["text", "html"] },
   },
-});
+}));

@@ -10,6 +10,8 @@ import type { Recipe, SftThenRlConfig } from "./sft-then-rl.ts";
  *   --seed N       problems, sampling and the order of everything
  *   --steps N      RL steps
  *   --sft-jobs N   at most so many jobs of examples
+ *   --prompts N    problems of an RL step
+ *   --attempts N   attempts at each of them
  *   --held-out N   problems that are measured after each stage
  *   --run-dir DIR  default: `runs/<task>-<time>`
  *   --json         the result as one line on standard output
@@ -27,12 +29,14 @@ async function run<S>(name: string, defaults: SftThenRlConfig, recipeFor: (confi
       seed: { type: "string", default: String(defaults.seed) },
       steps: { type: "string", default: String(defaults.rl.steps) },
       "sft-jobs": { type: "string", default: String(defaults.sft.maxJobs) },
+      prompts: { type: "string", default: String(defaults.rl.prompts) },
+      attempts: { type: "string", default: String(defaults.rl.groupSize) },
       "held-out": { type: "string", default: String(defaults.heldOut) },
       "run-dir": { type: "string" },
       json: { type: "boolean", default: false },
     },
   });
-  const whole = (option: "seed" | "steps" | "sft-jobs" | "held-out", least: number) => {
+  const whole = (option: Exclude<keyof typeof values, "run-dir" | "json">, least: number) => {
     const value = Number(values[option]);
     if (!Number.isInteger(value) || value < least)
       throw new RangeError(`Expected --${option} to be a whole number from ${least}, got "${values[option]}"`);
@@ -44,7 +48,7 @@ async function run<S>(name: string, defaults: SftThenRlConfig, recipeFor: (confi
     seed: whole("seed", 0),
     heldOut,
     sft: { ...defaults.sft, maxJobs: whole("sft-jobs", 0), validation: Math.min(defaults.sft.validation, heldOut) },
-    rl: { ...defaults.rl, steps: whole("steps", 1) },
+    rl: { ...defaults.rl, steps: whole("steps", 1), prompts: whole("prompts", 1), groupSize: whole("attempts", 2) },
   };
   const runDir = resolve(values["run-dir"] ?? join("runs", `${name}-${new Date().toISOString().replaceAll(/[:.]/g, "-")}`));
   const controller = new AbortController();

@@ -10,7 +10,7 @@ import {
   wellFormed,
 } from "../../recipes/arithmetic/task.ts";
 import { SPLITS } from "../../recipes/shared/splits.ts";
-import { checkRun, runRecipe } from "./run-recipe.ts";
+import { checkRun, runRecipe, TINY } from "./run-recipe.ts";
 
 const sum: ArithmeticScenario = { id: "34+57", x: 34, y: 57 };
 
@@ -57,6 +57,6 @@ describe("arithmetic", () => {
   });
 
   test("the command runs: a job of examples and two steps of practice", async () => {
-    checkRun("arithmetic", await runRecipe("arithmetic", ["--steps", "2", "--sft-jobs", "1", "--held-out", "8"]));
+    checkRun("arithmetic", await runRecipe("arithmetic", TINY));
   }, 120_000);
 });

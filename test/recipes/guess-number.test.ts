@@ -11,7 +11,7 @@ import {
   MOST_GUESSES,
   thrift,
 } from "../../recipes/guess-number/task.ts";
-import { checkRun, runRecipe } from "./run-recipe.ts";
+import { checkRun, runRecipe, TINY } from "./run-recipe.ts";
 
 const secrets = Array.from({ length: LARGEST + 1 }, (_, secret) => ({ id: `secret-${secret}`, secret }));
 
@@ -71,6 +71,6 @@ describe("guess-number", () => {
   });
 
   test("the command runs: a job of examples and two steps of practice", async () => {
-    checkRun("guess-number", await runRecipe("guess-number", ["--steps", "2", "--sft-jobs", "1", "--held-out", "16"]));
+    checkRun("guess-number", await runRecipe("guess-number", TINY));
   }, 120_000);
 });

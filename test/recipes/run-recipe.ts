@@ -14,6 +14,9 @@ export interface RecipeRun {
   readonly files: Readonly<Record<string, string>>;
 }
 
+/** Two steps of a few problems: to see that a recipe runs, not that it learns. */
+export const TINY = ["--steps", "2", "--sft-jobs", "1", "--prompts", "4", "--attempts", "4", "--held-out", "16"];
+
 const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg"];
 
 /** Runs `recipes/<name>/main.ts --json` in a directory of its own, which is removed afterwards. */

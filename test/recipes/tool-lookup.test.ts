@@ -11,7 +11,7 @@ import {
   splitOf,
 } from "../../recipes/tool-lookup/task.ts";
 import { SPLITS } from "../../recipes/shared/splits.ts";
-import { checkRun, runRecipe } from "./run-recipe.ts";
+import { checkRun, runRecipe, TINY } from "./run-recipe.ts";
 
 const chain: LookupScenario = { id: "abc", key: "abc", answer: "417", table: { abc: "xyz", xyz: "417" } };
 
@@ -69,6 +69,6 @@ describe("tool-lookup", () => {
   });
 
   test("the command runs: a job of examples and two steps of practice", async () => {
-    checkRun("tool-lookup", await runRecipe("tool-lookup", ["--steps", "2", "--sft-jobs", "1", "--held-out", "8"]));
+    checkRun("tool-lookup", await runRecipe("tool-lookup", TINY));
   }, 120_000);
 });

@@ -1,0 +1,25 @@
+/**
+ * Every recipe as its README has it, against a bar below what was measured there: `npm run test:recipes`. Minutes each; what a run prints goes
+ * to the terminal's standard error only when it fails.
+ */
+import { describe, expect, test } from "vitest";
+import { runRecipe } from "../run-recipe.ts";
+
+const HOUR_MS = 3_600_000;
+
+describe.sequential("whole runs", () => {
+  test.each([
+    { name: "arithmetic", exact: 0.6, gain: 0.1 },
+    { name: "guess-number", exact: 0.7, gain: 0.2 },
+    { name: "tool-lookup", exact: 0.85, gain: 0.2 },
+  ])(
+    "$name reaches $exact, of which practice adds at least $gain",
+    async ({ name, exact, gain }) => {
+      const { result } = await runRecipe(name, [], HOUR_MS);
+      expect(result.exact.rl).toBeGreaterThanOrEqual(exact);
+      expect(result.exact.rl - result.exact.sft).toBeGreaterThanOrEqual(gain);
+      expect(result.reward.rl).toBeGreaterThan(result.reward.sft);
+    },
+    HOUR_MS,
+  );
+});
