@@ -30,8 +30,8 @@ export type AgentTool = Tool & {
 export interface ToolDefinition<Schema extends z.ZodType> {
   /** 1 to 64 letters, digits, `_` or `-`: what model APIs allow. */
   readonly name: string;
-  /** What it does and when to use it, for the model. */
-  readonly description: string;
+  /** What it does and when to use it, for the model. @default none */
+  readonly description?: string | undefined;
   /** Its input, an object. Descriptions of its fields reach the model. */
   readonly schema: Schema;
   /** Does it. A string is given to the model as it is, nothing as `""`, anything else as JSON. */
