@@ -53,7 +53,7 @@ export interface Capture {
  *
  * @example
  * ```ts
- * const client = new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey ?? "", fetch: capture.fetch });
+ * const client = new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey, fetch: capture.fetch });
  * const recorded = await capture.trajectory(async () => ({ reward: await playAndScore(client, policy.id) }), { policy });
  * ```
  */

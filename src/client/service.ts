@@ -14,7 +14,7 @@ import { parseAnswer, type JobEvent } from "./wire.ts";
 export interface ServiceInit {
   readonly baseUrl: string;
   readonly inferenceUrl: string;
-  readonly apiKey: string | null;
+  readonly apiKey: string;
   readonly modelPrefix: string;
   readonly connections: number | undefined;
   readonly maxRetries: number | undefined;
@@ -39,7 +39,7 @@ export class Service {
   /** What was found out about the service so far. */
   readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
-  readonly #apiKey: string | null;
+  readonly #apiKey: string;
   readonly #ports: ClientPorts;
   readonly #onClose: () => Promise<void>;
   #closing: Promise<void> | undefined;
@@ -61,7 +61,7 @@ export class Service {
   }
 
   /** For clients of other makes. An accessor, so that printing or serialising the service does not show it. */
-  get apiKey(): string | null {
+  get apiKey(): string {
     return this.#apiKey;
   }
 

@@ -1,6 +1,6 @@
 /** The same conversation through every client: two questions, each with a tool call, streaming and not. */
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { AIMessage, HumanMessage, ToolMessage, type BaseMessage } from "@langchain/core/messages";
+import { HumanMessage, ToolMessage, type AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { tool as langchainTool } from "@langchain/core/tools";
 import { ChatOpenAI } from "@langchain/openai";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";

@@ -51,7 +51,7 @@ export async function startHarness(says: (prompt: string) => string, before?: Sc
   onTestFinished(() => service.close());
   const model = await service.models.create({ project: "demo", name: "agent", baseModel: "tiny" });
   const policy = await model.policy();
-  return { service, policy, sampled, test, address: { baseURL: service.inferenceUrl, apiKey: service.apiKey ?? "" } };
+  return { service, policy, sampled, test, address: { baseURL: service.inferenceUrl, apiKey: service.apiKey } };
 }
 
 /** The beginning of an assistant turn in a prompt's text. */
