@@ -1,5 +1,7 @@
-/** Following training jobs. RxJS inside; an AsyncIterable for those who use none. */
+/** Following training jobs and checkpoints. RxJS inside; an AsyncIterable for those who use none. */
 export { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
 export { followJob } from "./follow-job.ts";
 export { pollJob } from "./poll-job.ts";
 export type { JobSource, PollJobOptions } from "./poll-job.ts";
+export { watchCheckpoints } from "./watch-checkpoints.ts";
+export type { CheckpointSource, WatchCheckpointsOptions } from "./watch-checkpoints.ts";
