@@ -32,6 +32,8 @@ export interface Watched {
   readonly errors: string[];
   /** Addresses asked for, the page's own left out. */
   readonly requests: string[];
+  /** Those that were answered. */
+  readonly loaded: string[];
 }
 
 /** A browser for files of one's own; the sandbox is left out because a container's root has none. */
@@ -49,6 +51,7 @@ export async function openReport(
   page.setDefaultTimeout(20_000);
   const errors: string[] = [];
   const requests: string[] = [];
+  const loaded: string[] = [];
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") errors.push(message.text());
   });
@@ -56,7 +59,10 @@ export async function openReport(
   page.on("request", (request) => {
     if (!request.url().startsWith(`file://${path}`)) requests.push(request.url());
   });
+  page.on("response", (response) => {
+    if (!response.url().startsWith(`file://${path}`)) loaded.push(response.url());
+  });
   await page.goto(`file://${path}${hash}`);
   await page.waitForSelector("html[data-ready]", { state: "attached" });
-  return { page, errors, requests };
+  return { page, errors, requests, loaded };
 }

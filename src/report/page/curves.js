@@ -9,7 +9,9 @@ const HEIGHT_PX = 172;
 /** Every chart has the same steps, so that what is above one another happened at the same time. */
 const steps = [...new Set([...data.metrics.train.steps, ...data.metrics.eval.steps])].sort((a, b) => a - b);
 const drawn = [];
-let smoothing = 0;
+/** Long runs start smoothed: the single steps stay behind the line, faint. */
+let smoothing = steps.length > 80 ? 0.6 : 0;
+const known = new Map();
 
 /** What to draw first, where a run has it; the names are those of the metrics reference. */
 const USUAL = [
@@ -42,7 +44,13 @@ export function curvesSection() {
     tableOfSteps(),
   );
   onTheme(redraw);
-  onView(redraw);
+  onView((changed) => {
+    if (changed !== "step") return;
+    for (const chart of drawn) {
+      if (chart.uplot) chart.uplot.redraw(false);
+      else chart.draw();
+    }
+  });
   return section;
 }
 
@@ -166,10 +174,15 @@ function addLine({ split, key, band, color: name }, { columns, series, bands }) 
   series.push({ ...plain, stroke: color(`${name}-faint`), width: 1, points: { show: false } }, { ...plain, points: { show: false } });
 }
 
+/** A column with one value for each of `steps`; kept, because every move of the pointer asks for it. */
 function aligned(split, key) {
+  const name = `${split} ${key}`;
+  if (known.has(name)) return known.get(name);
   const { steps: own, columns } = data.metrics[split];
   const at = new Map(own.map((step, index) => [step, columns[key]?.[index] ?? null]));
-  return steps.map((step) => at.get(step) ?? null);
+  const values = steps.map((step) => at.get(step) ?? null);
+  known.set(name, values);
+  return values;
 }
 
 /** Exponential mean without the pull to zero at the start. */
@@ -196,15 +209,17 @@ function readoutOf(lines, index) {
   });
 }
 
+/** What a chart shows, for those who do not see it. */
 function describe(label, lines) {
   const parts = lines.map(({ split, key }) => {
-    const { steps, columns } = data.metrics[split];
-    const known = steps.map((step, index) => [step, columns[key][index]]).filter(([, value]) => value !== null);
-    if (known.length === 0) return `${split}: no value`;
-    const values = known.map(([, value]) => value);
+    const points = aligned(split, key)
+      .map((value, index) => [steps[index], value])
+      .filter(([, value]) => value !== null);
+    if (points.length === 0) return `${split}: no value`;
+    const values = points.map(([, value]) => value);
     const low = values.reduce((a, b) => Math.min(a, b));
     const high = values.reduce((a, b) => Math.max(a, b));
-    return `${split}: ${number(values[0])} at step ${known[0][0]}, ${number(values.at(-1))} at step ${known.at(-1)[0]}, from ${number(low)} to ${number(high)}`;
+    return `${split}: ${number(values[0])} at step ${points[0][0]}, ${number(values.at(-1))} at step ${points.at(-1)[0]}, from ${number(low)} to ${number(high)}`;
   });
   return `${label}. ${parts.join("; ")}`;
 }
@@ -237,11 +252,12 @@ function pickStep(step) {
 }
 
 function smoothControl() {
-  const value = h("output", { for: "smooth" }, "off");
-  const input = h("input", { id: "smooth", type: "range", min: 0, max: 0.95, step: 0.05, value: 0 });
+  const text = () => (smoothing === 0 ? "off" : smoothing.toFixed(2));
+  const value = h("output", { for: "smooth" }, text());
+  const input = h("input", { id: "smooth", type: "range", min: 0, max: 0.95, step: 0.05, value: smoothing });
   input.addEventListener("input", () => {
     smoothing = Number(input.value);
-    fill(value, smoothing === 0 ? "off" : smoothing.toFixed(2));
+    fill(value, text());
     redraw();
   });
   return h("label", { class: "control" }, h("span", {}, "Smooth"), input, value);

@@ -24,6 +24,20 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** The same, with the focus left on the control that has the same name, so that the keyboard can go on from there. */
+export function refill(element, ...children) {
+  const focused = element.contains(document.activeElement) ? controlName(document.activeElement) : null;
+  fill(element, ...children);
+  if (focused === null) return;
+  const controls = [...element.querySelectorAll("button, input, select")].filter((control) => !control.disabled);
+  const same = controls.find((control) => controlName(control) === focused) ?? controls[0];
+  same?.focus({ preventScroll: true });
+}
+
+function controlName(control) {
+  return `${control.getAttribute("aria-label")} ${control.id} ${control.name} ${control.type === "radio" ? control.value : ""}`;
+}
+
 function append(element, children) {
   for (const child of children.flat(Number.POSITIVE_INFINITY)) {
     if (child === null || child === undefined || child === false) continue;

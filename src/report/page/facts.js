@@ -39,7 +39,9 @@ function checkpoints() {
         hasReward && h("td", {}, number(metrics[key])),
       ),
     );
-  const head = ["step", "id", "state", hasReward && "reward"].filter(Boolean).map((name) => h("th", { scope: "col" }, name));
+  const head = ["step", "id", "state", hasReward && "reward"]
+    .filter(Boolean)
+    .map((name) => h("th", { scope: "col", class: name === "id" && "id" }, name));
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Checkpoints" },

@@ -14,9 +14,9 @@ export function rewardText(value) {
   return Math.abs(value) < 1000 ? value.toFixed(3).replace("-", "−") : number(value);
 }
 
-/** A number with its sign, three digits. */
+/** A number with its sign, two decimals. */
 export function signed(value) {
-  if (Math.abs(value) < 0.0005) return "0";
+  if (Math.abs(value) < 0.005) return "0.00";
   return `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(Math.abs(value) >= 10 ? 1 : 2)}`;
 }
 

@@ -1,4 +1,4 @@
-import { fill, h, segmented } from "./dom.js";
+import { fill, h, refill, segmented } from "./dom.js";
 import { count, rewardText, signed } from "./format.js";
 import { currentStep, data, onView, showStep, showTrajectory, view } from "./state.js";
 
@@ -16,7 +16,7 @@ export function groupsSection() {
   section.append(heading, about, cards, h("p", { class: "left-out" }, leftOut()));
   onView((changed) => {
     if (changed === "step") {
-      fill(controls, stepControls());
+      refill(controls, stepControls());
       fill(about, aboutStep(currentStep()));
       fill(cards, groupCards(currentStep()));
     }

@@ -1,4 +1,4 @@
-import { fill, h, pairs, segmented } from "./dom.js";
+import { fill, h, pairs, refill, segmented } from "./dom.js";
 import { count, number, prettyJson, rewardText, scalar, seconds, signed } from "./format.js";
 import { currentStep, data, onView, showTrajectory, view } from "./state.js";
 import { COLOURS, tokenBlock } from "./tokens.js";
@@ -27,7 +27,7 @@ export function readerSection() {
     }
     fill(title, "Trajectory ", h("span", { class: "which" }, `${group.id} · ${view.trajectory}`));
     fill(controls, colourControl(trajectory));
-    fill(siblings, siblingButtons(group));
+    refill(siblings, siblingButtons(group));
     fill(body, conversation(group, trajectory), aside(group, trajectory));
   });
   return section;
@@ -69,16 +69,10 @@ function siblingButtons(group) {
         type: "button",
         "aria-pressed": String(index === view.trajectory),
         "aria-label": `Trajectory ${index}, reward ${rewardText(reward)}`,
-        on: {
-          click: () => {
-            showTrajectory(view.group, index);
-            // The buttons are made anew with the view; the focus stays with the one pressed.
-            requestAnimationFrame(() => document.querySelectorAll(".siblings button")[index]?.focus({ preventScroll: true }));
-          },
-        },
+        on: { click: () => showTrajectory(view.group, index) },
       },
       h("small", {}, index),
-      number(reward),
+      rewardText(reward),
     ),
   );
 }
@@ -95,6 +89,7 @@ function conversation(group, trajectory) {
     "div",
     { class: "conversation" },
     history(main, trajectory),
+    comparison(detail),
     additional.map((items, index) =>
       h(
         "details",
@@ -104,6 +99,16 @@ function conversation(group, trajectory) {
       ),
     ),
   );
+}
+
+/** Said where sampled and trained log-probabilities cannot be compared, and of how many turns. */
+function comparison({ histories }) {
+  const turns = histories.flat().filter((item) => item.sampled !== null);
+  const missing = turns.filter((item) => item.sampled.trained === null).length;
+  if (missing === 0 || currentStep().split !== "train") return null;
+  const which = missing === turns.length ? "this trajectory" : `${missing} of its ${turns.length} turns`;
+  const text = `The trainer's log-probabilities of ${which} were not kept, so sampled and trained cannot be compared.`;
+  return h("p", { class: "hint trained-absent" }, text);
 }
 
 function history(items, trajectory) {
@@ -152,18 +157,11 @@ function said(item, trajectory) {
       );
     else if (item.calls.length === 0) parts.push(h("p", { class: "hint" }, "No text."));
   } else {
-    const block = tokenBlock(sampled, trajectory, colour);
+    // Said once: the other turns work alike.
+    const hint = blocks.length === 0 ? "Point at a token, or focus the text and use the arrow keys." : null;
+    const block = tokenBlock(sampled, trajectory, { colour, hint });
     blocks.push(block);
     parts.push(block.element);
-    if (sampled.trained === null && currentStep().split === "train") {
-      parts.push(
-        h(
-          "p",
-          { class: "hint trained-absent" },
-          "The trainer's log-probabilities of this turn were not kept, so sampled and trained cannot be compared.",
-        ),
-      );
-    }
   }
   for (const note of sampled?.notes ?? []) parts.push(h("p", { class: "hint" }, note));
   return parts;

@@ -32,8 +32,8 @@ export const COLOURS = {
  * The tokens of one turn as one focusable block: arrow keys go from token to token, a pointer picks one, and the line below
  * says everything about the one picked.
  */
-export function tokenBlock(sampled, trajectory, colour) {
-  const readout = h("p", { class: "token-readout", "aria-live": "polite" }, hintText(sampled));
+export function tokenBlock(sampled, trajectory, { colour, hint }) {
+  const readout = h("p", { class: "token-readout", "aria-live": "polite" }, hint);
   const spans = sampled.texts.map((text, at) => h("span", { class: "token", "data-at": at }, visible(text)));
   let picked = -1;
   const pick = (at) => {
@@ -66,10 +66,6 @@ function paint(spans, turn, name) {
     span.dataset.kind = value === null ? "none" : kind === "sequential" ? "warm" : value < 0 ? "down" : "up";
     span.style.setProperty("--strength", value === null ? "0" : Math.abs(value).toFixed(3));
   }
-}
-
-function hintText(sampled) {
-  return sampled.texts.length === 0 ? "" : "Point at a token, or focus the text and use the arrow keys.";
 }
 
 function tokenFacts(sampled, trajectory, at) {
