@@ -97,7 +97,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT`.
    */
   sample(fraction: number, seed: number | bigint = 0): Dataset {
-    if (!(fraction >= 0 && fraction <= 1)) {
+    if (typeof fraction !== "number" || !(fraction >= 0 && fraction <= 1)) {
       throw new ArgumentError(`Expected \`fraction\` to be a number in [0, 1], got \`${String(fraction)}\``, { param: "fraction" });
     }
     const key = checkedSeed(seed);
@@ -143,7 +143,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for a share outside (0, 1).
    */
   split({ validation, seed = 0, by = "messages" }: SplitOptions): Split {
-    if (!(validation > 0 && validation < 1)) {
+    if (typeof validation !== "number" || !(validation > 0 && validation < 1)) {
       throw new ArgumentError(`Expected \`validation\` to be a share between 0 and 1, got \`${String(validation)}\``, {
         param: "validation",
       });

@@ -1,0 +1,168 @@
+import { createHash } from "node:crypto";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { Dataset, uploadDataset, type ArtifactUploader, type StoredVersion } from "../../src/dataset/index.ts";
+import { connect } from "../../src/index.ts";
+import { startTestService } from "../service/support.ts";
+import { sampled } from "../trajectory/samples.ts";
+
+const example = {
+  messages: [
+    { role: "user", content: "hi" },
+    { role: "assistant", content: "ho" },
+  ],
+};
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+/** A store that gives the same version for the same key, and can be told to fail or to corrupt. */
+function store(options: { failOn?: string | undefined; corrupt?: boolean } = {}) {
+  const versions = new Map<
+    string,
+    { id: string; name: string; state: StoredVersion["state"]; files: Map<string, string>; metadata: unknown }
+  >();
+  const keys = new Map<string, string>();
+  const calls: string[] = [];
+  const version = (id: string) => versions.get(id)!;
+  const url = (id: string) => `artifact:///team/${version(id).name}:${id}`;
+  const uploader: ArtifactUploader = {
+    artifacts: {
+      create: async ({ project, name, metadata, idempotencyKey }) => {
+        const known = keys.get(idempotencyKey ?? "");
+        if (known !== undefined) return { id: known };
+        const id = `v${versions.size}`;
+        versions.set(id, { id, name: `${project}/${name}`, state: "open", files: new Map(), metadata });
+        keys.set(idempotencyKey ?? id, id);
+        calls.push(`create ${project}/${name}`);
+        return { id };
+      },
+      putFile: async (id, path, body) => {
+        calls.push(`put ${path}`);
+        if (options.failOn === path) throw new Error("disk full");
+        // Twice, as a retry would: the second must be whole, too.
+        for (let attempt = 0; attempt < 2; attempt++) {
+          const chunks: Uint8Array[] = [];
+          if (typeof body === "function") for await (const chunk of body()) chunks.push(chunk);
+          version(id).files.set(path, typeof body === "string" ? body : Buffer.concat(chunks).toString());
+        }
+      },
+      get: async (id) => ({
+        state: version(id).state,
+        url: url(id),
+        files: [...version(id).files].map(([path, text]) => ({ path, sha256: sha256(options.corrupt ? `${text}!` : text) })),
+      }),
+      commit: async (id) => {
+        calls.push("commit");
+        version(id).state = "committed";
+        return { url: url(id) };
+      },
+    },
+  };
+  return { uploader, version, calls, options };
+}
+
+describe("uploadDataset", () => {
+  it("puts both files, then commits", async () => {
+    const { uploader, version, calls } = store();
+    const train = (async function* () {
+      yield sampled(1);
+      yield example;
+    })();
+    await expect(uploadDataset(uploader, { project: "p", name: "data", train })).resolves.toBe("artifact:///team/p/data:v0");
+    expect(calls).toEqual(["create p/data", "put trajectories.jsonl", "put metadata.json", "commit"]);
+    const data = version("v0").files.get("trajectories.jsonl") ?? "";
+    const metadata: unknown = JSON.parse(version("v0").files.get("metadata.json") ?? "");
+    expect(metadata).toEqual({
+      format: "jsonl",
+      num_trajectories: 2,
+      sha256: sha256(data),
+      schema_version: 1,
+      file: "trajectories.jsonl",
+      size_bytes: Buffer.byteLength(data),
+    });
+    expect(version("v0").metadata).toEqual(metadata);
+    const lines = data
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { messages_and_choices: unknown[] });
+    expect(lines.map((line) => line.messages_and_choices.length)).toEqual([2, 2]);
+  });
+
+  it("validation becomes an artifact of its own, which the other's metadata names", async () => {
+    const { uploader, version } = store();
+    const { train, validation } = Dataset.from(Array.from({ length: 40 }, (_, index) => sampled(index))).split({
+      validation: 0.3,
+      seed: 7,
+    });
+    await expect(uploadDataset(uploader, { name: "data", train, validation })).resolves.toBe("artifact:///team/datasets/data:v1");
+    expect(version("v0")).toMatchObject({ name: "datasets/data-validation", state: "committed" });
+    expect(version("v1").metadata).toMatchObject({ validation_url: "artifact:///team/datasets/data-validation:v0" });
+    const counts = ["v0", "v1"].map((id) => (version(id).metadata as { num_trajectories: number }).num_trajectories);
+    expect(counts[0]! + counts[1]!).toBe(40);
+    expect(counts[0]).toBeGreaterThan(0);
+  });
+
+  it("started again, it goes on with the version that it began and sends what is missing", async () => {
+    const { uploader, calls, options } = store({ failOn: "metadata.json" });
+    const upload = () => uploadDataset(uploader, { name: "data", train: [sampled(1)] });
+    await expect(upload()).rejects.toThrow("disk full");
+    options.failOn = undefined;
+    await expect(upload()).resolves.toBe("artifact:///team/datasets/data:v0");
+    expect(calls).toEqual(["create datasets/data", "put trajectories.jsonl", "put metadata.json", "put metadata.json", "commit"]);
+    // And once more: all is there.
+    await expect(upload()).resolves.toBe("artifact:///team/datasets/data:v0");
+    expect(calls).toHaveLength(5);
+    await expect(uploadDataset(uploader, { name: "data", train: [sampled(2)] })).resolves.toBe("artifact:///team/datasets/data:v1");
+  });
+
+  it("does not commit what the store has wrong", async () => {
+    const { uploader, calls } = store({ corrupt: true });
+    const uploading = uploadDataset(uploader, { name: "data", train: [sampled(1)] });
+    await expect(uploading).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("trajectories.jsonl") as string });
+    expect(calls).not.toContain("commit");
+  });
+
+  it.each([
+    ["no training data", { train: [] }, "train"],
+    ["no validation data", { train: [example], validation: [] }, "validation"],
+    ["an example without an assistant", { train: [{ messages: [{ role: "user", content: "hi" }] }] }, "train"],
+  ])("refuses %s before it asks the service for anything", async (_, data, param) => {
+    const { uploader, calls } = store();
+    await expect(uploadDataset(uploader, { name: "data", ...data })).rejects.toMatchObject({ code: "E_DATA", param });
+    expect(calls).toEqual([]);
+  });
+
+  it("an abort and an error of the source pass unchanged", async () => {
+    const { uploader } = store();
+    const reason = new Error("enough");
+    const aborted = uploadDataset(uploader, { name: "data", train: [example], signal: AbortSignal.abort(reason) });
+    await expect(aborted).rejects.toBe(reason);
+    const broken = Dataset.from([sampled(1)]).map(() => Promise.reject(reason));
+    await expect(uploadDataset(uploader, { name: "data", train: broken })).rejects.toBe(reason);
+  });
+
+  it("to our own service: the second attempt reuses what the first one left, and the service has the digests", async () => {
+    const { service: running } = await startTestService();
+    const service = await connect({ dataDir: running.dataDir, apiKey: running.apiKey });
+    onTestFinished(() => service.close());
+    const puts: string[] = [];
+    let isBroken = true;
+    const { artifacts } = service;
+    const flaky: ArtifactUploader = {
+      artifacts: {
+        ...artifacts,
+        putFile: async (id, path, body, options) => {
+          if (isBroken && path === "metadata.json") throw new Error("the network went away");
+          puts.push(path);
+          await artifacts.putFile(id, path, body, options);
+        },
+      },
+    };
+    const train = [sampled(1), example];
+    await expect(uploadDataset(flaky, { name: "data", train })).rejects.toThrow("the network went away");
+    isBroken = false;
+    const url = await uploadDataset(flaky, { name: "data", train });
+    expect(url).toMatch(/\/datasets\/data:v0$/);
+    expect(puts).toEqual(["trajectories.jsonl", "metadata.json"]);
+    expect(await uploadDataset(service, { name: "data", train })).toBe(url);
+    expect(await uploadDataset(service, { name: "data", train: [example] })).toMatch(/:v1$/);
+  }, 30_000);
+});
