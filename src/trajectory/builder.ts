@@ -1,7 +1,7 @@
 import { ConflictError } from "../errors.ts";
 import { Conversation, RolloutState, toolsToWire } from "./conversation.ts";
 import { HistoryBuilder, type HistoryOptions } from "./history.ts";
-import { checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
+import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
 
 /** Options of {@link trajectory}. */
 export interface TrajectoryOptions extends HistoryOptions {
@@ -48,7 +48,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
   /**
    * Ends the rollout, with all conversations of it.
    *
-   * @throws ArgumentError `E_ARGUMENT` for a reward or metric that is not finite.
+   * @throws ArgumentError `E_ARGUMENT` for a reward or metric that is not finite, or metadata that is no number, text, boolean or null.
    * @throws ConflictError `E_CONFLICT` when called twice or while a turn is being sampled.
    */
   finish({ reward, metrics = {} }: FinishOptions): Trajectory {
@@ -58,6 +58,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
     checkReward(reward);
     const all = { ...state.metrics, ...metrics };
     checkMetrics(all);
+    checkMetadata(this.metadata);
     state.isFinished = true;
     return Trajectory.fromOwned({
       messages_and_choices: [...items],

@@ -137,7 +137,7 @@ export class Trajectory {
   /**
    * A copy with another reward, or more metrics, metadata or log lines; what was said and sampled stays, and is shared.
    *
-   * @throws ArgumentError `E_ARGUMENT` for a reward or metric that is not finite, or a name that cannot be changed.
+   * @throws ArgumentError `E_ARGUMENT` for a reward, metric or metadata that cannot be stored, or a name that cannot be changed.
    * @example
    * ```ts
    * const rescored = finished.with({ reward: 0.5, metrics: { judged: true }, logs: ["scored again"] });
@@ -152,11 +152,13 @@ export class Trajectory {
     checkReward(reward);
     const changed = overlay<number | boolean>(this.metrics, metrics);
     checkMetrics(changed);
+    const facts = overlay<Scalar>(this.metadata, metadata);
+    checkMetadata(facts);
     return Trajectory.fromOwned({
       ...this.#wire,
       reward,
       metrics: changed,
-      metadata: overlay<Scalar>(this.metadata, metadata),
+      metadata: facts,
       logs: [...this.logs, ...logs],
     });
   }
@@ -195,6 +197,17 @@ export function checkMetrics(metrics: Readonly<Record<string, number | boolean>>
     if (typeof value === "boolean" || Number.isFinite(value)) continue;
     throw new ArgumentError(`Expected metric \`${name}\` to be a finite number or a boolean, got \`${String(value)}\``, {
       param: `metrics.${name}`,
+    });
+  }
+}
+
+/** @throws ArgumentError `E_ARGUMENT` for a value that is no number, text, boolean or null: it could be written, but not read back. */
+export function checkMetadata(metadata: Readonly<Record<string, Scalar>>): void {
+  for (const [name, value] of Object.entries(metadata) as [string, unknown][]) {
+    if (value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value)) continue;
+    const got = typeof value === "number" ? String(value) : typeof value;
+    throw new ArgumentError(`Expected metadata \`${name}\` to be a finite number, a string, a boolean or null, got ${got}`, {
+      param: `metadata.${name}`,
     });
   }
 }

@@ -105,6 +105,9 @@ describe("trajectory", () => {
   it("refuses a metric that is not finite, a message that is none, and work after the end", async () => {
     const t = trajectory({ messages: [user] });
     expect(() => t.finish({ reward: 1, metrics: { x: Number.NaN } })).toThrow(/metric `x`/);
+    t.metadata["x"] = { deep: 1 } as never;
+    expect(() => t.finish({ reward: 1 })).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param: "metadata.x" }) as Error);
+    delete t.metadata["x"];
     expect(() => t.add("hello" as never)).toThrow(/Expected a message/);
     t.finish({ reward: 1 });
     expect(() => t.add(user)).toThrow(/finished/);
@@ -343,6 +346,7 @@ describe("with", () => {
     const finished = trajectory({ messages: [user] }).finish({ reward: 0 });
     expect(() => finished.with({ reward: Number.NaN })).toThrow(expect.objectContaining({ param: "reward" }) as Error);
     expect(() => finished.with({ metrics: { a: Number.NaN } })).toThrow(expect.objectContaining({ param: "metrics.a" }) as Error);
+    expect(() => finished.with({ metadata: { a: [] as never } })).toThrow(expect.objectContaining({ param: "metadata.a" }) as Error);
     expect(() => finished.with({ messages: [] } as never)).toThrow(expect.objectContaining({ param: "messages" }) as Error);
   });
 });
