@@ -21,12 +21,11 @@ export interface GuessScenario {
 }
 
 /**
- * Game `index` of a split. There are only sixteen secrets, so no game is new to the model; held-out and validation games go through the
- * secrets in turn, so that each is played equally often.
+ * Game `index` of a split. There are only sixteen secrets, so no game is new to the model; all but the examples go through them in
+ * turn, so that a batch of sixteen plays each once and a measurement plays each equally often.
  */
 export function guessScenario(split: Split, seed: number, index: number): GuessScenario {
-  const isMeasured = split === "held-out" || split === "validation";
-  const secret = isMeasured ? index % (LARGEST + 1) : Math.floor(uniform(BigInt(seed), SPLITS.indexOf(split), index) * (LARGEST + 1));
+  const secret = split === "sft" ? Math.floor(uniform(BigInt(seed), SPLITS.indexOf(split), index) * (LARGEST + 1)) : index % (LARGEST + 1);
   return { id: `secret-${secret}`, secret };
 }
 
