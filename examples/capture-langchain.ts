@@ -10,6 +10,7 @@ import { HumanMessage, type BaseMessage } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
 import { connect } from "whetstone";
 import { capture } from "whetstone/capture";
+import { assistantChoice } from "whetstone/schema";
 
 const service = await connect();
 const model = await service.models.create({ project: "demo", name: "captured", baseModel: "whetstone-tiny", returnExisting: true });
@@ -34,8 +35,9 @@ for (const [index, { messages_and_choices: items }] of [main, ...main.additional
   console.log(index === 0 ? "main history" : `additional history ${index}`);
   for (const item of items) {
     // A choice was sampled, a message is context.
-    if ("message" in item) console.log("  sampled", item.message.content, item.token_ids?.length, "tokens");
-    else console.log("  context", item.role, item.content);
+    const choice = assistantChoice.safeParse(item).data;
+    if (choice === undefined) console.log("  context", item["role"], item["content"]);
+    else console.log("  sampled", choice.message.content, choice.token_ids?.length, "tokens");
   }
 }
 await service.close();
