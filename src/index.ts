@@ -49,8 +49,14 @@ export type { Finding, GroupStatistics, Policy, SampledTurn, SampleOptions, Summ
 export { gatherTrajectoryGroups, streamTrajectoryGroups } from "./rollout/index.ts";
 export type { GatherOptions, GatherProgress, Rollout, RolloutContext } from "./rollout/index.ts";
 
+// A task, and training on it (all of it under `whetstone/environment` and `whetstone/train`).
+export { defineEnvironment, reward, similarity } from "./environment/index.ts";
+export type { Environment } from "./environment/index.ts";
+export { TrainingRun, trainRl, trainSft } from "./train/index.ts";
+export type { RunEvent, RunResult } from "./train/index.ts";
+
 // Following training jobs, for those who use RxJS.
-export { pollJob } from "./jobs/index.ts";
+export { pollJob, watchCheckpoints } from "./jobs/index.ts";
 export type { PollJobOptions } from "./jobs/index.ts";
 
 // Datasets (all of it under `whetstone/dataset`).

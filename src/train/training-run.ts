@@ -1,7 +1,6 @@
 import { concat, defer, EMPTY, from, mergeMap, type Observable } from "rxjs";
 import { WhetstoneError } from "../errors.ts";
 import { iterate } from "../jobs/rx.ts";
-import { writeReport } from "../report/index.ts";
 import type { RunEvent } from "./events.ts";
 import type { RunLoop, RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
@@ -108,6 +107,8 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
 
   async #report(directory: RunDirectory): Promise<void> {
     try {
+      // Only now: the page and its charts are no part of what a script loads at its start.
+      const { writeReport } = await import("../report/index.ts");
       await writeReport(directory.path);
     } catch (error) {
       await directory.record({ type: "warning", step: directory.state.steps.length, code: "report", count: 1, message: messageOf(error) });
