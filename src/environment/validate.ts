@@ -179,9 +179,10 @@ function findingsOf(probes: readonly Probe[], expected: number, rewards: readonl
   const ids = (isFound: (probe: Probe) => boolean) => probes.filter(isFound).map(({ scenarioId }) => scenarioId);
   const failure = probes.map(({ right, empty }) => right.failure ?? empty.failure).find((text) => text !== null);
   const scoredProbes = probes.filter(({ right, empty }) => right.reward !== null && empty.reward !== null);
+  // Penalties are left out: neither a right answer nor an empty one makes the mistake they are for.
   const idle = rewards.filter(
     ({ name, weight }) =>
-      weight !== 0 && scoredProbes.length > 0 && scoredProbes.every(({ right, empty }) => right.values[name] === empty.values[name]),
+      weight > 0 && scoredProbes.length > 0 && scoredProbes.every(({ right, empty }) => right.values[name] === empty.values[name]),
   );
   return [
     finding(

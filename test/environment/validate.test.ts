@@ -55,8 +55,9 @@ describe("validate", () => {
       { code: "reward-failed", severity: "fatal", count: 7, message: expect.stringContaining("`fails`") },
     ]);
     expect(report.scores[0]).toMatchObject({ reward: 6, emptyReward: null });
+    const penalty = { name: "penalty", weight: -1, score: () => 0 };
     const constant = { name: "constant", weight: 0.5, score: () => 0.5 };
-    const found = await validate(sums({ rewards: [...sums().rewards.slice(0, 1), constant] }), { expected: 1.25 });
+    const found = await validate(sums({ rewards: [...sums().rewards.slice(0, 1), penalty, constant] }), { expected: 1.25 });
     expect(found).toMatchObject({
       isValid: true,
       findings: [{ code: "reward-without-difference", severity: "warning", examples: ["constant"] }],
