@@ -33,6 +33,8 @@ export function factRows(run: RunFiles): [string, string][] {
   const kept = run.checkpoints.filter(({ state }) => state !== "deleted");
   const rows: [string, string | null][] = [
     ["Model", modelOf(run.config)],
+    ["Base model", baseModelOf(run.config)],
+    ["Ended", run.ended],
     ["Steps", train.steps.length === 0 ? null : `${train.steps.length} (${train.steps[0]} to ${train.steps.at(-1)})`],
     ["Evaluations", evaluations.steps.length === 0 ? null : String(evaluations.steps.length)],
     ["Started", run.span && timeText(run.span[0])],
@@ -47,22 +49,21 @@ export function factRows(run: RunFiles): [string, string][] {
 /** `model` of the configuration: a name, or an object with one. */
 function modelOf(config: unknown): string | null {
   const model = property(config, "model");
-  for (const candidate of [
-    model,
-    property(model, "name"),
-    property(model, "id"),
-    property(model, "baseModel"),
-    property(config, "baseModel"),
-  ])
-    if (typeof candidate === "string") return candidate;
-  return null;
+  return firstText([model, property(model, "name"), property(model, "id")]);
+}
+
+function baseModelOf(config: unknown): string | null {
+  return firstText([property(config, "base_model"), property(property(config, "model"), "baseModel")]);
 }
 
 /** What to call the run: `name` of its configuration or of its environment, else the name of its directory. */
 export function titleOf(config: unknown, directoryName: string): string {
-  for (const candidate of [property(config, "name"), property(config, "environment"), property(property(config, "environment"), "name")])
-    if (typeof candidate === "string" && candidate !== "") return candidate;
-  return directoryName;
+  const environment = property(config, "environment");
+  return firstText([property(config, "name"), environment, property(environment, "name")]) ?? directoryName;
+}
+
+function firstText(candidates: readonly unknown[]): string | null {
+  return candidates.find((candidate): candidate is string => typeof candidate === "string" && candidate !== "") ?? null;
 }
 
 function property(value: unknown, name: string): unknown {

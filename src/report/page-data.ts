@@ -99,10 +99,20 @@ export interface ColumnsData {
 /** A checkpoint and what became of it. */
 export interface CheckpointData {
   readonly step: number;
+  /** Empty where the run did not keep it. */
   readonly id: string;
+  /** The run's step that made it; null where the run did not keep it. */
+  readonly runStep: number | null;
   readonly time: string;
   readonly state: "kept" | "pinned" | "deleted";
   readonly metrics: Readonly<Record<string, number>>;
+}
+
+/** A warning or a failure that the run recorded. */
+export interface NoticeData {
+  readonly type: string;
+  readonly step: number | null;
+  readonly message: string;
 }
 
 /** Everything in a page. */
@@ -115,6 +125,8 @@ export interface PageData {
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
   readonly checkpoints: readonly CheckpointData[];
   readonly events: readonly (readonly [type: string, count: number])[];
+  /** Warnings and failures, newest first; not more than a hundred. */
+  readonly notices: readonly NoticeData[];
   readonly steps: readonly StepData[];
   /** Steps with a file of trajectories, embedded or not. */
   readonly available: Readonly<Record<Split, number>>;

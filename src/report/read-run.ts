@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { readJsonLines } from "../dataset/jsonl.ts";
 import { DataError, NotFoundError } from "../errors.ts";
-import type { CheckpointData, ColumnsData, Split } from "./page-data.ts";
+import type { CheckpointData, ColumnsData, NoticeData, Split } from "./page-data.ts";
 
 const metricsRow = z.looseObject({ step: z.int(), split: z.enum(["train", "eval"]).default("train"), time: z.string().optional() });
 const checkpointRow = z.looseObject({
@@ -11,9 +11,18 @@ const checkpointRow = z.looseObject({
   event: z.enum(["created", "deleted", "pinned"]),
   step: z.int(),
   id: z.string().default(""),
+  run_step: z.int().nullish(),
   metrics: z.record(z.string(), z.unknown()).default({}),
 });
-const eventRow = z.looseObject({ type: z.string(), time: z.string().optional() });
+const eventRow = z.looseObject({
+  type: z.string(),
+  time: z.string().optional(),
+  step: z.int().nullish(),
+  message: z.string().nullish(),
+  reason: z.string().nullish(),
+});
+/** Notices that a page holds at most: of a run that warns at every step, the newest. */
+const MOST_NOTICES = 100;
 
 /** Everything about a run but its trajectories. */
 export interface RunFiles {
@@ -22,6 +31,9 @@ export interface RunFiles {
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
   readonly checkpoints: readonly CheckpointData[];
   readonly events: readonly (readonly [type: string, count: number])[];
+  readonly notices: readonly NoticeData[];
+  /** How the run ended, in its own words; null while it has not. */
+  readonly ended: string | null;
   /** First and last moment that a file mentions, in milliseconds since 1970; null when none does. */
   readonly span: readonly [firstMs: number, lastMs: number] | null;
   /** Steps with a file of trajectories, ascending. */
@@ -51,6 +63,8 @@ export async function readRun(runDir: string, signal: AbortSignal | undefined): 
     metrics: { train: columnsOf(metrics, "train"), eval: columnsOf(metrics, "eval") },
     checkpoints: checkpointsOf(checkpoints),
     events: countsOf(events.map(({ type }) => type)),
+    notices: noticesOf(events),
+    ended: endOf(events),
     span: spanOf([...metrics, ...checkpoints, ...events].map(({ time }) => time)),
     trajectories: { train: await stepsIn(runDir, "train"), eval: await stepsIn(runDir, "eval") },
   };
@@ -131,13 +145,29 @@ function toNumber(value: unknown): number | null {
 
 function checkpointsOf(rows: readonly z.infer<typeof checkpointRow>[]): CheckpointData[] {
   const byStep = new Map<number, CheckpointData>();
-  for (const { event, step, id, time, metrics } of rows) {
+  for (const { event, step, id, time, metrics, run_step: runStep } of rows) {
     const known = byStep.get(step);
     const state = event === "created" ? "kept" : event;
     const numbers = Object.entries(metrics).filter((entry): entry is [string, number] => typeof entry[1] === "number");
-    byStep.set(step, known === undefined ? { step, id, time, state, metrics: Object.fromEntries(numbers) } : { ...known, state });
+    const first = { step, id, runStep: runStep ?? null, time, state, metrics: Object.fromEntries(numbers) } as const;
+    byStep.set(step, known === undefined ? first : { ...known, state });
   }
   return [...byStep.values()].sort((a, b) => a.step - b.step);
+}
+
+/** What carries a message: warnings, failures, skipped steps. */
+function noticesOf(events: readonly z.infer<typeof eventRow>[]): NoticeData[] {
+  return events
+    .flatMap(({ type, step, message }) => (typeof message === "string" ? [{ type, step: step ?? null, message }] : []))
+    .slice(-MOST_NOTICES)
+    .reverse();
+}
+
+/** The last word counts: a run that failed may have been gone on with. */
+function endOf(events: readonly z.infer<typeof eventRow>[]): string | null {
+  const last = events.findLast(({ type }) => type.startsWith("run-"));
+  if (last?.type === "run-end") return last.reason ?? "completed";
+  return last?.type === "run-fail" ? `failed: ${last.message ?? "no message"}` : null;
 }
 
 function countsOf(names: readonly string[]): [string, number][] {

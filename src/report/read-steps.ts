@@ -75,13 +75,17 @@ async function readStep(
   const file = stepFile(`trajectories/${split}`, selected.step);
   const path = join(runDir, file);
   const trained = split === "train" ? await readTrained(join(runDir, stepFile("trained", selected.step)), signal) : null;
-  const groups: GroupData[] = [];
+  const found = new Map<number, GroupData>();
   for await (const { line, value } of readJsonLines(path, { tornLine: "skip", signal })) {
     const group = parseLine(path, line, { value, schema: trajectoryGroup });
-    const scenario = Number(group.metadata["scenario_index"] ?? groups.length);
+    const scenario = Number(group.metadata["scenario_index"] ?? line - 1);
+    // Written twice around a crash: the first is the one that is trained on.
+    if (found.has(scenario)) continue;
     const turns: TrainedTurns = (index) => trained?.get(`${scenario}/${index}`);
-    groups.push(groupData(group, line, { trained: turns, room }));
+    found.set(scenario, groupData(group, line, { trained: turns, room }));
   }
+  // In the file they are in the order they ended, which differs from run to run.
+  const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
   const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
   return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };
 }

@@ -72,6 +72,7 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
     metrics: run.metrics,
     checkpoints: run.checkpoints,
     events: run.events,
+    notices: run.notices,
     steps,
     available: { train: run.trajectories.train.length, eval: run.trajectories.eval.length },
   });

@@ -65,6 +65,12 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.$$eval("#curves tbody tr", (all) => all.length)).toBe(4);
   });
 
+  it("shows checkpoints, settings and warnings", async () => {
+    expect(await page.$$eval("#facts tbody tr.deleted", (all) => all.map((each) => each.textContent))).toEqual(["1c1deleted0.500"]);
+    expect(await page.textContent("#facts")).toContain("groups.size3");
+    expect(await page.textContent(".notices")).toContain("warning step 1  careful </script>");
+  });
+
   it("smooths without losing the curve", async () => {
     await page.$eval("#smooth", (input) => {
       input.value = "0.8";
@@ -108,9 +114,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.$$eval(`${turn} .token`, (all) => all.map((each) => each.textContent))).toEqual(["cost ", "‹e2 82›", "€", "↵\n"]);
     await page.hover(`${turn} .token:nth-child(3)`);
     const facts = await page.textContent(`${turn} .token-readout`);
-    expect(facts).toBe(
-      'token 3 of 4 "€"id 102sampled −0.3000 (74.1 %)trained −0.2700difference +0.0300advantage +0.50'.replaceAll("−0.", "-0."),
-    );
+    expect(facts).toBe('token 3 of 4 "€"id 102sampled −0.3000 (74.1 %)trained −0.2700difference +0.0300advantage +0.50');
     await page.focus(`${turn} .tokens`);
     await page.keyboard.press("End");
     expect(await page.textContent(`${turn} .token-readout`)).toContain("token 4 of 4");

@@ -136,7 +136,14 @@ export async function writeRun({ steps = 3, trained = true }: RunFixtureOptions 
     metrics: { "reward/mean": 0.5 },
   });
   await writeFile(at("checkpoints.jsonl"), lines([checkpoint(1, "created"), checkpoint(2, "created"), checkpoint(1, "deleted")]));
-  await writeFile(at("events.jsonl"), lines([{ seq: 0, time: "2026-01-02T03:04:00.000Z", type: "run-started" }]));
+  await writeFile(
+    at("events.jsonl"),
+    lines([
+      { seq: 0, time: "2026-01-02T03:04:00.000Z", type: "run-start" },
+      { seq: 1, time: "2026-01-02T03:04:06.000Z", type: "warning", step: 1, message: `careful ${HOSTILE}` },
+      { seq: 2, time: "2026-01-02T03:05:05.000Z", type: "run-end", reason: "completed" },
+    ]),
+  );
   return runDir;
 }
 

@@ -59,6 +59,18 @@ describe("writeReport", () => {
     expect(steps[0]!.hasTrained).toBe(false);
   });
 
+  it("takes a group that was written twice once, the first, and orders groups by scenario", async () => {
+    const runDir = await writeRun();
+    const rows = [groupLine(4, 2, [trajectoryLine(1)]), groupLine(3, 2, [trajectoryLine(0.5)]), groupLine(4, 2, [trajectoryLine(0)])];
+    await writeFile(join(runDir, "trajectories/train/000002.jsonl"), rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+    const { steps } = await pageOf((await writeReport(runDir)).path);
+    const last = steps.findLast(({ split }) => split === "train")!;
+    expect(last.groups.map(({ id, line, mean }) => [id, line, mean])).toEqual([
+      ["item-3", 2, 0.5],
+      ["item-4", 1, 1],
+    ]);
+  });
+
   it("says what the run was; a setting that looks like a credential is hidden", async () => {
     const { path } = await writeReport(await writeRun());
     const page = await pageOf(path);
@@ -74,7 +86,13 @@ describe("writeReport", () => {
       [1, "deleted"],
       [2, "kept"],
     ]);
-    expect(page.events).toEqual([["run-started", 1]]);
+    expect(page.events).toEqual([
+      ["run-end", 1],
+      ["run-start", 1],
+      ["warning", 1],
+    ]);
+    expect(page.notices).toEqual([{ type: "warning", step: 1, message: `careful ${HOSTILE}` }]);
+    expect(Object.fromEntries(page.facts)["Ended"]).toBe("completed");
   });
 
   it("keeps the order of telling and the bounds: steps, bytes", async () => {

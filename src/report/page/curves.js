@@ -20,11 +20,14 @@ const USUAL = [
   { title: "Gradient norm", note: "before clipping", keys: ["grad_norm"] },
   { title: "Entropy", note: "nats", keys: ["entropy"] },
   { title: "KL", note: "nats", keys: ["kl", "kl/mean", "kl_divergence", "kl_policy_reference"] },
-  { title: "Exact answers", keys: ["metrics/exact", "exact"] },
-  { title: "Tokens per second", keys: ["tokens_per_second", "tokens/per_second", "time/tokens_per_second"] },
+  { title: "Tokens per second", keys: ["time/tokens_per_second", "tokens_per_second"] },
   { title: "Sampler and trainer", note: "mean |Δ logprob|", keys: ["logprob_difference_mean"] },
   { title: "Seconds per step", keys: ["time/step_seconds"] },
 ];
+
+/** Metrics of the rollouts themselves that get a curve without being asked for. */
+const OWN = /^metric\//;
+const MOST_OWN = 4;
 
 /** The section of curves. */
 export function curvesSection() {
@@ -36,6 +39,12 @@ export function curvesSection() {
     const key = usual.keys.find((each) => train.columns[each] ?? (usual.evaluation && evaluations.columns[each]));
     return key === undefined ? [] : [usualCard(usual, key)];
   });
+  const own = [...new Set([...Object.keys(train.columns), ...Object.keys(evaluations.columns)])].filter((key) => OWN.test(key));
+  cards.splice(
+    2,
+    0,
+    ...own.slice(0, MOST_OWN).map((key) => usualCard({ title: key.replace(OWN, ""), note: "of rollouts", evaluation: true }, key)),
+  );
   const section = h(
     "section",
     { id: "curves", "aria-labelledby": "curves-title" },
@@ -59,7 +68,7 @@ function usualCard({ title, note, band, evaluation }, key) {
   const { train, eval: evaluations } = data.metrics;
   if (train.columns[key]) lines.push({ split: "train", key, band: train.columns[band] ? band : null, color: "line-a" });
   if (evaluation && evaluations.columns[key]) lines.push({ split: "eval", key, band: null, color: "line-b" });
-  return card({ title, note: lines[0].band || !note?.includes("deviation") ? note : "mean", lines, wide: evaluation });
+  return card({ title, note: lines[0].band || !note?.includes("deviation") ? note : "mean", lines, wide: Boolean(band) });
 }
 
 /** A card whose metric can be chosen: every number a run wrote is in it. */
@@ -163,9 +172,10 @@ function addLine({ split, key, band, color: name }, { columns, series, bands }) 
     series.push({ width: 0, points: { show: false } }, { width: 0, points: { show: false } });
     bands.push({ series: [columns.length - 2, columns.length - 1], fill: color(`${name}-band`) });
   }
+  // Evaluations are few: each is shown as it is.
   const isSparse = values.filter((value) => value !== null).length < 40;
   const plain = { spanGaps: true, stroke, width: 1.75, points: { show: isSparse, size: 5, fill: stroke } };
-  if (smoothing === 0) {
+  if (smoothing === 0 || (isSparse && split === "eval")) {
     columns.push(values);
     series.push(plain);
     return;
@@ -200,10 +210,10 @@ export function smoothed(values, weight = smoothing) {
 function readoutOf(lines, index) {
   return lines.map(({ split, key, color: name }) => {
     const values = aligned(split, key);
-    const last = values.findLastIndex((value) => value !== null);
-    const at = index !== null && values[index] !== null ? index : index === null ? last : -1;
+    // Where a step has no such number, the one before it that has: evaluations are not made at every step.
+    const at = values.findLastIndex((value, each) => value !== null && (index === null || each <= index));
     const text = at < 0 ? "–" : number(values[at]);
-    const where = index === null ? `step ${steps[last]}` : `step ${steps[index]}`;
+    const where = at < 0 ? `before step ${steps[index ?? 0]}` : `step ${steps[at]}`;
     const mark = lines.length > 1 && h("i", { class: `swatch ${name}` });
     return h("span", {}, mark, lines.length > 1 && `${split} `, h("b", {}, text), h("small", {}, where));
   });

@@ -54,9 +54,14 @@ export function pairs(rows, caption) {
     h(
       "tbody",
       {},
-      rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))),
+      rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, breakable(name)), h("td", {}, value))),
     ),
   );
+}
+
+/** A name that may be broken where its parts meet, rather than anywhere. */
+function breakable(name) {
+  return name.split(/(?<=[/_.])/).map((part) => [part, h("wbr")]);
 }
 
 /** A group of radio buttons that looks like one control. `options`: `{ value, label, disabled?, title? }`. */

@@ -18,7 +18,14 @@ export function factsSection() {
         h("h3", {}, "Configuration"),
         data.config.length === 0 ? h("p", { class: "empty" }, "The run has no config.json.") : pairs(data.config),
       ),
-      h("div", {}, h("h3", {}, "Checkpoints"), checkpoints(), data.events.length > 0 && [h("h3", {}, "Events"), pairs(data.events)]),
+      h(
+        "div",
+        {},
+        h("h3", {}, "Checkpoints"),
+        checkpoints(),
+        data.events.length > 0 && [h("h3", {}, "Events"), pairs(data.events)],
+        notices(),
+      ),
     ),
   );
 }
@@ -26,20 +33,25 @@ export function factsSection() {
 function checkpoints() {
   if (data.checkpoints.length === 0) return h("p", { class: "empty" }, "None was recorded.");
   const key = "reward/mean";
-  const hasReward = data.checkpoints.some(({ metrics }) => key in metrics);
+  const has = {
+    id: data.checkpoints.some(({ id }) => id !== ""),
+    run: data.checkpoints.some(({ runStep }) => runStep !== null),
+    reward: data.checkpoints.some(({ metrics }) => key in metrics),
+  };
   const rows = data.checkpoints
     .toReversed()
-    .map(({ step, id, state, metrics }) =>
+    .map(({ step, id, runStep, state, metrics }) =>
       h(
         "tr",
         { class: state },
         h("th", { scope: "row" }, step),
-        h("td", { class: "id", title: id }, id),
+        has.id && h("td", { class: "id", title: id }, id),
+        has.run && h("td", {}, runStep ?? "–"),
         h("td", {}, state),
-        hasReward && h("td", {}, number(metrics[key])),
+        has.reward && h("td", {}, number(metrics[key])),
       ),
     );
-  const head = ["step", "id", "state", hasReward && "reward"]
+  const head = ["step", has.id && "id", has.run && "made by run step", "state", has.reward && "reward"]
     .filter(Boolean)
     .map((name) => h("th", { scope: "col", class: name === "id" && "id" }, name));
   return h(
@@ -47,4 +59,12 @@ function checkpoints() {
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Checkpoints" },
     h("table", { class: "grid" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)),
   );
+}
+
+function notices() {
+  if (data.notices.length === 0) return null;
+  const lines = data.notices.map(({ type, step, message }) =>
+    h("li", {}, h("b", {}, type), step !== null && h("small", {}, ` step ${step} `), " ", message),
+  );
+  return [h("h3", {}, "Warnings and failures"), h("ul", { class: "notices scroll", tabindex: 0 }, lines)];
 }

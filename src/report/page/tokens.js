@@ -76,15 +76,19 @@ function tokenFacts(sampled, trajectory, at) {
   return [
     fact(`token ${at + 1} of ${sampled.texts.length}`, h("code", {}, JSON.stringify(sampled.texts[at]))),
     sampled.ids && fact("id", sampled.ids[at]),
-    logprob !== undefined && fact("sampled", `${logprob.toFixed(4)}${probability}`),
-    trained === undefined ? fact("trained", "not kept") : fact("trained", trained.toFixed(4)),
+    logprob !== undefined && fact("sampled", `${minus(logprob)}${probability}`),
+    trained === undefined ? fact("trained", "not kept") : fact("trained", minus(trained)),
     trained !== undefined && logprob !== undefined && fact("difference", signedFine(trained - logprob)),
     fact("advantage", signed(sampled.advantage ?? trajectory.advantage)),
   ];
 }
 
+function minus(value) {
+  return value.toFixed(4).replace("-", "−");
+}
+
 function signedFine(value) {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
+  return `${value < 0 ? "" : "+"}${minus(value)}`;
 }
 
 /** A line end stays one, and can be seen and pointed at. */
