@@ -129,8 +129,9 @@ function contextOf(
   signal: AbortSignal,
   { policy, temperature = 1 }: AttemptsInit<never>["options"],
 ): RolloutContext {
-  const context = { signal, seed, index, group, attempt, sampling: { temperature, seed, signal } };
-  if (policy !== undefined) return { ...context, policy };
+  const sampling = { temperature, seed, signal };
+  if (policy !== undefined) return { signal, seed, index, group, attempt, policy, sampling };
+  const context = { signal, seed, index, group, attempt, sampling };
   // Not enumerable: a context without a policy can still be spread.
   return Object.defineProperty(context, "policy", { get: noPolicy }) as typeof context & Pick<RolloutContext, "policy">;
 }

@@ -5,6 +5,8 @@ import { textOf, toMessages } from "./messages.ts";
 import type { Policy } from "./policy.ts";
 import { toChoice, toRequest, type SampledTurn, type SampleOptions } from "./sample.ts";
 
+const NO_CALLS = Object.freeze([]);
+
 /** Options of {@link HistoryBuilder.history}. */
 export interface HistoryOptions {
   /** The conversation so far. */
@@ -45,7 +47,7 @@ export class HistoryBuilder {
     return {
       text: textOf(choice),
       // Also in the messages of the next request, which are handed out.
-      toolCalls: deepFreeze(choice.message.tool_calls ?? []),
+      toolCalls: choice.message.tool_calls?.length ? deepFreeze(choice.message.tool_calls) : NO_CALLS,
       finishReason: choice.finish_reason ?? null,
       // Thousands of small objects, which most rollouts never look at.
       get choice() {

@@ -4,7 +4,10 @@
  */
 export type SlowDown = (retryAfterMs: number | null) => Promise<boolean>;
 
-const bySignal = new WeakMap<AbortSignal, SlowDown>();
+/** A property and not a WeakMap: one is set per rollout, and weak tables make every garbage collection longer. */
+const SLOW_DOWN = Symbol("whetstone.slowDown");
+
+type Attached = AbortSignal & { [SLOW_DOWN]?: SlowDown };
 
 /**
  * Makes `slowDown` decide over requests that are sent with this very signal.
@@ -13,10 +16,10 @@ const bySignal = new WeakMap<AbortSignal, SlowDown>();
  * rollout being played again, and whoever starts the rollouts learns of it at once.
  */
 export function attachSlowDown(signal: AbortSignal, slowDown: SlowDown): void {
-  bySignal.set(signal, slowDown);
+  (signal as Attached)[SLOW_DOWN] = slowDown;
 }
 
 /** What decides over requests with this signal, if anything does. */
 export function slowDownOf(signal: AbortSignal | undefined): SlowDown | undefined {
-  return signal === undefined ? undefined : bySignal.get(signal);
+  return (signal as Attached | undefined)?.[SLOW_DOWN];
 }

@@ -25,6 +25,8 @@ const server = createServer((request, response) => {
     else setTimeout(answer, latencyMs);
   });
 });
+// Nobody's socket is closed while its owner is busy.
+server.keepAliveTimeout = 0;
 server.listen(0, "127.0.0.1", () => process.send!({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }));
 process.once("disconnect", () => process.exit());
 
