@@ -15,16 +15,16 @@ const service = await connect();
 const model = await service.models.create({ project: "recipes", name: "rl-loop", baseModel: "whetstone-tiny", returnExisting: true });
 let checkpoint = await model.step();
 
+// Word `index` of 8⁴, in an order without pattern: 7919 is odd, so none comes twice in one pass.
+const word = (index: number) =>
+  Array.from({ length: 4 }, (_, i) => "abcdefgh"[Math.floor(((index * 7919 + 1234) % 8 ** 4) / 8 ** i) % 8]).join("");
+
 for (let step = 0; step < steps; step++) {
   // 1. The policy is one checkpoint; whatever is trained meanwhile, these rollouts are its.
   const policy = await model.policy(checkpoint);
 
   // 2. Other words at each step, the same ones in every run.
-  const words_P = Array.from({ length: P }, (_, p) =>
-    Array.from({ length: 4 }, (_, i) =>
-      String.fromCharCode(97 + (((step * P + p) * 7919 + i * 104729 + (step + p) ** 2 * (i + 3)) % 26)),
-    ).join(""),
-  );
+  const words_P = Array.from({ length: P }, (_, p) => word(step * P + p));
 
   // 3. G attempts at each word, sampled at temperature 1: the loss is that of the distribution they come from.
   const groups = await gatherTrajectoryGroups(

@@ -14,14 +14,8 @@ const service = await connect();
 const model = await service.models.create({ project: "recipes", name: "sft-loop", baseModel: "whetstone-tiny", returnExisting: true });
 
 // Word `index` of 26⁴, in an order without pattern: 7919 and 26⁴ have no common divisor, so no word comes twice.
-const word = (index: number) => {
-  let rest = (index * 7919 + 12_345) % 26 ** 4;
-  return Array.from({ length: 4 }, () => {
-    const letter = String.fromCharCode(97 + (rest % 26));
-    rest = Math.floor(rest / 26);
-    return letter;
-  }).join("");
-};
+const word = (index: number) =>
+  Array.from({ length: 4 }, (_, i) => String.fromCharCode(97 + (Math.floor(((index * 7919 + 12_345) % 26 ** 4) / 26 ** i) % 26))).join("");
 const prompt = (index: number) => ({ role: "user", content: `Reverse: ${word(index)}` });
 const answer = (index: number) => [...word(index)].reverse().join("");
 
