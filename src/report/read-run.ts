@@ -128,10 +128,15 @@ async function stepsIn(runDir: string, split: Split): Promise<number[]> {
 function columnsOf(rows: readonly z.infer<typeof metricsRow>[], split: Split): ColumnsData {
   const bySteps = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
   const steps = [...bySteps.keys()].sort((a, b) => a - b);
-  const ordered = steps.map((step) => bySteps.get(step) as Record<string, unknown>);
+  const ordered = steps.map((step) => named(bySteps.get(step) as Record<string, unknown>));
   const names = new Set(ordered.flatMap((row) => Object.keys(row).filter((name) => name !== "step" && isPlottable(row[name]))));
   const columns = [...names].sort().map((name) => [name, ordered.map((row) => toNumber(row[name]))] as const);
   return { steps, columns: Object.fromEntries(columns) };
+}
+
+/** Rows of evaluations may say so in their names as well: without that, the same number has the same name in both splits. */
+function named(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name.replace(/^(time\/)?eval\//, "$1"), value]));
 }
 
 function isPlottable(value: unknown): boolean {

@@ -116,7 +116,7 @@ export async function writeRun({ steps = 3, trained = true }: RunFixtureOptions 
     ];
     await writeFile(at("trajectories/train", name(step)), lines(groups));
   }
-  rows.push({ step: steps - 1, split: "eval", time: "2026-01-02T03:05:05.000Z", "reward/mean": 0.75 });
+  rows.push({ step: steps - 1, split: "eval", time: "2026-01-02T03:05:05.000Z", "eval/reward/mean": 0.75 });
   await writeFile(at("trajectories/eval", name(steps - 1)), lines([groupLine(0, steps - 1, [trajectoryLine(0.75)])]));
   // The last line was cut off while it was written.
   await writeFile(at("metrics.jsonl"), `${lines(rows)}{"step":9,"split":"tr`);
