@@ -8,21 +8,8 @@
 import { connect, trajectory } from "whetstone";
 import { defineEnvironment, evaluate, rescore, similarityReward, validate, weighted } from "whetstone/environment";
 
-const words = [
-  "stone",
-  "water",
-  "light",
-  "green",
-  "garden",
-  "mountain",
-  "crocodile",
-  "hippopotamus",
-  "understanding",
-  "transformation",
-].map((word) => ({
-  id: word,
-  word,
-}));
+const texts = "stone water light green garden mountain crocodile hippopotamus understanding transformation";
+const words = texts.split(" ").map((word) => ({ id: word, word }));
 
 const environment = defineEnvironment({
   name: "countdown",
@@ -60,8 +47,5 @@ console.log(
 await service.close();
 
 function numbered({ word }: { readonly word: string }): string {
-  return word
-    .split("")
-    .map((letter, index) => `${letter}${word.length - index}`)
-    .join("");
+  return Array.from(word, (letter, index) => `${letter}${word.length - index}`).join("");
 }
