@@ -1,5 +1,5 @@
 import { ConflictError } from "../errors.ts";
-import { Conversation, RolloutState, toolsToWire } from "./conversation.ts";
+import { Conversation, RolloutState } from "./conversation.ts";
 import { HistoryBuilder, type HistoryOptions } from "./history.ts";
 import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
 
@@ -63,7 +63,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
     return Trajectory.fromOwned({
       messages_and_choices: [...items],
       // Copied: the finished trajectory is frozen, the caller's own tools must not be.
-      tools: structuredClone(toolsToWire(tools)),
+      tools: tools.length === 0 ? null : structuredClone([...tools]),
       additional_histories: this.#main.histories().map((history) => ({ ...history, tools: structuredClone(history.tools) })),
       reward,
       initial_policy_version: state.initialPolicyVersion,

@@ -143,7 +143,7 @@ function toHistory(items: readonly MessageOrChoice[], tools: readonly Tool[]): H
 }
 
 /** Null for none, as the wire has it. */
-export function toolsToWire(tools: readonly Tool[]): Tool[] | null {
+function toolsToWire(tools: readonly Tool[]): Tool[] | null {
   return tools.length === 0 ? null : [...tools];
 }
 
