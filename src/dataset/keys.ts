@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { ArgumentError } from "../errors.ts";
 import type { Scalar, Trajectory } from "../trajectory/index.ts";
 
 /**
@@ -7,10 +8,17 @@ import type { Scalar, Trajectory } from "../trajectory/index.ts";
  */
 export type Identity = "messages" | "trajectory" | ((trajectory: Trajectory) => Scalar | undefined);
 
-/** The text that stands for a trajectory under an identity: equal for equal ones, whatever order their keys are in. */
+/**
+ * The text that stands for a trajectory under an identity: equal for equal ones, whatever order their keys are in.
+ *
+ * @throws ArgumentError `E_ARGUMENT` when a function gives undefined: a misspelt key would make all trajectories the same.
+ */
 export function identityText(trajectory: Trajectory, by: Identity): string {
-  if (typeof by === "function") return scalarText(by(trajectory));
-  return JSON.stringify(by === "messages" ? trajectory.messages() : trajectory, sortKeys);
+  if (typeof by !== "function") return JSON.stringify(by === "messages" ? trajectory.messages() : trajectory, sortKeys);
+  const key = by(trajectory);
+  if (key !== undefined) return scalarText(key);
+  const names = Object.keys(trajectory.metadata).slice(0, 10).join(", ") || "nothing";
+  throw new ArgumentError(`Expected \`by\` to give a value of each trajectory, got undefined; its metadata has: ${names}`, { param: "by" });
 }
 
 /** Keeps `1` and `"1"`, and null and undefined, apart. */

@@ -151,6 +151,13 @@ describe("dedupe and balance", () => {
     expect(await rewards(dataset.dedupe({ by: "messages" }))).toEqual([1]);
   });
 
+  it("a key that a trajectory does not have is an error, not one large class", async () => {
+    const dataset = Dataset.from([sampled(1).with({ metadata: { task: "a" } })]);
+    const expected = { code: "E_ARGUMENT", param: "by", message: expect.stringContaining("has: task") as string };
+    await expect(rewards(dataset.dedupe({ by: (t) => t.metadata["tsak"] }))).rejects.toMatchObject(expected);
+    await expect(rewards(dataset.split({ validation: 0.5, by: (t) => t.metadata["tsak"] }).train)).rejects.toMatchObject(expected);
+  });
+
   it('balance keeps the first of each class; 1, "1", null and nothing are classes of their own', async () => {
     const classes = [1, "1", null, undefined, 1, "1", null, undefined, 1];
     const dataset = Dataset.from(numbered(classes.length));
