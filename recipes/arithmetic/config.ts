@@ -5,6 +5,6 @@ export const defaults: SftThenRlConfig = {
   seed: 1,
   heldOut: 256,
   measureTemperature: 0,
-  sft: { validation: 256, stopAtExact: 0.4, stepsPerJob: 5, maxJobs: 60, batchSize: 32, learningRate: 3e-4 },
-  rl: { steps: 100, prompts: 16, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 20, maxGradNorm: 0.5 },
+  sft: { validation: 256, stopAtExact: 0.45, stepsPerJob: 50, maxJobs: 40, batchSize: 32, learningRate: 1e-3 },
+  rl: { steps: 100, prompts: 32, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 20, maxGradNorm: 0.5 },
 };

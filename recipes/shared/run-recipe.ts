@@ -1,10 +1,10 @@
 /** A recipe from beginning to end: measure, examples, measure, practice, measure; with progress, a table and a curve. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { connect, type Model, type Service } from "whetstone";
+import { connect } from "whetstone";
 import { lineChart } from "./line-chart.ts";
 import { bar, createProgress, type Progress, styled } from "./progress.ts";
-import { measure, type Recipe, reinforce, type Score, type SftThenRlConfig, superviseJob } from "./sft-then-rl.ts";
+import { learnFromExamples, learnFromPractice, measure, type Recipe, type Score, type SftThenRlConfig, type Stage } from "./sft-then-rl.ts";
 
 /** A number after each stage. */
 export interface Stages<T> {
@@ -34,16 +34,6 @@ interface Point {
   readonly exact: number;
 }
 
-/** What the stages share. */
-interface Run<S> {
-  readonly recipe: Recipe<S>;
-  readonly config: SftThenRlConfig;
-  readonly service: Service;
-  readonly model: Model;
-  readonly progress: Progress;
-  readonly signal: AbortSignal;
-}
-
 /** Runs every stage on an embedded service. Everything it writes lies under `runDir`. */
 export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, runDir: string, signal: AbortSignal): Promise<RecipeResult> {
   const started = performance.now();
@@ -56,18 +46,18 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, r
 
   const service = await connect({ dataDir: join(runDir, "service") });
   try {
-    const model = await service.models.create({ project: "recipes", name, baseModel: "whetstone-tiny", signal });
-    const run: Run<S> = { recipe, config, service, model, progress, signal };
-    const measured = async (stage: string) => {
-      const score = await measure(recipe, await model.policy(), "held-out", config, signal);
-      progress.line(`${stage.padEnd(16)} ${styled("green", words(score))}  ${styled("dim", `${seconds()} s`)}`);
+    const model = await service.models.create({ project: "recipes", name, baseModel: "whetstone-tiny", returnExisting: true, signal });
+    const stage = { service, model, recipe, config, signal };
+    const measured = async (title: string, step: number) => {
+      const score = await measure(recipe, await model.policy(step), config, signal);
+      progress.line(`${title.padEnd(16)} ${styled("green", words(score))}  ${styled("dim", `${seconds()} s`)}`);
       return score;
     };
-    const base = await measured("untrained");
-    await examples(run);
-    const sft = await measured("after examples");
-    const points = await practice(run);
-    const rl = await measured("after practice");
+    const base = await measured("untrained", 0);
+    const taught = config.sft.maxJobs === 0 ? 0 : await examples({ ...stage, runDir: join(runDir, "sft") }, progress);
+    const sft = await measured("after examples", taught);
+    const { points, checkpointStep } = await practice({ ...stage, runDir: join(runDir, "rl") }, progress);
+    const rl = await measured("after practice", checkpointStep);
 
     const scores: Stages<Score> = { base, sft, rl };
     const result: RecipeResult = {
@@ -88,34 +78,41 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, r
   }
 }
 
-/** Supervised jobs until enough of the validation problems are right. */
-async function examples<S>({ recipe, config, service, model, progress, signal }: Run<S>): Promise<void> {
-  const { maxJobs, stopAtExact } = config.sft;
-  for (let job = 0; job < maxJobs; job++) {
-    const loss = await superviseJob(service, model, recipe, config, job, signal);
-    const { exact } = await measure(recipe, await model.policy(), "validation", config, signal);
-    progress.update(`examples   job ${job + 1}  ${bar(exact / stopAtExact)}  loss ${loss.toFixed(3)}  exact ${exact.toFixed(3)}`, true);
-    if (exact >= stopAtExact) return;
+/** The supervised jobs; gives the newest checkpoint. */
+async function examples<S>(stage: Stage<S>, progress: Progress): Promise<number> {
+  const { exact: name } = stage.recipe;
+  const { stopAtExact } = stage.config.sft;
+  const run = learnFromExamples(stage);
+  let loss = NaN;
+  for await (const event of run) {
+    if (event.type === "step-end") loss = event.metrics["loss"] ?? NaN;
+    if (event.type !== "evaluation-end" || event.step === 0) continue;
+    const exact = event.metrics[`eval/metric/reward/${name}`] ?? 0;
+    progress.update(`examples   job ${event.step}  ${bar(exact / stopAtExact)}  loss ${loss.toFixed(3)}  exact ${exact.toFixed(3)}`, true);
   }
+  return (await run.done).checkpointStep;
 }
 
-/** The RL steps; one point each. */
-async function practice<S>({ recipe, config, model, progress, signal }: Run<S>): Promise<Point[]> {
+/** The RL steps, one point each, and the newest checkpoint. */
+async function practice<S>(
+  stage: Stage<S>,
+  progress: Progress,
+): Promise<{ readonly points: readonly Point[]; readonly checkpointStep: number }> {
+  const { recipe, config } = stage;
   const points: Point[] = [];
-  let step = await model.step();
-  for (let index = 0; index < config.rl.steps; index++) {
-    const before = performance.now();
-    const done = await reinforce(model, recipe, config, index, step, signal);
-    step = done.step;
-    points.push({ step: index, reward: done.reward, exact: done.exact });
-    const elapsed = (performance.now() - before) / 1000;
+  const run = learnFromPractice(stage);
+  for await (const event of run) {
+    if (event.type !== "step-end") continue;
+    const exact = event.metrics[`metric/reward/${recipe.exact}`] ?? NaN;
+    points.push({ step: event.step, reward: event.metrics["reward/mean"] ?? NaN, exact });
     const recent = mean(points.slice(-10).map(({ reward }) => reward));
+    const done = points.length;
     progress.update(
-      `practice   ${String(index + 1).padStart(3)}/${config.rl.steps}  ${bar(recent)}  reward ${recent.toFixed(3)}  exact ${done.exact.toFixed(3)}  ${(done.sampledTokens / elapsed).toFixed(0)} sampled tokens/s`,
-      (index + 1) % 10 === 0,
+      `practice   ${String(done).padStart(3)}/${config.rl.steps}  ${bar(recent)}  reward ${recent.toFixed(3)}  exact ${exact.toFixed(3)}  ${(event.metrics["time/step_seconds"] ?? NaN).toFixed(1)} s a step`,
+      done % 10 === 0,
     );
   }
-  return points;
+  return { points, checkpointStep: (await run.done).checkpointStep };
 }
 
 function curve<S>(recipe: Recipe<S>, { rl, seed }: SftThenRlConfig, points: readonly Point[]): string {

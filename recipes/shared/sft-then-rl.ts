@@ -1,15 +1,16 @@
-/** The stages that recipes share: measure, learn from examples, learn from practice. Each is a few lines of the library. */
+/** The stages that recipes share: measure, learn from examples, learn from practice. Each is one call of the library. */
 import {
   gatherTrajectoryGroups,
-  type GatherOptions,
   type Model,
   type Policy,
   type Service,
-  type TrajectoryGroups,
+  type TrainingRun,
+  trainRl,
+  trainSft,
   uploadDataset,
 } from "whetstone";
 import type { ChatExample } from "whetstone/dataset";
-import { type Environment, environmentRollout, trainScenarios } from "whetstone/environment";
+import { defineEnvironment, type Environment, environmentRollout } from "whetstone/environment";
 
 /** Everything that decides how a run goes. */
 export interface SftThenRlConfig {
@@ -25,6 +26,7 @@ export interface SftThenRlConfig {
     readonly stopAtExact: number;
     /** Optimizer steps per job; the validation problems are measured after each job. */
     readonly stepsPerJob: number;
+    /** 0 = no examples at all. */
     readonly maxJobs: number;
     readonly batchSize: number;
     readonly learningRate: number;
@@ -51,6 +53,17 @@ export interface Recipe<S> {
   readonly exact: string;
 }
 
+/** What a stage needs. */
+export interface Stage<S> {
+  readonly service: Service;
+  readonly model: Model;
+  readonly recipe: Recipe<S>;
+  readonly config: SftThenRlConfig;
+  /** The stage's own directory. */
+  readonly runDir: string;
+  readonly signal: AbortSignal;
+}
+
 /** How good a policy is. */
 export interface Score {
   /** Share of right answers. */
@@ -66,18 +79,20 @@ export function rlLearningRate({ rl }: SftThenRlConfig, index: number): number {
 }
 
 const CONCURRENCY = 256;
+/** With its seed a rollout played again is the same one, so a lost connection need not end a run. */
+const RETRIES = 2;
+/** Two would do to go on from; the others are disk space. */
+const KEEP_CHECKPOINTS = { recent: 2 };
 
-/** Plays scenarios, `options.groupSize` times each. */
-function play<S>(recipe: Recipe<S>, scenarios: readonly S[], options: GatherOptions<S>): Promise<TrajectoryGroups> {
-  return gatherTrajectoryGroups(scenarios, environmentRollout(recipe.environment), {
-    concurrency: CONCURRENCY,
-    // With its seed a rollout played again is the same one, so a lost connection need not end the run.
-    retries: 2,
-    ...options,
-  });
-}
-
-function scoreOf<S>({ environment, exact }: Recipe<S>, { stats }: TrajectoryGroups): Score {
+/** Plays each held-out scenario once. */
+export async function measure<S>(
+  { environment, exact }: Recipe<S>,
+  policy: Policy,
+  { measureTemperature: temperature, seed }: SftThenRlConfig,
+  signal: AbortSignal,
+): Promise<Score> {
+  const options = { policy, groupSize: 1, temperature, seed: seed + 1, concurrency: CONCURRENCY, retries: RETRIES, signal };
+  const { stats } = await gatherTrajectoryGroups(environment.scenarios.eval, environmentRollout(environment), options);
   const mean = (name: string) => stats.metrics[`reward/${name}`]?.mean ?? NaN;
   return {
     exact: mean(exact),
@@ -86,63 +101,47 @@ function scoreOf<S>({ environment, exact }: Recipe<S>, { stats }: TrajectoryGrou
   };
 }
 
-/** Plays each of some scenarios once; `held-out` and `validation` have draws of their own, should they share scenarios. */
-export async function measure<S>(
-  recipe: Recipe<S>,
-  policy: Policy,
-  which: "held-out" | "validation",
-  { measureTemperature: temperature, seed }: SftThenRlConfig,
-  signal: AbortSignal,
-): Promise<Score> {
-  const scenarios = which === "held-out" ? recipe.environment.scenarios.eval : recipe.validation;
-  const drawn = which === "held-out" ? 2 * seed : 2 * seed + 1;
-  return scoreOf(recipe, await play(recipe, scenarios, { policy, groupSize: 1, temperature, seed: drawn, signal }));
-}
-
-/** One supervised job on examples that no earlier job saw; returns its mean loss. */
-export async function superviseJob<S>(
-  service: Service,
-  model: Model,
-  recipe: Recipe<S>,
-  { sft }: SftThenRlConfig,
-  job: number,
-  signal: AbortSignal,
-): Promise<number> {
-  const { stepsPerJob, batchSize, learningRate } = sft;
+/** Supervised jobs, each on examples that no earlier one saw, until enough of the validation problems are right. */
+export function learnFromExamples<S>({ service, model, recipe, config, runDir, signal }: Stage<S>): TrainingRun {
+  const { stepsPerJob, batchSize, learningRate, maxJobs, stopAtExact } = config.sft;
+  const { environment, validation, example, exact } = recipe;
   const count = stepsPerJob * batchSize;
-  const train = Array.from({ length: count }, (_, index) => recipe.example(job * count + index));
-  const dataUrl = await uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
-  const losses: number[] = [];
-  const running = await model.trainSft(dataUrl, { batchSize, learningRate, signal });
-  for await (const event of running.events({ signal })) if (event.type === "gradient-step") losses.push(event.metrics["loss"] ?? NaN);
-  return losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
+  return trainSft({
+    model,
+    runDir,
+    jobs: maxJobs,
+    data: (job) => {
+      const train = Array.from({ length: count }, (_, index) => example(job * count + index));
+      return uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
+    },
+    train: { batchSize, learningRate },
+    environment: defineEnvironment({ ...environment, scenarios: { ...environment.scenarios, eval: validation } }),
+    evaluation: { every: 1, temperature: config.measureTemperature },
+    stopWhen: ({ evaluation }) => (evaluation?.[`eval/metric/reward/${exact}`] ?? 0) >= stopAtExact,
+    keepCheckpoints: KEEP_CHECKPOINTS,
+    concurrency: CONCURRENCY,
+    report: false,
+    signal,
+  });
 }
 
-/** What one RL step did. */
-export interface RlStep extends Score {
-  /** The newest checkpoint: the one sampled from, when nothing could be learned from the batch. */
-  readonly step: number;
-  readonly sampledTokens: number;
-  readonly trainableGroups: number;
-}
-
-/** Practice on one batch with the newest checkpoint, then one training step on it. */
-export async function reinforce<S>(
-  model: Model,
-  recipe: Recipe<S>,
-  config: SftThenRlConfig,
-  index: number,
-  step: number,
-  signal: AbortSignal,
-): Promise<RlStep> {
-  const { prompts, groupSize, maxGradNorm } = config.rl;
-  const scenarios = trainScenarios(recipe.environment.scenarios.train, { seed: config.seed, from: index * prompts, count: prompts });
-  const policy = await model.policy(step);
-  const groups = await play(recipe, scenarios, { policy, groupSize, seed: config.seed * 1_000_003 + index, signal });
-  const { tokens, trainableGroups } = groups.stats;
-  const found = { ...scoreOf(recipe, groups), sampledTokens: tokens.completion, trainableGroups };
-  // Attempts that all score the same say nothing about what to do more of.
-  if (trainableGroups === 0) return { ...found, step };
-  const job = await model.train(groups, { learningRate: rlLearningRate(config, index), maxGradNorm, signal });
-  return { ...found, step: (await job.done({ signal })).step };
+/** RL: each step plays a batch with the newest checkpoint and trains on it. */
+export function learnFromPractice<S>({ model, recipe, config, runDir, signal }: Stage<S>): TrainingRun {
+  const { steps, prompts, groupSize, maxGradNorm } = config.rl;
+  return trainRl({
+    model,
+    runDir,
+    environment: recipe.environment,
+    steps,
+    scenariosPerStep: prompts,
+    groupSize,
+    train: (step) => ({ learningRate: rlLearningRate(config, step), maxGradNorm }),
+    seed: config.seed,
+    keepCheckpoints: KEEP_CHECKPOINTS,
+    concurrency: CONCURRENCY,
+    retries: RETRIES,
+    // A policy that is always right has nothing left to learn from, and that is no failure, however many steps it lasts.
+    maxSkippedSteps: steps + 1,
+    signal,
+  });
 }
