@@ -1,7 +1,9 @@
 /** Streams: the agent's own pace, early ends, and putting deltas together. */
 import { setImmediate as nextTurn } from "node:timers/promises";
+import OpenAI from "openai";
+import { fetch as undiciFetch } from "undici";
 import { describe, expect, it } from "vitest";
-import { capture } from "../../src/capture/index.ts";
+import { capture, type Fetch } from "../../src/capture/index.ts";
 import { CompletionAssembler } from "../../src/capture/assemble.ts";
 import { watchResponse } from "../../src/capture/response.ts";
 import { chatCompletionChunk } from "../../src/schema/index.ts";
@@ -140,6 +142,31 @@ describe("the agent's stream", () => {
     expect(turnsOf(whole)).toEqual([{ prompt: [1, 2], ids: [3] }]);
   });
 
+  it("left with a `break` by the openai client: after the choice's end it is a turn, before it is not", async () => {
+    let isHeld = false;
+    const harness = await startHarness(
+      () => "a".repeat(40),
+      async ({ verb, detail }, { signal }) => {
+        if (!isHeld || verb !== "sampleToken" || detail !== 20) return;
+        await new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve()));
+      },
+    );
+    const client = new OpenAI({ ...harness.address, fetch: capture.fetch, maxRetries: 0 });
+    const talk = (isOver: (finishReason: string | null) => boolean) =>
+      capture.trajectory(async () => {
+        const body = { model: harness.policy.id, messages: [{ role: "user" as const, content: "hi" }], stream: true as const };
+        for await (const { choices } of await client.chat.completions.create(body)) {
+          if (isOver(choices[0]?.finish_reason ?? null)) break;
+        }
+        return { reward: 0 };
+      });
+    const recorded = await talk((reason) => reason !== null);
+    expect(turnsOf(recorded)).toEqual(harness.sampled);
+    expect(harness.sampled).toHaveLength(1);
+    isHeld = true;
+    await expect(talk(() => true)).rejects.toThrow(/is no turn/);
+  });
+
   it("from the embedded service, left in the middle, frees the engine", async () => {
     let tokens = 0;
     const harness: Harness = await startHarness(
@@ -257,6 +284,20 @@ describe("deltas", () => {
       finish_reason: "stop",
     });
   });
+});
+
+it("a fetch of another make can be wrapped", async () => {
+  const harness = await startHarness(conversation);
+  const own = capture.wrap(((input, init) => undiciFetch(String(input), init as Parameters<typeof undiciFetch>[1])) as Fetch);
+  const client = new OpenAI({ ...harness.address, fetch: own, maxRetries: 0 });
+  const recorded = await capture.trajectory(async () => {
+    const body = { model: harness.policy.id, messages: [{ role: "user" as const, content: "hi" }] };
+    await client.chat.completions.create(body);
+    await client.chat.completions.stream(body).finalChatCompletion();
+    return { reward: 0 };
+  });
+  expect(turnsOf(recorded)).toEqual(harness.sampled);
+  expect(harness.sampled).toHaveLength(2);
 });
 
 describe("what a fetch may be given", () => {

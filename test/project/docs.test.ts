@@ -86,7 +86,8 @@ describe("the documents", () => {
     const all = documents.flatMap(blocks);
     expect(all.length).toBeGreaterThan(0);
     expect(typeErrors(all)).toEqual([]);
-  });
+    // The types of the client libraries take their time, the more so while other tests run.
+  }, 120_000);
 
   it("would fail on a block that does not type-check", () => {
     const code = 'import { connect } from "whetstone";\nconst port: number = connect;\n';
