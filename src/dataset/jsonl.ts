@@ -53,7 +53,7 @@ export async function* readJsonLines(
   signal?.throwIfAborted();
   const parse = jsonParser();
   try {
-    for await (const { line, text, isWhole } of readLines(path)) {
+    for await (const { line, text, isWhole } of readLines(path, signal)) {
       signal?.throwIfAborted();
       if (text?.trim() === "") continue;
       const row = text === null ? null : parse(text);

@@ -19,13 +19,13 @@ const BYTE_ORDER_MARK = "\u{feff}";
 const CHUNK_BYTES = 1 << 18;
 
 /**
- * The lines of a file, lazily; `.gz` is unpacked, a byte order mark left out. Leaving the loop closes the file.
+ * The lines of a file, lazily; `.gz` is unpacked, a byte order mark left out. Leaving the loop closes the file, and so does the signal.
  *
  * Works on bytes: a line of ASCII, as most are, becomes a string of one byte per character, which `JSON.parse` reads fastest,
  * also where another line of the file has other letters.
  */
-export async function* readLines(path: string): AsyncGenerator<TextLine, void, undefined> {
-  const file = createReadStream(path, { highWaterMark: CHUNK_BYTES });
+export async function* readLines(path: string, signal?: AbortSignal): AsyncGenerator<TextLine, void, undefined> {
+  const file = createReadStream(path, { highWaterMark: CHUNK_BYTES, ...(signal === undefined ? {} : { signal }) });
   // The callback form: an error of the file reaches the unpacked stream, whose reader throws it.
   const source = path.endsWith(".gz") ? pipeline(file, createGunzip({ chunkSize: CHUNK_BYTES }), () => {}) : file;
   let line = 0;

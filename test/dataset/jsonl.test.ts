@@ -1,10 +1,11 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { mkdtemp, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { createHash } from "node:crypto";
 import { fc, test } from "@fast-check/vitest";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { readJsonLines, writeJsonLines, type JsonLine, type ReadOptions } from "../../src/dataset/jsonl.ts";
 
 let directory = "";
@@ -87,6 +88,36 @@ describe("readJsonLines", () => {
       for await (const _ of readJsonLines(path, { signal: controller.signal })) controller.abort(reason);
     })();
     await expect(reading).rejects.toBe(reason);
+  });
+
+  it.skipIf(process.platform === "win32")("an abort ends the waiting for a file that gives nothing", async () => {
+    const path = fresh("pipe.jsonl");
+    execFileSync("mkfifo", [path]);
+    // Opened for both, so that neither side waits for the other to open it.
+    const writer = await open(path, "r+");
+    onTestFinished(() => writer.close());
+    await writer.write("1\n");
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    const reading = readJsonLines(path, { signal: controller.signal });
+    expect((await reading.next()).value).toEqual({ line: 1, value: 1 });
+    const waiting = reading.next();
+    controller.abort(reason);
+    // A read that is under way ends with the next byte; the file is closed after it.
+    await writer.write("2\n");
+    await expect(waiting).rejects.toBe(reason);
+  });
+
+  it("a packed file that was cut is an error, after what was whole", async () => {
+    const path = fresh("cut.jsonl.gz");
+    await writeJsonLines(
+      path,
+      Array.from({ length: 5000 }, (_, index) => index * 7919),
+    );
+    const bytes = await readFile(path);
+    await writeFile(path, bytes.subarray(0, bytes.length / 2));
+    const { error } = await read(path, { tornLine: "skip" });
+    expect(error).toMatchObject({ code: "E_DATA", message: expect.stringContaining("cannot be read") as string });
   });
 
   test.prop([fc.array(fc.json().map((text) => JSON.parse(text) as unknown)), fc.boolean()], { numRuns: 30 })(
