@@ -1,5 +1,6 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { type Browser, chromium, type Page } from "playwright-core";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge"];
@@ -49,6 +50,7 @@ export async function openReport(
 ): Promise<Watched> {
   const page = await browser.newPage({ viewport: { width: 1440, height: 1000 }, ...options });
   page.setDefaultTimeout(20_000);
+  const address = pathToFileURL(path).href;
   const errors: string[] = [];
   const requests: string[] = [];
   const loaded: string[] = [];
@@ -57,12 +59,12 @@ export async function openReport(
   });
   page.on("pageerror", (error) => errors.push(String(error)));
   page.on("request", (request) => {
-    if (!request.url().startsWith(`file://${path}`)) requests.push(request.url());
+    if (!request.url().startsWith(address)) requests.push(request.url());
   });
   page.on("response", (response) => {
-    if (!response.url().startsWith(`file://${path}`)) loaded.push(response.url());
+    if (!response.url().startsWith(address)) loaded.push(response.url());
   });
-  await page.goto(`file://${path}${hash}`);
+  await page.goto(`${address}${hash}`);
   await page.waitForSelector("html[data-ready]", { state: "attached" });
   return { page, errors, requests, loaded };
 }
