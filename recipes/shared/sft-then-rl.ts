@@ -10,7 +10,7 @@ import {
   uploadDataset,
 } from "whetstone";
 import type { ChatExample } from "whetstone/dataset";
-import { defineEnvironment, type Environment, environmentRollout } from "whetstone/environment";
+import { defineEnvironment, type Environment, evaluate } from "whetstone/environment";
 
 /** Everything that decides how a run goes. */
 export interface SftThenRlConfig {
@@ -91,14 +91,10 @@ export async function measure<S>(
   { measureTemperature: temperature, seed }: SftThenRlConfig,
   signal: AbortSignal,
 ): Promise<Score> {
-  const options = { policy, groupSize: 1, temperature, seed: seed + 1, concurrency: CONCURRENCY, retries: RETRIES, signal };
-  const { stats } = await gatherTrajectoryGroups(environment.scenarios.eval, environmentRollout(environment), options);
-  const mean = (name: string) => stats.metrics[`reward/${name}`]?.mean ?? NaN;
-  return {
-    exact: mean(exact),
-    reward: stats.reward.mean,
-    rewards: Object.fromEntries(environment.rewards.map(({ name }) => [name, mean(name)])),
-  };
+  const options = { temperature, seed: seed + 1, concurrency: CONCURRENCY, retries: RETRIES, signal };
+  const { reward, rewards: estimates } = await evaluate(environment, policy, options);
+  const rewards = Object.fromEntries(Object.entries(estimates).map(([name, { mean }]) => [name, mean]));
+  return { exact: rewards[exact] ?? NaN, reward: reward.mean, rewards };
 }
 
 /** Supervised jobs, each on examples that no earlier one saw, until enough of the validation problems are right. */

@@ -41,7 +41,12 @@ export function lookupScenario(split: Split, seed: number, index: number, longes
     const answer = Array.from({ length: ANSWER_LENGTH }, () => String(below(10))).join("");
     const [key] = keys as [string];
     if (splitOf(key) !== split || new Set(keys).size < chain) continue;
-    return { id: key, key, answer, table: Object.fromEntries(keys.map((each, at) => [each, keys[at + 1] ?? answer])) };
+    return {
+      id: [...keys, answer].join("-"),
+      key,
+      answer,
+      table: Object.fromEntries(keys.map((each, at) => [each, keys[at + 1] ?? answer])),
+    };
   }
 }
 

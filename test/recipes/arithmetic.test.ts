@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { validate } from "whetstone/environment";
 import environment, { arithmeticEnvironment } from "../../recipes/arithmetic/environment.ts";
 import {
   type ArithmeticScenario,
@@ -50,9 +51,9 @@ describe("arithmetic", () => {
       expect(Math.abs(counts[split]! / all - share), split).toBeLessThan(4 * Math.sqrt((share * (1 - share)) / all));
   });
 
-  test("the environment is seeded and weighs the rewards to at most 1", () => {
+  test("the environment is seeded, and gold answers alone earn 1", async () => {
     expect(environment.scenarios.eval).toHaveLength(256);
-    expect(environment.rewards.reduce((total, { weight }) => total + weight, 0)).toBeCloseTo(1);
+    expect(await validate(environment)).toMatchObject({ isValid: true, expected: 1, findings: [] });
     expect(arithmeticEnvironment(2, 4).scenarios.eval).not.toEqual(arithmeticEnvironment(1, 4).scenarios.eval);
   });
 

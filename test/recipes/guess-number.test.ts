@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { validate } from "whetstone/environment";
 import environment from "../../recipes/guess-number/environment.ts";
 import {
   answerTo,
@@ -32,6 +33,12 @@ describe("guess-number", () => {
     // A binary search tree over 16 numbers: 1, 2, 4, 8 and 1 of them at depths 1 to 5.
     const total = secrets.reduce((sum, scenario) => sum + guessesOf(goldGame(scenario)).length, 0);
     expect(total).toBe(1 + 2 * 2 + 4 * 3 + 8 * 4 + 5);
+  });
+
+  test("gold games earn at least what the longest of them does", async () => {
+    // Found, with none of the five guesses left over.
+    expect((await validate(environment, { expected: 0.5 + 0.5 * (1 - 4 / 5) })).isValid).toBe(true);
+    expect((await validate(environment, { expected: 0.7 })).isValid).toBe(false);
   });
 
   test("wrong, late and no guesses earn nothing", () => {

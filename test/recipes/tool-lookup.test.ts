@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { lookupEnvironment, lookupTool } from "../../recipes/tool-lookup/environment.ts";
+import { validate } from "whetstone/environment";
+import environment, { lookupTool } from "../../recipes/tool-lookup/environment.ts";
 import {
   correct,
   followed,
@@ -57,15 +58,14 @@ describe("tool-lookup", () => {
   });
 
   test("a gold conversation asks key after key and ends with the answer, for the full reward", async () => {
-    const environment = lookupEnvironment(1, 8);
-    for (const scenario of environment.scenarios.eval) {
-      const messages = goldMessages(scenario);
-      expect(messages.filter(({ role }) => role === "tool")).toHaveLength(Object.keys(scenario.table).length);
-      const text = messages.at(-1)!.content;
-      const trajectory = { messages: () => messages, choices: [], lastText: text, metrics: {}, metadata: {} };
-      const input = { scenario, text, trajectory, signal: new AbortController().signal };
-      for (const { name, score } of environment.rewards) expect(await score(input), name).toBe(1);
-    }
+    expect(goldMessages(chain).map(({ role, content }) => [role, content])).toEqual([
+      ["assistant", ""],
+      ["tool", "xyz"],
+      ["assistant", ""],
+      ["tool", "417"],
+      ["assistant", "417"],
+    ]);
+    expect(await validate(environment)).toMatchObject({ isValid: true, expected: 1, findings: [] });
   });
 
   test("the command runs: a job of examples and two steps of practice", async () => {
