@@ -2,10 +2,12 @@ import { randomUUID } from "node:crypto";
 import {
   createdJob,
   jobEventList,
+  trainedTokens,
   trainingJob,
   type CreateRlJobRequest,
   type CreateSftJobRequest,
   type JobEventList,
+  type TrainedTrajectory,
 } from "../schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { parseAnswer, trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
@@ -32,6 +34,8 @@ export interface TrainingJobs {
   createSft(body: CreateSftJobRequest, options?: CreateOptions): Promise<{ readonly id: string }>;
   /** Extension: ends a job that is not over; a running one stops at its next step. */
   cancel(jobId: string, options?: CallOptions): Promise<TrainingJobInfo>;
+  /** Extension: what the trainer made of every trained token, of an RL job that is over and was created with `tokenReport: true`. */
+  tokens(jobId: string, options?: CallOptions): Promise<readonly TrainedTrajectory[]>;
   /** Extension: one page of events, in the wire's form. `pollJob` follows them. */
   events(jobId: string, options?: ListEventsOptions): Promise<JobEventList>;
 }
@@ -53,6 +57,8 @@ export function trainingJobsResource(api: Api): TrainingJobs {
       const answer = await callJson(api, "POST", `${path(jobId)}/cancel`, { ...options, retry: "idempotent" });
       return trainingJobFromWire(parseAnswer(trainingJob, answer, "training job"));
     },
+    tokens: async (jobId, options = {}) =>
+      parseAnswer(trainedTokens, await callJson(api, "GET", `${path(jobId)}/tokens`, options), "token report").data,
     events: async (jobId, { after, limit = 100, waitSeconds, ...options } = {}) => {
       const headersTimeoutMs = 60_000 + (waitSeconds ?? 0) * 1000;
       const answer = await callJson(api, "GET", `${path(jobId)}/events`, {

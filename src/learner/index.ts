@@ -4,7 +4,7 @@ export { groupAdvantages, normalizeBatch, type BatchEntry, type NormalizedEntry 
 export { resolveLoss, tokenLoss, type TokenLossInput } from "./loss.ts";
 export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
 export { checkRlConfig, type RlSettings } from "./rl-config.ts";
-export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch } from "./rl.ts";
+export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RowSource } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";
 export type {
@@ -16,4 +16,5 @@ export type {
   SequenceLimits,
   TokenSequence,
   TrainingRow,
+  TurnSpan,
 } from "./types.ts";

@@ -49,10 +49,11 @@ export function readTurn(choice: AssistantChoice, where: string): SampledTurn {
  * @param turns - In the order of the conversation. Not modified.
  */
 export function mergeTurns(turns: readonly SampledTurn[]): MergedTurns {
-  const open: { tokens: number[]; trained: { readonly start: number; readonly logprobs: readonly number[] }[] }[] = [];
+  const open: { tokens: number[]; trained: { readonly turn: number; readonly start: number; readonly logprobs: readonly number[] }[] }[] =
+    [];
   let mergedTurns = 0;
   let driftedTurns = 0;
-  for (const { prompt, sampled, logprobs } of turns) {
+  for (const [turn, { prompt, sampled, logprobs }] of turns.entries()) {
     const last = open.at(-1);
     const continues = last !== undefined && startsWith(prompt, last.tokens);
     const sequence = continues ? last : { tokens: [], trained: [] };
@@ -62,16 +63,17 @@ export function mergeTurns(turns: readonly SampledTurn[]): MergedTurns {
       open.push(sequence);
     }
     sequence.tokens = [...prompt, ...sampled];
-    sequence.trained.push({ start: prompt.length, logprobs });
+    sequence.trained.push({ turn, start: prompt.length, logprobs });
   }
   const sequences = open.map(({ tokens, trained }) => {
     const mask = new Uint8Array(tokens.length);
     const logprobs = new Float64Array(tokens.length).fill(Number.NaN);
-    for (const turn of trained) {
-      mask.fill(1, turn.start, turn.start + turn.logprobs.length);
-      logprobs.set(turn.logprobs, turn.start);
+    for (const span of trained) {
+      mask.fill(1, span.start, span.start + span.logprobs.length);
+      logprobs.set(span.logprobs, span.start);
     }
-    return { tokens: new Int32Array(tokens), mask, logprobs };
+    const spans = trained.map(({ turn, start, logprobs: { length } }) => ({ turn, start, length }));
+    return { tokens: new Int32Array(tokens), mask, logprobs, turns: spans };
   });
   return { sequences, mergedTurns, driftedTurns };
 }

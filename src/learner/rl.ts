@@ -10,7 +10,17 @@ import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advanta
 import { mergeTurns, readTurn } from "./merge.ts";
 import { checkRlConfig, type RlSettings } from "./rl-config.ts";
 import { fitsContext, requireTokenIds, tokenWeights, trainedTokens } from "./sequences.ts";
-import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow } from "./types.ts";
+import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
+
+/** The turns a row was made of. */
+export interface RowSource {
+  /** Index of the group. */
+  readonly group: number;
+  /** Index within the group. */
+  readonly trajectory: number;
+  /** `turn` counts the trajectory's choices: those of the main history, then those of each additional one. */
+  readonly turns: readonly TurnSpan[];
+}
 
 /** One optimizer step of policy optimisation. */
 export interface RlBatch {
@@ -19,6 +29,8 @@ export interface RlBatch {
    * so that the plain sum `Σ weights·L` over all rows is the batch's loss.
    */
   readonly rows: readonly TrainingRow[];
+  /** Where each row comes from. */
+  readonly sources: readonly RowSource[];
   readonly loss: LossSpec;
   readonly adam: AdamParams;
   /**
@@ -67,11 +79,13 @@ export function* rlBatchSteps(
 ): Steps<RlBatch> {
   const { settings, kept, normalized, trained, metrics } = yield* readBatch(groups, config, limits);
   const rows: TrainingRow[] = [];
+  const sources: RowSource[] = [];
   let total = 0;
   for (const [index, entry] of kept.entries()) {
     const { weight, advantage } = normalized[index] as NormalizedEntry;
     for (const sequence of entry.sequences) {
       total += sequence.tokens.length;
+      sources.push({ group: entry.group, trajectory: entry.trajectory, turns: sequence.turns });
       rows.push({
         tokens: sequence.tokens,
         weights: tokenWeights(sequence, weight / trained),
@@ -81,7 +95,8 @@ export function* rlBatchSteps(
     }
     yield;
   }
-  return { rows, loss: settings.loss, adam: settings.adam, metrics: { ...metrics, "data/sequences": rows.length, "tokens/total": total } };
+  const counts = { "data/sequences": rows.length, "tokens/total": total };
+  return { rows, sources, loss: settings.loss, adam: settings.adam, metrics: { ...metrics, ...counts } };
 }
 
 /** The checks of {@link buildRlBatch} alone: throws what it would throw. */
@@ -106,6 +121,8 @@ interface ReadBatch {
 }
 
 interface KeptTrajectory {
+  readonly group: number;
+  readonly trajectory: number;
   readonly advantage: number;
   readonly sequences: readonly SampledSequence[];
   readonly tokens: number;
@@ -143,7 +160,7 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
         counts.droppedTokens += trainedTokens(sequence);
       }
       const tokens = fitting.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
-      if (tokens > 0) kept.push({ advantage, sequences: fitting, tokens });
+      if (tokens > 0) kept.push({ group: groupIndex, trajectory: index, advantage, sequences: fitting, tokens });
     }
   }
 
@@ -190,13 +207,19 @@ function readTrajectory(
       at: `${where}.additional_histories.${index}.messages_and_choices`,
     })),
   ];
+  let before = 0;
   const sequences = histories.flatMap(({ items, at }) => {
     const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(item, `${at}.${index}`)] : []));
     const merged = mergeTurns(turns);
     counts.merged += merged.mergedTurns;
     counts.drifted += merged.driftedTurns;
     for (const sequence of merged.sequences) requireTokenIds(sequence, limits, at);
-    return merged.sequences;
+    const first = before;
+    before += turns.length;
+    return merged.sequences.map((sequence) => ({
+      ...sequence,
+      turns: sequence.turns.map((span) => ({ ...span, turn: first + span.turn })),
+    }));
   });
   if (sequences.length > 0) counts.sampling++;
   return { reward: trajectory.reward, sequences };

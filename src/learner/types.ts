@@ -57,8 +57,20 @@ export interface TokenSequence {
   readonly mask: Uint8Array;
 }
 
+/** Where one sampled turn stands in a sequence. */
+export interface TurnSpan {
+  /** Which of the turns that were merged, from 0. */
+  readonly turn: number;
+  /** Its first sampled token's position. */
+  readonly start: number;
+  /** Sampled tokens. */
+  readonly length: number;
+}
+
 /** A sequence of sampled tokens with what the sampler thought of them. */
 export interface SampledSequence extends TokenSequence {
   /** Shape `[T]`, log-probabilities at sampling time; NaN where the mask is 0. */
   readonly logprobs: Float64Array;
+  /** Its turns in order. */
+  readonly turns: readonly TurnSpan[];
 }

@@ -32,6 +32,8 @@ export const rlConfig = z.strictObject({
   adam_beta1: z.number().min(0).lt(1).nullish(),
   /** Extension. @default 0.99 */
   adam_beta2: z.number().min(0).lt(1).nullish(),
+  /** Extension: keep the trainer's log-probability and the advantage of every trained token, to be read from the job's `/tokens`. @default false */
+  token_report: z.boolean().nullish(),
   /** Not carried out yet: only `token`. */
   importance_sampling_level: z.enum(["token", "sequence", "average", "geometric_average"]).nullish(),
   /** Not carried out yet: only 0. */
@@ -152,3 +154,27 @@ export type JobEvent = z.infer<typeof jobEvent>;
 /** Answer of `GET /v1/preview/training-jobs/{id}/events`. */
 export const jobEventList = listOf(jobEvent);
 export type JobEventList = z.infer<typeof jobEventList>;
+
+/** What the trainer made of one trajectory's turns: an entry of a job's `/tokens`. */
+export const trainedTrajectory = z.looseObject({
+  /** Index of the group in the job. */
+  group: z.int().min(0),
+  /** Index within the group. */
+  trajectory: z.int().min(0),
+  /** In the order of the trajectory's choices, those of additional histories after those of the main one. */
+  turns: z.array(
+    z.looseObject({
+      /** Index of the choice. */
+      turn: z.int().min(0),
+      /** Of all its tokens, as it went into the loss. */
+      advantage: z.number(),
+      /** The trainer's log-probability of each sampled token, before the step. */
+      logprobs: z.array(z.number()),
+    }),
+  ),
+});
+export type TrainedTrajectory = z.infer<typeof trainedTrajectory>;
+
+/** Extension: answer of `GET /v1/preview/training-jobs/{id}/tokens`. */
+export const trainedTokens = z.looseObject({ object: z.literal("list"), data: z.array(trainedTrajectory) });
+export type TrainedTokens = z.infer<typeof trainedTokens>;

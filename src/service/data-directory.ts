@@ -14,6 +14,8 @@ export interface DataDirectory {
   readonly checkpoints: string;
   /** `jobs/<job id>`: payload and progress of jobs that are not finished. */
   readonly jobs: string;
+  /** `<job id>.json`: token reports of RL jobs that asked for one. */
+  readonly tokens: string;
   /** Contents of artifact files, by digest. */
   readonly blobs: string;
   /** Uploads under way; emptied at start. */
@@ -43,13 +45,14 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
     database: join(absolute, "whetstone.db"),
     checkpoints: join(absolute, "checkpoints"),
     jobs: join(absolute, "jobs"),
+    tokens: join(absolute, "tokens"),
     blobs: join(absolute, "artifacts", "blobs"),
     temporary: join(absolute, "tmp"),
     keyFile: join(absolute, "api-key"),
     serviceFile: join(absolute, "service.json"),
   };
   try {
-    for (const path of [absolute, directory.checkpoints, directory.jobs, directory.blobs, directory.temporary]) {
+    for (const path of [absolute, directory.checkpoints, directory.jobs, directory.tokens, directory.blobs, directory.temporary]) {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
   } catch (cause) {

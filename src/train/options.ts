@@ -69,6 +69,11 @@ export interface TrainRlOptions<S> extends RunOptions {
   readonly retries?: number | undefined;
   /** Failed rollouts of one step to put up with: a count, or below 1 a fraction. @default 0.05 */
   readonly maxExceptions?: number | undefined;
+  /**
+   * Every so many steps the service is asked for what the trainer made of each token, kept in `trained/` for the report; 0 = never.
+   * Only where the service has shown that it has extensions. @default 10
+   */
+  readonly tokenReportEvery?: number | undefined;
   /** Steps in a row from which nothing could be learned before the run fails. @default 10 */
   readonly maxSkippedSteps?: number | undefined;
 }
@@ -114,6 +119,7 @@ export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
   checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
   checkInteger("retries", options.retries, 0);
   checkInteger("maxSkippedSteps", options.maxSkippedSteps, 1);
+  checkInteger("tokenReportEvery", options.tokenReportEvery, 0);
   checkEvaluation(options.evaluation, options.environment);
 }
 

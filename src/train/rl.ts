@@ -8,6 +8,7 @@ import { checkRlOptions, type TrainRlOptions } from "./options.ts";
 import { playGroups } from "./rollouts.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
 import { runJob } from "./run-job.ts";
+import { keepTokenReport } from "./token-report.ts";
 import { TrainingRun } from "./training-run.ts";
 
 /** The groups of a step and how long they took. */
@@ -107,7 +108,7 @@ async function trainStep<S>(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<void> {
-  const { model, train, maxStepsOffPolicy = 0, jobRetries = 0, maxSkippedSteps = 10 } = options;
+  const { model, train, maxStepsOffPolicy = 0, jobRetries = 0, maxSkippedSteps = 10, tokenReportEvery = 10 } = options;
   const startedMs = performance.now();
   const ages = batch.groups.map((group) => step - Number(group.metadata["policy_version"] ?? step));
   const groups = batch.groups.filter((_, index) => (ages[index] as number) <= maxStepsOffPolicy);
@@ -141,9 +142,11 @@ async function trainStep<S>(
     return;
   }
   for (const { code, count, message } of findings) await directory.record({ type: "warning", step, code, count, message });
-  const config = typeof train === "function" ? train(step) : (train ?? {});
+  const hasTokenReport = tokenReportEvery > 0 && step % tokenReportEvery === 0 && model.service.features.idempotencyKeys === true;
+  const config = { ...(typeof train === "function" ? train(step) : train), ...(hasTokenReport ? { tokenReport: true } : {}) };
   const send = (idempotencyKey: string, inner: AbortSignal) => model.train(groups, { ...config, idempotencyKey, signal: inner });
   const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, send, signal });
+  if (hasTokenReport && outcome.jobId !== null) await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, signal });
   const trainSeconds = (performance.now() - startedMs) / 1000;
   await directory.record({
     type: "step-end",

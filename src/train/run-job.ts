@@ -31,6 +31,8 @@ export interface JobStep {
 
 /** What became of a step's job. */
 export interface JobOutcome {
+  /** null when only the job's checkpoint was found. */
+  readonly jobId: string | null;
   readonly checkpointStep: number;
   /** The last gradient step's, overlaid with those of the end. */
   readonly metrics: Metrics;
@@ -119,7 +121,7 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
       checkpointStep = event.step;
     }
   }
-  return { checkpointStep: checkpointStep ?? (await model.step({ signal })), metrics, gradientSteps };
+  return { jobId, checkpointStep: checkpointStep ?? (await model.step({ signal })), metrics, gradientSteps };
 }
 
 /** The checkpoint that a job nobody has the id of made, if it shows up; null when the request surely came to nothing. */
@@ -128,7 +130,7 @@ async function findOrphan({ model, signal }: JobStep, { baselineStep }: OpenJob)
   for (let looks = 0; ; looks++) {
     const [newest] = await model.service.checkpoints.list(model.id, { order: "desc", max: 1, signal });
     if (newest !== undefined && newest.step > baselineStep)
-      return { checkpointStep: newest.step, metrics: newest.metrics, gradientSteps: [] };
+      return { jobId: null, checkpointStep: newest.step, metrics: newest.metrics, gradientSteps: [] };
     if (performance.now() - startedMs > ORPHAN_WAIT_MS) return null;
     await delay(backoffMs(looks, { maxMs: 5_000 }), { signal });
   }

@@ -268,6 +268,7 @@ describe("checkRlConfig", () => {
 
   it("knows every setting of the schema: each is carried out or refused", () => {
     const carriedOut = [
+      "token_report",
       "learning_rate",
       "epsilon",
       "epsilon_high",

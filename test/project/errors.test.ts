@@ -16,7 +16,7 @@ const rows = [...read("docs/reference/errors.md").matchAll(/^\| `(E_\w+)` \| `(\
 /** `class code` of every error class; a code may have more than one class, the table names the general one. */
 const classes = projectFiles("src")
   .filter((file) => file.endsWith(".ts"))
-  .flatMap((file) => [...read(file).matchAll(/class (\w+) extends WhetstoneError \{\s+readonly code = "(E_\w+)"/gu)])
+  .flatMap((file) => [...read(file).matchAll(/class (\w+) extends \w*Error \{\s+readonly code = "(E_\w+)"/gu)])
   .map((match) => `${match[1]} ${match[2]}`);
 
 describe("docs/reference/errors.md", () => {

@@ -5,6 +5,7 @@ import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 import { readGroups } from "./job-files.ts";
 import type { JobScope, Trained } from "./run-job.ts";
+import { tokenReport, writeTokenReport } from "./token-report.ts";
 
 /** The request of an RL job without its groups, as the job's row keeps it. */
 export interface RlJobConfig {
@@ -48,6 +49,9 @@ export async function trainRl({ context, job, handle, base, signal, emit }: JobS
   const { logprobs, metrics } = await engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
   const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });
   const seconds = (performance.now() - startedMs) / 1000;
+  if (config.experimental_config?.token_report === true) {
+    await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs));
+  }
   const difference = logprobDifference(batch.rows, logprobs);
   const numTokens = batch.rows.reduce((sum, row) => sum + row.tokens.length, 0);
   const data = {

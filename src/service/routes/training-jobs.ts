@@ -23,6 +23,7 @@ import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { validate } from "../validation.ts";
 import { removeJobFiles, writeGroups } from "../jobs/job-files.ts";
+import { readTokenReport } from "../jobs/token-report.ts";
 import type { RlJobConfig } from "../jobs/rl.ts";
 import { checkSftData, type SftJobConfig } from "../jobs/sft-data.ts";
 import { parseArtifactUrl, pathOf } from "../names.ts";
@@ -81,6 +82,11 @@ export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironm
     })
     .get(`${PATH}/:id`, async (c) => c.json(toWire(await getJob(store, c.req.param("id")))))
     .post(`${PATH}/:id/cancel`, async (c) => c.json(toWire(await jobs.cancel(c.req.param("id")))))
+    .get(`${PATH}/:id/tokens`, async (c) => {
+      // The job first: an id that is no job's is another error, and never a file name.
+      const { id } = await getJob(store, c.req.param("id"));
+      return c.body(await readTokenReport(context.directory, id), 200, { "content-type": "application/json" });
+    })
     .get(`${PATH}/:id/events`, async (c) => {
       const query = readQuery(c, eventQuery);
       return c.json(await eventsOf(context, c.req.param("id"), { ...query, signal: c.req.raw.signal }));

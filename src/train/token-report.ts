@@ -1,0 +1,36 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Model } from "../client/index.ts";
+import { writeJsonLines } from "../dataset/jsonl.ts";
+import type { TrainedTrajectory } from "../schema/index.ts";
+import type { TrajectoryGroup } from "../trajectory/index.ts";
+import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
+
+/** Which job's report, and the groups it trained in the order they were sent. */
+export interface ReportedJob {
+  readonly step: number;
+  readonly jobId: string;
+  readonly groups: readonly TrajectoryGroup[];
+  readonly signal: AbortSignal;
+}
+
+/** Reads what the trainer made of each token and keeps it as `trained/NNNNNN.jsonl`, one trajectory per line. */
+export async function keepTokenReport(directory: RunDirectory, model: Model, { step, jobId, groups, signal }: ReportedJob): Promise<void> {
+  const entries = await model.service.trainingJobs.tokens(jobId, { signal });
+  const lines = entries.map(({ group, trajectory, turns }) => ({
+    scenario_index: scenarioIndex(groups[group] as TrajectoryGroup),
+    trajectory_index: trajectory,
+    turns: byChoice(turns),
+  }));
+  await mkdir(join(directory.path, "trained"), { recursive: true });
+  await writeJsonLines(join(directory.path, "trained", `${String(step).padStart(6, "0")}.jsonl`), lines, { signal });
+}
+
+/** One entry per choice of the trajectory; nulls for a turn that was too long to train. */
+function byChoice(turns: TrainedTrajectory["turns"]): { advantage: number | null; logprobs: readonly number[] | null }[] {
+  const known = new Map(turns.map((each) => [each.turn, each]));
+  return Array.from({ length: Math.max(-1, ...known.keys()) + 1 }, (_, turn) => {
+    const found = known.get(turn);
+    return { advantage: found?.advantage ?? null, logprobs: found?.logprobs ?? null };
+  });
+}

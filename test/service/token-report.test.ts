@@ -1,0 +1,70 @@
+import { describe, expect, it } from "vitest";
+import { choice, createModel, finishedEvents, group, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
+
+describe("the token report of an RL job", () => {
+  it("has the advantage and the trainer's log-probabilities of every sampled token, by trajectory and turn", async () => {
+    const test = await startTestService();
+    const { id: modelId } = await createModel(test);
+    const groups = [
+      group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [choice([1], [3])] }),
+      // Two turns in one sequence, and two that do not continue each other.
+      group(
+        { reward: 1, choices: [choice([1, 2, 3], [4, 5]), choice([1, 2, 3, 4, 5, 6], [7])] },
+        { reward: 0, choices: [choice([1, 2], [9]), choice([8, 8], [6, 5, 4])] },
+      ),
+    ];
+    const { id } = await test.ok("POST", RL_JOBS, {
+      model_id: modelId,
+      trajectory_groups: groups,
+      experimental_config: { token_report: true },
+    });
+    await finishedEvents(test, id);
+    const report = await test.ok("GET", `${RL_JOBS}/${id}/tokens`);
+    // The first group is constant and has no rows.
+    expect(
+      report.data.map((each: any) => [each.group, each.trajectory, each.turns.map(({ turn, logprobs }: any) => [turn, logprobs.length])]),
+    ).toEqual([
+      [
+        1,
+        0,
+        [
+          [0, 2],
+          [1, 1],
+        ],
+      ],
+      [
+        1,
+        1,
+        [
+          [0, 1],
+          [1, 3],
+        ],
+      ],
+    ]);
+    const advantages = report.data.map((each: any) => each.turns.map(({ advantage }: any) => advantage as number));
+    expect(advantages[0][0]).toBeGreaterThan(0);
+    expect(advantages[1][0]).toBeLessThan(0);
+    expect(advantages.map((turns: number[]) => new Set(turns).size)).toEqual([1, 1]);
+    const rows = test.engine.calls.findLast(({ verb }) => verb === "forwardBackward");
+    expect(rows).toBeDefined();
+    for (const each of report.data) for (const { logprobs } of each.turns) expect(logprobs.every(Number.isFinite)).toBe(true);
+  });
+
+  it.each([
+    ["of a job that did not ask for one", {}],
+    ["of a job that said no", { token_report: false }],
+  ])("does not exist: %s", async (_, config) => {
+    const test = await startTestService();
+    const { id: modelId } = await createModel(test);
+    const groups = [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] })];
+    const { id } = await test.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: groups, experimental_config: config });
+    await finishedEvents(test, id);
+    const answer = await test.call("GET", `${RL_JOBS}/${id}/tokens`);
+    expect(answer).toMatchObject({ status: 404, body: { error: { message: expect.stringContaining("token_report") } } });
+  });
+
+  it.each([UNKNOWN_ID, "..%2f..%2fapi-key"])("of %s is 404", async (id) => {
+    const test = await startTestService();
+    expect((await test.call("GET", `${RL_JOBS}/${id}/tokens`)).status).toBe(404);
+  });
+});
