@@ -1,14 +1,5 @@
 /** The stages that recipes share: measure, learn from examples, learn from practice. Each is one call of the library. */
-import {
-  gatherTrajectoryGroups,
-  type Model,
-  type Policy,
-  type Service,
-  type TrainingRun,
-  trainRl,
-  trainSft,
-  uploadDataset,
-} from "whetstone";
+import { type Model, type Policy, type Service, type TrainingRun, trainRl, trainSft, uploadDataset } from "whetstone";
 import type { ChatExample } from "whetstone/dataset";
 import { defineEnvironment, type Environment, evaluate } from "whetstone/environment";
 
