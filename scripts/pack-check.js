@@ -20,12 +20,24 @@ const IMPORTS = `
 import { connect, trajectory, gatherTrajectoryGroups } from "whetstone";
 import { readTrajectories, writeTrajectories } from "whetstone/dataset";
 import { chatCompletionRequest } from "whetstone/schema";
-const found = { connect, trajectory, gatherTrajectoryGroups, readTrajectories, writeTrajectories };
+import { capture } from "whetstone/capture";
+import { evaluate } from "whetstone/environment";
+import { runAgent } from "whetstone/agent";
+import { trainRl } from "whetstone/train";
+import { writeReport } from "whetstone/report";
+const { fetch: captureFetch } = capture;
+const found = { connect, trajectory, gatherTrajectoryGroups, readTrajectories, writeTrajectories, captureFetch, evaluate, runAgent, trainRl };
 for (const [name, value] of Object.entries(found)) if (typeof value !== "function") throw new Error(name + " is no function");
 if (typeof chatCompletionRequest.parse !== "function") throw new Error("chatCompletionRequest is no schema");
 const native = process.report.getReport().sharedObjects.filter((path) => /onnxruntime|sqlite/.test(path));
 if (native.length > 0) throw new Error("native code was loaded: " + native.join(", "));
 const { default: about } = await import("whetstone/package.json", { with: { type: "json" } });
+// The page's scripts and styles are files of the package: only writing one shows that they were shipped.
+const { mkdtempSync, writeFileSync } = await import("node:fs");
+const runDir = mkdtempSync("run-");
+writeFileSync(runDir + "/config.json", "{}");
+const { sizeBytes } = await writeReport(runDir);
+if (!(sizeBytes > 50_000)) throw new Error("the report has only " + sizeBytes + " bytes");
 console.log("thin " + about.version);
 `;
 
@@ -34,6 +46,11 @@ const TYPES = `
 import { connect } from "whetstone";
 import { readTrajectories } from "whetstone/dataset";
 import { chatCompletionRequest } from "whetstone/schema";
+import { capture } from "whetstone/capture";
+import { defineEnvironment } from "whetstone/environment";
+import { runAgent } from "whetstone/agent";
+import { trainRl } from "whetstone/train";
+import { writeReport } from "whetstone/report";
 import { startService } from "whetstone/service";
 import * as engine from "whetstone/engine";
 // @ts-expect-error connect is a function
@@ -42,6 +59,16 @@ export const a: number = connect;
 export const b: number = readTrajectories;
 // @ts-expect-error chatCompletionRequest is a schema
 export const c: number = chatCompletionRequest;
+// @ts-expect-error capture is an object
+export const f: number = capture;
+// @ts-expect-error defineEnvironment is a function
+export const g: number = defineEnvironment;
+// @ts-expect-error runAgent is a function
+export const h: number = runAgent;
+// @ts-expect-error trainRl is a function
+export const i: number = trainRl;
+// @ts-expect-error writeReport is a function
+export const j: number = writeReport;
 // @ts-expect-error startService is a function
 export const d: number = startService;
 // @ts-expect-error engine is a module

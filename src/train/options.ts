@@ -70,7 +70,7 @@ export interface TrainRlOptions<S> extends RunOptions {
   /** Failed rollouts of one step to put up with: a count, or below 1 a fraction. @default 0.05 */
   readonly maxExceptions?: number | undefined;
   /**
-   * Every so many steps the service is asked for what the trainer made of each token, kept in `trained/` for the report; 0 = never.
+   * Every so many steps, and at the last, the service is asked for what the trainer made of each token, kept in `trained/` for the report; 0 = never.
    * Only where the service has shown that it has extensions. @default 10
    */
   readonly tokenReportEvery?: number | undefined;

@@ -142,7 +142,10 @@ async function trainStep<S>(
     return;
   }
   for (const { code, count, message } of findings) await directory.record({ type: "warning", step, code, count, message });
-  const hasTokenReport = tokenReportEvery > 0 && step % tokenReportEvery === 0 && model.service.features.idempotencyKeys === true;
+  const hasTokenReport =
+    tokenReportEvery > 0 &&
+    (step % tokenReportEvery === 0 || step === options.steps - 1) &&
+    model.service.features.idempotencyKeys === true;
   const config = { ...(typeof train === "function" ? train(step) : train), ...(hasTokenReport ? { tokenReport: true } : {}) };
   const send = (idempotencyKey: string, inner: AbortSignal) => model.train(groups, { ...config, idempotencyKey, signal: inner });
   const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, send, signal });

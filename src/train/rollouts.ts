@@ -1,6 +1,6 @@
 import type { Model } from "../client/index.ts";
 import { environmentRollout, type Environment } from "../environment/index.ts";
-import { streamTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
+import { isRetryable, streamTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
 import { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Split } from "./events.ts";
 import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
@@ -79,10 +79,6 @@ export async function playGroups<S>(options: PlayOptions<S>): Promise<Trajectory
   // Read back even when nothing is missing from memory: what is trained is what is on disk, byte for byte, before a crash and after it.
   const groups = await directory.groups(split, step);
   return groups.filter((group) => scenarios.has(scenarioIndex(group)));
-}
-
-function isRetryable(error: unknown): boolean {
-  return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
 }
 
 function withMetadata(group: TrajectoryGroup, added: Readonly<Record<string, number>>): TrajectoryGroup {

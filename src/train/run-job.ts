@@ -79,9 +79,20 @@ async function intend(step: JobStep): Promise<OpenJob> {
   return state.openJob as OpenJob;
 }
 
-/** Sends the job; `isUnclear`: it may have been sent before, and only a key that the service knows makes a second request harmless. */
+/** Asks for the job and follows it; `isUnclear`: it may have been asked for before. */
 async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<JobOutcome> {
-  const { directory, model, signal } = step;
+  const sent = await submit(step, open, isUnclear);
+  if (typeof sent !== "string") return sent;
+  const { openJob: started } = await step.directory.record({ type: "job-start", step: step.step, attempt: open.attempt, jobId: sent });
+  return follow(step, started as OpenJob, sent);
+}
+
+/**
+ * Sends the job until it is surely there: its id, or what it came to where only its checkpoint can be seen. Once it may exist, only a
+ * key that the service knows makes another request harmless.
+ */
+async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<string | JobOutcome> {
+  const { model, signal } = step;
   const startedMs = performance.now();
   let mayExist = isUnclear;
   for (let failures = 0; ; failures++) {
@@ -91,11 +102,12 @@ async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<
       mayExist = false;
     }
     try {
-      const job = await step.send(open.key, signal);
-      await directory.record({ type: "job-start", step: step.step, attempt: open.attempt, jobId: job.id });
-      return await follow(step, directory.state.openJob as OpenJob, job.id);
+      return (await step.send(open.key, signal)).id;
     } catch (error) {
-      if (error instanceof JobFailedError || !isUnavailable(error) || performance.now() - startedMs > PATIENCE_MS) throw error;
+      // The key is known with another body: the settings have changed since, and the job that was asked for then goes on.
+      const known = error instanceof HttpError && error.status === 409 ? await findOrphan(step, open) : null;
+      if (known !== null) return known;
+      if (!isUnavailable(error) || performance.now() - startedMs > PATIENCE_MS) throw error;
       mayExist ||= !(error instanceof ConnectionError && error.isBeforeSend) && !(error instanceof HttpError);
       await delay(backoffMs(failures, { maxMs: 30_000 }), { signal });
     }
