@@ -38,6 +38,11 @@ export interface RunOptions {
   readonly stopWhen?: ((progress: StepProgress) => boolean) | undefined;
   /** Failed jobs of one step to try again. @default 0 */
   readonly jobRetries?: number | undefined;
+  /**
+   * On a service without idempotency keys: milliseconds to look for the checkpoint of a job whose request had no clear answer, before it
+   * is sent again. Longer than a job takes, or a batch may be trained twice. @default 600_000
+   */
+  readonly orphanWaitMs?: number | undefined;
   /** Rollouts at the same time. @default 64 */
   readonly concurrency?: number | undefined;
   /** Milliseconds for one attempt of a rollout. @default no limit */
@@ -93,12 +98,16 @@ export interface TrainSftOptions<S> extends RunOptions {
   readonly environment?: Environment<S> | undefined;
 }
 
+/** How long an unclear request is looked for by default, milliseconds. */
+export const ORPHAN_WAIT_MS = 600_000;
+
 /** @throws ArgumentError `E_ARGUMENT` for a value outside its bounds. */
 export function checkRunOptions(options: RunOptions): void {
   if (typeof options.runDir !== "string" || options.runDir === "")
     throw new ArgumentError("Expected `runDir` to be a path", { param: "runDir" });
   checkInteger("jobRetries", options.jobRetries, 0);
   checkInteger("concurrency", options.concurrency, 1);
+  checkInteger("orphanWaitMs", options.orphanWaitMs, 0);
   checkInteger("evaluation.every", options.evaluation?.every, 1);
   checkInteger("evaluation.samples", options.evaluation?.samples, 1);
   if (options.keepCheckpoints !== undefined) checkKeepCheckpoints(options.keepCheckpoints);

@@ -4,7 +4,7 @@ import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "./events.ts";
 import { RunLoop, type StepPlan } from "./loop.ts";
 import { jobMetrics, rolloutMetrics } from "./metrics.ts";
-import { checkRlOptions, type TrainRlOptions } from "./options.ts";
+import { checkRlOptions, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.ts";
 import { playGroups } from "./rollouts.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
 import { runJob } from "./run-job.ts";
@@ -108,7 +108,15 @@ async function trainStep<S>(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<void> {
-  const { model, train, maxStepsOffPolicy = 0, jobRetries = 0, maxSkippedSteps = 10, tokenReportEvery = 10 } = options;
+  const {
+    model,
+    train,
+    maxStepsOffPolicy = 0,
+    jobRetries = 0,
+    orphanWaitMs = ORPHAN_WAIT_MS,
+    maxSkippedSteps = 10,
+    tokenReportEvery = 10,
+  } = options;
   const startedMs = performance.now();
   const ages = batch.groups.map((group) => step - Number(group.metadata["policy_version"] ?? step));
   const groups = batch.groups.filter((_, index) => (ages[index] as number) <= maxStepsOffPolicy);
@@ -148,7 +156,7 @@ async function trainStep<S>(
     model.service.features.idempotencyKeys === true;
   const config = { ...(typeof train === "function" ? train(step) : train), ...(hasTokenReport ? { tokenReport: true } : {}) };
   const send = (idempotencyKey: string, inner: AbortSignal) => model.train(groups, { ...config, idempotencyKey, signal: inner });
-  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, send, signal });
+  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   if (hasTokenReport && outcome.jobId !== null) await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, signal });
   const trainSeconds = (performance.now() - startedMs) / 1000;
   await directory.record({

@@ -12,9 +12,6 @@ import type { OpenJob } from "./state.ts";
 /** How long a service may be away before the run gives up, milliseconds. */
 export const PATIENCE_MS = 15 * 60_000;
 
-/** How long a job that may have been accepted is looked for where the service has no idempotency keys, milliseconds. */
-const ORPHAN_WAIT_MS = 60_000;
-
 /** What {@link runJob} needs. */
 export interface JobStep {
   readonly directory: RunDirectory;
@@ -24,6 +21,8 @@ export interface JobStep {
   readonly baselineStep: number;
   /** Failed jobs of one step to try again. */
   readonly jobRetries: number;
+  /** Milliseconds to look for the checkpoint of a job that may exist. */
+  readonly orphanWaitMs: number;
   /** Sends the job. The same key twice must send the same body. */
   readonly send: (key: string, signal: AbortSignal) => Promise<Job>;
   readonly signal: AbortSignal;
@@ -137,13 +136,13 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
 }
 
 /** The checkpoint that a job nobody has the id of made, if it shows up; null when the request surely came to nothing. */
-async function findOrphan({ model, signal }: JobStep, { baselineStep }: OpenJob): Promise<JobOutcome | null> {
+async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<JobOutcome | null> {
   const startedMs = performance.now();
   for (let looks = 0; ; looks++) {
     const [newest] = await model.service.checkpoints.list(model.id, { order: "desc", max: 1, signal });
     if (newest !== undefined && newest.step > baselineStep)
       return { jobId: null, checkpointStep: newest.step, metrics: newest.metrics, gradientSteps: [] };
-    if (performance.now() - startedMs > ORPHAN_WAIT_MS) return null;
+    if (performance.now() - startedMs > orphanWaitMs) return null;
     await delay(backoffMs(looks, { maxMs: 5_000 }), { signal });
   }
 }

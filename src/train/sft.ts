@@ -4,7 +4,7 @@ import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "./events.ts";
 import { RunLoop, type StepPlan } from "./loop.ts";
 import { jobMetrics } from "./metrics.ts";
-import { checkSftOptions, type TrainSftOptions } from "./options.ts";
+import { checkSftOptions, ORPHAN_WAIT_MS, type TrainSftOptions } from "./options.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
 import { runJob } from "./run-job.ts";
 import { TrainingRun } from "./training-run.ts";
@@ -79,12 +79,12 @@ async function trainJob<S>(
   url: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const { model, train, jobRetries = 0 } = options;
+  const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
   const config: SftOptions = typeof train === "function" ? train(step) : (train ?? {});
   const send = (idempotencyKey: string, inner: AbortSignal) => model.trainSft(url, { ...config, idempotencyKey, signal: inner });
-  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, send, signal });
+  const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   const losses = outcome.gradientSteps.flatMap((metrics) => metrics["loss"] ?? []);
   const mean: Metrics =
     losses.length === 0 ? {} : { loss: losses.reduce((sum, loss) => sum + loss, 0) / losses.length, last_loss: losses.at(-1) as number };

@@ -1,0 +1,60 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { takeLock } from "../../src/train/lock.ts";
+import { temporaryDirectory } from "../service/support.ts";
+
+const owner = (pid: number, host = hostname()) => JSON.stringify({ pid, host });
+
+describe("the lock of a run directory", () => {
+  it("is held once, and given back", async () => {
+    const path = join(await temporaryDirectory(), "run.lock");
+    const release = await takeLock(path);
+    await expect(takeLock(path)).rejects.toMatchObject({ code: "E_CONFLICT", param: "runDir" });
+    await release();
+    await (
+      await takeLock(path)
+    )();
+    await expect(readFile(path)).rejects.toThrow("ENOENT");
+  });
+
+  it("is respected while its process lives, and taken over when it is gone", async () => {
+    const path = join(await temporaryDirectory(), "run.lock");
+    const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "ignore" });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    await once(child, "spawn");
+    await writeFile(path, owner(child.pid as number));
+    await expect(takeLock(path)).rejects.toThrow(new RegExp(`process ${child.pid}.*delete ${path}`));
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    await (
+      await takeLock(path)
+    )();
+  });
+
+  it("of a process that had our id before us, or was cut off while being written, is taken over", async () => {
+    const path = join(await temporaryDirectory(), "run.lock");
+    for (const text of [owner(process.pid), "", '{"pid":1']) {
+      await writeFile(path, text);
+      await (
+        await takeLock(path)
+      )();
+    }
+  });
+
+  it("of another machine is respected: nobody here can see whether its process lives", async () => {
+    const path = join(await temporaryDirectory(), "run.lock");
+    await writeFile(path, owner(1, "another-machine"));
+    await expect(takeLock(path)).rejects.toThrow(/on another-machine/);
+  });
+
+  it("goes to one of many that come at once", async () => {
+    const path = join(await temporaryDirectory(), "run.lock");
+    await writeFile(path, owner(2 ** 22 + 1));
+    const results = await Promise.allSettled(Array.from({ length: 20 }, () => takeLock(path)));
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  });
+});

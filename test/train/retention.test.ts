@@ -1,0 +1,65 @@
+import { describe, expect, it } from "vitest";
+import { checkpointScores, checkpointsToDelete } from "../../src/train/retention.ts";
+import { stateOf, type RunState } from "../../src/train/state.ts";
+import type { RecordedEvent } from "../../src/train/events.ts";
+
+/** A run whose step k was sampled from checkpoint k with this reward; evaluations by checkpoint. */
+function run(rewards: readonly number[], evaluations: Readonly<Record<number, number>> = {}): RunState {
+  const stamp = { seq: 0, time: "" };
+  const events: RecordedEvent[] = [
+    { ...stamp, type: "run-start", kind: "rl", modelId: "m", checkpointStep: 0, steps: 9 },
+    ...rewards.map((reward, step): RecordedEvent => ({
+      ...stamp,
+      type: "step-end",
+      step,
+      policyStep: step,
+      checkpointStep: step + 1,
+      metrics: { reward },
+    })),
+    ...Object.entries(evaluations).map(([step, value]): RecordedEvent => ({
+      ...stamp,
+      type: "evaluation-end",
+      step: Number(step),
+      checkpointStep: Number(step),
+      metrics: { "eval/reward": value },
+    })),
+  ];
+  return stateOf(events);
+}
+
+const none = new Set<number>();
+
+describe("checkpointsToDelete", () => {
+  it("keeps the newest so many, and the one the run began at", () => {
+    expect(checkpointsToDelete(run([0, 0, 0, 0, 0]), { recent: 2 }, none)).toEqual([1, 2, 3]);
+  });
+
+  it("keeps the best by the reward of the rollouts that were sampled from it", () => {
+    // Step 2 sampled from checkpoint 2 and earned most.
+    expect(checkpointsToDelete(run([0.1, 0.2, 0.9, 0.3, 0.4]), { recent: 1, best: { metric: "reward", count: 1 } }, none)).toEqual([
+      1, 3, 4,
+    ]);
+    expect(
+      checkpointsToDelete(run([0.1, 0.2, 0.9, 0.3, 0.4]), { recent: 1, best: { metric: "reward", count: 1, mode: "min" } }, none),
+    ).toEqual([1, 2, 3, 4]);
+  });
+
+  it("keeps the best by evaluation, of equals the later one", () => {
+    const state = run([0, 0, 0, 0, 0], { 1: 0.7, 2: 0.8, 3: 0.8 });
+    expect(checkpointScores(state, "eval/reward")).toEqual(
+      new Map([
+        [1, 0.7],
+        [2, 0.8],
+        [3, 0.8],
+      ]),
+    );
+    expect(checkpointsToDelete(state, { recent: 1, best: { metric: "eval/reward", count: 1 } }, none)).toEqual([1, 2, 4]);
+  });
+
+  it("keeps what is leased or pinned, and names nothing twice", () => {
+    const state = run([0, 0, 0, 0, 0]);
+    expect(checkpointsToDelete(state, { recent: 1, pinned: [2] }, new Set([3]))).toEqual([1, 4]);
+    const after = stateOf([{ seq: 0, time: "", type: "run-start", kind: "rl", modelId: "m", checkpointStep: 0, steps: 1 }]);
+    expect(checkpointsToDelete(after, { recent: 1 }, none)).toEqual([]);
+  });
+});
