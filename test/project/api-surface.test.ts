@@ -12,7 +12,7 @@ const { options } = ts.convertCompilerOptionsFromJson(
 );
 const program = ts.createProgram(
   [...entries.values()].map((file) => join(ROOT, file)),
-  options,
+  { ...options, noEmit: false, declaration: true, emitDeclarationOnly: true, allowJs: false, rewriteRelativeImportExtensions: true },
 );
 const checker = program.getTypeChecker();
 
@@ -36,5 +36,23 @@ describe("the public names", () => {
 
   it(`of the root are at most ${ROOT_NAMES}`, () => {
     expect(surface("src/index.ts").length).toBeLessThanOrEqual(ROOT_NAMES);
+  });
+});
+
+describe("the published types", () => {
+  it("hold no `any`", { timeout: 120_000 }, () => {
+    const found: string[] = [];
+    let files = 0;
+    program.emit(undefined, (name, text) => {
+      files++;
+      const source = ts.createSourceFile(name, text, ts.ScriptTarget.Latest);
+      const visit = (node: ts.Node): void => {
+        if (node.kind === ts.SyntaxKind.AnyKeyword) found.push(`${name}: ${text.slice(Math.max(0, node.pos - 60), node.end)}`);
+        ts.forEachChild(node, visit);
+      };
+      visit(source);
+    });
+    expect(found).toEqual([]);
+    expect(files).toBeGreaterThan(100);
   });
 });
