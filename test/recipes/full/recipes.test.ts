@@ -9,9 +9,9 @@ const HOUR_MS = 3_600_000;
 
 describe.sequential("whole runs", () => {
   test.each([
-    { name: "arithmetic", exact: 0.6, gain: 0.1 },
+    { name: "arithmetic", exact: 0.8, gain: 0.15 },
     { name: "guess-number", exact: 0.7, gain: 0.2 },
-    { name: "tool-lookup", exact: 0.85, gain: 0.2 },
+    { name: "tool-lookup", exact: 0.9, gain: 0.3 },
   ])(
     "$name reaches $exact, of which practice adds at least $gain",
     async ({ name, exact, gain }) => {
