@@ -88,7 +88,11 @@ export interface AdamParams {
   readonly maxGradNorm?: number | undefined;
 }
 
-/** What one request asks of the sampler. The sampler draws from `softmax(logits / temperature)` after top-k and top-p. */
+/**
+ * What one request asks of the sampler. The logits of a step go through, in this order: `allowedTokenIds`, `bannedSequences`,
+ * `lateTokenIds`, `logitBias`, the three penalties; then the likeliest token is taken at temperature 0, else one is drawn from
+ * `softmax(logits / temperature)` after `minP`, `topK` and `topP`. What is absent changes nothing and costs nothing.
+ */
 export interface SamplingParams {
   /** At least 1; prompt plus output never exceed the context. */
   readonly maxTokens: number;
@@ -98,6 +102,24 @@ export interface SamplingParams {
   readonly topP: number;
   /** 0 = off. */
   readonly topK: number;
+  /** In [0, 1]: tokens less likely than this share of the likeliest are not drawn. @default 0 */
+  readonly minP?: number | undefined;
+  /** The only tokens that can be sampled, at least one. @default all */
+  readonly allowedTokenIds?: readonly number[] | undefined;
+  /** Token sequences, none empty, of which the last token is never sampled right after the others. @default none */
+  readonly bannedSequences?: readonly (readonly number[])[] | undefined;
+  /** Until this many tokens are sampled none of `lateTokenIds` can be. @default 0 */
+  readonly minTokens?: number | undefined;
+  /** See `minTokens`; a caller lists here whatever would end the output. @default none */
+  readonly lateTokenIds?: readonly number[] | undefined;
+  /** Added to the logits of these tokens. @default nothing */
+  readonly logitBias?: ReadonlyMap<number, number> | undefined;
+  /** Above 0. Tokens of prompt and output: a positive logit is divided by it, any other multiplied. @default 1 */
+  readonly repetitionPenalty?: number | undefined;
+  /** Taken from a token's logit for each time it was sampled. @default 0 */
+  readonly frequencyPenalty?: number | undefined;
+  /** Taken from a token's logit once it was sampled. @default 0 */
+  readonly presencePenalty?: number | undefined;
   /** Any 64-bit integer; the same request with the same seed gives the same tokens. */
   readonly seed: bigint;
   /** Sampling ends after one of these ids. */
@@ -112,7 +134,7 @@ export interface TokenLogprob {
   readonly logprob: number;
 }
 
-/** One sampled token. `logprob` is `log_softmax` of the raw logits, before temperature, top-k and top-p. */
+/** One sampled token. `logprob` is `log_softmax` of the raw logits, before any of the sampling parameters. */
 export interface SampledToken {
   readonly id: number;
   readonly logprob: number;
@@ -192,7 +214,11 @@ export interface Engine {
   publish(model: ModelHandle, options?: CallOptions): Promise<PolicyVersion>;
   /** Weights for sampling straight from a base (`state` absent) or a saved state, without a trainable model. */
   loadPolicy(spec: { readonly base: string; readonly state?: StatePath | undefined }, options?: CallOptions): Promise<PolicyVersion>;
-  /** Ends by itself after a token with `finish`; leaving the loop or aborting frees the slot within one token. */
+  /**
+   * Ends by itself after a token with `finish`; leaving the loop or aborting frees the slot within one token.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` when the request's own rules leave no token to sample.
+   */
   sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, options?: CallOptions): AsyncIterable<SampledToken>;
   /** Frees published weights once the last request on them ends. */
   release(policy: PolicyVersion): Promise<void>;

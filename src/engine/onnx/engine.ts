@@ -25,6 +25,7 @@ import type {
 import { type ModelConfig, readModelConfig } from "./model/config.ts";
 import { countParameters } from "./model/transformer.ts";
 import { loadRuntime } from "./runtime.ts";
+import { checkLogitParams } from "./sample/check-params.ts";
 import type { SamplerEvent } from "./sampler-worker.ts";
 import { spawnWorker } from "./spawn-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
@@ -280,4 +281,5 @@ function checkRequest(prompt: Int32Array, params: SamplingParams, config: ModelC
   if (!(params.topK >= 0)) fail("topK", "at least 0", params.topK);
   if (!(params.topLogprobs >= 0 && params.topLogprobs <= MAX_TOP_LOGPROBS))
     fail("topLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, params.topLogprobs);
+  checkLogitParams(params, config.vocabularySize);
 }

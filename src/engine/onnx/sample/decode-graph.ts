@@ -27,7 +27,7 @@ export const cacheNames = (layer: number) => ({
  * `[B, kv, T, d]` go out, and the host writes them where they belong. Scores over the cache and over the new tokens meet
  * in one softmax, so capacity that is masked (`past_mask` `[B, 1, 1, C]`) contributes exact zeros.
  *
- * Output `logprobs` `[S, V]`: `log softmax` of the rows that `last` names.
+ * Outputs `logits` and `logprobs` `[S, V]`: of the rows that `last` names, and their `log softmax`.
  */
 export function decodeGraph(config: ModelConfig, { hasCache, hasAdapters }: DecodeGraphOptions): Graph {
   const graph = new Graph();
@@ -46,7 +46,9 @@ export function decodeGraph(config: ModelConfig, { hasCache, hasAdapters }: Deco
   };
   const hidden = transformer(inputs, tokens, cachedAttention(graph, config, hasCache));
   const chosen = gatherRows(hidden, graph.input("last", ["selected"], "int64"));
-  graph.output("logprobs", logSoftmax(logits(inputs, chosen)));
+  const raw = logits(inputs, chosen);
+  graph.output("logits", raw);
+  graph.output("logprobs", logSoftmax(raw));
   return graph;
 }
 

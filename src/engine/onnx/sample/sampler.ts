@@ -19,6 +19,7 @@ import { remember } from "../../../util/remember.ts";
 import { chooseToken, topTokens } from "./choose.ts";
 import { cacheNames, decodeGraph } from "./decode-graph.ts";
 import { KvCache, type LayerCache } from "./kv-cache.ts";
+import { LogitRules } from "./logits/rules.ts";
 
 /** A sampled token on its way to the caller. */
 export interface SampledEvent {
@@ -62,6 +63,7 @@ interface Request {
   readonly prompt: Int32Array;
   readonly params: SamplingParams;
   readonly stops: ReadonlySet<number>;
+  readonly rules: LogitRules | null;
 }
 
 /** A request with a place in a batch. */
@@ -146,7 +148,7 @@ export class Sampler {
     const policy = this.#policies.get(policyId);
     if (!policy || policy.isReleased) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);
     policy.users++;
-    this.#waiting.push({ id, policyId, policy, prompt, params, stops: new Set(params.stopTokenIds) });
+    this.#waiting.push({ id, policyId, policy, prompt, params, stops: new Set(params.stopTokenIds), rules: LogitRules.of(params, prompt) });
     if (!this.#isRunning) void this.#loop();
   }
 
@@ -254,9 +256,8 @@ export class Sampler {
       positions: new Tensor("int64", positions, [size, time]),
       last: new Tensor("int64", last, [size]),
     };
-    const results = await program.run(feeds, ["logprobs", ...layerOutputs(config)]);
+    const results = await program.run(feeds, fetchesOf(config, groups.flat()));
 
-    const logprobs = results["logprobs"]!.data as Float32Array;
     const fresh = freshCaches(results, config);
     groups.forEach((group, source) => {
       const { prompt } = group[0]!;
@@ -269,12 +270,8 @@ export class Sampler {
       }
     });
     this.#restack(batch);
-    const { vocabularySize: V } = config;
-    const row = new Map(groups.flatMap((group, source) => group.map((request) => [request, source] as const)));
-    this.#advance(batch, (running) => {
-      const source = row.get(running.request);
-      return source === undefined ? null : logprobs.subarray(source * V, (source + 1) * V);
-    });
+    const sources = new Map(groups.flatMap((group, source) => group.map((request) => [request, source] as const)));
+    this.#advance(batch, results, (row) => sources.get(row.request));
   }
 
   /** One more token for every row of a batch. */
@@ -315,7 +312,13 @@ export class Sampler {
       feeds[names.pastKeys] = new Tensor("float32", keys, [size, kvHeads, d, capacity]);
       feeds[names.pastValues] = new Tensor("float32", values, [size, kvHeads, capacity, d]);
     }
-    const results = await program.run(feeds, ["logprobs", ...layerOutputs(config)]);
+    const results = await program.run(
+      feeds,
+      fetchesOf(
+        config,
+        rows.map((row) => row.request),
+      ),
+    );
 
     const fresh = freshCaches(results, config);
     rows.forEach((row, b) => {
@@ -323,21 +326,30 @@ export class Sampler {
       cache.extend(b, row.length);
       row.length++;
     });
-    const logprobs = results["logprobs"]!.data as Float32Array;
-    const { vocabularySize: V } = config;
-    this.#advance(batch, (_row, b) => logprobs.subarray(b * V, (b + 1) * V));
+    this.#advance(batch, results, (_row, b) => b);
   }
 
-  /** Draws a token for each row that has log-probabilities, reports it, and removes the rows that ended. */
-  #advance(batch: Batch, logprobsOf: (row: RunningRow, index: number) => Float32Array | null): void {
-    const { contextLength } = batch.weights.config;
+  /** Draws a token for each row that has a place in the results, reports it, and removes the rows that ended. */
+  #advance(batch: Batch, results: Tensors, sourceOf: (row: RunningRow, index: number) => number | undefined): void {
+    const { contextLength, vocabularySize: V } = batch.weights.config;
     const ended: number[] = [];
     batch.rows.forEach((row, index) => {
-      const logprobs = logprobsOf(row, index);
-      if (!logprobs) return;
+      const source = sourceOf(row, index);
+      if (source === undefined) return;
+      const part = (name: string) => (results[name]!.data as Float32Array).subarray(source * V, (source + 1) * V);
+      const logprobs = part("logprobs");
       const { request } = row;
-      const { params } = request;
-      const id = chooseToken(logprobs, params, row.sampled);
+      const { params, rules } = request;
+      let id: number;
+      try {
+        id = chooseToken(rules?.needsLogits ? part("logits") : logprobs, params, row.sampled, rules);
+      } catch (error) {
+        // The request's own rules are at odds: that is the end of it alone.
+        this.#onError([request.id], error);
+        ended.push(index);
+        return;
+      }
+      rules?.note(id);
       row.lastToken = id;
       row.sampled++;
       const finish = request.stops.has(id)
@@ -451,6 +463,12 @@ function paddedLength(length: number): number {
 
 function layerOutputs(config: ModelConfig): string[] {
   return Array.from({ length: config.layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values }) => [keys, values]);
+}
+
+/** What a step must return: logits only where a request's rules are about them. */
+function fetchesOf(config: ModelConfig, requests: readonly Request[]): string[] {
+  const needsLogits = requests.some((request) => request.rules?.needsLogits);
+  return ["logprobs", ...(needsLogits ? ["logits"] : []), ...layerOutputs(config)];
 }
 
 function freshCaches(results: Tensors, config: ModelConfig): LayerCache[] {

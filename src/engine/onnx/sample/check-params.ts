@@ -1,0 +1,33 @@
+import { ArgumentError } from "../../../errors.ts";
+import type { SamplingParams } from "../../port.ts";
+
+function fail(param: string, expected: string, got: unknown): never {
+  throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
+}
+
+/**
+ * Checks what a request asks of its logits.
+ *
+ * @throws ArgumentError `E_ARGUMENT` naming the parameter out of its bounds.
+ */
+export function checkLogitParams(params: SamplingParams, vocabularySize: number): void {
+  const { minP = 0, minTokens = 0, repetitionPenalty = 1, frequencyPenalty = 0, presencePenalty = 0, allowedTokenIds } = params;
+  const ids = (param: string, values: Iterable<number>): void => {
+    for (const id of values)
+      if (!(Number.isInteger(id) && id >= 0 && id < vocabularySize)) fail(param, `token ids in [0, ${vocabularySize})`, id);
+  };
+  if (!(minP >= 0 && minP <= 1)) fail("minP", "in [0, 1]", minP);
+  if (!(minTokens >= 0)) fail("minTokens", "at least 0", minTokens);
+  if (!(repetitionPenalty > 0 && repetitionPenalty < Infinity)) fail("repetitionPenalty", "above 0", repetitionPenalty);
+  if (!Number.isFinite(frequencyPenalty)) fail("frequencyPenalty", "a finite number", frequencyPenalty);
+  if (!Number.isFinite(presencePenalty)) fail("presencePenalty", "a finite number", presencePenalty);
+  if (allowedTokenIds?.length === 0) fail("allowedTokenIds", "at least one id", "none");
+  ids("allowedTokenIds", allowedTokenIds ?? []);
+  ids("lateTokenIds", params.lateTokenIds ?? []);
+  ids("logitBias", params.logitBias?.keys() ?? []);
+  for (const bias of params.logitBias?.values() ?? []) if (!Number.isFinite(bias)) fail("logitBias", "finite numbers", bias);
+  for (const sequence of params.bannedSequences ?? []) {
+    if (sequence.length === 0) fail("bannedSequences", "sequences of at least one id", "an empty one");
+    ids("bannedSequences", sequence);
+  }
+}

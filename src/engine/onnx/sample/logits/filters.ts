@@ -1,0 +1,37 @@
+/** Steps that shape the distribution a token is drawn from. Each works in place on one row of logits `[V]`; −∞ stays −∞. */
+import { argmax } from "./draw.ts";
+
+/** Divides by the temperature, after moving the largest logit to 0 so that a small temperature cannot overflow. */
+export function applyTemperature(logits: Float32Array, temperature: number): void {
+  const best = logits[argmax(logits)]!;
+  for (let id = 0; id < logits.length; id++) logits[id] = (logits[id]! - best) / temperature;
+}
+
+/** Removes the tokens whose probability is below `minP` times that of the likeliest. */
+export function keepMinP(logits: Float32Array, minP: number): void {
+  removeBelow(logits, logits[argmax(logits)]! + Math.log(minP));
+}
+
+/** Removes the tokens whose logit is below the `topK`-th largest; ties with it stay. */
+export function keepTopK(logits: Float32Array, topK: number): void {
+  if (topK < logits.length) removeBelow(logits, logits.toSorted().at(-topK)!);
+}
+
+/** Keeps the likeliest tokens until the probability of strictly likelier ones reaches `topP`; ties stay together. */
+export function keepTopP(logits: Float32Array, topP: number): void {
+  const sorted = logits.toSorted();
+  const best = sorted.at(-1)!;
+  let total = 0;
+  for (const logit of sorted) total += Math.exp(logit - best);
+  let mass = 0;
+  let at = sorted.length - 1;
+  for (; at > 0 && sorted[at]! > -Infinity; at--) {
+    mass += Math.exp(sorted[at]! - best);
+    if (mass >= topP * total) break;
+  }
+  removeBelow(logits, sorted[at]!);
+}
+
+function removeBelow(logits: Float32Array, floor: number): void {
+  for (let id = 0; id < logits.length; id++) if (logits[id]! < floor) logits[id] = -Infinity;
+}

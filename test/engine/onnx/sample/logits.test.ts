@@ -1,0 +1,222 @@
+/** Each step of the logits pipeline on a vector, against values worked out by hand or by the formula. */
+import { fc, test } from "@fast-check/vitest";
+import { describe, expect, it } from "vitest";
+import type { SamplingParams } from "../../../../src/engine/port.ts";
+import { chooseToken, topTokens } from "../../../../src/engine/onnx/sample/choose.ts";
+import { addBias, penalizeFrequency, penalizePresence, penalizeRepetition } from "../../../../src/engine/onnx/sample/logits/adjust.ts";
+import { argmax, draw } from "../../../../src/engine/onnx/sample/logits/draw.ts";
+import { applyTemperature, keepMinP, keepTopK, keepTopP } from "../../../../src/engine/onnx/sample/logits/filters.ts";
+import { allowOnly, ban, banSequences } from "../../../../src/engine/onnx/sample/logits/masks.ts";
+import { LogitRules } from "../../../../src/engine/onnx/sample/logits/rules.ts";
+import { uniform } from "../../../../src/util/rng.ts";
+
+const row = (...values: number[]): Float32Array => Float32Array.from(values);
+const logs = (...probabilities: number[]): Float32Array => Float32Array.from(probabilities, Math.log);
+/** The ids that can still be drawn. */
+const left = (logits: Float32Array): number[] => [...logits.keys()].filter((id) => logits[id]! > -Infinity);
+const after = (logits: Float32Array, step: (logits: Float32Array) => void): Float32Array => {
+  step(logits);
+  return logits;
+};
+const params = (more: Partial<SamplingParams> = {}): SamplingParams => ({
+  maxTokens: 8,
+  temperature: 1,
+  topP: 1,
+  topK: 0,
+  seed: 1n,
+  stopTokenIds: [],
+  topLogprobs: 0,
+  ...more,
+});
+
+describe("masks", () => {
+  it("41: only allowed tokens are left", () => {
+    expect(left(after(row(1, 2, 3, 4), (x) => allowOnly(x, new Set([3, 1]))))).toEqual([1, 3]);
+  });
+  it("42: a sequence bans its last token right after the others, one of a single token always", () => {
+    const banned = (outputs: number[], ...sequences: number[][]) =>
+      left(after(row(0, 0, 0, 0), (x) => banSequences(x, sequences, outputs)));
+    expect(banned([], [2])).toEqual([0, 1, 3]);
+    expect(banned([], [1, 2])).toEqual([0, 1, 2, 3]);
+    expect(banned([0, 1], [1, 2])).toEqual([0, 1, 3]);
+    expect(banned([1, 0], [1, 2])).toEqual([0, 1, 2, 3]);
+    expect(banned([3, 1, 1], [1, 1, 0], [2, 1, 3], [1, 2])).toEqual([1, 3]);
+    expect(banned([1], [1, 1, 0])).toEqual([0, 1, 2, 3]);
+  });
+  it("52: banned ids are gone", () => {
+    expect(left(after(row(1, 2, 3), (x) => ban(x, [0, 2])))).toEqual([1]);
+  });
+});
+
+describe("adjustments", () => {
+  it("43: a bias is added", () => {
+    expect([
+      ...after(row(1, -2, 3), (x) =>
+        addBias(
+          x,
+          new Map([
+            [1, 100],
+            [2, -0.5],
+          ]),
+        ),
+      ),
+    ]).toEqual([1, 98, 2.5]);
+  });
+  it("40: repetition divides what is positive and multiplies the rest, once per token", () => {
+    expect([...after(row(3, -3, 0, 3), (x) => penalizeRepetition(x, [0, 1, 2], 1.5))]).toEqual([2, -4.5, 0, 3]);
+    expect([...after(row(3, -3), (x) => penalizeRepetition(x, [0, 1], 0.5))]).toEqual([6, -1.5]);
+  });
+  it("38, 39: frequency counts, presence does not", () => {
+    const counts = new Map([
+      [0, 3],
+      [2, 1],
+    ]);
+    expect([...after(row(1, 1, 1), (x) => penalizeFrequency(x, counts, 2))]).toEqual([-5, 1, -1]);
+    expect([...after(row(1, 1, 1), (x) => penalizePresence(x, counts, 2))]).toEqual([-1, 1, -1]);
+    expect([...after(row(1, 1, 1), (x) => penalizePresence(x, counts, -2))]).toEqual([3, 1, 3]);
+  });
+});
+
+describe("filters", () => {
+  it("the temperature divides distances", () => {
+    expect([...after(row(5, 4, -Infinity), (x) => applyTemperature(x, 0.5))]).toEqual([0, -2, -Infinity]);
+    expect([...after(row(5000, 4000), (x) => applyTemperature(x, 0.01))]).toEqual([0, -100_000]);
+  });
+  it("min-p is a share of the likeliest", () => {
+    expect(left(after(logs(0.5, 0.26, 0.24), (x) => keepMinP(x, 0.5)))).toEqual([0, 1]);
+    expect(left(after(logs(0.4, 0.4, 0.2), (x) => keepMinP(x, 1)))).toEqual([0, 1]);
+    expect(left(after(logs(0.4, 0.4, 0.2), (x) => keepMinP(x, 0.01)))).toEqual([0, 1, 2]);
+  });
+  it("top-k keeps ties with the k-th", () => {
+    expect(left(after(row(4, 1, 3, 3, 2), (x) => keepTopK(x, 2)))).toEqual([0, 2, 3]);
+    expect(left(after(row(1, 2), (x) => keepTopK(x, 5)))).toEqual([0, 1]);
+    expect(left(after(row(1, -Infinity, 2), (x) => keepTopK(x, 3)))).toEqual([0, 2]);
+  });
+  it("top-p keeps the likeliest until their mass reaches it, at least one", () => {
+    expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 0.4)))).toEqual([1]);
+    expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 0.51)))).toEqual([1, 2]);
+    expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 0.81)))).toEqual([0, 1, 2]);
+    expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 1e-9)))).toEqual([1]);
+  });
+  it("top-p is of what top-k left", () => {
+    const logits = logs(0.4, 0.3, 0.2, 0.1);
+    keepTopK(logits, 2);
+    // 0.4 / 0.7 = 0.571 of what is left.
+    expect(left(after(logits.slice(), (x) => keepTopP(x, 0.57)))).toEqual([0]);
+    expect(left(after(logits.slice(), (x) => keepTopP(x, 0.58)))).toEqual([0, 1]);
+  });
+
+  const logitRow = fc.array(fc.float({ min: -20, max: 20, noNaN: true }), { minLength: 1, maxLength: 40 });
+  test.prop([logitRow, fc.double({ min: 0.01, max: 0.99, noNaN: true })], { numRuns: 300 })(
+    "top-p keeps a token exactly when the strictly likelier ones have not reached its mass",
+    (values, topP) => {
+      const logits = Float32Array.from(values);
+      const weights = [...logits].map((x) => Math.exp(x));
+      const total = weights.reduce((sum, weight) => sum + weight, 0);
+      const better = [...logits].map((x) => weights.reduce((sum, weight, id) => sum + (logits[id]! > x ? weight : 0), 0) / total);
+      const kept = new Set(left(after(logits.slice(), (x) => keepTopP(x, topP))));
+      for (const [id, mass] of better.entries()) if (Math.abs(mass - topP) > 1e-9) expect(kept.has(id)).toBe(mass < topP);
+    },
+  );
+});
+
+describe("choosing", () => {
+  it("the plain draw is the inverse of the cumulative distribution at the request's random number", () => {
+    const logprobs = logs(0.1, 0.2, 0.3, 0.4);
+    const edges = [0.1, 0.3, 0.6, 1];
+    for (let seed = 0n; seed < 200n; seed++) {
+      const u = uniform(seed, 5);
+      if (edges.some((edge) => Math.abs(edge - u) < 1e-6)) continue;
+      expect(chooseToken(logprobs, params({ seed }), 5)).toBe(edges.findIndex((edge) => u < edge));
+    }
+  });
+  it("an impossible token is never drawn, whatever the random number", () => {
+    for (const u of [1e-16, 0.25, 0.5, 0.75, 1 - 1e-16]) expect([1, 3]).toContain(draw(row(-Infinity, 0, -Infinity, 0, -Infinity), u));
+  });
+  it("the first of the largest", () => {
+    expect(argmax(row(1, 3, 3))).toBe(1);
+  });
+  it("logits are left as they are", () => {
+    const logits = row(1, 2, 3);
+    const rules = LogitRules.of(params({ logitBias: new Map([[0, 5]]) }), Int32Array.of(1));
+    chooseToken(logits, params({ temperature: 0.5, topK: 1, minP: 0.5, topP: 0.5 }), 0, rules);
+    expect([...logits]).toEqual([1, 2, 3]);
+  });
+  it("every filter shapes the shares as its formula says", () => {
+    const logprobs = logs(0.5, 0.25, 0.15, 0.1);
+    const share = (more: Partial<SamplingParams>): number[] => {
+      const counts = [0, 0, 0, 0];
+      for (let seed = 0; seed < 4000; seed++) counts[chooseToken(logprobs, params({ ...more, seed: BigInt(seed) }), 0)]! += 1 / 4000;
+      return counts;
+    };
+    const close = (actual: number[], expected: number[]) =>
+      actual.forEach((value, id) => expect(Math.abs(value - expected[id]!), `token ${id}`).toBeLessThan(0.04));
+    close(share({}), [0.5, 0.25, 0.15, 0.1]);
+    // Squares, normalised: 0.25, 0.0625, 0.0225, 0.01 of 0.345.
+    close(share({ temperature: 0.5 }), [0.725, 0.181, 0.065, 0.029]);
+    close(share({ topK: 2 }), [2 / 3, 1 / 3, 0, 0]);
+    close(share({ topP: 0.6 }), [2 / 3, 1 / 3, 0, 0]);
+    close(share({ minP: 0.25 }), [0.5 / 0.9, 0.25 / 0.9, 0.15 / 0.9, 0]);
+  });
+  it("alternatives: best first, the lower id first at a tie", () => {
+    expect(topTokens(logs(0.1, 0.4, 0.1, 0.4), 3).map(({ id }) => id)).toEqual([1, 3, 0]);
+  });
+});
+
+describe("the rules of a request", () => {
+  const of = (more: Partial<SamplingParams>, prompt: number[] = []) => LogitRules.of(params(more), Int32Array.from(prompt))!;
+
+  it("a request without rules has none, whatever its neutral values", () => {
+    expect(of({})).toBeNull();
+    expect(of({ minTokens: 0, lateTokenIds: [1], logitBias: new Map(), bannedSequences: [], repetitionPenalty: 1, minP: 0.2 })).toBeNull();
+  });
+  it("only a repetition penalty asks for logits", () => {
+    expect(of({ repetitionPenalty: 1.1 }).needsLogits).toBe(true);
+    expect(of({ frequencyPenalty: 1, allowedTokenIds: [1] }).needsLogits).toBe(false);
+  });
+  it("40: tokens of the prompt and of the output are penalised, each once", () => {
+    const rules = of({ repetitionPenalty: 2 }, [0, 0]);
+    rules.note(1);
+    rules.note(1);
+    expect([...rules.apply(row(4, 4, 4))]).toEqual([2, 2, 4]);
+  });
+  it("38, 39: the prompt has no part in frequency and presence", () => {
+    const rules = of({ frequencyPenalty: 1, presencePenalty: 0.5 }, [2, 2]);
+    rules.note(1);
+    rules.note(1);
+    expect([...rules.apply(row(4, 4, 4))]).toEqual([4, 1.5, 4]);
+  });
+  it("52: what ends an output waits for the least number of tokens", () => {
+    const rules = of({ minTokens: 2, lateTokenIds: [0] });
+    for (const expected of [
+      [1, 2],
+      [1, 2],
+      [0, 1, 2],
+    ]) {
+      expect(left(rules.apply(row(9, 1, 1)))).toEqual(expected);
+      rules.note(1);
+    }
+  });
+  it("a bias lifts no mask, and comes before the penalties", () => {
+    const rules = of(
+      {
+        allowedTokenIds: [1, 2],
+        logitBias: new Map([
+          [0, 100],
+          [1, 4],
+        ]),
+        repetitionPenalty: 2,
+      },
+      [1],
+    );
+    expect([...rules.apply(row(0, 2, 1))]).toEqual([-Infinity, 3, 1]);
+  });
+  it("rules that leave no token say so", () => {
+    const rules = of({ allowedTokenIds: [1], bannedSequences: [[1, 1]] });
+    expect(left(rules.apply(row(0, 0)))).toEqual([1]);
+    rules.note(1);
+    expect(() => rules.apply(row(0, 0))).toThrow(
+      expect.objectContaining({ code: "E_UNSUPPORTED", message: expect.stringContaining("after 1") }),
+    );
+  });
+});

@@ -1,0 +1,98 @@
+/** What a request's rules do to real samples, and what they leave alone. */
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createOnnxEngine, type Engine, type PolicyVersion, type SampledToken, type SamplingParams } from "../../../../src/engine/index.ts";
+
+const base = join(import.meta.dirname, "../../../oracle/llama/model");
+const PROMPT = Int32Array.from({ length: 9 }, (_, t) => (t * 7) % 48);
+let engine: Engine;
+let policy: PolicyVersion;
+
+beforeAll(async () => {
+  engine = await createOnnxEngine({ baseModels: { oracle: base } });
+  policy = await engine.loadPolicy({ base: "oracle" });
+});
+afterAll(() => engine.close());
+
+async function sample(more: Partial<SamplingParams> = {}): Promise<SampledToken[]> {
+  const tokens: SampledToken[] = [];
+  const params = { maxTokens: 20, temperature: 1, topP: 1, topK: 0, seed: 3n, stopTokenIds: [], topLogprobs: 0, ...more };
+  for await (const token of engine.sample(policy, PROMPT, params)) tokens.push(token);
+  return tokens;
+}
+const ids = (tokens: readonly SampledToken[]): number[] => tokens.map((token) => token.id);
+
+describe("rules", () => {
+  test("41, 43: allowed tokens and a bias decide what is sampled; logprobs stay those of the raw logits (46)", async () => {
+    const [free] = await sample({ topLogprobs: 3, maxTokens: 1 });
+    const [biased] = await sample({ logitBias: new Map([[7, 100]]), topLogprobs: 3, maxTokens: 1, temperature: 0 });
+    expect(biased!.id).toBe(7);
+    expect(biased!.top).toEqual(free!.top);
+    expect(new Set(ids(await sample({ logitBias: new Map([[7, 100]]) })))).toEqual(new Set([7]));
+    const allowed = ids(await sample({ allowedTokenIds: [4, 11] }));
+    expect(new Set(allowed)).toEqual(new Set([4, 11]));
+  });
+
+  test("42: a banned sequence never appears, its parts do", async () => {
+    const free = ids(await sample({ temperature: 0 }));
+    const [first, second] = free;
+    const banned = ids(await sample({ temperature: 0, bannedSequences: [[first!, second!]] }));
+    expect(banned[0]).toBe(first);
+    expect(banned.some((id, at) => id === first && banned[at + 1] === second)).toBe(false);
+    expect(ids(await sample({ temperature: 0, bannedSequences: [[first!]] }))).not.toContain(first);
+  });
+
+  test("52: an output does not end before its least number of tokens", async () => {
+    const free = ids(await sample());
+    const stopTokenIds = free.slice(0, 3);
+    expect(await sample({ stopTokenIds })).toHaveLength(1);
+    const late = await sample({ stopTokenIds, lateTokenIds: stopTokenIds, minTokens: 6 });
+    expect(late.length).toBeGreaterThan(6);
+    for (const id of ids(late.slice(0, 6))) expect(stopTokenIds).not.toContain(id);
+  });
+
+  test("38 to 40: strong penalties keep a greedy output from repeating itself", async () => {
+    const distinct = async (more: Partial<SamplingParams>) => new Set(ids(await sample({ temperature: 0, ...more }))).size;
+    const free = await distinct({ logitBias: new Map([[7, 2]]) });
+    expect(free).toBeLessThan(20);
+    expect(await distinct({ presencePenalty: 1000, logitBias: new Map([[7, 2]]) })).toBe(20);
+    expect(await distinct({ frequencyPenalty: 1000 })).toBe(20);
+    expect(await distinct({ frequencyPenalty: -1000 })).toBe(1);
+    const seen = ids(await sample({ temperature: 0, repetitionPenalty: 1e6, maxTokens: 1 }));
+    const [greedy] = ids(await sample({ temperature: 0, maxTokens: 1, bannedSequences: [...PROMPT].map((id) => [id]) }));
+    // Nothing of the prompt while there is a positive logit outside it.
+    expect(seen).toEqual([greedy]);
+  });
+
+  test("a request's rules are no other request's business, to the last bit", async () => {
+    const alone = await sample({ topLogprobs: 3 });
+    const ruled: Partial<SamplingParams> = { repetitionPenalty: 1.3, frequencyPenalty: 0.2, minP: 0.05, temperature: 0.8, topLogprobs: 3 };
+    const ruledAlone = await sample(ruled);
+    const [plain, again] = await Promise.all([
+      sample({ topLogprobs: 3 }),
+      sample(ruled),
+      ...Array.from({ length: 6 }, (_, i) => sample({ seed: BigInt(i), ...(i % 2 ? ruled : {}) })),
+    ]);
+    expect(plain).toEqual(alone);
+    expect(again).toEqual(ruledAlone);
+  });
+
+  test("rules that leave no token end that request alone", async () => {
+    const [failed, other] = await Promise.allSettled([sample({ allowedTokenIds: [3], bannedSequences: [[3, 3]] }), sample()]);
+    expect(failed).toMatchObject({ status: "rejected", reason: { code: "E_UNSUPPORTED" } });
+    expect(other.status === "fulfilled" && other.value.length).toBe(20);
+    expect(await sample()).toHaveLength(20);
+  });
+
+  test.each<[string, Partial<SamplingParams>]>([
+    ["minP", { minP: 1.1 }],
+    ["allowedTokenIds", { allowedTokenIds: [] }],
+    ["allowedTokenIds", { allowedTokenIds: [48] }],
+    ["logitBias", { logitBias: new Map([[48, 1]]) }],
+    ["logitBias", { logitBias: new Map([[1, Number.NaN]]) }],
+    ["bannedSequences", { bannedSequences: [[]] }],
+    ["repetitionPenalty", { repetitionPenalty: 0 }],
+  ])("%s out of its bounds is named", async (param, more) => {
+    await expect(sample(more)).rejects.toMatchObject({ code: "E_ARGUMENT", param });
+  });
+});
