@@ -3,6 +3,16 @@
 export { groupAdvantages, normalizeBatch, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
 export { resolveLoss, tokenLoss, type TokenLossInput } from "./loss.ts";
 export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
+export {
+  LINEAR_LOSS,
+  linearRows,
+  policyObjective,
+  policyObjectiveSteps,
+  policyRows,
+  type PolicyGradient,
+  type PolicyObjective,
+  type PolicyRow,
+} from "./policy-objective.ts";
 export { checkRlConfig, type RlSettings } from "./rl-config.ts";
 export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RowSource } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
@@ -10,6 +20,7 @@ export { readSftExample, sftSequences, type SftExample, type SftSequences } from
 export type {
   AdamParams,
   CrossEntropyLoss,
+  ImportanceLevel,
   LossSpec,
   PolicyLoss,
   SampledSequence,

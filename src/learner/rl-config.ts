@@ -3,11 +3,14 @@
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { RlConfig } from "../schema/index.ts";
 import { resolveLoss } from "./loss.ts";
+import type { PolicyObjective } from "./policy-objective.ts";
 import type { AdamParams, PolicyLoss } from "./types.ts";
 
 /** An RL configuration with every default filled in. */
 export interface RlSettings {
   readonly loss: PolicyLoss;
+  /** The loss with what the engine's own has not; null when it has all that is asked for. */
+  readonly objective: PolicyObjective | null;
   readonly adam: AdamParams;
   /** Divide advantages by the group's deviation. */
   readonly scaleRewards: boolean;
@@ -20,12 +23,6 @@ export interface RlSettings {
  * trades memory for speed and changes no number: clients that send its usual value 1024 by default are served.
  */
 const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map<keyof RlConfig, readonly unknown[]>([
-  ["importance_sampling_level", ["token"]],
-  ["model_k2_tau", [0]],
-  ["kimi_k2_tau", [0]],
-  ["mask_prob_ratio", [false]],
-  ["max_negative_advantage_importance_sampling_weight", []],
-  ["precalculate_logprobs", [false]],
   ["allow_training_without_logprobs", [false]],
   ["kl_penalty_coef", [0]],
   ["kl_penalty_reference_step", []],
@@ -36,7 +33,6 @@ const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map
   ["packed_sequence_length", []],
   ["plot_tensors", [false]],
   ["scale_learning_rate_by_reward_std_dev", [false]],
-  ["truncated_importance_sampling", []],
 ]);
 
 /**
@@ -65,6 +61,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
   }
   return {
     loss: resolveLoss(given),
+    objective: resolveObjective(given),
     adam: {
       learningRate: given.learning_rate ?? 5e-6,
       beta1: given.adam_beta1 ?? 0.9,
@@ -76,4 +73,38 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
     scaleRewards: scale ?? normalize ?? true,
     advantageBalance: given.advantage_balance ?? 0,
   };
+}
+
+/** What the engine's own losses lack, filled in; null when nothing of it is asked for. */
+function resolveObjective(config: RlConfig): PolicyObjective | null {
+  const objective: PolicyObjective = {
+    ...resolveLoss(config),
+    level: config.importance_sampling_level ?? "token",
+    tau: resolveTau(config),
+    masksRatio: config.mask_prob_ratio ?? false,
+    maxNegativeRatio: config.max_negative_advantage_importance_sampling_weight ?? null,
+    truncation: config.truncated_importance_sampling ?? null,
+    precalculates: config.precalculate_logprobs ?? false,
+    kl: null,
+    compat: config.compat ?? null,
+  };
+  const isPlain =
+    objective.level === "token" &&
+    objective.tau === 0 &&
+    !objective.masksRatio &&
+    objective.maxNegativeRatio === null &&
+    objective.truncation === null &&
+    !objective.precalculates &&
+    objective.kl === null;
+  return isPlain ? null : objective;
+}
+
+function resolveTau({ model_k2_tau: tau, kimi_k2_tau: alias }: RlConfig): number {
+  if (typeof tau === "number" && typeof alias === "number" && tau !== alias) {
+    throw new ArgumentError(
+      `Expected \`model_k2_tau\` and \`kimi_k2_tau\` to agree, got ${tau} and ${alias}. They are two names of one setting; set one.`,
+      { param: "experimental_config.kimi_k2_tau" },
+    );
+  }
+  return tau ?? alias ?? 0;
 }

@@ -8,6 +8,7 @@ import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
 import { runSteps, type Steps } from "../util/steps.ts";
 import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
 import { mergeTurns, readTurn } from "./merge.ts";
+import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type RlSettings } from "./rl-config.ts";
 import { fitsContext, requireTokenIds, tokenWeights, trainedTokens } from "./sequences.ts";
 import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
@@ -31,7 +32,10 @@ export interface RlBatch {
   readonly rows: readonly TrainingRow[];
   /** Where each row comes from. */
   readonly sources: readonly RowSource[];
+  /** For an engine that computes the whole loss by itself; not what is trained when there is an `objective`. */
   readonly loss: LossSpec;
+  /** What is trained instead, from a first forward pass: see `policyObjective`. Null when `loss` is all. */
+  readonly objective: PolicyObjective | null;
   readonly adam: AdamParams;
   /**
    * `reward/mean` (all trajectories), `reward/std` (mean over groups of at least two of the population deviation),
@@ -96,7 +100,8 @@ export function* rlBatchSteps(
     yield;
   }
   const counts = { "data/sequences": rows.length, "tokens/total": total };
-  return { rows, sources, loss: settings.loss, adam: settings.adam, metrics: { ...metrics, ...counts } };
+  const { loss, objective, adam } = settings;
+  return { rows, sources, loss, objective, adam, metrics: { ...metrics, ...counts } };
 }
 
 /** The checks of {@link buildRlBatch} alone: throws what it would throw. */

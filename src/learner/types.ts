@@ -27,6 +27,9 @@ export interface PolicyLoss {
   readonly epsilonHigh: number;
 }
 
+/** What an importance ratio is taken over: the token, its whole row, or a mean of both. */
+export type ImportanceLevel = "token" | "sequence" | "average" | "geometric_average";
+
 /** Which loss a batch is trained with. */
 export type LossSpec = CrossEntropyLoss | PolicyLoss;
 

@@ -3,9 +3,8 @@ import { listOf, uuid } from "./common.ts";
 import { trajectoryGroup } from "./trajectory.ts";
 
 /**
- * `experimental_config` of an RL job. Null means unset. The names are the interface's; `loss_fn`, `normalize_advantages`,
- * `max_grad_norm` and the Adam settings are extensions. What this build does not carry out yet is known by name and
- * refused when it is set to anything but its neutral value.
+ * `experimental_config` of an RL job. Null means unset. The names are the interface's, but for those marked
+ * as extensions. What this build does not carry out is known by name and refused when it is set to anything but its neutral value.
  */
 export const rlConfig = z.strictObject({
   /** @default 5e-6 */
@@ -34,18 +33,22 @@ export const rlConfig = z.strictObject({
   adam_beta2: z.number().min(0).lt(1).nullish(),
   /** Extension: keep the trainer's log-probability and the advantage of every trained token, to be read from the job's `/tokens`. @default false */
   token_report: z.boolean().nullish(),
-  /** Not carried out yet: only `token`. */
+  /** What the importance ratio is taken over. @default "token" */
   importance_sampling_level: z.enum(["token", "sequence", "average", "geometric_average"]).nullish(),
-  /** Not carried out yet: only 0. */
-  model_k2_tau: z.number().nullish(),
-  /** Other name of `model_k2_tau`. */
-  kimi_k2_tau: z.number().nullish(),
-  /** Not carried out yet: only false. */
+  /** Subtract this times the log-ratio from each token's advantage. @default 0 */
+  model_k2_tau: z.number().min(0).nullish(),
+  /** Other name of `model_k2_tau`; must not contradict it. */
+  kimi_k2_tau: z.number().min(0).nullish(),
+  /** Tokens whose ratio lies outside the clip's range have no loss. @default false */
   mask_prob_ratio: z.boolean().nullish(),
-  /** Not carried out yet. */
-  max_negative_advantage_importance_sampling_weight: z.number().nullish(),
-  /** Not carried out yet: only false. */
+  /** Upper bound of the ratio of tokens with a negative advantage. @default null, none */
+  max_negative_advantage_importance_sampling_weight: z.number().positive().nullish(),
+  /** Take the ratio against the weights before the step instead of the sampler's log-probabilities. @default false */
   precalculate_logprobs: z.boolean().nullish(),
+  /** Extension: multiply each token's loss by its ratio, cut at this. @default null, off */
+  truncated_importance_sampling: z.number().positive().nullish(),
+  /** Extension: how the reference client computes it, where that differs from what it says. @default null */
+  compat: z.enum(["art"]).nullish(),
   /** Not carried out yet: only false. */
   allow_training_without_logprobs: z.boolean().nullish(),
   /** Not carried out yet: only 0. */
@@ -68,8 +71,6 @@ export const rlConfig = z.strictObject({
   plot_tensors: z.boolean().nullish(),
   /** Not carried out yet: only false. */
   scale_learning_rate_by_reward_std_dev: z.boolean().nullish(),
-  /** Not carried out yet. */
-  truncated_importance_sampling: z.number().nullish(),
 });
 export type RlConfig = z.infer<typeof rlConfig>;
 

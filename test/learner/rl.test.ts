@@ -192,6 +192,7 @@ describe("checkRlConfig", () => {
   it("fills in every default", () => {
     const expected = {
       loss: { kind: "cispo", epsilon: 1, epsilonHigh: 4 },
+      objective: null,
       adam: { learningRate: 5e-6, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0.1 },
       scaleRewards: true,
       advantageBalance: 0,
@@ -238,12 +239,6 @@ describe("checkRlConfig", () => {
   });
 
   const refused = {
-    importance_sampling_level: "sequence",
-    model_k2_tau: 0.5,
-    kimi_k2_tau: 0.5,
-    mask_prob_ratio: true,
-    max_negative_advantage_importance_sampling_weight: 1.1,
-    precalculate_logprobs: true,
     allow_training_without_logprobs: true,
     kl_penalty_coef: 0.1,
     kl_penalty_reference_step: 0,
@@ -254,7 +249,6 @@ describe("checkRlConfig", () => {
     packed_sequence_length: 2048,
     plot_tensors: true,
     scale_learning_rate_by_reward_std_dev: true,
-    truncated_importance_sampling: 2,
   } as const;
 
   it.each(Object.entries(refused))("refuses %s: %j by name", (name, value) => {
@@ -282,11 +276,52 @@ describe("checkRlConfig", () => {
       "adam_beta1",
       "adam_beta2",
       "kl_penalty_source",
+      "importance_sampling_level",
+      "model_k2_tau",
+      "kimi_k2_tau",
+      "mask_prob_ratio",
+      "max_negative_advantage_importance_sampling_weight",
+      "precalculate_logprobs",
+      "truncated_importance_sampling",
+      "compat",
     ];
     expect([...carriedOut, ...Object.keys(refused)].sort()).toEqual(Object.keys(rlConfig.shape).sort());
   });
 
+  const off = {
+    kind: "cispo",
+    epsilon: 1,
+    epsilonHigh: 4,
+    level: "token",
+    tau: 0,
+    masksRatio: false,
+    maxNegativeRatio: null,
+    truncation: null,
+    precalculates: false,
+    kl: null,
+    compat: null,
+  };
+
+  it.each([
+    [{ importance_sampling_level: "sequence" }, { level: "sequence" }],
+    [{ model_k2_tau: 0.5 }, { tau: 0.5 }],
+    [{ kimi_k2_tau: 0.5, model_k2_tau: 0.5 }, { tau: 0.5 }],
+    [
+      { mask_prob_ratio: true, epsilon: 0.2 },
+      { masksRatio: true, epsilon: 0.2 },
+    ],
+    [{ max_negative_advantage_importance_sampling_weight: 1.1 }, { maxNegativeRatio: 1.1 }],
+    [{ precalculate_logprobs: true }, { precalculates: true }],
+    [
+      { truncated_importance_sampling: 2, ppo: true, compat: "art" },
+      { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2, truncation: 2, compat: "art" },
+    ],
+  ] as const)("reads %j, which the engine's own losses lack", (config, expected) => {
+    expect(checkRlConfig(config).objective).toEqual({ ...off, ...expected });
+  });
+
   it("refuses two names of one setting that disagree", () => {
+    expect(() => checkRlConfig({ model_k2_tau: 0.5, kimi_k2_tau: 0 })).toThrow(/`model_k2_tau` and `kimi_k2_tau` to agree, got 0.5 and 0/);
     expect(() => checkRlConfig({ scale_rewards: true, normalize_advantages: false })).toThrow(ArgumentError);
     expect(checkRlConfig({ scale_rewards: false, normalize_advantages: false }).scaleRewards).toBe(false);
   });

@@ -4,6 +4,7 @@ import type { RlConfig } from "../../schema/index.ts";
 import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 import { readGroups } from "./job-files.ts";
+import { computeGradient } from "./rl-gradient.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 import { tokenReport, writeTokenReport } from "./token-report.ts";
 
@@ -46,7 +47,7 @@ export async function trainRl({ context, job, handle, base, signal, emit }: JobS
   const { warnings = [] } = config;
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
   const startedMs = performance.now();
-  const { logprobs, metrics } = await engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
+  const { logprobs, metrics } = await computeGradient({ engine, handle, signal }, batch);
   const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });
   const seconds = (performance.now() - startedMs) / 1000;
   if (config.experimental_config?.token_report === true) {

@@ -1,0 +1,225 @@
+/** The policy losses whose tokens depend on each other: their value and their gradient by every new log-probability. */
+
+import { runSteps, type Steps } from "../util/steps.ts";
+import type { ImportanceLevel, PolicyLoss, TrainingRow } from "./types.ts";
+
+/** A policy loss with everything that a job can ask for. All of it off is the plain {@link PolicyLoss}. */
+export interface PolicyObjective extends PolicyLoss {
+  /** What the ratio is taken over. */
+  readonly level: ImportanceLevel;
+  /** `τ ≥ 0`: `A − τ·sg(d)`. 0 = off. */
+  readonly tau: number;
+  /** Tokens whose ratio lies outside the clip's range have no loss. */
+  readonly masksRatio: boolean;
+  /** Upper bound of the ratio where the advantage is negative. Null = none. */
+  readonly maxNegativeRatio: number | null;
+  /** Upper bound of the factor that truncated importance sampling puts before a token's loss. Null = no such factor. */
+  readonly truncation: number | null;
+  /** The old log-probabilities are those of the weights before the step, not the sampler's. */
+  readonly precalculates: boolean;
+  /** Penalty on the distance from a reference policy. Null = off. */
+  readonly kl: { readonly coefficient: number; readonly source: "current_learner" | "sample" } | null;
+  /** `art`: as the reference client computes it, where it differs from its own description. */
+  readonly compat: "art" | null;
+}
+
+/** One row, as {@link policyObjective} sees it; all arrays have shape `[T]`. */
+export interface PolicyRow {
+  /** 0 where the token is not trained. */
+  readonly weights: ArrayLike<number>;
+  readonly advantages: ArrayLike<number>;
+  /** Under the weights being trained. */
+  readonly newLogprobs: ArrayLike<number>;
+  /** At sampling time; NaN where unknown, then the ratio is 1. */
+  readonly sampledLogprobs: ArrayLike<number>;
+  /** Under the reference policy; needed when there is a KL penalty. */
+  readonly referenceLogprobs?: ArrayLike<number> | undefined;
+}
+
+/** What {@link policyObjective} gives. */
+export interface PolicyGradient {
+  /** `Σ weights·L`. */
+  readonly loss: number;
+  /** `∂ loss / ∂ newLogprobs`, shape `[T]` per row; 0 where a token is not trained. */
+  readonly derivatives: readonly Float64Array[];
+  /** Mean of `s − q` over all trained tokens, in nats; null without a KL penalty. */
+  readonly kl: number | null;
+}
+
+/**
+ * Value and gradient of a policy loss over a whole batch, in float64. With `n` the new log-probability of a token, `o` the old
+ * one (`n` itself where unknown), `q` the reference policy's, `A` the advantage, `w` the weight, and `sg` stopping the gradient:
+ *
+ * ```text
+ * d = n − o          d̄ = mean of d over the trained tokens of the row
+ * ρ = e^d | e^d̄ | (e^d + e^d̄)/2 | e^((d + d̄)/2)      token | sequence | average | geometric_average
+ * ρ ← min(ρ, c)  where A < 0                           maxNegativeRatio c
+ * no loss  unless 1 − ε < ρ < 1 + ε_high               masksRatio
+ * A ← A − τ·sg(d)                                      tau
+ * A ← A + β·(k̄ − k),  k = sg(s) − q,  k̄ = mean of k over the batch;  s = o (sample) or n (current_learner)
+ * L = −sg(clip(ρ))·A·n  or  −min(ρ·A, clip(ρ)·A)       cispo or ppo
+ * L ← L·sg(min(ρ', T)),  ρ' = ρ, or e^(o − o_sampled) when precalculated
+ * ```
+ *
+ * With `compat: "art"` the bound `c` holds for every token, a masked ratio becomes 0 before clipping (CISPO with ε < 1 then trains
+ * it with 1 − ε after all), and `k̄` is the mean of each row.
+ *
+ * The gradient with respect to the model's parameters is `Σ derivative·∂n`, so any engine that has a plain policy gradient can
+ * compute it; see {@link linearRows}.
+ *
+ * @source sequence: GSPO, arXiv:2507.18071; tau: Kimi K2, arXiv:2507.20534; truncation: Ionides, JCGS 17 (2008).
+ */
+export function policyObjective(rows: readonly PolicyRow[], objective: PolicyObjective): PolicyGradient {
+  return runSteps(policyObjectiveSteps(rows, objective));
+}
+
+/** {@link policyObjective}, one row at a time, for whoever shares the thread. */
+export function* policyObjectiveSteps(rows: readonly PolicyRow[], objective: PolicyObjective): Steps<PolicyGradient> {
+  const divergence = klOf(rows, objective);
+  const derivatives: Float64Array[] = [];
+  let loss = 0;
+  for (const [index, row] of rows.entries()) {
+    const result = rowObjective(row, objective, divergence.centers[index] as number);
+    loss += result.loss;
+    derivatives.push(result.derivatives);
+    yield;
+  }
+  return { loss, derivatives, kl: objective.kl === null ? null : divergence.mean };
+}
+
+/**
+ * The batch's rows as {@link policyObjective} takes them.
+ *
+ * @param newLogprobs - Of a forward pass over the rows.
+ * @param referenceLogprobs - The same under the reference policy. Null = none.
+ */
+export function policyRows(
+  rows: readonly TrainingRow[],
+  newLogprobs: readonly Float32Array[],
+  referenceLogprobs: readonly Float32Array[] | null = null,
+): PolicyRow[] {
+  return rows.map(({ weights, advantages, logprobs }, index) => ({
+    weights,
+    advantages: advantages ?? new Float32Array(weights.length),
+    newLogprobs: newLogprobs[index] as Float32Array,
+    sampledLogprobs: logprobs ?? new Float32Array(weights.length).fill(Number.NaN),
+    referenceLogprobs: referenceLogprobs?.[index],
+  }));
+}
+
+/**
+ * Rows on which the plain policy gradient `−A·n` has the given derivatives: with no old log-probabilities the ratio is 1, and the
+ * loss of {@link LINEAR_LOSS} is linear in `n`. Weights stay, so the same tokens count as trained.
+ */
+export function linearRows(rows: readonly TrainingRow[], derivatives: readonly Float64Array[]): TrainingRow[] {
+  return rows.map(({ tokens, weights }, index) => ({
+    tokens,
+    weights,
+    advantages: weights.map((weight, t) => (weight === 0 ? 0 : -(derivatives[index]?.[t] ?? 0) / weight)),
+    logprobs: new Float32Array(weights.length).fill(Number.NaN),
+  }));
+}
+
+/** The loss for {@link linearRows}: the ratio 1 lies inside the clip. */
+export const LINEAR_LOSS: PolicyLoss = { kind: "cispo", epsilon: 1, epsilonHigh: 1 };
+
+/** A ratio and how it moves: `∂ρ/∂n[s] = own·[s is this token] + shared/count`. */
+interface Ratio {
+  readonly value: number;
+  readonly own: number;
+  readonly shared: number;
+}
+
+function rowObjective(row: PolicyRow, objective: PolicyObjective, center: number): { loss: number; derivatives: Float64Array } {
+  const { weights, newLogprobs } = row;
+  const derivatives = new Float64Array(weights.length);
+  const trained = trainedPositions(row);
+  const differences = trained.map((t) => (newLogprobs[t] as number) - oldLogprob(row, objective, t));
+  const meanDifference = differences.reduce((sum, difference) => sum + difference, 0) / Math.max(trained.length, 1);
+  let loss = 0;
+  let shared = 0;
+  for (const [index, t] of trained.entries()) {
+    const weight = weights[t] as number;
+    const difference = differences[index] as number;
+    const ratio = boundedRatio(ratioOf(objective.level, difference, meanDifference), row.advantages[t] as number, objective);
+    if (ratio === null) continue;
+    const penalty = objective.kl === null ? 0 : objective.kl.coefficient * (center - divergenceOf(row, objective, t));
+    const advantage = (row.advantages[t] as number) - objective.tau * difference + penalty;
+    const factor = weight * truncationOf(row, objective, { t, ratio: ratio.value });
+    const clipped = Math.min(Math.max(ratio.value, 1 - objective.epsilon), 1 + objective.epsilonHigh);
+    if (objective.kind === "cispo") {
+      loss -= factor * clipped * advantage * (newLogprobs[t] as number);
+      derivatives[t] = (derivatives[t] as number) - factor * clipped * advantage;
+      continue;
+    }
+    loss -= factor * Math.min(ratio.value * advantage, clipped * advantage);
+    // Where clipping wins, the loss no longer depends on the new log-probabilities.
+    if (ratio.value * advantage > clipped * advantage) continue;
+    derivatives[t] = (derivatives[t] as number) - factor * advantage * ratio.own;
+    shared -= factor * advantage * ratio.shared;
+  }
+  for (const t of trained) derivatives[t] = (derivatives[t] as number) + shared / trained.length;
+  return { loss, derivatives };
+}
+
+function ratioOf(level: ImportanceLevel, difference: number, meanDifference: number): Ratio {
+  const token = Math.exp(difference);
+  const sequence = Math.exp(meanDifference);
+  switch (level) {
+    case "token":
+      return { value: token, own: token, shared: 0 };
+    case "sequence":
+      return { value: sequence, own: 0, shared: sequence };
+    case "average":
+      return { value: (token + sequence) / 2, own: token / 2, shared: sequence / 2 };
+    case "geometric_average": {
+      const value = Math.exp((difference + meanDifference) / 2);
+      return { value, own: value / 2, shared: value / 2 };
+    }
+  }
+}
+
+/** Null where the token has no loss. */
+function boundedRatio(ratio: Ratio, advantage: number, objective: PolicyObjective): Ratio | null {
+  const { maxNegativeRatio: bound, masksRatio, epsilon, epsilonHigh, compat } = objective;
+  const isBounded = bound !== null && ratio.value > bound && (advantage < 0 || compat === "art");
+  const result = isBounded ? { value: bound, own: 0, shared: 0 } : ratio;
+  if (!masksRatio || (result.value > 1 - epsilon && result.value < 1 + epsilonHigh)) return result;
+  return compat === "art" ? { value: 0, own: 0, shared: 0 } : null;
+}
+
+function truncationOf(row: PolicyRow, objective: PolicyObjective, { t, ratio }: { readonly t: number; readonly ratio: number }): number {
+  if (objective.truncation === null) return 1;
+  if (!objective.precalculates) return Math.min(ratio, objective.truncation);
+  const sampled = row.sampledLogprobs[t] as number;
+  return Math.min(Number.isNaN(sampled) ? 1 : Math.exp(oldLogprob(row, objective, t) - sampled), objective.truncation);
+}
+
+/** A job takes one step, so what is precalculated before it is what the step itself computes. */
+function oldLogprob(row: PolicyRow, objective: PolicyObjective, t: number): number {
+  const sampled = row.sampledLogprobs[t] as number;
+  return objective.precalculates || Number.isNaN(sampled) ? (row.newLogprobs[t] as number) : sampled;
+}
+
+function divergenceOf(row: PolicyRow, objective: PolicyObjective, t: number): number {
+  const policy = objective.kl?.source === "sample" ? oldLogprob(row, objective, t) : (row.newLogprobs[t] as number);
+  return policy - (row.referenceLogprobs?.[t] ?? Number.NaN);
+}
+
+/** The mean distance from the reference policy, and the one that each row's tokens are measured from. */
+function klOf(rows: readonly PolicyRow[], objective: PolicyObjective): { readonly mean: number; readonly centers: readonly number[] } {
+  if (objective.kl === null) return { mean: 0, centers: rows.map(() => 0) };
+  const sums = rows.map((row) => {
+    const trained = trainedPositions(row);
+    return { sum: trained.reduce((sum, t) => sum + divergenceOf(row, objective, t), 0), count: trained.length };
+  });
+  const count = sums.reduce((total, row) => total + row.count, 0);
+  const mean = sums.reduce((total, row) => total + row.sum, 0) / Math.max(count, 1);
+  return { mean, centers: sums.map((row) => (objective.compat === "art" ? row.sum / Math.max(row.count, 1) : mean)) };
+}
+
+function trainedPositions({ weights }: PolicyRow): number[] {
+  const positions: number[] = [];
+  for (let t = 0; t < weights.length; t++) if (weights[t] !== 0) positions.push(t);
+  return positions;
+}
