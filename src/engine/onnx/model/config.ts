@@ -1,8 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DataError, UnsupportedError } from "../../../errors.ts";
+import { ARCHITECTURES, type Architecture } from "./architectures.ts";
+import { parseRope, type RopeScaling } from "./rope.ts";
 
-/** What the Llama family needs to know of a model. Names follow the paper's letters in comments: H, L, h, kv, d, F, V. */
+/** What the transformer needs to know of a model. Names follow the paper's letters in comments: H, L, h, kv, d, F, V. */
 export interface ModelConfig {
   /** V. */
   readonly vocabularySize: number;
@@ -14,11 +16,20 @@ export interface ModelConfig {
   readonly heads: number;
   /** kv, key and value heads; divides h. */
   readonly kvHeads: number;
-  /** d, width of a head; even. */
+  /** d, width of a head; even; need not be H / h. */
   readonly headSize: number;
   /** F, inner width of the feed-forward part. */
   readonly innerSize: number;
   readonly ropeTheta: number;
+  readonly rope: RopeScaling;
+  /** Layers whose queries and keys are not rotated. */
+  readonly unrotatedLayers: readonly number[];
+  /** Which projections of attention have a bias: none, queries, keys and values, or these and the output. */
+  readonly attentionBias: "none" | "qkv" | "all";
+  /** Whether the feed-forward projections have a bias. */
+  readonly hasMlpBias: boolean;
+  /** Whether each query and key head is RMS-normalised before it is rotated. */
+  readonly hasQueryKeyNorm: boolean;
   readonly normEpsilon: number;
   /** Whether the output head is the embedding transposed. */
   readonly isTied: boolean;
@@ -28,14 +39,14 @@ export interface ModelConfig {
   readonly initializerRange: number;
 }
 
-/** Keys whose other values would change the computation: the one value that is carried out. */
-const REQUIRED_VALUES: Readonly<Record<string, readonly unknown[]>> = {
-  hidden_act: ["silu"],
-  attention_bias: [false],
-  mlp_bias: [false],
-  rope_scaling: [null],
-  sliding_window: [null],
-  partial_rotary_factor: [1],
+type Raw = Readonly<Record<string, unknown>>;
+
+/** Keys whose other values would change the computation: the one value that is carried out. Null and absent are fine. */
+const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
+  hidden_act: "silu",
+  partial_rotary_factor: 1,
+  quantization_config: null,
+  dual_chunk_attention_config: null,
 };
 
 /**
@@ -59,21 +70,9 @@ export async function readModelConfig(directory: string): Promise<ModelConfig> {
 }
 
 /** The same from parsed JSON; `where` names the source in messages. */
-export function parseModelConfig(raw: Readonly<Record<string, unknown>>, where: string): ModelConfig {
-  const architectures = raw["architectures"];
-  if (!Array.isArray(architectures) || architectures[0] !== "LlamaForCausalLM") {
-    throw new UnsupportedError(
-      `${where}: expected architectures ["LlamaForCausalLM"], got ${JSON.stringify(architectures)}; other families are not carried out yet`,
-    );
-  }
-  for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) {
-    const value = raw[key];
-    if (value !== undefined && !allowed.includes(value) && !(value === null || isPlainRope(key, value))) {
-      throw new UnsupportedError(
-        `${where}: "${key}": ${JSON.stringify(value)} is not carried out yet; only ${JSON.stringify(allowed[0])} is`,
-      );
-    }
-  }
+export function parseModelConfig(raw: Raw, where: string): ModelConfig {
+  const architecture = architectureOf(raw, where);
+  refuseUnsupported(raw, where, architecture);
   const number = (key: string, fallback?: number): number => {
     const value = raw[key] ?? fallback;
     if (typeof value !== "number" || !Number.isFinite(value) || value <= 0) {
@@ -83,18 +82,24 @@ export function parseModelConfig(raw: Readonly<Record<string, unknown>>, where: 
   };
   const hiddenSize = number("hidden_size");
   const heads = number("num_attention_heads");
+  const layers = number("num_hidden_layers");
+  const contextLength = number("max_position_embeddings");
   const config: ModelConfig = {
     vocabularySize: number("vocab_size"),
     hiddenSize,
-    layers: number("num_hidden_layers"),
+    layers,
     heads,
     kvHeads: number("num_key_value_heads", heads),
-    headSize: number("head_dim", hiddenSize / heads),
+    headSize: number("head_dim", architecture.defaultHeadSize ?? hiddenSize / heads),
     innerSize: number("intermediate_size"),
-    ropeTheta: ropeTheta(raw) ?? number("rope_theta", 10_000),
+    ...parseRope(raw, where, contextLength, architecture.defaultTheta),
+    unrotatedLayers: architecture.mayLeaveLayersUnrotated ? unrotatedLayers(raw, where, layers) : [],
+    attentionBias: architecture.alwaysHasQkvBias ? "qkv" : raw["attention_bias"] === true ? "all" : "none",
+    hasMlpBias: raw["mlp_bias"] === true,
+    hasQueryKeyNorm: architecture.hasQueryKeyNorm,
     normEpsilon: number("rms_norm_eps", 1e-6),
-    isTied: raw["tie_word_embeddings"] === true,
-    contextLength: number("max_position_embeddings"),
+    isTied: raw["tie_word_embeddings"] === undefined ? architecture.isTiedByDefault : raw["tie_word_embeddings"] === true,
+    contextLength,
     initializerRange: number("initializer_range", 0.02),
   };
   if (config.heads % config.kvHeads !== 0 || config.headSize % 2 !== 0) {
@@ -105,18 +110,46 @@ export function parseModelConfig(raw: Readonly<Record<string, unknown>>, where: 
   return config;
 }
 
-/** Newer files write plain rotary embeddings as `rope_parameters` or `rope_scaling` of type "default". */
-function isPlainRope(key: string, value: unknown): boolean {
-  return (
-    key === "rope_scaling" && typeof value === "object" && value !== null && (value as { rope_type?: unknown }).rope_type === "default"
-  );
+function architectureOf(raw: Raw, where: string): Architecture {
+  const names = raw["architectures"];
+  const name: unknown = Array.isArray(names) ? names[0] : undefined;
+  const known = typeof name === "string" && Object.hasOwn(ARCHITECTURES, name) ? ARCHITECTURES[name] : undefined;
+  if (!known) {
+    throw new UnsupportedError(
+      `${where}: expected architectures to name one of ${Object.keys(ARCHITECTURES).join(", ")}, got ${JSON.stringify(names)}; other families are not carried out`,
+    );
+  }
+  return known;
 }
 
-function ropeTheta(raw: Readonly<Record<string, unknown>>): number | undefined {
-  const parameters = raw["rope_parameters"];
-  if (typeof parameters !== "object" || parameters === null) return undefined;
-  const { rope_type: type, rope_theta: theta } = parameters as { rope_type?: unknown; rope_theta?: unknown };
-  if (type !== undefined && type !== "default")
-    throw new UnsupportedError(`"rope_parameters.rope_type": ${JSON.stringify(type)} is not carried out yet; only "default" is`);
-  return typeof theta === "number" ? theta : undefined;
+function refuseUnsupported(raw: Raw, where: string, architecture: Architecture): void {
+  const refuse = (key: string, expected: unknown): never => {
+    throw new UnsupportedError(`${where}: "${key}": ${JSON.stringify(raw[key])} is not carried out; only ${JSON.stringify(expected)} is`);
+  };
+  const given = (key: string) => raw[key] !== undefined && raw[key] !== null;
+  for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) if (given(key) && raw[key] !== allowed) refuse(key, allowed);
+  for (const key of ["attention_bias", "mlp_bias"]) {
+    const isRead = key === "attention_bias" ? !architecture.alwaysHasQkvBias : architecture.mayHaveMlpBias;
+    if (given(key) && raw[key] !== false && !(isRead && raw[key] === true)) refuse(key, false);
+  }
+  // Most files of these families name a window and say beside it that it is not used.
+  const isWindowUsed = architecture.readsUseSlidingWindow ? raw["use_sliding_window"] === true : true;
+  if (given("sliding_window") && isWindowUsed) refuse("sliding_window", null);
+  const types = raw["layer_types"];
+  if (given("layer_types") && !(Array.isArray(types) && types.every((type) => type === "full_attention")))
+    refuse("layer_types", ["full_attention"]);
+}
+
+/** Layers that `no_rope_layers` marks with 0, or every `no_rope_layer_interval`-th where it is absent. */
+function unrotatedLayers(raw: Raw, where: string, layers: number): number[] {
+  const marks = raw["no_rope_layers"] ?? null;
+  const interval = raw["no_rope_layer_interval"] ?? 4;
+  if (marks === null) {
+    if (typeof interval !== "number" || !Number.isInteger(interval) || interval < 1)
+      throw new DataError(`${where}: expected "no_rope_layer_interval" to be a whole number from 1, got ${JSON.stringify(interval)}`);
+    return Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % interval === 0);
+  }
+  if (!Array.isArray(marks) || marks.length !== layers || !marks.every((mark) => mark === 0 || mark === 1))
+    throw new DataError(`${where}: expected "no_rope_layers" to be ${layers} numbers, each 0 or 1, got ${JSON.stringify(marks)}`);
+  return marks.flatMap((mark, layer) => (mark === 0 ? [layer] : []));
 }

@@ -8,7 +8,7 @@
  */
 import type { ModelConfig } from "./config.ts";
 
-/** One tensor as a file names it: columns `[start, start + width)` of a matrix, or all of a vector or table. */
+/** One tensor as a file names it: columns `[start, start + width)` of a matrix, elements of a vector, or all of a table. */
 export interface FileTensor {
   readonly name: string;
   readonly start: number;
@@ -19,19 +19,19 @@ export interface FileTensor {
 export interface Parameter {
   /** Name of the graph input. */
   readonly name: string;
-  /** `[in, out]`, `[V, H]` for the embedding, `[H]` for a gain. */
+  /** `[in, out]`, `[V, H]` for the embedding, `[H]` or `[d]` for a gain, `[out]` for a bias. */
   readonly shape: readonly number[];
   /** First element in the flat vector. */
   readonly offset: number;
   readonly size: number;
-  readonly kind: "matrix" | "embedding" | "gain";
+  readonly kind: "matrix" | "embedding" | "gain" | "bias";
   readonly files: readonly FileTensor[];
 }
 
 /** The flat vector's table of contents. */
 export interface Layout {
   readonly parameters: readonly Parameter[];
-  /** Elements `[0, decayed)` take weight decay; gains, which come last, do not. */
+  /** Elements `[0, decayed)` take weight decay; gains and biases, which come last, do not. */
   readonly decayed: number;
   /** Length of the flat vector: a multiple of {@link BLOCK}; the tail is zero and stays zero. */
   readonly length: number;
@@ -44,23 +44,28 @@ type Draft = Omit<Parameter, "offset" | "size">;
 
 /** Assigns offsets in the given order, matrices first. */
 export function layOut(drafts: readonly Draft[]): Layout {
-  const ordered = [...drafts.filter((draft) => draft.kind !== "gain"), ...drafts.filter((draft) => draft.kind === "gain")];
+  const ordered = [...drafts.filter(isDecayed), ...drafts.filter((draft) => !isDecayed(draft))];
   let offset = 0;
   let decayed = 0;
   const parameters = ordered.map((draft): Parameter => {
     const size = draft.shape.reduce((a, b) => a * b, 1);
     const parameter = { ...draft, offset, size };
     offset += size;
-    if (draft.kind !== "gain") decayed = offset;
+    if (isDecayed(draft)) decayed = offset;
     return parameter;
   });
   return { parameters, decayed, length: Math.ceil(offset / BLOCK) * BLOCK };
+}
+
+function isDecayed({ kind }: Draft): boolean {
+  return kind === "matrix" || kind === "embedding";
 }
 
 /** A linear map of the transformer: its fused matrix and the parts a file or an adapter knows it by. */
 export interface LinearSpec {
   readonly name: string;
   readonly inputSize: number;
+  readonly hasBias: boolean;
   readonly parts: readonly { readonly file: string; readonly outputSize: number }[];
 }
 
@@ -69,23 +74,29 @@ export function layerLinears(
   config: ModelConfig,
   layer: number,
 ): { qkv: LinearSpec; output: LinearSpec; gate: LinearSpec; up: LinearSpec; down: LinearSpec } {
-  const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d } = config;
+  const { hiddenSize: H, innerSize: F, heads, kvHeads, headSize: d, hasMlpBias } = config;
   const attention = `model.layers.${layer}.self_attn`;
   const mlp = `model.layers.${layer}.mlp`;
   return {
     qkv: {
       name: `layer${layer}_qkv`,
       inputSize: H,
+      hasBias: config.attentionBias !== "none",
       parts: [
         { file: `${attention}.q_proj`, outputSize: heads * d },
         { file: `${attention}.k_proj`, outputSize: kvHeads * d },
         { file: `${attention}.v_proj`, outputSize: kvHeads * d },
       ],
     },
-    output: { name: `layer${layer}_o`, inputSize: heads * d, parts: [{ file: `${attention}.o_proj`, outputSize: H }] },
-    gate: { name: `layer${layer}_gate`, inputSize: H, parts: [{ file: `${mlp}.gate_proj`, outputSize: F }] },
-    up: { name: `layer${layer}_up`, inputSize: H, parts: [{ file: `${mlp}.up_proj`, outputSize: F }] },
-    down: { name: `layer${layer}_down`, inputSize: F, parts: [{ file: `${mlp}.down_proj`, outputSize: H }] },
+    output: {
+      name: `layer${layer}_o`,
+      inputSize: heads * d,
+      hasBias: config.attentionBias === "all",
+      parts: [{ file: `${attention}.o_proj`, outputSize: H }],
+    },
+    gate: { name: `layer${layer}_gate`, inputSize: H, hasBias: hasMlpBias, parts: [{ file: `${mlp}.gate_proj`, outputSize: F }] },
+    up: { name: `layer${layer}_up`, inputSize: H, hasBias: hasMlpBias, parts: [{ file: `${mlp}.up_proj`, outputSize: F }] },
+    down: { name: `layer${layer}_down`, inputSize: F, hasBias: hasMlpBias, parts: [{ file: `${mlp}.down_proj`, outputSize: H }] },
   };
 }
 
@@ -97,28 +108,44 @@ export function allLinears(config: ModelConfig): LinearSpec[] {
 /** The parameters of the whole model. */
 export function baseLayout(config: ModelConfig): Layout {
   const { hiddenSize: H, vocabularySize: V } = config;
-  const gain = (name: string, file: string): Draft => ({ name, shape: [H], kind: "gain", files: [{ name: file, start: 0, width: H }] });
+  const gain = (name: string, file: string, width = H): Draft => ({
+    name,
+    shape: [width],
+    kind: "gain",
+    files: [{ name: file, start: 0, width }],
+  });
   const drafts: Draft[] = [
     { name: "embedding", shape: [V, H], kind: "embedding", files: [{ name: "model.embed_tokens.weight", start: 0, width: H }] },
   ];
-  for (const linear of allLinears(config)) drafts.push(linearDraft(linear));
+  for (const linear of allLinears(config)) drafts.push(...linearDrafts(linear));
   if (!config.isTied) drafts.push({ name: "head", shape: [H, V], kind: "matrix", files: [{ name: "lm_head.weight", start: 0, width: V }] });
   for (let layer = 0; layer < config.layers; layer++) {
     drafts.push(gain(`layer${layer}_norm1`, `model.layers.${layer}.input_layernorm.weight`));
     drafts.push(gain(`layer${layer}_norm2`, `model.layers.${layer}.post_attention_layernorm.weight`));
+    if (config.hasQueryKeyNorm) {
+      for (const part of ["q", "k"] as const)
+        drafts.push(gain(`layer${layer}_${part}norm`, `model.layers.${layer}.self_attn.${part}_norm.weight`, config.headSize));
+    }
   }
   drafts.push(gain("norm", "model.norm.weight"));
   return layOut(drafts);
 }
 
-function linearDraft(linear: LinearSpec): Draft {
-  let start = 0;
-  const files = linear.parts.map((part) => {
-    const tensor = { name: `${part.file}.weight`, start, width: part.outputSize };
-    start += part.outputSize;
-    return tensor;
+/** Graph input name of a linear map's bias. */
+export function biasName(linear: LinearSpec): string {
+  return `${linear.name}_bias`;
+}
+
+function linearDrafts(linear: LinearSpec): Draft[] {
+  let width = 0;
+  const places = linear.parts.map(({ file, outputSize }) => {
+    const place = { file, start: width, width: outputSize };
+    width += outputSize;
+    return place;
   });
-  return { name: linear.name, shape: [linear.inputSize, start], kind: "matrix", files };
+  const files = (kind: "weight" | "bias") => places.map(({ file, ...place }) => ({ name: `${file}.${kind}`, ...place }));
+  const matrix: Draft = { name: linear.name, shape: [linear.inputSize, width], kind: "matrix", files: files("weight") };
+  return linear.hasBias ? [matrix, { name: biasName(linear), shape: [width], kind: "bias", files: files("bias") }] : [matrix];
 }
 
 /** A low-rank adapter with every default filled in. */
@@ -148,6 +175,12 @@ export function adapterLayout(config: ModelConfig, rank: number): Layout {
     }),
   );
   return layOut(drafts);
+}
+
+/** The shape in a file of the part of `parameter` that is `width` wide. */
+export function fileShape(parameter: Parameter, width: number): number[] {
+  if (parameter.kind === "embedding") return [...parameter.shape];
+  return parameter.kind === "matrix" ? [width, parameter.shape[0]!] : [width];
 }
 
 /** The view of one parameter in a flat vector. */

@@ -3,7 +3,7 @@
  *
  * @source https://github.com/huggingface/safetensors#format
  */
-import { open } from "node:fs/promises";
+import { type FileHandle, open } from "node:fs/promises";
 import { DataError, UnsupportedError } from "../../../errors.ts";
 
 /** A tensor to write: float32, row-major. */
@@ -57,57 +57,125 @@ export interface SafetensorsFile {
 /**
  * Reads a whole file. F32, F16 and BF16 are converted exactly to float32.
  *
- * @throws DataError `E_DATA` when the file is torn or its header does not describe its bytes.
+ * @throws DataError `E_DATA` when the file cannot be read, is torn, or its header does not describe its bytes.
  * @throws UnsupportedError `E_UNSUPPORTED` for other element types.
  */
 export async function readSafetensors(path: string): Promise<SafetensorsFile> {
-  const file = await open(path, "r");
+  const file = await openSafetensors(path);
   try {
-    const { size } = await file.stat();
-    const prefix = Buffer.alloc(8);
-    await file.read(prefix, 0, 8, 0);
-    const headerLength = size >= 8 ? Number(prefix.readBigUInt64LE()) : Infinity;
-    if (headerLength > MAX_HEADER_BYTES || 8 + headerLength > size)
-      throw new DataError(`${path}: expected a safetensors file, its header does not fit in ${size} bytes`);
-    const bytes = Buffer.from(new ArrayBuffer(size - 8));
-    for (let done = 0; done < bytes.length;) {
-      const { bytesRead } = await file.read(bytes, done, bytes.length - done, 8 + done);
-      if (bytesRead === 0) throw new DataError(`${path}: the file ends after ${done + 8} of ${size} bytes`);
-      done += bytesRead;
-    }
-    return parse(path, bytes, headerLength);
+    const tensors = new Map<string, { shape: readonly number[]; data: Float32Array }>();
+    for (const [name, shape] of file.shapes) tensors.set(name, { shape, data: await file.read(name) });
+    return { tensors, metadata: file.metadata };
   } finally {
     await file.close();
   }
 }
 
-function parse(path: string, bytes: Buffer, headerLength: number): SafetensorsFile {
-  let header: Record<string, HeaderEntry>;
+/** A file whose header was read and checked; its tensors are read one by one, so that no more than one is held twice. */
+export interface OpenSafetensors {
+  readonly shapes: ReadonlyMap<string, readonly number[]>;
+  readonly metadata: Readonly<Record<string, string>>;
+  /**
+   * The numbers of one tensor, converted exactly to float32.
+   *
+   * @throws DataError `E_DATA` when there is no such tensor, or the file has become shorter.
+   */
+  read(name: string): Promise<Float32Array>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a file and checks the names, shapes, types and places of all its tensors; reads none of their numbers.
+ *
+ * @throws DataError `E_DATA` when the file cannot be read or is torn, or its header does not describe its bytes.
+ * @throws UnsupportedError `E_UNSUPPORTED` for element types other than F32, F16 and BF16.
+ */
+export async function openSafetensors(path: string): Promise<OpenSafetensors> {
+  const file = await open(path, "r").catch((cause: unknown) => {
+    throw new DataError(`${path} cannot be read: ${(cause as Error).message}`, { cause });
+  });
   try {
-    header = JSON.parse(bytes.toString("utf8", 0, headerLength)) as Record<string, HeaderEntry>;
-  } catch (cause) {
-    throw new DataError(`${path}: the safetensors header is not JSON`, { cause });
+    const { entries, metadata, dataStart } = await readHeader(path, file);
+    return {
+      shapes: new Map([...entries].map(([name, { shape }]) => [name, shape])),
+      metadata,
+      async read(name) {
+        const entry = entries.get(name);
+        if (!entry) throw new DataError(`${path}: expected tensor "${name}", found none`);
+        const [start, end] = entry.data_offsets;
+        const raw = new ArrayBuffer(end - start);
+        await readFully(path, file, new Uint8Array(raw), dataStart + start);
+        return DECODERS[entry.dtype]!.decode(raw);
+      },
+      close: () => file.close(),
+    };
+  } catch (error) {
+    await file.close();
+    throw error;
   }
-  const { __metadata__: metadata, ...entries } = header as Record<string, HeaderEntry> & { __metadata__?: unknown };
-  const tensors = new Map<string, { shape: readonly number[]; data: Float32Array }>();
-  for (const [
-    name,
-    {
-      dtype,
-      shape,
-      data_offsets: [start, end],
-    },
-  ] of Object.entries(entries)) {
-    const count = shape.reduce((a, b) => a * b, 1);
-    const width = { F32: 4, F16: 2, BF16: 2 }[dtype];
-    if (width === undefined) throw new UnsupportedError(`${path}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
-    if (end - start !== count * width || headerLength + end > bytes.length)
+}
+
+/** Bytes per element of the types that can be read, and how. */
+const DECODERS: Readonly<Record<string, { readonly width: number; readonly decode: (raw: ArrayBuffer) => Float32Array }>> = {
+  F32: { width: 4, decode: (raw) => new Float32Array(raw) },
+  F16: { width: 2, decode: fromFloat16 },
+  BF16: { width: 2, decode: fromBfloat16 },
+};
+
+async function readHeader(
+  path: string,
+  file: FileHandle,
+): Promise<{ entries: Map<string, HeaderEntry>; metadata: Record<string, string>; dataStart: number }> {
+  const { size } = await file.stat();
+  const prefix = Buffer.alloc(8);
+  const { bytesRead } = await file.read(prefix, 0, 8, 0);
+  const length = bytesRead === 8 ? Number(prefix.readBigUInt64LE()) : Infinity;
+  if (length > MAX_HEADER_BYTES || 8 + length > size)
+    throw new DataError(`${path}: expected a safetensors file, its header does not fit in ${size} bytes`);
+  const text = Buffer.alloc(length);
+  await readFully(path, file, text, 8);
+  const header = parseObject(text.toString("utf8"));
+  if (header === null) throw new DataError(`${path}: the safetensors header is not a JSON object`);
+  const { __metadata__: metadata, ...described } = header;
+  const dataStart = 8 + length;
+  const entries = new Map<string, HeaderEntry>();
+  for (const [name, entry] of Object.entries(described)) {
+    if (!isEntry(entry)) throw new DataError(`${path}: the safetensors header does not describe tensor "${name}"`);
+    const { dtype, shape, data_offsets: offsets } = entry;
+    const decoder = Object.hasOwn(DECODERS, dtype) ? DECODERS[dtype] : undefined;
+    if (!decoder) throw new UnsupportedError(`${path}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
+    const bytes = shape.reduce((a, b) => a * b, decoder.width);
+    if (offsets[0] < 0 || offsets[1] - offsets[0] !== bytes || dataStart + offsets[1] > size)
       throw new DataError(`${path}: tensor "${name}" does not lie inside the file`);
-    // A copy, so that views are aligned and the file's bytes can be collected.
-    const raw = new Uint8Array(bytes.subarray(headerLength + start, headerLength + end)).buffer;
-    tensors.set(name, { shape, data: dtype === "F32" ? new Float32Array(raw) : dtype === "BF16" ? fromBfloat16(raw) : fromFloat16(raw) });
+    entries.set(name, entry);
   }
-  return { tensors, metadata: (metadata ?? {}) as Record<string, string> };
+  return { entries, metadata: (metadata ?? {}) as Record<string, string>, dataStart };
+}
+
+/** One system call reads less than 2 GiB. */
+const MAX_READ_BYTES = 2 ** 30;
+
+async function readFully(path: string, file: FileHandle, target: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < target.length;) {
+    const { bytesRead } = await file.read(target, done, Math.min(target.length - done, MAX_READ_BYTES), position + done);
+    if (bytesRead === 0) throw new DataError(`${path}: the file ends after ${position + done} bytes, its header speaks of more`);
+    done += bytesRead;
+  }
+}
+
+function parseObject(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && !Array.isArray(value) ? (value as Record<string, unknown> | null) : null;
+  } catch {
+    return null;
+  }
+}
+
+function isEntry(value: unknown): value is HeaderEntry {
+  const { dtype, shape, data_offsets: offsets } = (value ?? {}) as Partial<Record<keyof HeaderEntry, unknown>>;
+  const isNumbers = (list: unknown): list is number[] => Array.isArray(list) && list.every((item) => Number.isSafeInteger(item));
+  return typeof dtype === "string" && isNumbers(shape) && isNumbers(offsets) && offsets.length === 2;
 }
 
 function fromBfloat16(raw: ArrayBuffer): Float32Array {

@@ -10,7 +10,8 @@ import { DataError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
 import { readSafetensors, writeSafetensors } from "./safetensors.ts";
-import { readWeights, unpackTensors, WEIGHTS_FILE } from "./weights.ts";
+import { WEIGHTS_FILE } from "./weight-source.ts";
+import { readWeights, unpackTensors } from "./weights.ts";
 
 /** Version of the directory's format. */
 const FORMAT = 1;

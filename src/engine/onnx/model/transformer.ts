@@ -1,5 +1,6 @@
 /**
- * The Llama family as a graph: RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied or separate head.
+ * The Llama and Qwen families as a graph: RMSNorm, rotary positions, grouped-query attention with or without biases and
+ * normalised heads, SwiGLU, tied or separate head.
  *
  * One definition serves training, prefill and decoding; what differs is where attention finds its keys, which the caller
  * passes in. Activations are rows `[R, H]` with `R = B·T`, because a linear map does not care which row is which.
@@ -21,7 +22,9 @@ import {
   type Value,
 } from "../graph/index.ts";
 import type { ModelConfig } from "./config.ts";
-import { baseLayout, layerLinears, type Layout, type LinearSpec } from "./parameters.ts";
+import { baseLayout, biasName, layerLinears, type Layout, type LinearSpec } from "./parameters.ts";
+
+export { rotaryTables } from "./rope.ts";
 
 /** Names of the batch dimensions. */
 export interface BatchDims {
@@ -60,21 +63,6 @@ export function weightInputs(graph: Graph, layout: Layout): Map<string, Value> {
   return new Map(layout.parameters.map((parameter) => [parameter.name, graph.input(parameter.name, parameter.shape)]));
 }
 
-/** `cos` and `sin` of every position and frequency, `[contextLength, d/2]`: angle `position · theta^(−2i/d)`. */
-export function rotaryTables(config: ModelConfig): { cos: Float32Array; sin: Float32Array } {
-  const half = config.headSize / 2;
-  const cos = new Float32Array(config.contextLength * half);
-  const sin = new Float32Array(config.contextLength * half);
-  for (let position = 0; position < config.contextLength; position++) {
-    for (let i = 0; i < half; i++) {
-      const angle = position * config.ropeTheta ** ((-2 * i) / config.headSize);
-      cos[position * half + i] = Math.cos(angle);
-      sin[position * half + i] = Math.sin(angle);
-    }
-  }
-  return { cos, sin };
-}
-
 /** Hidden states before the final norm, `[R, H]`, from token ids `[B, T]`. */
 export function transformer(inputs: ModelInputs, tokens: Value, attention: Attention): Value {
   const { config, weights, dims } = inputs;
@@ -98,22 +86,36 @@ export function logits(inputs: Pick<ModelInputs, "config" | "weights">, hidden: 
 
 /** Splits a fused projection into heads, rotates queries and keys, attends, and joins the heads again. */
 function attend(inputs: ModelInputs, layer: number, projected: Value, attention: Attention): Value {
-  const { config, dims, positions, cos, sin } = inputs;
+  const { config, dims } = inputs;
   const { heads, kvHeads, headSize: d } = config;
   const { batch, time, rows } = dims;
   const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
-  const [rotating, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
-  const [queries, keys] = split(rotaryEmbedding(rotating!, positions, cos, sin), 1, [heads, kvHeads]);
+  const [looking, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
+  const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, looking!)), 1, [heads, kvHeads]);
   // Query heads that share a key head lie next to each other, so they are simply more rows of the same product.
   const grouped = reshape(queries!, [batch, kvHeads, GROUPED, d]);
   const mixed = reshape(attention(layer, grouped, keys!, values!), [batch, heads, time, d]);
   return reshape(transpose(mixed, [0, 2, 1, 3]), [rows, heads * d]);
 }
 
-/** `x·W`, plus the low-rank term of each part when there are adapters. */
+/** Query and key heads `[B, h + kv, T, d]`, each normalised where the family does that. */
+function normalizeHeads({ config, weights }: ModelInputs, layer: number, x: Value): Value {
+  if (!config.hasQueryKeyNorm) return x;
+  const { heads, kvHeads, normEpsilon } = config;
+  const [queries, keys] = split(x, 1, [heads, kvHeads]);
+  const norm = (part: Value, name: string) => rmsNorm(part, weights.get(`layer${layer}_${name}`)!, normEpsilon);
+  return concat([norm(queries!, "qnorm"), norm(keys!, "knorm")], 1, heads + kvHeads);
+}
+
+function rotate({ config, positions, cos, sin }: ModelInputs, layer: number, x: Value): Value {
+  return config.unrotatedLayers.includes(layer) ? x : rotaryEmbedding(x, positions, cos, sin);
+}
+
+/** `x·W`, plus the bias, plus the low-rank term of each part when there are adapters. */
 function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
-  const base = matmul(x, inputs.weights.get(spec.name)!);
-  const { lowRank } = inputs;
+  const { lowRank, weights } = inputs;
+  const product = matmul(x, weights.get(spec.name)!);
+  const base = spec.hasBias ? add(product, weights.get(biasName(spec))!) : product;
   if (!lowRank) return base;
   const deltas = spec.parts.map((_, part) => lowRank(spec, part, x));
   const width = spec.parts.reduce((sum, part) => sum + part.outputSize, 0);

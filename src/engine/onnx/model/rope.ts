@@ -1,0 +1,172 @@
+/**
+ * Rotary positions: the frequencies of a head's pairs, as they are or rescaled for a longer context.
+ *
+ * Every variant here is a table over positions, so it is exact in training, prefill and decoding alike. A variant whose
+ * frequencies depend on the length of the sequence is not a table and is refused.
+ */
+import { DataError, UnsupportedError } from "../../../errors.ts";
+
+/** How frequencies are rescaled. */
+export type RopeScaling =
+  | { readonly kind: "none" }
+  /** Every frequency divided by `factor`. */
+  | { readonly kind: "linear"; readonly factor: number }
+  /** Long waves divided by `factor`, short ones kept, a ramp between. */
+  | {
+      readonly kind: "llama3";
+      readonly factor: number;
+      readonly lowFrequencyFactor: number;
+      readonly highFrequencyFactor: number;
+      /** Tokens. */
+      readonly originalContextLength: number;
+    }
+  /** A ramp over the pairs between kept and divided, and a factor on `cos` and `sin`. */
+  | {
+      readonly kind: "yarn";
+      readonly factor: number;
+      /** Tokens. */
+      readonly originalContextLength: number;
+      readonly attentionFactor: number;
+      readonly betaFast: number;
+      readonly betaSlow: number;
+      readonly isTruncated: boolean;
+    };
+
+/** What the tables are made from; part of a model's configuration. */
+export interface RopeConfig {
+  readonly headSize: number;
+  readonly contextLength: number;
+  readonly ropeTheta: number;
+  readonly rope: RopeScaling;
+}
+
+type Raw = Readonly<Record<string, unknown>>;
+
+/**
+ * The rotary settings of a `config.json`: `rope_theta` and `rope_scaling`, or newer files' `rope_parameters`.
+ *
+ * Type "dynamic" changes frequencies only beyond `max_position_embeddings`, where no sequence reaches here: it is "none".
+ *
+ * @param raw - The parsed file; `where` names it in messages.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a type that is not carried out.
+ * @throws DataError `E_DATA` when a number that the type needs is missing.
+ */
+export function parseRope(raw: Raw, where: string, contextLength: number, defaultTheta: number): Pick<RopeConfig, "rope" | "ropeTheta"> {
+  const key = isObject(raw["rope_parameters"]) ? "rope_parameters" : "rope_scaling";
+  const given = raw[key] ?? {};
+  if (!isObject(given)) throw new DataError(`${where}: expected "${key}" to be an object or null, got ${JSON.stringify(given)}`);
+  const number = (name: string, fallback?: number): number => positive(given[name] ?? fallback, `${where}: expected "${key}.${name}"`);
+  const theta = given["rope_theta"] ?? raw["rope_theta"] ?? defaultTheta;
+  return {
+    ropeTheta: positive(theta, `${where}: expected "rope_theta"`),
+    rope: parseScaling(given, number, contextLength, `${where}: "${key}"`),
+  };
+}
+
+function parseScaling(given: Raw, number: (name: string, fallback?: number) => number, contextLength: number, where: string): RopeScaling {
+  const type = given["rope_type"] ?? given["type"] ?? "default";
+  switch (type) {
+    case "default":
+    case "dynamic":
+      return { kind: "none" };
+    case "linear":
+      return { kind: "linear", factor: number("factor") };
+    case "llama3":
+      return {
+        kind: "llama3",
+        factor: number("factor"),
+        lowFrequencyFactor: number("low_freq_factor"),
+        highFrequencyFactor: number("high_freq_factor"),
+        originalContextLength: number("original_max_position_embeddings"),
+      };
+    case "yarn":
+      return {
+        kind: "yarn",
+        factor: number("factor"),
+        originalContextLength: number("original_max_position_embeddings", contextLength),
+        attentionFactor: number("attention_factor", yarnAttentionFactor(given, number)),
+        betaFast: number("beta_fast", 32),
+        betaSlow: number("beta_slow", 1),
+        isTruncated: given["truncate"] !== false,
+      };
+    default:
+      throw new UnsupportedError(
+        `${where}: type ${JSON.stringify(type)} is not carried out; "default", "linear", "dynamic", "llama3" and "yarn" are`,
+      );
+  }
+}
+
+/** `m(mscale) / m(mscale_all_dim)` where both are given, else `m(1)`, with `m(s) = 0.1·s·ln(factor) + 1`. */
+function yarnAttentionFactor(given: Raw, number: (name: string) => number): number {
+  const factor = number("factor");
+  const magnitude = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
+  if (!given["mscale"] || !given["mscale_all_dim"]) return magnitude(1);
+  return magnitude(number("mscale")) / magnitude(number("mscale_all_dim"));
+}
+
+/** `cos` and `sin` of every position and frequency, `[contextLength, d/2]`: angle `position · frequency`. */
+export function rotaryTables(config: RopeConfig): { cos: Float32Array; sin: Float32Array } {
+  const half = config.headSize / 2;
+  const cos = new Float32Array(config.contextLength * half);
+  const sin = new Float32Array(config.contextLength * half);
+  const frequencies = ropeFrequencies(config);
+  const amplitude = config.rope.kind === "yarn" ? config.rope.attentionFactor : 1;
+  for (let position = 0; position < config.contextLength; position++) {
+    for (let i = 0; i < half; i++) {
+      const angle = position * frequencies[i]!;
+      cos[position * half + i] = amplitude * Math.cos(angle);
+      sin[position * half + i] = amplitude * Math.sin(angle);
+    }
+  }
+  return { cos, sin };
+}
+
+/**
+ * The frequency of each pair, radians per position: `theta^(−2i/d)`, rescaled.
+ *
+ * @source Chen et al. 2023, arXiv:2306.15595 (linear); Grattafiori et al. 2024, arXiv:2407.21783, and the released
+ * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn).
+ */
+function ropeFrequencies({ headSize: d, ropeTheta, rope }: RopeConfig): number[] {
+  const plain = Array.from({ length: d / 2 }, (_, i) => ropeTheta ** ((-2 * i) / d));
+  switch (rope.kind) {
+    case "none":
+      return plain;
+    case "linear":
+      return plain.map((frequency) => frequency / rope.factor);
+    case "llama3":
+      return plain.map((frequency) => {
+        // How many whole waves the original context held.
+        const turns = (rope.originalContextLength * frequency) / (2 * Math.PI);
+        const kept = clamp((turns - rope.lowFrequencyFactor) / (rope.highFrequencyFactor - rope.lowFrequencyFactor));
+        return blend(frequency, rope.factor, kept);
+      });
+    case "yarn": {
+      // The pair that turns `turns` times over the original context, as a fractional index.
+      const pairOf = (turns: number) => (d * Math.log(rope.originalContextLength / (turns * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
+      const [first, last] = [pairOf(rope.betaFast), pairOf(rope.betaSlow)];
+      const low = Math.max(rope.isTruncated ? Math.floor(first) : first, 0);
+      const high = Math.min(rope.isTruncated ? Math.ceil(last) : last, d - 1);
+      const width = low === high ? 0.001 : high - low;
+      return plain.map((frequency, i) => blend(frequency, rope.factor, 1 - clamp((i - low) / width)));
+    }
+  }
+}
+
+function blend(frequency: number, factor: number, kept: number): number {
+  return kept * frequency + ((1 - kept) * frequency) / factor;
+}
+
+function clamp(x: number): number {
+  return Math.min(1, Math.max(0, x));
+}
+
+function isObject(value: unknown): value is Raw {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function positive(value: unknown, message: string): number {
+  if (typeof value !== "number" || !Number.isFinite(value) || value <= 0)
+    throw new DataError(`${message} to be a number > 0, got ${JSON.stringify(value)}`);
+  return value;
+}

@@ -1,0 +1,101 @@
+/** Where weights are read from: one safetensors file, or several that an index tells apart. */
+import { access, readFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { DataError, UnsupportedError } from "../../../errors.ts";
+import { openSafetensors, type OpenSafetensors } from "./safetensors.ts";
+
+/** The weights file of a model directory. */
+export const WEIGHTS_FILE = "model.safetensors";
+
+/** Says which file holds which tensor, where there are several. */
+const INDEX_FILE = "model.safetensors.index.json";
+
+/** Tensors by name, read one at a time. */
+export interface WeightSource {
+  /** The file that names the tensors; for messages. */
+  readonly path: string;
+  shapeOf(name: string): readonly number[] | undefined;
+  read(name: string): Promise<Float32Array>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the one file at `path`.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` when there is none.
+ * @throws DataError `E_DATA` for a file that is not whole.
+ */
+export async function openWeights(path: string): Promise<WeightSource> {
+  if (!(await exists(path))) throw new UnsupportedError(`Expected weights at ${path}, found no such file`);
+  const file = await openSafetensors(path);
+  return { path, shapeOf: (name) => file.shapes.get(name), read: (name) => file.read(name), close: () => file.close() };
+}
+
+/**
+ * Opens a base model's weights: `model.safetensors`, or else the files that `model.safetensors.index.json` names.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` when there is neither.
+ * @throws DataError `E_DATA` for a file that is not whole, or an index that does not fit its files.
+ */
+export async function openBaseWeights(directory: string): Promise<WeightSource> {
+  const whole = join(directory, WEIGHTS_FILE);
+  const index = join(directory, INDEX_FILE);
+  if (await exists(whole)) return openWeights(whole);
+  if (await exists(index)) return openShards(directory, index);
+  throw new UnsupportedError(`Expected weights at ${whole}, or in files that ${index} names; found no such file`);
+}
+
+async function openShards(directory: string, index: string): Promise<WeightSource> {
+  const fileOf = await readIndex(index);
+  const files = new Map<string, OpenSafetensors>();
+  const close = async () => {
+    await Promise.all([...files.values()].map((file) => file.close()));
+  };
+  try {
+    for (const name of new Set(fileOf.values())) files.set(name, await openSafetensors(join(directory, name)));
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const holder = (name: string) => files.get(fileOf.get(name) ?? "");
+  return {
+    path: index,
+    shapeOf: (name) => holder(name)?.shapes.get(name),
+    async read(name) {
+      const file = holder(name);
+      if (!file) throw new DataError(`${index}: expected tensor "${name}", found none`);
+      return file.read(name);
+    },
+    close,
+  };
+}
+
+/** The file of each tensor. A file is named without a directory: an index cannot point outside its own. */
+async function readIndex(index: string): Promise<Map<string, string>> {
+  let content: unknown;
+  try {
+    content = JSON.parse(await readFile(index, "utf8"));
+  } catch (cause) {
+    throw new DataError(`${index}: expected JSON, it could not be read: ${(cause as Error).message}`, { cause });
+  }
+  const map = (content as { weight_map?: unknown } | null)?.weight_map;
+  if (typeof map !== "object" || map === null)
+    throw new DataError(`${index}: expected "weight_map" to be an object, got ${JSON.stringify(map)}`);
+  const entries = Object.entries(map as Record<string, unknown>);
+  return new Map(
+    entries.map(([tensor, file]) => {
+      if (typeof file !== "string" || file !== basename(file) || !file.endsWith(".safetensors"))
+        throw new DataError(
+          `${index}: expected "weight_map.${tensor}" to be the name of a .safetensors file here, got ${JSON.stringify(file)}`,
+        );
+      return [tensor, file];
+    }),
+  );
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}
