@@ -1,0 +1,90 @@
+/** Every example is short, runs by itself against the embedded service, and prints what it promises. */
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { ROOT } from "../project/files.ts";
+
+const RUN_TIMEOUT_MS = 180_000;
+const MAX_LINES = 60;
+/** Lines to change in an agent that is to be captured. */
+const MAX_CHANGED_LINES = 3;
+
+interface Expectation {
+  /** What the example gets on its command line, in a directory of its own. */
+  readonly args?: (directory: string) => readonly string[];
+  /** What must be on its standard output. */
+  readonly prints: readonly RegExp[];
+}
+
+const EXAMPLES: Readonly<Record<string, Expectation>> = {
+  "agent-with-tools": { prints: [/tool +7 *\nassistant 7 *\nanswer \{/, /tool +Error: nothing is called xyz/, /tool_errors: [1-9]/] },
+  "capture-ai-sdk": { prints: [/turns: 1/, /pieces: \d/] },
+  "capture-langchain": {
+    prints: [/main history\n {2}context user cat\n {2}sampled/, /additional history 1\n {2}context user sub-agent: dog\n {2}sampled/],
+  },
+  "capture-openai": { prints: [/turns: 2/, /goesOn: true/] },
+  "capture-openai-agents": { prints: [/(sampled: \[ \d+ \].*\n.*){4}/, /completionTokens: \d+/] },
+  "dataset-pipeline": { prints: [/all 400\n/, /artifact:\/\/\/[\w-]+\/datasets\/distilled:v0\n/, /checkpoint 1, loss \d+\.\d{3}\n/] },
+  "environment-evaluate": {
+    prints: [/isValid: true/, /95 % interval/, /pass@1 0\.\d{3}\npass@4 [01]\.\d{3}\nexact 0\.\d{3}/, /scored again \[/],
+  },
+  "mcp-tools": { prints: [/\[ 'find', 'open' \]/, /tool +12 *\nassistant 12/, /stopReason: 'answer'/] },
+  "rl-in-twenty-lines": { args: () => ["2"], prints: [/^0 0\.\d+ \{[^}]*learning_rate: 0\.0003[^}]*\}\n1 0\.\d+ \{/] },
+  "train-rl": {
+    args: (directory) => ["2", join(directory, "run")],
+    prints: [
+      /^after 0 steps: [01]\.\d{3} held out\nstep 0: reward 0\.\d{3}\nstep 1: reward 0\.\d{3}\nafter 2 steps: .*\ncompleted after 2 steps/,
+    ],
+  },
+};
+
+const pathOf = (name: string) => join(ROOT, "examples", `${name}.ts`);
+const linesOf = async (name: string) => (await readFile(pathOf(name), "utf8")).trimEnd().split("\n");
+
+/** Runs an example as its first comment says, with a data directory that is gone afterwards, and gives its standard output. */
+async function run(name: string, args: Expectation["args"] = () => []): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-example-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, ...inherited } = process.env;
+  const command = ["--conditions=whetstone/source", "--import", "tsx", pathOf(name), ...args(directory)];
+  const { stdout } = await promisify(execFile)(process.execPath, command, {
+    cwd: ROOT,
+    env: { ...inherited, WHETSTONE_HOME: join(directory, "home") },
+    timeout: RUN_TIMEOUT_MS,
+  });
+  return stdout;
+}
+
+describe("the examples", () => {
+  it("are all tested", async () => {
+    const names = await readdir(join(ROOT, "examples"));
+    expect(names.map((name) => name.replace(/\.ts$/u, "")).toSorted()).toEqual(Object.keys(EXAMPLES).toSorted());
+  });
+
+  it.each(Object.keys(EXAMPLES))("%s has at most sixty lines and says how it is run", async (name) => {
+    const lines = await linesOf(name);
+    expect(lines.length).toBeLessThanOrEqual(MAX_LINES);
+    expect(lines.join("\n")).toContain(`node --conditions=whetstone/source --import tsx examples/${name}.ts`);
+  });
+
+  it.each(Object.keys(EXAMPLES).filter((name) => name.startsWith("capture-")))(
+    "%s changes at most three lines of an agent",
+    async (name) => {
+      const changed = (await linesOf(name)).filter((line) => /\bcapture\b/.test(line) && !/^\s*(\*|\/\/|\/\*)/.test(line));
+      expect(changed.length).toBeGreaterThan(0);
+      expect(changed.length).toBeLessThanOrEqual(MAX_CHANGED_LINES);
+    },
+  );
+
+  it.each(Object.entries(EXAMPLES))(
+    "%s runs and prints what it promises",
+    async (name, { args, prints }) => {
+      const stdout = await run(name, args);
+      for (const pattern of prints) expect(stdout).toMatch(pattern);
+    },
+    RUN_TIMEOUT_MS,
+  );
+});
