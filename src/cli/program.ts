@@ -1,7 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
 import { WhetstoneError } from "../errors.ts";
+import { evaluateCommand } from "./evaluate.ts";
 import { serveCommand } from "./serve.ts";
+import { trainCommand } from "./train.ts";
+import { validateCommand } from "./validate.ts";
 import { traceOf } from "../service/error-text.ts";
 
 /** Exit codes: 0 done, 1 failed, 2 called wrongly. */
@@ -24,12 +27,12 @@ export async function run(args: readonly string[]): Promise<number> {
     .description("Train agents: run them, keep what they did, learn from it, run them again.")
     .version(await version())
     .showHelpAfterError("(run with --help for the options)");
-  program.addCommand(serveCommand());
+  for (const command of [serveCommand(), trainCommand(), evaluateCommand(), validateCommand()]) program.addCommand(command);
   // Settings of the parent do not reach commands that were added whole.
   for (const command of [program, ...program.commands]) command.exitOverride().showSuggestionAfterError();
   try {
     await program.parseAsync([...args], { from: "user" });
-    return 0;
+    return Number(process.exitCode ?? 0);
   } catch (error) {
     // Commander has already written what is wrong.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;

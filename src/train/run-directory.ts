@@ -105,11 +105,17 @@ export class RunDirectory {
   /** All events so far from the file, then those to come; completes when the directory is closed. */
   events(): Observable<RunEvent> {
     return new Observable((subscriber) => {
-      const next = this.#seq;
       let waiting: RunEvent[] | null = [];
       let isOver = false;
+      let last = -1;
+      // An event may come from the file and live: it is on its way to both while somebody subscribes.
+      const give = (event: RunEvent) => {
+        if (event.seq !== null && event.seq <= last) return;
+        last = event.seq ?? last;
+        subscriber.next(event);
+      };
       const subscription = this.#live.subscribe({
-        next: (event) => (waiting === null ? subscriber.next(event) : waiting.push(event)),
+        next: (event) => (waiting === null ? give(event) : waiting.push(event)),
         complete: () => {
           isOver = true;
           if (waiting === null) subscriber.complete();
@@ -117,12 +123,12 @@ export class RunDirectory {
       });
       const replay = async () => {
         for await (const event of readEvents(this.path)) {
-          if (event.seq >= next || subscriber.closed) break;
-          subscriber.next(event);
+          if (subscriber.closed) break;
+          give(event);
         }
         const held = waiting ?? [];
         waiting = null;
-        for (const event of held) subscriber.next(event);
+        for (const event of held) give(event);
         if (isOver) subscriber.complete();
       };
       replay().catch((error: unknown) => subscriber.error(error));

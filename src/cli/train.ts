@@ -1,0 +1,81 @@
+import { Command } from "commander";
+import { trainRl, type RunEvent } from "../train/index.ts";
+import { integer, modelName, positive } from "./arguments.ts";
+import { withModel, type ModelOptions } from "./connected.ts";
+import { loadEnvironment } from "./environment-file.ts";
+
+interface TrainOptions extends ModelOptions {
+  readonly steps: number;
+  readonly scenarios: number;
+  readonly groupSize: number;
+  readonly learningRate?: number;
+  readonly offPolicy: number;
+  readonly evalEvery?: number;
+  readonly seed: number;
+  readonly concurrency: number;
+  readonly runDir?: string;
+}
+
+/** `whetstone train <file>`: reinforcement learning on an environment. */
+export function trainCommand(): Command {
+  return new Command("train")
+    .description("train a model by reinforcement learning on the environment that a file exports")
+    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
+    .requiredOption("--model <project/name>", "the model to train; created if it is not there", modelName)
+    .option("--base <id>", "base model of a new model", "whetstone-tiny")
+    .option("--steps <number>", "training steps of the whole run", integer(1), 20)
+    .option("--scenarios <number>", "scenarios per step", integer(1), 16)
+    .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
+    .option("--learning-rate <number>", "of each step (default: the service's)", positive)
+    .option("--off-policy <number>", "steps that rollouts may be ahead of training", integer(0), 0)
+    .option("--eval-every <number>", "measure on the eval scenarios after every so many steps", integer(1))
+    .option("--seed <number>", "of scenarios and rollouts", integer(0), 0)
+    .option("--concurrency <number>", "rollouts at the same time", integer(1), 64)
+    .option("--run-dir <path>", "where the run is kept and gone on with (default: runs/<environment>-<model>)")
+    .action(train);
+}
+
+async function train(file: string, options: TrainOptions): Promise<void> {
+  const environment = await loadEnvironment(file);
+  const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
+  await withModel(options, async ({ model, signal }) => {
+    const run = trainRl({
+      model,
+      environment,
+      runDir,
+      signal,
+      steps: options.steps,
+      scenariosPerStep: options.scenarios,
+      groupSize: options.groupSize,
+      maxStepsOffPolicy: options.offPolicy,
+      seed: options.seed,
+      concurrency: options.concurrency,
+      ...(options.learningRate === undefined ? {} : { train: { learningRate: options.learningRate } }),
+      ...(options.evalEvery === undefined ? {} : { evaluation: { every: options.evalEvery } }),
+    });
+    for await (const event of run) {
+      const line = lineOf(event);
+      if (line !== null) process.stdout.write(`${line}\n`);
+    }
+    const { reason, steps, checkpointStep } = await run.done;
+    process.stdout.write(`${reason} after ${steps} steps; checkpoint ${checkpointStep}; report in ${runDir}/report.html\n`);
+  });
+}
+
+function lineOf(event: RunEvent): string | null {
+  const number = (value: number | undefined) => (value === undefined ? "?" : value.toFixed(4));
+  switch (event.type) {
+    case "run-resume":
+      return `goes on at step ${event.step} from checkpoint ${event.checkpointStep}`;
+    case "step-end":
+      return `step ${event.step}  reward ${number(event.metrics["reward/mean"])}  loss ${number(event.metrics["loss"])}  checkpoint ${event.checkpointStep}`;
+    case "evaluation-end":
+      return `evaluation of checkpoint ${event.checkpointStep}  reward ${number(event.metrics["eval/reward/mean"])}`;
+    case "step-skip":
+      return `step ${event.step} skipped: ${event.message}`;
+    case "warning":
+      return `step ${event.step}  ${event.code} ×${event.count}`;
+    default:
+      return null;
+  }
+}

@@ -1,0 +1,25 @@
+import { Command } from "commander";
+import { validate } from "../environment/index.ts";
+import { integer } from "./arguments.ts";
+import { loadEnvironment } from "./environment-file.ts";
+
+/** `whetstone validate <file>`: whether an environment rewards its own right answers. Asks no model. */
+export function validateCommand(): Command {
+  return new Command("validate")
+    .description("run the right answers of an environment through its rewards; asks no model")
+    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
+    .option("--count <number>", "scenarios to look at of each split", integer(1), 100)
+    .action(run);
+}
+
+async function run(file: string, { count }: { readonly count: number }): Promise<void> {
+  const environment = await loadEnvironment(file);
+  const { isValid, expected, findings, scores } = await validate(environment, { count });
+  for (const { severity, count: places, message, examples } of findings) {
+    process.stdout.write(`${severity}: ${message} (${places}; ${examples.join(", ")})\n`);
+  }
+  process.stdout.write(
+    `${environment.name}: ${isValid ? "valid" : "not valid"}; ${scores.length} right answers held to a reward of ${expected}\n`,
+  );
+  if (!isValid) process.exitCode = 1;
+}

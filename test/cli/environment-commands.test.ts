@@ -1,0 +1,67 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+let home: string;
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), "whetstone-cli-"));
+  return () => rm(home, { recursive: true, force: true });
+});
+
+function whetstone(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const command = ["--conditions=whetstone/source", "--import", "tsx", "src/cli/main.ts", ...args];
+  return new Promise((done) => {
+    execFile(process.execPath, command, { cwd: ROOT, env: { ...process.env, WHETSTONE_HOME: home } }, (error, stdout, stderr) => {
+      done({ code: error === null ? 0 : Number(error.code), stdout, stderr });
+    });
+  });
+}
+
+const ENVIRONMENT = "recipes/arithmetic/environment.ts";
+
+describe("commands on an environment's file", () => {
+  it("validate says whether right answers are rewarded, by its exit code too", { timeout: 60_000 }, async () => {
+    expect(await whetstone("validate", ENVIRONMENT)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining("arithmetic: valid") as string,
+    });
+    const broken = join(ROOT, "runs", `broken-${process.pid}.ts`);
+    onTestFinished(() => rm(broken, { force: true }));
+    await mkdir(join(ROOT, "runs"), { recursive: true });
+    await writeFile(
+      broken,
+      `import { defineEnvironment } from "whetstone";
+export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a" }], eval: [] }, rollout: () => Promise.reject(new Error("none")),
+  rewards: [{ name: "wrong", score: ({ text }) => (text === "right" ? 0 : 1) }], gold: () => "right" });
+`,
+    );
+    const found = await whetstone("validate", broken);
+    expect(found).toMatchObject({ code: 1, stdout: expect.stringContaining("broken: not valid") as string });
+    expect(found.stdout).toContain("fatal:");
+  });
+
+  it("train makes steps and goes on with them, eval measures", { timeout: 90_000 }, async () => {
+    const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run")];
+    const first = await whetstone("train", ENVIRONMENT, "--steps", "1", ...settings);
+    expect(first).toMatchObject({ code: 0, stderr: "" });
+    expect(first.stdout).toMatch(/^step 0 {2}reward \d.*checkpoint 1$/m);
+    const second = await whetstone("train", ENVIRONMENT, "--steps", "2", ...settings);
+    expect(second.stdout.match(/goes on at step 1 from checkpoint 1/g)).toHaveLength(1);
+    expect(second.stdout).toMatch(/completed after 2 steps; checkpoint 2; report in .*report\.html/);
+    const measured = await whetstone("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json");
+    expect(JSON.parse(measured.stdout)).toMatchObject({ environment: "arithmetic", policy: "local/cli/sums:step1", samples: 1 });
+  });
+
+  it.each([
+    [["train", ENVIRONMENT], 2, "--model"],
+    [["train", ENVIRONMENT, "--model", "a/b/c"], 2, "project/name"],
+    [["train", ENVIRONMENT, "--model", "a", "--group-size", "1"], 2, "a whole number from 2"],
+    [["eval", "nothing.ts", "--model", "a"], 1, "found no such file"],
+    [["validate", "recipes/arithmetic/config.ts"], 1, "export default defineEnvironment"],
+  ] as const)("refuses %j", { timeout: 30_000 }, async (args, code, text) => {
+    expect(await whetstone(...args)).toMatchObject({ code, stderr: expect.stringContaining(text) as string });
+  });
+});
