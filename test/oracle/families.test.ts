@@ -1,0 +1,159 @@
+/** Small random models of every family, as transformers saves them, against what transformers and PEFT compute with them. */
+import { copyFile, mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { gunzipSync } from "node:zlib";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { createOnnxEngine } from "../../src/engine/index.ts";
+import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
+import { adapterLayout, baseLayout, type Layout } from "../../src/engine/onnx/model/parameters.ts";
+import { readSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { ADAPTER_FILE } from "../../src/engine/onnx/model/state.ts";
+import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
+import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
+import type { Engine, PolicyVersion, Row, SampledToken } from "../../src/engine/port.ts";
+
+interface Computed {
+  logprobs: number[][];
+  /** The likeliest continuation of the second row: each token with the distribution it came from. */
+  greedy: { token: number; logprobs: number[] }[];
+  loss: number;
+  gradients: Record<string, number[]>;
+}
+
+/** Values that `families.py` wrote. */
+interface Expected {
+  rows: number[][];
+  weights: number[][];
+  logprobs: Computed["logprobs"];
+  greedy: Computed["greedy"];
+  full: Pick<Computed, "loss" | "gradients">;
+  lora: Computed;
+}
+
+/** Of the adapters in the fixtures. */
+const LORA = { rank: 3, alpha: 5 };
+const FAMILIES = ["llama3", "llama-biased", "qwen2", "qwen2-yarn", "qwen3", "qwen3-biased", "smollm3"] as const;
+
+const fixture = (name: string, part: string) => join(import.meta.dirname, "families", name, part);
+const signal = new AbortController().signal;
+let scratch: string;
+let engine: Engine;
+
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), "whetstone-families-"));
+  engine = await createOnnxEngine({
+    baseModels: Object.fromEntries(FAMILIES.map((name) => [name, fixture(name, "model")])),
+    trainerThreads: 1,
+  });
+});
+afterAll(async () => {
+  await engine.close();
+  await rm(scratch, { recursive: true, force: true });
+});
+
+const expectedOf = async (name: string): Promise<Expected> =>
+  JSON.parse(gunzipSync(await readFile(fixture(name, "expected.json.gz"))).toString()) as Expected;
+
+function rowsOf({ rows, weights }: Expected, weigh: (weight: number, t: number) => number = (weight) => weight): Row[] {
+  return rows.map((tokens, i) => ({ tokens: Int32Array.from(tokens), weights: Float32Array.from(weights[i]!, weigh) }));
+}
+
+const everyToken = (_weight: number, t: number): number => (t === 0 ? 0 : 1);
+
+/** Largest difference, relative to the largest expected magnitude. */
+function relativeError(actual: ArrayLike<number>, wanted: readonly number[]): number {
+  expect(actual.length).toBe(wanted.length);
+  const scale = wanted.reduce((most, x) => Math.max(most, Math.abs(x)), 1e-4);
+  return wanted.reduce((worst, x, i) => Math.max(worst, Math.abs(x - actual[i]!)), 0) / scale;
+}
+
+function expectGradients(flat: Float32Array, layout: Layout, wanted: Record<string, number[]>): void {
+  const tensors = unpackTensors(flat, layout);
+  expect(tensors.map(({ name }) => name).toSorted()).toEqual(Object.keys(wanted).toSorted());
+  for (const { name, data } of tensors) expect(relativeError(data, wanted[name]!), name).toBeLessThan(2e-5);
+}
+
+/** A saved state of an adapter that holds PEFT's own file. */
+async function adapterState(name: string): Promise<string> {
+  const state = await mkdtemp(join(scratch, "adapter-"));
+  const model = await engine.createModel({ base: name, lora: LORA, seed: 0 });
+  await engine.saveState(model, state);
+  await engine.unload(model);
+  await copyFile(fixture(name, `adapter/${ADAPTER_FILE}`), join(state, ADAPTER_FILE));
+  return state;
+}
+
+/** Continues the second row greedily and holds every step to the expected distribution. */
+async function expectGreedy(policy: PolicyVersion, { rows }: Expected, steps: Computed["greedy"]): Promise<void> {
+  const params = { maxTokens: steps.length, temperature: 0, topP: 1, topK: 0, seed: 0n, stopTokenIds: [], topLogprobs: 20 };
+  const sampled: SampledToken[] = [];
+  for await (const token of engine.sample(policy, Int32Array.from(rows[1]!), params, { signal })) sampled.push(token);
+  expect(sampled.map(({ id }) => id)).toEqual(steps.map(({ token }) => token));
+  sampled.forEach(({ top }, step) => {
+    const wanted = steps[step]!.logprobs;
+    expect(top).toHaveLength(20);
+    expect(
+      relativeError(
+        top.map(({ logprob }) => logprob),
+        top.map(({ id }) => wanted[id]!),
+      ),
+    ).toBeLessThan(2e-5);
+  });
+}
+
+describe.each(FAMILIES)("%s", (name) => {
+  test("every parameter: log-probabilities, loss and gradients", async () => {
+    const expected = await expectedOf(name);
+    const trainer = new Trainer({ threads: 1 });
+    const id = await trainer.createModel({ id: name, directory: fixture(name, "model") }, { seed: 0 });
+    const logprobs = await trainer.forward(id, rowsOf(expected, everyToken), signal);
+    logprobs.forEach((row, i) => expect(relativeError(row, expected.logprobs[i]!)).toBeLessThan(1e-5));
+    const { metrics } = await trainer.forwardBackward(id, rowsOf(expected), { kind: "cross-entropy" }, signal);
+    expect(relativeError([metrics.loss], [expected.full.loss])).toBeLessThan(1e-5);
+    expectGradients(trainer.gradients(id), baseLayout(await readModelConfig(fixture(name, "model"))), expected.full.gradients);
+  });
+
+  test("an adapter of PEFT's: log-probabilities, loss and gradients, and the same file back", async () => {
+    const { lora, ...expected } = await expectedOf(name);
+    const trainer = new Trainer({ threads: 1 });
+    const from = await adapterState(name);
+    const id = await trainer.createModel({ id: name, directory: fixture(name, "model") }, { lora: LORA, from, seed: 0 });
+    const rows = { ...expected, lora };
+    const logprobs = await trainer.forward(id, rowsOf(rows, everyToken), signal);
+    logprobs.forEach((row, i) => expect(relativeError(row, lora.logprobs[i]!)).toBeLessThan(1e-5));
+    const { metrics } = await trainer.forwardBackward(id, rowsOf(rows), { kind: "cross-entropy" }, signal);
+    expect(relativeError([metrics.loss], [lora.loss])).toBeLessThan(1e-5);
+    const config = await readModelConfig(fixture(name, "model"));
+    expectGradients(trainer.gradients(id), adapterLayout(config, LORA.rank), lora.gradients);
+
+    const saved = await mkdtemp(join(scratch, "saved-"));
+    await trainer.saveState(id, saved);
+    const [ours, theirs] = await Promise.all([saved, fixture(name, "adapter")].map((path) => readSafetensors(join(path, ADAPTER_FILE))));
+    expect([...ours!.tensors].toSorted()).toEqual([...theirs!.tensors].toSorted());
+    const settings = async (path: string) =>
+      JSON.parse(await readFile(join(path, "adapter_config.json"), "utf8")) as Record<string, unknown>;
+    const [written, known] = [await settings(saved), await settings(fixture(name, "adapter"))];
+    expect((written["target_modules"] as string[]).toSorted()).toEqual(known["target_modules"]);
+    for (const key of ["peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "bias", "fan_in_fan_out", "base_model_name_or_path"])
+      expect(written[key], key).toEqual(known[key]);
+  });
+
+  test("decoding with the cache, without and with the adapter", async () => {
+    const expected = await expectedOf(name);
+    await expectGreedy(await engine.loadPolicy({ base: name }), expected, expected.greedy);
+    await expectGreedy(await engine.loadPolicy({ base: name, state: await adapterState(name) }), expected, expected.lora.greedy);
+  });
+
+  test("trained weights are saved under the names they came with and give the same model", async () => {
+    const expected = await expectedOf(name);
+    const state = await mkdtemp(join(scratch, "full-"));
+    const model = await engine.createModel({ base: name, seed: 0 });
+    onTestFinished(() => engine.unload(model));
+    await engine.saveState(model, state);
+    const { tensors } = await readSafetensors(join(state, "model.safetensors"));
+    expect([...tensors.keys()].toSorted()).toEqual(Object.keys(expected.full.gradients).toSorted());
+    await expectGreedy(await engine.loadPolicy({ base: name, state }), expected, expected.greedy);
+    await engine.verifyBase(name);
+  });
+});
