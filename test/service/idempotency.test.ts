@@ -6,14 +6,13 @@ import {
   chatLines,
   createModel,
   finishedEvents,
-  goodGroup,
   MODELS,
+  restartable,
   RL_JOBS,
+  rlBody,
   SFT_JOBS,
   startTestService,
-  temporaryDirectory,
   uploadArtifact,
-  testBase,
 } from "./support.ts";
 
 const once = { headers: { "idempotency-key": "key-1" } };
@@ -26,7 +25,7 @@ test("a key makes one thing of many equal requests, also when they race", async 
   for (const [path, body] of [
     [MODELS, { project: "demo", name: "other", base_model: "tiny" }],
     [ARTIFACTS, { project: "demo", name: "files" }],
-    [RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] }],
+    [RL_JOBS, rlBody(modelId)],
     [SFT_JOBS, { model_id: modelId, training_data_url: url }],
   ] as const) {
     const answers = await Promise.all(Array.from({ length: 5 }, () => ok("POST", path, body, once)));
@@ -55,15 +54,14 @@ test("a key with another body is 409, and a failed request does not use it up", 
 });
 
 test("an answer survives a restart, and a repeated job leaves no second payload", async () => {
-  const dataDir = await temporaryDirectory();
-  const bases = await testBase();
-  const first = await startTestService({ dataDir, engine: { bases } });
+  const { dataDir, start } = await restartable();
+  const first = await start();
   const { id: modelId } = await createModel(first);
-  const body = { model_id: modelId, trajectory_groups: [goodGroup()] };
+  const body = rlBody(modelId);
   const job = await first.ok("POST", RL_JOBS, body, once);
   await finishedEvents(first, job.id);
   await first.service.close();
-  const second = await startTestService({ dataDir, engine: { bases } });
+  const second = await start();
   expect(await second.ok("POST", RL_JOBS, body, once)).toEqual(job);
   expect(await readdir(join(dataDir, "jobs"))).toEqual([]);
   expect((await second.ok("GET", `${MODELS}/${modelId}/checkpoints`)).data).toHaveLength(2);

@@ -11,13 +11,14 @@ import {
   chatLines,
   createModel,
   finishedEvents,
-  goodGroup,
   MODELS,
+  restartable,
   RL_JOBS,
+  rlBody,
   SFT_JOBS,
+  startRlJob,
+  startSftJob,
   startTestService,
-  temporaryDirectory,
-  testBase,
   uploadArtifact,
   type TestService,
 } from "./support.ts";
@@ -30,7 +31,7 @@ async function weights(dataDir: string, modelId: string, step: number): Promise<
 }
 
 /** Holds the engine at the n-th optimizer step until the service goes down. */
-function holdAt(step: number): { readonly before: NonNullable<ScriptedEngineOptions["before"]>; readonly reached: Promise<void> } {
+function holdAt(step: number): ScriptedEngineOptions & { readonly reached: Promise<void> } {
   let count = 0;
   let reach: () => void = () => undefined;
   const reached = new Promise<void>((resolve) => (reach = resolve));
@@ -46,25 +47,18 @@ function holdAt(step: number): { readonly before: NonNullable<ScriptedEngineOpti
 
 async function startSft(service: TestService): Promise<{ modelId: string; jobId: string }> {
   const { id: modelId } = await createModel(service);
-  const url = await uploadArtifact(service, { "train.jsonl": chatLines(STEPS) });
-  const { id: jobId } = await service.ok("POST", SFT_JOBS, {
-    model_id: modelId,
-    training_data_url: url,
-    config: { batch_size: 1, learning_rate: 0.1 },
-    experimental_config: { shuffle_seed: 7 },
-  });
-  return { modelId, jobId };
+  const settings = { config: { batch_size: 1, learning_rate: 0.1 }, experimental_config: { shuffle_seed: 7 } };
+  return { modelId, jobId: await startSftJob(service, modelId, STEPS, settings) };
 }
 
 test("an SFT job goes on from its last commit after a restart, with the same weights and no event twice", async () => {
-  const bases = await testBase();
+  const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3 } });
   const undisturbed = await startTestService({ engine: { bases } });
   const expected = await startSft(undisturbed);
   const expectedEvents = await finishedEvents(undisturbed, expected.jobId);
 
-  const dataDir = await temporaryDirectory();
   const held = holdAt(9);
-  const first = await startTestService({ dataDir, engine: { bases, before: held.before }, limits: { commitEverySteps: 3 } });
+  const first = await start(held);
   const { modelId, jobId } = await startSft(first);
   await held.reached;
   const seen = (await first.ok("GET", `${RL_JOBS}/${jobId}/events?limit=100`)).data;
@@ -72,7 +66,7 @@ test("an SFT job goes on from its last commit after a restart, with the same wei
   expect(await readdir(join(dataDir, "jobs", jobId))).toEqual(["progress-6"]);
   await first.service.close({ graceMs: 0 });
 
-  const second = await startTestService({ dataDir, engine: { bases }, limits: { commitEverySteps: 3 } });
+  const second = await start();
   const events = await finishedEvents(second, jobId);
   expect(events.slice(0, seen.length)).toEqual(seen);
   const withoutSpeed = (list: typeof events) => list.map(({ type, data }) => [type, { ...data, tokens_per_second: 0 }]);
@@ -84,36 +78,32 @@ test("an SFT job goes on from its last commit after a restart, with the same wei
 });
 
 test("queued jobs keep their order, and an interrupted RL job comes first", async () => {
-  const bases = await testBase();
-  const dataDir = await temporaryDirectory();
+  const { start } = await restartable();
   const held = holdAt(2);
-  const first = await startTestService({ dataDir, engine: { bases, before: held.before } });
+  const first = await start(held);
   const { id: modelId } = await createModel(first);
-  const jobs = [];
-  for (let index = 0; index < 4; index++)
-    jobs.push(await first.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] }));
+  const jobs: string[] = [];
+  for (let index = 0; index < 4; index++) jobs.push(await startRlJob(first, modelId));
   await held.reached;
-  await first.ok("POST", `${RL_JOBS}/${jobs[3].id}/cancel`);
+  await first.ok("POST", `${RL_JOBS}/${jobs[3]}/cancel`);
   await first.service.close({ graceMs: 0 });
-  const second = await startTestService({ dataDir, engine: { bases } });
+  const second = await start();
   const ends = [];
-  for (const job of jobs) ends.push((await finishedEvents(second, job.id)).at(-1));
+  for (const job of jobs) ends.push((await finishedEvents(second, job)).at(-1));
   expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }, { type: "training_cancelled" }]);
 });
 
 test("a job that takes the service down every time is given up", async () => {
-  const bases = await testBase();
-  const dataDir = await temporaryDirectory();
+  const { start } = await restartable({ limits: { maxJobAttempts: 2 } });
   let jobId = "";
-  for (let start = 0; start < 2; start++) {
+  for (let attempt = 0; attempt < 2; attempt++) {
     const held = holdAt(1);
-    const service = await startTestService({ dataDir, engine: { bases, before: held.before }, limits: { maxJobAttempts: 2 } });
-    if (start === 0)
-      jobId = (await service.ok("POST", RL_JOBS, { model_id: (await createModel(service)).id, trajectory_groups: [goodGroup()] })).id;
+    const service = await start(held);
+    if (attempt === 0) jobId = await startRlJob(service, (await createModel(service)).id);
     await held.reached;
     await service.service.close({ graceMs: 0 });
   }
-  const last = await startTestService({ dataDir, engine: { bases }, limits: { maxJobAttempts: 2 } });
+  const last = await start();
   expect((await finishedEvents(last, jobId)).at(-1)).toMatchObject({
     type: "training_failed",
     data: { error_message: expect.stringContaining("started 2 times") },
@@ -121,11 +111,10 @@ test("a job that takes the service down every time is given up", async () => {
 });
 
 test("what a crash left half-made is removed at the next start, and nothing else", async () => {
-  const bases = await testBase();
-  const dataDir = await temporaryDirectory();
-  const first = await startTestService({ dataDir, engine: { bases } });
+  const { dataDir, start } = await restartable();
+  const first = await start();
   const { id: modelId } = await createModel(first);
-  await finishedEvents(first, (await first.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] })).id);
+  await finishedEvents(first, await startRlJob(first, modelId));
   const url = await uploadArtifact(first, { "train.jsonl": chatLines(2) });
   await first.service.close();
   const leftOver = [
@@ -140,7 +129,7 @@ test("what a crash left half-made is removed at the next start, and nothing else
     await mkdir(join(dataDir, path, ".."), { recursive: true });
     await writeFile(join(dataDir, path), "x");
   }
-  const second = await startTestService({ dataDir, engine: { bases } });
+  const second = await start();
   expect(await readdir(join(dataDir, "checkpoints"))).toEqual([modelId]);
   expect(await readdir(join(dataDir, "checkpoints", modelId))).toEqual(["1"]);
   expect([
@@ -153,8 +142,7 @@ test("what a crash left half-made is removed at the next start, and nothing else
 });
 
 test("after kill -9 nothing that was acknowledged is missing", async () => {
-  const bases = await testBase();
-  const dataDir = await temporaryDirectory();
+  const { bases, dataDir, start } = await restartable();
   const script = fileURLToPath(new URL("held-service.ts", import.meta.url));
   const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -175,8 +163,7 @@ test("after kill -9 nothing that was acknowledged is missing", async () => {
     const model = await send("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny" });
     const artifact = await send("POST", ARTIFACTS, { project: "demo", name: "data" });
     const jobs = [];
-    for (let index = 0; index < 3; index++)
-      jobs.push(await send("POST", RL_JOBS, { model_id: model.id, trajectory_groups: [goodGroup()] }));
+    for (let index = 0; index < 3; index++) jobs.push(await send("POST", RL_JOBS, rlBody(model.id)));
     // The first job is over, the second holds in its optimizer step, the third waits.
     expect((await lines.next()).value).toBe("held");
     const events = (await send("GET", `${RL_JOBS}/${jobs[1].id}/events`)).data;
@@ -190,7 +177,7 @@ test("after kill -9 nothing that was acknowledged is missing", async () => {
 
     // Its lock and its service.json do not stand in the way.
     expect(await readdir(dataDir)).toContain("service.json");
-    const after = await startTestService({ dataDir, engine: { bases } });
+    const after = await start();
     expect(after.service.apiKey).toBe(apiKey);
     for (const [index, job] of jobs.entries())
       expect((await finishedEvents(after, job.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: index + 1 } });

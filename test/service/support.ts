@@ -125,16 +125,48 @@ export async function uploadArtifact({ ok }: TestService, files: Readonly<Record
   return (await ok("POST", `${ARTIFACTS}/${version.id}/commit`)).url;
 }
 
-/** Chat lines, each with another answer. */
+/** Examples of one turn, each with another answer. */
+export function chatExamples(count: number): { readonly messages: { readonly role: "user" | "assistant"; readonly content: string }[] }[] {
+  return Array.from({ length: count }, (_, index) => ({
+    messages: [
+      { role: "user", content: `hello ${index}` },
+      { role: "assistant", content: `world ${index}` },
+    ],
+  }));
+}
+
+/** The same as chat lines. */
 export function chatLines(count: number): string {
-  return Array.from({ length: count }, (_, index) =>
-    JSON.stringify({
-      messages: [
-        { role: "user", content: `hello ${index}` },
-        { role: "assistant", content: `world ${index}` },
-      ],
-    }),
-  ).join("\n");
+  return chatExamples(count)
+    .map((example) => JSON.stringify(example))
+    .join("\n");
+}
+
+/** The body of an RL job that can be trained. */
+export function rlBody(modelId: string) {
+  return { model_id: modelId, trajectory_groups: [goodGroup()] };
+}
+
+/** Asks for an RL job that can be trained; its id. */
+export async function startRlJob({ ok }: TestService, modelId: string, init?: CallInit): Promise<string> {
+  return ((await ok("POST", RL_JOBS, rlBody(modelId), init)) as { id: string }).id;
+}
+
+/** Asks for an SFT job on so many chat lines; its id. */
+export async function startSftJob(service: TestService, modelId: string, examples: number, settings: object = {}): Promise<string> {
+  const url = await uploadArtifact(service, { "train.jsonl": chatLines(examples) });
+  return ((await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, ...settings })) as { id: string }).id;
+}
+
+/** A data directory and base models that several services have one after the other. */
+export async function restartable(options: TestServiceOptions = {}): Promise<{
+  readonly dataDir: string;
+  readonly bases: NonNullable<ScriptedEngineOptions["bases"]>;
+  /** Starts the next of them, on an engine of its own. */
+  readonly start: (engine?: ScriptedEngineOptions) => Promise<TestService>;
+}> {
+  const [dataDir, bases] = [await temporaryDirectory(), await testBase()];
+  return { dataDir, bases, start: (engine = {}) => startTestService({ ...options, dataDir, engine: { ...engine, bases } }) };
 }
 
 /** All events of a job that has ended. */
