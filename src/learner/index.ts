@@ -1,6 +1,6 @@
 /** From trajectories to gradient rows: pure, and the same for every engine. */
 
-export { groupAdvantages, normalizeBatch, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
+export { groupAdvantages, normalizeBatch, type AdvantageOptions, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
 export { resolveLoss, tokenLoss, type TokenLossInput } from "./loss.ts";
 export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
 export {
@@ -13,7 +13,7 @@ export {
   type PolicyObjective,
   type PolicyRow,
 } from "./policy-objective.ts";
-export { checkRlConfig, type RlSettings } from "./rl-config.ts";
+export { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
 export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RowSource } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";

@@ -2,6 +2,7 @@
 
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { RlConfig } from "../schema/index.ts";
+import type { AdvantageOptions } from "./advantages.ts";
 import { resolveLoss } from "./loss.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import type { AdamParams, PolicyLoss } from "./types.ts";
@@ -12,11 +13,20 @@ export interface RlSettings {
   /** The loss with what the engine's own has not; null when it has all that is asked for. */
   readonly objective: PolicyObjective | null;
   readonly adam: AdamParams;
-  /** Divide advantages by the group's deviation. */
-  readonly scaleRewards: boolean;
+  /** Null without a KL penalty. */
+  readonly reference: KlReference | null;
+  readonly advantages: AdvantageOptions;
   /** In [−1, 1]. */
   readonly advantageBalance: number;
+  /** What has the same weight in the batch. */
+  readonly reduction: "trajectory_mean" | "token_mean";
 }
+
+/** The policy that a KL penalty measures from: the base model, a checkpoint, or the one so many steps before the start. */
+export type KlReference =
+  | { readonly kind: "base" }
+  | { readonly kind: "step"; readonly step: number }
+  | { readonly kind: "lag"; readonly steps: number };
 
 /**
  * Settings this build knows but does not carry out, with the values that ask for nothing. `logprob_calculation_chunk_size`
@@ -24,9 +34,6 @@ export interface RlSettings {
  */
 const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map<keyof RlConfig, readonly unknown[]>([
   ["allow_training_without_logprobs", [false]],
-  ["kl_penalty_coef", [0]],
-  ["kl_penalty_reference_step", []],
-  ["kl_penalty_step_lag", []],
   ["kl_ref_adapter_path", []],
   ["logprob_calculation_chunk_size", [1024]],
   ["num_trajectories_learning_rate_multiplier_power", [0]],
@@ -70,8 +77,15 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
       weightDecay: given.weight_decay ?? 0,
       maxGradNorm: given.max_grad_norm ?? 0.1,
     },
-    scaleRewards: scale ?? normalize ?? true,
+    reference: resolveReference(given),
+    advantages: {
+      scale: scale ?? normalize ?? true,
+      baseline: given.advantage_baseline ?? "mean",
+      deviation: given.advantage_deviation ?? "population",
+      exactZero: given.compat === "art",
+    },
     advantageBalance: given.advantage_balance ?? 0,
+    reduction: given.loss_reduction ?? "trajectory_mean",
   };
 }
 
@@ -85,7 +99,7 @@ function resolveObjective(config: RlConfig): PolicyObjective | null {
     maxNegativeRatio: config.max_negative_advantage_importance_sampling_weight ?? null,
     truncation: config.truncated_importance_sampling ?? null,
     precalculates: config.precalculate_logprobs ?? false,
-    kl: null,
+    kl: hasPenalty(config) ? { coefficient: config.kl_penalty_coef ?? 0, source: config.kl_penalty_source ?? "sample" } : null,
     compat: config.compat ?? null,
   };
   const isPlain =
@@ -107,4 +121,27 @@ function resolveTau({ model_k2_tau: tau, kimi_k2_tau: alias }: RlConfig): number
     );
   }
   return tau ?? alias ?? 0;
+}
+
+function hasPenalty({ kl_penalty_coef: coefficient }: RlConfig): boolean {
+  return typeof coefficient === "number" && coefficient > 0;
+}
+
+function resolveReference(config: RlConfig): KlReference | null {
+  const { kl_penalty_reference_step: step, kl_penalty_step_lag: lag } = config;
+  if (!hasPenalty(config)) {
+    const idle = ["kl_penalty_reference_step", "kl_penalty_step_lag"].find((name) => typeof config[name as keyof RlConfig] === "number");
+    if (idle === undefined) return null;
+    throw new ArgumentError(`Expected \`kl_penalty_coef\` above 0 beside \`${idle}\`, which has no effect without a penalty.`, {
+      param: `experimental_config.${idle}`,
+    });
+  }
+  if (typeof step === "number" && typeof lag === "number") {
+    throw new ArgumentError(
+      `Expected \`kl_penalty_reference_step\` or \`kl_penalty_step_lag\`, got both: ${step} and ${lag}. Each names the reference; set one.`,
+      { param: "experimental_config.kl_penalty_step_lag" },
+    );
+  }
+  if (typeof step === "number") return { kind: "step", step };
+  return typeof lag === "number" ? { kind: "lag", steps: lag } : { kind: "base" };
 }

@@ -3,13 +3,12 @@
 import { ArgumentError, DataError } from "../errors.ts";
 import type { RlConfig, Trajectory, TrajectoryGroup } from "../schema/index.ts";
 import { isChoice } from "../trajectory/messages.ts";
-import { isTrainableGroup } from "../trajectory/trainable.ts";
 import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
 import { runSteps, type Steps } from "../util/steps.ts";
 import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
 import { mergeTurns, readTurn } from "./merge.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
-import { checkRlConfig, type RlSettings } from "./rl-config.ts";
+import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
 import { fitsContext, requireTokenIds, tokenWeights, trainedTokens } from "./sequences.ts";
 import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
 
@@ -36,6 +35,8 @@ export interface RlBatch {
   readonly loss: LossSpec;
   /** What is trained instead, from a first forward pass: see `policyObjective`. Null when `loss` is all. */
   readonly objective: PolicyObjective | null;
+  /** The policy that the KL penalty of `objective` measures from; null without one. */
+  readonly reference: KlReference | null;
   readonly adam: AdamParams;
   /**
    * `reward/mean` (all trajectories), `reward/std` (mean over groups of at least two of the population deviation),
@@ -100,8 +101,8 @@ export function* rlBatchSteps(
     yield;
   }
   const counts = { "data/sequences": rows.length, "tokens/total": total };
-  const { loss, objective, adam } = settings;
-  return { rows, sources, loss, objective, adam, metrics: { ...metrics, ...counts } };
+  const { loss, objective, reference, adam } = settings;
+  return { rows, sources, loss, objective, reference, adam, metrics: { ...metrics, ...counts } };
 }
 
 /** The checks of {@link buildRlBatch} alone: throws what it would throw. */
@@ -153,8 +154,8 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     }
     const groupRewards = read.map((trajectory) => trajectory.reward);
     if (groupRewards.length > 1) deviations.push(populationDeviation(groupRewards));
-    if (!isTrainableGroup(groupRewards)) counts.zeroGroups++;
-    const advantages = groupAdvantages(groupRewards, { scale: settings.scaleRewards });
+    const advantages = groupAdvantages(groupRewards, settings.advantages);
+    if (advantages.every((advantage) => advantage === 0)) counts.zeroGroups++;
     for (const [index, { sequences }] of read.entries()) {
       const advantage = advantages[index] as number;
       if (advantage === 0) continue;
@@ -169,7 +170,7 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     }
   }
 
-  const normalized = normalizeBatch(kept, settings.advantageBalance);
+  const normalized = normalizeBatch(kept, settings.advantageBalance, settings.reduction);
   const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
   if (normalized.every((entry) => entry.advantage === 0)) {
     throw nothingToTrain({

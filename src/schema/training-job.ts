@@ -21,6 +21,12 @@ export const rlConfig = z.strictObject({
   scale_rewards: z.boolean().nullish(),
   /** Extension: other name of `scale_rewards`; must not contradict it. */
   normalize_advantages: z.boolean().nullish(),
+  /** Extension: what a reward is compared with, the mean of its group or of the group's others. @default "mean" */
+  advantage_baseline: z.enum(["mean", "leave_one_out"]).nullish(),
+  /** Extension: the deviation that `scale_rewards` divides by. @default "population" */
+  advantage_deviation: z.enum(["population", "sample"]).nullish(),
+  /** Extension: what has the same total weight, each trajectory or each token. @default "trajectory_mean" */
+  loss_reduction: z.enum(["trajectory_mean", "token_mean"]).nullish(),
   /** In [-1, 1]: positive shrinks negative advantages, negative shrinks positive ones. @default 0 */
   advantage_balance: z.number().min(-1).max(1).nullish(),
   /** Extension: clip of the global gradient norm; 0 = off. @default 0.1 */
@@ -51,13 +57,13 @@ export const rlConfig = z.strictObject({
   compat: z.enum(["art"]).nullish(),
   /** Not carried out yet: only false. */
   allow_training_without_logprobs: z.boolean().nullish(),
-  /** Not carried out yet: only 0. */
-  kl_penalty_coef: z.number().nullish(),
-  /** Not carried out yet. */
-  kl_penalty_reference_step: z.int().min(0).nullish(),
-  /** Without effect while `kl_penalty_coef` is 0. */
+  /** Extension: penalty on the distance from a reference policy. @default 0 */
+  kl_penalty_coef: z.number().min(0).nullish(),
+  /** Extension: whose distance. Without effect while `kl_penalty_coef` is 0. @default "sample" */
   kl_penalty_source: z.enum(["current_learner", "sample"]).nullish(),
-  /** Not carried out yet. */
+  /** Extension: the checkpoint to measure from. Excludes `kl_penalty_step_lag`. @default null, the base model */
+  kl_penalty_reference_step: z.int().min(0).nullish(),
+  /** Extension: measure from the checkpoint this many steps before the one the job starts from, step 0 at the least. @default null */
   kl_penalty_step_lag: z.int().min(1).nullish(),
   /** Not carried out yet. */
   kl_ref_adapter_path: z.string().nullish(),

@@ -89,6 +89,38 @@ describe("buildRlBatch", () => {
     });
   });
 
+  it("gives every token the same weight with the reduction `token_mean`", () => {
+    const pair = group({ reward: 1, choices: [choice([1], [2, 3, 4])] }, { reward: 0, choices: [choice([1], [5])] });
+    const { rows } = buildRlBatch([pair], { loss_reduction: "token_mean" }, limits);
+    expect(rows.map((row) => [...row.weights])).toEqual([
+      [0, 0.25, 0.25, 0.25],
+      [0, 0.25],
+    ]);
+    expect(rows.map((row) => row.advantages?.[1])).toEqual([1, -1]);
+  });
+
+  it("compares with the other rewards of the group, and divides by the deviation that is asked for", () => {
+    // Groups of two and of three, so that the factor G / (G − 1) does not cancel in the normalisation.
+    const groups = [
+      group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] }),
+      group(...[1, 0, 0].map((reward, index) => ({ reward, choices: [choice([1], [4 + index])] }))),
+    ];
+    const advantages = (config: object) => buildRlBatch(groups, config, limits).rows.map((row) => row.advantages?.[1] as number);
+    const proportional = (actual: readonly number[], expected: readonly number[]) =>
+      actual.forEach((value, index) => expect(value / actual[0]!).toBeCloseTo(expected[index]! / expected[0]!, 5));
+    proportional(advantages({ scale_rewards: false }), [1 / 2, -1 / 2, 2 / 3, -1 / 3, -1 / 3]);
+    proportional(advantages({ scale_rewards: false, advantage_baseline: "leave_one_out" }), [1, -1, 1, -1 / 2, -1 / 2]);
+    const [two, three] = [Math.SQRT1_2, Math.sqrt(1 / 3)];
+    proportional(advantages({ advantage_deviation: "sample" }), [0.5 / two, -0.5 / two, 2 / 3 / three, -1 / 3 / three, -1 / 3 / three]);
+  });
+
+  it("lets rounding decide what has an advantage only under `compat: art`, as the reference does", () => {
+    const rewards = [0.1 + 0.2, 0.3, 0.3];
+    const noise = group(...rewards.map((reward, index) => ({ reward, choices: [choice([1], [2 + index])] })));
+    expect(() => buildRlBatch([noise], {}, limits)).toThrow(/all equal in 1 of 1 groups/);
+    expect(buildRlBatch([noise], { compat: "art" }, limits).rows.length).toBeGreaterThan(0);
+  });
+
   it("reports what it did with every group", () => {
     const long = Array.from({ length: 70 }, (_, index) => index);
     const { rows, metrics } = buildRlBatch(
@@ -194,8 +226,10 @@ describe("checkRlConfig", () => {
       loss: { kind: "cispo", epsilon: 1, epsilonHigh: 4 },
       objective: null,
       adam: { learningRate: 5e-6, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0.1 },
-      scaleRewards: true,
+      reference: null,
+      advantages: { scale: true, baseline: "mean", deviation: "population", exactZero: false },
       advantageBalance: 0,
+      reduction: "trajectory_mean",
     };
     expect(checkRlConfig(null)).toEqual(expected);
     expect(checkRlConfig(undefined)).toEqual(expected);
@@ -210,14 +244,18 @@ describe("checkRlConfig", () => {
       adam_beta1: 0.5,
       adam_beta2: 0.6,
       scale_rewards: false,
+      advantage_baseline: "leave_one_out",
+      advantage_deviation: "sample",
+      loss_reduction: "token_mean",
       advantage_balance: -1,
-    };
+    } as const;
     expect(checkRlConfig(given)).toMatchObject({
       adam: { learningRate: 1e-3, beta1: 0.5, beta2: 0.6, weightDecay: 0.1, maxGradNorm: 0 },
-      scaleRewards: false,
+      advantages: { scale: false, baseline: "leave_one_out", deviation: "sample" },
       advantageBalance: -1,
+      reduction: "token_mean",
     });
-    expect(checkRlConfig({ normalize_advantages: false }).scaleRewards).toBe(false);
+    expect(checkRlConfig({ normalize_advantages: false }).advantages.scale).toBe(false);
   });
 
   it("accepts what asks for nothing", () => {
@@ -240,9 +278,6 @@ describe("checkRlConfig", () => {
 
   const refused = {
     allow_training_without_logprobs: true,
-    kl_penalty_coef: 0.1,
-    kl_penalty_reference_step: 0,
-    kl_penalty_step_lag: 1,
     kl_ref_adapter_path: "x",
     logprob_calculation_chunk_size: 512,
     num_trajectories_learning_rate_multiplier_power: 0.5,
@@ -275,7 +310,13 @@ describe("checkRlConfig", () => {
       "weight_decay",
       "adam_beta1",
       "adam_beta2",
+      "kl_penalty_coef",
       "kl_penalty_source",
+      "kl_penalty_reference_step",
+      "kl_penalty_step_lag",
+      "advantage_baseline",
+      "advantage_deviation",
+      "loss_reduction",
       "importance_sampling_level",
       "model_k2_tau",
       "kimi_k2_tau",
@@ -320,9 +361,31 @@ describe("checkRlConfig", () => {
     expect(checkRlConfig(config).objective).toEqual({ ...off, ...expected });
   });
 
+  it.each([
+    [{ kl_penalty_coef: 0.1 }, "sample", { kind: "base" }],
+    [
+      { kl_penalty_coef: 0.1, kl_penalty_source: "current_learner", kl_penalty_reference_step: 0 },
+      "current_learner",
+      { kind: "step", step: 0 },
+    ],
+    [{ kl_penalty_coef: 0.1, kl_penalty_step_lag: 3 }, "sample", { kind: "lag", steps: 3 }],
+  ] as const)("reads the penalty and its reference: %j", (config, source, reference) => {
+    const settings = checkRlConfig(config);
+    expect(settings.objective).toEqual({ ...off, kl: { coefficient: 0.1, source } });
+    expect(settings.reference).toEqual(reference);
+  });
+
+  it.each([
+    [{ kl_penalty_reference_step: 1 }, "experimental_config.kl_penalty_reference_step"],
+    [{ kl_penalty_coef: 0, kl_penalty_step_lag: 1 }, "experimental_config.kl_penalty_step_lag"],
+    [{ kl_penalty_coef: 1, kl_penalty_reference_step: 1, kl_penalty_step_lag: 1 }, "experimental_config.kl_penalty_step_lag"],
+  ])("refuses a reference without a penalty, and two references: %j", (config, param) => {
+    expect(() => checkRlConfig(config)).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param }));
+  });
+
   it("refuses two names of one setting that disagree", () => {
     expect(() => checkRlConfig({ model_k2_tau: 0.5, kimi_k2_tau: 0 })).toThrow(/`model_k2_tau` and `kimi_k2_tau` to agree, got 0.5 and 0/);
     expect(() => checkRlConfig({ scale_rewards: true, normalize_advantages: false })).toThrow(ArgumentError);
-    expect(checkRlConfig({ scale_rewards: false, normalize_advantages: false }).scaleRewards).toBe(false);
+    expect(checkRlConfig({ scale_rewards: false, normalize_advantages: false }).advantages.scale).toBe(false);
   });
 });

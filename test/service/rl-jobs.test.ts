@@ -95,7 +95,7 @@ test.each([
   ["no groups", { trajectory_groups: [] }, "trajectory_groups"],
   ["no model", { model_id: undefined }, "model_id"],
   ["a model id that is no UUID", { model_id: "reverse" }, "model_id"],
-  ["a setting that is not built", { experimental_config: { kl_penalty_coef: 0.1 } }, "experimental_config.kl_penalty_coef"],
+  ["a setting that is not built", { experimental_config: { plot_tensors: true } }, "experimental_config.plot_tensors"],
   [
     "settings that contradict each other",
     { experimental_config: { ppo: true, loss_fn: "cispo" } },

@@ -1,4 +1,4 @@
-import type { Engine, Logprobs, LossMetrics, ModelHandle } from "../../engine/port.ts";
+import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
 import { LINEAR_LOSS, linearRows, policyObjectiveSteps, policyRows, type RlBatch } from "../../learner/index.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 
@@ -7,6 +7,8 @@ export interface GradientScope {
   readonly engine: Engine;
   readonly handle: ModelHandle;
   readonly signal: AbortSignal;
+  /** Log-probabilities of rows under the policy that a KL penalty measures from. */
+  readonly reference: (rows: readonly Row[]) => Promise<Logprobs[]>;
 }
 
 /** What {@link computeGradient} leaves besides the gradient in the engine. */
@@ -14,6 +16,8 @@ export interface RlGradient {
   /** Before the step, per row. */
   readonly logprobs: readonly Logprobs[];
   readonly metrics: LossMetrics;
+  /** Mean distance from the reference policy, in nats; null without a KL penalty. */
+  readonly kl: number | null;
 }
 
 /**
@@ -21,11 +25,12 @@ export interface RlGradient {
  * pass, from which the learner computes the loss and its derivative by every log-probability, and the plain policy gradient with
  * those derivatives for advantages.
  */
-export async function computeGradient({ engine, handle, signal }: GradientScope, batch: RlBatch): Promise<RlGradient> {
+export async function computeGradient({ engine, handle, signal, reference }: GradientScope, batch: RlBatch): Promise<RlGradient> {
   const { rows, loss, objective } = batch;
-  if (objective === null) return engine.forwardBackward(handle, rows, loss, { signal });
+  if (objective === null) return { ...(await engine.forwardBackward(handle, rows, loss, { signal })), kl: null };
   const logprobs = await engine.forward(handle, rows, { signal });
-  const gradient = await runStepsInSlices(policyObjectiveSteps(policyRows(rows, logprobs), objective), { signal });
+  const referenceLogprobs = objective.kl === null ? null : await reference(rows);
+  const gradient = await runStepsInSlices(policyObjectiveSteps(policyRows(rows, logprobs, referenceLogprobs), objective), { signal });
   const { metrics } = await engine.forwardBackward(handle, linearRows(rows, gradient.derivatives), LINEAR_LOSS, { signal });
-  return { logprobs, metrics: { ...metrics, loss: gradient.loss } };
+  return { logprobs, metrics: { ...metrics, loss: gradient.loss }, kl: gradient.kl };
 }

@@ -5,6 +5,7 @@ import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 import { readGroups } from "./job-files.ts";
 import { computeGradient } from "./rl-gradient.ts";
+import { referenceLogprobs } from "./rl-reference.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 import { tokenReport, writeTokenReport } from "./token-report.ts";
 
@@ -39,7 +40,8 @@ function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]):
 }
 
 /** One optimizer step over all rows of the job's groups. */
-export async function trainRl({ context, job, handle, base, signal, emit }: JobScope): Promise<Trained> {
+export async function trainRl(scope: JobScope): Promise<Trained> {
+  const { context, job, handle, base, signal, emit } = scope;
   const { engine, directory } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
   const groups = await readGroups(directory, job.id);
@@ -47,7 +49,8 @@ export async function trainRl({ context, job, handle, base, signal, emit }: JobS
   const { warnings = [] } = config;
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
   const startedMs = performance.now();
-  const { logprobs, metrics } = await computeGradient({ engine, handle, signal }, batch);
+  const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
+  const { logprobs, metrics, kl } = await computeGradient({ engine, handle, signal, reference }, batch);
   const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });
   const seconds = (performance.now() - startedMs) / 1000;
   if (config.experimental_config?.token_report === true) {
@@ -59,6 +62,7 @@ export async function trainRl({ context, job, handle, base, signal, emit }: JobS
     ...batch.metrics,
     loss: metrics.loss,
     entropy: metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens,
+    ...(kl === null ? {} : { kl_policy_ref: kl }),
     grad_norm: gradNorm,
     learning_rate: batch.adam.learningRate,
     num_tokens: numTokens,

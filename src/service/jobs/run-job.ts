@@ -5,7 +5,7 @@ import type { ServiceLogger } from "../logger.ts";
 import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
-import type { CheckpointRow, JobRow } from "../store/tables.ts";
+import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
 import { trainRl } from "./rl.ts";
 import { trainSft } from "./sft.ts";
@@ -31,6 +31,9 @@ export interface JobScope {
   readonly job: JobRow;
   readonly handle: ModelHandle;
   readonly base: BaseModelInfo;
+  readonly model: ModelRow;
+  /** What the job starts from. */
+  readonly checkpoint: CheckpointRow;
   readonly signal: AbortSignal;
   /** Appends an event at once. */
   readonly emit: (event: NewEvent) => Promise<void>;
@@ -65,7 +68,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   const handle = await warm.acquire({ model, checkpoint, kind: job.type, progressDir: job.progress_dir, signal });
   let committed: CheckpointRow;
   try {
-    const trained = await (job.type === "rl" ? trainRl : trainSft)(scopeOf(context, { job, handle, base, signal }));
+    const trained = await (job.type === "rl" ? trainRl : trainSft)(scopeOf(context, { job, handle, base, model, checkpoint, signal }));
     signal.throwIfAborted();
     committed = await commitCheckpoint(context, job, { handle, metrics: trained.metrics, events: trained.events, signal });
   } catch (error) {
@@ -107,22 +110,12 @@ function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow |
     .finally(() => changes.notify());
 }
 
-function scopeOf(
-  context: RunContext,
-  {
-    job,
-    handle,
-    base,
-    signal,
-  }: { readonly job: JobRow; readonly handle: ModelHandle; readonly base: BaseModelInfo; readonly signal: AbortSignal },
-): JobScope {
+function scopeOf(context: RunContext, facts: Pick<JobScope, "job" | "handle" | "base" | "model" | "checkpoint" | "signal">): JobScope {
+  const { job, handle, signal } = facts;
   let current = job;
   return {
     context,
-    job,
-    handle,
-    base,
-    signal,
+    ...facts,
     async emit(event) {
       await context.store.transaction().execute((transaction) => appendEvent(transaction, job.id, event));
       context.changes.notify();

@@ -29,7 +29,8 @@ export interface WarmModels {
   forget(modelId: string): Promise<void>;
 }
 
-function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<string, never> {
+/** The adapter settings of a model, as `createModel` takes them. */
+export function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<string, never> {
   if (model.lora === null) return {};
   const { rank, alpha } = JSON.parse(model.lora) as LoraConfig;
   return { lora: { rank, ...(alpha === undefined ? {} : { alpha }) } };

@@ -1,0 +1,40 @@
+import { join } from "node:path";
+import type { Logprobs, Row } from "../../engine/port.ts";
+import { NotFoundError } from "../../errors.ts";
+import type { KlReference } from "../../learner/index.ts";
+import { checkpointAt } from "../store/checkpoints.ts";
+import type { JobScope } from "./run-job.ts";
+import { loraOf } from "./warm-models.ts";
+
+/**
+ * Log-probabilities of the trained tokens under another checkpoint of the job's model, or under its base: loaded for one forward
+ * pass, then unloaded.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` when the checkpoint does not exist (any more).
+ */
+export async function referenceLogprobs(
+  { context, model, checkpoint, signal }: JobScope,
+  rows: readonly Row[],
+  reference: KlReference,
+): Promise<Logprobs[]> {
+  const { engine, store, directory } = context;
+  let from: string | null = null;
+  if (reference.kind !== "base") {
+    const step = reference.kind === "step" ? reference.step : Math.max(0, checkpoint.step - reference.steps);
+    const found = await checkpointAt(store, model.id, step);
+    if (found === undefined) {
+      throw new NotFoundError(
+        `The KL penalty measures from step ${step}, and the model has no such checkpoint. Name one that exists, and keep it while it is needed`,
+        { param: reference.kind === "step" ? "experimental_config.kl_penalty_reference_step" : "experimental_config.kl_penalty_step_lag" },
+      );
+    }
+    from = found.state_dir;
+  }
+  const state = from === null ? {} : { from: join(directory.root, from) };
+  const handle = await engine.createModel({ base: model.base_model, ...loraOf(model), ...state, seed: model.seed }, { signal });
+  try {
+    return await engine.forward(handle, rows, { signal });
+  } finally {
+    await engine.unload(handle);
+  }
+}

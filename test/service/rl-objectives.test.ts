@@ -1,0 +1,75 @@
+import { describe, expect, test } from "vitest";
+import { createModel, finishedEvents, goodGroup, RL_JOBS, startTestService, type TestService } from "./support.ts";
+
+async function train(service: TestService, modelId: string, config: object, groups: readonly unknown[] = [goodGroup()]) {
+  const { id } = await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: groups, experimental_config: config });
+  return finishedEvents(service, id);
+}
+const verbs = (service: TestService): string[] => service.engine.calls.map((call) => call.verb);
+
+describe("a loss that the engine has not", () => {
+  test("takes a forward pass and a plain policy gradient, and says its own loss and counts", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    const [, step] = await train(service, id, { importance_sampling_level: "sequence", ppo: true });
+    const trained = service.engine.calls.filter((call) => ["forward", "forwardBackward"].includes(call.verb));
+    expect(trained.map((call) => call.verb)).toEqual(["forward", "forwardBackward"]);
+    expect(trained[1]?.detail).toMatchObject({ loss: { kind: "cispo", epsilon: 1, epsilonHigh: 1 } });
+    // The scripted engine says −1 of every token; advantages are 1 and −1, weights 1/4 twice and 1/2, old log-probabilities −0.1 and −0.2.
+    const [good, bad] = [Math.exp(-0.85), Math.exp(-0.9)];
+    expect(good).toBeLessThan(0.8);
+    expect(step?.data.loss).toBeCloseTo((-1 / 2) * good + (1 / 2) * Math.max(bad, 0.8), 5);
+    expect(step?.data).toMatchObject({ num_trainable_tokens: 3, entropy: 1 });
+    expect(step?.data).not.toHaveProperty("kl_policy_ref");
+  });
+
+  test("is not taken where the engine has the loss", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    await train(service, id, { importance_sampling_level: "token", model_k2_tau: 0, compat: "art" });
+    expect(verbs(service)).not.toContain("forward");
+  });
+});
+
+describe("the KL penalty", () => {
+  test("measures from the base, a step, or a lag, and unloads what it loaded", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    for (let step = 0; step < 2; step++) await train(service, id, { learning_rate: 0.1 });
+    const weights: number[] = [];
+    for (const [config, isLoaded] of [
+      [{}, false],
+      [{ kl_penalty_reference_step: 1 }, true],
+      [{ kl_penalty_step_lag: 1 }, true],
+      [{ kl_penalty_step_lag: 99 }, false],
+    ] as const) {
+      const before = service.engine.calls.length;
+      const events = await train(service, id, {
+        kl_penalty_coef: 0.1,
+        kl_penalty_source: "current_learner",
+        learning_rate: 1e-9,
+        ...config,
+      });
+      weights.push(events[1]?.data.kl_policy_ref);
+      const calls = service.engine.calls.slice(before);
+      const reference = calls.find((call) => call.verb === "createModel")?.detail as { readonly from?: string };
+      // Step 0 is the base itself.
+      expect(reference.from !== undefined).toBe(isLoaded);
+      expect(calls.filter((call) => call.verb === "unload")).toHaveLength(1);
+    }
+    expect(service.engine.liveModels()).toHaveLength(1);
+    const [base, first, lagged, farthest] = weights;
+    // The weights moved away from the base with every step.
+    expect(base).toBeGreaterThan(first!);
+    expect(first).toBeGreaterThan(lagged!);
+    expect(farthest).toBeCloseTo(base!, 6);
+  });
+
+  test("fails the job whose reference does not exist, naming it", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    const events = await train(service, id, { kl_penalty_coef: 0.1, kl_penalty_reference_step: 7 });
+    expect(events.at(-1)).toMatchObject({ type: "training_failed", data: { error_message: expect.stringContaining("step 7") } });
+    expect(service.engine.liveModels()).toEqual([]);
+  });
+});
