@@ -1,16 +1,20 @@
 import { expect, it } from "vitest";
+import { z } from "zod";
+import { environmentRollout, defineEnvironment, reward } from "../../src/environment/index.ts";
+import { gatherTrajectoryGroups, trainSft, trajectory, uploadDataset } from "../../src/index.ts";
+import { defineTool, runAgent } from "../../src/rollout/agent/index.ts";
+import { scriptedPolicy } from "../rollout/agent/scripted-policy.ts";
 import {
-  chatLines,
+  chatExamples,
   createModel,
   finishedEvents,
-  goodGroup,
   MODELS,
-  RL_JOBS,
-  SFT_JOBS,
+  startRlJob,
+  startSftJob,
   startTestService,
-  uploadArtifact,
   type TestService,
 } from "../service/support.ts";
+import { environment, readLines, setUp, start } from "../train/support.ts";
 import { read } from "./files.ts";
 
 const sections = read("docs/reference/metrics.md").split(/^## /mu);
@@ -19,7 +23,7 @@ const sections = read("docs/reference/metrics.md").split(/^## /mu);
 function documented(heading: string): string[] {
   const section = sections.find((text) => text.startsWith(`${heading}\n`));
   if (section === undefined) throw new Error(`docs/reference/metrics.md has no section "${heading}"`);
-  return [...section.matchAll(/^\| `([\w/]+)` \|/gmu)].map((match) => match[1] ?? "").toSorted();
+  return [...section.matchAll(/^\| `([\w/<>]+)` \|/gmu)].map((match) => match[1] ?? "").toSorted();
 }
 
 /** Keys of a job's gradient steps and of its checkpoint. */
@@ -37,8 +41,7 @@ async function emitted(
 it("lists exactly the keys that an RL job emits and keeps", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
-  const { id } = await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] });
-  const { step, checkpoint } = await emitted(service, modelId, id);
+  const { step, checkpoint } = await emitted(service, modelId, await startRlJob(service, modelId));
   const keys = documented("RL: `gradient_step` and checkpoint");
   expect(step).toEqual(keys);
   expect(checkpoint).toEqual(keys.filter((key) => key !== "gradient_step"));
@@ -47,9 +50,72 @@ it("lists exactly the keys that an RL job emits and keeps", async () => {
 it("lists exactly the keys that an SFT job emits and keeps", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
-  const url = await uploadArtifact(service, { "train.jsonl": chatLines(3) });
-  const { id } = await service.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url });
-  const { step, checkpoint } = await emitted(service, modelId, id);
+  const { step, checkpoint } = await emitted(service, modelId, await startSftJob(service, modelId, 3));
   expect(step).toEqual(documented("SFT: `gradient_step`"));
   expect(checkpoint).toEqual(documented("SFT: checkpoint"));
+});
+
+/** What a row has beside its metrics. */
+const ROW_KEYS = ["step", "split", "time", "policy_step"];
+
+/** Keys of a row's metrics, with each name that the environment chose as `<name>`. */
+function metricKeys(row: object): string[] {
+  const names = Object.keys(row).filter((key) => ![...ROW_KEYS, "checkpoint_step"].includes(key));
+  return names.map((key) => key.replace("metric/reward/first", "metric/<name>")).toSorted();
+}
+
+it("lists exactly the keys that a run by trainRl writes", async () => {
+  const given = await setUp();
+  await start(given, { steps: 1, evaluation: { every: 1, samples: 2 } }).done;
+  const [before, row, after] = await readLines(given.runDir, "metrics.jsonl");
+  const own = documented("Run: train row of `trainRl`");
+  const renamed = ["gradient_step", "reward/mean", "reward/std", "tokens_per_second"];
+  const ofJob = documented("RL: `gradient_step` and checkpoint").filter((key) => !renamed.includes(key));
+  expect(metricKeys(row)).toEqual([...own, ...ofJob].toSorted());
+  expect(Object.keys(row)).toEqual(expect.arrayContaining([...ROW_KEYS, "checkpoint_step"]));
+  for (const evaluation of [before, after]) {
+    expect(metricKeys(evaluation)).toEqual(documented("Run: eval row"));
+    expect(Object.keys(evaluation)).toEqual(expect.arrayContaining(ROW_KEYS));
+  }
+});
+
+it("says what the row of a skipped step is without", async () => {
+  const given = await setUp();
+  const constant = defineEnvironment({ ...environment, rewards: [reward("first", () => 1)] });
+  await start(given, { steps: 1, environment: constant }).done;
+  const [row] = await readLines(given.runDir, "metrics.jsonl");
+  const absent = ["time/train_seconds", "time/tokens_per_second"];
+  expect(metricKeys(row)).toEqual(documented("Run: train row of `trainRl`").filter((key) => !absent.includes(key)));
+});
+
+it("lists exactly the keys that a run by trainSft writes", async () => {
+  const { service, model, runDir } = await setUp();
+  const data = await uploadDataset(service, { project: "demo", name: "data", train: chatExamples(3) });
+  await trainSft({ model, data, environment, evaluation: { every: 1, samples: 2 }, runDir, report: false }).done;
+  const [evaluation, row] = await readLines(runDir, "metrics.jsonl");
+  expect(metricKeys(row)).toEqual(documented("Run: train row of `trainSft`"));
+  expect(metricKeys(evaluation)).toEqual(documented("Run: eval row"));
+});
+
+it("lists exactly the metrics that are set for a trajectory", async () => {
+  const find = defineTool({ name: "find", description: "Finds it.", schema: z.object({}), run: () => "there" });
+  const searching = defineEnvironment({
+    name: "searching",
+    scenarios: { train: [{ id: "a" }], eval: [] },
+    async rollout(_, { policy, sampling }) {
+      const t = trajectory({ messages: [{ role: "user", content: "Where?" }], tools: [find] });
+      await t.track("parsing", () => runAgent(t, policy, sampling));
+      return t;
+    },
+    rewards: [reward("found", ({ text }) => text === "there")],
+  });
+  const policy = scriptedPolicy([{ calls: [["find", "{}"]] }, { text: "there" }]);
+  const [group] = await gatherTrajectoryGroups([{ id: "a" }], environmentRollout(searching), { policy, groupSize: 1 });
+  const names: Record<string, string> = {
+    "reward/found": "reward/<name>",
+    "tool/find_duration": "tool/<name>_duration",
+    parsing_duration: "<name>_duration",
+  };
+  const keys = Object.keys(group?.trajectories[0]?.metrics ?? {}).map((key) => names[key] ?? key);
+  expect(keys.toSorted()).toEqual(documented("Metrics of a trajectory"));
 });
