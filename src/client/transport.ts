@@ -1,10 +1,12 @@
 import { setMaxListeners } from "node:events";
+import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import { Agent, errors, type Dispatcher } from "undici";
 import { ConfigError, isAbort } from "../errors.ts";
 import { linkAbort } from "../util/abort.ts";
 import { slowDownOf } from "../util/slow-down.ts";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
+import { bytesOf, exchange, textOf, type Answer } from "./exchange.ts";
 import { isRetryableStatus, readRetryAfter, withRetries, type RetryPolicy } from "./retry.ts";
 
 /** Options of {@link Transport}. */
@@ -62,20 +64,18 @@ export class Transport {
 
   /** Sends a request and reads its JSON body; an empty body is null. */
   async json(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): Promise<unknown> {
-    return this.#call(method, url, options, async (response) => {
-      const text = await response.body.text();
-      if (text === "") return null;
-      try {
-        return JSON.parse(text) as unknown;
-      } catch (error) {
-        throw new ProtocolError(`Expected JSON from ${method} ${plain(url)}, got \`${this.#redact(text.slice(0, 80))}\``, { cause: error });
-      }
-    });
+    const text = textOf(await this.#call(method, url, options));
+    if (text === "") return null;
+    try {
+      return JSON.parse(text) as unknown;
+    } catch (error) {
+      throw new ProtocolError(`Expected JSON from ${method} ${plain(url)}, got \`${this.#redact(text.slice(0, 80))}\``, { cause: error });
+    }
   }
 
   /** Sends a request and reads its body as bytes. */
   async bytes(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): Promise<Uint8Array> {
-    return this.#call(method, url, options, (response) => response.body.bytes());
+    return bytesOf(await this.#call(method, url, options));
   }
 
   /**
@@ -86,8 +86,7 @@ export class Transport {
     const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${plain(url)}` });
     let body: Dispatcher.ResponseData["body"] | undefined;
     try {
-      const response = await this.#retrying(method, url, options, link.signal, (each) => Promise.resolve(each));
-      body = response.body;
+      body = await this.#retrying(method, url, options, link.signal, () => this.#open(method, url, options, link.signal));
       for await (const piece of body) yield piece as Uint8Array;
     } catch (error) {
       throw this.#typed(error, method, url, link.signal);
@@ -103,39 +102,34 @@ export class Transport {
     await this.#agent.close();
   }
 
-  async #call<T>(
-    method: Dispatcher.HttpMethod,
-    url: string,
-    options: RequestOptions,
-    read: (response: Dispatcher.ResponseData) => Promise<T>,
-  ): Promise<T> {
+  async #call(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<Answer> {
     const { signal, timeoutMs } = options;
     if (timeoutMs === undefined) {
-      // undici removes its listener from the signal; hundreds of requests may share one. A runner's signal bears that already.
+      // Each request removes its listener; hundreds may share one signal. A runner's signal bears that already.
       if (signal !== undefined && slowDownOf(signal) === undefined) setMaxListeners(0, signal);
-      return this.#retrying(method, url, options, signal, read);
+      return this.#retrying(method, url, options, signal, () => this.#send(method, url, options, signal));
     }
     const link = linkAbort(signal, { timeoutMs, label: `${method} ${plain(url)}` });
     try {
-      return await this.#retrying(method, url, options, link.signal, read);
+      return await this.#retrying(method, url, options, link.signal, () => this.#send(method, url, options, link.signal));
     } finally {
       link.dispose();
     }
   }
 
-  async #retrying<T>(
+  #retrying<T>(
     method: Dispatcher.HttpMethod,
     url: string,
     options: RequestOptions,
     signal: AbortSignal | undefined,
-    read: (response: Dispatcher.ResponseData) => Promise<T>,
+    send: () => Promise<T>,
   ): Promise<T> {
     const policy = options.retry ?? (method !== "POST" || options.idempotencyKey !== undefined ? "idempotent" : "never");
     return withRetries(
       async () => {
         signal?.throwIfAborted();
         try {
-          return await read(await this.#send(method, url, options, signal));
+          return await send();
         } catch (error) {
           throw this.#typed(error, method, url, signal);
         }
@@ -144,37 +138,47 @@ export class Transport {
     );
   }
 
-  async #send(
+  /** The whole answer. */
+  async #send(method: Dispatcher.HttpMethod, url: string, options: RequestOptions, signal: AbortSignal | undefined): Promise<Answer> {
+    const answer = await exchange(this.#agent, this.#request(method, url, options), signal);
+    if (!isSuccess(answer.status)) throw this.#httpError(method, url, answer.status, answer.headers, textOf(answer));
+    options.onHeaders?.(answer.headers);
+    return answer;
+  }
+
+  /** The answer's body, to be read as it comes. */
+  async #open(
     method: Dispatcher.HttpMethod,
     url: string,
     options: RequestOptions,
-    signal: AbortSignal | undefined,
-  ): Promise<Dispatcher.ResponseData> {
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData["body"]> {
+    const { statusCode, headers, body } = await this.#agent.request({ ...this.#request(method, url, options), signal });
+    if (!isSuccess(statusCode)) throw this.#httpError(method, url, statusCode, headers, await body.text());
+    options.onHeaders?.(headers);
+    return body;
+  }
+
+  #request(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Dispatcher.RequestOptions & { readonly origin: string } {
     const { origin, path } = split(url, options.query);
     const headers: Record<string, string> = { accept: "application/json", ...options.headers };
     if (this.#apiKey !== null) headers["authorization"] = `Bearer ${this.#apiKey}`;
     if (options.idempotencyKey !== undefined) headers["idempotency-key"] = options.idempotencyKey;
     if (options.json !== undefined) headers["content-type"] = "application/json";
     const body = typeof options.body === "function" ? options.body() : options.body;
-    const response = await this.#agent.request({
+    return {
       origin,
       path,
       method,
       headers,
       // undici takes any async iterable; its type says Readable.
       body: (options.json === undefined ? (body ?? null) : toJson(options.json)) as string | Uint8Array | Readable | null,
-      signal: signal ?? null,
       headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       bodyTimeout: BODY_TIMEOUT_MS,
-    });
-    if (response.statusCode >= 200 && response.statusCode < 300) {
-      options.onHeaders?.(response.headers);
-      return response;
-    }
-    throw this.#httpError(method, url, response, await response.body.text());
+    };
   }
 
-  #httpError(method: string, url: string, { statusCode: status, headers }: Dispatcher.ResponseData, text: string): HttpError {
+  #httpError(method: string, url: string, status: number, headers: IncomingHttpHeaders, text: string): HttpError {
     const facts = readErrorBody(text);
     return new HttpError(this.#redact(`${method} ${plain(url)} answered ${status}: ${facts.message ?? "no message"}`), {
       status,
@@ -229,6 +233,10 @@ function split(url: string, query: RequestOptions["query"]): { readonly origin: 
 const addresses = new Map<string, { readonly origin: string; readonly path: string }>();
 const MAX_ADDRESSES = 64;
 
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
+}
+
 /** The address without query, for messages. */
 function plain(url: string): string {
   return url.replace(/[?#].*$/, "");
@@ -246,9 +254,15 @@ function ignore(): void {}
  */
 function toJson(value: unknown): string {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
+  if (!hasBigint(value)) return JSON.stringify(value);
   const bigints = Object.entries(value).filter(([, field]) => typeof field === "bigint");
-  if (bigints.length === 0) return JSON.stringify(value);
   const rest = JSON.stringify({ ...value, ...Object.fromEntries(bigints.map(([name]) => [name, undefined])) });
   const written = bigints.map(([name, field]) => `${JSON.stringify(name)}:${String(field)}`).join(",");
   return rest === "{}" ? `{${written}}` : `{${written},${rest.slice(1)}`;
+}
+
+/** A loop of its own, because every request goes through it. */
+function hasBigint(value: object): boolean {
+  for (const name in value) if (typeof (value as Readonly<Record<string, unknown>>)[name] === "bigint") return true;
+  return false;
 }

@@ -1,0 +1,114 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Readable } from "node:stream";
+import type { Dispatcher } from "undici";
+
+/** An answer that is whole in memory, whatever its status. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** The body, in the pieces in which it came. */
+  readonly pieces: readonly Buffer[];
+}
+
+/**
+ * Sends a request and collects its answer.
+ *
+ * `Agent.request` makes a stream of every body. An answer that is read as a whole needs none, and a short one is had for a quarter less.
+ *
+ * @throws the signal's reason, also while the request waits for a connection; what undici throws.
+ */
+export function exchange(agent: Dispatcher, options: Dispatcher.DispatchOptions, signal: AbortSignal | undefined): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    agent.dispatch(options, new Exchange(resolve, reject, options.body, signal));
+  });
+}
+
+/** The body as text, without a byte order mark. */
+export function textOf({ pieces }: Answer): string {
+  const text = (pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)).toString("utf8");
+  return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
+}
+
+/** The body in memory of its own: a piece is part of what the socket read. */
+export function bytesOf({ pieces }: Answer): Uint8Array {
+  const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  let offset = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, offset);
+    offset += piece.length;
+  }
+  return bytes;
+}
+
+/** What undici tells about one request. One object per request, with no function of its own: thousands are under way at once. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #resolve: (answer: Answer) => void;
+  readonly #reject: (reason: unknown) => void;
+  readonly #signal: AbortSignal | undefined;
+  readonly #pieces: Buffer[] = [];
+  #body: Dispatcher.DispatchOptions["body"];
+  #controller: Dispatcher.DispatchController | undefined;
+  #status = 0;
+  #headers: IncomingHttpHeaders = NO_HEADERS;
+
+  constructor(
+    resolve: (answer: Answer) => void,
+    reject: (reason: unknown) => void,
+    body: Dispatcher.DispatchOptions["body"],
+    signal: AbortSignal | undefined,
+  ) {
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#body = body;
+    this.#signal = signal;
+    signal?.addEventListener("abort", this);
+  }
+
+  /** The listener of the signal. */
+  handleEvent(): void {
+    const reason: unknown = this.#signal?.reason;
+    this.#controller?.abort(reason as Error);
+    this.#fail(reason);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // Aborted while it waited for a connection.
+    if (this.#signal?.aborted) controller.abort(this.#signal.reason as Error);
+  }
+
+  /** Also called for 1xx; the last call counts. */
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, piece: Buffer): void {
+    this.#pieces.push(piece);
+  }
+
+  onResponseEnd(): void {
+    this.#signal?.removeEventListener("abort", this);
+    this.#resolve({ status: this.#status, headers: this.#headers, pieces: this.#pieces });
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    this.#fail(error);
+  }
+
+  #fail(reason: unknown): void {
+    this.#signal?.removeEventListener("abort", this);
+    // A file that was to be sent must not stay open.
+    if (isReadable(this.#body)) this.#body.on("error", ignore).destroy();
+    this.#body = null;
+    this.#reject(reason);
+  }
+}
+
+const NO_HEADERS: IncomingHttpHeaders = Object.freeze({});
+
+function isReadable(body: Dispatcher.DispatchOptions["body"]): body is Readable {
+  return typeof body === "object" && body !== null && "destroy" in body && typeof body.destroy === "function";
+}
+
+function ignore(): void {}

@@ -1,0 +1,104 @@
+import { once } from "node:events";
+import { createServer, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, describe, expect, it } from "vitest";
+import { ConnectionError } from "../../src/client/index.ts";
+import { Transport } from "../../src/client/transport.ts";
+import { rejection } from "./connection.ts";
+
+const servers: Server[] = [];
+afterEach(() => servers.splice(0).forEach((server) => (server.close(), server.closeAllConnections())));
+
+/** A server that answers with `listener`, and a transport with one connection to it. */
+async function open(listener: RequestListener): Promise<{ readonly url: string; readonly transport: Transport }> {
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  servers.push(server);
+  await once(server, "listening");
+  const transport = new Transport({ apiKey: null, connections: 1, maxRetries: 0 });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, transport };
+}
+
+describe("an answer that is read as a whole", () => {
+  it("is put together from its pieces, whatever they cut, without a byte order mark", async () => {
+    const bytes = Buffer.from('\uFEFF{"word":"Grüße 🙂"}');
+    const { url, transport } = await open((_, response) => void Readable.from(oneByOne(bytes)).pipe(response));
+    await expect(transport.json("GET", url)).resolves.toEqual({ word: "Grüße 🙂" });
+    await expect(transport.bytes("GET", url)).resolves.toEqual(new Uint8Array(bytes));
+  });
+
+  it("is in memory of its own", async () => {
+    const { url, transport } = await open((_, response) => response.end("abc"));
+    const bytes = await transport.bytes("GET", url);
+    expect(bytes.buffer.byteLength).toBe(3);
+  });
+
+  it("is the last of several with 1xx before it", async () => {
+    const { url, transport } = await open((_, response) => {
+      response.writeProcessing();
+      response.end("{}");
+    });
+    await expect(transport.json("GET", url)).resolves.toEqual({});
+  });
+
+  it("that is cut is a connection error", async () => {
+    const { url, transport } = await open((_, response) => {
+      response.writeHead(200, { "content-length": 100 }).write('{"half":', () => response.destroy());
+    });
+    expect(await rejection(transport.json("GET", url))).toBeInstanceOf(ConnectionError);
+  });
+});
+
+describe("an abort", () => {
+  it("ends a request at once that waits for a connection, and the server never sees it", async () => {
+    const seen: string[] = [];
+    const { url, transport } = await open((request, response) => {
+      seen.push(request.url!);
+      setTimeout(() => response.end("{}"), 50);
+    });
+    const first = transport.json("GET", `${url}first`);
+    const stop = new AbortController();
+    const second = rejection(transport.json("GET", `${url}second`, { signal: stop.signal }));
+    const reason = new Error("enough");
+    stop.abort(reason);
+    expect(await Promise.race([second, first])).toBe(reason);
+    await first;
+    await transport.json("GET", `${url}third`);
+    expect(seen).toEqual(["/first", "/third"]);
+  });
+
+  it("while the body comes rejects with the signal's own reason and closes what was being sent", async () => {
+    const { url, transport } = await open((_, response) => void response.writeHead(200).write("{"));
+    const stop = new AbortController();
+    const file = Readable.from(endless());
+    const call = rejection(transport.json("PUT", url, { body: () => file, signal: stop.signal }));
+    await once(file, "data");
+    const reason = new Error("enough");
+    stop.abort(reason);
+    expect(await call).toBe(reason);
+    expect(file.destroyed).toBe(true);
+  });
+
+  it("before the call leaves the server alone", async () => {
+    let requests = 0;
+    const { url, transport } = await open((_, response) => void (requests++, response.end("{}")));
+    const reason = new Error("enough");
+    expect(await rejection(transport.json("GET", url, { signal: AbortSignal.abort(reason) }))).toBe(reason);
+    expect(requests).toBe(0);
+  });
+});
+
+async function* oneByOne(bytes: Buffer): AsyncGenerator<Buffer> {
+  for (const byte of bytes) {
+    yield Buffer.of(byte);
+    await delay(1);
+  }
+}
+
+async function* endless(): AsyncGenerator<Buffer> {
+  for (;;) {
+    yield Buffer.alloc(1024);
+    await delay(1);
+  }
+}
