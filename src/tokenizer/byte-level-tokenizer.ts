@@ -4,7 +4,7 @@ import { Tokenizer } from "@huggingface/tokenizers";
 import { join } from "node:path";
 import { ArgumentError, DataError, UnsupportedError } from "../errors.ts";
 import { bytesOfToken } from "./byte-alphabet.ts";
-import type { ChatTemplate } from "./chat-template.ts";
+import { compileTemplate, type ChatTemplate } from "./chat-template.ts";
 import type { ChatMessage, ChatTokenizer, RenderChatOptions, RenderedTraining, RenderTrainingOptions } from "./chat-tokenizer.ts";
 import type { TokenizerFile } from "./files.ts";
 import { templateMessages } from "./template-messages.ts";
@@ -110,7 +110,7 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
   }
 
   renderChat(messages: readonly ChatMessage[], options: RenderChatOptions = {}): string {
-    const { tools, template } = this.#templateFor(options.tools);
+    const { tools, template } = this.#templateFor(options.tools, options.template);
     return template.render({
       ...this.#parts.templateVariables,
       ...options.variables,
@@ -145,8 +145,12 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
   }
 
   /** The template for a conversation with these tools, and the tools as the template is given them. */
-  #templateFor(given: RenderChatOptions["tools"]): { readonly tools: RenderChatOptions["tools"]; readonly template: ChatTemplate } {
+  #templateFor(
+    given: RenderChatOptions["tools"],
+    source?: string,
+  ): { readonly tools: RenderChatOptions["tools"]; readonly template: ChatTemplate } {
     const tools = given === undefined || given === null || given.length === 0 ? null : given;
+    if (source !== undefined) return { tools, template: compileTemplate(source) };
     const template = tools === null ? this.#parts.template : (this.#parts.toolTemplate ?? this.#parts.template);
     if (template === undefined) {
       throw new UnsupportedError(

@@ -27,6 +27,8 @@ export interface RenderChatOptions {
   readonly addGenerationPrompt?: boolean | undefined;
   /** More template variables. They never replace `messages`, `tools` or `add_generation_prompt`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
+  /** The source of a template to use instead of the model's; it runs with the same limits. @default the model's own */
+  readonly template?: string | undefined;
 }
 
 /** Options of {@link ChatTokenizer.renderTraining}. */
@@ -87,8 +89,8 @@ export interface ChatTokenizer {
    * Content parts become one text joined with newlines; absent content becomes `""`; a tool call's `arguments` become an
    * object (absent or empty: `{}`).
    *
-   * @throws UnsupportedError `E_UNSUPPORTED` when the model has no chat template, or for content that is not text.
-   * @throws DataError `E_DATA` when a tool call's `arguments` are not the JSON text of an object.
+   * @throws UnsupportedError `E_UNSUPPORTED` when there is no chat template, or for content that is not text.
+   * @throws DataError `E_DATA` when a tool call's `arguments` are not the JSON text of an object, or the given template does not parse.
    * @throws ArgumentError `E_ARGUMENT` with the template's message when it refuses the conversation or exceeds its limits.
    */
   renderChat(messages: readonly ChatMessage[], options?: RenderChatOptions): string;

@@ -15,7 +15,16 @@ export const tokenizerFile = z.looseObject({
     vocab: z.record(z.string(), z.int()),
     merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
   }),
-  added_tokens: z.array(z.looseObject({ id: z.int().min(0), content: z.string().min(1), special: z.boolean().default(false) })).default([]),
+  added_tokens: z
+    .array(
+      z.looseObject({
+        id: z.int().min(0),
+        content: z.string().min(1),
+        special: z.boolean().default(false),
+        single_word: z.boolean().default(false),
+      }),
+    )
+    .default([]),
   normalizer: component.nullish().transform((value) => value ?? null),
   pre_tokenizer: component.nullish().transform((value) => value ?? null),
   post_processor: component.nullish().transform((value) => value ?? null),

@@ -10,6 +10,7 @@ import { byteAlphabet } from "./byte-alphabet.ts";
 import { ByteLevelChatTokenizer } from "./byte-level-tokenizer.ts";
 import type { Component, TokenizerConfigFile, TokenizerFile } from "./files.ts";
 import { component, generationConfigFile, modelConfigFile, parseFile, readOptional, tokenizerConfigFile, tokenizerFile } from "./files.ts";
+import { exactPreTokenizer } from "./pre-tokenizer.ts";
 
 /** Options of {@link loadTokenizer}. */
 export interface LoadTokenizerOptions {
@@ -54,6 +55,7 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   const generation = parseFile(join(directory, "generation_config.json"), generationText ?? "{}", generationConfigFile);
   const model = parseFile(join(directory, "config.json"), modelText ?? "{}", modelConfigFile);
   requireByteLevel(directory, file);
+  refuseSingleWords(directory, file);
   requireWhole(directory, file);
 
   const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
@@ -67,7 +69,7 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   const { bos_token: bos, eos_token: eos, unk_token: unk, pad_token: pad } = config;
   return new ByteLevelChatTokenizer({
     directory,
-    file,
+    file: { ...file, pre_tokenizer: exactPreTokenizer(file.pre_tokenizer) },
     config: { ...config, clean_up_tokenization_spaces: false },
     vocabularySize: model.vocab_size ?? undefined,
     eosToken: eos ?? undefined,
@@ -113,6 +115,16 @@ function requireByteLevel(directory: string, file: TokenizerFile): void {
     throw new UnsupportedError(
       `${join(directory, "tokenizer.json")}: expected a byte-level BPE tokenizer (pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
         `pre-tokenizer \`${file.pre_tokenizer?.type ?? "none"}\`, decoder \`${file.decoder?.type ?? "none"}\`.`,
+    );
+  }
+}
+
+/** The library finds such a token inside other words too, which would make other ids than the reference does. */
+function refuseSingleWords(directory: string, file: TokenizerFile): void {
+  const token = file.added_tokens.find((added) => added.single_word);
+  if (token !== undefined) {
+    throw new UnsupportedError(
+      `${join(directory, "tokenizer.json")}: the added token ${JSON.stringify(token.content)} has \`single_word\`, which is not carried out. Expected added tokens without it.`,
     );
   }
 }

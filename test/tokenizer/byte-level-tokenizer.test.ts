@@ -136,6 +136,17 @@ describe("loadTokenizer", () => {
       UnsupportedError,
       /byte-level/,
     ],
+    [
+      "an added token that is a word of its own only",
+      {
+        "tokenizer.json": {
+          ...(modelFiles()["tokenizer.json"] as object),
+          added_tokens: [{ id: 261, content: "word", single_word: true }],
+        },
+      },
+      UnsupportedError,
+      /"word" has `single_word`/,
+    ],
     ["an eos_token that does not exist", { "tokenizer_config.json": { eos_token: "<eos>" } }, DataError, /eos_token/],
     ["an eos id outside the vocabulary", { "generation_config.json": { eos_token_id: 9999 } }, DataError, /9999/],
     ["a vocabulary smaller than the tokenizer", { "config.json": { vocab_size: 100 } }, DataError, /vocab_size/],
