@@ -131,7 +131,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       return errorResponse(400, { message, code: "E_ARGUMENT", path: "" });
     };
     const listener = getRequestListener(app.fetch, { errorHandler });
-    const server = createServer((request, response) => void listener(request, response));
+    // Longer than any client keeps a socket idle: of two ends that close at the same moment, the one that sends loses a request.
+    const server = createServer({ keepAliveTimeout: 75_000 }, (request, response) => void listener(request, response));
     const sockets = trackSockets(server);
     const url = await listen(server, { host, port });
     undo.push(() => removeServiceFile(directory));

@@ -4,8 +4,11 @@ export type Metrics = Readonly<Record<string, number>>;
 /** Which rollouts: those that are trained on, or those that measure a checkpoint. */
 export type Split = "train" | "eval";
 
-/** Why a run is over. `stopped`: by `stop()`; it can be gone on with. */
-export type RunEndReason = "completed" | "stopped" | "early-stop";
+/**
+ * Why a run is over. `stopped`: by `stop()`; it can be gone on with. `nothing-to-learn`: for so many steps all rewards of every group
+ * were equal, which is how a task that has been learned ends.
+ */
+export type RunEndReason = "completed" | "stopped" | "early-stop" | "nothing-to-learn";
 
 /** What happens in a run and is kept in its `events.jsonl`. `step` counts the run's own steps from 0; a checkpoint's step is the model's. */
 export type RecordedEventBody =

@@ -27,6 +27,8 @@ export interface StepPlan<P> {
   readonly prepare: (step: number, context: PrepareContext) => Promise<P | null>;
   /** Trains and records `step-end`. */
   readonly train: (step: number, prepared: P, signal: AbortSignal) => Promise<void>;
+  /** Whether there is nothing left to train on; asked after each step. @default never */
+  readonly isExhausted?: (() => boolean) | undefined;
   /** Measures the newest checkpoint and records `evaluation-end`. */
   readonly evaluate: (completedSteps: number, checkpointStep: number, signal: AbortSignal) => Promise<void>;
 }
@@ -63,7 +65,7 @@ export class RunLoop<P> {
   readonly #leases = new Map<number, number>();
   readonly #ahead = new Map<number, AbortController>();
   #stopAfter = Number.POSITIVE_INFINITY;
-  #isEarly = false;
+  #end: RunEndReason | null = null;
 
   constructor(directory: RunDirectory, options: RunOptions, plan: StepPlan<P>) {
     this.#directory = directory;
@@ -91,7 +93,7 @@ export class RunLoop<P> {
     }
     const { steps, evaluations } = this.#directory.state;
     return {
-      reason: this.#isEarly ? "early-stop" : steps.length >= this.#plan.count ? "completed" : "stopped",
+      reason: this.#end ?? (steps.length >= this.#plan.count ? "completed" : "stopped"),
       steps: steps.length,
       checkpointStep: this.#checkpoint(),
       metrics: steps.at(-1)?.metrics ?? {},
@@ -137,12 +139,16 @@ export class RunLoop<P> {
     const evaluation = await this.#evaluateIfDue(signal);
     await this.#deleteCheckpoints(signal);
     const { metrics } = this.#directory.state.steps.at(-1) ?? { metrics: {} };
-    if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) {
-      this.#isEarly = true;
-      this.#stopAfter = Math.min(this.#stopAfter, step);
-      for (const controller of this.#ahead.values()) controller.abort();
-    }
+    if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) this.#endAfter(step, "early-stop");
+    else if (this.#plan.isExhausted?.() === true) this.#endAfter(step, "nothing-to-learn");
     this.#version$.next(step + 1);
+  }
+
+  #endAfter(step: number, reason: RunEndReason): void {
+    // The last step that was asked for is an end of its own.
+    if (step < this.#plan.count - 1 || reason === "early-stop") this.#end = reason;
+    this.#stopAfter = Math.min(this.#stopAfter, step);
+    for (const controller of this.#ahead.values()) controller.abort();
   }
 
   async #evaluateIfDue(signal: AbortSignal): Promise<Metrics | null> {

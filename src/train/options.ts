@@ -79,7 +79,10 @@ export interface TrainRlOptions<S> extends RunOptions {
    * Only where the service has shown that it has extensions. @default 10
    */
   readonly tokenReportEvery?: number | undefined;
-  /** Steps in a row from which nothing could be learned before the run fails. @default 10 */
+  /**
+   * Steps in a row from which nothing could be learned before the run ends with the reason `nothing-to-learn`; it fails with
+   * `E_PREFLIGHT` when no step before them taught anything either. @default 10
+   */
   readonly maxSkippedSteps?: number | undefined;
 }
 

@@ -8,8 +8,12 @@ import { checkRlOptions, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.t
 import { playGroups } from "./rollouts.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
 import { runJob } from "./run-job.ts";
+import type { CompletedStep } from "./state.ts";
 import { keepTokenReport } from "./token-report.ts";
 import { TrainingRun } from "./training-run.ts";
+
+/** Steps in a row from which nothing could be learned, by default. */
+const MAX_SKIPPED_STEPS = 10;
 
 /** The groups of a step and how long they took. */
 interface Batch {
@@ -95,6 +99,7 @@ function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPla
       const groups = await playGroups(played);
       return groups.length < scenarios.size ? null : { groups, seconds: (performance.now() - startedMs) / 1000 };
     },
+    isExhausted: () => isExhausted(directory.state.steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS),
     train: (step, batch, signal) => trainStep(directory, options, step, batch, signal),
     evaluate: (step, checkpointStep, signal) => evaluateCheckpoint({ directory, options, environment, seed, step, checkpointStep, signal }),
   };
@@ -114,7 +119,7 @@ async function trainStep<S>(
     maxStepsOffPolicy = 0,
     jobRetries = 0,
     orphanWaitMs = ORPHAN_WAIT_MS,
-    maxSkippedSteps = 10,
+    maxSkippedSteps = MAX_SKIPPED_STEPS,
     tokenReportEvery = 10,
   } = options;
   const startedMs = performance.now();
@@ -145,8 +150,7 @@ async function trainStep<S>(
     await directory.record({ type: "step-skip", step, message: fatal.map(({ message }) => message).join(" ") });
     const metrics = { ...rollouts, skipped: 1, "time/step_seconds": batch.seconds };
     const { steps } = await directory.record({ type: "step-end", step, policyStep, checkpointStep: baselineStep, metrics });
-    if (steps.length >= maxSkippedSteps && steps.slice(-maxSkippedSteps).every((each) => each.metrics["skipped"] === 1))
-      throw new PreflightError(findings);
+    if (isExhausted(steps, maxSkippedSteps) && steps.every(isSkipped)) throw new PreflightError(findings);
     return;
   }
   for (const { code, count, message } of findings) await directory.record({ type: "warning", step, code, count, message });
@@ -177,4 +181,13 @@ async function trainStep<S>(
 /** Rollouts that went well and are all alike: normal at the ends of training, and no reason to end a run. */
 function isNothingToLearn({ code }: Finding): boolean {
   return code === "nothing-to-learn" || code === "no-groups" || code === "no-logprobs";
+}
+
+/** Whether the last `count` steps all taught nothing. */
+function isExhausted(steps: readonly CompletedStep[], count: number): boolean {
+  return steps.length >= count && steps.slice(-count).every(isSkipped);
+}
+
+function isSkipped({ metrics }: CompletedStep): boolean {
+  return metrics["skipped"] === 1;
 }

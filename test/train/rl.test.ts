@@ -171,6 +171,15 @@ describe("trainRl", () => {
     expect(seen).toEqual([0, 1]);
   });
 
+  it("ends when there is nothing left to learn", async () => {
+    const given = await setUp();
+    let played = 0;
+    // After two steps of six rollouts everything is right.
+    const learned = defineEnvironment<Scenario>({ ...environment, rewards: [reward("right", () => (played++ < 12 ? played % 2 : 1))] });
+    const run = start(given, { environment: learned, steps: 30, maxSkippedSteps: 3 });
+    await expect(run.done).resolves.toMatchObject({ reason: "nothing-to-learn", steps: 5, checkpointStep: 2 });
+  });
+
   it("skips a step that teaches nothing, and fails when there is nothing else", async () => {
     const given = await setUp();
     const constant = defineEnvironment<Scenario>({ ...environment, rewards: [reward("same", () => 0.5)] });
