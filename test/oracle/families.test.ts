@@ -154,6 +154,6 @@ describe.each(FAMILIES)("%s", (name) => {
     const { tensors } = await readSafetensors(join(state, "model.safetensors"));
     expect([...tensors.keys()].toSorted()).toEqual(Object.keys(expected.full.gradients).toSorted());
     await expectGreedy(await engine.loadPolicy({ base: name, state }), expected, expected.greedy);
-    await engine.verifyBase(name);
+    await engine.verifyBase?.(name);
   });
 });

@@ -1,0 +1,192 @@
+/** Configurations as the families' released models have them, and what is refused. */
+import { describe, expect, test } from "vitest";
+import { DataError, UnsupportedError } from "../../../../src/errors.ts";
+import { parseModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { countParameters, rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+
+const SMALL = {
+  vocab_size: 64,
+  hidden_size: 32,
+  num_hidden_layers: 8,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  intermediate_size: 48,
+  max_position_embeddings: 128,
+};
+const of = (architecture: string, changes: object = {}) =>
+  parseModelConfig({ architectures: [architecture], ...SMALL, ...changes }, "config.json");
+
+describe("released models", () => {
+  // The counts are those of the published models.
+  test.each([
+    [
+      "Qwen2.5-0.5B",
+      {
+        architectures: ["Qwen2ForCausalLM"],
+        hidden_act: "silu",
+        hidden_size: 896,
+        intermediate_size: 4864,
+        max_position_embeddings: 32768,
+        max_window_layers: 21,
+        num_attention_heads: 14,
+        num_hidden_layers: 24,
+        num_key_value_heads: 2,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1000000,
+        sliding_window: 32768,
+        tie_word_embeddings: true,
+        use_sliding_window: false,
+        vocab_size: 151936,
+      },
+      { attentionBias: "qkv", headSize: 64, isTied: true, hasQueryKeyNorm: false, rope: { kind: "none" } },
+      494_032_768,
+    ],
+    [
+      "Qwen3-0.6B",
+      {
+        architectures: ["Qwen3ForCausalLM"],
+        attention_bias: false,
+        head_dim: 128,
+        hidden_act: "silu",
+        hidden_size: 1024,
+        intermediate_size: 3072,
+        max_position_embeddings: 40960,
+        num_attention_heads: 16,
+        num_hidden_layers: 28,
+        num_key_value_heads: 8,
+        rms_norm_eps: 1e-6,
+        rope_scaling: null,
+        rope_theta: 1000000,
+        sliding_window: null,
+        tie_word_embeddings: true,
+        use_sliding_window: false,
+        vocab_size: 151936,
+      },
+      { attentionBias: "none", headSize: 128, hasQueryKeyNorm: true },
+      596_049_920,
+    ],
+    [
+      "Llama-3.2-1B",
+      {
+        architectures: ["LlamaForCausalLM"],
+        attention_bias: false,
+        head_dim: 64,
+        hidden_act: "silu",
+        hidden_size: 2048,
+        intermediate_size: 8192,
+        max_position_embeddings: 131072,
+        mlp_bias: false,
+        num_attention_heads: 32,
+        num_hidden_layers: 16,
+        num_key_value_heads: 8,
+        pretraining_tp: 1,
+        rms_norm_eps: 1e-5,
+        rope_scaling: {
+          factor: 32.0,
+          high_freq_factor: 4.0,
+          low_freq_factor: 1.0,
+          original_max_position_embeddings: 8192,
+          rope_type: "llama3",
+        },
+        rope_theta: 500000.0,
+        tie_word_embeddings: true,
+        vocab_size: 128256,
+      },
+      { rope: { kind: "llama3", factor: 32, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalContextLength: 8192 } },
+      1_235_814_400,
+    ],
+    [
+      "SmolLM2-135M",
+      {
+        architectures: ["LlamaForCausalLM"],
+        attention_bias: false,
+        hidden_act: "silu",
+        hidden_size: 576,
+        intermediate_size: 1536,
+        is_llama_config: true,
+        max_position_embeddings: 8192,
+        mlp_bias: false,
+        num_attention_heads: 9,
+        num_hidden_layers: 30,
+        num_key_value_heads: 3,
+        rms_norm_eps: 1e-5,
+        rope_interleaved: false,
+        rope_scaling: null,
+        rope_theta: 100000,
+        tie_word_embeddings: true,
+        vocab_size: 49152,
+      },
+      { headSize: 64, kvHeads: 3, ropeTheta: 100000 },
+      134_515_008,
+    ],
+  ])("%s", (_, raw, expected, parameters) => {
+    const config = parseModelConfig(raw, "config.json");
+    expect(config).toMatchObject(expected);
+    expect(countParameters(config)).toBe(parameters);
+  });
+});
+
+describe("what a file leaves out", () => {
+  test("an embedding is shared with the head where the family does that", () => {
+    expect(of("LlamaForCausalLM").isTied).toBe(false);
+    expect(of("SmolLM3ForCausalLM").isTied).toBe(true);
+    expect(of("SmolLM3ForCausalLM", { tie_word_embeddings: false }).isTied).toBe(false);
+  });
+
+  test("every fourth layer of a SmolLM 3 is not rotated, or those that the file names", () => {
+    expect(of("SmolLM3ForCausalLM").unrotatedLayers).toEqual([3, 7]);
+    expect(of("SmolLM3ForCausalLM", { no_rope_layer_interval: 3 }).unrotatedLayers).toEqual([2, 5]);
+    expect(of("SmolLM3ForCausalLM", { no_rope_layers: [0, 1, 1, 1, 1, 1, 1, 0] }).unrotatedLayers).toEqual([0, 7]);
+    expect(() => of("SmolLM3ForCausalLM", { no_rope_layers: [0, 1] })).toThrow(/"no_rope_layers" to be 8 numbers/);
+    expect(of("LlamaForCausalLM", { no_rope_layers: [0, 1] }).unrotatedLayers).toEqual([]);
+  });
+
+  test("Qwen 3 heads are 128 wide, others share the hidden size", () => {
+    expect(of("Qwen3ForCausalLM").headSize).toBe(128);
+    expect(of("Qwen2ForCausalLM").headSize).toBe(8);
+  });
+});
+
+describe("rotary positions", () => {
+  test("newer files say them in rope_parameters", () => {
+    const scaling = { rope_type: "linear", factor: 4 };
+    const older = of("LlamaForCausalLM", { rope_theta: 500, rope_scaling: scaling });
+    const newer = of("LlamaForCausalLM", { rope_parameters: { ...scaling, rope_theta: 500 } });
+    expect(newer).toEqual(older);
+    expect(of("LlamaForCausalLM", { rope_theta: 500, rope_scaling: { type: "linear", factor: 4 } })).toEqual(older);
+  });
+
+  test("linear scaling reaches at position 4n where plain positions reach at n", () => {
+    const plain = rotaryTables(of("LlamaForCausalLM"));
+    const scaled = rotaryTables(of("LlamaForCausalLM", { rope_scaling: { rope_type: "linear", factor: 4 } }));
+    for (let pair = 0; pair < 4; pair++) expect(scaled.sin[4 * 20 * 4 + pair]).toBeCloseTo(plain.sin[20 * 4 + pair]!, 6);
+  });
+
+  test.each([
+    ["longrope", UnsupportedError, /"longrope" is not carried out; .*"yarn"/],
+    ["su", UnsupportedError, /"su" is not carried out/],
+    ["linear", DataError, /"rope_scaling.factor" to be a number > 0, got undefined/],
+    ["llama3", DataError, /"rope_scaling.factor"/],
+    ["yarn", DataError, /"rope_scaling.factor"/],
+  ])("type %s without its numbers is refused", (type, error, message) => {
+    expect(() => of("LlamaForCausalLM", { rope_scaling: { rope_type: type } })).toThrow(error);
+    expect(() => of("LlamaForCausalLM", { rope_scaling: { rope_type: type } })).toThrow(message);
+  });
+});
+
+test.each([
+  ["MistralForCausalLM", {}, /LlamaForCausalLM, Qwen2ForCausalLM.*got \["MistralForCausalLM"\]/],
+  ["toString", {}, /got \["toString"\]/],
+  ["LlamaForCausalLM", { hidden_act: "gelu" }, /"hidden_act": "gelu" is not carried out; only "silu" is/],
+  ["LlamaForCausalLM", { sliding_window: 4096 }, /"sliding_window": 4096/],
+  ["Qwen2ForCausalLM", { sliding_window: 4096, use_sliding_window: true }, /"sliding_window": 4096/],
+  ["Qwen3ForCausalLM", { layer_types: ["full_attention", "sliding_attention"] }, /"layer_types"/],
+  ["Qwen2ForCausalLM", { mlp_bias: true }, /"mlp_bias": true/],
+  ["Qwen2ForCausalLM", { attention_bias: true }, /"attention_bias": true/],
+  ["LlamaForCausalLM", { partial_rotary_factor: 0.5 }, /"partial_rotary_factor": 0.5/],
+  ["LlamaForCausalLM", { quantization_config: { bits: 4 } }, /"quantization_config"/],
+  ["Qwen2ForCausalLM", { dual_chunk_attention_config: {} }, /"dual_chunk_attention_config"/],
+])("%s with %j is refused by name", (architecture, changes, message) => {
+  expect(() => of(architecture, changes)).toThrow(UnsupportedError);
+  expect(() => of(architecture, changes)).toThrow(message);
+});
