@@ -126,6 +126,8 @@ export interface SamplingParams {
   readonly stopTokenIds: readonly number[];
   /** How many alternatives come with each token; 0 = none. */
   readonly topLogprobs: number;
+  /** Requests share what was computed for a prompt only where this is equal. @default shared with all that have none */
+  readonly cacheSalt?: string | undefined;
 }
 
 /** One alternative at a position. */

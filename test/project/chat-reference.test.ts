@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { chatCompletionRequest } from "../../src/schema/index.ts";
 import { shown } from "../../src/service/chat/coercion.ts";
 import { REFUSED_FIELDS } from "../../src/service/chat/refused-fields.ts";
-import { CARRIED_FIELDS } from "../../src/service/chat/request.ts";
+import { CARRIED_FIELDS } from "../../src/service/chat/fields.ts";
 import { read } from "./files.ts";
 
 interface Row {

@@ -2,8 +2,12 @@
 import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, SamplingParams } from "../../engine/port.ts";
 import { ArgumentError, OverloadedError } from "../../errors.ts";
+import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import type { GenerationDefaults } from "./generation-defaults.ts";
+import { resolveMaxTokens } from "./length.ts";
+import { checkRepetitionDetection } from "./repetition.ts";
 import type { ChatRequest } from "./request.ts";
+import { resolveRules } from "./sampling-rules.ts";
 
 /** Bounds of the chat route. */
 export interface ChatLimits {
@@ -17,10 +21,12 @@ export interface ChatLimits {
   readonly maxStopStrings?: number | undefined;
   /** Memory for sampled ids per API key. @default 32 MiB */
   readonly splicingBytesPerKey?: number | undefined;
+  /** Whether requests may bring a chat template of their own. It runs with the limits of a model's. @default false */
+  readonly trustRequestTemplates?: boolean | undefined;
 }
 
 /** The bounds with their defaults filled in. */
-export type ResolvedChatLimits = { readonly [Name in keyof ChatLimits]-?: number };
+export type ResolvedChatLimits = { readonly [Name in keyof ChatLimits]-?: NonNullable<ChatLimits[Name]> };
 
 /** Fills in the defaults. */
 export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
@@ -30,6 +36,7 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
     maxTopLogprobs: limits.maxTopLogprobs ?? 20,
     maxStopStrings: limits.maxStopStrings ?? 256,
     splicingBytesPerKey: limits.splicingBytesPerKey ?? 32 * 2 ** 20,
+    trustRequestTemplates: limits.trustRequestTemplates ?? false,
   };
 }
 
@@ -82,47 +89,34 @@ function outOfRange(field: string, range: string, value: number | string, param:
 /**
  * Checks what needs no model but is no matter of types either.
  *
- * @throws ArgumentError `E_ARGUMENT` for `n` or `stop` out of bounds.
+ * @throws ArgumentError `E_ARGUMENT` for `n`, `stop` or `repetition_detection` out of bounds.
  */
 export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): void {
   if (request.n < 1 || request.n > limits.maxChoices) throw outOfRange("n", `from 1 to ${limits.maxChoices}`, request.n, null);
   if (request.stop.length > limits.maxStopStrings)
     throw outOfRange("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);
   if (request.stop.includes("")) throw outOfRange("stop", "free of empty strings", '""', null);
+  checkRepetitionDetection(request.repetitionDetection);
 }
 
-/** Tokens this request may generate: what it asks for, else what the model's author wants, and never more than fits. */
-function resolveMaxTokens(request: ChatRequest, promptTokens: number, contextLength: number, defaults: GenerationDefaults): number {
-  const asked = request.maxTokens ?? 0;
-  const field = request.maxTokensField;
-  if (asked > contextLength) {
-    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens, and \`${field}\` alone asks for ${asked}`, {
-      param: field,
-    });
-  }
-  if (promptTokens > contextLength - asked) {
-    const wanted = asked > 0 ? ` and \`${field}\` asks for ${asked} more; shorten the messages or \`${field}\`` : "; shorten the messages";
-    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens; the messages have ${promptTokens}${wanted}`, {
-      param: "input_tokens",
-    });
-  }
-  const room = contextLength - promptTokens;
-  const limit = Math.min(room, request.maxTokens ?? defaults.maxTokens ?? room);
-  if (limit < 1) {
-    throw new ArgumentError(
-      `Expected \`${field}\` to be at least 1, got ${limit}: the messages have ${promptTokens} tokens of a context length of ${contextLength}`,
-      { param: "max_tokens" },
-    );
-  }
-  return limit;
+/**
+ * Checks that a request brings no template where none is trusted.
+ *
+ * @throws ArgumentError `E_ARGUMENT`.
+ */
+export function checkTemplate({ template }: ChatRequest, limits: ResolvedChatLimits): void {
+  if (template === null || limits.trustRequestTemplates) return;
+  throw new ArgumentError(
+    "`chat_template` is passed with the request, but this service does not trust templates of requests; leave it out, or start the service with limits.chat.trustRequestTemplates",
+  );
 }
 
 /** What the sampling parameters depend on besides the request. */
 export interface SamplingContext {
   readonly base: BaseModelInfo;
+  readonly tokenizer: ChatTokenizer;
   readonly promptTokens: number;
   readonly defaults: GenerationDefaults;
-  readonly stopTokenIds: readonly number[];
   /** The largest `top_logprobs` the engine can serve. */
   readonly engineTopLogprobs: number;
 }
@@ -150,14 +144,18 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     const value = request.topLogprobs === -1 ? `-1, which means all ${topLogprobs}` : topLogprobs;
     throw new ArgumentError(`Expected \`top_logprobs\` to be at most ${maxTop}, got ${value}`, { param: "logprobs" });
   }
+  const rules = resolveRules(request, { tokenizer: context.tokenizer, vocabularySize: base.vocabularySize, defaults, maxTokens });
+  const eosTokenIds = request.ignoresEos ? [] : context.tokenizer.eosTokenIds;
   return {
+    ...rules,
     maxTokens,
     temperature: isGreedy ? 0 : Math.max(asked, MIN_SAMPLED_TEMPERATURE),
     topP: isGreedy ? 1 : topP,
     topK: isGreedy || topK < 1 || topK >= base.vocabularySize ? 0 : topK,
     seed: request.seed === null || request.seed === UNSEEDED ? randomBytes(8).readBigInt64LE() : request.seed,
-    stopTokenIds: context.stopTokenIds,
+    stopTokenIds: [...new Set([...eosTokenIds, ...request.stopTokenIds])],
     topLogprobs,
+    ...(request.cacheSalt === null ? {} : { cacheSalt: request.cacheSalt }),
   };
 }
 

@@ -1,11 +1,12 @@
 /** The choices of one request, each an iterator over the engine's tokens. */
 import { defaultMaxListeners, setMaxListeners } from "node:events";
-import type { Engine, PolicyVersion, SamplingParams } from "../../engine/port.ts";
+import type { Engine, PolicyVersion, SampledToken, SamplingParams } from "../../engine/port.ts";
 import { EngineError } from "../../errors.ts";
-import { createDetokenizer, type ChatTokenizer } from "../../tokenizer/index.ts";
+import { createDetokenizer, type ChatTokenizer, type Detokenizer } from "../../tokenizer/index.ts";
 import { choiceSeed } from "./admit.ts";
 import { toWireLogprob, type WireLogprob } from "./logprobs.ts";
-import { StopStrings } from "./stop-strings.ts";
+import { isRepeating, type RepetitionDetection } from "./repetition.ts";
+import { StopStrings, type StopResult } from "./stop-strings.ts";
 
 /** All that generating needs to know. */
 export interface GenerationPlan {
@@ -17,18 +18,25 @@ export interface GenerationPlan {
   readonly params: SamplingParams;
   readonly n: number;
   readonly stop: readonly string[];
+  /** Whether the stop string, or the text of the stop token, stays at the end of the text. */
+  readonly includesStop: boolean;
+  /** Whether the tokenizer's own end, named as a stop token, is one like any other. */
+  readonly ignoresEos: boolean;
+  readonly repetitionDetection: RepetitionDetection | null;
   /** Alternatives per token, -1 for all; null for no logprobs. */
   readonly topLogprobs: number | null;
-  /** Whether special tokens stay in the text: a vocabulary may spell its tool calls with them. */
+  /** Whether log-probabilities name tokens by their ids. */
+  readonly namesTokensById: boolean;
+  /** Whether special tokens stay in the text. */
   readonly keepsSpecialTokens: boolean;
 }
 
 /** Why a choice ended. */
 export interface ChoiceEnd {
-  readonly finishReason: "stop" | "length";
-  /** The stop string, or the id of a stop token that is not the tokenizer's own end; else null. */
+  readonly finishReason: "stop" | "length" | "repetition";
+  /** The stop string, `repetition_detected`, or the id of a stop token that is not the tokenizer's own end; else null. */
   readonly stopReason: string | number | null;
-  /** The token that ended the turn; null when the limit or a stop string did. */
+  /** The stop token that ended the turn; null when anything else did. */
   readonly closedBy: number | null;
 }
 
@@ -62,11 +70,53 @@ export interface GenerateOptions {
   readonly signal: AbortSignal;
 }
 
-function endOf(plan: GenerationPlan, id: number, finish: "stop" | "length" | undefined, matched: string | null): ChoiceEnd | null {
+/** Why a choice ends with its last token; null when it goes on. A stop string overrides what tokens say. */
+function endOf(plan: GenerationPlan, ids: readonly number[], finish: SampledToken["finish"], matched: string | null): ChoiceEnd | null {
   if (matched !== null) return { finishReason: "stop", stopReason: matched, closedBy: null };
-  if (finish === undefined) return null;
   if (finish === "length") return { finishReason: "length", stopReason: null, closedBy: null };
-  return { finishReason: "stop", stopReason: id === plan.tokenizer.eosTokenIds[0] ? null : id, closedBy: id };
+  if (finish === "stop") {
+    const id = ids.at(-1)!;
+    const isOwnEnd = id === plan.tokenizer.eosTokenIds[0] && !plan.ignoresEos;
+    return { finishReason: "stop", stopReason: isOwnEnd ? null : id, closedBy: id };
+  }
+  const { repetitionDetection } = plan;
+  if (repetitionDetection !== null && ids.length >= (plan.params.minTokens ?? 0) && isRepeating(ids, repetitionDetection))
+    return { finishReason: "repetition", stopReason: "repetition_detected", closedBy: null };
+  return null;
+}
+
+/** The text of a choice as its tokens come. */
+class ChoiceText {
+  readonly #plan: GenerationPlan;
+  readonly #detokenizer: Detokenizer;
+  readonly #stops: StopStrings | null;
+
+  constructor(plan: GenerationPlan) {
+    this.#plan = plan;
+    this.#detokenizer = createDetokenizer(plan.tokenizer, { skipSpecialTokens: !plan.keepsSpecialTokens });
+    this.#stops = plan.stop.length > 0 ? new StopStrings(plan.stop, { isIncluded: plan.includesStop }) : null;
+  }
+
+  /** The text that became certain with the last of `ids`, and the stop string that completed with it. */
+  push(ids: readonly number[], finish: SampledToken["finish"]): StopResult {
+    // The text of a token that ends the turn is shown only on request.
+    let text = finish === "stop" && !this.#plan.includesStop ? "" : this.#detokenizer.push(ids.at(-1)!);
+    if (finish !== undefined) text += this.#detokenizer.flush();
+    // No stop string is looked for in the least that was asked for.
+    if (this.#stops === null || ids.length <= (this.#plan.params.minTokens ?? 0)) return { text, matched: null };
+    const result = this.#stops.push(text);
+    return result.matched === null && finish !== undefined ? { text: result.text + this.#stops.flush(), matched: null } : result;
+  }
+
+  /** Ends the text where no token said so. */
+  finish(): string {
+    return this.#detokenizer.flush() + (this.#stops?.flush() ?? "");
+  }
+}
+
+/** The whole text of a choice that nobody watched. */
+function wholeText({ tokenizer, includesStop, keepsSpecialTokens }: GenerationPlan, ids: readonly number[], end: ChoiceEnd): string {
+  return tokenizer.decode(end.closedBy === null || includesStop ? ids : ids.slice(0, -1), { skipSpecialTokens: !keepsSpecialTokens });
 }
 
 async function generateChoice(
@@ -74,11 +124,9 @@ async function generateChoice(
   index: number,
   { onToken, onChoice, signal }: GenerateOptions,
 ): Promise<GeneratedChoice> {
-  const { tokenizer } = plan;
-  const skipSpecialTokens = !plan.keepsSpecialTokens;
+  const { tokenizer, namesTokensById } = plan;
   // Without a stop string or a listener nobody looks at the text before it is whole: it is decoded once.
-  const detokenizer = onToken !== undefined || plan.stop.length > 0 ? createDetokenizer(tokenizer, { skipSpecialTokens }) : null;
-  const stops = plan.stop.length > 0 ? new StopStrings(plan.stop) : null;
+  const watched = onToken !== undefined || plan.stop.length > 0 ? new ChoiceText(plan) : null;
   const ids: number[] = [];
   const logprobs: WireLogprob[] | null = plan.topLogprobs === null ? null : [];
   let text = "";
@@ -87,21 +135,12 @@ async function generateChoice(
   const params = index === 0 ? plan.params : { ...plan.params, seed: choiceSeed(plan.params.seed, index) };
   for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal })) {
     ids.push(token.id);
-    const logprob = logprobs === null ? null : toWireLogprob(tokenizer, token, plan.topLogprobs!);
+    const logprob = logprobs === null ? null : toWireLogprob(tokenizer, token, { count: plan.topLogprobs!, namesTokensById });
     if (logprob !== null) logprobs!.push(logprob);
-    let piece = "";
-    let matched: string | null = null;
-    if (detokenizer !== null) {
-      // The text of a token that ends the turn is never shown.
-      if (token.finish !== "stop") piece = detokenizer.push(token.id);
-      if (token.finish !== undefined) piece += detokenizer.flush();
-      if (stops !== null) {
-        ({ text: piece, matched } = stops.push(piece));
-        if (matched === null && token.finish !== undefined) piece += stops.flush();
-      }
-      text += piece;
-    }
-    const end = endOf(plan, token.id, token.finish, matched);
+    const shown = watched?.push(ids, token.finish);
+    const end = endOf(plan, ids, token.finish, shown?.matched ?? null);
+    const piece = (shown?.text ?? "") + (end?.finishReason === "repetition" ? (watched?.finish() ?? "") : "");
+    text += piece;
     if (end !== null) {
       last = { index, id: token.id, text: piece, logprob, end };
       // Leaving the loop gives the engine its slot back.
@@ -114,7 +153,7 @@ async function generateChoice(
     signal.throwIfAborted();
     throw new EngineError(`The engine ended choice ${index} after ${ids.length} tokens without a finish`);
   }
-  if (detokenizer === null) text = tokenizer.decode(end.closedBy === null ? ids : ids.slice(0, -1), { skipSpecialTokens });
+  if (watched === null) text = wholeText(plan, ids, end);
   const choice = { index, text, ids, logprobs, ...end };
   onChoice?.(choice);
   onToken?.(last);

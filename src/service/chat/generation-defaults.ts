@@ -8,8 +8,8 @@ const generationConfig = z.looseObject({
   top_p: z.number().gt(0).max(1).nullish(),
   top_k: z.int().min(-1).nullish(),
   max_new_tokens: z.int().min(1).nullish(),
-  min_p: z.number().nullish(),
-  repetition_penalty: z.number().nullish(),
+  min_p: z.number().min(0).max(1).nullish(),
+  repetition_penalty: z.number().gt(0).nullish(),
 });
 
 /** What a model's author wants where a request says nothing. */
@@ -19,12 +19,12 @@ export interface GenerationDefaults {
   readonly topK: number;
   /** Null = as much as fits the context. */
   readonly maxTokens: number | null;
-  /** Keys of the file that ask for what this build does not carry out; to be logged. */
-  readonly unmet: readonly string[];
+  readonly minP: number;
+  readonly repetitionPenalty: number;
 }
 
 /**
- * Reads the defaults of a model from its `generation_config.json`; neutral values (temperature 1, everything else off) where the
+ * Reads the defaults of a model from its `generation_config.json`; neutral values (temperature and penalty 1, everything else off) where the
  * file or a key is missing. A request's own value always wins.
  *
  * @param directory - The model, in Hugging Face layout.
@@ -45,6 +45,7 @@ export async function readGenerationDefaults(directory: string): Promise<Generat
     topP: config.top_p ?? 1,
     topK: config.top_k ?? 0,
     maxTokens: config.max_new_tokens ?? null,
-    unmet: [...((config.min_p ?? 0) === 0 ? [] : ["min_p"]), ...((config.repetition_penalty ?? 1) === 1 ? [] : ["repetition_penalty"])],
+    minP: config.min_p ?? 0,
+    repetitionPenalty: config.repetition_penalty ?? 1,
   };
 }

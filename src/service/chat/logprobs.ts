@@ -45,22 +45,37 @@ function wireLogprob(value: number): number {
   return value > LOGPROB_FLOOR ? value : LOGPROB_FLOOR;
 }
 
+/** How the entries of {@link toWireLogprob} look. */
+export interface LogprobOptions {
+  /** Alternatives to list, -1 for all that the engine gave. */
+  readonly count: number;
+  /** Whether tokens are named `token_id:N` instead of by their text. @default false */
+  readonly namesTokensById?: boolean | undefined;
+}
+
+function alternativeFace(tokenizer: ChatTokenizer, id: number, namesTokensById: boolean | undefined): TokenFace {
+  if (!namesTokensById) return face(tokenizer, id);
+  const token = `token_id:${id}`;
+  return { token, bytes: [...Buffer.from(token)] };
+}
+
 /**
  * The entry of one sampled token. The alternatives are the first `count` of the sampled token followed by the best ones, so the
  * sampled token is always there and always first.
  *
- * @param count - Alternatives to list, -1 for all that the engine gave.
+ * Named by ids, an alternative's `bytes` are those of the name, while the sampled token keeps those of its text.
  */
-export function toWireLogprob(tokenizer: ChatTokenizer, sampled: SampledToken, count: number): WireLogprob {
-  const { token, bytes } = face(tokenizer, sampled.id);
+export function toWireLogprob(tokenizer: ChatTokenizer, sampled: SampledToken, { count, namesTokensById }: LogprobOptions): WireLogprob {
+  const { bytes, token: text } = face(tokenizer, sampled.id);
+  const token = namesTokensById ? `token_id:${sampled.id}` : text;
   const logprob = wireLogprob(sampled.logprob);
   if (count === 0) return { token, logprob, bytes, top_logprobs: NO_ALTERNATIVES };
   const limit = count === -1 ? Infinity : count;
-  const top: WireTopLogprob[] = [{ token, logprob, bytes }];
+  const top: WireTopLogprob[] = [{ token, logprob, bytes: alternativeFace(tokenizer, sampled.id, namesTokensById).bytes }];
   for (const alternative of sampled.top) {
     if (top.length >= limit) break;
     if (alternative.id === sampled.id) continue;
-    const other = face(tokenizer, alternative.id);
+    const other = alternativeFace(tokenizer, alternative.id, namesTokensById);
     top.push({ token: other.token, logprob: wireLogprob(alternative.logprob), bytes: other.bytes });
   }
   return { token, logprob, bytes, top_logprobs: top };

@@ -1,5 +1,6 @@
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
-import type { ChatRequest } from "./request.ts";
+import type { PromptRequest } from "./prompt-request.ts";
+import { renderText } from "./render-text.ts";
 
 /** A conversation as its template renders it, and that text as the encoder has it. */
 interface EncodedPrompt {
@@ -31,12 +32,22 @@ export class RecentPrompts {
    * @param directory - The model, which stands for its tokenizer.
    * @throws whatever the template or the encoder throws; nothing is kept then.
    */
-  render(tokenizer: ChatTokenizer, directory: string, { messages, tools }: Pick<ChatRequest, "messages" | "tools">): EncodedPrompt {
-    const key = JSON.stringify([directory, messages, tools]);
+  render(tokenizer: ChatTokenizer, directory: string, request: PromptRequest): EncodedPrompt {
+    const { messages, tools, addGenerationPrompt, continuesFinalMessage, addsSpecialTokens, variables, template } = request;
+    const key = JSON.stringify([
+      directory,
+      messages,
+      tools,
+      addGenerationPrompt,
+      continuesFinalMessage,
+      addsSpecialTokens,
+      variables,
+      template,
+    ]);
     const known = this.#entries.get(key);
     if (known !== undefined && this.#now() - known.madeAtMs < LIFETIME_MS) return known;
-    const text = tokenizer.renderChat(messages, { tools });
-    const entry = { text, ids: tokenizer.encode(text), madeAtMs: this.#now() };
+    const text = renderText(tokenizer, request);
+    const entry = { text, ids: tokenizer.encode(text, { addSpecialTokens: addsSpecialTokens }), madeAtMs: this.#now() };
     this.#entries.delete(key);
     if (key.length <= MAX_KEY_LENGTH) this.#entries.set(key, entry);
     if (this.#entries.size > MAX_ENTRIES) this.#entries.delete(this.#entries.keys().next().value!);

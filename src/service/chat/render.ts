@@ -1,8 +1,9 @@
 /** From messages to prompt ids: the chat template, then the encoder, with remembered ids for what was sampled here before. */
 import { ArgumentError } from "../../errors.ts";
 import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import type { PromptRequest } from "./prompt-request.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
-import type { ChatRequest } from "./request.ts";
+import { renderText } from "./render-text.ts";
 import type { SampledIds } from "./sampled-ids.ts";
 
 /** A prompt as text and as tokens. */
@@ -10,6 +11,8 @@ export interface RenderedPrompt {
   readonly text: string;
   /** Shape `[P]`, P ≥ 1. */
   readonly ids: Int32Array;
+  /** Whether `ids` stand for all of `text`; false after truncation. */
+  readonly isWhole: boolean;
 }
 
 /** Where sampled ids are remembered: one key's memory and the model within it. */
@@ -55,18 +58,21 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
 export function renderPrompt(
   tokenizer: ChatTokenizer,
   directory: string,
-  request: Pick<ChatRequest, "messages" | "tools">,
+  request: PromptRequest,
   { recent, place }: RenderContext,
 ): RenderedPrompt {
-  const mayBeKnown = place.memory.size > 0 && request.messages.some((message) => message.role === "assistant");
+  // Remembered ids have no tokens of a post-processor among them.
+  const mayBeKnown =
+    place.memory.size > 0 && !request.addsSpecialTokens && request.messages.some((message) => message.role === "assistant");
   // A conversation under way is sent once; only its beginning, without an answer yet, is sent by a whole group.
   if (!mayBeKnown) {
     const { text, ids } = recent.render(tokenizer, directory, request);
-    return { text, ids: notEmpty(ids.slice()) };
+    return { text, ids: notEmpty(ids.slice()), isWhole: true };
   }
-  const text = tokenizer.renderChat(request.messages, { tools: request.tools });
+  const text = renderText(tokenizer, request);
   const known = place.memory.find(place.scope, text, terminatorsOf(tokenizer));
-  return { text, ids: notEmpty(known === null ? tokenizer.encode(text) : joined(known.ids, tokenizer.encode(text.slice(known.length)))) };
+  const ids = known === null ? tokenizer.encode(text) : joined(known.ids, tokenizer.encode(text.slice(known.length)));
+  return { text, ids: notEmpty(ids), isWhole: true };
 }
 
 function notEmpty(ids: Int32Array): Int32Array {
@@ -83,7 +89,7 @@ export interface SampledTurn {
   readonly text: string;
   /** Every sampled id, the closing one included. */
   readonly ids: readonly number[];
-  /** The id that closed the turn; null when the limit or a stop string did. */
+  /** The end token that closed the turn; null when anything else did. */
   readonly closedBy: number | null;
   /** The message the client got, when the template renders something else for it than `text`: with tool calls. */
   readonly rewritten: ChatMessage | null;
@@ -92,11 +98,13 @@ export interface SampledTurn {
 /** Remembers the ids of a turn for the day its message comes back. */
 export function rememberTurn(
   tokenizer: ChatTokenizer,
-  request: Pick<ChatRequest, "messages" | "tools">,
+  request: PromptRequest,
   prompt: RenderedPrompt,
   turn: SampledTurn,
   place: SplicePlace,
 ): void {
+  // What a client sends back is a conversation by the model's own template, none that was cut or begun differently.
+  if (!prompt.isWhole || request.addsSpecialTokens || request.template !== null) return;
   const terminators = terminatorsOf(tokenizer);
   const closing = turn.closedBy === null ? null : tokenizer.tokenText(turn.closedBy);
   const entry = { ids: joined(prompt.ids, turn.ids), isClosed: closing !== null };
@@ -106,7 +114,12 @@ export function rememberTurn(
       place.memory.remember(place.scope, prompt.text + turn.text + terminator, entry);
     return;
   }
-  const rendered = tokenizer.renderChat([...request.messages, turn.rewritten], { tools: request.tools, addGenerationPrompt: false });
+  const rendered = renderText(tokenizer, {
+    ...request,
+    messages: [...request.messages, turn.rewritten],
+    addGenerationPrompt: false,
+    continuesFinalMessage: false,
+  });
   const terminator = closing ?? terminators.find((text) => rendered.includes(text, prompt.text.length));
   const end = terminator === undefined ? -1 : rendered.lastIndexOf(terminator);
   if (terminator === undefined || end < prompt.text.length || !rendered.startsWith(prompt.text)) return;

@@ -1,54 +1,22 @@
 /** First step of a request: from the bytes on the wire to a request whose every field is known, typed and carried out. */
-import { z } from "zod";
-import { requestTool, type RequestTool } from "../../schema/chat.ts";
-import type { ChatMessage } from "../../tokenizer/index.ts";
-import { laxBoolean, laxInt64, laxInteger, laxNumber, shown, strictString } from "./coercion.ts";
+import type { z } from "zod";
+import { shown } from "./coercion.ts";
 import { BodyError } from "./errors.ts";
+import { CARRIED_FIELDS, carriedBody, FIELD_ALIASES, inertFields, type CarriedBody } from "./fields.ts";
 import { memberText } from "./json-members.ts";
-import { toTemplateMessage, wireMessage } from "./messages.ts";
+import { toPromptRequest, type PromptRequest } from "./prompt-request.ts";
 import { checkRawBody } from "./raw-checks.ts";
 import { judgeRefusedField } from "./refused-fields.ts";
-
-/** The fields this build carries out, as they are on the wire. */
-export const CARRIED_FIELDS = {
-  messages: z
-    .array(wireMessage, {
-      error: (issue) => `expected an array of messages, got ${issue.input === undefined ? "nothing" : shown(issue.input)}`,
-    })
-    .min(1, { error: "expected at least one message, got an empty array" }),
-  model: strictString.nullish(),
-  logprobs: laxBoolean.nullish(),
-  top_logprobs: laxInteger.nullish(),
-  max_tokens: laxInteger.nullish(),
-  max_completion_tokens: laxInteger.nullish(),
-  n: laxInteger.nullish(),
-  seed: laxInt64().nullish(),
-  stop: z
-    .union([z.string(), z.array(z.string())], { error: (issue) => `expected a string or an array of strings, got ${shown(issue.input)}` })
-    .nullish(),
-  stream: laxBoolean.nullish(),
-  stream_options: z.object({ include_usage: laxBoolean.nullish(), continuous_usage_stats: laxBoolean.nullish() }).nullish(),
-  temperature: laxNumber.nullish(),
-  top_p: laxNumber.nullish(),
-  top_k: laxInteger.nullish(),
-  tools: z.array(requestTool).nullish(),
-  tool_choice: z.union([z.string(), z.record(z.string(), z.unknown())]).nullish(),
-  user: strictString.nullish(),
-  request_id: strictString.nullish(),
-  return_token_ids: laxBoolean.nullish(),
-} as const;
-
-const carriedBody = z.object(CARRIED_FIELDS);
+import type { RepetitionDetection } from "./repetition.ts";
 
 /** A request whose fields are typed and consistent; what depends on the model is still unchecked. `null` means the model's default. */
-export interface ChatRequest {
-  readonly messages: readonly ChatMessage[];
+export interface ChatRequest extends PromptRequest {
   /** Null for the served default. */
   readonly model: string | null;
-  /** What the template is shown; null when there are none. */
-  readonly tools: readonly RequestTool[] | null;
   /** Whether tool calls are read out of the text: `tool_choice` auto with at least one tool. */
   readonly shouldParseToolCalls: boolean;
+  /** Whether an answer may hold more than one tool call. */
+  readonly allowsParallelToolCalls: boolean;
   readonly isStream: boolean;
   readonly usage: "none" | "final" | "continuous";
   readonly maxTokens: number | null;
@@ -60,12 +28,36 @@ export interface ChatRequest {
   readonly n: number;
   readonly seed: bigint | null;
   readonly stop: readonly string[];
+  readonly stopTokenIds: readonly number[];
+  /** Whether what stopped an output stays at its end. */
+  readonly includesStop: boolean;
+  /** Whether the model's end tokens end nothing. */
+  readonly ignoresEos: boolean;
+  readonly minTokens: number;
+  readonly repetitionDetection: RepetitionDetection | null;
+  readonly minP: number | null;
+  readonly repetitionPenalty: number | null;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  readonly logitBias: Readonly<Record<string, number>>;
+  /** Null for all. */
+  readonly allowedTokenIds: readonly number[] | null;
+  readonly badWords: readonly string[];
+  /** How many tokens to keep of the end of the prompt, -1 for as many as fit; null for all or an error. */
+  readonly truncatePromptTokens: number | null;
+  /** Requests with different salts share no computed prompt. */
+  readonly cacheSalt: string | null;
+  readonly skipsSpecialTokens: boolean;
   /** How many alternatives come with each token, -1 for the whole vocabulary; null for no logprobs at all. */
   readonly topLogprobs: number | null;
   readonly returnTokenIds: boolean;
+  /** Whether log-probabilities name tokens by their ids. */
+  readonly namesTokensById: boolean;
   readonly requestId: string | null;
   /** Top-level names nobody knows: accepted, to be logged. */
   readonly unknownFields: readonly string[];
+  /** Known names whose values act on nothing here: accepted, to be logged. */
+  readonly inertFields: readonly string[];
 }
 
 /** Integers that a double would round; judged on the digits the client wrote. */
@@ -112,6 +104,39 @@ function toStreamUsage(
 }
 
 /**
+ * Judges the fields of a body that are not carried out.
+ *
+ * @returns The names nobody knows.
+ */
+function judgeOtherFields(raw: Readonly<Record<string, unknown>>): string[] {
+  const unknownFields: string[] = [];
+  let refused: Error | undefined;
+  for (const name of Object.keys(raw)) {
+    if (Object.hasOwn(CARRIED_FIELDS, name) || Object.hasOwn(FIELD_ALIASES, name)) continue;
+    const verdict = judgeRefusedField(name, raw[name]);
+    if (verdict.kind === "invalid") throw new BodyError(describeIssues(verdict.issues, [name]));
+    if (verdict.kind === "unknown") unknownFields.push(name);
+    // A wrong type further down is the graver error: it is reported first.
+    if (verdict.kind === "refused") refused ??= verdict.error;
+  }
+  if (refused !== undefined) throw refused;
+  return unknownFields;
+}
+
+/** The body with every alias under its own name; a field given under both keeps its own. */
+function withoutAliases(raw: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const given = Object.keys(FIELD_ALIASES).filter((alias) => Object.hasOwn(raw, alias));
+  if (given.length === 0) return raw;
+  return { ...Object.fromEntries(given.map((alias) => [FIELD_ALIASES[alias]!, raw[alias]])), ...raw };
+}
+
+function toRepetitionDetection(given: CarriedBody["repetition_detection"]): RepetitionDetection | null {
+  if (!given) return null;
+  const { max_pattern_size: max, min_pattern_size: min, min_count: count } = given;
+  return { maxPatternSize: max ?? 0, minPatternSize: min ?? 0, minCount: count ?? 0 };
+}
+
+/**
  * Reads the body of a chat completion.
  *
  * @param text - The body.
@@ -124,46 +149,54 @@ export function parseChatRequest(text: string, contentType: string | undefined):
   const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
   if (mediaType !== "application/json")
     throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
-  const raw = parseBody(text);
+  const raw = withoutAliases(parseBody(text));
   checkRawBody(raw);
 
   const parsed = carriedBody.safeParse(raw);
   if (!parsed.success) throw new BodyError(describeIssues(parsed.error.issues));
-  const unknownFields: string[] = [];
-  let refused: Error | undefined;
-  for (const name of Object.keys(raw)) {
-    if (Object.hasOwn(CARRIED_FIELDS, name)) continue;
-    const verdict = judgeRefusedField(name, raw[name]);
-    if (verdict.kind === "invalid") throw new BodyError(describeIssues(verdict.issues, [name]));
-    if (verdict.kind === "unknown") unknownFields.push(name);
-    // A wrong type further down is the graver error: it is reported first.
-    if (verdict.kind === "refused") refused ??= verdict.error;
-  }
-  if (refused !== undefined) throw refused;
+  const unknownFields = judgeOtherFields(raw);
 
   const body = parsed.data;
-  const tools = body.tools?.length ? body.tools : null;
+  const prompt = toPromptRequest(body);
   // An explicit null for top_logprobs turns the logprobs off; absence means none besides the sampled token.
   const topLogprobs = body.logprobs === true && body.top_logprobs !== null ? (body.top_logprobs ?? 0) : null;
   return {
-    messages: body.messages.map(toTemplateMessage),
+    ...prompt,
     model: body.model ?? null,
-    tools,
-    shouldParseToolCalls: tools !== null && body.tool_choice !== "none",
+    shouldParseToolCalls: prompt.tools !== null && body.tool_choice !== "none",
+    allowsParallelToolCalls: body.parallel_tool_calls ?? true,
     isStream: body.stream === true,
     usage: toStreamUsage(body.stream_options),
     maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
     maxTokensField:
       body.max_completion_tokens === null || body.max_completion_tokens === undefined ? "max_tokens" : "max_completion_tokens",
+    minTokens: body.min_tokens ?? 0,
     temperature: body.temperature ?? null,
     topP: body.top_p ?? null,
     topK: body.top_k ?? null,
+    minP: body.min_p ?? null,
+    repetitionPenalty: body.repetition_penalty ?? null,
+    frequencyPenalty: body.frequency_penalty ?? 0,
+    presencePenalty: body.presence_penalty ?? 0,
+    logitBias: body.logit_bias ?? {},
+    allowedTokenIds: body.allowed_token_ids ?? null,
+    badWords: body.bad_words ?? [],
     n: body.n ?? 1,
     seed: body.seed ?? null,
     stop: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
+    stopTokenIds: body.stop_token_ids ?? [],
+    includesStop: body.include_stop_str_in_output === true,
+    ignoresEos: body.ignore_eos === true,
+    repetitionDetection: toRepetitionDetection(body.repetition_detection),
+    truncatePromptTokens:
+      body.truncate_prompt_tokens === null || body.truncate_prompt_tokens === undefined ? null : Number(body.truncate_prompt_tokens),
+    cacheSalt: body.cache_salt ?? null,
     topLogprobs,
+    skipsSpecialTokens: body.skip_special_tokens ?? true,
     returnTokenIds: body.return_token_ids === true,
+    namesTokensById: body.return_tokens_as_token_ids === true,
     requestId: body.request_id ?? null,
     unknownFields,
+    inertFields: inertFields(body),
   };
 }

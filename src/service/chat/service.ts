@@ -6,17 +6,28 @@ import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
 import { remember } from "../../util/remember.ts";
 import type { ServiceLogger } from "../logger.ts";
 import type { PolicyLease, PolicyResolver } from "../policies.ts";
-import { Admission, checkCounts, resolveLimits, resolveSampling, type ChatLimits, type ResolvedChatLimits } from "./admit.ts";
+import {
+  Admission,
+  checkCounts,
+  checkTemplate,
+  resolveLimits,
+  resolveSampling,
+  type ChatLimits,
+  type ResolvedChatLimits,
+} from "./admit.ts";
 import { ShutdownError, toChatError } from "./errors.ts";
 import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
+import { truncatePrompt } from "./length.ts";
+import { responseRole } from "./prompt-request.ts";
 import { RecentPrompts } from "./recent-prompts.ts";
 import { rememberTurn, renderPrompt, type RenderedPrompt, type SplicePlace } from "./render.ts";
+import { checkRepetitionDetection } from "./repetition.ts";
 import { parseChatRequest, type ChatRequest } from "./request.ts";
 import { SampledIdsByKey } from "./sampled-ids.ts";
 import { toCompletion, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
 import { CompletionStream } from "./stream.ts";
-import { UnknownFieldLog } from "./unknown-fields.ts";
+import { IgnoredFieldLog } from "./ignored-fields.ts";
 
 /** What chat completions need. */
 export interface ChatDependencies {
@@ -75,15 +86,18 @@ function onceAborted(signal: AbortSignal, onAbort: () => void): () => void {
   return () => signal.removeEventListener("abort", onAbort);
 }
 
+/** Codes of engine errors that a client is told. */
+const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNSUPPORTED"]);
+
 /**
  * {@link generate}, with failures as the client is to see them: whatever an engine calls its own error, it is no fault of a
- * request that was checked before. Only having no room is told.
+ * request that was checked before. Only having no room is told, and rules of the request that leave no token to sample.
  */
 async function sampled(plan: GenerationPlan, options: GenerateOptions): Promise<GeneratedChoice[]> {
   try {
     return await generate(plan, options);
   } catch (error) {
-    if (isAbort(error) || (WhetstoneError.isInstance(error) && error.code === "E_OVERLOADED")) throw error;
+    if (isAbort(error) || (WhetstoneError.isInstance(error) && TOLD_CODES.has(error.code))) throw error;
     throw new EngineError("The engine failed while it generated", { cause: error });
   }
 }
@@ -95,7 +109,8 @@ export class ChatService {
   readonly #admission: Admission;
   readonly #sampledIds: SampledIdsByKey;
   readonly #recentPrompts = new RecentPrompts();
-  readonly #unknownFields = new UnknownFieldLog();
+  readonly #unknownFields = new IgnoredFieldLog("A chat completion request carries a field that nothing here knows; it is ignored");
+  readonly #inertFields = new IgnoredFieldLog("A chat completion request sets a field that acts on nothing here; it has no effect");
   readonly #running = new Set<AbortController>();
   readonly #defaults = new Map<string, Promise<GenerationDefaults>>();
 
@@ -121,6 +136,7 @@ export class ChatService {
   async complete(call: ChatCall): Promise<ChatAnswer> {
     const request = parseChatRequest(call.body, call.contentType);
     this.#unknownFields.report(request.unknownFields, this.#dependencies.logger);
+    this.#inertFields.report(request.inertFields, this.#dependencies.logger);
     checkCounts(request, this.#limits);
     const held = this.#hold(call.signal, request.n);
     let isStreaming = false;
@@ -165,15 +181,17 @@ export class ChatService {
     signal.throwIfAborted();
 
     const place = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
-    const prompt = renderPrompt(tokenizer, base.directory, request, { recent: this.#recentPrompts, place });
+    checkTemplate(request, this.#limits);
+    const whole = renderPrompt(tokenizer, base.directory, request, { recent: this.#recentPrompts, place });
+    const prompt = truncatePrompt(whole, request, base.contextLength);
     const params = resolveSampling(request, this.#limits, {
       base,
+      tokenizer,
       promptTokens: prompt.ids.length,
       defaults,
-      stopTokenIds: tokenizer.eosTokenIds,
       engineTopLogprobs: engine.capabilities().maxTopLogprobs,
     });
-    const { n, stop, topLogprobs, shouldParseToolCalls, returnTokenIds } = request;
+    const { shouldParseToolCalls } = request;
     return {
       request,
       tokenizer,
@@ -185,10 +203,15 @@ export class ChatService {
         tokenizer,
         promptIds: prompt.ids,
         params,
-        n,
-        stop,
-        topLogprobs,
-        keepsSpecialTokens: shouldParseToolCalls,
+        n: request.n,
+        stop: request.stop,
+        includesStop: request.includesStop,
+        ignoresEos: request.ignoresEos,
+        repetitionDetection: checkRepetitionDetection(request.repetitionDetection),
+        topLogprobs: request.topLogprobs,
+        namesTokensById: request.namesTokensById,
+        // A vocabulary may spell its tool calls with special tokens.
+        keepsSpecialTokens: shouldParseToolCalls || !request.skipsSpecialTokens,
       },
       shape: {
         head: {
@@ -197,8 +220,9 @@ export class ChatService {
           model: lease.resolvedName,
         },
         promptIds: prompt.ids,
+        role: responseRole(request),
         shouldParseToolCalls,
-        returnTokenIds,
+        returnTokenIds: request.returnTokenIds,
       },
     };
   }
@@ -213,25 +237,19 @@ export class ChatService {
   }
 
   #generationDefaults(directory: string): Promise<GenerationDefaults> {
-    return remember(this.#defaults, directory, async () => {
-      const defaults = await readGenerationDefaults(directory);
-      for (const key of defaults.unmet) {
-        this.#dependencies.logger?.warn("The generation config of a model sets a key that this build does not carry out", {
-          directory,
-          key,
-        });
-      }
-      return defaults;
-    });
+    return remember(this.#defaults, directory, () => readGenerationDefaults(directory));
   }
 
   /** Reads the message out of a finished choice and remembers its ids for when the message comes back. */
-  #conclude({ request, tokenizer, prompt, place }: Run, choice: GeneratedChoice): ChoiceMessage {
-    const message = toMessage(choice.text, request.shouldParseToolCalls);
+  #conclude({ request, tokenizer, prompt, plan, place }: Run, choice: GeneratedChoice): ChoiceMessage {
+    const message = toMessage(choice.text, request);
     const rewritten: ChatMessage | null =
       message.toolCalls.length === 0 ? null : { role: "assistant", content: message.content ?? "", tool_calls: message.toolCalls };
     try {
-      rememberTurn(tokenizer, request, prompt, { ...choice, rewritten }, place);
+      const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
+      // A text that shows its end token comes back with two.
+      if (!(isEnded && plan.includesStop && plan.keepsSpecialTokens))
+        rememberTurn(tokenizer, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, place);
     } catch (error) {
       // The template may refuse its own model's words; then they can be answered, only not spliced.
       this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });

@@ -15,6 +15,8 @@ export interface ResponseHead {
 export interface ShapeOptions {
   readonly head: ResponseHead;
   readonly promptIds: Int32Array;
+  /** In whose name the answer speaks. */
+  readonly role: string;
   readonly shouldParseToolCalls: boolean;
   readonly returnTokenIds: boolean;
 }
@@ -38,17 +40,27 @@ export interface ChoiceMessage {
   readonly toolCalls: readonly ParsedToolCall[];
 }
 
+/** How {@link toMessage} reads. */
+export interface MessageOptions {
+  readonly shouldParseToolCalls: boolean;
+  /** Otherwise all tool calls but the first are dropped. */
+  readonly allowsParallelToolCalls: boolean;
+}
+
 /** Reads a choice's text. */
-export function toMessage(text: string, shouldParseToolCalls: boolean): ChoiceMessage {
+export function toMessage(text: string, { shouldParseToolCalls, allowsParallelToolCalls }: MessageOptions): ChoiceMessage {
   const { content, toolCalls } = shouldParseToolCalls ? parseToolCalls(text) : { content: text, toolCalls: [] };
-  return { content: toolCalls.length > 0 && content === "" ? null : content, toolCalls };
+  return {
+    content: toolCalls.length > 0 && content === "" ? null : content,
+    toolCalls: allowsParallelToolCalls ? toolCalls : toolCalls.slice(0, 1),
+  };
 }
 
 function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: ShapeOptions): object {
   return {
     index: choice.index,
     message: {
-      role: "assistant",
+      role: options.role,
       content: message.content,
       refusal: null,
       annotations: null,

@@ -1,6 +1,6 @@
 /** What became of a piece of text. */
 export interface StopResult {
-  /** Text that can be shown: it neither is nor begins a stop string. */
+  /** Text that can be shown. */
   readonly text: string;
   /** The stop string that completed, or null. Nothing follows after one. */
   readonly matched: string | null;
@@ -15,6 +15,12 @@ function startOfLast(text: string, count: number): number {
     index -= low >= 0xdc00 && low <= 0xdfff && high >= 0xd800 && high <= 0xdbff ? 2 : 1;
   }
   return index;
+}
+
+/** Options of {@link StopStrings}. */
+export interface StopStringsOptions {
+  /** Whether the text ends with the stop string instead of before it; nothing is held back then. @default false */
+  readonly isIncluded?: boolean | undefined;
 }
 
 /**
@@ -32,11 +38,14 @@ function startOfLast(text: string, count: number): number {
 export class StopStrings {
   readonly #stops: readonly string[];
   readonly #heldCharacters: number;
+  readonly #isIncluded: boolean;
+  /** The last characters of the text; shown already where stop strings are included. */
   #held = "";
 
   /** @param stops - Non-empty strings. */
-  constructor(stops: readonly string[]) {
+  constructor(stops: readonly string[], options: StopStringsOptions = {}) {
     this.#stops = stops;
+    this.#isIncluded = options.isIncluded ?? false;
     this.#heldCharacters = Math.max(0, ...stops.map((stop) => [...stop].length)) - 1;
   }
 
@@ -45,20 +54,21 @@ export class StopStrings {
     if (piece === "") return { text: "", matched: null };
     // A stop string that completes in this piece begins in the held text or after it, so nothing older need be searched.
     const text = this.#held + piece;
+    const shown = this.#isIncluded ? this.#held.length : 0;
     for (const stop of this.#stops) {
       const at = text.indexOf(stop);
       if (at === -1) continue;
       this.#held = "";
-      return { text: text.slice(0, at), matched: stop };
+      return { text: text.slice(shown, this.#isIncluded ? at + stop.length : at), matched: stop };
     }
     const end = startOfLast(text, this.#heldCharacters);
     this.#held = text.slice(end);
-    return { text: text.slice(0, end), matched: null };
+    return { text: this.#isIncluded ? piece : text.slice(0, end), matched: null };
   }
 
-  /** What is still held, at the end of the text. */
+  /** What is still held back, at the end of the text. */
   flush(): string {
-    const rest = this.#held;
+    const rest = this.#isIncluded ? "" : this.#held;
     this.#held = "";
     return rest;
   }

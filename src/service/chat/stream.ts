@@ -162,7 +162,7 @@ export class CompletionStream {
     for (let index = 0; index < this.#choices.length; index++) {
       // The prompt is the same for all choices and long: the first chunk alone carries it.
       const promptIds = this.#options.returnTokenIds && index === 0 ? JSON.stringify([...this.#options.promptIds]) : "null";
-      const choice = { index, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null };
+      const choice = { index, delta: { role: this.#options.role, content: "" }, logprobs: null, finish_reason: null };
       events += this.#event([choice], `${this.#continuousUsage(0)},"prompt_token_ids":${promptIds}`);
     }
     return events;

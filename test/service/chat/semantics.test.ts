@@ -324,14 +324,21 @@ describe("sampling numbers", () => {
     try {
       await writeFile(
         join(directory, "generation_config.json"),
-        JSON.stringify({ temperature: 0.5, top_p: 0.8, top_k: 5, max_new_tokens: 4, repetition_penalty: 1.1 }),
+        JSON.stringify({ temperature: 0.5, top_p: 0.8, top_k: 5, max_new_tokens: 4, repetition_penalty: 1.1, min_p: 0.2 }),
       );
       const configured = await start({ directory });
       await configured.complete(HELLO);
-      expect(lastParams(configured)).toMatchObject({ temperature: 0.5, topP: 0.8, topK: 5, maxTokens: 4 });
-      await configured.complete({ ...HELLO, temperature: 0, max_tokens: 9 });
-      expect(lastParams(configured)).toMatchObject({ temperature: 0, maxTokens: 9 });
-      expect(configured.log.map((line) => line.fields)).toEqual([{ directory, key: "repetition_penalty" }]);
+      expect(lastParams(configured)).toMatchObject({
+        temperature: 0.5,
+        topP: 0.8,
+        topK: 5,
+        maxTokens: 4,
+        repetitionPenalty: 1.1,
+        minP: 0.2,
+      });
+      await configured.complete({ ...HELLO, temperature: 0, max_tokens: 9, repetition_penalty: 1, min_p: 0.3 });
+      expect(lastParams(configured)).toMatchObject({ temperature: 0, maxTokens: 9, minP: 0.3 });
+      expect(lastParams(configured)).not.toHaveProperty("repetitionPenalty");
     } finally {
       await rm(directory, { recursive: true });
     }

@@ -217,7 +217,7 @@ export class Sampler {
     this.#waiting = this.#waiting.filter((request) => {
       if (taken.length >= room || request.policy.batchKey !== first.policy.batchKey || paddedLength(request.prompt.length) !== time)
         return true;
-      const key = `${request.policyId}:${request.prompt.join()}`;
+      const key = `${request.policyId}:${JSON.stringify(request.params.cacheSalt ?? null)}:${request.prompt.join()}`;
       const same = prompts.get(key);
       if (!same && prompts.size >= most) return true;
       if (same) same.push(request);

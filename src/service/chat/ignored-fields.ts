@@ -4,9 +4,15 @@ import type { ServiceLogger } from "../logger.ts";
 const MAX_NAMES = 1000;
 const MAX_NAME_LENGTH = 64;
 
-/** Logs each unknown field of chat bodies once. */
-export class UnknownFieldLog {
+/** Logs each field of chat bodies that acts on nothing once. */
+export class IgnoredFieldLog {
+  readonly #message: string;
   readonly #seen = new Set<string>();
+
+  /** @param message - What is wrong with the fields. */
+  constructor(message: string) {
+    this.#message = message;
+  }
 
   /** Logs the names that were not logged before. */
   report(names: readonly string[], logger: ServiceLogger | undefined): void {
@@ -14,7 +20,7 @@ export class UnknownFieldLog {
       const short = name.slice(0, MAX_NAME_LENGTH);
       if (this.#seen.has(short) || this.#seen.size >= MAX_NAMES) continue;
       this.#seen.add(short);
-      logger?.warn("A chat completion request carries a field that nothing here knows; it is ignored", { field: short });
+      logger?.warn(this.#message, { field: short });
     }
   }
 }

@@ -1,0 +1,60 @@
+/** How long prompt and output may be. */
+import { ArgumentError } from "../../errors.ts";
+import type { GenerationDefaults } from "./generation-defaults.ts";
+import type { RenderedPrompt } from "./render.ts";
+import type { ChatRequest } from "./request.ts";
+
+/** Tokens left for the prompt when what the request asks for is set aside. */
+function roomForPrompt({ maxTokens, maxTokensField: field }: ChatRequest, contextLength: number): number {
+  const asked = maxTokens ?? 0;
+  if (asked > contextLength) {
+    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens, and \`${field}\` alone asks for ${asked}`, {
+      param: field,
+    });
+  }
+  return contextLength - asked;
+}
+
+/**
+ * The end of a prompt, where the request asks for no more than that. The beginning is lost, a template's start with it.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for an end longer than what fits beside the output, or of no token.
+ */
+export function truncatePrompt(prompt: RenderedPrompt, request: ChatRequest, contextLength: number): RenderedPrompt {
+  const asked = request.truncatePromptTokens;
+  if (asked === null) return prompt;
+  const room = roomForPrompt(request, contextLength);
+  const count = asked === -1 ? room : asked;
+  if (count > room || count === 0) {
+    throw new ArgumentError(
+      `Expected \`truncate_prompt_tokens\` to leave from 1 to ${room} tokens (a context length of ${contextLength} less \`${request.maxTokensField}\`), got ${asked}`,
+      { param: "truncate_prompt_tokens" },
+    );
+  }
+  return prompt.ids.length <= count ? prompt : { ...prompt, ids: prompt.ids.slice(-count), isWhole: false };
+}
+
+/**
+ * Tokens a request may generate: what it asks for, else what the model's author wants, and never more than fits.
+ *
+ * @throws ArgumentError `E_ARGUMENT` when prompt and output do not fit, or nothing is left for the output.
+ */
+export function resolveMaxTokens(request: ChatRequest, promptTokens: number, contextLength: number, defaults: GenerationDefaults): number {
+  const field = request.maxTokensField;
+  const asked = request.maxTokens ?? 0;
+  if (promptTokens > roomForPrompt(request, contextLength)) {
+    const wanted = asked > 0 ? ` and \`${field}\` asks for ${asked} more; shorten the messages or \`${field}\`` : "; shorten the messages";
+    throw new ArgumentError(`This model's maximum context length is ${contextLength} tokens; the messages have ${promptTokens}${wanted}`, {
+      param: "input_tokens",
+    });
+  }
+  const room = contextLength - promptTokens;
+  const limit = Math.min(room, request.maxTokens ?? defaults.maxTokens ?? room);
+  if (limit < 1) {
+    throw new ArgumentError(
+      `Expected \`${field}\` to be at least 1, got ${limit}: the messages have ${promptTokens} tokens of a context length of ${contextLength}`,
+      { param: "max_tokens" },
+    );
+  }
+  return limit;
+}

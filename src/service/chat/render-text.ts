@@ -1,0 +1,34 @@
+import { ArgumentError } from "../../errors.ts";
+import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import { finalText, type PromptRequest } from "./prompt-request.ts";
+
+/** Stands where the last message is cut; private-use characters, which no conversation needs. */
+const MARKER = "\u{F0000}continue\u{F0001}";
+
+/**
+ * A conversation as its template renders it. One to be continued ends exactly with the text of its last message: no end of
+ * turn, no header.
+ *
+ * @throws ArgumentError `E_ARGUMENT` when the template refuses the conversation, or shows the message to be continued in other
+ *   words.
+ * @throws DataError `E_DATA` when the request's own template does not parse.
+ */
+export function renderText(tokenizer: ChatTokenizer, request: PromptRequest): string {
+  const { messages, tools, addGenerationPrompt, variables } = request;
+  const options = { tools, addGenerationPrompt, variables, template: request.template ?? undefined };
+  if (!request.continuesFinalMessage) return tokenizer.renderChat(messages, options);
+
+  const text = finalText(request);
+  // The space behind the marker shows whether the template trims.
+  const marked = [...messages.slice(0, -1), { ...messages.at(-1)!, content: `${text}${MARKER} ` }];
+  const rendered = tokenizer.renderChat(marked, options);
+  const end = rendered.lastIndexOf(MARKER);
+  const beginning = rendered.slice(0, Math.max(end, 0));
+  if (end === -1 || !beginning.includes(text.trim())) {
+    throw new ArgumentError(
+      "`continue_final_message` is set, but the chat template does not show the last message as it is, so that it cannot be continued",
+      { param: "continue_final_message" },
+    );
+  }
+  return rendered.startsWith(`${MARKER} `, end) ? beginning : beginning.trimEnd();
+}

@@ -1,0 +1,106 @@
+/** The fields of a request that change logits, checked and in the engine's terms. */
+import type { SamplingParams } from "../../engine/port.ts";
+import { ArgumentError } from "../../errors.ts";
+import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import { shown } from "./coercion.ts";
+import type { GenerationDefaults } from "./generation-defaults.ts";
+import type { ChatRequest } from "./request.ts";
+
+/** A logit bias beyond this counts as this. */
+const MAX_BIAS = 100;
+
+/** What the rules depend on besides the request. */
+export interface RulesContext {
+  readonly tokenizer: ChatTokenizer;
+  /** Every id is below it. */
+  readonly vocabularySize: number;
+  readonly defaults: GenerationDefaults;
+  /** Tokens this request may generate. */
+  readonly maxTokens: number;
+}
+
+function outOfRange(field: string, range: string, value: unknown, param: string | null = null): ArgumentError {
+  return new ArgumentError(`Expected \`${field}\` to be ${range}, got ${shown(value)}`, { param });
+}
+
+function checkIds(field: string, ids: readonly number[], vocabularySize: number): void {
+  const outside = ids.filter((id) => id < 0 || id >= vocabularySize);
+  if (outside.length > 0)
+    throw outOfRange(field, `token ids of the vocabulary, from 0 to ${vocabularySize - 1} (of ${vocabularySize} tokens)`, outside, field);
+}
+
+function toBias(given: Readonly<Record<string, number>>, vocabularySize: number): ReadonlyMap<number, number> {
+  const bias = new Map<number, number>();
+  for (const [key, value] of Object.entries(given)) {
+    if (!/^\s*[+-]?\d+\s*$/.test(key)) throw outOfRange("logit_bias", "keyed by token ids", key, "logit_bias");
+    bias.set(Number(key), Math.min(Math.max(value, -MAX_BIAS), MAX_BIAS));
+  }
+  checkIds("logit_bias", [...bias.keys()], vocabularySize);
+  return bias;
+}
+
+/** The token sequences of a word: as it begins a text, and as it stands after a space where that is one other token. */
+function sequencesOf(word: string, tokenizer: ChatTokenizer): number[][] {
+  const trimmed = word.trimStart();
+  const bare = [...tokenizer.encode(trimmed)];
+  if (bare.length === 0) throw outOfRange("bad_words", "free of empty words", word);
+  const spaced = [...tokenizer.encode(` ${trimmed}`)];
+  return spaced.length === bare.length && spaced[0] !== bare[0] ? [bare, spaced] : [bare];
+}
+
+function checkRanges(
+  request: ChatRequest,
+  { minP, repetitionPenalty }: { readonly minP: number; readonly repetitionPenalty: number },
+): void {
+  if (!(minP >= 0 && minP <= 1)) throw outOfRange("min_p", "from 0 to 1", minP);
+  if (!(repetitionPenalty > 0)) throw outOfRange("repetition_penalty", "above 0", repetitionPenalty);
+  for (const [field, value] of [
+    ["frequency_penalty", request.frequencyPenalty],
+    ["presence_penalty", request.presencePenalty],
+  ] as const) {
+    if (!(value >= -2 && value <= 2)) throw outOfRange(field, "from -2 to 2", value);
+  }
+}
+
+/**
+ * The rules of a request; absent where it has none.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a number out of its range, an id outside the vocabulary, and for rules that leave
+ *   nothing to begin with.
+ */
+export function resolveRules(request: ChatRequest, context: RulesContext): Partial<SamplingParams> {
+  const { defaults, tokenizer, vocabularySize } = context;
+  const { minTokens, stopTokenIds, allowedTokenIds, frequencyPenalty, presencePenalty } = request;
+  const minP = request.minP ?? defaults.minP;
+  const repetitionPenalty = request.repetitionPenalty ?? defaults.repetitionPenalty;
+  checkRanges(request, { minP, repetitionPenalty });
+  if (minTokens < 0 || minTokens > context.maxTokens)
+    throw outOfRange("min_tokens", `from 0 to the limit of ${context.maxTokens}`, minTokens);
+
+  const logitBias = toBias(request.logitBias, vocabularySize);
+  if (allowedTokenIds?.length === 0) throw outOfRange("allowed_token_ids", "at least one token id", allowedTokenIds, "allowed_token_ids");
+  checkIds("allowed_token_ids", allowedTokenIds ?? [], vocabularySize);
+  const bannedSequences = request.badWords.flatMap((word) => sequencesOf(word, tokenizer));
+  // An id that is no token stops nothing and need not be held back.
+  const endings = [...tokenizer.eosTokenIds, ...stopTokenIds].filter((id) => id >= 0 && id < vocabularySize);
+  const lateTokenIds = minTokens > 0 ? [...new Set(endings)] : [];
+  const never = new Set([...lateTokenIds, ...bannedSequences.flatMap((sequence) => (sequence.length === 1 ? sequence : []))]);
+  if (allowedTokenIds?.every((id) => never.has(id)))
+    throw outOfRange(
+      "allowed_token_ids",
+      "left with a token once `bad_words` and `min_tokens` are applied",
+      allowedTokenIds,
+      "allowed_token_ids",
+    );
+
+  return {
+    ...(minP === 0 ? {} : { minP }),
+    ...(allowedTokenIds === null ? {} : { allowedTokenIds }),
+    ...(bannedSequences.length === 0 ? {} : { bannedSequences }),
+    ...(minTokens === 0 ? {} : { minTokens, lateTokenIds }),
+    ...(logitBias.size === 0 ? {} : { logitBias }),
+    ...(repetitionPenalty === 1 ? {} : { repetitionPenalty }),
+    ...(frequencyPenalty === 0 ? {} : { frequencyPenalty }),
+    ...(presencePenalty === 0 ? {} : { presencePenalty }),
+  };
+}

@@ -1,0 +1,174 @@
+/** Fields that make the prompt. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { errorBody } from "../../../src/schema/index.ts";
+import {
+  CONTEXT,
+  HELLO,
+  joinChoice,
+  promptIds,
+  readEvents,
+  startChatServer,
+  tokenizer,
+  type ChatServer,
+  type ChatServerOptions,
+} from "./support.ts";
+
+let server: ChatServer;
+const others: ChatServer[] = [];
+async function start(options: ChatServerOptions): Promise<ChatServer> {
+  const started = await startChatServer(options);
+  others.push(started);
+  return started;
+}
+beforeAll(async () => {
+  server = await startChatServer();
+});
+afterEach(async () => {
+  for (const other of others.splice(0)) await other.close();
+});
+afterAll(() => server.close());
+
+async function refusal(body: object, target = server): Promise<{ status: number; message: string; type: string; param: string | null }> {
+  const response = await target.post({ ...HELLO, ...body });
+  return { status: response.status, ...errorBody.parse(await response.json()).error };
+}
+/** The prompt of `body` as the engine got it. */
+async function promptOf(body: object, target = server): Promise<string> {
+  const { prompt_token_ids, usage } = await target.complete({ ...HELLO, return_token_ids: true, ...body });
+  expect(usage.prompt_tokens).toBe(prompt_token_ids.length);
+  return tokenizer.decode(prompt_token_ids);
+}
+const CONVERSATION = [
+  { role: "user", content: "hi" },
+  { role: "assistant", content: "Well, " },
+];
+const CONTINUE = { continue_final_message: true, add_generation_prompt: false };
+
+describe("the end of the prompt", () => {
+  it("68: a header, the end of the last turn, or its middle", async () => {
+    expect(await promptOf({})).toBe("<|user|>hi<|end|><|assistant|>");
+    expect(await promptOf({ add_generation_prompt: false })).toBe("<|user|>hi<|end|>");
+    expect(await promptOf({ ...CONTINUE, messages: CONVERSATION })).toBe("<|user|>hi<|end|><|assistant|>Well, ");
+  });
+  it("67: the two flags exclude each other", async () => {
+    for (const body of [{ continue_final_message: true }, { continue_final_message: true, add_generation_prompt: true }])
+      expect(await refusal({ ...body, messages: CONVERSATION })).toMatchObject({ status: 400 });
+  });
+  it("parts and turns of any role are continued too; special text in them is no obstacle", async () => {
+    const messages = [{ role: "user", content: [{ type: "text", text: "a" }, "b<|end|>c"] }];
+    expect(await promptOf({ ...CONTINUE, messages })).toBe("<|user|>a\nb<|end|>c");
+  });
+  it("the answer speaks in the role of the last message where it opens no turn", async () => {
+    const body = { ...HELLO, messages: [{ role: "narrator", content: "so" }], add_generation_prompt: false };
+    expect((await server.complete(body)).choices[0].message.role).toBe("narrator");
+    expect(joinChoice((await readEvents(await server.post({ ...body, stream: true }))).chunks).role).toBe("narrator");
+    expect((await server.complete({ ...body, add_generation_prompt: true })).choices[0].message.role).toBe("assistant");
+  });
+  it("a turn that was continued comes back with the ids that were sampled", async () => {
+    const first = await server.complete({ ...CONTINUE, messages: CONVERSATION, return_token_ids: true });
+    const whole = `Well, ${first.choices[0].message.content}`;
+    const next = await server.complete({
+      messages: [CONVERSATION[0], { role: "assistant", content: whole }, { role: "user", content: "go on" }],
+      return_token_ids: true,
+    });
+    const known = [...first.prompt_token_ids, ...first.choices[0].token_ids];
+    expect(next.prompt_token_ids.slice(0, known.length)).toEqual(known);
+  });
+});
+
+describe("templates", () => {
+  const echoing = "{{ documents[0].title if documents else '' }}|{{ mood }}|{{ reasoning_effort }}|{{ messages[0].content }}";
+
+  it("70: a template of the request is refused where none is trusted, wherever it hides", async () => {
+    for (const body of [{ chat_template: "" }, { chat_template: echoing }, { chat_template_kwargs: { chat_template: echoing } }])
+      expect(await refusal(body)).toMatchObject({
+        status: 400,
+        type: "BadRequestError",
+        message: expect.stringContaining("chat_template"),
+      });
+    await server.complete({ ...HELLO, chat_template: null, chat_template_kwargs: { chat_template: null } });
+  });
+  it("70, 71: a trusted one is used, with the variables of the request", async () => {
+    const trusting = await start({ limits: { trustRequestTemplates: true } });
+    const body = { chat_template: echoing, chat_template_kwargs: { mood: "good", documents: [{ title: "no" }] } };
+    expect(await promptOf(body, trusting)).toBe("no|good||hi");
+    expect(await promptOf({ ...body, documents: [{ title: "mine" }], reasoning_effort: "low" }, trusting)).toBe("mine|good|low|hi");
+    expect(await promptOf({ chat_template_kwargs: { chat_template: "={{ messages[0].content }}" } }, trusting)).toBe("=hi");
+  });
+  it("a template that fails, does not parse or never ends is the request's fault", async () => {
+    const trusting = await start({ limits: { trustRequestTemplates: true } });
+    for (const chat_template of ["{{ raise_exception('no') }}", "{% if %}", "{% for a in range(10000000) %}x{% endfor %}", ""])
+      expect(await refusal({ chat_template }, trusting), chat_template).toMatchObject({ status: 400, type: "BadRequestError" });
+    expect(await refusal({ ...CONTINUE, messages: CONVERSATION, chat_template: "nothing of it" }, trusting)).toMatchObject({
+      status: 400,
+      param: "continue_final_message",
+    });
+  });
+  it("trailing space that the template trims is gone from a continued turn too", async () => {
+    const trusting = await start({ limits: { trustRequestTemplates: true } });
+    const chat_template = "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}";
+    expect(await promptOf({ ...CONTINUE, messages: CONVERSATION, chat_template }, trusting)).toBe("[hi][Well,");
+  });
+  it("71: what the model's template does not ask for has no effect, and never replaces the conversation", async () => {
+    const plain = await promptOf({});
+    const kwargs = { thinking: true, messages: [{ role: "user", content: "other" }], add_generation_prompt: false };
+    expect(await promptOf({ documents: [{ title: "a" }], chat_template_kwargs: kwargs, reasoning_effort: "high" })).toBe(plain);
+    expect(await promptOf({ add_special_tokens: true })).toBe(plain);
+  });
+});
+
+describe("truncation", () => {
+  const prompt = promptIds(HELLO.messages);
+  it("keeps the end of the prompt", async () => {
+    const { prompt_token_ids } = await server.complete({ ...HELLO, truncate_prompt_tokens: 2, return_token_ids: true });
+    expect(prompt_token_ids).toEqual(prompt.slice(-2));
+    expect((await server.complete({ ...HELLO, truncate_prompt_tokens: 50 })).usage.prompt_tokens).toBe(prompt.length);
+  });
+  it("-1 keeps what fits beside the output; without a limit nothing is left for that", async () => {
+    const long = { messages: [{ role: "user", content: "word ".repeat(200) }], truncate_prompt_tokens: -1 };
+    expect((await server.complete({ ...long, max_tokens: 5 })).usage.prompt_tokens).toBe(CONTEXT - 5);
+    expect(await refusal(long)).toMatchObject({ status: 400, param: "max_tokens" });
+    expect(await refusal({ ...long, truncate_prompt_tokens: null, max_tokens: 5 })).toMatchObject({ status: 400, param: "input_tokens" });
+  });
+  it("more than fits, none, and what is no such number", async () => {
+    for (const truncate_prompt_tokens of [0, CONTEXT + 1])
+      expect(await refusal({ truncate_prompt_tokens })).toMatchObject({
+        status: 400,
+        type: "BadRequestError",
+        param: "truncate_prompt_tokens",
+      });
+    expect(await refusal({ truncate_prompt_tokens: CONTEXT - 4, max_tokens: 5 })).toMatchObject({ param: "truncate_prompt_tokens" });
+    expect(await refusal({ max_tokens: CONTEXT + 1, truncate_prompt_tokens: 1 })).toMatchObject({ param: "max_tokens" });
+    const response = await server.post('{"messages":[{"role":"user","content":"hi"}],"truncate_prompt_tokens":9223372036854775808}');
+    expect(((await response.json()) as any).error.type).toBe("Bad Request");
+  });
+  it("a turn after a cut prompt is not taken for one after the whole", async () => {
+    const messages = [{ role: "user", content: "cut me off" }];
+    const first = await server.complete({ messages, truncate_prompt_tokens: 2 });
+    const again = [...messages, { role: "assistant", content: first.choices[0].message.content }, { role: "user", content: "and?" }];
+    expect((await server.complete({ messages: again, return_token_ids: true })).prompt_token_ids).toEqual(promptIds(again));
+  });
+});
+
+describe("tool calls", () => {
+  it("79: without parallel calls there is the first alone, streamed or not", async () => {
+    const call = (name: string) => `<tool_call>{"name": "${name}", "arguments": {}}</tool_call>`;
+    const target = await start({ says: call("a") + call("b"), contextLength: 4000 });
+    const tools = ["a", "b"].map((name) => ({ type: "function", function: { name } }));
+    for (const [parallel_tool_calls, names] of [
+      [false, ["a"]],
+      [true, ["a", "b"]],
+    ] as const) {
+      const body = { ...HELLO, tools, parallel_tool_calls };
+      const { choices } = await target.complete(body);
+      expect(choices[0].message.tool_calls.map((each: any) => each.function.name)).toEqual(names);
+      expect(choices[0].finish_reason).toBe("tool_calls");
+      const { toolCalls } = joinChoice((await readEvents(await target.post({ ...body, stream: true }))).chunks);
+      expect(toolCalls.map((each) => each.function.name)).toEqual(names);
+    }
+  });
+  it("94: reasoning is null with and without it", async () => {
+    for (const include_reasoning of [true, false])
+      expect((await server.complete({ ...HELLO, include_reasoning })).choices[0].message.reasoning).toBeNull();
+  });
+});

@@ -1,0 +1,244 @@
+/** Fields about sampling and stopping: what reaches the engine, what becomes of the text, what is refused. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { errorBody } from "../../../src/schema/index.ts";
+import { isRepeating } from "../../../src/service/chat/repetition.ts";
+import { END, HELLO, joinChoice, readEvents, startChatServer, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
+
+const V = tokenizer.vocabularySize;
+const encode = (text: string): number[] => [...tokenizer.encode(text)];
+let server: ChatServer;
+const others: ChatServer[] = [];
+async function start(options: ChatServerOptions): Promise<ChatServer> {
+  const started = await startChatServer(options);
+  others.push(started);
+  return started;
+}
+beforeAll(async () => {
+  server = await startChatServer();
+});
+afterEach(async () => {
+  for (const other of others.splice(0)) await other.close();
+});
+afterAll(() => server.close());
+
+async function refusal(body: object): Promise<{ status: number; message: string; type: string; param: string | null }> {
+  const response = await server.post({ ...HELLO, ...body });
+  return { status: response.status, ...errorBody.parse(await response.json()).error };
+}
+/** What the engine is asked for `body`. */
+async function paramsOf(body: object): Promise<any> {
+  await server.complete({ ...HELLO, ...body });
+  return (server.engine.calls.findLast((call) => call.verb === "sample")!.detail as { params: unknown }).params;
+}
+/** The choice of `body`, streamed and not, which must be one. */
+async function answer(target: ChatServer, body: object): Promise<any> {
+  const { choices } = await target.complete({ ...HELLO, return_token_ids: true, ...body });
+  const { chunks } = await readEvents(await target.post({ ...HELLO, return_token_ids: true, ...body, stream: true }));
+  const [choice] = choices;
+  expect(joinChoice(chunks)).toMatchObject({
+    content: choice.message.content,
+    tokenIds: choice.token_ids,
+    finishes: [choice.finish_reason],
+    stopReason: choice.stop_reason,
+  });
+  return choice;
+}
+
+describe("rules about logits", () => {
+  it("neutral values are no rules", async () => {
+    const plain = Object.keys(await paramsOf({})).sort();
+    const neutral = {
+      logit_bias: {},
+      bad_words: [],
+      min_tokens: 0,
+      min_p: 0,
+      repetition_penalty: 1,
+      frequency_penalty: 0,
+      presence_penalty: "0",
+    };
+    expect(Object.keys(await paramsOf(neutral)).sort()).toEqual(plain);
+  });
+  it("numbers reach the engine as they are", async () => {
+    const asked = { min_p: 0.1, repetition_penalty: "1.2", frequency_penalty: -2, presence_penalty: 2, allowed_token_ids: [5, END] };
+    expect(await paramsOf(asked)).toMatchObject({
+      minP: 0.1,
+      repetitionPenalty: 1.2,
+      frequencyPenalty: -2,
+      presencePenalty: 2,
+      allowedTokenIds: [5, END],
+    });
+  });
+  it("43: a bias is clamped to 100", async () => {
+    const { logitBias } = await paramsOf({ logit_bias: { 7: 1000, "8": -1e6, 9: 0.5 } });
+    expect([...logitBias]).toEqual([
+      [7, 100],
+      [8, -100],
+      [9, 0.5],
+    ]);
+    expect((await paramsOf({ logit_bias: { [V - 1]: 1 } })).logitBias.size).toBe(1);
+  });
+  it("43, 44: a bias on no token of the vocabulary is refused", async () => {
+    expect(await refusal({ logit_bias: { [V + 1]: 1 } })).toMatchObject({ status: 400, type: "BadRequestError", param: "logit_bias" });
+    const { message } = await refusal({ logit_bias: { [V + 1]: 1 } });
+    expect(message).toContain(String(V + 1));
+    expect(message).toContain(`${V} tokens`);
+    expect(await refusal({ logit_bias: { abc: 1 } })).toMatchObject({ status: 400, param: "logit_bias" });
+    expect(await refusal({ logit_bias: { "1.5": 1 } })).toMatchObject({ status: 400, param: "logit_bias" });
+  });
+  it("41: allowed ids are there and in the vocabulary", async () => {
+    for (const allowed_token_ids of [[], [-1], [10_000_000]])
+      expect(await refusal({ allowed_token_ids })).toMatchObject({ status: 400, type: "BadRequestError", param: "allowed_token_ids" });
+  });
+  it("42: a bad word is banned as it begins a text and as it follows a space", async () => {
+    const { bannedSequences } = await paramsOf({ bad_words: ["  yes", "hello there"] });
+    for (const word of ["yes", "hello there"]) {
+      const [bare, spaced] = [encode(word), encode(` ${word}`)];
+      expect(bannedSequences).toContainEqual(bare);
+      const isOther = spaced.length === bare.length && spaced[0] !== bare[0];
+      if (isOther) expect(bannedSequences).toContainEqual(spaced);
+      else expect(bannedSequences).not.toContainEqual(spaced);
+    }
+    expect(await refusal({ bad_words: [""] })).toMatchObject({ status: 400, type: "BadRequestError" });
+  });
+  it("35: each number is held to its range", async () => {
+    for (const body of [
+      { min_p: 1.1 },
+      { min_p: -0.1 },
+      { repetition_penalty: 0 },
+      { presence_penalty: 2.5 },
+      { frequency_penalty: -2.1 },
+      { min_tokens: -1 },
+      { min_tokens: 6, max_tokens: 5 },
+    ]) {
+      expect(await refusal(body), JSON.stringify(body)).toMatchObject({ status: 400, type: "BadRequestError", param: null });
+    }
+  });
+  it("52, 54: until there are enough tokens nothing that ends an output is sampled", async () => {
+    expect(await paramsOf({ min_tokens: 3, stop_token_ids: [7, 10_000_000] })).toMatchObject({
+      minTokens: 3,
+      lateTokenIds: [...tokenizer.eosTokenIds, 7],
+    });
+    expect(await paramsOf({ min_tokens: 3, ignore_eos: true })).toMatchObject({
+      lateTokenIds: [...tokenizer.eosTokenIds],
+      stopTokenIds: [],
+    });
+  });
+  it("rules that leave nothing to begin with are refused, and those that leave nothing later too", async () => {
+    expect(await refusal({ allowed_token_ids: [END], min_tokens: 1 })).toMatchObject({ status: 400, param: "allowed_token_ids" });
+    const { UnsupportedError } = await import("../../../src/errors.ts");
+    const stuck = await start({
+      before: ({ verb, detail }) => {
+        if (verb === "sampleToken" && detail === 1) throw new UnsupportedError("no token left");
+      },
+    });
+    expect((await stuck.post(HELLO)).status).toBe(400);
+  });
+  it("a salt reaches the engine", async () => {
+    expect(await paramsOf({ cache_salt: "mine" })).toMatchObject({ cacheSalt: "mine" });
+    expect(await paramsOf({})).not.toHaveProperty("cacheSalt");
+  });
+});
+
+describe("stopping", () => {
+  it("49: a stop token ends the text before it, or with it", async () => {
+    const ids = encode("one two, three");
+    const stop = ids[2]!;
+    const target = await start({ says: ids });
+    const cut = await answer(target, { stop_token_ids: [stop, 10_000_000] });
+    expect(cut).toMatchObject({ finish_reason: "stop", stop_reason: stop, token_ids: ids.slice(0, 3) });
+    expect(cut.message.content).toBe(tokenizer.decode(ids.slice(0, 2)));
+    const kept = await answer(target, { stop_token_ids: [stop], include_stop_str_in_output: true });
+    expect(kept.message.content).toBe(tokenizer.decode(ids.slice(0, 3)));
+  });
+  it("51: the model's own end ends nothing when it is ignored, but where it is named", async () => {
+    const ids = [...encode("a b"), END, ...encode("c d")];
+    const target = await start({ says: ids });
+    expect(await answer(target, {})).toMatchObject({ stop_reason: null, token_ids: ids.slice(0, ids.indexOf(END) + 1) });
+    const on = await answer(target, { ignore_eos: true, max_tokens: ids.length });
+    expect(on).toMatchObject({ finish_reason: "length", token_ids: ids, message: { content: "a bc d" } });
+    const shown = await answer(target, { ignore_eos: true, max_tokens: ids.length, skip_special_tokens: false });
+    expect(shown.message.content).toBe("a b<|end|>c d");
+    expect(await answer(target, { ignore_eos: true, stop_token_ids: [END] })).toMatchObject({ finish_reason: "stop", stop_reason: END });
+  });
+  it("86: the end token is text only when it is asked for twice", async () => {
+    for (const [skip_special_tokens, content] of [
+      [true, "hello"],
+      [false, "hello<|end|>"],
+    ] as const)
+      expect((await answer(server, { include_stop_str_in_output: true, skip_special_tokens })).message.content).toBe(content);
+    expect((await answer(server, { skip_special_tokens: false, spaces_between_special_tokens: false })).message.content).toBe("hello");
+  });
+  it("47, 48: a stop string stays or goes, within a token and across tokens", async () => {
+    const target = await start({ says: "a group of people organised." });
+    for (const stop of [".", "group of peo", "gani"]) {
+      const before = "a group of people organised.".split(stop)[0]!;
+      expect(await answer(target, { stop })).toMatchObject({ finish_reason: "stop", stop_reason: stop, message: { content: before } });
+      const kept = await answer(target, { stop, include_stop_str_in_output: true });
+      expect(kept).toMatchObject({ finish_reason: "stop", stop_reason: stop, message: { content: before + stop } });
+    }
+  });
+  it("52: stop strings are looked for after the least number of tokens alone", async () => {
+    const ids = encode("e f e g e h");
+    const target = await start({ says: ids });
+    const first = await answer(target, { stop: "e" });
+    expect(first.message.content).toBe("");
+    const least = first.token_ids.length;
+    const later = await answer(target, { stop: "e", min_tokens: least });
+    expect(later.token_ids.length).toBeGreaterThan(least);
+    expect(later).toMatchObject({ stop_reason: "e", message: { content: "e f " } });
+    expect((await answer(target, { stop: "e", min_tokens: least, include_stop_str_in_output: true })).message.content).toBe("e f e");
+  });
+});
+
+describe("repetition", () => {
+  it("57: a pattern that stands often enough at the end", () => {
+    const detection = { maxPatternSize: 3, minPatternSize: 2, minCount: 3 };
+    expect(isRepeating([9, 1, 2, 3, 1, 2, 3, 1, 2, 3], detection)).toBe(true);
+    expect(isRepeating([9, 1, 2, 3, 1, 2, 3], detection)).toBe(false);
+    expect(isRepeating([1, 2, 3, 1, 2, 3, 1, 2, 4], detection)).toBe(false);
+    expect(isRepeating([5, 5, 5], detection)).toBe(false);
+    expect(isRepeating([5, 5, 5, 5, 5, 5], detection)).toBe(true);
+    expect(isRepeating([7, 7], { maxPatternSize: 1, minPatternSize: 0, minCount: 2 })).toBe(true);
+  });
+  it("57: ends the output, with a reason of its own", async () => {
+    const [x, y] = [encode("x")[0]!, encode("y")[0]!];
+    const target = await start({ says: [x, y, x, y, x, y, x, y] });
+    const repetition_detection = { max_pattern_size: 2, min_pattern_size: 2, min_count: 3 };
+    expect(await answer(target, { repetition_detection })).toMatchObject({
+      finish_reason: "repetition",
+      stop_reason: "repetition_detected",
+      token_ids: [x, y, x, y, x, y],
+      message: { content: "xyxyxy" },
+    });
+    expect((await answer(target, { repetition_detection, min_tokens: 7 })).token_ids).toHaveLength(7);
+    expect((await answer(target, { repetition_detection: { max_pattern_size: 0 } })).finish_reason).toBe("stop");
+    // What is held back for a stop string is text after all.
+    expect((await answer(target, { repetition_detection, stop: "xyz" })).message.content).toBe("xyxyxy");
+  });
+  it("59: sizes at odds are refused", async () => {
+    for (const repetition_detection of [
+      { max_pattern_size: 2, min_pattern_size: 3, min_count: 2 },
+      { max_pattern_size: 3, min_count: 1 },
+      { max_pattern_size: -1, min_pattern_size: -2 },
+    ])
+      expect(await refusal({ repetition_detection })).toMatchObject({ status: 400, type: "BadRequestError", param: null });
+  });
+});
+
+describe("tokens by their ids", () => {
+  it("88: logprobs name them so", async () => {
+    const { choices } = await server.complete({
+      ...HELLO,
+      logprobs: true,
+      top_logprobs: 2,
+      return_tokens_as_token_ids: true,
+      return_token_ids: true,
+    });
+    const { content } = choices[0].logprobs;
+    expect(content.map((entry: any) => entry.token)).toEqual(choices[0].token_ids.map((id: number) => `token_id:${id}`));
+    const [entry] = content;
+    expect(entry.bytes).toEqual([...tokenizer.tokenBytes(choices[0].token_ids[0])]);
+    expect(entry.top_logprobs.map((top: any) => top.bytes)).toEqual(entry.top_logprobs.map((top: any) => [...Buffer.from(top.token)]));
+    expect(entry.top_logprobs).toHaveLength(2);
+  });
+});
