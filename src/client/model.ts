@@ -105,7 +105,9 @@ export class Model implements ModelInfo {
   async train(groups: readonly GroupSource[], { signal, timeoutMs, idempotencyKey, ...config }: TrainOptions = {}): Promise<Job> {
     const experimental = optionsToWire(rlConfig, config);
     const wireGroups = groups.map((group) => group.toJSON());
-    const warnings = this.#service.examineBatch(wireGroups);
+    // Who allows turns of unknown probability also has turns of other services, which say nothing of token ids.
+    const isLenient = config.allowTrainingWithoutLogprobs === true;
+    const warnings = this.#service.examineBatch(wireGroups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
     const baselineStep = await this.#baselineStep(signal);
     const body = { model_id: this.id, trajectory_groups: wireGroups, experimental_config: experimental };
     const { id } = await this.#service.trainingJobs.createRl(body, { signal, timeoutMs, idempotencyKey });

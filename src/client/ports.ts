@@ -34,7 +34,13 @@ export interface BatchFinding {
 }
 
 /** Examines a batch before it is sent: gives the warnings, throws `E_PREFLIGHT` for one that cannot be trained. */
-export type ExamineBatch = (groups: readonly WireTrajectoryGroup[]) => readonly BatchFinding[];
+export type ExamineBatch = (groups: readonly WireTrajectoryGroup[], options?: ExamineOptions) => readonly BatchFinding[];
+
+/** What a job allows that others do not: options of `preflight`. */
+export interface ExamineOptions {
+  readonly allowsUnknownLogprobs?: boolean | undefined;
+  readonly rendersTokenIds?: boolean | undefined;
+}
 
 /** What {@link connectWith} needs. */
 export interface ClientPorts {

@@ -5,7 +5,7 @@ import { artifactsResource, type Artifacts } from "./artifacts.ts";
 import { chatResource, type Chat } from "./chat.ts";
 import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
 import { modelsResource, type Models } from "./models.ts";
-import type { BatchFinding, ClientPorts, FollowOptions } from "./ports.ts";
+import type { BatchFinding, ClientPorts, ExamineOptions, FollowOptions } from "./ports.ts";
 import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
 import { Transport } from "./transport.ts";
 import { parseAnswer, type JobEvent } from "./wire.ts";
@@ -87,8 +87,8 @@ export class Service {
   }
 
   /** What `model.train` does first: the warnings about a batch. @throws PreflightError `E_PREFLIGHT` when it cannot be trained. */
-  examineBatch(groups: readonly WireTrajectoryGroup[]): readonly BatchFinding[] {
-    return this.#ports.examineBatch(groups);
+  examineBatch(groups: readonly WireTrajectoryGroup[], options?: ExamineOptions): readonly BatchFinding[] {
+    return this.#ports.examineBatch(groups, options);
   }
 
   /** Closes the sockets and, if `connect` started one, the embedded service. Safe to call twice. */

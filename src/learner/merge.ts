@@ -9,7 +9,7 @@ import type { SampledSequence } from "./types.ts";
 export interface SampledTurn {
   readonly prompt: readonly number[];
   readonly sampled: readonly number[];
-  /** One per sampled token. */
+  /** One per sampled token; NaN where unknown. */
   readonly logprobs: readonly number[];
 }
 
@@ -26,11 +26,21 @@ export interface MergedTurns {
  * Reads what training needs of a choice.
  *
  * @param where - The choice's place, e.g. `trajectory_groups.0.trajectories.2.messages_and_choices.1`.
+ * @param options - `allowsUnknownLogprobs`: a choice may come without log-probabilities; they are NaN then. Default false.
  * @throws ArgumentError `E_ARGUMENT` when token ids or log-probabilities are absent: the choice cannot be trained.
  * @throws DataError `E_DATA` when they do not fit together.
  */
-export function readTurn(choice: AssistantChoice, where: string): SampledTurn {
+export function readTurn(
+  choice: AssistantChoice,
+  where: string,
+  { allowsUnknownLogprobs = false }: { readonly allowsUnknownLogprobs?: boolean | undefined } = {},
+): SampledTurn {
   const problem = turnProblem(choice);
+  if (problem === "choice-without-logprobs" && allowsUnknownLogprobs) {
+    const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
+    const turn = readTurn({ ...choice, logprobs: { content } }, where);
+    return { ...turn, logprobs: turn.logprobs.map(() => Number.NaN) };
+  }
   if (problem === "choice-without-token-ids" || problem === "choice-without-logprobs") {
     throw new ArgumentError(`${where}: ${TURN_PROBLEMS[problem]}`, { param: where });
   }

@@ -16,6 +16,8 @@ export interface RlSettings {
   /** Null without a KL penalty. */
   readonly reference: KlReference | null;
   readonly advantages: AdvantageOptions;
+  /** Choices may come without log-probabilities; their ratio is 1. */
+  readonly allowsUnknownLogprobs: boolean;
   /** In [−1, 1]. */
   readonly advantageBalance: number;
   /** What has the same weight in the batch. */
@@ -33,7 +35,6 @@ export type KlReference =
  * trades memory for speed and changes no number: clients that send its usual value 1024 by default are served.
  */
 const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map<keyof RlConfig, readonly unknown[]>([
-  ["allow_training_without_logprobs", [false]],
   ["kl_ref_adapter_path", []],
   ["logprob_calculation_chunk_size", [1024]],
   ["num_trajectories_learning_rate_multiplier_power", [0]],
@@ -85,6 +86,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
       exactZero: given.compat === "art",
     },
     advantageBalance: given.advantage_balance ?? 0,
+    allowsUnknownLogprobs: given.allow_training_without_logprobs ?? false,
     reduction: given.loss_reduction ?? "trajectory_mean",
   };
 }

@@ -1,14 +1,16 @@
 /** From trajectory groups to the rows of one optimizer step. */
 
 import { ArgumentError, DataError } from "../errors.ts";
-import type { RlConfig, Trajectory, TrajectoryGroup } from "../schema/index.ts";
+import type { AssistantChoice, MessageOrChoice, RlConfig, Trajectory, TrajectoryGroup } from "../schema/index.ts";
+import type { ChatTokenizer } from "../tokenizer/index.ts";
 import { isChoice } from "../trajectory/messages.ts";
 import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
 import { runSteps, type Steps } from "../util/steps.ts";
 import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
-import { mergeTurns, readTurn } from "./merge.ts";
+import { mergeTurns, readTurn, type SampledTurn } from "./merge.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
+import { type HistoryAt, renderTurn } from "./render.ts";
 import { fitsContext, requireTokenIds, tokenWeights, trainedTokens } from "./sequences.ts";
 import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
 
@@ -42,9 +44,16 @@ export interface RlBatch {
    * `reward/mean` (all trajectories), `reward/std` (mean over groups of at least two of the population deviation),
    * `advantage/zero_groups` (groups without a difference), `data/groups`, `data/trajectories`,
    * `data/trainable_trajectories`, `data/sequences`, `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences`
-   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences).
+   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences). When
+   * choices were rendered, `data/rendered_turns` and `data/rendered_drift` (those whose answer the template renders to other tokens).
    */
   readonly metrics: Readonly<Record<string, number>>;
+}
+
+/** Options of {@link buildRlBatch}. */
+export interface RlBatchOptions {
+  /** Renders choices without token ids. @default none: such a choice is refused */
+  readonly tokenizer?: ChatTokenizer | undefined;
 }
 
 interface ReadTrajectory {
@@ -61,7 +70,7 @@ interface ReadTrajectory {
  *
  * @param groups - Wire form, as the schema accepts it. Not modified.
  * @throws UnsupportedError `E_UNSUPPORTED`, {@link ArgumentError} `E_ARGUMENT` for the configuration; see `checkRlConfig`.
- * @throws ArgumentError `E_ARGUMENT` for a choice without token ids or log-probabilities and for a group without any choice, each
+ * @throws ArgumentError `E_ARGUMENT` for a choice without token ids (and no tokenizer) or log-probabilities (unless allowed) and for a group without any choice, each
  *   with its place, and, with param `trajectory_groups`, for a batch that would train nothing; the message says why.
  * @throws DataError `E_DATA` for token ids and log-probabilities that do not fit together, an id outside the
  *   vocabulary, or a reward that is not finite.
@@ -72,8 +81,13 @@ interface ReadTrajectory {
  * await engine.optimStep(model, adam);
  * ```
  */
-export function buildRlBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, limits: SequenceLimits): RlBatch {
-  return runSteps(rlBatchSteps(groups, config, limits));
+export function buildRlBatch(
+  groups: readonly TrajectoryGroup[],
+  config: RlConfig | null | undefined,
+  limits: SequenceLimits,
+  options: RlBatchOptions = {},
+): RlBatch {
+  return runSteps(rlBatchSteps(groups, config, limits, options));
 }
 
 /** {@link buildRlBatch}, one trajectory at a time, for whoever shares the thread. */
@@ -81,8 +95,9 @@ export function* rlBatchSteps(
   groups: readonly TrajectoryGroup[],
   config: RlConfig | null | undefined,
   limits: SequenceLimits,
+  options: RlBatchOptions = {},
 ): Steps<RlBatch> {
-  const { settings, kept, normalized, trained, metrics } = yield* readBatch(groups, config, limits);
+  const { settings, kept, normalized, trained, metrics } = yield* readBatch(groups, config, { limits, ...options });
   const rows: TrainingRow[] = [];
   const sources: RowSource[] = [];
   let total = 0;
@@ -110,8 +125,9 @@ export function* checkRlBatchSteps(
   groups: readonly TrajectoryGroup[],
   config: RlConfig | null | undefined,
   limits: SequenceLimits,
+  options: RlBatchOptions = {},
 ): Steps<void> {
-  yield* readBatch(groups, config, limits);
+  yield* readBatch(groups, config, { limits, ...options });
 }
 
 /** A batch that has passed every check, before its rows are made. */
@@ -134,9 +150,17 @@ interface KeptTrajectory {
   readonly tokens: number;
 }
 
-function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, limits: SequenceLimits): Steps<ReadBatch> {
+/** What every trajectory is read with. */
+interface Reading {
+  readonly limits: SequenceLimits;
+  readonly tokenizer?: ChatTokenizer | undefined;
+}
+
+function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, reading: Reading): Steps<ReadBatch> {
+  const { limits } = reading;
   const settings = checkRlConfig(config);
-  const counts = { merged: 0, drifted: 0, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0, sampling: 0 };
+  const { allowsUnknownLogprobs } = settings;
+  const counts = { ...NO_COUNTS, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0 };
   const kept: KeptTrajectory[] = [];
   const rewards: number[] = [];
   const deviations: number[] = [];
@@ -145,7 +169,7 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     const place = `trajectory_groups.${groupIndex}`;
     const read: ReadTrajectory[] = [];
     for (const [index, trajectory] of group.trajectories.entries()) {
-      read.push(readTrajectory(trajectory, `${place}.trajectories.${index}`, limits, counts));
+      read.push(readTrajectory(trajectory, `${place}.trajectories.${index}`, { ...reading, allowsUnknownLogprobs, counts }));
       rewards.push(trajectory.reward);
       yield;
     }
@@ -193,29 +217,47 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     "data/dropped_sequences": counts.droppedSequences,
     "tokens/trained": trained,
     "tokens/dropped": counts.droppedTokens,
+    ...(counts.rendered === 0 ? {} : { "data/rendered_turns": counts.rendered, "data/rendered_drift": counts.renderedDrift }),
   };
   return { settings, kept, normalized, trained, metrics };
 }
 
-function readTrajectory(
-  trajectory: Trajectory,
-  where: string,
-  limits: SequenceLimits,
-  counts: { merged: number; drifted: number; sampling: number },
-): ReadTrajectory {
+/** What reading trajectories counts. */
+interface ReadCounts {
+  merged: number;
+  drifted: number;
+  /** Trajectories with a sampled turn. */
+  sampling: number;
+  /** Turns without token ids. */
+  rendered: number;
+  /** Those that the template renders to other tokens than were sampled. */
+  renderedDrift: number;
+}
+
+const NO_COUNTS: Readonly<ReadCounts> = { merged: 0, drifted: 0, sampling: 0, rendered: 0, renderedDrift: 0 };
+
+interface TrajectoryReading extends Reading {
+  readonly allowsUnknownLogprobs: boolean;
+  readonly counts: ReadCounts;
+}
+
+function readTrajectory(trajectory: Trajectory, where: string, reading: TrajectoryReading): ReadTrajectory {
+  const { limits, counts } = reading;
   if (!Number.isFinite(trajectory.reward)) {
     throw new DataError(`${where}.reward: expected a finite number, got ${trajectory.reward}.`, { param: `${where}.reward` });
   }
-  const histories = [
-    { items: trajectory.messages_and_choices, at: `${where}.messages_and_choices` },
+  const histories: HistoryAt[] = [
+    { items: trajectory.messages_and_choices, tools: trajectory.tools, at: `${where}.messages_and_choices` },
     ...trajectory.additional_histories.map((history, index) => ({
       items: history.messages_and_choices,
+      tools: history.tools,
       at: `${where}.additional_histories.${index}.messages_and_choices`,
     })),
   ];
   let before = 0;
-  const sequences = histories.flatMap(({ items, at }) => {
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(item, `${at}.${index}`)] : []));
+  const sequences = histories.flatMap((history) => {
+    const { items, at } = history;
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf(history, index, reading)] : []));
     const merged = mergeTurns(turns);
     counts.merged += merged.mergedTurns;
     counts.drifted += merged.driftedTurns;
@@ -229,6 +271,26 @@ function readTrajectory(
   });
   if (sequences.length > 0) counts.sampling++;
   return { reward: trajectory.reward, sequences };
+}
+
+function turnOf(history: HistoryAt, index: number, { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading): SampledTurn {
+  const choice = history.items[index] as AssistantChoice;
+  const isExact = Array.isArray(choice.prompt_token_ids) && Array.isArray(choice.token_ids);
+  if (isExact || tokenizer === undefined) return readTurn(choice, `${history.at}.${index}`, { allowsUnknownLogprobs });
+  const turn = renderTurn(history, index, { tokenizer, allowsUnknownLogprobs });
+  counts.rendered++;
+  if (turn.drifted) counts.renderedDrift++;
+  return turn;
+}
+
+/** Whether a choice says nothing of its token ids, so that a batch needs a tokenizer. */
+export function needsRendering(groups: readonly TrajectoryGroup[]): boolean {
+  const isInexact = (item: MessageOrChoice) => isChoice(item) && !(Array.isArray(item.prompt_token_ids) && Array.isArray(item.token_ids));
+  return groups.some(({ trajectories }) =>
+    trajectories.some(({ messages_and_choices: main, additional_histories: others }) =>
+      [main, ...others.map((history) => history.messages_and_choices)].some((items) => items.some(isInexact)),
+    ),
+  );
 }
 
 function nothingToTrain(found: {

@@ -55,7 +55,7 @@ export const rlConfig = z.strictObject({
   truncated_importance_sampling: z.number().positive().nullish(),
   /** Extension: how the reference client computes it, where that differs from what it says. @default null */
   compat: z.enum(["art"]).nullish(),
-  /** Not carried out yet: only false. */
+  /** Extension: choices may come without log-probabilities; their ratio is 1. @default false */
   allow_training_without_logprobs: z.boolean().nullish(),
   /** Extension: penalty on the distance from a reference policy. @default 0 */
   kl_penalty_coef: z.number().min(0).nullish(),

@@ -12,6 +12,7 @@ export type FindingCode =
   | "no-logprobs"
   | TurnProblem
   | "non-finite-reward"
+  | "rendered-choice"
   | "duplicate-trajectory"
   | "overlong-row"
   | "only-overlong-rows"
@@ -86,6 +87,10 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
   "unbalanced-group": [
     "warning",
     "Groups have different sizes: each trajectory weighs the same, so a larger group counts more and a smaller one has a noisier mean. Retry rollouts that fail, or leave incomplete groups out.",
+  ],
+  "rendered-choice": [
+    "warning",
+    "A choice has no token ids: it is rendered through the chat template, and its prompt may have other tokens than were sampled from. Request `return_token_ids: true` and append the whole choice.",
   ],
   "duplicate-trajectory": [
     "warning",

@@ -19,6 +19,10 @@ export interface PreflightOptions {
   readonly maxStepsOffPolicy?: number | undefined;
   /** The largest body that the service takes; the embedded service takes 64 MiB (67108864). Measuring writes the groups out once. */
   readonly maxBytes?: number | undefined;
+  /** The job trains choices without log-probabilities (`allow_training_without_logprobs`). @default false */
+  readonly allowsUnknownLogprobs?: boolean | undefined;
+  /** The service renders choices without token ids through the chat template: a warning, then, not the end. @default false */
+  readonly rendersTokenIds?: boolean | undefined;
 }
 
 /** A group as `TrajectoryGroup` or in its wire form. */
@@ -149,7 +153,7 @@ function examineTrajectory(trajectory: WireTrajectory, { place, note, options }:
       if (!isChoice(item)) continue;
       const at = `${place}.${history.place}.${index}`;
       hasTurns = true;
-      examineChoice(item, at, note);
+      examineChoice(item, at, { note, options });
       if (!isOverlong(item, options)) fits = true;
       // Turns that continue each other are one row.
       else if (before === null || !isOverlong(before, options) || !continues(before, item)) note("overlong-row", at);
@@ -160,9 +164,11 @@ function examineTrajectory(trajectory: WireTrajectory, { place, note, options }:
   return { hasTurns, fits: fits || !hasTurns };
 }
 
-function examineChoice(choice: AssistantChoice, place: string, note: Note): void {
+function examineChoice(choice: AssistantChoice, place: string, { note, options }: Pick<Site, "note" | "options">): void {
   const problem = turnProblem(choice);
-  if (problem !== null) note(problem, place);
+  // What else is wrong with a choice that is rendered, its tokens tell.
+  if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", place);
+  else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, place);
   for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], place);
 }
 

@@ -228,6 +228,7 @@ describe("checkRlConfig", () => {
       adam: { learningRate: 5e-6, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0.1 },
       reference: null,
       advantages: { scale: true, baseline: "mean", deviation: "population", exactZero: false },
+      allowsUnknownLogprobs: false,
       advantageBalance: 0,
       reduction: "trajectory_mean",
     };
@@ -277,7 +278,6 @@ describe("checkRlConfig", () => {
   });
 
   const refused = {
-    allow_training_without_logprobs: true,
     kl_ref_adapter_path: "x",
     logprob_calculation_chunk_size: 512,
     num_trajectories_learning_rate_multiplier_power: 0.5,
@@ -310,6 +310,7 @@ describe("checkRlConfig", () => {
       "weight_decay",
       "adam_beta1",
       "adam_beta2",
+      "allow_training_without_logprobs",
       "kl_penalty_coef",
       "kl_penalty_source",
       "kl_penalty_reference_step",

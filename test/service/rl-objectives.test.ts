@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createModel, finishedEvents, goodGroup, RL_JOBS, startTestService, type TestService } from "./support.ts";
+import { createModel, finishedEvents, goodGroup, group, RL_JOBS, startTestService, type TestService } from "./support.ts";
 
 async function train(service: TestService, modelId: string, config: object, groups: readonly unknown[] = [goodGroup()]) {
   const { id } = await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: groups, experimental_config: config });
@@ -71,5 +71,26 @@ describe("the KL penalty", () => {
     const events = await train(service, id, { kl_penalty_coef: 0.1, kl_penalty_reference_step: 7 });
     expect(events.at(-1)).toMatchObject({ type: "training_failed", data: { error_message: expect.stringContaining("step 7") } });
     expect(service.engine.liveModels()).toEqual([]);
+  });
+});
+
+describe("choices of other services", () => {
+  const said = (content: string) => ({ message: { role: "assistant", content }, finish_reason: "stop" });
+  const groups = [group({ reward: 1, choices: [said("yes")] }, { reward: 0, choices: [said("no")] })];
+
+  test("are rendered, counted and warned of where the job allows choices without log-probabilities", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    const [started, step] = await train(service, id, { allow_training_without_logprobs: true }, groups);
+    expect(started?.data.warnings).toMatchObject([{ code: "rendered-choice", severity: "warning", count: 2 }]);
+    expect(step?.data).toMatchObject({ "data/rendered_turns": 2, "data/rendered_drift": 0, logprob_difference_max: 0 });
+  });
+
+  test("are refused before the job exists where it does not", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    const answer = await service.call("POST", RL_JOBS, { model_id: id, trajectory_groups: groups });
+    expect(answer.status).toBe(422);
+    expect(JSON.stringify(answer.body)).toContain("A choice has no log-probabilities");
   });
 });

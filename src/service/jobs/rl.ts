@@ -1,5 +1,5 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
-import { rlBatchSteps } from "../../learner/index.ts";
+import { needsRendering, rlBatchSteps } from "../../learner/index.ts";
 import type { RlConfig } from "../../schema/index.ts";
 import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
@@ -45,7 +45,8 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const { engine, directory } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
   const groups = await readGroups(directory, job.id);
-  const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base), { signal });
+  const tokenizer = needsRendering(groups) ? await context.tokenizers(base.directory) : undefined;
+  const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base, { tokenizer }), { signal });
   const { warnings = [] } = config;
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
   const startedMs = performance.now();

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Hono } from "hono";
 import { z } from "zod";
 import { ConflictError } from "../../errors.ts";
-import { checkRlBatchSteps, checkRlConfig } from "../../learner/index.ts";
+import { checkRlBatchSteps, checkRlConfig, needsRendering } from "../../learner/index.ts";
 import {
   createRlJobRequest,
   createSftJobRequest,
@@ -128,15 +128,17 @@ async function requireStart(store: Store, model: ModelRow): Promise<void> {
 }
 
 async function prepareRl(context: ServiceContext, request: RlEnvelope): Promise<Creation> {
-  const { store, engine, directory, jobs } = context;
+  const { store, engine, directory, jobs, tokenizers } = context;
   const groups = await runStepsInSlices(readGroups(request.trajectory_groups));
   const model = await getModel(store, request.model_id);
   const config = request.experimental_config ?? null;
-  checkRlConfig(config);
+  const { allowsUnknownLogprobs } = checkRlConfig(config);
   const base = await engine.describeBase(model.base_model);
-  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, { maxTokens: base.contextLength })));
+  const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true };
+  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
   // What cannot be trained must be refused before it is accepted.
-  await runStepsInSlices(checkRlBatchSteps(groups, config, base));
+  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
+  await runStepsInSlices(checkRlBatchSteps(groups, config, base, { tokenizer }));
   const id = randomUUID();
   await writeGroups(directory, id, groups);
   return {

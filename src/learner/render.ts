@@ -1,0 +1,111 @@
+/** Turns that say nothing of their token ids, rendered through the chat template. */
+
+import { ArgumentError, DataError } from "../errors.ts";
+import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../schema/index.ts";
+import type { ChatMessage, ChatTokenizer } from "../tokenizer/index.ts";
+import { toMessage } from "../trajectory/messages.ts";
+import { TURN_PROBLEMS, turnProblem } from "../trajectory/turn.ts";
+import type { SampledTurn } from "./merge.ts";
+
+/** A history and the place it stands at, for messages. */
+export interface HistoryAt {
+  readonly items: readonly MessageOrChoice[];
+  readonly tools?: readonly Tool[] | null | undefined;
+  readonly at: string;
+}
+
+/** A turn made by {@link renderTurn}. */
+export interface RenderedTurn extends SampledTurn {
+  /** What was sampled is known, and the template renders the answer to other tokens. */
+  readonly drifted: boolean;
+}
+
+/**
+ * A choice without `prompt_token_ids` or `token_ids` as a sampled turn. The prompt is rendered through the chat template, `tools`
+ * included. The answer's tokens are its `token_ids`; else those of its log-probabilities (`token_id:<n>`, or the one token with
+ * these bytes); else what the template renders, without the closing token where the answer was cut by its length.
+ *
+ * @param index - Of the choice in the history.
+ * @param options - `allowsUnknownLogprobs`: a choice may come without log-probabilities; they are NaN then.
+ * @throws ArgumentError `E_ARGUMENT` for one without, when that is not allowed.
+ * @throws DataError `E_DATA` for a token that the vocabulary has not, for log-probabilities that do not fit the tokens, and for a
+ *   conversation that the template cannot render turn by turn.
+ */
+export function renderTurn(
+  { items, tools, at }: HistoryAt,
+  index: number,
+  { tokenizer, allowsUnknownLogprobs }: { readonly tokenizer: ChatTokenizer; readonly allowsUnknownLogprobs: boolean },
+): RenderedTurn {
+  const where = `${at}.${index}`;
+  const choice = items[index] as AssistantChoice;
+  const entries = choice.logprobs?.content ?? [];
+  if (entries.length === 0 && !allowsUnknownLogprobs) {
+    throw new ArgumentError(`${where}: ${TURN_PROBLEMS["choice-without-logprobs"]}`, { param: where });
+  }
+  const { prompt, answer } = render(items.slice(0, index + 1), tools, { tokenizer, where });
+  const uncut = answer.at(-1);
+  const isCut = choice.finish_reason === "length" && uncut !== undefined && tokenizer.eosTokenIds.includes(uncut);
+  const rendered = isCut ? answer.slice(0, -1) : answer;
+  const known = choice.token_ids ?? (entries.length > 0 ? entries.map((entry) => idOf(entry, tokenizer, where)) : null);
+  const sampled = known ?? rendered;
+  const problem = turnProblem({
+    ...choice,
+    prompt_token_ids: prompt,
+    token_ids: [...sampled],
+    logprobs: { content: entries.length > 0 ? entries : sampled.map(() => ({ token: "", logprob: 0, top_logprobs: [] })) },
+  });
+  if (problem !== null) throw new DataError(`${where}: ${TURN_PROBLEMS[problem]}`, { param: where });
+  return {
+    prompt: choice.prompt_token_ids ?? prompt,
+    sampled,
+    logprobs: entries.length > 0 ? entries.map((entry) => entry.logprob) : sampled.map(() => Number.NaN),
+    drifted: known !== null && (known.length !== rendered.length || known.some((id, at) => id !== rendered[at])),
+  };
+}
+
+function render(
+  items: readonly MessageOrChoice[],
+  tools: readonly Tool[] | null | undefined,
+  { tokenizer, where }: { readonly tokenizer: ChatTokenizer; readonly where: string },
+): { readonly prompt: number[]; readonly answer: number[] } {
+  try {
+    const messages = items.map((item) => toMessage(item) as ChatMessage);
+    const { ids, mask } = tokenizer.renderTraining(messages, { tools, isTrained: (at) => at === items.length - 1 });
+    const start = mask.indexOf(1);
+    return { prompt: [...ids.subarray(0, start)], answer: [...ids.subarray(start)] };
+  } catch (error) {
+    if (error instanceof DataError) throw new DataError(`${where}: ${error.message}`, { cause: error, param: where });
+    throw error;
+  }
+}
+
+const TOKEN_ID = /^token_id:(\d+)$/u;
+const vocabularies = new WeakMap<ChatTokenizer, ReadonlyMap<string, number>>();
+
+function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: string): number {
+  const named = TOKEN_ID.exec(token);
+  if (named !== null) return Number(named[1]);
+  const found = vocabularyOf(tokenizer).get(keyOf(bytes ?? Buffer.from(token)));
+  if (found !== undefined) return found;
+  throw new DataError(
+    `${where}: the token ${JSON.stringify(token)} of its log-probabilities is not in the model's vocabulary. Request \`return_token_ids: true\` while sampling, and append the whole choice.`,
+    { param: where },
+  );
+}
+
+/** Ids by the tokens' bytes; of two tokens with the same bytes the first. */
+function vocabularyOf(tokenizer: ChatTokenizer): ReadonlyMap<string, number> {
+  const known = vocabularies.get(tokenizer);
+  if (known !== undefined) return known;
+  const ids = new Map<string, number>();
+  for (let id = 0; id < tokenizer.vocabularySize; id++) {
+    const key = keyOf(tokenizer.tokenBytes(id));
+    if (key !== "" && !ids.has(key)) ids.set(key, id);
+  }
+  vocabularies.set(tokenizer, ids);
+  return ids;
+}
+
+function keyOf(bytes: ArrayLike<number>): string {
+  return Buffer.from(Array.from(bytes)).toString("latin1");
+}
