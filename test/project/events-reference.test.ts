@@ -4,8 +4,8 @@ import { describe, expect, it } from "vitest";
 import { eventToDisk, type RecordedEvent } from "../../src/train/events.ts";
 import { read, ROOT } from "./files.ts";
 
-/** Event → its fields, for each member of the union `name` in src/train/events.ts. */
-function union(name: string): Map<string, string[]> {
+/** The members of the union type `name` in src/train/events.ts. */
+function members(name: string): { readonly types: readonly ts.Type[]; readonly checker: ts.TypeChecker } {
   const path = join(ROOT, "src/train/events.ts");
   const program = ts.createProgram([path], { strict: true, target: ts.ScriptTarget.ESNext, noEmit: true });
   const checker = program.getTypeChecker();
@@ -14,9 +14,14 @@ function union(name: string): Map<string, string[]> {
     ?.statements.find((node): node is ts.TypeAliasDeclaration => ts.isTypeAliasDeclaration(node) && node.name.text === name);
   if (alias === undefined) throw new Error(`Expected src/train/events.ts to have the type ${name}`);
   const type = checker.getTypeAtLocation(alias);
-  const members = type.isUnion() ? type.types : [type];
+  return { types: type.isUnion() ? type.types : [type], checker };
+}
+
+/** Event → its fields, for each member of the union `name`. */
+function union(name: string): Map<string, string[]> {
+  const { types, checker } = members(name);
   return new Map(
-    members.map((member) => {
+    types.map((member) => {
       const properties = member.getProperties();
       const kind = properties.find((property) => property.name === "type");
       const literal = kind && checker.getTypeOfSymbol(kind);
@@ -56,5 +61,11 @@ describe("docs/reference/events.md", () => {
       expect(Object.keys(eventToDisk({ [field]: 0 } as unknown as RecordedEvent))).toEqual([onDisk]);
       expect(text, field).not.toBe("");
     }
+  });
+
+  it("names every reason for a run's end", () => {
+    const reasons = members("RunEndReason").types.map((type) => (type.isStringLiteral() ? type.value : ""));
+    const text = rows("Fields").find(([, field]) => field === "`reason`")?.[3];
+    for (const reason of reasons) expect(names(text)).toContain(reason);
   });
 });
