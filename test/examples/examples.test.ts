@@ -1,11 +1,9 @@
 /** Every example is short, runs by itself against the embedded service, and prints what it promises. */
-import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ROOT } from "../project/files.ts";
+import { runProgram } from "../support/run-program.ts";
 
 const RUN_TIMEOUT_MS = 180_000;
 const MAX_LINES = 60;
@@ -44,20 +42,6 @@ const EXAMPLES: Readonly<Record<string, Expectation>> = {
 const pathOf = (name: string) => join(ROOT, "examples", `${name}.ts`);
 const linesOf = async (name: string) => (await readFile(pathOf(name), "utf8")).trimEnd().split("\n");
 
-/** Runs an example as its first comment says, with a data directory that is gone afterwards, and gives its standard output. */
-async function run(name: string, args: Expectation["args"] = () => []): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), "whetstone-example-"));
-  onTestFinished(() => rm(directory, { recursive: true, force: true }));
-  const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, ...inherited } = process.env;
-  const command = ["--conditions=whetstone/source", "--import", "tsx", pathOf(name), ...args(directory)];
-  const { stdout } = await promisify(execFile)(process.execPath, command, {
-    cwd: ROOT,
-    env: { ...inherited, WHETSTONE_HOME: join(directory, "home") },
-    timeout: RUN_TIMEOUT_MS,
-  });
-  return stdout;
-}
-
 describe("the examples", () => {
   it("are all tested", async () => {
     const names = await readdir(join(ROOT, "examples"));
@@ -82,7 +66,7 @@ describe("the examples", () => {
   it.each(Object.entries(EXAMPLES))(
     "%s runs and prints what it promises",
     async (name, { args, prints }) => {
-      const stdout = await run(name, args);
+      const stdout = await runProgram(pathOf(name), { args, cwd: ROOT, timeoutMs: RUN_TIMEOUT_MS });
       for (const pattern of prints) expect(stdout).toMatch(pattern);
     },
     RUN_TIMEOUT_MS,

@@ -2,28 +2,9 @@ import { existsSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import ts from "typescript";
 import { describe, expect, it } from "vitest";
-import { packageJson, projectFiles, read, ROOT } from "./files.ts";
+import { blocks, packageJson, projectFiles, read, ROOT, type Block } from "./files.ts";
 
 const documents = projectFiles().filter((file) => file.endsWith(".md"));
-
-interface Block {
-  /** A file name beside the document, so that relative imports and the package's own name resolve from there. */
-  readonly name: string;
-  readonly code: string;
-  readonly document: string;
-  /** Where the code starts in the document, counted from 1. */
-  readonly line: number;
-}
-
-function blocks(document: string): Block[] {
-  const text = read(document);
-  return [...text.matchAll(/^( *)```ts\n(.*?)^\1```$/gmsu)].map((match, index) => ({
-    name: join(ROOT, `${document}.${index}.ts`),
-    code: `${match[2]}\nexport {};\n`,
-    document,
-    line: text.slice(0, match.index).split("\n").length + 1,
-  }));
-}
 
 /** Type-checks all blocks as one program; each is a module of its own. Nothing is written to disk. */
 function typeErrors(given: readonly Block[]): string[] {

@@ -26,6 +26,27 @@ export function read(path: string): string {
   return readFileSync(join(ROOT, path), "utf8");
 }
 
+/** A block of TypeScript in a document. */
+export interface Block {
+  /** A file name beside the document, so that relative imports and the package's own name resolve from there. */
+  readonly name: string;
+  readonly code: string;
+  readonly document: string;
+  /** Where the code starts in the document, counted from 1. */
+  readonly line: number;
+}
+
+/** The blocks of TypeScript of a document, each a module of its own. */
+export function blocks(document: string): Block[] {
+  const text = read(document);
+  return [...text.matchAll(/^( *)```ts\n(.*?)^\1```$/gmsu)].map((match, index) => ({
+    name: join(ROOT, `${document}.${index}.ts`),
+    code: `${match[2]}\nexport {};\n`,
+    document,
+    line: text.slice(0, match.index).split("\n").length + 1,
+  }));
+}
+
 /** The part of package.json that tests look at. */
 export interface PackageJson {
   readonly scripts: Readonly<Record<string, string>>;

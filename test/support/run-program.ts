@@ -1,0 +1,31 @@
+/** Runs a program of the project as its user would: `node`, against an embedded service whose data are gone afterwards. */
+import { execFile } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { onTestFinished } from "vitest";
+import { ROOT } from "../project/files.ts";
+
+/** What {@link runProgram} takes. */
+export interface ProgramOptions {
+  /** What goes on its command line. `directory` is its own and empty. @default nothing */
+  readonly args?: ((directory: string) => readonly string[]) | undefined;
+  /** Working directory. @default the program's own directory */
+  readonly cwd?: string | undefined;
+  readonly timeoutMs: number;
+}
+
+/** Its standard output. @throws when it ends with another code than 0, or not in time. */
+export async function runProgram(path: string, { args = () => [], cwd, timeoutMs }: ProgramOptions): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-program-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, ...inherited } = process.env;
+  const command = ["--conditions=whetstone/source", "--import", import.meta.resolve("tsx"), path, ...args(directory)];
+  const { stdout } = await promisify(execFile)(process.execPath, command, {
+    cwd: cwd ?? directory,
+    env: { ...inherited, WHETSTONE_HOME: join(directory, "home"), TSX_TSCONFIG_PATH: join(ROOT, "tsconfig.json") },
+    timeout: timeoutMs,
+  });
+  return stdout;
+}
