@@ -21,6 +21,18 @@ const SHAPES: Readonly<Record<string, object>> = {
     num_key_value_heads: 4,
     head_dim: 64,
   },
+  "qwen3-33m": {
+    architectures: ["Qwen3ForCausalLM"],
+    vocab_size: 32_768,
+    hidden_size: 384,
+    intermediate_size: 1152,
+    num_hidden_layers: 12,
+    num_attention_heads: 6,
+    num_key_value_heads: 2,
+    head_dim: 64,
+    max_position_embeddings: 2048,
+    rope_theta: 1_000_000,
+  },
 };
 
 /** Calls `body` with a directory that holds the `config.json` of a shape; weights are made from a seed, so none are needed. */
