@@ -126,6 +126,8 @@ export interface SamplingParams {
   readonly stopTokenIds: readonly number[];
   /** How many alternatives come with each token; 0 = none. */
   readonly topLogprobs: number;
+  /** How many alternatives come with each token of the prompt, which then comes with the first sampled token. @default no prompt */
+  readonly promptLogprobs?: number | undefined;
   /** Requests share what was computed for a prompt only where this is equal. @default shared with all that have none */
   readonly cacheSalt?: string | undefined;
 }
@@ -136,12 +138,22 @@ export interface TokenLogprob {
   readonly logprob: number;
 }
 
+/** One token of a prompt, as the model would have sampled it. */
+export interface PromptToken extends TokenLogprob {
+  /** How many tokens are at least as likely; 1 = the likeliest. */
+  readonly rank: number;
+  /** Best first. */
+  readonly top: readonly TokenLogprob[];
+}
+
 /** One sampled token. `logprob` is `log_softmax` of the raw logits, before any of the sampling parameters. */
 export interface SampledToken {
   readonly id: number;
   readonly logprob: number;
   /** Best first, the sampled token included only if it is among them; empty when not asked for. */
   readonly top: readonly TokenLogprob[];
+  /** On the first token, where it was asked for: the tokens of the prompt, shape `[P - 1]`, as nothing predicts the first. */
+  readonly prompt?: readonly PromptToken[] | undefined;
   /** Set on the last token: a stop id was sampled, or the limit was reached. */
   readonly finish?: "stop" | "length" | undefined;
 }

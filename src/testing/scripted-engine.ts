@@ -291,8 +291,18 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
           id: rank === 0 ? id : (id + rank) % base(policy.base).vocabularySize,
           logprob: -0.5 - rank,
         }));
+        const asked = index === 0 ? params.promptLogprobs : undefined;
+        const scored = [...prompt.subarray(1)].map((token) => ({
+          id: token,
+          logprob: -0.5,
+          rank: 1,
+          top: Array.from({ length: asked ?? 0 }, (_, rank) => ({
+            id: (token + rank) % base(policy.base).vocabularySize,
+            logprob: -0.5 - rank,
+          })),
+        }));
         const finish = params.stopTokenIds.includes(id) ? "stop" : index === limit - 1 ? "length" : undefined;
-        yield { id, logprob: -0.5, top, ...(finish === undefined ? {} : { finish }) };
+        yield { id, logprob: -0.5, top, ...(asked === undefined ? {} : { prompt: scored }), ...(finish === undefined ? {} : { finish }) };
         if (finish !== undefined) return;
       }
     },

@@ -281,5 +281,7 @@ function checkRequest(prompt: Int32Array, params: SamplingParams, config: ModelC
   if (!(params.topK >= 0)) fail("topK", "at least 0", params.topK);
   if (!(params.topLogprobs >= 0 && params.topLogprobs <= MAX_TOP_LOGPROBS))
     fail("topLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, params.topLogprobs);
+  const { promptLogprobs = 0 } = params;
+  if (!(promptLogprobs >= 0 && promptLogprobs <= MAX_TOP_LOGPROBS)) fail("promptLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, promptLogprobs);
   checkLogitParams(params, config.vocabularySize);
 }

@@ -138,12 +138,13 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
   const isGreedy = asked === 0;
   if (isGreedy && request.n > 1)
     throw new ArgumentError("`n` must be 1 when using greedy sampling (temperature 0): every choice would be the same");
-  const topLogprobs = request.topLogprobs === -1 ? base.vocabularySize : (request.topLogprobs ?? 0);
-  const maxTop = Math.min(limits.maxTopLogprobs, context.engineTopLogprobs);
-  if (topLogprobs > maxTop) {
-    const value = request.topLogprobs === -1 ? `-1, which means all ${topLogprobs}` : topLogprobs;
-    throw new ArgumentError(`Expected \`top_logprobs\` to be at most ${maxTop}, got ${value}`, { param: "logprobs" });
-  }
+  const most = Math.min(limits.maxTopLogprobs, context.engineTopLogprobs);
+  const bounded = (field: string, wanted: number, param: string): number => {
+    const count = wanted === -1 ? base.vocabularySize : wanted;
+    if (count <= most) return count;
+    throw outOfRange(field, `at most ${most}`, wanted === -1 ? `-1, which means all ${count}` : count, param);
+  };
+  const topLogprobs = bounded("top_logprobs", request.topLogprobs ?? 0, "logprobs");
   const rules = resolveRules(request, { tokenizer: context.tokenizer, vocabularySize: base.vocabularySize, defaults, maxTokens });
   const eosTokenIds = request.ignoresEos ? [] : context.tokenizer.eosTokenIds;
   return {
@@ -155,6 +156,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     seed: request.seed === null || request.seed === UNSEEDED ? randomBytes(8).readBigInt64LE() : request.seed,
     stopTokenIds: [...new Set([...eosTokenIds, ...request.stopTokenIds])],
     topLogprobs,
+    ...(request.promptLogprobs === null ? {} : { promptLogprobs: bounded("prompt_logprobs", request.promptLogprobs, "prompt_logprobs") }),
     ...(request.cacheSalt === null ? {} : { cacheSalt: request.cacheSalt }),
   };
 }

@@ -69,6 +69,8 @@ const answer = {
   stream_options: z.object({ include_usage: laxBoolean.nullish(), continuous_usage_stats: laxBoolean.nullish() }).nullish(),
   logprobs: laxBoolean.nullish(),
   top_logprobs: laxInteger.nullish(),
+  prompt_logprobs: laxInteger.nullish(),
+  echo: laxBoolean.nullish(),
   skip_special_tokens: laxBoolean.nullish(),
   spaces_between_special_tokens: laxBoolean.nullish(),
   return_token_ids: laxBoolean.nullish(),

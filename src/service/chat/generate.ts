@@ -1,6 +1,6 @@
 /** The choices of one request, each an iterator over the engine's tokens. */
 import { defaultMaxListeners, setMaxListeners } from "node:events";
-import type { Engine, PolicyVersion, SampledToken, SamplingParams } from "../../engine/port.ts";
+import type { Engine, PolicyVersion, PromptToken, SampledToken, SamplingParams } from "../../engine/port.ts";
 import { EngineError } from "../../errors.ts";
 import { createDetokenizer, type ChatTokenizer, type Detokenizer } from "../../tokenizer/index.ts";
 import { choiceSeed } from "./admit.ts";
@@ -48,6 +48,8 @@ export interface GeneratedChoice extends ChoiceEnd {
   readonly ids: readonly number[];
   /** One entry per id, or null when not asked for. */
   readonly logprobs: readonly WireLogprob[] | null;
+  /** The prompt's tokens but the first, of choice 0 alone; null when not asked for. */
+  readonly promptTokens: readonly PromptToken[] | null;
 }
 
 /** One token of a choice as a stream shows it. */
@@ -119,6 +121,11 @@ function wholeText({ tokenizer, includesStop, keepsSpecialTokens }: GenerationPl
   return tokenizer.decode(end.closedBy === null || includesStop ? ids : ids.slice(0, -1), { skipSpecialTokens: !keepsSpecialTokens });
 }
 
+/** What one choice asks of the engine; the prompt is the same for all and scored for the first. */
+function paramsOf({ params }: GenerationPlan, index: number): SamplingParams {
+  return index === 0 ? params : { ...params, seed: choiceSeed(params.seed, index), promptLogprobs: undefined };
+}
+
 async function generateChoice(
   plan: GenerationPlan,
   index: number,
@@ -130,11 +137,13 @@ async function generateChoice(
   const ids: number[] = [];
   const logprobs: WireLogprob[] | null = plan.topLogprobs === null ? null : [];
   let text = "";
+  let promptTokens: readonly PromptToken[] | null = null;
   let last: GeneratedToken | null = null;
 
-  const params = index === 0 ? plan.params : { ...plan.params, seed: choiceSeed(plan.params.seed, index) };
+  const params = paramsOf(plan, index);
   for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal })) {
     ids.push(token.id);
+    promptTokens ??= token.prompt ?? null;
     const logprob = logprobs === null ? null : toWireLogprob(tokenizer, token, { count: plan.topLogprobs!, namesTokensById });
     if (logprob !== null) logprobs!.push(logprob);
     const shown = watched?.push(ids, token.finish);
@@ -154,7 +163,7 @@ async function generateChoice(
     throw new EngineError(`The engine ended choice ${index} after ${ids.length} tokens without a finish`);
   }
   if (watched === null) text = wholeText(plan, ids, end);
-  const choice = { index, text, ids, logprobs, ...end };
+  const choice = { index, text, ids, logprobs, promptTokens, ...end };
   onChoice?.(choice);
   onToken?.(last);
   return choice;

@@ -1,4 +1,4 @@
-import type { SampledToken } from "../../engine/port.ts";
+import type { PromptToken, SampledToken } from "../../engine/port.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 
 /** The least log-probability on the wire: JSON has no infinity. */
@@ -43,6 +43,34 @@ function face(tokenizer: ChatTokenizer, id: number): TokenFace {
 
 function wireLogprob(value: number): number {
   return value > LOGPROB_FLOOR ? value : LOGPROB_FLOOR;
+}
+
+/** One token of a prompt on the wire. */
+export interface WirePromptLogprob {
+  readonly logprob: number;
+  readonly rank: number;
+  readonly decoded_token: string;
+}
+
+/**
+ * The tokens of a prompt: null for the first, which nothing predicts, then for each the best tokens and itself, by their ids.
+ *
+ * @param tokens - Shape `[P - 1]`.
+ */
+export function toWirePrompt(
+  tokenizer: ChatTokenizer,
+  tokens: readonly PromptToken[],
+): readonly (Readonly<Record<string, WirePromptLogprob>> | null)[] {
+  const entry = (id: number, logprob: number, rank: number): [number, WirePromptLogprob] => [
+    id,
+    { logprob: wireLogprob(logprob), rank, decoded_token: face(tokenizer, id).token },
+  ];
+  return [
+    null,
+    ...tokens.map(({ id, logprob, rank, top }) =>
+      Object.fromEntries([...top.map((other, at) => entry(other.id, other.logprob, at + 1)), entry(id, logprob, rank)]),
+    ),
+  ];
 }
 
 /** How the entries of {@link toWireLogprob} look. */

@@ -57,6 +57,11 @@ export function finalText({ messages }: Pick<PromptRequest, "messages">): string
   return typeof content === "string" ? content : "";
 }
 
+/** What an answer begins with that repeats the text it continues; empty where it continues none. */
+export function echoedText(request: Pick<PromptRequest, "messages" | "addGenerationPrompt"> & { readonly isEchoed: boolean }): string {
+  return request.isEchoed && request.messages.at(-1)!.role === responseRole(request) ? finalText(request) : "";
+}
+
 /** The role in whose name the answer speaks: that of the last message when the prompt opens no turn of its own. */
 export function responseRole({ messages, addGenerationPrompt }: Pick<PromptRequest, "messages" | "addGenerationPrompt">): string {
   return addGenerationPrompt ? "assistant" : messages.at(-1)!.role;

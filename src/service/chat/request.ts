@@ -50,6 +50,10 @@ export interface ChatRequest extends PromptRequest {
   readonly skipsSpecialTokens: boolean;
   /** How many alternatives come with each token, -1 for the whole vocabulary; null for no logprobs at all. */
   readonly topLogprobs: number | null;
+  /** How many alternatives come with each token of the prompt, -1 for the whole vocabulary; null for no tokens of the prompt. */
+  readonly promptLogprobs: number | null;
+  /** Whether an answer in the role of the last message begins with its text. */
+  readonly isEchoed: boolean;
   readonly returnTokenIds: boolean;
   /** Whether log-probabilities name tokens by their ids. */
   readonly namesTokensById: boolean;
@@ -136,6 +140,12 @@ function toRepetitionDetection(given: CarriedBody["repetition_detection"]): Repe
   return { maxPatternSize: max ?? 0, minPatternSize: min ?? 0, minCount: count ?? 0 };
 }
 
+/** A stream has no place for the prompt; an echo brings it along, with as many alternatives as the output has. */
+function toPromptLogprobs(body: CarriedBody): number | null {
+  if (body.stream === true) return null;
+  return body.prompt_logprobs ?? (body.echo === true ? (body.top_logprobs ?? 0) : null);
+}
+
 /**
  * Reads the body of a chat completion.
  *
@@ -192,6 +202,8 @@ export function parseChatRequest(text: string, contentType: string | undefined):
       body.truncate_prompt_tokens === null || body.truncate_prompt_tokens === undefined ? null : Number(body.truncate_prompt_tokens),
     cacheSalt: body.cache_salt ?? null,
     topLogprobs,
+    promptLogprobs: toPromptLogprobs(body),
+    isEchoed: body.echo === true,
     skipsSpecialTokens: body.skip_special_tokens ?? true,
     returnTokenIds: body.return_token_ids === true,
     namesTokensById: body.return_tokens_as_token_ids === true,

@@ -18,8 +18,9 @@ import {
 import { ShutdownError, toChatError } from "./errors.ts";
 import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
+import { toWirePrompt } from "./logprobs.ts";
 import { truncatePrompt } from "./length.ts";
-import { responseRole } from "./prompt-request.ts";
+import { echoedText, responseRole } from "./prompt-request.ts";
 import { RecentPrompts } from "./recent-prompts.ts";
 import { rememberTurn, renderPrompt, type RenderedPrompt, type SplicePlace } from "./render.ts";
 import { checkRepetitionDetection } from "./repetition.ts";
@@ -148,7 +149,9 @@ export class ChatService {
       }
       const choices = await sampled(run.plan, { signal: held.abort.signal });
       const messages = choices.map((choice) => this.#conclude(run, choice));
-      return { kind: "json", body: JSON.stringify(toCompletion(choices, messages, run.shape)) };
+      const scored = choices[0]!.promptTokens;
+      const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
+      return { kind: "json", body: JSON.stringify(toCompletion(choices, messages, { ...run.shape, promptLogprobs })) };
     } finally {
       // A stream outlives this call and gives back what it holds at its own end.
       if (!isStreaming) release(held);
@@ -221,6 +224,7 @@ export class ChatService {
         },
         promptIds: prompt.ids,
         role: responseRole(request),
+        echo: echoedText(request),
         shouldParseToolCalls,
         returnTokenIds: request.returnTokenIds,
       },

@@ -17,6 +17,10 @@ export interface ShapeOptions {
   readonly promptIds: Int32Array;
   /** In whose name the answer speaks. */
   readonly role: string;
+  /** What each choice begins with besides what it says; often empty. */
+  readonly echo: string;
+  /** Log-probabilities of the prompt, `toWirePrompt`. Null, and in streams absent, when not asked for. */
+  readonly promptLogprobs?: readonly unknown[] | null | undefined;
   readonly shouldParseToolCalls: boolean;
   readonly returnTokenIds: boolean;
 }
@@ -61,7 +65,7 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
     index: choice.index,
     message: {
       role: options.role,
-      content: message.content,
+      content: options.echo === "" ? message.content : options.echo + (message.content ?? ""),
       refusal: null,
       annotations: null,
       audio: null,
@@ -98,7 +102,7 @@ export function toCompletion(choices: readonly GeneratedChoice[], messages: read
       ),
       prompt_tokens_details: null,
     },
-    prompt_logprobs: null,
+    prompt_logprobs: options.promptLogprobs ?? null,
     prompt_token_ids: options.returnTokenIds ? [...promptIds] : null,
     kv_transfer_params: null,
   };

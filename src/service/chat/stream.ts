@@ -165,6 +165,10 @@ export class CompletionStream {
       const choice = { index, delta: { role: this.#options.role, content: "" }, logprobs: null, finish_reason: null };
       events += this.#event([choice], `${this.#continuousUsage(0)},"prompt_token_ids":${promptIds}`);
     }
+    for (let index = 0; index < this.#choices.length && this.#options.echo !== ""; index++) {
+      const choice = { index, delta: { content: this.#options.echo }, logprobs: null, finish_reason: null };
+      events += this.#event([choice], this.#continuousUsage(0));
+    }
     return events;
   }
 

@@ -23,8 +23,6 @@ const ROWS: Readonly<Record<string, Row>> = {
     wrong: [{ type: "xml" }, {}, "text", { type: "json_schema" }],
   },
   use_beam_search: { neutral: [false], asking: [true], wrong: [[]] },
-  prompt_logprobs: { neutral: [], asking: [0, 1, -1], wrong: [-2, "x"] },
-  echo: { neutral: [false], asking: [true], wrong: ["x"] },
   structured_outputs: {
     neutral: [],
     asking: [{ regex: "a" }, { choice: ["a"] }, { json: {} }],
@@ -107,6 +105,8 @@ describe("fields that are carried out", () => {
     user: [1],
     request_id: [1],
     return_token_ids: ["x"],
+    prompt_logprobs: [-2, "x"],
+    echo: ["x"],
     frequency_penalty: ["a", {}],
     logit_bias: ["a", { 5: "x" }, []],
     presence_penalty: ["a"],

@@ -17,8 +17,8 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** Choices of one request. */
-async function choicesOf(body: object): Promise<any[]> {
+/** The answer to one request. */
+async function answerTo(body: object): Promise<any> {
   const response = await fetch(`${service.url}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${service.apiKey}` },
@@ -26,8 +26,9 @@ async function choicesOf(body: object): Promise<any[]> {
   });
   const parsed: any = await response.json();
   expect(response.status, JSON.stringify(parsed)).toBe(200);
-  return parsed.choices;
+  return parsed;
 }
+const choicesOf = async (body: object): Promise<any[]> => (await answerTo(body)).choices;
 const idsOf = async (body: object): Promise<number[][]> => (await choicesOf(body)).map((choice) => choice.token_ids);
 /** How many different tokens an output has, as a share of its length; the mean over many outputs. */
 async function variety(body: object): Promise<number> {
@@ -95,6 +96,26 @@ describe("on against off", () => {
       repetition_detection: { max_pattern_size: 1, min_count: 5 },
     });
     expect(choice).toMatchObject({ finish_reason: "repetition", token_ids: Array(5).fill(id) });
+  });
+  it("9: what was sampled has the same log-probabilities once it is a prompt, far into a long one too", async () => {
+    const messages = [{ role: "user", content: "several words of a prompt. ".repeat(16) }];
+    const first = await answerTo({ messages, logprobs: true, temperature: 0, ignore_eos: true });
+    const [{ message, token_ids, logprobs }] = first.choices;
+    const start = first.prompt_token_ids.length;
+    expect(start).toBeGreaterThan(256);
+    const turns = [...messages, { role: "assistant", content: message.content }];
+    const { prompt_logprobs, prompt_token_ids } = await answerTo({
+      messages: turns,
+      add_generation_prompt: false,
+      prompt_logprobs: 1,
+      max_tokens: 1,
+    });
+    expect(prompt_token_ids.slice(0, start + token_ids.length)).toEqual([...first.prompt_token_ids, ...token_ids]);
+    for (const [at, id] of token_ids.entries()) {
+      const entry = prompt_logprobs[start + at][id];
+      expect(Math.abs(entry.logprob - logprobs.content[at].logprob)).toBeLessThan(1e-4);
+      expect(entry.rank).toBe(1);
+    }
   });
   it("rules that leave no token later on are the request's fault", async () => {
     const ids = [...tokenizer.encode("x")];

@@ -117,6 +117,62 @@ describe("templates", () => {
   });
 });
 
+describe("the prompt in the answer", () => {
+  it("9: log-probabilities of the prompt, the first null; absent means null", async () => {
+    const ids = promptIds(HELLO.messages);
+    for (const count of [0, 1, 3]) {
+      const { prompt_logprobs } = await server.complete({ ...HELLO, n: 2, prompt_logprobs: count });
+      expect(prompt_logprobs).toHaveLength(ids.length);
+      const [first, ...rest] = prompt_logprobs;
+      expect(first).toBeNull();
+      for (const [at, entry] of rest.entries()) {
+        const id = ids[at + 1]!;
+        expect(entry[id]).toEqual({ logprob: -0.5, rank: 1, decoded_token: tokenizer.tokenText(id) });
+        expect(Object.keys(entry)).toHaveLength(Math.max(1, count));
+      }
+    }
+    expect((await server.complete(HELLO)).prompt_logprobs).toBeNull();
+    const scored = server.engine.calls.filter(
+      ({ verb, detail }) => verb === "sample" && (detail as any).params.promptLogprobs !== undefined,
+    );
+    expect(scored, "one choice of each request").toHaveLength(3);
+  });
+  it("9: more than the bound, and in a stream", async () => {
+    for (const prompt_logprobs of [-1, 21])
+      expect(await refusal({ prompt_logprobs })).toMatchObject({ status: 400, type: "BadRequestError", param: "prompt_logprobs" });
+    for (const prompt_logprobs of [-1, 1])
+      expect(await refusal({ prompt_logprobs, stream: true })).toMatchObject({
+        status: 400,
+        type: "Bad Request",
+        param: "prompt_logprobs",
+      });
+    const { chunks } = await readEvents(await server.post({ ...HELLO, prompt_logprobs: 0, stream: true }));
+    for (const chunk of chunks) expect(chunk).not.toHaveProperty("prompt_logprobs");
+  });
+  it("66: an echo begins the answer with what it continues", async () => {
+    const body = { ...CONTINUE, messages: CONVERSATION, echo: true };
+    const { choices, prompt_logprobs } = await server.complete(body);
+    expect(choices[0].message).toMatchObject({ role: "assistant", content: "Well, hello" });
+    expect(prompt_logprobs[1]).toBeTypeOf("object");
+    const { chunks } = await readEvents(
+      await server.post({ ...body, n: 2, stream: true, stream_options: { continuous_usage_stats: true } }),
+    );
+    for (const index of [0, 1]) expect(joinChoice(chunks, index)).toMatchObject({ content: "Well, hello", finishes: ["stop"] });
+    expect(chunks.slice(0, 4).map(({ choices: [{ index, delta }], usage }) => [index, delta.content, usage.completion_tokens])).toEqual([
+      [0, "", 0],
+      [1, "", 0],
+      [0, "Well, ", 0],
+      [1, "Well, ", 0],
+    ]);
+    expect((await server.complete({ ...body, echo: false })).choices[0].message.content).toBe("hello");
+  });
+  it("66: a message of another role is not echoed", async () => {
+    const { choices, prompt_logprobs } = await server.complete({ ...HELLO, echo: true, logprobs: true, top_logprobs: 2 });
+    expect(choices[0].message.content).toBe("hello");
+    expect(Object.keys(prompt_logprobs[1])).toHaveLength(2);
+  });
+});
+
 describe("truncation", () => {
   const prompt = promptIds(HELLO.messages);
   it("keeps the end of the prompt", async () => {

@@ -1,6 +1,6 @@
 /** From a row of log-probabilities to a token. */
 import { uniform } from "../../../util/rng.ts";
-import type { SamplingParams, TokenLogprob } from "../../port.ts";
+import type { PromptToken, SamplingParams, TokenLogprob } from "../../port.ts";
 import { argmax, draw } from "./logits/draw.ts";
 import { applyTemperature, keepMinP, keepTopK, keepTopP } from "./logits/filters.ts";
 import type { LogitRules } from "./logits/rules.ts";
@@ -31,6 +31,14 @@ export function chooseToken(logits: Float32Array, params: ChoiceParams, index: n
   if (topK > 0) keepTopK(shaped, topK);
   if (topP < 1) keepTopP(shaped, topP);
   return draw(shaped, u);
+}
+
+/** A token that was there already, with its place among all and the `count` best. */
+export function placeToken(logprobs: Float32Array, id: number, count: number): PromptToken {
+  const logprob = logprobs[id]!;
+  let rank = 0;
+  for (const other of logprobs) if (other >= logprob) rank++;
+  return { id, logprob, rank, top: topTokens(logprobs, count) };
 }
 
 /** The `count` best tokens, best first; the lower id first at a tie. */

@@ -4,7 +4,7 @@
  * row alone, and random numbers on its seed alone. Runs in a worker.
  */
 import { NotFoundError } from "../../../errors.ts";
-import type { SampledToken, SamplingParams } from "../../port.ts";
+import type { PromptToken, SampledToken, SamplingParams } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout, viewOf } from "../model/parameters.ts";
@@ -16,7 +16,7 @@ import { causalMask } from "../train/batch.ts";
 import type { BaseSource } from "../train/trainer.ts";
 import { stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { remember } from "../../../util/remember.ts";
-import { chooseToken, topTokens } from "./choose.ts";
+import { chooseToken, placeToken, topTokens } from "./choose.ts";
 import { cacheNames, decodeGraph } from "./decode-graph.ts";
 import { KvCache, type LayerCache } from "./kv-cache.ts";
 import { LogitRules } from "./logits/rules.ts";
@@ -36,6 +36,9 @@ export interface SamplerOptions {
   /** Prompt tokens per prefill call: what running rows wait for at most. @default 2048 */
   readonly maxPrefillTokens?: number | undefined;
 }
+
+/** Positions of a prompt that are scored at once: each takes a row of the whole vocabulary. */
+const SCORED_POSITIONS = 256;
 
 /** Padded prompt lengths are multiples of this; they depend on the prompt alone. */
 const PREFILL_STEP = 16;
@@ -64,6 +67,8 @@ interface Request {
   readonly params: SamplingParams;
   readonly stops: ReadonlySet<number>;
   readonly rules: LogitRules | null;
+  /** Log-probabilities of the prompt's tokens, once they are computed; null when nobody asks. */
+  promptTokens: PromptToken[] | null;
 }
 
 /** A request with a place in a batch. */
@@ -148,7 +153,16 @@ export class Sampler {
     const policy = this.#policies.get(policyId);
     if (!policy || policy.isReleased) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);
     policy.users++;
-    this.#waiting.push({ id, policyId, policy, prompt, params, stops: new Set(params.stopTokenIds), rules: LogitRules.of(params, prompt) });
+    this.#waiting.push({
+      id,
+      policyId,
+      policy,
+      prompt,
+      params,
+      stops: new Set(params.stopTokenIds),
+      rules: LogitRules.of(params, prompt),
+      promptTokens: null,
+    });
     if (!this.#isRunning) void this.#loop();
   }
 
@@ -229,19 +243,21 @@ export class Sampler {
     await this.#prefill(this.#batch(first.policy), [...prompts.values()], time);
   }
 
-  /** Runs each distinct prompt once; requests that share it get copies of its cache. */
-  async #prefill(batch: Batch, groups: readonly Request[][], time: number): Promise<void> {
+  /** Runs prompts, one row each. */
+  async #runPrompts(
+    weights: Weights,
+    heads: readonly Request[],
+    time: number,
+    { last, fetches }: { readonly last: BigInt64Array; readonly fetches: readonly string[] },
+  ): Promise<Tensors> {
     const { Tensor } = await loadRuntime();
-    const { config } = batch.weights;
-    const heads = groups.map((group) => group[0]!);
+    const { config } = weights;
     const size = Math.max(2, heads.length);
     const tokens = new BigInt64Array(size * time);
     const positions = new BigInt64Array(size * time);
-    const last = new BigInt64Array(size);
     for (let b = 0; b < size; b++) {
       for (let t = 0; t < time; t++) positions[b * time + t] = BigInt(t);
       heads[b]?.prompt.forEach((token, t) => (tokens[b * time + t] = BigInt(token)));
-      last[b] = BigInt(b * time + (heads[b]?.prompt.length ?? 1) - 1);
     }
     const adapters = stackAdapters(
       config,
@@ -250,13 +266,41 @@ export class Sampler {
     const owners = Array.from({ length: size }, (_, b) => heads[b]?.policy.adapter ?? null);
     const program = await this.#program(config, false, adapters !== null);
     const feeds: Tensors = {
-      ...this.#sharedFeeds(Tensor, batch.weights, time),
+      ...this.#sharedFeeds(Tensor, weights, time),
       ...adapters?.feeds(Tensor, owners),
       tokens: new Tensor("int64", tokens, [size, time]),
       positions: new Tensor("int64", positions, [size, time]),
-      last: new Tensor("int64", last, [size]),
+      last: new Tensor("int64", last, [last.length]),
     };
-    const results = await program.run(feeds, fetchesOf(config, groups.flat()));
+    return program.run(feeds, fetches);
+  }
+
+  /** Log-probabilities of a prompt's own tokens: the prompt once more, so that whoever does not ask is served as ever. */
+  async #scorePrompt(weights: Weights, request: Request, time: number): Promise<PromptToken[]> {
+    const { prompt, params } = request;
+    const { vocabularySize: V } = weights.config;
+    const scored: PromptToken[] = [];
+    while (scored.length < prompt.length - 1) {
+      const start = scored.length;
+      // At least two rows, like everything that runs; the second may be one that nobody asked for.
+      const count = Math.min(SCORED_POSITIONS, prompt.length - 1 - start);
+      const last = BigInt64Array.from({ length: Math.max(2, count) }, (_, at) => BigInt(start + at));
+      const results = await this.#runPrompts(weights, [request], time, { last, fetches: ["logprobs"] });
+      const logprobs = results["logprobs"]!.data as Float32Array;
+      for (let at = 0; at < count; at++)
+        scored.push(placeToken(logprobs.subarray(at * V, (at + 1) * V), prompt[start + at + 1]!, params.promptLogprobs!));
+    }
+    return scored;
+  }
+
+  /** Runs each distinct prompt once; requests that share it get copies of its cache. */
+  async #prefill(batch: Batch, groups: readonly Request[][], time: number): Promise<void> {
+    const { config } = batch.weights;
+    const heads = groups.map((group) => group[0]!);
+    const last = BigInt64Array.from({ length: Math.max(2, heads.length) }, (_, b) => BigInt(b * time + (heads[b]?.prompt.length ?? 1) - 1));
+    const results = await this.#runPrompts(batch.weights, heads, time, { last, fetches: fetchesOf(config, groups.flat()) });
+    for (const request of groups.flat())
+      if (request.params.promptLogprobs !== undefined) request.promptTokens = await this.#scorePrompt(batch.weights, request, time);
 
     const fresh = freshCaches(results, config);
     groups.forEach((group, source) => {
@@ -359,7 +403,13 @@ export class Sampler {
           : undefined;
       this.#events.push({
         request: request.id,
-        token: { id, logprob: logprobs[id]!, top: topTokens(logprobs, params.topLogprobs), finish },
+        token: {
+          id,
+          logprob: logprobs[id]!,
+          top: topTokens(logprobs, params.topLogprobs),
+          finish,
+          ...(row.sampled === 1 && request.promptTokens !== null ? { prompt: request.promptTokens } : {}),
+        },
       });
       if (finish) ended.push(index);
     });

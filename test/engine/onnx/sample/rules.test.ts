@@ -77,6 +77,28 @@ describe("rules", () => {
     expect(again).toEqual(ruledAlone);
   });
 
+  test("9: the tokens of a prompt have the trainer's log-probabilities, and their ranks", async () => {
+    const model = await engine.createModel({ base: "oracle", seed: 0 });
+    const [full] = await engine.forward(model, [{ tokens: PROMPT, weights: new Float32Array(PROMPT.length).fill(1, 1) }]);
+    const alone = await sample();
+    const [first, ...rest] = await sample({ promptLogprobs: 20 });
+    const prompt = first!.prompt!;
+    expect(prompt.map(({ id }) => id)).toEqual([...PROMPT.subarray(1)]);
+    for (const [at, { logprob, rank, top, id }] of prompt.entries()) {
+      expect(Math.abs(logprob - full![at + 1]!)).toBeLessThan(1e-5);
+      expect(top).toHaveLength(20);
+      expect(top.filter((other) => other.logprob > logprob).length).toBe(Math.min(rank - 1, 20));
+      if (rank <= 20) expect(top[rank - 1]!.id).toBe(id);
+    }
+    expect(rest.some((token) => token.prompt !== undefined)).toBe(false);
+    // Whoever asks gets the same tokens, and so does everyone beside.
+    const beside = await Promise.all([sample({ promptLogprobs: 0 }), sample()]);
+    expect(beside.map(ids)).toEqual([ids(alone), ids(alone)]);
+    expect(beside[0][0]!.prompt![0]).toMatchObject({ top: [] });
+    expect(beside[1]).toEqual(alone);
+    expect(beside[1][0]).not.toHaveProperty("prompt");
+  });
+
   test("rules that leave no token end that request alone", async () => {
     const [failed, other] = await Promise.allSettled([sample({ allowedTokenIds: [3], bannedSequences: [[3, 3]] }), sample()]);
     expect(failed).toMatchObject({ status: "rejected", reason: { code: "E_UNSUPPORTED" } });
@@ -92,6 +114,7 @@ describe("rules", () => {
     ["logitBias", { logitBias: new Map([[1, Number.NaN]]) }],
     ["bannedSequences", { bannedSequences: [[]] }],
     ["repetitionPenalty", { repetitionPenalty: 0 }],
+    ["promptLogprobs", { promptLogprobs: 21 }],
   ])("%s out of its bounds is named", async (param, more) => {
     await expect(sample(more)).rejects.toMatchObject({ code: "E_ARGUMENT", param });
   });
