@@ -4,7 +4,7 @@ import { DataError } from "../errors.ts";
 import { isTrainableGroup } from "../trajectory/trainable.ts";
 
 /** Added to the deviation before dividing by it. */
-const DEVIATION_EPSILON = 1e-6;
+export const DEVIATION_EPSILON = 1e-6;
 /** Added to a trajectory's token count before dividing by it. */
 const COUNT_EPSILON = 1e-6;
 
@@ -58,12 +58,14 @@ export function groupAdvantages(rewards: readonly number[], options: AdvantageOp
   return result;
 }
 
-/** One trajectory of a batch, as {@link normalizeBatch} sees it. */
+/** One trajectory of a batch, or a part of one with an advantage of its own, as {@link normalizeBatch} sees it. */
 export interface BatchEntry {
-  /** Its advantage, not 0. */
+  /** Its advantage; that of a whole trajectory is not 0. */
   readonly advantage: number;
   /** Its trained tokens over all its rows; at least 1. */
   readonly tokens: number;
+  /** For a part of a trajectory, such as a turn: the trained tokens of the whole. @default `tokens` */
+  readonly trajectoryTokens?: number | undefined;
 }
 
 /** What {@link normalizeBatch} gives for each entry. */
@@ -93,7 +95,7 @@ export function normalizeBatch(
   reduction: "trajectory_mean" | "token_mean" = "trajectory_mean",
 ): NormalizedEntry[] {
   const tokens = entries.reduce((sum, entry) => sum + entry.tokens, 0);
-  const raw = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / (entry.tokens + COUNT_EPSILON)));
+  const raw = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
   const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (raw[index] as number), 0) / tokens;
   const weights = raw.map((weight) => weight / meanWeight);
   const balanced = entries.map(({ advantage }) => {

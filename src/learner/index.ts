@@ -14,7 +14,9 @@ export {
   type PolicyRow,
 } from "./policy-objective.ts";
 export { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
-export { buildRlBatch, checkRlBatchSteps, needsRendering, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
+export { needsRendering } from "./read-trajectory.ts";
+export { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
+export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";
 export type {

@@ -16,6 +16,8 @@ export interface RlSettings {
   /** Null without a KL penalty. */
   readonly reference: KlReference | null;
   readonly advantages: AdvantageOptions;
+  /** Every turn has an advantage of its own, from the rewards on the choices. */
+  readonly turnRewards: boolean;
   /** Choices may come without log-probabilities; their ratio is 1. */
   readonly allowsUnknownLogprobs: boolean;
   /** In [−1, 1]. */
@@ -86,6 +88,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
       exactZero: given.compat === "art",
     },
     advantageBalance: given.advantage_balance ?? 0,
+    turnRewards: given.turn_rewards ?? false,
     allowsUnknownLogprobs: given.allow_training_without_logprobs ?? false,
     reduction: given.loss_reduction ?? "trajectory_mean",
   };

@@ -1,17 +1,16 @@
 /** From trajectory groups to the rows of one optimizer step. */
 
-import { ArgumentError, DataError } from "../errors.ts";
-import type { AssistantChoice, MessageOrChoice, RlConfig, Trajectory, TrajectoryGroup } from "../schema/index.ts";
+import { ArgumentError } from "../errors.ts";
+import type { RlConfig, TrajectoryGroup } from "../schema/index.ts";
 import type { ChatTokenizer } from "../tokenizer/index.ts";
-import { isChoice } from "../trajectory/messages.ts";
 import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
 import { runSteps, type Steps } from "../util/steps.ts";
 import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
-import { mergeTurns, readTurn, type SampledTurn } from "./merge.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
-import { type HistoryAt, renderTurn } from "./render.ts";
-import { fitsContext, requireTokenIds, tokenWeights, trainedTokens } from "./sequences.ts";
+import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
+import { fitsContext, tokenWeights, trainedTokens } from "./sequences.ts";
+import { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
 
 /** The turns a row was made of. */
@@ -56,11 +55,6 @@ export interface RlBatchOptions {
   readonly tokenizer?: ChatTokenizer | undefined;
 }
 
-interface ReadTrajectory {
-  readonly reward: number;
-  readonly sequences: readonly SampledSequence[];
-}
-
 /**
  * Builds the rows of one optimizer step: turns merged on exact prefixes, group-relative advantages, equal total weight for
  * every trajectory, normalised over the whole batch. Pure: the same input gives the same bytes.
@@ -102,14 +96,16 @@ export function* rlBatchSteps(
   const sources: RowSource[] = [];
   let total = 0;
   for (const [index, entry] of kept.entries()) {
-    const { weight, advantage } = normalized[index] as NormalizedEntry;
+    const parts = normalized[index] as readonly NormalizedEntry[];
+    // Every part of a trajectory has the weight of the whole.
+    const { weight } = parts[0] as NormalizedEntry;
     for (const sequence of entry.sequences) {
       total += sequence.tokens.length;
       sources.push({ group: entry.group, trajectory: entry.trajectory, turns: sequence.turns });
       rows.push({
         tokens: sequence.tokens,
         weights: tokenWeights(sequence, weight / trained),
-        advantages: tokenWeights(sequence, advantage),
+        advantages: tokenAdvantages(sequence, entry.parts, parts),
         logprobs: new Float32Array(sequence.logprobs),
       });
     }
@@ -135,8 +131,8 @@ interface ReadBatch {
   readonly settings: RlSettings;
   /** Trajectories that are trained. */
   readonly kept: readonly KeptTrajectory[];
-  /** One per kept trajectory. */
-  readonly normalized: readonly NormalizedEntry[];
+  /** Per kept trajectory one for each of its parts. */
+  readonly normalized: readonly (readonly NormalizedEntry[])[];
   /** Trained tokens of all of them. */
   readonly trained: number;
   readonly metrics: Readonly<Record<string, number>>;
@@ -145,15 +141,18 @@ interface ReadBatch {
 interface KeptTrajectory {
   readonly group: number;
   readonly trajectory: number;
-  readonly advantage: number;
   readonly sequences: readonly SampledSequence[];
+  /** Trained tokens. */
   readonly tokens: number;
+  /** What has an advantage of its own: the trajectory, or each of its turns. */
+  readonly parts: readonly AdvantagePart[];
 }
 
-/** What every trajectory is read with. */
-interface Reading {
-  readonly limits: SequenceLimits;
-  readonly tokenizer?: ChatTokenizer | undefined;
+interface AdvantagePart {
+  readonly advantage: number;
+  readonly tokens: number;
+  /** Null = all of the trajectory. */
+  readonly turn: number | null;
 }
 
 function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, reading: Reading): Steps<ReadBatch> {
@@ -178,11 +177,11 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     }
     const groupRewards = read.map((trajectory) => trajectory.reward);
     if (groupRewards.length > 1) deviations.push(populationDeviation(groupRewards));
-    const advantages = groupAdvantages(groupRewards, settings.advantages);
-    if (advantages.every((advantage) => advantage === 0)) counts.zeroGroups++;
+    const advantages = advantagesOf(read, settings);
+    if (advantages.every((each) => each.every((advantage) => advantage === 0))) counts.zeroGroups++;
     for (const [index, { sequences }] of read.entries()) {
-      const advantage = advantages[index] as number;
-      if (advantage === 0) continue;
+      const own = advantages[index] as Float64Array;
+      if (own.every((advantage) => advantage === 0)) continue;
       const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
       for (const sequence of sequences) {
         if (fitsContext(sequence, limits)) continue;
@@ -190,13 +189,15 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
         counts.droppedTokens += trainedTokens(sequence);
       }
       const tokens = fitting.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
-      if (tokens > 0) kept.push({ group: groupIndex, trajectory: index, advantage, sequences: fitting, tokens });
+      if (tokens === 0) continue;
+      const parts = settings.turnRewards ? turnParts(fitting, own) : [{ advantage: own[0] as number, tokens, turn: null }];
+      kept.push({ group: groupIndex, trajectory: index, sequences: fitting, tokens, parts });
     }
   }
 
-  const normalized = normalizeBatch(kept, settings.advantageBalance, settings.reduction);
+  const normalized = normalizeParts(kept, settings);
   const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
-  if (normalized.every((entry) => entry.advantage === 0)) {
+  if (normalized.flat().every((entry) => entry.advantage === 0)) {
     throw nothingToTrain({
       isBalancedAway: kept.length > 0,
       groups: groups.length,
@@ -222,75 +223,41 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
   return { settings, kept, normalized, trained, metrics };
 }
 
-/** What reading trajectories counts. */
-interface ReadCounts {
-  merged: number;
-  drifted: number;
-  /** Trajectories with a sampled turn. */
-  sampling: number;
-  /** Turns without token ids. */
-  rendered: number;
-  /** Those that the template renders to other tokens than were sampled. */
-  renderedDrift: number;
-}
-
-const NO_COUNTS: Readonly<ReadCounts> = { merged: 0, drifted: 0, sampling: 0, rendered: 0, renderedDrift: 0 };
-
-interface TrajectoryReading extends Reading {
-  readonly allowsUnknownLogprobs: boolean;
-  readonly counts: ReadCounts;
-}
-
-function readTrajectory(trajectory: Trajectory, where: string, reading: TrajectoryReading): ReadTrajectory {
-  const { limits, counts } = reading;
-  if (!Number.isFinite(trajectory.reward)) {
-    throw new DataError(`${where}.reward: expected a finite number, got ${trajectory.reward}.`, { param: `${where}.reward` });
+/** Per trajectory its advantage, or one per turn. */
+function advantagesOf(read: readonly ReadTrajectory[], settings: RlSettings): Float64Array[] {
+  if (settings.turnRewards) {
+    // A trajectory without a turn still says what the others are compared with.
+    const returns = read.map(({ reward, turnRewards }) => (turnRewards.length === 0 ? [reward] : turnReturns(reward, turnRewards)));
+    return groupTurnAdvantages(returns, settings.advantages);
   }
-  const histories: HistoryAt[] = [
-    { items: trajectory.messages_and_choices, tools: trajectory.tools, at: `${where}.messages_and_choices` },
-    ...trajectory.additional_histories.map((history, index) => ({
-      items: history.messages_and_choices,
-      tools: history.tools,
-      at: `${where}.additional_histories.${index}.messages_and_choices`,
-    })),
-  ];
-  let before = 0;
-  const sequences = histories.flatMap((history) => {
-    const { items, at } = history;
-    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf(history, index, reading)] : []));
-    const merged = mergeTurns(turns);
-    counts.merged += merged.mergedTurns;
-    counts.drifted += merged.driftedTurns;
-    for (const sequence of merged.sequences) requireTokenIds(sequence, limits, at);
-    const first = before;
-    before += turns.length;
-    return merged.sequences.map((sequence) => ({
-      ...sequence,
-      turns: sequence.turns.map((span) => ({ ...span, turn: first + span.turn })),
-    }));
-  });
-  if (sequences.length > 0) counts.sampling++;
-  return { reward: trajectory.reward, sequences };
-}
-
-function turnOf(history: HistoryAt, index: number, { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading): SampledTurn {
-  const choice = history.items[index] as AssistantChoice;
-  const isExact = Array.isArray(choice.prompt_token_ids) && Array.isArray(choice.token_ids);
-  if (isExact || tokenizer === undefined) return readTurn(choice, `${history.at}.${index}`, { allowsUnknownLogprobs });
-  const turn = renderTurn(history, index, { tokenizer, allowsUnknownLogprobs });
-  counts.rendered++;
-  if (turn.drifted) counts.renderedDrift++;
-  return turn;
-}
-
-/** Whether a choice says nothing of its token ids, so that a batch needs a tokenizer. */
-export function needsRendering(groups: readonly TrajectoryGroup[]): boolean {
-  const isInexact = (item: MessageOrChoice) => isChoice(item) && !(Array.isArray(item.prompt_token_ids) && Array.isArray(item.token_ids));
-  return groups.some(({ trajectories }) =>
-    trajectories.some(({ messages_and_choices: main, additional_histories: others }) =>
-      [main, ...others.map((history) => history.messages_and_choices)].some((items) => items.some(isInexact)),
-    ),
+  const advantages = groupAdvantages(
+    read.map(({ reward }) => reward),
+    settings.advantages,
   );
+  return Array.from(advantages, (advantage) => Float64Array.of(advantage));
+}
+
+function turnParts(sequences: readonly SampledSequence[], advantages: Float64Array): AdvantagePart[] {
+  return sequences.flatMap(({ turns }) =>
+    turns.map(({ turn, length }) => ({ advantage: advantages[turn] as number, tokens: length, turn })),
+  );
+}
+
+function normalizeParts(kept: readonly KeptTrajectory[], { advantageBalance, reduction }: RlSettings): NormalizedEntry[][] {
+  const entries = kept.flatMap(({ parts, tokens }) => parts.map((part) => ({ ...part, trajectoryTokens: tokens })));
+  const normalized = normalizeBatch(entries, advantageBalance, reduction);
+  let start = 0;
+  return kept.map(({ parts }) => normalized.slice(start, (start += parts.length)));
+}
+
+/** Shape `[T]`: the advantage of the part that a trained token belongs to, 0 elsewhere. */
+function tokenAdvantages(sequence: SampledSequence, parts: readonly AdvantagePart[], normalized: readonly NormalizedEntry[]): Float32Array {
+  const whole = parts[0]?.turn === null ? normalized[0] : undefined;
+  if (whole !== undefined) return tokenWeights(sequence, whole.advantage);
+  const advantages = new Float32Array(sequence.tokens.length);
+  const byTurn = new Map(parts.map(({ turn }, index) => [turn, normalized[index]?.advantage ?? 0]));
+  for (const { turn, start, length } of sequence.turns) advantages.fill(byTurn.get(turn) ?? 0, start, start + length);
+  return advantages;
 }
 
 function nothingToTrain(found: {

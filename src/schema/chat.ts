@@ -70,6 +70,8 @@ export const assistantChoice = choice.extend({
   prompt_token_ids: z.array(z.int()).nullish(),
   /** Step of the checkpoint that sampled it. */
   policy_version: z.int().nullish(),
+  /** Extension: what of the trajectory's reward this turn earned; read by jobs with `turn_rewards`. */
+  reward: z.number().nullish(),
 });
 export type AssistantChoice = z.infer<typeof assistantChoice>;
 

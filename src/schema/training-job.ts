@@ -27,6 +27,8 @@ export const rlConfig = z.strictObject({
   advantage_deviation: z.enum(["population", "sample"]).nullish(),
   /** Extension: what has the same total weight, each trajectory or each token. @default "trajectory_mean" */
   loss_reduction: z.enum(["trajectory_mean", "token_mean"]).nullish(),
+  /** Extension: choices have a `reward` of their own, and every turn its own advantage. @default false */
+  turn_rewards: z.boolean().nullish(),
   /** In [-1, 1]: positive shrinks negative advantages, negative shrinks positive ones. @default 0 */
   advantage_balance: z.number().min(-1).max(1).nullish(),
   /** Extension: clip of the global gradient norm; 0 = off. @default 0.1 */

@@ -229,6 +229,7 @@ describe("checkRlConfig", () => {
       reference: null,
       advantages: { scale: true, baseline: "mean", deviation: "population", exactZero: false },
       allowsUnknownLogprobs: false,
+      turnRewards: false,
       advantageBalance: 0,
       reduction: "trajectory_mean",
     };
@@ -311,6 +312,7 @@ describe("checkRlConfig", () => {
       "adam_beta1",
       "adam_beta2",
       "allow_training_without_logprobs",
+      "turn_rewards",
       "kl_penalty_coef",
       "kl_penalty_source",
       "kl_penalty_reference_step",

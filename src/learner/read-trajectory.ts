@@ -1,0 +1,102 @@
+/** From trajectories on the wire to the token sequences of their histories. */
+
+import { DataError } from "../errors.ts";
+import type { AssistantChoice, MessageOrChoice, Trajectory, TrajectoryGroup } from "../schema/index.ts";
+import type { ChatTokenizer } from "../tokenizer/index.ts";
+import { isChoice } from "../trajectory/messages.ts";
+import { mergeTurns, readTurn, type SampledTurn } from "./merge.ts";
+import { type HistoryAt, renderTurn } from "./render.ts";
+import { requireTokenIds } from "./sequences.ts";
+import type { SampledSequence, SequenceLimits } from "./types.ts";
+
+/** What every trajectory is read with. */
+export interface Reading {
+  readonly limits: SequenceLimits;
+  readonly tokenizer?: ChatTokenizer | undefined;
+}
+
+/** A trajectory as the learner needs it. */
+export interface ReadTrajectory {
+  readonly reward: number;
+  /** One per sampled turn, in the order that `TurnSpan.turn` counts; 0 where a choice has no reward of its own. */
+  readonly turnRewards: readonly number[];
+  readonly sequences: readonly SampledSequence[];
+}
+
+/** What reading trajectories counts. */
+export interface ReadCounts {
+  merged: number;
+  drifted: number;
+  /** Trajectories with a sampled turn. */
+  sampling: number;
+  /** Turns without token ids. */
+  rendered: number;
+  /** Those that the template renders to other tokens than were sampled. */
+  renderedDrift: number;
+}
+
+/** Before anything is read. */
+export const NO_COUNTS: Readonly<ReadCounts> = { merged: 0, drifted: 0, sampling: 0, rendered: 0, renderedDrift: 0 };
+
+/** {@link Reading} of one batch. */
+export interface TrajectoryReading extends Reading {
+  readonly allowsUnknownLogprobs: boolean;
+  readonly counts: ReadCounts;
+}
+
+/**
+ * Every history's turns, merged where they continue each other.
+ *
+ * @throws as `buildRlBatch` for a trajectory that cannot be trained.
+ */
+export function readTrajectory(trajectory: Trajectory, where: string, reading: TrajectoryReading): ReadTrajectory {
+  const { limits, counts } = reading;
+  if (!Number.isFinite(trajectory.reward)) {
+    throw new DataError(`${where}.reward: expected a finite number, got ${trajectory.reward}.`, { param: `${where}.reward` });
+  }
+  const histories: HistoryAt[] = [
+    { items: trajectory.messages_and_choices, tools: trajectory.tools, at: `${where}.messages_and_choices` },
+    ...trajectory.additional_histories.map((history, index) => ({
+      items: history.messages_and_choices,
+      tools: history.tools,
+      at: `${where}.additional_histories.${index}.messages_and_choices`,
+    })),
+  ];
+  const turnRewards: number[] = [];
+  const sequences = histories.flatMap((history) => {
+    const { items, at } = history;
+    const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf(history, index, reading)] : []));
+    const merged = mergeTurns(turns);
+    counts.merged += merged.mergedTurns;
+    counts.drifted += merged.driftedTurns;
+    for (const sequence of merged.sequences) requireTokenIds(sequence, limits, at);
+    const first = turnRewards.length;
+    turnRewards.push(...items.filter(isChoice).map((choice) => choice.reward ?? 0));
+    return merged.sequences.map((sequence) => ({
+      ...sequence,
+      turns: sequence.turns.map((span) => ({ ...span, turn: first + span.turn })),
+    }));
+  });
+  if (sequences.length > 0) counts.sampling++;
+  return { reward: trajectory.reward, turnRewards, sequences };
+}
+
+function turnOf(history: HistoryAt, index: number, { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading): SampledTurn {
+  const choice = history.items[index] as AssistantChoice;
+  const isExact = Array.isArray(choice.prompt_token_ids) && Array.isArray(choice.token_ids);
+  if (isExact || tokenizer === undefined) return readTurn(choice, `${history.at}.${index}`, { allowsUnknownLogprobs });
+  const turn = renderTurn(history, index, { tokenizer, allowsUnknownLogprobs });
+  counts.rendered++;
+  if (turn.drifted) counts.renderedDrift++;
+  return turn;
+}
+
+/** Whether a choice says nothing of its token ids, so that a batch needs a tokenizer. */
+export function needsRendering(groups: readonly TrajectoryGroup[]): boolean {
+  const isInexact = (item: MessageOrChoice) => isChoice(item) && !(Array.isArray(item.prompt_token_ids) && Array.isArray(item.token_ids));
+  return groups.some(({ trajectories }) =>
+    trajectories.some(({ messages_and_choices: main, additional_histories: others }) =>
+      [main, ...others.map((history) => history.messages_and_choices)].some((items) => items.some(isInexact)),
+    ),
+  );
+}
