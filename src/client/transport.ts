@@ -86,7 +86,7 @@ export class Transport {
     const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${plain(url)}` });
     let body: Dispatcher.ResponseData["body"] | undefined;
     try {
-      body = await this.#retrying(method, url, options, link.signal, () => this.#open(method, url, options, link.signal));
+      body = await this.#retrying(method, options, link.signal, () => this.#open(method, url, options, link.signal));
       for await (const piece of body) yield piece as Uint8Array;
     } catch (error) {
       throw this.#typed(error, method, url, link.signal);
@@ -102,16 +102,19 @@ export class Transport {
     await this.#agent.close();
   }
 
-  async #call(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<Answer> {
+  /** Not async where it need not be, like all between a caller and the network: what waits for an answer waits a thousand times over. */
+  #call(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<Answer> {
     const { signal, timeoutMs } = options;
-    if (timeoutMs === undefined) {
-      // Each request removes its listener; hundreds may share one signal. A runner's signal bears that already.
-      if (signal !== undefined && slowDownOf(signal) === undefined) setMaxListeners(0, signal);
-      return this.#retrying(method, url, options, signal, () => this.#send(method, url, options, signal));
-    }
-    const link = linkAbort(signal, { timeoutMs, label: `${method} ${plain(url)}` });
+    if (timeoutMs !== undefined) return this.#callWithin(timeoutMs, method, url, options);
+    // Each request removes its listener; hundreds may share one signal. A runner's signal bears that already.
+    if (signal !== undefined && slowDownOf(signal) === undefined) setMaxListeners(0, signal);
+    return this.#retrying(method, options, signal, () => this.#send(method, url, options, signal));
+  }
+
+  async #callWithin(timeoutMs: number, method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<Answer> {
+    const link = linkAbort(options.signal, { timeoutMs, label: `${method} ${plain(url)}` });
     try {
-      return await this.#retrying(method, url, options, link.signal, () => this.#send(method, url, options, link.signal));
+      return await this.#retrying(method, options, link.signal, () => this.#send(method, url, options, link.signal));
     } finally {
       link.dispose();
     }
@@ -119,31 +122,25 @@ export class Transport {
 
   #retrying<T>(
     method: Dispatcher.HttpMethod,
-    url: string,
     options: RequestOptions,
     signal: AbortSignal | undefined,
     send: () => Promise<T>,
   ): Promise<T> {
     const policy = options.retry ?? (method !== "POST" || options.idempotencyKey !== undefined ? "idempotent" : "never");
-    return withRetries(
-      async () => {
-        signal?.throwIfAborted();
-        try {
-          return await send();
-        } catch (error) {
-          throw this.#typed(error, method, url, signal);
-        }
-      },
-      { policy, maxRetries: this.#maxRetries, signal, callerSignal: options.signal },
-    );
+    return withRetries(send, { policy, maxRetries: this.#maxRetries, signal, callerSignal: options.signal });
   }
 
   /** The whole answer. */
   async #send(method: Dispatcher.HttpMethod, url: string, options: RequestOptions, signal: AbortSignal | undefined): Promise<Answer> {
-    const answer = await exchange(this.#agent, this.#request(method, url, options), signal);
-    if (!isSuccess(answer.status)) throw this.#httpError(method, url, answer.status, answer.headers, textOf(answer));
-    options.onHeaders?.(answer.headers);
-    return answer;
+    signal?.throwIfAborted();
+    try {
+      const answer = await exchange(this.#agent, this.#request(method, url, options), signal);
+      if (!isSuccess(answer.status)) throw this.#httpError(method, url, answer.status, answer.headers, textOf(answer));
+      options.onHeaders?.(answer.headers);
+      return answer;
+    } catch (error) {
+      throw this.#typed(error, method, url, signal);
+    }
   }
 
   /** The answer's body, to be read as it comes. */
@@ -153,10 +150,15 @@ export class Transport {
     options: RequestOptions,
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData["body"]> {
-    const { statusCode, headers, body } = await this.#agent.request({ ...this.#request(method, url, options), signal });
-    if (!isSuccess(statusCode)) throw this.#httpError(method, url, statusCode, headers, await body.text());
-    options.onHeaders?.(headers);
-    return body;
+    signal.throwIfAborted();
+    try {
+      const { statusCode, headers, body } = await this.#agent.request({ ...this.#request(method, url, options), signal });
+      if (!isSuccess(statusCode)) throw this.#httpError(method, url, statusCode, headers, await body.text());
+      options.onHeaders?.(headers);
+      return body;
+    } catch (error) {
+      throw this.#typed(error, method, url, signal);
+    }
   }
 
   #request(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Dispatcher.RequestOptions & { readonly origin: string } {
