@@ -13,6 +13,7 @@
 import * as jinja from "@huggingface/jinja";
 import { createContext, Script } from "node:vm";
 import { ArgumentError, DataError, isAbort, WhetstoneError } from "../errors.ts";
+import { isPrinted, pythonText, type RuntimeValue, type Statement, withPrinted } from "./python-text.ts";
 
 /** Limits of one template. */
 export interface TemplateLimits {
@@ -55,12 +56,6 @@ interface Library {
     evaluate(statement: Statement | undefined, environment: Environment): RuntimeValue;
   };
 }
-interface Statement {
-  readonly type: string;
-}
-interface RuntimeValue {
-  readonly value: unknown;
-}
 interface Environment {
   set(name: string, value: unknown): unknown;
 }
@@ -85,7 +80,7 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   }
   let program: Statement;
   try {
-    program = withWatchdog(resolved.timeoutMs, () => library.parse(library.tokenize(source, BLOCK_OPTIONS)));
+    program = withWatchdog(resolved.timeoutMs, () => withPrinted(library.parse(library.tokenize(source, BLOCK_OPTIONS))));
   } catch (error) {
     throw new DataError(`The chat template does not parse: ${messageOf(error)}`, { cause: error });
   }
@@ -141,7 +136,7 @@ class MeteredInterpreter extends library.Interpreter {
 
   override evaluate(statement: Statement | undefined, environment: Environment): RuntimeValue {
     this.charge(1);
-    const result = super.evaluate(statement, environment);
+    const result = isPrinted(statement) ? this.#print(statement.expressions, environment) : super.evaluate(statement, environment);
     if (statement !== undefined && makesValue(statement)) {
       const { value } = result;
       if (typeof value === "string") {
@@ -156,6 +151,17 @@ class MeteredInterpreter extends library.Interpreter {
     }
     return result;
   }
+
+  #print(expressions: readonly Statement[], environment: Environment): RuntimeValue {
+    const value = expressions.map((expression) => pythonText(this.evaluate(expression, environment))).join("");
+    const literal: TextLiteral = { type: "StringLiteral", value };
+    return super.evaluate(literal, environment);
+  }
+}
+
+/** The library's node of a literal text: evaluating one makes the library's own kind of text. */
+interface TextLiteral extends Statement {
+  readonly value: string;
 }
 
 /** Whether a node makes a new value, as opposed to naming one that exists already. */

@@ -3,7 +3,7 @@
     python test/oracle/tokenization.py
 
 Needs transformers; the test does not. Writes `tokenization/<style>/` (a tokenizer directory as transformers saves it) and
-`tokenization/<style>.json.gz` (texts with their ids, ids with their text, conversations with their rendering).
+`tokenization/<style>.json.gz` (texts with their ids, ids with their text, conversations with their rendering), and `tokenization/snippets.json.gz` (small templates with their rendering).
 """
 
 import gzip
@@ -16,6 +16,7 @@ import shutil
 import tokenizers
 import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers.utils.chat_template_utils import render_jinja_template
 
 here = pathlib.Path(__file__).parent / "tokenization"
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -189,6 +190,24 @@ WITH_TOOLS = [
 ]
 PARALLEL = {"messages": [{"role": "user", "content": "weather?"}, {"role": "assistant", "content": "I look.", "tool_calls": [CALL, CALL]},
                          {"role": "tool", "content": "a"}, {"role": "tool", "content": "b"}], "tools": [TOOL]}
+
+# What templates do with values that are not text: each prints as in Python.
+SNIPPETS = [
+    "{{ {'a': 1, 'b': [1, 2.5, true, none, \"it's\", 'q\"', 'n\\n\\t']} }}{{ [] }}{{ {} }}{{ (1, 'a') }}", "{{ true }} {{ none }} {{ [1, 'a'] }}",
+    "{{ messages | string }}{{ messages[0] ~ 'x' }}{{ true ~ none ~ 1.5 }}", "{{ messages }}", "{{ nothing }}{{ nothing ~ 'a' }}|{{ messages[0].nothing }}",
+    "{% set x = messages[0] ~ '' %}{{ x | length }}{{ [true, none] | string }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(true) }}{{ m(none) }}{% set y %}{{ false }}{% endset %}{{ y }}",
+    "{{ (messages[0].content ~ '!') | upper }}", "{{ 0.5 + 0.25 }} {{ 1 / 3 }} {{ 4 / 2 }} {{ 0.00001 }} {{ 123456789.5 * 10000000000 }}",
+    "{{ 'a' in 'abc' }}{{ 'q' not in ['a'] }}{{ messages | length > 1 and not tools }}{{ messages[0]['nothing'] is defined }}",
+    "{% for k, v in {'z': 1, 'a': true}.items() %}{{ k }}{{ v }}{% else %}{{ none }}{% endfor %}{% if messages %}{{ 1 == 1 }}{% else %}{{ 2 }}{% endif %}",
+    "{% generation %}x{% endgeneration %}y", "{% for m in messages %}{% if loop.index0 == 1 %}{% break %}{% endif %}{{ m.content }}{{ loop.last }}{% endfor %}",
+    "{{ messages | tojson }}{{ messages | tojson(indent=2) }}", "{% filter upper %}abc{{ true }}{% endfilter %}", "  {% if true %}\n  a\n  {% endif %}\n b\n",
+    "{{ messages | map(attribute='content') | join(', ') }}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
+]
+VALUES = [{"role": "user", "content": "hallo é"}, {"role": "assistant", "content": "b 👍 \u00a0\u200d it's \x00 \\ \"", "n": None, "t": [True, 1.5, {"k": "'"}]}]
+rendered = [{"template": t, "text": render_jinja_template(conversations=[VALUES], chat_template=t, tools=None)[0][0]} for t in SNIPPETS]
+here.mkdir(exist_ok=True)
+(here / "snippets.json.gz").write_bytes(gzip.compress(json.dumps({"messages": VALUES, "rendered": rendered}).encode(), mtime=0))
 
 corpus = TEXTS + ["the quick brown fox jumps over the lazy dog and the other thing that they say is there "] * 3
 for name in ["llama3", "qwen", "smollm"]:

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { compileTemplate } from "../../src/tokenizer/chat-template.ts";
 import { type ChatMessage, loadTokenizer, type RenderChatOptions } from "../../src/tokenizer/index.ts";
 
 /** Values that `tokenization.py` wrote. */
@@ -49,4 +50,13 @@ describe.each(["llama3", "qwen", "smollm"])("%s", (style) => {
     );
     expect(rendered).toEqual(chats.map(({ text }) => text));
   });
+});
+
+test("templates print values that are not text as Python does", async () => {
+  const { messages, rendered } = JSON.parse(gunzipSync(await readFile(path("snippets.json.gz"))).toString()) as {
+    messages: unknown[];
+    rendered: { template: string; text: string }[];
+  };
+  const ours = rendered.map(({ template }) => ({ template, text: compileTemplate(template).render({ messages, tools: null }) }));
+  expect(ours).toEqual(rendered);
 });
