@@ -5,13 +5,13 @@ import type { RlConfig, TrajectoryGroup } from "../schema/index.ts";
 import type { ChatTokenizer } from "../tokenizer/index.ts";
 import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
 import { runSteps, type Steps } from "../util/steps.ts";
-import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
+import type { NormalizedEntry } from "./advantages.ts";
+import { advantagesOf, type KeptTrajectory, normalizeParts, tokenAdvantages, turnParts } from "./parts.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
 import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
 import { fitsContext, tokenWeights, trainedTokens } from "./sequences.ts";
-import { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
-import type { AdamParams, LossSpec, SampledSequence, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
+import type { AdamParams, LossSpec, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
 
 /** The turns a row was made of. */
 export interface RowSource {
@@ -138,23 +138,6 @@ interface ReadBatch {
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-interface KeptTrajectory {
-  readonly group: number;
-  readonly trajectory: number;
-  readonly sequences: readonly SampledSequence[];
-  /** Trained tokens. */
-  readonly tokens: number;
-  /** What has an advantage of its own: the trajectory, or each of its turns. */
-  readonly parts: readonly AdvantagePart[];
-}
-
-interface AdvantagePart {
-  readonly advantage: number;
-  readonly tokens: number;
-  /** Null = all of the trajectory. */
-  readonly turn: number | null;
-}
-
 function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null | undefined, reading: Reading): Steps<ReadBatch> {
   const { limits } = reading;
   const settings = checkRlConfig(config);
@@ -221,43 +204,6 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     ...(counts.rendered === 0 ? {} : { "data/rendered_turns": counts.rendered, "data/rendered_drift": counts.renderedDrift }),
   };
   return { settings, kept, normalized, trained, metrics };
-}
-
-/** Per trajectory its advantage, or one per turn. */
-function advantagesOf(read: readonly ReadTrajectory[], settings: RlSettings): Float64Array[] {
-  if (settings.turnRewards) {
-    // A trajectory without a turn still says what the others are compared with.
-    const returns = read.map(({ reward, turnRewards }) => (turnRewards.length === 0 ? [reward] : turnReturns(reward, turnRewards)));
-    return groupTurnAdvantages(returns, settings.advantages);
-  }
-  const advantages = groupAdvantages(
-    read.map(({ reward }) => reward),
-    settings.advantages,
-  );
-  return Array.from(advantages, (advantage) => Float64Array.of(advantage));
-}
-
-function turnParts(sequences: readonly SampledSequence[], advantages: Float64Array): AdvantagePart[] {
-  return sequences.flatMap(({ turns }) =>
-    turns.map(({ turn, length }) => ({ advantage: advantages[turn] as number, tokens: length, turn })),
-  );
-}
-
-function normalizeParts(kept: readonly KeptTrajectory[], { advantageBalance, reduction }: RlSettings): NormalizedEntry[][] {
-  const entries = kept.flatMap(({ parts, tokens }) => parts.map((part) => ({ ...part, trajectoryTokens: tokens })));
-  const normalized = normalizeBatch(entries, advantageBalance, reduction);
-  let start = 0;
-  return kept.map(({ parts }) => normalized.slice(start, (start += parts.length)));
-}
-
-/** Shape `[T]`: the advantage of the part that a trained token belongs to, 0 elsewhere. */
-function tokenAdvantages(sequence: SampledSequence, parts: readonly AdvantagePart[], normalized: readonly NormalizedEntry[]): Float32Array {
-  const whole = parts[0]?.turn === null ? normalized[0] : undefined;
-  if (whole !== undefined) return tokenWeights(sequence, whole.advantage);
-  const advantages = new Float32Array(sequence.tokens.length);
-  const byTurn = new Map(parts.map(({ turn }, index) => [turn, normalized[index]?.advantage ?? 0]));
-  for (const { turn, start, length } of sequence.turns) advantages.fill(byTurn.get(turn) ?? 0, start, start + length);
-  return advantages;
 }
 
 function nothingToTrain(found: {

@@ -58,3 +58,40 @@ describe("policy losses through a Llama in transformers", () => {
     }
   });
 });
+
+describe("policy losses against finite differences through the engine", () => {
+  // Nothing but the loss of PPO is differentiable as it stands: everything else stops a gradient on purpose.
+  test.each(["token", "sequence", "average", "geometric_average"] as const)(
+    "ppo, %s: the loss changes as its gradient says",
+    async (level) => {
+      const objective: PolicyObjective = {
+        kind: "ppo",
+        epsilon: 0.2,
+        epsilonHigh: 0.3,
+        level,
+        tau: 0,
+        masksRatio: false,
+        maxNegativeRatio: null,
+        truncation: null,
+        precalculates: false,
+        kl: null,
+        compat: null,
+      };
+      // Adam's first step moves every weight by the rate against the sign of its gradient, so the loss by `−rate · Σ|g|`.
+      const step = 2e-6;
+      const losses: number[] = [];
+      let slope = 0;
+      for (const learningRate of [step, -step]) {
+        const trainer = new Trainer({ threads: 1 });
+        const id = await trainer.createModel({ id: "oracle", directory }, { seed: 0 });
+        const { derivatives } = policyObjective(policyRows(rows, await trainer.forward(id, rows, signal)), objective);
+        await trainer.forwardBackward(id, linearRows(rows, derivatives), LINEAR_LOSS, signal);
+        slope = trainer.gradients(id).reduce((sum, value) => sum + Math.abs(value), 0);
+        await trainer.optimStep(id, { learningRate, epsilon: 1e-12 });
+        losses.push(policyObjective(policyRows(rows, await trainer.forward(id, rows, signal)), objective).loss);
+      }
+      const [down, up] = losses as [number, number];
+      expect(Math.abs((up - down) / (2 * step) / slope - 1)).toBeLessThan(3e-3);
+    },
+  );
+});
