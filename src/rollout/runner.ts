@@ -2,12 +2,13 @@ import PQueue from "p-queue";
 import type { RolloutException } from "../schema/index.ts";
 import { TrajectoryGroup } from "../trajectory/index.ts";
 import { linkAbort, type LinkedAbort } from "../util/abort.ts";
+import { deferred } from "../util/deferred.ts";
 import { Attempts, type Outcome } from "./attempts.ts";
 import { checkGatherOptions } from "./check-options.ts";
 import { TooManyExceptionsError } from "./errors.ts";
 import type { RolloutEvent } from "./events.ts";
 import { causeOf } from "./failure.ts";
-import type { GatherOptions, Rollout } from "./options.ts";
+import type { ConcurrencyByKey, GatherOptions, Rollout } from "./options.ts";
 import { Pace } from "./pace.ts";
 import { randomSeed } from "./seed.ts";
 
@@ -68,13 +69,8 @@ class Run<S> {
   }
 
   async all(): Promise<void> {
-    const tasks: Promise<void>[] = [];
-    const enqueue = this.#lanes();
-    for (let position = 0; position < this.#scenarios.length; position++) {
-      for (let index = 0; index < this.#groupSize; index++) tasks.push(enqueue(position, () => this.#one(position, index)));
-    }
     try {
-      await Promise.all(tasks);
+      await this.#playAll();
       // Waiting tasks are not cleared but run into this signal at once: a cleared task's promise would never settle.
       this.#link.signal.throwIfAborted();
     } finally {
@@ -83,10 +79,36 @@ class Run<S> {
     }
   }
 
-  /** How a rollout comes into the queue: through its key's own queue first, where keys have a limit. */
-  #lanes(): (position: number, task: () => Promise<void>) => Promise<void> {
-    const { concurrencyBy } = this.#options;
-    if (concurrencyBy === undefined) return (_, task) => this.#queue.add(task);
+  /**
+   * Puts the rollouts into the queue, in order. Where nothing but the queue holds them back, one enters as one ends: a run of a million
+   * must not start with a million waiting tasks.
+   */
+  async #playAll(): Promise<void> {
+    const { concurrencyBy, concurrency = 32 } = this.#options;
+    const total = this.#scenarios.length * this.#groupSize;
+    const enqueue =
+      concurrencyBy === undefined ? (_: number, task: () => Promise<void>) => this.#queue.add(task) : this.#lanes(concurrencyBy);
+    const end = deferred<void>();
+    let next = 0;
+    let left = total;
+    const feed = () => {
+      const position = Math.floor(next / this.#groupSize);
+      const index = next++ % this.#groupSize;
+      void enqueue(position, () => this.#one(position, index)).then(ended, (error: unknown) => end.reject(error));
+    };
+    const ended = () => {
+      if (--left === 0) end.resolve();
+      else if (next < total) feed();
+    };
+    if (total === 0) end.resolve();
+    // As many wait as run, so that a place that becomes free is taken at once.
+    const first = concurrencyBy === undefined ? Math.min(total, 2 * concurrency) : total;
+    while (next < first) feed();
+    await end.promise;
+  }
+
+  /** Through its key's own queue a rollout comes into the queue of all. */
+  #lanes(concurrencyBy: ConcurrencyByKey<S>): (position: number, task: () => Promise<void>) => Promise<void> {
     const lanes = new Map<string, PQueue>();
     return (position, task) => {
       const key = concurrencyBy.key(this.#scenarios[position] as S);

@@ -87,6 +87,32 @@ describe("the context of a rollout", () => {
   });
 });
 
+describe("the queue of rollouts", () => {
+  it.each([1, 3, 7, 200])("plays a run of any size through %i places: all, in order, never more at once", async (concurrency) => {
+    const begun: string[] = [];
+    let running = 0;
+    let most = 0;
+    const groups = await gatherTrajectoryGroups(
+      Array.from({ length: 25 }, (_, scenario) => scenario),
+      async (scenario, { index }) => {
+        begun.push(`${scenario}.${index}`);
+        most = Math.max(most, ++running);
+        await tick();
+        running--;
+        return finished(scenario);
+      },
+      { groupSize: 3, concurrency },
+    );
+    expect(begun).toEqual(groups.flatMap((_, scenario) => [0, 1, 2].map((index) => `${scenario}.${index}`)));
+    expect(groups.map(({ rewards }) => rewards)).toEqual(Array.from({ length: 25 }, (_, scenario) => [scenario, scenario, scenario]));
+    expect(most).toBe(Math.min(concurrency, 75));
+  });
+
+  it("has nothing to do without scenarios", async () => {
+    await expect(gatherTrajectoryGroups([], answer)).resolves.toEqual([]);
+  });
+});
+
 describe("concurrencyBy", () => {
   it("limits each key by itself, and no key waits for another", async () => {
     const running: Record<string, number> = { a: 0, b: 0 };
