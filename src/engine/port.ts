@@ -128,6 +128,8 @@ export interface SamplingParams {
   readonly topLogprobs: number;
   /** How many alternatives come with each token of the prompt, which then comes with the first sampled token. @default no prompt */
   readonly promptLogprobs?: number | undefined;
+  /** Where not all requests can run, those with the lowest value go first, of equal ones the earliest. @default 0 */
+  readonly priority?: bigint | undefined;
   /** Requests share what was computed for a prompt only where this is equal. @default shared with all that have none */
   readonly cacheSalt?: string | undefined;
 }

@@ -23,6 +23,8 @@ export interface ChatLimits {
   readonly splicingBytesPerKey?: number | undefined;
   /** Whether requests may bring a chat template of their own. It runs with the limits of a model's. @default false */
   readonly trustRequestTemplates?: boolean | undefined;
+  /** Whether requests may say which of them goes first when not all can run. @default false */
+  readonly priorityScheduling?: boolean | undefined;
 }
 
 /** The bounds with their defaults filled in. */
@@ -37,6 +39,7 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
     maxStopStrings: limits.maxStopStrings ?? 256,
     splicingBytesPerKey: limits.splicingBytesPerKey ?? 32 * 2 ** 20,
     trustRequestTemplates: limits.trustRequestTemplates ?? false,
+    priorityScheduling: limits.priorityScheduling ?? false,
   };
 }
 
@@ -89,7 +92,7 @@ function outOfRange(field: string, range: string, value: number | string, param:
 /**
  * Checks what needs no model but is no matter of types either.
  *
- * @throws ArgumentError `E_ARGUMENT` for `n`, `stop` or `repetition_detection` out of bounds.
+ * @throws ArgumentError `E_ARGUMENT` for `n`, `stop`, `repetition_detection` or `priority` out of bounds.
  */
 export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): void {
   if (request.n < 1 || request.n > limits.maxChoices) throw outOfRange("n", `from 1 to ${limits.maxChoices}`, request.n, null);
@@ -97,6 +100,12 @@ export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): v
     throw outOfRange("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);
   if (request.stop.includes("")) throw outOfRange("stop", "free of empty strings", '""', null);
   checkRepetitionDetection(request.repetitionDetection);
+  if (request.priority !== 0n && !limits.priorityScheduling) {
+    throw new ArgumentError(
+      `Got \`priority\` ${request.priority}, but this service serves requests in the order of their arrival; send 0, or start it with limits.chat.priorityScheduling`,
+      { param: "priority" },
+    );
+  }
 }
 
 /**
@@ -136,7 +145,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
   const topK = request.topK ?? defaults.topK;
   if (topK < -1) throw outOfRange("top_k", "-1 or more (0 and -1 turn it off)", topK, null);
   const isGreedy = asked === 0;
-  if (isGreedy && request.n > 1)
+  if (isGreedy && request.n > 1 && request.beamSearch === null)
     throw new ArgumentError("`n` must be 1 when using greedy sampling (temperature 0): every choice would be the same");
   const most = Math.min(limits.maxTopLogprobs, context.engineTopLogprobs);
   const bounded = (field: string, wanted: number, param: string): number => {
@@ -145,6 +154,12 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     throw outOfRange(field, `at most ${most}`, wanted === -1 ? `-1, which means all ${count}` : count, param);
   };
   const topLogprobs = bounded("top_logprobs", request.topLogprobs ?? 0, "logprobs");
+  if (request.beamSearch !== null && 2 * request.n > most) {
+    throw new ArgumentError(
+      `Expected \`n\` to be at most ${Math.floor(most / 2)} with \`use_beam_search\`, which compares twice as many tokens, got ${request.n}`,
+      { param: "logprobs" },
+    );
+  }
   const rules = resolveRules(request, { tokenizer: context.tokenizer, vocabularySize: base.vocabularySize, defaults, maxTokens });
   const eosTokenIds = request.ignoresEos ? [] : context.tokenizer.eosTokenIds;
   return {
@@ -157,6 +172,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     stopTokenIds: [...new Set([...eosTokenIds, ...request.stopTokenIds])],
     topLogprobs,
     ...(request.promptLogprobs === null ? {} : { promptLogprobs: bounded("prompt_logprobs", request.promptLogprobs, "prompt_logprobs") }),
+    ...(request.priority === 0n ? {} : { priority: request.priority }),
     ...(request.cacheSalt === null ? {} : { cacheSalt: request.cacheSalt }),
   };
 }

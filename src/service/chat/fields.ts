@@ -31,6 +31,7 @@ const prompt = {
   chat_template_kwargs: record.nullish(),
   truncate_prompt_tokens: laxInt64(-1n).nullish(),
   cache_salt: strictString.nullish(),
+  priority: laxInt64().nullish(),
 } as const;
 
 const sampling = {
@@ -46,6 +47,7 @@ const sampling = {
   repetition_penalty: laxNumber.nullish(),
   frequency_penalty: laxNumber.nullish(),
   presence_penalty: laxNumber.nullish(),
+  use_beam_search: laxBoolean.nullish(),
   length_penalty: laxNumber.nullish(),
   logit_bias: z.record(z.string(), laxNumber).nullish(),
   allowed_token_ids: z.array(laxInteger).nullish(),
@@ -95,9 +97,18 @@ export type CarriedBody = z.infer<typeof carriedBody>;
 /** Names under which a field is known besides its own. */
 export const FIELD_ALIASES: Readonly<Record<string, string>> = { vllm_xargs: "engine_xargs" };
 
+/** What beam search does not look at. */
+const IGNORED_BY_BEAM_SEARCH = [
+  ...(["seed", "stop", "stop_token_ids", "min_tokens", "logit_bias", "allowed_token_ids", "bad_words", "repetition_detection"] as const),
+  ...(["repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_p", "top_k", "min_p"] as const),
+];
+
 /** Fields that are set and that nothing here acts on; to be logged. */
 export function inertFields(body: CarriedBody): string[] {
-  const isFilled = (value: unknown): boolean => value !== null && value !== undefined && Object.keys(value).length > 0;
-  const passed = Object.keys(passedThrough).filter((name) => isFilled(body[name as keyof typeof passedThrough]));
-  return (body.length_penalty ?? 1) === 1 ? passed : [...passed, "length_penalty"];
+  const isFilled = (value: unknown): boolean =>
+    value !== null && value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0);
+  const names = Object.keys(passedThrough) as (keyof CarriedBody)[];
+  if (body.use_beam_search === true) names.push(...IGNORED_BY_BEAM_SEARCH);
+  else if (body.length_penalty !== 1) names.push("length_penalty");
+  return names.filter((name) => isFilled(body[name]));
 }

@@ -5,7 +5,7 @@
  */
 import { z } from "zod";
 import { UnsupportedError } from "../../errors.ts";
-import { laxBoolean, laxInt64, shown } from "./coercion.ts";
+import { shown } from "./coercion.ts";
 
 interface RefusedField {
   readonly schema: z.ZodType;
@@ -24,9 +24,7 @@ export const REFUSED_FIELDS: Readonly<Record<string, RefusedField>> = {
     allowed: [{ type: "text" }],
     isNeutral: (value) => (value as { type: string }).type === "text",
   },
-  use_beam_search: only(laxBoolean, false),
   structured_outputs: only(z.record(z.string(), z.unknown())),
-  priority: only(laxInt64(), 0n),
 };
 
 /** What a raw field turned out to be. */

@@ -26,6 +26,10 @@ export interface ChatRequest extends PromptRequest {
   readonly topP: number | null;
   readonly topK: number | null;
   readonly n: number;
+  /** Lower goes first. */
+  readonly priority: bigint;
+  /** Null for sampling. */
+  readonly beamSearch: { readonly lengthPenalty: number } | null;
   readonly seed: bigint | null;
   readonly stop: readonly string[];
   readonly stopTokenIds: readonly number[];
@@ -192,6 +196,8 @@ export function parseChatRequest(text: string, contentType: string | undefined):
     allowedTokenIds: body.allowed_token_ids ?? null,
     badWords: body.bad_words ?? [],
     n: body.n ?? 1,
+    priority: body.priority ?? 0n,
+    beamSearch: body.use_beam_search === true ? { lengthPenalty: body.length_penalty ?? 1 } : null,
     seed: body.seed ?? null,
     stop: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
     stopTokenIds: body.stop_token_ids ?? [],

@@ -15,6 +15,7 @@ import {
   type ChatLimits,
   type ResolvedChatLimits,
 } from "./admit.ts";
+import { beamSearch } from "./beam-search.ts";
 import { ShutdownError, toChatError } from "./errors.ts";
 import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
@@ -94,9 +95,12 @@ const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNSUPPORTED"
  * {@link generate}, with failures as the client is to see them: whatever an engine calls its own error, it is no fault of a
  * request that was checked before. Only having no room is told, and rules of the request that leave no token to sample.
  */
-async function sampled(plan: GenerationPlan, options: GenerateOptions): Promise<GeneratedChoice[]> {
+async function generated({ plan, request }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
   try {
-    return await generate(plan, options);
+    if (request.beamSearch === null) return await generate(plan, options);
+    const choices = await beamSearch(plan, { ...request.beamSearch, signal: options.signal });
+    for (const choice of choices) options.onChoice?.(choice);
+    return choices;
   } catch (error) {
     if (isAbort(error) || (WhetstoneError.isInstance(error) && TOLD_CODES.has(error.code))) throw error;
     throw new EngineError("The engine failed while it generated", { cause: error });
@@ -147,7 +151,7 @@ export class ChatService {
         isStreaming = true;
         return { kind: "stream", events: this.#stream(run, held) };
       }
-      const choices = await sampled(run.plan, { signal: held.abort.signal });
+      const choices = await generated(run, { signal: held.abort.signal });
       const messages = choices.map((choice) => this.#conclude(run, choice));
       const scored = choices[0]!.promptTokens;
       const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
@@ -273,10 +277,13 @@ export class ChatService {
     const options: GenerateOptions = {
       signal,
       // Before its end is shown: the client's next turn may be here sooner than anything else happens.
-      onChoice: (choice) => stream.conclude(choice.index, this.#conclude(run, choice).toolCalls),
+      onChoice: (choice) => {
+        stream.conclude(choice.index, this.#conclude(run, choice).toolCalls);
+        if (run.request.beamSearch !== null) stream.pushChoice(choice);
+      },
       onToken: (token) => stream.push(token),
     };
-    void sampled(run.plan, options)
+    void generated(run, options)
       .catch((error: unknown) => stream.fail(this.explain(error).body))
       .finally(() => release(held));
     return stream.readable;

@@ -1,6 +1,6 @@
 /** A request as server-sent events, written as fast as its reader takes them. */
 import type { ErrorBody } from "../../schema/error.ts";
-import type { ChoiceEnd, GeneratedToken } from "./generate.ts";
+import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "./generate.ts";
 import type { WireLogprob } from "./logprobs.ts";
 import { toUsage, type ShapeOptions } from "./shape.ts";
 import { ToolCallStream, type ParsedToolCall } from "./tool-calls.ts";
@@ -89,6 +89,17 @@ export class CompletionStream {
     this.#notify();
   }
 
+  /** Takes a whole choice at once; it may have no token. */
+  pushChoice({ index, text, ids, logprobs, finishReason, stopReason, closedBy }: GeneratedChoice): void {
+    const choice = this.#choices[index]!;
+    choice.text = choice.tools === null ? text : choice.tools.push(text);
+    choice.ids = [...ids];
+    choice.logprobs = [...(logprobs ?? [])];
+    choice.count = ids.length;
+    choice.end = { finishReason, stopReason, closedBy };
+    this.#notify();
+  }
+
   /** Ends the stream with an error event. */
   fail(error: ErrorBody): void {
     this.#failure = error;
@@ -131,9 +142,9 @@ export class CompletionStream {
       return `data: ${JSON.stringify(this.#failure)}\n\ndata: [DONE]\n\n`;
     }
     let events = "";
-    if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0)) events += this.#roleEvents();
+    if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0 || choice.end !== null)) events += this.#roleEvents();
     for (const [index, choice] of this.#choices.entries()) {
-      if (choice.ids.length > 0 && !choice.isFinished) events += this.#choiceEvents(index, choice);
+      if ((choice.ids.length > 0 || choice.end !== null) && !choice.isFinished) events += this.#choiceEvents(index, choice);
     }
     if (this.#choices.every((choice) => choice.isFinished)) {
       this.#close();

@@ -153,7 +153,7 @@ export class Sampler {
     const policy = this.#policies.get(policyId);
     if (!policy || policy.isReleased) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);
     policy.users++;
-    this.#waiting.push({
+    this.#queue({
       id,
       policyId,
       policy,
@@ -164,6 +164,12 @@ export class Sampler {
       promptTokens: null,
     });
     if (!this.#isRunning) void this.#loop();
+  }
+
+  /** Takes a request in before those of less urgency. */
+  #queue(request: Request): void {
+    const before = this.#waiting.findIndex((other) => priorityOf(other) > priorityOf(request));
+    this.#waiting.splice(before === -1 ? this.#waiting.length : before, 0, request);
   }
 
   /** Frees the request's row before the next token. */
@@ -231,6 +237,8 @@ export class Sampler {
     this.#waiting = this.#waiting.filter((request) => {
       if (taken.length >= room || request.policy.batchKey !== first.policy.batchKey || paddedLength(request.prompt.length) !== time)
         return true;
+      // Rows may be too few: none goes to a request that others with more urgency are before.
+      if (this.#waiting.length > room && priorityOf(request) !== priorityOf(first)) return true;
       const key = `${request.policyId}:${JSON.stringify(request.params.cacheSalt ?? null)}:${request.prompt.join()}`;
       const same = prompts.get(key);
       if (!same && prompts.size >= most) return true;
@@ -513,6 +521,10 @@ function paddedLength(length: number): number {
 
 function layerOutputs(config: ModelConfig): string[] {
   return Array.from({ length: config.layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values }) => [keys, values]);
+}
+
+function priorityOf(request: Request): bigint {
+  return request.params.priority ?? 0n;
 }
 
 /** What a step must return: logits only where a request's rules are about them. */

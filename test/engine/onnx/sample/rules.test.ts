@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createOnnxEngine, type Engine, type PolicyVersion, type SampledToken, type SamplingParams } from "../../../../src/engine/index.ts";
+import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 
 const base = join(import.meta.dirname, "../../../oracle/llama/model");
 const PROMPT = Int32Array.from({ length: 9 }, (_, t) => (t * 7) % 48);
@@ -97,6 +98,27 @@ describe("rules", () => {
     expect(beside[0][0]!.prompt![0]).toMatchObject({ top: [] });
     expect(beside[1]).toEqual(alone);
     expect(beside[1][0]).not.toHaveProperty("prompt");
+  });
+
+  test("92: where one row runs, the lowest priority goes first, of equal ones the earliest", async () => {
+    const priorities = [5n, undefined, 0n, -(2n ** 62n), 2n ** 62n];
+    const ended: number[] = [];
+    await new Promise<void>((resolve, reject) => {
+      const sampler = new Sampler(
+        { threads: 1, maxRows: 1 },
+        (events) => {
+          for (const { request, token } of events) if (token.finish !== undefined) ended.push(request);
+          if (ended.length === priorities.length) resolve();
+        },
+        (_, error) => reject(error as Error),
+      );
+      const params = { maxTokens: 3, temperature: 1, topP: 1, topK: 0, seed: 1n, stopTokenIds: [], topLogprobs: 0 };
+      // All are there before the first runs.
+      void sampler.loadPolicy("only", { id: "oracle", directory: base }, undefined).then(() => {
+        for (const [id, priority] of priorities.entries()) sampler.add(id, "only", PROMPT, { ...params, priority });
+      }, reject);
+    });
+    expect(ended).toEqual([3, 1, 2, 0, 4]);
   });
 
   test("rules that leave no token end that request alone", async () => {
