@@ -68,6 +68,24 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
     expect(server.requests.length).toBe(before);
   });
 
+  it("sends choices of other services only where the job allows them, and says so", async () => {
+    const { server, service } = await open();
+    const model = await service.models.create({ project: "demo", name: "m", baseModel: "tiny" });
+    const said = (reward: number) => ({
+      reward,
+      messages_and_choices: [
+        { role: "user", content: "q" },
+        { message: { role: "assistant", content: `a${reward}` }, finish_reason: "stop" },
+      ],
+    });
+    const group = TrajectoryGroup.fromJSON({ trajectories: [said(0), said(1)] });
+    expect(await rejection(model.train([group]))).toBeInstanceOf(PreflightError);
+    const job = await model.train([group], { allowTrainingWithoutLogprobs: true });
+    expect(job.warnings).toMatchObject([{ code: "rendered-choice", count: 2 }]);
+    const sent = server.requests.findLast(({ method, url }) => method === "POST" && url === "/v1/preview/training-jobs")?.body;
+    expect(sent).toMatchObject({ experimental_config: { allow_training_without_logprobs: true } });
+  });
+
   it.each([
     ["an unknown RL option", "train", { learningRat: 1 }, /Unknown option `learningRat`; expected one of .*learningRate/],
     ["an RL value out of bounds", "train", { advantageBalance: 2 }, /Option `advantageBalance`/],

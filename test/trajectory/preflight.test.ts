@@ -193,6 +193,23 @@ describe("preflight", () => {
   });
 });
 
+describe("what a job allows", () => {
+  const noIds = group(sampled(0, "a", { token_ids: null }), sampled(1));
+  const noLogprobs = group(bare(0), sampled(1));
+  const found = (batch: TrajectoryGroup, options: PreflightOptions) =>
+    preflight([batch], options).map(({ code, severity }) => [code, severity]);
+
+  it("takes choices without token ids for a warning where they are rendered", () => {
+    expect(found(noIds, { rendersTokenIds: true })).toEqual([["rendered-choice", "warning"]]);
+    expect(found(noIds, { rendersTokenIds: false, allowsUnknownLogprobs: true })).toEqual([["choice-without-token-ids", "fatal"]]);
+  });
+
+  it("finds nothing in choices without log-probabilities where they are allowed", () => {
+    expect(found(noLogprobs, { allowsUnknownLogprobs: true })).toEqual([]);
+    expect(found(noLogprobs, { rendersTokenIds: true })).toEqual([["choice-without-logprobs", "fatal"]]);
+  });
+});
+
 it("has every code in the reference, with its severity, in the order of the report", () => {
   const section = read("docs/reference/metrics.md").split("\n## Preflight\n")[1] ?? "";
   const documented = [...section.matchAll(/^\| `([\w-]+)` \| (fatal|warning) \|/gmu)].map(([, code, severity]) => [code, severity]);
