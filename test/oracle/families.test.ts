@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout, type Layout } from "../../src/engine/onnx/model/parameters.ts";
-import { readSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
+import { readSafetensors, writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
 import { ADAPTER_FILE } from "../../src/engine/onnx/model/state.ts";
 import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
@@ -84,6 +84,21 @@ async function adapterState(name: string): Promise<string> {
   return state;
 }
 
+type Tensors = Awaited<ReturnType<typeof readSafetensors>>["tensors"];
+
+/** `W + (alpha / rank) · B·A` of a tensor that has an adapter; files hold `W [out, in]`, `A [rank, in]`, `B [out, rank]`. */
+function merged(key: string, { shape, data }: { shape: readonly number[]; data: Float32Array }, adapter: Tensors): Float32Array {
+  const part = (matrix: "A" | "B") => adapter.get(`base_model.model.${key.replace(/weight$/, `lora_${matrix}.weight`)}`)?.data;
+  const [a, b, width] = [part("A"), part("B"), shape[1]!];
+  if (!a || !b) return data;
+  return data.map((weight, at) => {
+    const [out, column] = [Math.floor(at / width), at % width];
+    let delta = 0;
+    for (let r = 0; r < LORA.rank; r++) delta += b[out * LORA.rank + r]! * a[r * width + column]!;
+    return weight + (LORA.alpha / LORA.rank) * delta;
+  });
+}
+
 /** Continues the second row greedily and holds every step to the expected distribution. */
 async function expectGreedy(policy: PolicyVersion, { rows }: Expected, steps: Computed["greedy"]): Promise<void> {
   const params = { maxTokens: steps.length, temperature: 0, topP: 1, topK: 0, seed: 0n, stopTokenIds: [], topLogprobs: 20 };
@@ -143,6 +158,30 @@ describe.each(FAMILIES)("%s", (name) => {
     const expected = await expectedOf(name);
     await expectGreedy(await engine.loadPolicy({ base: name }), expected, expected.greedy);
     await expectGreedy(await engine.loadPolicy({ base: name, state: await adapterState(name) }), expected, expected.lora.greedy);
+  });
+
+  test("the adapter merged into the base gives what both give together, and training it leaves the base as it was", async () => {
+    const expected = await expectedOf(name);
+    const state = await mkdtemp(join(scratch, "merged-"));
+    const model = await engine.createModel({ base: name, seed: 0 });
+    await engine.saveState(model, state);
+    const path = join(state, "model.safetensors");
+    const { tensors } = await readSafetensors(path);
+    const adapter = (await readSafetensors(fixture(name, `adapter/${ADAPTER_FILE}`))).tensors;
+    await rm(path);
+    await writeSafetensors(
+      path,
+      [...tensors].map(([key, tensor]) => ({ name: key, ...tensor, data: merged(key, tensor, adapter) })),
+    );
+    await expectGreedy(await engine.loadPolicy({ base: name, state }), expected, expected.lora.greedy);
+
+    const trained = await engine.createModel({ base: name, lora: LORA, from: await adapterState(name), seed: 0 });
+    await engine.forwardBackward(trained, rowsOf(expected), { kind: "cross-entropy" });
+    await engine.optimStep(trained, { learningRate: 0.1, beta1: 0.9, beta2: 0.99, weightDecay: 0.1, maxGradNorm: 1 });
+    const fresh = await engine.createModel({ base: name, seed: 0 });
+    const logprobs = await engine.forward(fresh, rowsOf(expected, everyToken));
+    logprobs.forEach((row, i) => expect(relativeError(row, expected.logprobs[i]!)).toBeLessThan(1e-5));
+    await Promise.all([model, trained, fresh].map((one) => engine.unload(one)));
   });
 
   test("trained weights are saved under the names they came with and give the same model", async () => {
