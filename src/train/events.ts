@@ -1,3 +1,5 @@
+import { camelCase, snakeCase } from "./names.ts";
+
 /** Metrics by name; finite numbers. */
 export type Metrics = Readonly<Record<string, number>>;
 
@@ -107,16 +109,11 @@ export type RunEvent = RecordedEvent | (LiveEventBody & { readonly seq: null; re
 
 /** The event as it lies on disk: keys in snake_case, names of metrics as they are. */
 export function eventToDisk(event: RecordedEvent): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(event).map(([key, value]) => [key.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]),
-  );
+  return Object.fromEntries(Object.entries(event).map(([key, value]) => [snakeCase(key), value]));
 }
 
 /** Reads {@link eventToDisk} back; null for what is none. */
 export function eventFromDisk(value: unknown): RecordedEvent | null {
   if (typeof value !== "object" || value === null || !("type" in value) || !("seq" in value)) return null;
-  const entries = Object.entries(value).map(
-    ([key, inner]) => [key.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), inner] as const,
-  );
-  return Object.fromEntries(entries) as unknown as RecordedEvent;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [camelCase(key), inner])) as unknown as RecordedEvent;
 }

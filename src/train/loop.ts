@@ -47,6 +47,19 @@ export interface RunResult {
   readonly runDir: string;
 }
 
+/** What a run has come to, from its records. */
+export function resultOf({ state, path }: RunDirectory, reason: RunEndReason): RunResult {
+  const { steps, evaluations } = state;
+  return {
+    reason,
+    steps: steps.length,
+    checkpointStep: newestCheckpoint(state) ?? 0,
+    metrics: steps.at(-1)?.metrics ?? {},
+    evaluation: evaluations.at(-1)?.metrics ?? null,
+    runDir: path,
+  };
+}
+
 /**
  * The steps of a run in order, preparation ahead of training by at most `maxAhead`:
  *
@@ -66,6 +79,8 @@ export class RunLoop<P> {
   readonly #ahead = new Map<number, AbortController>();
   #stopAfter = Number.POSITIVE_INFINITY;
   #end: RunEndReason | null = null;
+  /** The step that is being trained, evaluated or cleaned up after. */
+  #completing: number | null = null;
 
   constructor(directory: RunDirectory, options: RunOptions, plan: StepPlan<P>) {
     this.#directory = directory;
@@ -76,7 +91,7 @@ export class RunLoop<P> {
 
   /** Ends the run after the step that is in work. */
   stop(): void {
-    this.#stopAfter = Math.min(this.#stopAfter, this.#version$.value);
+    this.#stopAfter = Math.min(this.#stopAfter, this.#completing ?? this.#version$.value);
     for (const [step, controller] of this.#ahead) if (step > this.#stopAfter) controller.abort();
     this.#version$.next(this.#version$.value);
   }
@@ -91,15 +106,8 @@ export class RunLoop<P> {
     } finally {
       await Promise.allSettled(this.#running);
     }
-    const { steps, evaluations } = this.#directory.state;
-    return {
-      reason: this.#end ?? (steps.length >= this.#plan.count ? "completed" : "stopped"),
-      steps: steps.length,
-      checkpointStep: this.#checkpoint(),
-      metrics: steps.at(-1)?.metrics ?? {},
-      evaluation: evaluations.at(-1)?.metrics ?? null,
-      runDir: this.#directory.path,
-    };
+    const isComplete = this.#directory.state.steps.length >= this.#plan.count;
+    return resultOf(this.#directory, this.#end ?? (isComplete ? "completed" : "stopped"));
   }
 
   #steps(): Observable<unknown> {
@@ -134,6 +142,7 @@ export class RunLoop<P> {
   }
 
   async #complete(step: number, prepared: P, signal: AbortSignal): Promise<void> {
+    this.#completing = step;
     await this.#plan.train(step, prepared, signal);
     if (this.#plan.maxAhead > 0) this.#version$.next(step + 1);
     const evaluation = await this.#evaluateIfDue(signal);
@@ -141,6 +150,7 @@ export class RunLoop<P> {
     const { metrics } = this.#directory.state.steps.at(-1) ?? { metrics: {} };
     if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) this.#endAfter(step, "early-stop");
     else if (this.#plan.isExhausted?.() === true) this.#endAfter(step, "nothing-to-learn");
+    this.#completing = null;
     this.#version$.next(step + 1);
   }
 

@@ -6,6 +6,7 @@ import { RunLoop, type StepPlan } from "./loop.ts";
 import { jobMetrics, rolloutMetrics } from "./metrics.ts";
 import { checkRlOptions, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.ts";
 import { playGroups } from "./rollouts.ts";
+import { toDisk } from "./names.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
 import { runJob } from "./run-job.ts";
 import type { CompletedStep } from "./state.ts";
@@ -60,9 +61,9 @@ function configOf<S>(options: TrainRlOptions<S>): RunConfig {
     free: {
       steps: options.steps,
       max_steps_off_policy: maxStepsOffPolicy,
-      train: typeof train === "function" ? "a function of the step" : (train ?? {}),
-      evaluation: options.evaluation ?? null,
-      keep_checkpoints: options.keepCheckpoints ?? null,
+      train: typeof train === "function" ? "a function of the step" : toDisk(train ?? {}),
+      evaluation: toDisk(options.evaluation ?? null),
+      keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
       concurrency: options.concurrency ?? 64,
       timeout_ms: options.timeoutMs ?? null,
     },

@@ -196,7 +196,7 @@ export class RunDirectory {
     if (event.type === "step-end") {
       const { step, policyStep, checkpointStep, metrics } = event;
       await this.#metrics.append({ step, split: "train", time, policy_step: policyStep, checkpoint_step: checkpointStep, ...metrics });
-      if (checkpointStep !== policyStep) await this.#checkpoints.append({ event: "created", step: checkpointStep, time, run_step: step });
+      if (makesCheckpoint(event)) await this.#checkpoints.append({ event: "created", step: checkpointStep, time, run_step: step });
     }
     if (event.type === "evaluation-end") {
       const { step, checkpointStep, metrics } = event;
@@ -225,11 +225,7 @@ export class RunDirectory {
         (event.type === "evaluation-end" && !rows.has(`eval:${event.step}`)) ||
         (event.type === "checkpoints-delete" && !event.steps.every((step) => checkpoints.has(`deleted:${step}`)));
       if (isMissingRow) await this.#derive(event);
-      else if (
-        event.type === "step-end" &&
-        event.checkpointStep !== event.policyStep &&
-        !checkpoints.has(`created:${event.checkpointStep}`)
-      ) {
+      else if (event.type === "step-end" && makesCheckpoint(event) && !checkpoints.has(`created:${event.checkpointStep}`)) {
         await this.#checkpoints.append({ event: "created", step: event.checkpointStep, time: event.time, run_step: event.step });
       }
     }
@@ -244,6 +240,11 @@ export async function* readEvents(runDir: string): AsyncGenerator<RecordedEvent,
     if (event === null) throw new DataError(`${path}:${line}: expected an event with \`seq\` and \`type\``);
     yield event;
   }
+}
+
+/** A skipped step ends at the checkpoint that was there before. */
+function makesCheckpoint({ metrics }: RecordedEvent & { readonly type: "step-end" }): boolean {
+  return metrics["skipped"] !== 1;
 }
 
 /** Which scenario of the run a group played. */

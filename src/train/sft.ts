@@ -5,6 +5,7 @@ import type { Metrics } from "./events.ts";
 import { RunLoop, type StepPlan } from "./loop.ts";
 import { jobMetrics } from "./metrics.ts";
 import { checkSftOptions, ORPHAN_WAIT_MS, type TrainSftOptions } from "./options.ts";
+import { toDisk } from "./names.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
 import { runJob } from "./run-job.ts";
 import { TrainingRun } from "./training-run.ts";
@@ -42,9 +43,9 @@ function configOf<S>(options: TrainSftOptions<S>, jobs: number): RunConfig {
     },
     free: {
       jobs,
-      train: typeof train === "function" ? "a function of the job" : (train ?? {}),
-      evaluation: options.evaluation ?? null,
-      keep_checkpoints: options.keepCheckpoints ?? null,
+      train: typeof train === "function" ? "a function of the job" : toDisk(train ?? {}),
+      evaluation: toDisk(options.evaluation ?? null),
+      keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
       concurrency: options.concurrency ?? 64,
       timeout_ms: options.timeoutMs ?? null,
     },
@@ -95,9 +96,16 @@ async function trainJob<S>(
     checkpointStep: outcome.checkpointStep,
     metrics: {
       ...jobMetrics(outcome.metrics),
+      ...sums(outcome.gradientSteps),
       ...mean,
       gradient_steps: losses.length,
       "time/step_seconds": (performance.now() - startedMs) / 1000,
     },
   });
+}
+
+/** Counts over the job's gradient steps; each step's own metrics have them for itself. */
+function sums(gradientSteps: readonly Metrics[]): Metrics {
+  const names = ["num_trajectories", "num_tokens", "num_trainable_tokens"] as const;
+  return Object.fromEntries(names.map((name) => [name, gradientSteps.reduce((sum, metrics) => sum + (metrics[name] ?? 0), 0)]));
 }

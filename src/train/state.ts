@@ -38,6 +38,10 @@ export interface RunState {
   /** Jobs of the step in progress that failed. */
   readonly failedAttempts: number;
   readonly deletedCheckpoints: ReadonlySet<number>;
+  /** Steps that the newest start of the run asked for. */
+  readonly plannedSteps: number;
+  /** Why the run is over before its planned steps; null while it is not. */
+  readonly end: "early-stop" | "nothing-to-learn" | null;
   /** Supervised step → its dataset's address. */
   readonly data: ReadonlyMap<number, string>;
 }
@@ -49,6 +53,8 @@ const empty: RunState = {
   openJob: null,
   failedAttempts: 0,
   deletedCheckpoints: new Set(),
+  plannedSteps: 0,
+  end: null,
   data: new Map(),
 };
 
@@ -56,7 +62,11 @@ const empty: RunState = {
 export function nextState(state: RunState, event: RecordedEvent): RunState {
   switch (event.type) {
     case "run-start":
-      return { ...state, startCheckpoint: event.checkpointStep };
+      return { ...state, startCheckpoint: event.checkpointStep, plannedSteps: event.steps };
+    case "run-resume":
+      return { ...state, plannedSteps: event.steps, end: null };
+    case "run-end":
+      return { ...state, end: event.reason === "early-stop" || event.reason === "nothing-to-learn" ? event.reason : null };
     case "job-intent": {
       const { step, attempt, key, baselineStep } = event;
       return { ...state, openJob: { step, attempt, key, baselineStep, jobId: null, seen: new Set() } };
@@ -82,13 +92,11 @@ export function nextState(state: RunState, event: RecordedEvent): RunState {
       return { ...state, deletedCheckpoints: new Set([...state.deletedCheckpoints, ...event.steps]) };
     case "data-end":
       return { ...state, data: new Map([...state.data, [event.step, event.url]]) };
-    case "run-resume":
     case "step-start":
     case "rollouts-end":
     case "warning":
     case "step-skip":
     case "evaluation-start":
-    case "run-end":
     case "run-fail":
       return state;
   }

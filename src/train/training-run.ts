@@ -2,7 +2,7 @@ import { concat, defer, EMPTY, from, mergeMap, type Observable } from "rxjs";
 import { WhetstoneError } from "../errors.ts";
 import { iterate } from "../jobs/rx.ts";
 import type { RunEvent } from "./events.ts";
-import type { RunLoop, RunResult } from "./loop.ts";
+import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
 import { RunDirectory, type RunConfig } from "./run-directory.ts";
 
@@ -80,7 +80,9 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     const directory = await this.#directory;
     try {
       signal.throwIfAborted();
-      const { startCheckpoint, steps } = directory.state;
+      const { startCheckpoint, steps, end, plannedSteps } = directory.state;
+      // It was enough, and still is: whoever wants more asks for more steps.
+      if (end !== null && kind.count <= plannedSteps) return resultOf(directory, end);
       if (startCheckpoint === null) {
         const checkpointStep = await model.step({ signal });
         await directory.record({ type: "run-start", kind: kind.config.kind, modelId: model.id, checkpointStep, steps: kind.count });

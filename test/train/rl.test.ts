@@ -169,6 +169,20 @@ describe("trainRl", () => {
       steps: 2,
     });
     expect(seen).toEqual([0, 1]);
+    // It was enough, and still is; more steps are more.
+    await expect(start(given, { steps: 9, evaluation: { every: 1 }, stopWhen }).done).resolves.toMatchObject({
+      reason: "early-stop",
+      steps: 2,
+    });
+    expect(seen).toEqual([0, 1]);
+    await expect(start(given, { steps: 10, evaluation: { every: 1 } }).done).resolves.toMatchObject({ reason: "completed", steps: 10 });
+  });
+
+  it("stops after the step in work, also while that is being evaluated and rollouts are ahead", async () => {
+    const given = await setUp();
+    const run = start(given, { steps: 9, maxStepsOffPolicy: 2, evaluation: { every: 2 } });
+    for await (const event of run) if (event.type === "evaluation-start" && event.step === 2) void run.stop();
+    await expect(run.done).resolves.toMatchObject({ reason: "stopped", steps: 2 });
   });
 
   it("ends when there is nothing left to learn", async () => {
