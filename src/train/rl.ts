@@ -1,3 +1,4 @@
+import type { RlOptions } from "../client/index.ts";
 import { trainScenarios } from "../environment/index.ts";
 import { preflight, PreflightError, type Finding, type TrajectoryGroup } from "../trajectory/index.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
@@ -114,74 +115,83 @@ async function trainStep<S>(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<void> {
-  const {
-    model,
-    train,
-    maxStepsOffPolicy = 0,
-    jobRetries = 0,
-    orphanWaitMs = ORPHAN_WAIT_MS,
-    maxSkippedSteps = MAX_SKIPPED_STEPS,
-    tokenReportEvery = 10,
-  } = options;
+  const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
-  const ages = batch.groups.map((group) => step - Number(group.metadata["policy_version"] ?? step));
-  const groups = batch.groups.filter((_, index) => (ages[index] as number) <= maxStepsOffPolicy);
-  const policyStep = Math.max(...batch.groups.map((group) => Number(group.metadata["checkpoint_step"])));
-  const rollouts: Metrics = {
-    ...rolloutMetrics(batch.groups),
-    "off_policy/steps_mean": ages.reduce((sum, age) => sum + age, 0) / ages.length,
-    "off_policy/steps_max": Math.max(...ages),
-    "off_policy/stale_groups": batch.groups.length - groups.length,
-    "time/rollouts_seconds": batch.seconds,
-  };
-  const exceptions = batch.groups.reduce((sum, group) => sum + group.exceptions.length, 0);
-  await directory.record({
-    type: "rollouts-end",
-    step,
-    groups: batch.groups.length,
-    staleGroups: batch.groups.length - groups.length,
-    exceptions,
-    rewardMean: rollouts["reward/mean"] ?? null,
-  });
+  const { groups, policyStep, metrics: rollouts } = await readBatch(directory, options, step, batch);
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
-  const findings = directory.state.openJob?.step === step ? [] : preflight(groups.map((group) => group.toJSON()));
-  const fatal = findings.filter(({ severity }) => severity === "fatal");
-  if (fatal.length > 0 && !fatal.every(isNothingToLearn)) throw new PreflightError(findings);
-  if (fatal.length > 0) {
-    await directory.record({ type: "step-skip", step, message: fatal.map(({ message }) => message).join(" ") });
+  const settings: RlOptions = typeof train === "function" ? train(step) : (train ?? {});
+  // A batch whose job was asked for before a crash was examined then.
+  const isAskedFor = directory.state.openJob?.step === step;
+  const findings = isAskedFor ? [] : examine(groups, settings);
+  if (findings.some(isFatal)) {
+    const message = findings.filter(isFatal).map((each) => each.message);
+    await directory.record({ type: "step-skip", step, message: message.join(" ") });
     const metrics = { ...rollouts, skipped: 1, "time/step_seconds": batch.seconds };
     const { steps } = await directory.record({ type: "step-end", step, policyStep, checkpointStep: baselineStep, metrics });
-    if (isExhausted(steps, maxSkippedSteps) && steps.every(isSkipped)) throw new PreflightError(findings);
+    if (isExhausted(steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS) && steps.every(isSkipped)) throw new PreflightError(findings);
     return;
   }
   for (const { code, count, message } of findings) await directory.record({ type: "warning", step, code, count, message });
-  const hasTokenReport =
-    tokenReportEvery > 0 &&
-    (step % tokenReportEvery === 0 || step === options.steps - 1) &&
-    model.service.features.idempotencyKeys === true;
-  const config = { ...(typeof train === "function" ? train(step) : train), ...(hasTokenReport ? { tokenReport: true } : {}) };
+  const hasReport = hasTokenReport(options, step);
+  const config = { ...settings, ...(hasReport ? { tokenReport: true } : {}) };
   const send = (idempotencyKey: string, inner: AbortSignal) => model.train(groups, { ...config, idempotencyKey, signal: inner });
   const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
-  if (hasTokenReport && outcome.jobId !== null) await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, signal });
+  if (hasReport && outcome.jobId !== null) await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, signal });
   const trainSeconds = (performance.now() - startedMs) / 1000;
-  await directory.record({
-    type: "step-end",
-    step,
-    policyStep,
-    checkpointStep: outcome.checkpointStep,
-    metrics: {
-      ...rollouts,
-      ...jobMetrics(outcome.metrics),
-      skipped: 0,
-      "time/train_seconds": trainSeconds,
-      "time/step_seconds": batch.seconds + trainSeconds,
-    },
-  });
+  const times = { "time/train_seconds": trainSeconds, "time/step_seconds": batch.seconds + trainSeconds };
+  const metrics = { ...rollouts, ...jobMetrics(outcome.metrics), skipped: 0, ...times };
+  await directory.record({ type: "step-end", step, policyStep, checkpointStep: outcome.checkpointStep, metrics });
+}
+
+/** A batch without its stale groups, and what its rollouts say. */
+interface ReadBatch {
+  readonly groups: readonly TrajectoryGroup[];
+  readonly policyStep: number;
+  readonly metrics: Metrics;
+}
+
+async function readBatch<S>(
+  directory: RunDirectory,
+  { maxStepsOffPolicy = 0 }: TrainRlOptions<S>,
+  step: number,
+  { groups: all, seconds }: Batch,
+): Promise<ReadBatch> {
+  const ages = all.map((group) => step - Number(group.metadata["policy_version"] ?? step));
+  const groups = all.filter((_, index) => (ages[index] as number) <= maxStepsOffPolicy);
+  const staleGroups = all.length - groups.length;
+  const metrics: Metrics = {
+    ...rolloutMetrics(all),
+    "off_policy/steps_mean": ages.reduce((sum, age) => sum + age, 0) / ages.length,
+    "off_policy/steps_max": Math.max(...ages),
+    "off_policy/stale_groups": staleGroups,
+    "time/rollouts_seconds": seconds,
+  };
+  const exceptions = all.reduce((sum, group) => sum + group.exceptions.length, 0);
+  const rewardMean = metrics["reward/mean"] ?? null;
+  await directory.record({ type: "rollouts-end", step, groups: all.length, staleGroups, exceptions, rewardMean });
+  return { groups, policyStep: Math.max(...all.map((group) => Number(group.metadata["checkpoint_step"]))), metrics };
+}
+
+/** What preflight finds. @throws PreflightError `E_PREFLIGHT` for a batch that is broken; one that only teaches nothing is no error. */
+function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogprobs }: RlOptions): Finding[] {
+  const isLenient = allowTrainingWithoutLogprobs === true;
+  const findings = preflight(groups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
+  if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
+  return findings;
+}
+
+function hasTokenReport<S>({ model, tokenReportEvery = 10, steps }: TrainRlOptions<S>, step: number): boolean {
+  const isDue = tokenReportEvery > 0 && (step % tokenReportEvery === 0 || step === steps - 1);
+  return isDue && model.service.features.idempotencyKeys === true;
+}
+
+function isFatal({ severity }: Finding): boolean {
+  return severity === "fatal";
 }
 
 /** Rollouts that went well and are all alike: normal at the ends of training, and no reason to end a run. */
 function isNothingToLearn({ code }: Finding): boolean {
-  return code === "nothing-to-learn" || code === "no-groups" || code === "no-logprobs";
+  return code === "nothing-to-learn" || code === "no-groups";
 }
 
 /** Whether the last `count` steps all taught nothing. */
