@@ -9,9 +9,9 @@ import { newestCheckpoint } from "./state.ts";
 
 /** What a step's preparation gets. */
 export interface PrepareContext {
-  /** Completed steps at this moment. */
+  /** After how many completed steps the step is prepared. */
   readonly policyVersion: number;
-  /** The newest checkpoint at this moment; kept from deletion until the step is over. */
+  /** The checkpoint after them; kept from deletion until the step is prepared. */
   readonly checkpointStep: number;
   readonly signal: AbortSignal;
   /** Aborts when the run is to end before this step: leave it, what is finished is kept. */
@@ -23,6 +23,8 @@ export interface StepPlan<P> {
   readonly count: number;
   /** How many steps preparation may be ahead of training. */
   readonly maxAhead: number;
+  /** Prepare from exactly `maxAhead` steps back, whatever is there by then: the run is a function of its settings. @default false */
+  readonly isLagExact?: boolean | undefined;
   /** Gives what the step trains on; null when it was left because of `stopSignal`. */
   readonly prepare: (step: number, context: PrepareContext) => Promise<P | null>;
   /** Trains and records `step-end`. */
@@ -79,6 +81,8 @@ export class RunLoop<P> {
   readonly #ahead = new Map<number, AbortController>();
   #stopAfter = Number.POSITIVE_INFINITY;
   #end: RunEndReason | null = null;
+  #deletion: Promise<void> | null = null;
+  #signal: AbortSignal = new AbortController().signal;
   /** The step that is being trained, evaluated or cleaned up after. */
   #completing: number | null = null;
 
@@ -99,9 +103,11 @@ export class RunLoop<P> {
   /** Runs to the end. Whatever the outcome, nothing of it is alive any more afterwards. */
   async run(signal: AbortSignal): Promise<RunResult> {
     const { keepCheckpoints } = this.#options;
+    this.#signal = signal;
     const work = this.#work((inner) => this.#evaluateIfDue(inner)).pipe(concatMap(() => this.#steps()));
     try {
       await lastValueFrom(work.pipe(failWith(abortOf(signal))), { defaultValue: undefined });
+      await this.#deletion;
       if (keepCheckpoints !== undefined) await this.#deleteCheckpoints(signal);
     } finally {
       await Promise.allSettled(this.#running);
@@ -130,10 +136,12 @@ export class RunLoop<P> {
   async #prepare(step: number, signal: AbortSignal): Promise<P | null> {
     const controller = new AbortController();
     this.#ahead.set(step, controller);
-    const checkpointStep = this.#checkpoint();
+    const { maxAhead, isLagExact = false } = this.#plan;
+    const { steps } = this.#directory.state;
+    const policyVersion = isLagExact ? Math.max(0, step - maxAhead) : steps.length;
+    const checkpointStep = steps[policyVersion - 1]?.checkpointStep ?? this.#directory.state.startCheckpoint ?? 0;
     this.#lease(checkpointStep, 1);
     try {
-      const policyVersion = this.#directory.state.steps.length;
       return await this.#plan.prepare(step, { policyVersion, checkpointStep, signal, stopSignal: controller.signal });
     } finally {
       this.#lease(checkpointStep, -1);
@@ -146,7 +154,7 @@ export class RunLoop<P> {
     await this.#plan.train(step, prepared, signal);
     if (this.#plan.maxAhead > 0) this.#version$.next(step + 1);
     const evaluation = await this.#evaluateIfDue(signal);
-    await this.#deleteCheckpoints(signal);
+    this.#deleteSoon();
     const { metrics } = this.#directory.state.steps.at(-1) ?? { metrics: {} };
     if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) this.#endAfter(step, "early-stop");
     else if (this.#plan.isExhausted?.() === true) this.#endAfter(step, "nothing-to-learn");
@@ -178,10 +186,24 @@ export class RunLoop<P> {
     }
   }
 
+  /** Deletes in the background, one deletion at a time: no step waits for the disk. What fails is tried again after a later step. */
+  #deleteSoon(): void {
+    if (this.#deletion !== null) return;
+    const deletion = this.#deleteCheckpoints(this.#signal).catch(() => undefined);
+    this.#deletion = deletion;
+    this.#running.add(deletion);
+    void deletion.then(() => {
+      this.#deletion = null;
+      this.#running.delete(deletion);
+    });
+  }
+
   async #deleteCheckpoints(signal: AbortSignal): Promise<void> {
     const { keepCheckpoints, model } = this.#options;
     if (keepCheckpoints === undefined) return;
-    const steps = checkpointsToDelete(this.#directory.state, keepCheckpoints, new Set(this.#leases.keys()));
+    // An exact lag goes back to checkpoints that nobody holds at the moment.
+    const recent = Math.max(keepCheckpoints.recent, this.#plan.maxAhead + 1);
+    const steps = checkpointsToDelete(this.#directory.state, { ...keepCheckpoints, recent }, new Set(this.#leases.keys()));
     if (steps.length === 0) return;
     await model.service.checkpoints.delete(model.id, steps, { signal });
     await this.#directory.record({ type: "checkpoints-delete", steps });

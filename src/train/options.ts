@@ -1,6 +1,7 @@
 import type { Model, RlOptions, SftOptions } from "../client/index.ts";
 import type { Environment } from "../environment/index.ts";
 import { ArgumentError } from "../errors.ts";
+import type { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
 import { checkKeepCheckpoints, type KeepCheckpoints } from "./retention.ts";
 
@@ -64,6 +65,16 @@ export interface TrainRlOptions<S> extends RunOptions {
   readonly groupSize?: number | undefined;
   /** Steps that rollouts may be ahead of training: 0 = each step samples from the checkpoint of the one before. @default 0 */
   readonly maxStepsOffPolicy?: number | undefined;
+  /**
+   * Sample each step from exactly the checkpoint `maxStepsOffPolicy` steps back, also where a newer one is there by then. The run is
+   * then a function of its settings, as with `maxStepsOffPolicy` 0. @default false: the newest
+   */
+  readonly isLagExact?: boolean | undefined;
+  /**
+   * Called with each training group as its rollouts end: may give another one in its place, for rewards that compare the rollouts of a
+   * scenario with each other. @default keeps it
+   */
+  readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup | Promise<TrajectoryGroup>) | undefined;
   /** Settings of each step's job; a function of the step for schedules. @default the service's */
   readonly train?: RlOptions | ((step: number) => RlOptions) | undefined;
   /** Where scenarios' order and rollouts' seeds come from. @default 0 */

@@ -62,6 +62,7 @@ function configOf<S>(options: TrainRlOptions<S>): RunConfig {
     free: {
       steps: options.steps,
       max_steps_off_policy: maxStepsOffPolicy,
+      is_lag_exact: options.isLagExact ?? false,
       train: typeof train === "function" ? "a function of the step" : toDisk(train ?? {}),
       evaluation: toDisk(options.evaluation ?? null),
       keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
@@ -77,6 +78,7 @@ function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPla
   return {
     count: options.steps,
     maxAhead: maxStepsOffPolicy,
+    isLagExact: options.isLagExact,
     async prepare(step, { policyVersion, checkpointStep, signal, stopSignal }) {
       const startedMs = performance.now();
       const from = step * scenariosPerStep;
@@ -95,6 +97,7 @@ function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPla
         checkpointStep,
         policyVersion,
         gather,
+        scoreGroup: options.scoreGroup,
         signal,
         stopSignal,
       };

@@ -30,6 +30,7 @@ export interface PlayOptions<S> {
   > & {
     readonly retries: number;
   };
+  readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup | Promise<TrajectoryGroup>) | undefined;
   readonly signal: AbortSignal;
   readonly stopSignal?: AbortSignal | undefined;
 }
@@ -57,6 +58,7 @@ export async function playGroups<S>(options: PlayOptions<S>): Promise<Trajectory
           limit: Math.max(retries, UNAVAILABLE_ATTEMPTS),
           when: (error, attempt) => isUnavailable(error) || (attempt < retries && isRetryable(error)),
         },
+        afterEach: options.scoreGroup,
         signal,
         stopSignal,
         onProgress: (progress) => directory.tell({ type: "rollout-progress", step, split, ...progress }),

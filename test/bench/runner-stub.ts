@@ -9,6 +9,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { StubInput } from "./runner.bench.ts";
 
+/** Its multiples fill the unit interval evenly: answers of a model differ in length, and so in time. */
+const GOLDEN = 0.618_033_988_749_894_9;
+
 /** Different answers; each request gets the next one. */
 const ANSWERS = 64;
 
@@ -22,7 +25,7 @@ const server = createServer((request, response) => {
     const body = answers[next++ % ANSWERS]!;
     const answer = () => response.writeHead(200, { "content-type": "application/json", "content-length": body.length }).end(body);
     if (latencyMs === 0) answer();
-    else setTimeout(answer, latencyMs);
+    else setTimeout(answer, latencyMs * (0.5 + ((next * GOLDEN) % 1)));
   });
 });
 // Nobody's socket is closed while its owner is busy.

@@ -23,7 +23,7 @@ export interface StubInput {
   /** Of a completion. */
   readonly tokens: number;
   readonly promptTokens: number;
-  /** Between request and answer. */
+  /** Between request and answer: the mean of times spread evenly from half to one and a half of it. */
   readonly latencyMs: number;
 }
 

@@ -4,6 +4,7 @@ import { firstValueFrom, lastValueFrom, toArray } from "rxjs";
 import { describe, expect, it } from "vitest";
 import { defineEnvironment, reward } from "../../src/environment/index.ts";
 import type { RunEvent } from "../../src/train/index.ts";
+import type { TrajectoryGroup } from "../../src/index.ts";
 import { environment, readLines, recorded, setUp, start, timelessMetrics, type Scenario } from "./support.ts";
 
 const typesOf = (events: readonly { readonly type: string }[]) => events.map(({ type }) => type);
@@ -97,6 +98,28 @@ describe("trainRl", () => {
     // Rollouts of a step begin before the step before it has ended: that is the point.
     const at = (type: string, step: number) => events.findIndex((event) => event.type === type && "step" in event && event.step === step);
     expect(at("step-start", 1)).toBeLessThan(at("step-end", 0));
+  });
+
+  it("with an exact lag samples each step from so many steps back, and gives the same metrics twice", async () => {
+    const [one, two] = [await setUp(), await setUp()];
+    const options = { steps: 5, maxStepsOffPolicy: 2, isLagExact: true, keepCheckpoints: { recent: 1 } };
+    await Promise.all([start(one, options).done, start(two, options).done]);
+    const rows = await timelessMetrics(one.runDir);
+    expect(rows).toEqual(await timelessMetrics(two.runDir));
+    expect(rows.map((row: any) => row.policy_step)).toEqual([0, 0, 0, 1, 2]);
+  });
+
+  it("scores the rollouts of a group against each other before they are kept and trained", async () => {
+    const given = await setUp();
+    const scoreGroup = (group: TrajectoryGroup) =>
+      group.with({ trajectories: group.trajectories.map((each, rank) => each.with({ reward: rank })) });
+    await start(given, { scoreGroup }).done;
+    const groups = await readLines(given.runDir, "trajectories/train/000000.jsonl");
+    expect(groups.map((group) => group.trajectories.map((each: any) => each.reward as number))).toEqual([
+      [0, 1, 2],
+      [0, 1, 2],
+    ]);
+    expect((await readLines(given.runDir, "metrics.jsonl"))[0]["reward/mean"]).toBe(1);
   });
 
   it("leaves out groups that are too far off-policy, and counts them", async () => {

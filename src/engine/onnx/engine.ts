@@ -79,6 +79,7 @@ class OnnxEngine implements Engine {
   readonly #trainer: WorkerClient;
   readonly #queues = new Map<number, PushIterator<SampledToken>>();
   readonly #configs = new Map<string, Promise<ModelConfig>>();
+  readonly #parameterCounts = new Map<string, number>();
   #nextRequest = 0;
   #nextPolicy = 0;
 
@@ -120,8 +121,15 @@ class OnnxEngine implements Engine {
       directory,
       vocabularySize: config.vocabularySize,
       contextLength: config.contextLength,
-      parameters: countParameters(config),
+      parameters: this.#countOnce(directory, config),
     };
+  }
+
+  /** Counting lays out every tensor, and a base is described with each request. */
+  #countOnce(directory: string, config: ModelConfig): number {
+    const known = this.#parameterCounts.get(directory) ?? countParameters(config);
+    this.#parameterCounts.set(directory, known);
+    return known;
   }
 
   async verifyBase(base: string): Promise<void> {
