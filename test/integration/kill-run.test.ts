@@ -57,10 +57,13 @@ describe("a training run that is killed again and again", () => {
       Array.from({ length: STEPS }, (_, step) => step),
     );
     const jobs = events.filter(({ type }) => type === "job-start").map(({ job_id }) => job_id as string);
-    expect(new Set(jobs).size).toBe(STEPS);
+    // Steps from which nothing could be learned have none.
+    const trained = events.filter(({ type, metrics }) => type === "step-end" && metrics.skipped === 0).length;
+    expect(trained).toBeGreaterThan(STEPS / 2);
+    expect(new Set(jobs).size).toBe(trained);
     const client = await connect({ baseUrl: service.url, apiKey: service.apiKey });
     const model = await client.models.create({ project: "demo", name: "killed", baseModel: "whetstone-tiny", returnExisting: true });
-    await expect(model.step()).resolves.toBe(STEPS);
+    await expect(model.step()).resolves.toBe(trained);
     await client.close();
     for (let step = 0; step < STEPS; step++) {
       const groups = await readLines(runDir, `trajectories/train/${String(step).padStart(6, "0")}.jsonl`);

@@ -41,7 +41,7 @@ const run = trainRl({
   scenariosPerStep: 4,
   groupSize: 4,
   seed: 3,
-  train: { learningRate: 1e-4 },
+  train: { learningRate: 1e-5 },
   evaluation: { every: 3 },
   keepCheckpoints: { recent: 3 },
   report: false,
