@@ -1,3 +1,7 @@
-/** `whetstone/engine`: the Engine port and the embedded engine. */
+/** `whetstone/engine`: the Engine port, the embedded engine, and the one on a Tinker server. */
 export { createOnnxEngine, type OnnxEngineOptions } from "./onnx/engine.ts";
+export { createTinkerEngine, type TinkerEngineOptions } from "./tinker/engine.ts";
+export type { TinkerEncoding } from "./tinker/encoding.ts";
+export type { TinkerServer } from "./tinker/servers.ts";
 export type * from "./port.ts";
+export type { CodePointRange, Expression, Grammar } from "./grammar/expression.ts";

@@ -6,6 +6,8 @@
  * learner's business.
  */
 
+import type { Grammar } from "./grammar/expression.ts";
+
 /** Options of every call: `signal` ends it with the signal's own reason. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
@@ -19,7 +21,7 @@ export interface LoraSpec {
   readonly alpha?: number | undefined;
 }
 
-/** A directory on disk that holds a saved training state. */
+/** A directory on disk that holds a saved training state; to read, of a model with an adapter, also one in PEFT's layout. */
 export type StatePath = string;
 
 /** A trainable model in the engine's memory. Opaque. */
@@ -69,8 +71,12 @@ export interface LossMetrics {
   readonly loss: number;
   /** Tokens with a non-zero weight. */
   readonly tokens: number;
-  /** `Σ H`, the entropy of the predictive distribution in nats. */
+  /** `Σ H`, the entropy of the predictive distribution in nats; NaN where the engine does not report it. */
   readonly entropy: number;
+  /** Positions that were computed: what rows share counts once, padding counts. Absent where the engine does not say. */
+  readonly positions?: number | undefined;
+  /** Those of them that hold no token of a row. */
+  readonly padding?: number | undefined;
 }
 
 /** AdamW (arXiv:1711.05101) after clipping the global gradient norm. */
@@ -88,8 +94,16 @@ export interface AdamParams {
   readonly maxGradNorm?: number | undefined;
 }
 
+/** A grammar that the text of a choice must match. */
+export interface GrammarParams {
+  readonly grammar: Grammar;
+  /** What can be sampled where the text is complete, and nothing else from then on; at least one, none of them text. */
+  readonly endTokenIds: readonly number[];
+}
+
 /**
- * What one request asks of the sampler. The logits of a step go through, in this order: `allowedTokenIds`, `bannedSequences`,
+ * What one request asks of the sampler. `constraint` comes first, and log-probabilities are those of the tokens it leaves. Then
+ * the logits of a step go through, in this order: `allowedTokenIds`, `bannedSequences`,
  * `lateTokenIds`, `logitBias`, the three penalties; then the likeliest token is taken at temperature 0, else one is drawn from
  * `softmax(logits / temperature)` after `minP`, `topK` and `topP`. What is absent changes nothing and costs nothing.
  */
@@ -104,6 +118,8 @@ export interface SamplingParams {
   readonly topK: number;
   /** In [0, 1]: tokens less likely than this share of the likeliest are not drawn. @default 0 */
   readonly minP?: number | undefined;
+  /** What the text must look like; tokens that carry structure are no text and cannot be sampled. @default anything */
+  readonly constraint?: GrammarParams | undefined;
   /** The only tokens that can be sampled, at least one. @default all */
   readonly allowedTokenIds?: readonly number[] | undefined;
   /** Token sequences, none empty, of which the last token is never sampled right after the others. @default none */
@@ -148,7 +164,10 @@ export interface PromptToken extends TokenLogprob {
   readonly top: readonly TokenLogprob[];
 }
 
-/** One sampled token. `logprob` is `log_softmax` of the raw logits, before any of the sampling parameters. */
+/**
+ * One sampled token. `logprob` is `log_softmax` of the raw logits, before any of the sampling parameters but `constraint`: a
+ * token that cannot follow has −∞.
+ */
 export interface SampledToken {
   readonly id: number;
   readonly logprob: number;
@@ -156,6 +175,8 @@ export interface SampledToken {
   readonly top: readonly TokenLogprob[];
   /** On the first token, where it was asked for: the tokens of the prompt, shape `[P - 1]`, as nothing predicts the first. */
   readonly prompt?: readonly PromptToken[] | undefined;
+  /** On the first token: how many tokens of the prompt did not have to be computed; whole blocks, never all of it. Absent = not known. */
+  readonly cachedTokens?: number | undefined;
   /** Set on the last token: a stop id was sampled, or the limit was reached. */
   readonly finish?: "stop" | "length" | undefined;
 }
@@ -168,8 +189,12 @@ export interface Capabilities {
   readonly losses: readonly LossSpec["kind"][];
   readonly lora: boolean;
   readonly fullParameter: boolean;
+  /** Whether `maxGradNorm` is carried out; where not, it is refused. @default true */
+  readonly clipsGradients?: boolean | undefined;
   /** The largest `topLogprobs`. */
   readonly maxTopLogprobs: number;
+  /** Whether `SamplingParams.constraint` is carried out. @default false */
+  readonly constraints?: boolean | undefined;
   /** Whether equal inputs give equal bytes whatever the thread count. */
   readonly deterministic: boolean;
 }
@@ -181,6 +206,7 @@ export interface BaseModelInfo {
   readonly directory: string;
   readonly vocabularySize: number;
   readonly contextLength: number;
+  /** NaN where the engine does not know. */
   readonly parameters: number;
 }
 
@@ -218,7 +244,7 @@ export interface Engine {
     loss: LossSpec,
     options?: CallOptions,
   ): Promise<{ readonly logprobs: Logprobs[]; readonly metrics: LossMetrics }>;
-  /** Clip, AdamW, zero the gradients. `gradNorm` is the norm before clipping. */
+  /** Clip, AdamW, zero the gradients. `gradNorm` is the norm before clipping, NaN where the engine does not report it. */
   optimStep(model: ModelHandle, adam: AdamParams, options?: CallOptions): Promise<{ readonly gradNorm: number; readonly step: number }>;
   /** Sets moments and step count to zero; weights stay. */
   resetOptimizer(model: ModelHandle, options?: CallOptions): Promise<void>;

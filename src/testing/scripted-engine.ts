@@ -193,6 +193,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       losses: ["cross-entropy", "cispo", "ppo"],
       lora: true,
       fullParameter: true,
+      constraints: true,
       maxTopLogprobs: 20,
       deterministic: true,
     }),
@@ -229,7 +230,8 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
         }
       }
       target.gradient += gradientOf(rows);
-      const metrics: LossMetrics = { loss: lossSum, tokens, entropy: tokens };
+      const positions = rows.reduce((sum, row) => sum + row.tokens.length - 1, 0);
+      const metrics: LossMetrics = { loss: lossSum, tokens, entropy: tokens, positions, padding: 0 };
       return { logprobs: rows.map((row): Logprobs => row.weights.map((w) => (w === 0 ? 0 : logprob))), metrics };
     },
     async optimStep(model, adam: AdamParams, callOptions) {

@@ -53,6 +53,10 @@ export class JobFeeder {
         ? { training_data_url: this.#artifactUrl, config: { batch_size: SFT_BATCH, learning_rate: 1e-5 } }
         : { trajectory_groups: this.#groups, experimental_config: { learning_rate: 1e-6 } };
     const path = kind === "sft" ? "/v1/preview/sft-training-jobs" : "/v1/preview/training-jobs";
+    await this.#runJob(path, body, onTokens);
+  }
+
+  async #runJob(path: string, body: object, onTokens: (tokens: number) => void): Promise<void> {
     const { id } = await send(this.#address, "POST", path, { model_id: this.#modelId, ...body });
     for (let after = ""; ;) {
       const { data, last_id: last } = await send(this.#address, "GET", `/v1/preview/training-jobs/${id}/events?limit=100&wait=10${after}`);
@@ -60,9 +64,16 @@ export class JobFeeder {
       for (const event of data) {
         if (event.type === "gradient_step") onTokens(event.data.num_tokens);
         if (event.type === "training_ended") return;
-        if (event.type === "training_failed") throw new Error(`A ${kind} job failed: ${event.data.error_message}`);
+        if (event.type === "training_failed") throw new Error(`A job failed: ${event.data.error_message}`);
       }
     }
+  }
+
+  /** One RL step as a run takes it: rollouts of the model as it is, then a job that learns from them. */
+  async runStep(step: number): Promise<void> {
+    const indices = Array.from({ length: RL_PROMPTS }, (_, at) => step * RL_PROMPTS + at);
+    const groups = await Promise.all(indices.map((index) => rollOut(this.#address, index, this.#modelId)));
+    await this.#runJob("/v1/preview/training-jobs", { trajectory_groups: groups, experimental_config: { learning_rate: 1e-6 } }, () => {});
   }
 
   /** Keeps the trainer busy with jobs of one kind. */
@@ -107,9 +118,10 @@ function examples(): string {
 }
 
 /** A group of real rollouts; every other one is rewarded, so that there is something to learn. */
-async function rollOut(address: Address, index: number): Promise<Json> {
+async function rollOut(address: Address, index: number, model?: string): Promise<Json> {
   const messages = [{ role: "user", content: `Reverse ${word(index)}.` }];
   const completion = await send(address, "POST", "/v1/chat/completions", {
+    ...(model === undefined ? {} : { model }),
     messages,
     n: RL_GROUP,
     max_tokens: 14,

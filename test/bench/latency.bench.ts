@@ -4,14 +4,9 @@
  *
  *   npm run bench -- latency [--trainer-threads 1,2] [--niceness 0,10,19] [--streams 8] [--seconds 4] [--rounds 2]
  */
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { JobFeeder } from "./latency-jobs.ts";
+import { nextMessage, withHost } from "./latency-service.ts";
 import { LiveStreams } from "./latency-streams.ts";
 import { median, printTable, quantile, short, whole } from "./support.ts";
 
@@ -113,13 +108,7 @@ async function measureService(
   engine: Pick<HostInput, "trainerThreads" | "trainerNiceness">,
   { streams, seconds, rounds }: { readonly streams: number; readonly seconds: number; readonly rounds: number },
 ): Promise<Record<Phase, PhaseResult>> {
-  const dataDir = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
-  const input: HostInput = { dataDir, directory: join(import.meta.dirname, "../../models/whetstone-tiny"), ...engine };
-  const host = fork(fileURLToPath(new URL("latency-host.ts", import.meta.url)), [JSON.stringify(input)], {
-    execArgv: ["--conditions=whetstone/source", "--import", "tsx"],
-  });
-  try {
-    const address = await nextMessage<Address>(host);
+  return withHost(engine, async (address, host) => {
     const feeder = await JobFeeder.create(address);
     const live = new LiveStreams(address, streams);
     const results = Object.fromEntries(PHASES.map((phase) => [phase, { gaps: [], loops: [], trained: [] }])) as unknown as Record<
@@ -144,26 +133,6 @@ async function measureService(
       }
     }
     await live.stop();
-    host.send("close");
-    await once(host, "exit");
     return results;
-  } finally {
-    host.kill("SIGKILL");
-    await rm(dataDir, { recursive: true, force: true });
-  }
-}
-
-/** The host's next message; a host that ends instead is an error. */
-async function nextMessage<T>(host: ChildProcess): Promise<T> {
-  const done = new AbortController();
-  try {
-    return await Promise.race([
-      once(host, "message", { signal: done.signal }).then(([message]) => message as T),
-      once(host, "exit", { signal: done.signal }).then(([code]) => {
-        throw new Error(`The service's process ended with code ${String(code)}`);
-      }),
-    ]);
-  } finally {
-    done.abort();
-  }
+  });
 }

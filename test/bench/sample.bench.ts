@@ -1,12 +1,13 @@
 /**
- * Sampling tokens per second through the engine's port, beside a plain batched PyTorch loop with a cache.
+ * Sampling tokens per second through the engine's port, beside `generate` of transformers or a plain batched PyTorch loop with a cache.
  *
- *   npm run bench -- sample [--params tiny|27m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3] [--vs torch]
+ *   npm run bench -- sample [--params tiny|2m|27m|135m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3]
+ *     [--vs torch|transformers]
  *
  * Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
 import { parseArgs } from "node:util";
-import { hasTorch, measureInTurn, median, printTable, short, type Variant, wantsTorch, whole, withShape } from "./support.ts";
+import { hasPython, measureInTurn, median, printTable, short, type Variant, whole, withShape } from "./support.ts";
 
 /** What both programs are told. */
 export interface SampleInput {
@@ -27,6 +28,12 @@ export interface SampleResult {
   readonly cpuMs: number;
 }
 
+/** What `--vs` takes. */
+const PEERS: Readonly<Record<string, { readonly label: string; readonly program: string; readonly module: string }>> = {
+  torch: { label: "PyTorch", program: "torch_sample.py", module: "torch" },
+  transformers: { label: "transformers", program: "transformers_sample.py", module: "transformers" },
+};
+
 export async function run(args: string[]): Promise<void> {
   const { values } = parseArgs({
     args,
@@ -41,7 +48,10 @@ export async function run(args: string[]): Promise<void> {
       vs: { type: "string" },
     },
   });
-  const withTorch = wantsTorch(values.vs) && (await hasTorch());
+  const peer = values.vs === undefined ? undefined : PEERS[values.vs];
+  if (values.vs !== undefined && peer === undefined)
+    throw new RangeError(`Expected --vs to be one of ${Object.keys(PEERS).join(", ")}, got "${values.vs}"`);
+  const withPeer = peer !== undefined && (await hasPython(peer.module));
   const batches = values.batch.split(",").map((text) => whole("batch", text));
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
@@ -51,7 +61,7 @@ export async function run(args: string[]): Promise<void> {
   const { variants, results } = await withShape(values.params, async (directory) => {
     const input: SampleInput = { directory, batches, prompt, tokens, threads, seconds };
     const all: Variant[] = [{ label: "whetstone", program: new URL("sample-engine.ts", import.meta.url), input }];
-    if (withTorch) all.push({ label: "PyTorch", program: new URL("torch_sample.py", import.meta.url), input });
+    if (withPeer) all.push({ label: peer.label, program: new URL(peer.program, import.meta.url), input });
     return { variants: all, results: await measureInTurn<SampleResult[]>(all, rounds) };
   });
   const lines = batches.flatMap((batch, at) => {
@@ -60,7 +70,7 @@ export async function run(args: string[]): Promise<void> {
       String(batch),
       label,
       short(rates[index]!),
-      withTorch ? (rates[index]! / rates[1]!).toFixed(2) : "–",
+      withPeer ? (rates[index]! / rates[1]!).toFixed(2) : "–",
       (median(results[index]!.map((result) => result[at]!.ms)) / tokens).toFixed(2),
       ((median(results[index]!.map((result) => result[at]!.cpuMs)) / batch / tokens) * 1000).toFixed(0),
     ]);

@@ -12,6 +12,7 @@ const SHIPPED = join(import.meta.dirname, "../../models/whetstone-tiny");
 /** Shapes by the name that `--params` takes: what differs from the shipped model's `config.json`. */
 const SHAPES: Readonly<Record<string, object>> = {
   tiny: {},
+  "2m": { vocab_size: 1024, hidden_size: 192, intermediate_size: 512, num_attention_heads: 6, num_key_value_heads: 3 },
   "27m": {
     vocab_size: 4096,
     hidden_size: 512,
@@ -20,6 +21,18 @@ const SHAPES: Readonly<Record<string, object>> = {
     num_attention_heads: 8,
     num_key_value_heads: 4,
     head_dim: 64,
+  },
+  // SmolLM2-135M.
+  "135m": {
+    vocab_size: 49_152,
+    hidden_size: 576,
+    intermediate_size: 1536,
+    num_hidden_layers: 30,
+    num_attention_heads: 9,
+    num_key_value_heads: 3,
+    head_dim: 64,
+    max_position_embeddings: 2048,
+    rope_theta: 100_000,
   },
   "qwen3-33m": {
     architectures: ["Qwen3ForCausalLM"],
@@ -79,12 +92,17 @@ export async function measureInTurn<T>(variants: readonly Variant[], rounds: num
 }
 
 /** Whether `python3` can import torch; says so when it cannot. */
-export async function hasTorch(): Promise<boolean> {
+export function hasTorch(): Promise<boolean> {
+  return hasPython("torch");
+}
+
+/** Whether `python3` can import a module; says so when it cannot. */
+export async function hasPython(module: string): Promise<boolean> {
   try {
-    await run("python3", ["-c", "import torch"]);
+    await run("python3", ["-c", `import ${module}`]);
     return true;
   } catch {
-    console.log("python3 cannot import torch: the PyTorch side is skipped.\n");
+    console.log(`python3 cannot import ${module}: its side is skipped.\n`);
     return false;
   }
 }

@@ -7,18 +7,47 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch_llama import build
 
 WARM_UP_STEPS = 3
 
+
+class Adapted(nn.Module):
+    """A frozen linear map with a low-rank term for each of its parts, as the engine has them."""
+
+    def __init__(self, linear, parts, rank):
+        super().__init__()
+        self.linear = linear
+        self.a = nn.ParameterList(nn.Parameter(torch.randn(rank, linear.in_features) / linear.in_features**0.5) for _ in parts)
+        self.b = nn.ParameterList(nn.Parameter(torch.zeros(part, rank)) for part in parts)
+
+    def forward(self, x):
+        # alpha = 2 * rank
+        deltas = [F.linear(F.linear(x, a) * 2, b) for a, b in zip(self.a, self.b)]
+        return self.linear(x) + (deltas[0] if len(deltas) == 1 else torch.cat(deltas, dim=-1))
+
+
+def add_adapters(config, model, rank):
+    model.requires_grad_(False)
+    d = config["head_dim"]
+    for layer in model.layers:
+        parts = {"qkv": [config["num_attention_heads"] * d] + 2 * [config["num_key_value_heads"] * d]}
+        for name in ("qkv", "output", "gate", "up", "down"):
+            linear = getattr(layer, name)
+            setattr(layer, name, Adapted(linear, parts.get(name, [linear.out_features]), rank))
+
+
 given = json.loads(sys.argv[1])
 config, model = build(given["directory"], given["threads"])
+if given["rank"] is not None:
+    add_adapters(config, model, given["rank"])
 rows, tokens, trained = given["rows"], given["tokens"], given["trained"]
 data = torch.tensor([[(row * 31 + t * 17 + (row * t) % 7) % 500 for t in range(tokens)] for row in range(rows)])
-gains = [p for p in model.parameters() if p.dim() == 1]
-matrices = [p for p in model.parameters() if p.dim() > 1]
+gains = [p for p in model.parameters() if p.requires_grad and p.dim() == 1]
+matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
 optimizer = torch.optim.AdamW(
-    [{"params": matrices, "weight_decay": 0.01}, {"params": gains, "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.99), fused=True
+    [{"params": each, "weight_decay": decay} for each, decay in ((matrices, 0.01), (gains, 0.0)) if each], lr=1e-3, betas=(0.9, 0.99), fused=True
 )
 parameters = matrices + gains
 

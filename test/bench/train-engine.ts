@@ -7,7 +7,14 @@ const WARM_UP_STEPS = 3;
 
 const input = JSON.parse(process.argv[2]!) as TrainInput;
 const trainer = new Trainer({ threads: input.threads });
-const id = await trainer.createModel({ id: "bench", directory: input.directory }, { seed: 1, fresh: true });
+const id = await trainer.createModel(
+  { id: "bench", directory: input.directory },
+  {
+    seed: 1,
+    fresh: true,
+    lora: input.rank === null ? undefined : { rank: input.rank },
+  },
+);
 const weight = 1 / (input.rows * input.trained);
 const rows = Array.from({ length: input.rows }, (_, row) => ({
   tokens: Int32Array.from({ length: input.tokens }, (__, t) => (row * 31 + t * 17 + ((row * t) % 7)) % 500),

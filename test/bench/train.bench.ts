@@ -1,7 +1,7 @@
 /**
  * Training tokens per second: forward, backward, clip and AdamW of this engine's trainer, beside the same in plain PyTorch.
  *
- *   npm run bench -- train [--params tiny|27m] [--rows 128 --tokens 41 --trained 12] [--threads 2] [--rounds 3] [--vs torch]
+ *   npm run bench -- train [--params tiny|2m|27m|135m] [--rows 128 --tokens 41 --trained 12] [--lora 16] [--threads 2] [--rounds 3] [--vs torch]
  *
  * Tokens are those of the rows: padding does not count, for either side.
  */
@@ -15,6 +15,8 @@ export interface TrainInput {
   readonly tokens: number;
   /** Trained tokens at the end of each row. */
   readonly trained: number;
+  /** Of an adapter on every linear layer; null trains every parameter. */
+  readonly rank: number | null;
   readonly threads: number;
   readonly seconds: number;
 }
@@ -41,6 +43,7 @@ export async function run(args: string[]): Promise<void> {
       rows: { type: "string" },
       tokens: { type: "string" },
       trained: { type: "string" },
+      lora: { type: "string" },
       threads: { type: "string", default: "2" },
       rounds: { type: "string", default: "3" },
       seconds: { type: "string", default: "3" },
@@ -52,11 +55,13 @@ export async function run(args: string[]): Promise<void> {
   const rounds = whole("rounds", values.rounds);
   const seconds = whole("seconds", values.seconds);
   const shapes = values.rows === undefined && values.tokens === undefined ? DEFAULT_ROWS : [oneShape(values)];
-  console.log(`Training, ${values.params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
+  const rank = values.lora === undefined ? null : whole("lora", values.lora);
+  const trains = rank === null ? "every parameter" : `an adapter of rank ${rank}`;
+  console.log(`Training ${trains}, ${values.params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
   const table = await withShape(values.params, async (directory) => {
     const lines: string[][] = [];
     for (const shape of shapes) {
-      const input: TrainInput = { directory, ...shape, threads, seconds };
+      const input: TrainInput = { directory, ...shape, rank, threads, seconds };
       const variants: Variant[] = [{ label: "whetstone", program: new URL("train-engine.ts", import.meta.url), input }];
       if (withTorch) variants.push({ label: "PyTorch", program: new URL("torch_train.py", import.meta.url), input });
       const results = await measureInTurn<TrainResult>(variants, rounds);

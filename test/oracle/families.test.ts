@@ -8,7 +8,7 @@ import { createOnnxEngine } from "../../src/engine/index.ts";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout, type Layout } from "../../src/engine/onnx/model/parameters.ts";
 import { readSafetensors, writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
-import { ADAPTER_FILE } from "../../src/engine/onnx/model/state.ts";
+import { ADAPTER_FILE } from "../../src/engine/onnx/model/peft.ts";
 import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { Engine, PolicyVersion, Row, SampledToken } from "../../src/engine/port.ts";

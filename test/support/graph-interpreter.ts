@@ -145,7 +145,10 @@ const OPS: Record<string, Evaluate> = {
   Sigmoid: elementwise((a) => 1 / (1 + Math.exp(-a!))),
   Identity: (x) => [x[0]!],
   MatMul: ([a, b]) => [product(a!, b!, false, false, 1)],
-  Gemm: ([a, b], node) => [product(a!, b!, int(node, "transA", 0) === 1, int(node, "transB", 0) === 1, float(node, "alpha", 1))],
+  Gemm: ([a, b, c], node) => {
+    const y = product(a!, b!, int(node, "transA", 0) === 1, int(node, "transB", 0) === 1, float(node, "alpha", 1));
+    return [c ? broadcast([y, c], (u, v) => u! + v!) : y];
+  },
   FusedMatMul: ([a, b], node) => [product(a!, b!, int(node, "transA", 0) === 1, int(node, "transB", 0) === 1, float(node, "alpha", 1))],
   Softmax: ([x]) => [lastAxis(x!, softmaxRow)],
   LogSoftmax: ([x]) => [lastAxis(x!, (row) => softmaxRow(row).map(Math.log))],
@@ -156,7 +159,7 @@ const OPS: Record<string, Evaluate> = {
     return [array64([dims.length], dims)];
   },
   Reshape: ([x, target]) => {
-    const wanted = [...target!.data];
+    const wanted = [...target!.data].map((dim, i) => (dim === 0 ? x!.shape[i]! : dim));
     const known = wanted.reduce((a, b) => (b === -1 ? a : a * b), 1);
     return [{ shape: wanted.map((dim) => (dim === -1 ? x!.data.length / known : dim)), data: x!.data }];
   },
@@ -193,6 +196,11 @@ const OPS: Record<string, Evaluate> = {
     }
     return [{ shape, data }];
   },
+  Slice: ([x, starts, ends, axes]) => {
+    const axis = axes!.data[0]!;
+    const [start, end] = [starts!.data[0]!, ends!.data[0]!];
+    return [slicePieces(x!, axis, [start, end - start])[1]!];
+  },
   Split: ([x, sizes], node) => slicePieces(x!, int(node, "axis", 0), [...sizes!.data]),
   Gather: ([table, indices]) => {
     const width = table!.shape[1]!;
@@ -204,11 +212,16 @@ const OPS: Record<string, Evaluate> = {
     const width = x!.shape[1]!;
     return [{ shape: indices!.shape, data: indices!.data.map((column, row) => x!.data[row * width + column]!) }];
   },
-  ScatterElements: ([zeros, indices, updates]) => {
-    const width = zeros!.shape[1]!;
-    const data = Float64Array.from(zeros!.data);
-    updates!.data.forEach((value, i) => (data[indices!.data[i]! * width + (i % width)]! += value));
-    return [{ shape: zeros!.shape, data }];
+  ScatterElements: ([base, indices, updates], node) => {
+    const width = base!.shape[1]!;
+    const columns = updates!.shape[1]!;
+    const data = Float64Array.from(base!.data);
+    updates!.data.forEach((value, i) => {
+      const [row, column] = [Math.floor(i / columns), i % columns];
+      const index = indices!.data[i]!;
+      data[int(node, "axis", 0) === 0 ? index * width + column : row * width + index]! += value;
+    });
+    return [{ shape: base!.shape, data }];
   },
   OneHot: ([indices, depth, values]) => {
     const classes = depth!.data[0]!;

@@ -26,6 +26,8 @@ import { type ModelConfig, readModelConfig } from "./model/config.ts";
 import { countParameters } from "./model/transformer.ts";
 import { loadRuntime } from "./runtime.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
+import { grammarText } from "./sample/grammar/grammars.ts";
+import type { SamplerOptions } from "./sample/sampler.ts";
 import type { SamplerEvent } from "./sampler-worker.ts";
 import { spawnWorker } from "./spawn-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
@@ -39,6 +41,11 @@ export interface OnnxEngineOptions {
   /** A base that is a path must lie under one of these. @default [] */
   readonly allowedRoots?: readonly string[] | undefined;
   /**
+   * Asked for the directory of a base that is neither an identifier nor a path; null = there is none. Called often, so it must
+   * remember what it found. @default there is none
+   */
+  readonly resolveBase?: ((base: string) => Promise<string | null>) | undefined;
+  /**
    * Threads inside one op of the sampler. With more than one, the last bits of a row may depend on the rest of its batch
    * (`capabilities().deterministic` is then false). @default 1
    */
@@ -49,10 +56,12 @@ export interface OnnxEngineOptions {
   readonly trainerNiceness?: number | undefined;
   /** Rows sampled at once. @default 256 */
   readonly maxSamplingRows?: number | undefined;
+  /** What the beginnings of prompts may take that are kept for later ones; 0 = none are. @default 256 MiB */
+  readonly prefixCacheBytes?: number | undefined;
 }
 
-/** The largest `topLogprobs`: vLLM's default cap. */
-const MAX_TOP_LOGPROBS = 20;
+/** The largest `topLogprobs`: more than any vocabulary. What callers may ask for is bounded by the service. */
+const MAX_TOP_LOGPROBS = 2 ** 20;
 
 /**
  * Starts the embedded engine.
@@ -74,6 +83,7 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
 class OnnxEngine implements Engine {
   readonly #baseModels: Readonly<Record<string, string>>;
   readonly #allowedRoots: readonly string[];
+  readonly #resolveBase: (base: string) => Promise<string | null>;
   readonly #deterministic: boolean;
   readonly #sampler: WorkerClient;
   readonly #trainer: WorkerClient;
@@ -86,9 +96,16 @@ class OnnxEngine implements Engine {
   constructor(options: OnnxEngineOptions & { samplerThreads: number; trainerThreads: number }) {
     this.#baseModels = options.baseModels;
     this.#allowedRoots = options.allowedRoots ?? [];
+    this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
     this.#deterministic = options.samplerThreads === 1;
     this.#sampler = new WorkerClient(
-      spawnWorker("sampler-worker", import.meta.url, { workerData: { threads: options.samplerThreads, maxRows: options.maxSamplingRows } }),
+      spawnWorker("sampler-worker", import.meta.url, {
+        workerData: {
+          threads: options.samplerThreads,
+          maxRows: options.maxSamplingRows,
+          prefixCacheBytes: options.prefixCacheBytes,
+        } satisfies SamplerOptions,
+      }),
       (event: SamplerEvent) => this.#onSamplerEvent(event),
       (error) => this.#failAll(error),
     );
@@ -109,6 +126,7 @@ class OnnxEngine implements Engine {
       lora: true,
       fullParameter: true,
       maxTopLogprobs: MAX_TOP_LOGPROBS,
+      constraints: true,
       deterministic: this.#deterministic,
     };
   }
@@ -196,7 +214,8 @@ class OnnxEngine implements Engine {
     { signal }: CallOptions = {},
   ): AsyncGenerator<SampledToken, void> {
     signal?.throwIfAborted();
-    const config = await this.#config((await this.#resolve(policy.base)).directory);
+    const { directory } = await this.#resolve(policy.base);
+    const config = await this.#config(directory);
     checkRequest(prompt, params, config);
     const request = this.#nextRequest++;
     const queue = pushIterator<SampledToken>(() => {});
@@ -206,7 +225,9 @@ class OnnxEngine implements Engine {
     const letGo = this.#sampler.hold();
     let isFinished = false;
     try {
-      this.#sampler.call("add", [request, policy.id, prompt, params]).catch((error: unknown) => queue.fail(error));
+      const { constraint, ...rest } = params;
+      const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
+      this.#sampler.call("add", [request, policy.id, prompt, rest, form]).catch((error: unknown) => queue.fail(error));
       for await (const token of queue) {
         signal?.throwIfAborted();
         isFinished = token.finish !== undefined;
@@ -242,7 +263,7 @@ class OnnxEngine implements Engine {
     for (const queue of this.#queues.values()) queue.fail(error);
   }
 
-  /** A known identifier, or a directory under an allowed root. */
+  /** A known identifier, a directory under an allowed root, or what else there is. */
   async #resolve(base: string): Promise<BaseSource> {
     const known = Object.hasOwn(this.#baseModels, base) ? this.#baseModels[base] : undefined;
     if (known !== undefined) return { id: base, directory: known };
@@ -251,6 +272,9 @@ class OnnxEngine implements Engine {
       const roots = await Promise.all(this.#allowedRoots.map((root) => realpath(root).catch(() => null)));
       const isAllowed = directory !== null && roots.some((root) => root !== null && isInside(root, directory));
       if (isAllowed && (await isFile(join(directory, "config.json")))) return { id: base, directory };
+    } else {
+      const directory = await this.#resolveBase(base);
+      if (directory !== null) return { id: base, directory };
     }
     const names = Object.keys(this.#baseModels).join(", ");
     throw new NotFoundError(

@@ -7,6 +7,9 @@ export type Tensor = Ort.Tensor;
 /** Inputs or preallocated outputs by name. */
 export type Tensors = Record<string, Tensor>;
 
+/** Makes tensors over arrays, without a copy. */
+export type TensorConstructor = Awaited<ReturnType<typeof loadRuntime>>["Tensor"];
+
 let loading: Promise<typeof Ort> | undefined;
 
 /**
@@ -29,6 +32,11 @@ export function loadRuntime(): Promise<typeof Ort> {
 export interface ProgramOptions {
   /** Threads inside one op. */
   readonly threads: number;
+  /**
+   * Whether the runtime sets aside one piece of memory for all intermediates of a shape it has seen before, beside what
+   * the first run with that shape took. @default true
+   */
+  readonly memoryPattern?: boolean | undefined;
 }
 
 /** A compiled graph. `run` blocks the calling thread while it computes: call it from a worker. */
@@ -50,6 +58,7 @@ export class Program {
         graphOptimizationLevel: "all",
         // Without the arena every intermediate is fresh pages from the system: a fifth of a step's processor time.
         enableCpuMemArena: true,
+        enableMemPattern: options.memoryPattern ?? true,
         logSeverityLevel: 3,
         // A spinning thread takes the core from whoever has work: sampler, trainer and server share few of them.
         extra: { session: { intra_op: { allow_spinning: "0" } } },
@@ -68,9 +77,9 @@ export class Program {
   /**
    * Runs the graph. Inputs are read in place, never copied.
    *
-   * @param fetches - Names to return, or preallocated tensors, which are then written in place.
+   * @param fetches - Names to return, or by name preallocated tensors, which are then written in place and also copied out; null for none.
    */
-  async run(feeds: Tensors, fetches: readonly string[] | Tensors): Promise<Tensors> {
+  async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     try {
       return (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
     } catch (cause) {

@@ -2,7 +2,9 @@
 import { parentPort, workerData } from "node:worker_threads";
 import type { SamplingParams } from "../port.ts";
 import type { Adapter } from "./model/parameters.ts";
-import { Sampler, type SamplerOptions, type SampledEvent } from "./sample/sampler.ts";
+import { Grammars, type GrammarText } from "./sample/grammar/grammars.ts";
+import type { SampledEvent } from "./sample/request.ts";
+import { Sampler, type SamplerOptions } from "./sample/sampler.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { describeError, serveCalls } from "./worker-rpc.ts";
 
@@ -20,11 +22,19 @@ const sampler = new Sampler(
   (failed, error) => post({ failed, error: describeError(error) }),
 );
 
+const grammars = new Grammars();
+
+/** What the text of a request must be, over the tokens of a model. */
+type OutputForm = GrammarText & { readonly directory: string };
+
 serveCalls(port, {
   addPolicy: ([id, base, trained]: readonly [string, BaseSource, { flat: Float32Array; lora: Adapter | null }]) =>
     sampler.addPolicy(id, base, trained),
   loadPolicy: ([id, base, state]: readonly [string, BaseSource, string | undefined]) => sampler.loadPolicy(id, base, state),
   releasePolicy: ([id]: readonly [string]) => sampler.releasePolicy(id),
-  add: ([id, policy, prompt, params]: readonly [number, string, Int32Array, SamplingParams]) => sampler.add(id, policy, prompt, params),
+  add: async ([id, policy, prompt, params, form]: readonly [number, string, Int32Array, SamplingParams, OutputForm | null]) => {
+    const constraint = form === null ? null : await grammars.constraint(form.directory, form);
+    sampler.add(id, policy, prompt, params, constraint);
+  },
   cancel: ([id]: readonly [number]) => sampler.cancel(id),
 });

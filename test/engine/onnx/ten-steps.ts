@@ -7,7 +7,8 @@ const trainer = new Trainer({ threads: Number(process.argv[2]), maxBatchTokens: 
 const directory = join(import.meta.dirname, "../../../models/whetstone-tiny");
 const id = await trainer.createModel({ id: "tiny", directory }, { seed: 1, fresh: true });
 const rows = Array.from({ length: 48 }, (_, i) => {
-  const length = 20 + ((i * 7) % 25);
+  // Mostly short, one that fills a batch of its own and one whose attention goes in blocks with recomputation.
+  const length = i === 5 ? 200 : i === 6 ? 300 : 20 + ((i * 7) % 25);
   return {
     tokens: Int32Array.from({ length }, (__, t) => (i * 31 + t * 17 + ((i * t) % 7)) % 300),
     weights: new Float32Array(length).fill(1 / 500, length - 12),

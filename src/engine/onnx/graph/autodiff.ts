@@ -11,15 +11,17 @@ import { add } from "./ops/elementwise.ts";
  *
  * @param target - A scalar, shape `[]`.
  * @param wrt - Inputs or intermediate values of the same graph.
+ * @param start - For graph inputs among `wrt`: what their gradient is added to, for accumulation over several runs.
  * @returns One gradient per `wrt`, of the same shape.
  * @throws ShapeError `E_SHAPE` when the target is not a scalar or does not depend on one of `wrt`.
  */
-export function differentiate(target: Value, wrt: readonly Value[]): Value[] {
+export function differentiate(target: Value, wrt: readonly Value[], start: ReadonlyMap<Value, Value> = new Map()): Value[] {
   const { graph } = target;
   if (target.shape.length !== 0) throw new ShapeError(`Expected a scalar to differentiate, got shape [${target.shape.join(", ")}]`);
   const forward = [...graph.nodes];
   const active = dependents(forward, wrt);
-  const gradients = new Map<Value, Value>([[target, graph.scalar(1)]]);
+  const gradients = new Map<Value, Value>([[target, graph.scalar(1)], ...start]);
+  const reached = new Set<Value>();
 
   for (let i = forward.length - 1; i >= 0; i--) {
     const node = forward[i]!;
@@ -31,14 +33,16 @@ export function differentiate(target: Value, wrt: readonly Value[]): Value[] {
     node.vjp(incoming, needed).forEach((gradient, index) => {
       if (!gradient || !needed[index]) return;
       const variable = node.variables[index]!;
-      const sum = gradients.get(variable);
-      gradients.set(variable, sum ? add(sum, gradient) : gradient);
+      const sum = gradients.get(variable) ?? null;
+      reached.add(variable);
+      gradients.set(variable, typeof gradient === "function" ? gradient(sum) : sum ? add(sum, gradient) : gradient);
     });
   }
 
   return wrt.map((value) => {
     const gradient = gradients.get(value);
-    if (!gradient) throw new ShapeError(`Expected the target to depend on "${value.name}", found no path between them`);
+    if (!gradient || (value !== target && !reached.has(value)))
+      throw new ShapeError(`Expected the target to depend on "${value.name}", found no path between them`);
     return gradient;
   });
 }

@@ -8,7 +8,7 @@
 import { ShapeError } from "../../../errors.ts";
 
 /** Element types that the catalogue uses. */
-export type DType = "float32" | "int64" | "bool";
+export type DType = "float32" | "int32" | "int64" | "bool";
 
 /** A dimension: fixed, or named and bound at run time. */
 export type Dim = number | string;
@@ -21,11 +21,17 @@ export type Attribute =
   | { readonly string: string };
 
 /**
- * The vector-Jacobian product of a node: from the gradients of its outputs (null where nothing flows back) to those of
- * its variables. `needed[i]` is false where nobody asks for the gradient of variable `i`: return null there and record
- * nothing.
+ * One node's share of a variable's gradient: a value, which is added to what came before, or a function from what came
+ * before (null = nothing yet) to the sum, where an operator adds as it computes and no copy of the share is needed.
  */
-export type Vjp = (gradients: readonly (Value | null)[], needed: readonly boolean[]) => (Value | null)[];
+export type Contribution = Value | ((sum: Value | null) => Value);
+
+/**
+ * The vector-Jacobian product of a node: from the gradients of its outputs (null where nothing flows back) to the
+ * contributions to its variables. `needed[i]` is false where nobody asks for the gradient of variable `i`: return null
+ * there and record nothing.
+ */
+export type Vjp = (gradients: readonly (Value | null)[], needed: readonly boolean[]) => (Contribution | null)[];
 
 /** The result of a node, an input or a constant. */
 export interface Value {
@@ -75,6 +81,7 @@ export class Graph {
   readonly constants = new Map<Value, ConstantData>();
   readonly #constantCache = new Map<string, Value>();
   readonly #dims = new Map<string, Value>();
+  readonly #shapes = new Map<string, Value>();
   #counter = 0;
 
   /** Declares an input. A named dimension is bound by the first value that has it, inputs first. */
@@ -105,6 +112,11 @@ export class Graph {
     return value;
   }
 
+  /** What stands for an optional operand that is not given. */
+  absent(): Value {
+    return { graph: this, name: "", dtype: "float32", shape: [] };
+  }
+
   /** The run-time size of a named dimension, an int64 vector of one element. */
   dim(name: string): Value {
     const known = this.#dims.get(name);
@@ -129,12 +141,17 @@ export class Graph {
     if (shape.every((dim) => typeof dim === "number")) return this.ints(shape as number[]);
     const parts = shape.map((dim) => (typeof dim === "number" ? this.ints([dim]) : this.dim(dim)));
     if (parts.length === 1) return parts[0]!;
-    return this.record({
+    const key = shape.join(",");
+    const known = this.#shapes.get(key);
+    if (known) return known;
+    const [vector] = this.record({
       op: "Concat",
       inputs: parts,
       attributes: { axis: { int: 0 } },
       outputs: [{ shape: [shape.length], dtype: "int64" }],
-    })[0]!;
+    });
+    this.#shapes.set(key, vector!);
+    return vector!;
   }
 
   /** Names a value as a result of the graph. */

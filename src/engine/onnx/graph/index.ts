@@ -2,7 +2,9 @@
 export { differentiate } from "./autodiff.ts";
 export { type Dim, type DType, Graph, type Value } from "./graph.ts";
 export { writeOnnx } from "./onnx-writer.ts";
+export * from "./ops/attention.ts";
 export { expandTo, reduceSum } from "./ops/broadcast.ts";
+export { cachedAttention } from "./ops/cached-attention.ts";
 export * from "./ops/elementwise.ts";
 export * from "./ops/join.ts";
 export * from "./ops/linear.ts";

@@ -5,7 +5,7 @@ import type { Attribute, ConstantData, DType, Graph, Node, Value } from "./graph
 const IR_VERSION = 10;
 const OPSET = 21;
 
-const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int64: 7, bool: 9 };
+const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
 
 /**
  * Serialises a graph as an ONNX model. Nodes that no output needs are left out, so an op may record more than its

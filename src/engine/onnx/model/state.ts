@@ -9,13 +9,13 @@ import { join } from "node:path";
 import { DataError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
+import { ADAPTER_FILE, readForeignAdapter } from "./peft.ts";
 import { readSafetensors, writeSafetensors } from "./safetensors.ts";
 import { WEIGHTS_FILE } from "./weight-source.ts";
 import { readWeights, unpackTensors } from "./weights.ts";
 
 /** Version of the directory's format. */
 const FORMAT = 1;
-export const ADAPTER_FILE = "adapter_model.safetensors";
 const OPTIMIZER_FILE = "optimizer.safetensors";
 const STATE_FILE = "state.json";
 
@@ -70,12 +70,17 @@ export async function writeState(directory: string, identity: StateIdentity, vec
 
 /**
  * Reads a state into existing vectors. Nothing is changed when the state does not fit. A state whose optimizer file was
- * dropped (only the newest checkpoint keeps it) loads with fresh moments and step 0.
+ * dropped (only the newest checkpoint and pinned ones keep it) loads with fresh moments and step 0. So does a directory without
+ * `state.json` in PEFT's layout, where an adapter is trained.
  *
  * @throws DataError `E_DATA` for another base, another adapter shape, or a torn file.
  */
 export async function readState(directory: string, identity: StateIdentity, vectors: StateVectors): Promise<void> {
   const { base, lora, layout } = identity;
+  if (lora && (await isForeign(directory))) {
+    await readForeignAdapter(directory, layout, vectors.parameters);
+    return resetMoments(vectors);
+  }
   const state = await readStateFile(directory);
   if (state.base !== base || JSON.stringify(state.lora) !== JSON.stringify(lora)) {
     throw new DataError(
@@ -98,11 +103,23 @@ export async function readState(directory: string, identity: StateIdentity, vect
     vectors.first.set(first);
     vectors.second.set(second);
     vectors.step = state.step;
-  } else {
-    vectors.first.fill(0);
-    vectors.second.fill(0);
-    vectors.step = 0;
-  }
+  } else resetMoments(vectors);
+}
+
+function resetMoments(vectors: StateVectors): void {
+  vectors.first.fill(0);
+  vectors.second.fill(0);
+  vectors.step = 0;
+}
+
+/** Whether somebody else made the directory: PEFT's files, and nothing of ours. */
+async function isForeign(directory: string): Promise<boolean> {
+  const exists = (name: string) =>
+    stat(join(directory, name)).then(
+      () => true,
+      () => false,
+    );
+  return !(await exists(STATE_FILE)) && exists(ADAPTER_FILE);
 }
 
 /** The weights of a saved state, or its adapter's, without the moments. */

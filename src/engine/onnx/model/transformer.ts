@@ -31,6 +31,8 @@ export interface BatchDims {
   readonly batch: Dim;
   readonly time: Dim;
   readonly rows: Dim;
+  /** `(h / kv) · T`. @default a name, which the attention mask binds */
+  readonly grouped?: number | undefined;
 }
 
 /** Values that are shared by all layers of a graph. */
@@ -63,14 +65,27 @@ export function weightInputs(graph: Graph, layout: Layout): Map<string, Value> {
   return new Map(layout.parameters.map((parameter) => [parameter.name, graph.input(parameter.name, parameter.shape)]));
 }
 
-/** Hidden states before the final norm, `[R, H]`, from token ids `[B, T]`. */
-export function transformer(inputs: ModelInputs, tokens: Value, attention: Attention): Value {
+/** From a layer's queries, keys and values side by side, `[R, (h + 2·kv)·d]`, to what its heads found, `[R, h·d]`. */
+export type Mixer = (layer: number, projected: Value) => Value;
+
+/**
+ * Hidden states before the final norm, from token ids `[B, T]`.
+ *
+ * @param chosen - `[S]`, int64: the rows that are asked for. After the last layer's attention nothing else is computed.
+ * @returns `[R, H]`, or `[S, H]` of the chosen rows.
+ */
+export function transformer(inputs: ModelInputs, tokens: Value, mixer: Mixer, chosen?: Value): Value {
   const { config, weights, dims } = inputs;
   let x = gatherRows(weights.get("embedding")!, reshape(tokens, [dims.rows]));
   for (let layer = 0; layer < config.layers; layer++) {
     const linears = layerLinears(config, layer);
     const normed = rmsNorm(x, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
-    x = add(x, linear(inputs, linears.output, attend(inputs, layer, linear(inputs, linears.qkv, normed), attention)));
+    let mixed = mixer(layer, linear(inputs, linears.qkv, normed));
+    if (chosen && layer === config.layers - 1) {
+      mixed = gatherRows(mixed, chosen);
+      x = gatherRows(x, chosen);
+    }
+    x = add(x, linear(inputs, linears.output, mixed));
     const inner = rmsNorm(x, weights.get(`layer${layer}_norm2`)!, config.normEpsilon);
     x = add(x, linear(inputs, linears.down, mul(silu(linear(inputs, linears.gate, inner)), linear(inputs, linears.up, inner))));
   }
@@ -85,6 +100,10 @@ export function logits(inputs: Pick<ModelInputs, "config" | "weights">, hidden: 
 }
 
 /** Splits a fused projection into heads, rotates queries and keys, attends, and joins the heads again. */
+export function headsApart(inputs: ModelInputs, attention: Attention): Mixer {
+  return (layer, projected) => attend(inputs, layer, projected, attention);
+}
+
 function attend(inputs: ModelInputs, layer: number, projected: Value, attention: Attention): Value {
   const { config, dims } = inputs;
   const { heads, kvHeads, headSize: d } = config;
@@ -93,7 +112,7 @@ function attend(inputs: ModelInputs, layer: number, projected: Value, attention:
   const [looking, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
   const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, looking!)), 1, [heads, kvHeads]);
   // Query heads that share a key head lie next to each other, so they are simply more rows of the same product.
-  const grouped = reshape(queries!, [batch, kvHeads, GROUPED, d]);
+  const grouped = reshape(queries!, [batch, kvHeads, dims.grouped ?? GROUPED, d]);
   const mixed = reshape(attention(layer, grouped, keys!, values!), [batch, heads, time, d]);
   return reshape(transpose(mixed, [0, 2, 1, 3]), [rows, heads * d]);
 }

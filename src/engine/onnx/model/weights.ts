@@ -43,7 +43,8 @@ async function packTensors(source: WeightSource, layout: Layout): Promise<Float3
     checkShapes(source, layout);
     const flat = new Float32Array(layout.length);
     for (const parameter of layout.parameters) {
-      for (const { name, start, width } of parameter.files) pack(await source.read(name), parameter, viewOf(flat, parameter), start, width);
+      for (const { name, start, width } of parameter.files)
+        packTensor(await source.read(name), parameter, viewOf(flat, parameter), start, width);
     }
     return flat;
   } finally {
@@ -51,7 +52,8 @@ async function packTensors(source: WeightSource, layout: Layout): Promise<Float3
   }
 }
 
-function pack(data: Float32Array, parameter: Parameter, view: Float32Array, start: number, width: number): void {
+/** Puts a tensor as a file holds it into its place in the flat vector: columns `[start, start + width)` of a parameter. */
+export function packTensor(data: Float32Array, parameter: Parameter, view: Float32Array, start: number, width: number): void {
   if (parameter.kind !== "matrix") return view.set(data, start);
   const [rows, columns] = parameter.shape as [number, number];
   for (let out = 0; out < width; out++) {

@@ -1,7 +1,7 @@
 /** From a row of log-probabilities to a token. */
 import { uniform } from "../../../util/rng.ts";
 import type { PromptToken, SamplingParams, TokenLogprob } from "../../port.ts";
-import { argmax, draw } from "./logits/draw.ts";
+import { argmax, draw, drawFrom } from "./logits/draw.ts";
 import { applyTemperature, keepMinP, keepTopK, keepTopP } from "./logits/filters.ts";
 import type { LogitRules } from "./logits/rules.ts";
 
@@ -16,15 +16,22 @@ export type ChoiceParams = Pick<SamplingParams, "temperature" | "minP" | "topP" 
  *
  * @param logits - `[V]`, left as it is; log-probabilities unless the rules need logits.
  * @param rules - What the request changes about its logits. @default nothing
+ * @param probs - `softmax(logits)` where it is known already: a plain draw then takes no exponentials.
  * @throws UnsupportedError `E_UNSUPPORTED` when the rules leave no token.
  */
-export function chooseToken(logits: Float32Array, params: ChoiceParams, index: number, rules: LogitRules | null = null): number {
+export function chooseToken(
+  logits: Float32Array,
+  params: ChoiceParams,
+  index: number,
+  rules: LogitRules | null = null,
+  probs: Float32Array | null = null,
+): number {
   const changed = rules?.apply(logits);
   const { temperature, minP = 0, topK, topP } = params;
   if (temperature === 0) return argmax(changed ?? logits);
   const u = uniform(params.seed, index);
   const isPlain = temperature === 1 && minP === 0 && topP === 1 && (topK === 0 || topK >= logits.length);
-  if (isPlain && changed === undefined) return draw(logits, u);
+  if (isPlain && changed === undefined) return probs ? drawFrom(probs, u) : draw(logits, u);
   const shaped = changed ?? logits.slice();
   applyTemperature(shaped, temperature);
   if (minP > 0) keepMinP(shaped, minP);
@@ -41,8 +48,15 @@ export function placeToken(logprobs: Float32Array, id: number, count: number): P
   return { id, logprob, rank, top: topTokens(logprobs, count) };
 }
 
+/** Beyond so many alternatives sorting the whole row is cheaper than keeping the best in order. */
+const FEW = 64;
+
 /** The `count` best tokens, best first; the lower id first at a tie. */
 export function topTokens(logprobs: Float32Array, count: number): TokenLogprob[] {
+  if (count > FEW) {
+    const all = Array.from(logprobs, (logprob, id): TokenLogprob => ({ id, logprob }));
+    return all.sort((a, b) => (a.logprob === b.logprob ? a.id - b.id : b.logprob - a.logprob)).slice(0, count);
+  }
   const top: TokenLogprob[] = [];
   for (let id = 0; id < logprobs.length && count > 0; id++) {
     const logprob = logprobs[id]!;

@@ -1,11 +1,14 @@
 import type { ModelConfig } from "../model/config.ts";
-import { MASKED } from "../train/batch.ts";
+import type { TensorConstructor, Tensors } from "../runtime.ts";
+import { MASKED } from "../train/masks.ts";
+import type { PromptCache } from "./prompt-cache.ts";
+import { cacheNames } from "./sampler-graph.ts";
 
 /** Capacities are multiples of this; a row's bits do not depend on which. */
 const CAPACITY_STEP = 64;
 
 /** Keys and values of one layer: `[slots, kv, d, C]` and `[slots, kv, C, d]`. */
-export interface LayerCache {
+interface LayerCache {
   readonly keys: Float32Array;
   readonly values: Float32Array;
 }
@@ -27,20 +30,18 @@ export class KvCache {
     this.#rowSize = (capacity) => config.kvHeads * config.headSize * capacity;
   }
 
-  get capacity(): number {
-    return this.#capacity;
-  }
-
-  /** Keys and values of the first `rows` rows of a layer. */
-  layer(index: number, rows: number): LayerCache {
-    const size = rows * this.#rowSize(this.#capacity);
-    const { keys, values } = this.#layers[index]!;
-    return { keys: keys.subarray(0, size), values: values.subarray(0, size) };
-  }
-
-  /** `[rows, 1, 1, C]`: 0 where a row has a token, very negative elsewhere. */
-  mask(rows: number): Float32Array {
-    return this.#mask.subarray(0, rows * this.#capacity);
+  /** Graph inputs of the first `rows` rows; `past_mask` is 0 where a row has a token and very negative elsewhere. */
+  feeds(TensorClass: TensorConstructor, rows: number): Tensors {
+    const { kvHeads, headSize: d } = this.#config;
+    const capacity = this.#capacity;
+    const size = rows * this.#rowSize(capacity);
+    const feeds: Tensors = { past_mask: new TensorClass("float32", this.#mask.subarray(0, rows * capacity), [rows, 1, 1, capacity]) };
+    this.#layers.forEach(({ keys, values }, layer) => {
+      const names = cacheNames(layer);
+      feeds[names.pastKeys] = new TensorClass("float32", keys.subarray(0, size), [rows, kvHeads, d, capacity]);
+      feeds[names.pastValues] = new TensorClass("float32", values.subarray(0, size), [rows, kvHeads, capacity, d]);
+    });
+    return feeds;
   }
 
   /** Makes room for `slots` rows of `length` tokens; what is stored stays. */
@@ -74,30 +75,45 @@ export class KvCache {
     this.#capacity = capacity;
   }
 
-  /** Stores `count` new tokens of a row from a graph's outputs `[B, kv, T, d]`, row `source`, at position `start`. */
-  write(layer: number, slot: number, start: number, fresh: LayerCache, source: number, time: number, count: number): void {
+  /** Makes the first `length` tokens of a prompt those of a row. */
+  load(slot: number, prompt: PromptCache, source: number, length: number): void {
     const { kvHeads, headSize: d } = this.#config;
-    const { keys, values } = this.#layers[layer]!;
-    const row = slot * this.#rowSize(this.#capacity);
-    for (let head = 0; head < kvHeads; head++) {
-      const from = (source * kvHeads + head) * time * d;
-      values.set(fresh.values.subarray(from, from + count * d), row + (head * this.#capacity + start) * d);
-      for (let t = 0; t < count; t++) {
-        for (let i = 0; i < d; i++) keys[row + (head * d + i) * this.#capacity + start + t] = fresh.keys[from + t * d + i]!;
+    const capacity = this.#capacity;
+    prompt.layers.forEach((from, layer) => {
+      const { keys, values } = this.#layers[layer]!;
+      for (let head = 0; head < kvHeads; head++) {
+        const start = (source * kvHeads + head) * prompt.capacity * d;
+        const row = (slot * kvHeads + head) * d * capacity;
+        values.set(from.values.subarray(start, start + length * d), row);
+        for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) keys[row + i * capacity + t] = from.keys[start + t * d + i]!;
       }
-    }
+    });
+    this.#mask.fill(0, slot * capacity, slot * capacity + length);
+    this.#mask.fill(MASKED, slot * capacity + length, (slot + 1) * capacity);
   }
 
-  /** Marks positions `[0, length)` of a row as present and the rest as absent. */
-  setLength(slot: number, length: number): void {
-    const start = slot * this.#capacity;
-    this.#mask.fill(0, start, start + length);
-    this.#mask.fill(MASKED, start + length, start + this.#capacity);
-  }
-
-  /** Marks one more position as present. */
-  extend(slot: number, position: number): void {
-    this.#mask[slot * this.#capacity + position] = 0;
+  /**
+   * Stores one new token of each of the first rows, from a graph's outputs `[B, kv, 1, d]`.
+   *
+   * @param places - Where in each row.
+   */
+  append(results: Tensors, places: Int32Array, rows: number): void {
+    const { kvHeads, headSize: d } = this.#config;
+    const capacity = this.#capacity;
+    this.#layers.forEach(({ keys, values }, layer) => {
+      const names = cacheNames(layer);
+      const newKeys = results[names.keys]!.data as Float32Array;
+      const newValues = results[names.values]!.data as Float32Array;
+      for (let line = 0; line < rows * kvHeads; line++) {
+        const place = places[Math.floor(line / kvHeads)]!;
+        const [from, row] = [line * d, line * d * capacity];
+        for (let i = 0; i < d; i++) {
+          keys[row + i * capacity + place] = newKeys[from + i]!;
+          values[row + place * d + i] = newValues[from + i]!;
+        }
+      }
+    });
+    for (let slot = 0; slot < rows; slot++) this.#mask[slot * capacity + places[slot]!] = 0;
   }
 
   /** Copies a row over another. */

@@ -1,5 +1,7 @@
 /** From ragged rows to the rectangular inputs of a gradient graph. */
 import type { Row } from "../../port.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { queryBlocks } from "./masks.ts";
 
 /**
  * Rows that share a beginning, laid out behind each other: the shared tokens once, then what each row has of its own (its
@@ -26,14 +28,39 @@ export interface Batch {
   readonly time: number;
 }
 
-/** Padded lengths are multiples of this: few distinct shapes, and aligned rows. */
+/** How rows are cut into batches. */
+export interface BatchLimits {
+  /** Most padded tokens in a batch of several rows, and most tokens in a row by packing. */
+  readonly maxTokens: number;
+  /** Fewest rows in a batch: attention is a product per row and key head, and these must be as many as there may be threads. */
+  readonly minRows: number;
+  /** What one query looking at one key costs, in tokens: attention costs the square of a row's length. */
+  readonly pairCost: number;
+}
+
+/**
+ * Limits by a model's shape. A batch keeps some 10 hidden and 5 inner vectors per layer and token for its gradient; small
+ * batches stay in the processor's caches, large models need larger ones, because each batch adds to every gradient once.
+ */
+export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize }: ModelConfig): BatchLimits {
+  const bytesPerToken = 4 * layers * (10 * hiddenSize + 5 * innerSize);
+  const affordable = ACTIVATION_BYTES / bytesPerToken;
+  return {
+    maxTokens: Math.min(Math.max(2 ** Math.floor(Math.log2(affordable)), 512), 1024),
+    // Narrow heads have inner dimensions so short that they are summed in one piece however a product is cut.
+    minRows: headSize < 128 ? 1 : Math.ceil(4 / kvHeads),
+    pairCost: 1 / (3 * hiddenSize),
+  };
+}
+
+/** What the activations of a batch may take, as long as that leaves batches of 512 tokens. */
+const ACTIVATION_BYTES = 1e9;
+
+/** Padded lengths are multiples of this for each block of queries: few distinct shapes, and aligned rows. */
 const TIME_STEP = 8;
 
 /** Shorter shared beginnings are not worth a wider mask. */
 const MIN_SHARED = 8;
-
-/** A packed row grows no longer than this by packing: attention costs the square of it. */
-const MAX_PACKED = 256;
 
 /**
  * A matrix product whose result is narrow and has few rows is cut differently for each thread count, and its last bits
@@ -45,12 +72,13 @@ export const MIN_PRODUCT_ROWS = 320;
 const BATCH_OVERHEAD = 128;
 
 /**
- * Cuts rows into batches of at most `maxTokens` padded tokens, rows of like length together, so that padding and the
- * number of batches cost least in all. A pure function of the rows, so that the order of summation, and with it every
+ * Cuts rows into batches within the limits, rows of like length together, so that padding and the number of batches cost
+ * least in all. A pure function of the rows, so that the order of summation, and with it every
  * bit of the gradient, is fixed when they are.
  */
-export function planBatches(rows: readonly Row[], maxTokens: number): Batch[] {
-  const packed = packRows(rows).sort((a, b) => a.length - b.length || a.members[0]! - b.members[0]!);
+export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] {
+  const { maxTokens } = limits;
+  const packed = packRows(rows, limits).sort((a, b) => a.length - b.length || a.members[0]! - b.members[0]!);
   // cheapest[i]: the least cost of the first i rows, and where the last batch of that plan begins.
   const cheapest = [{ cost: 0, start: 0 }];
   for (let end = 1; end <= packed.length; end++) {
@@ -67,30 +95,39 @@ export function planBatches(rows: readonly Row[], maxTokens: number): Batch[] {
   const batches: Batch[] = [];
   for (let end = packed.length; end > 0; end = cheapest[end]!.start) {
     const members = packed.slice(cheapest[end]!.start, end);
-    const time = paddedTime(members.at(-1)!);
-    batches.push({ rows: members, time, batch: Math.max(members.length, 2, Math.ceil(MIN_PRODUCT_ROWS / time)) });
+    batches.push({ rows: members, ...fillUp(members.length, paddedTime(members.at(-1)!), limits.minRows) });
   }
   return batches.reverse();
 }
 
-function paddedTime(row: PackedRow): number {
-  return Math.max(TIME_STEP, Math.ceil(row.length / TIME_STEP) * TIME_STEP);
+/** Rows and length with at least {@link MIN_PRODUCT_ROWS} positions in all: more rows, or one longer row where that is less. */
+function fillUp(count: number, time: number, minRows: number): { batch: number; time: number } {
+  const batch = Math.max(count, minRows, Math.ceil(MIN_PRODUCT_ROWS / time));
+  const long = paddedTime({ length: MIN_PRODUCT_ROWS });
+  return count === 1 && minRows === 1 && long < batch * time ? { batch: 1, time: Math.max(time, long) } : { batch, time };
 }
 
-/** Packs neighbours that share a beginning; rows of a group are neighbours. */
-function packRows(rows: readonly Row[]): PackedRow[] {
+function paddedTime({ length }: Pick<PackedRow, "length">): number {
+  const step = TIME_STEP * queryBlocks(length).count;
+  return Math.max(step, Math.ceil(length / step) * step);
+}
+
+/** Packs neighbours that share a beginning, as long as that costs less than leaving them apart; rows of a group are neighbours. */
+function packRows(rows: readonly Row[], { maxTokens, pairCost }: BatchLimits): PackedRow[] {
+  const cost = (length: number) => length * (1 + length * pairCost);
   const packed: PackedRow[] = [];
   for (let first = 0; first < rows.length;) {
     const members = [first];
     // The last token of a row predicts nothing and is never an input.
     let shared = rows[first]!.tokens.length - 1;
-    let own = 0;
+    let total = shared;
     for (let next = first + 1; next < rows.length; next++) {
       const common = Math.min(shared, commonPrefix(rows[first]!.tokens, rows[next]!.tokens));
-      const total = members.concat(next).reduce((sum, index) => sum + rows[index]!.tokens.length - 1 - common, common);
-      if (common < MIN_SHARED || total > MAX_PACKED) break;
+      const joined = members.concat(next).reduce((sum, index) => sum + rows[index]!.tokens.length - 1 - common, common);
+      const apart = cost(total) + cost(rows[next]!.tokens.length - 1);
+      if (common < MIN_SHARED || joined > maxTokens || cost(joined) >= apart) break;
       shared = common;
-      own = total;
+      total = joined;
       members.push(next);
     }
     let start = shared;
@@ -99,7 +136,7 @@ function packRows(rows: readonly Row[]): PackedRow[] {
       start += rows[index]!.tokens.length - 1 - shared;
       return at;
     });
-    packed.push({ members, shared, starts, length: members.length === 1 ? shared : own });
+    packed.push({ members, shared, starts, length: total });
     first += members.length;
   }
   return packed;
@@ -197,41 +234,4 @@ export function trainedTokens(row: Row): number {
   let count = 0;
   for (let t = 1; t < row.weights.length; t++) if (row.weights[t] !== 0) count++;
   return count;
-}
-
-/** Added to a score that must not count: its exponential is exactly 0. */
-export const MASKED = -1e9;
-
-/** An attention mask, `[B or 1, 1, copies·T, T]`: 0 where a query may look. */
-export interface Mask {
-  readonly data: Float32Array;
-  readonly shape: readonly [number, number, number, number];
-}
-
-/** The causal mask for `copies` stacked blocks of queries, the same for every row. */
-export function causalMask(time: number, copies: number): Mask {
-  const data = new Float32Array(copies * time * time);
-  for (let row = 0; row < copies * time; row++) data.fill(MASKED, row * time + (row % time) + 1, (row + 1) * time);
-  return { data, shape: [1, 1, copies * time, time] };
-}
-
-/** The mask of a batch: causal, and between branches of a packed row nothing. */
-export function batchMask({ rows: packed, batch, time }: Batch, copies: number): Mask {
-  const causal = causalMask(time, copies);
-  if (packed.every((row) => row.members.length === 1)) return causal;
-  const size = causal.data.length;
-  const data = new Float32Array(batch * size);
-  for (let b = 0; b < batch; b++) data.set(causal.data, b * size);
-  packed.forEach((row, b) => {
-    row.starts.forEach((start, member) => {
-      const end = row.starts[member + 1] ?? row.length;
-      for (let copy = 0; copy < copies; copy++) {
-        for (let query = start; query < end; query++) {
-          const line = b * size + (copy * time + query) * time;
-          data.fill(MASKED, line + row.shared, line + start);
-        }
-      }
-    });
-  });
-  return { data, shape: [batch, 1, copies * time, time] };
 }

@@ -1,17 +1,15 @@
 /** The gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
 import {
-  add,
+  attention,
   differentiate,
   exp,
   Graph,
-  gatherRows,
   lessOrEqual,
   matmul,
   maximum,
   minimum,
   mul,
   neg,
-  softmax,
   stopGradient,
   sumAll,
   targetLogprob,
@@ -22,10 +20,26 @@ import {
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
-import { type Attention, GROUPED, logits, type LowRankTerm, type ModelInputs, transformer, weightInputs } from "../model/transformer.ts";
+import {
+  type Attention,
+  GROUPED,
+  headsApart,
+  logits,
+  type LowRankTerm,
+  type ModelInputs,
+  transformer,
+  weightInputs,
+} from "../model/transformer.ts";
 
 /** What a gradient graph computes: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
+
+/** How attention cuts a row's queries; a graph is built for one way. */
+export interface QueryBlocks {
+  readonly count: number;
+  /** Whether the gradient computes probabilities anew. */
+  readonly recompute: boolean;
+}
 
 /** Prefix of the accumulators, which are inputs and, with this step's gradient added, outputs. */
 export const ACCUMULATOR = "acc_";
@@ -33,12 +47,13 @@ export const ACCUMULATOR = "acc_";
 /**
  * Builds the graph for one model shape.
  *
- * Inputs besides the weights: `tokens`, `positions` `[B, T]`; `mask` `[B or 1, 1, grouped, T]`, 0 where a query may look and
- * very negative elsewhere; `cos`, `sin`; and for the `S` trained tokens `selected` (the flat row that predicts each one),
- * `targets`, `weights`, and for policy losses `advantages`, `old`, `known` (1 where `old` is), `low`, `high`.
+ * Inputs besides the weights: `tokens`, `positions` `[B, T]`; for each block of `t` queries a `mask0`, `mask1`, …
+ * `[B or 1, 1, (h/kv)·t, keys]`, 0 where a query may look and very negative elsewhere; `cos`, `sin`; and for the `S` trained
+ * tokens `selected` (the flat row that predicts each one), `targets`, `weights`, and for policy losses `advantages`, `old`,
+ * `known` (1 where `old` is), `low`, `high`.
  * Outputs: `logprob` and `entropy` `[S, 1]`, `loss`, and the accumulators of the trainable parameters.
  */
-export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: number | null): Graph {
+export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: number | null, blocks: QueryBlocks): Graph {
   const graph = new Graph();
   const tokens = graph.input("tokens", ["batch", "time"], "int64");
   const half = config.headSize / 2;
@@ -56,9 +71,9 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
     cos: graph.input("cos", [config.contextLength, half]),
     sin: graph.input("sin", [config.contextLength, half]),
   };
-  const hidden = transformer(inputs, tokens, causalAttention(graph, config));
-  const chosen = gatherRows(hidden, graph.input("selected", ["selected"], "int64"));
-  const { logprob, entropy } = targetLogprob(logits(inputs, chosen), graph.input("targets", ["selected"], "int64"));
+  const selected = graph.input("selected", ["selected"], "int64");
+  const hidden = transformer(inputs, tokens, headsApart(inputs, causalAttention(graph, config, blocks)), selected);
+  const { logprob, entropy } = targetLogprob(logits(inputs, hidden), graph.input("targets", ["selected"], "int64"));
   graph.output("logprob", logprob);
   graph.output("entropy", entropy);
   if (kind === "forward") return graph;
@@ -67,10 +82,8 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
   graph.output("loss", loss);
   const trainable: Layout = adapters ?? base;
   const values = trainable.parameters.map(({ name }) => (adapterWeights ?? weights).get(name)!);
-  differentiate(loss, values).forEach((gradient, i) => {
-    const { name, shape } = trainable.parameters[i]!;
-    graph.output(ACCUMULATOR + name, add(graph.input(`${ACCUMULATOR}${name}_in`, shape), gradient));
-  });
+  const start = new Map(trainable.parameters.map(({ name, shape }, i) => [values[i]!, graph.input(`${ACCUMULATOR}${name}_in`, shape)]));
+  differentiate(loss, values, start).forEach((gradient, i) => graph.output(ACCUMULATOR + trainable.parameters[i]!.name, gradient));
   return graph;
 }
 
@@ -82,11 +95,16 @@ function scaledAdapter(weights: ReadonlyMap<string, Value>, scale: Value): LowRa
   };
 }
 
-/** Attention over the row itself, as far as the mask lets it see. */
-function causalAttention(graph: Graph, config: ModelConfig): Attention {
-  const mask = graph.input("mask", ["batch", 1, GROUPED, "time"]);
-  const scale = 1 / Math.sqrt(config.headSize);
-  return (_layer, queries, keys, values) => matmul(softmax(add(matmul(queries, keys, { transposeB: true, scale }), mask)), values);
+/** Name of the graph input with the mask of a block of queries. */
+export const maskName = (block: number) => `mask${block}`;
+
+/** Attention over the row itself, as far as the masks let it see. */
+function causalAttention(graph: Graph, config: ModelConfig, { count, recompute }: QueryBlocks): Attention {
+  const keys = (block: number) => (block === count - 1 ? "time" : block === 0 ? "block" : `keys${block}`);
+  const rows = count === 1 ? GROUPED : "block_rows";
+  const masks = Array.from({ length: count }, (_, block) => graph.input(maskName(block), ["batch", 1, rows, keys(block)]));
+  const options = { group: config.heads / config.kvHeads, scale: 1 / Math.sqrt(config.headSize), masks, recompute };
+  return (_layer, queries, newKeys, values) => attention(queries, newKeys, values, options);
 }
 
 /** The loss of each token, `[S, 1]`, as {@link LossSpec} defines it. */

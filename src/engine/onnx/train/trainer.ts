@@ -9,9 +9,11 @@ import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime.ts";
-import { type Batch, batchMask, forEachTrained, planBatches, selectTrained, tokenInputs } from "./batch.ts";
-import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
+import { type Batch, batchLimits, forEachTrained, planBatches, selectTrained, tokenInputs } from "./batch.ts";
+import { ACCUMULATOR, gradientGraph, type GradientKind, maskName } from "./gradient-graph.ts";
+import { batchMasks, queryBlocks } from "./masks.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
+import { ProgramCache } from "./program-cache.ts";
 
 /** A base model's frozen weights, shared by the adapters on it. */
 interface Base {
@@ -27,6 +29,8 @@ interface TrainableModel extends OptimizerState {
   readonly base: Base;
   readonly lora: Adapter | null;
   readonly layout: Layout;
+  /** Whether anything was added to the gradients since they were zeroed. */
+  hasGradients: boolean;
 }
 
 /** What a base identifier resolved to. */
@@ -38,22 +42,22 @@ export interface BaseSource {
 /** Settings of a trainer. */
 export interface TrainerOptions {
   readonly threads: number;
-  /** Padded tokens per batch; more are cut into several whose gradients add up. @default 4096 */
+  /** Padded tokens per batch; more are cut into several whose gradients add up. @default 512 to 1024, by the model's shape */
   readonly maxBatchTokens?: number | undefined;
 }
 
 export class Trainer {
   readonly #threads: number;
-  readonly #maxBatchTokens: number;
+  readonly #maxBatchTokens: number | undefined;
   readonly #bases = new Map<string, Promise<Base>>();
   readonly #models = new Map<string, TrainableModel>();
-  readonly #programs = new Map<string, Promise<Program>>();
+  readonly #programs = new ProgramCache();
   #optimizer: Promise<Optimizer> | undefined;
   #nextId = 0;
 
   constructor(options: TrainerOptions) {
     this.#threads = options.threads;
-    this.#maxBatchTokens = options.maxBatchTokens ?? 4096;
+    this.#maxBatchTokens = options.maxBatchTokens;
   }
 
   async createModel(
@@ -69,11 +73,12 @@ export class Trainer {
       base: shared,
       lora,
       layout,
-      parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : Float32Array.from(shared.weights),
+      parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : shared.weights.slice(),
       gradients: new Float32Array(layout.length),
       first: new Float32Array(layout.length),
       second: new Float32Array(layout.length),
       step: 0,
+      hasGradients: false,
     };
     if (spec.from !== undefined) await readState(spec.from, this.#identity(model), model);
     const id = `model-${this.#nextId++}`;
@@ -99,6 +104,7 @@ export class Trainer {
     const model = this.#model(id);
     this.#optimizer ??= Optimizer.create(this.#threads);
     const gradNorm = await (await this.#optimizer).step(model, model.layout, adam);
+    model.hasGradients = false;
     return { gradNorm, step: model.step };
   }
 
@@ -106,7 +112,7 @@ export class Trainer {
     const model = this.#model(id);
     model.first.fill(0);
     model.second.fill(0);
-    model.gradients.fill(0);
+    dropGradients(model);
     model.step = 0;
   }
 
@@ -118,18 +124,18 @@ export class Trainer {
   async loadState(id: string, path: string): Promise<void> {
     const model = this.#model(id);
     await readState(path, this.#identity(model), model);
-    model.gradients.fill(0);
+    dropGradients(model);
   }
 
   /** A copy of the accumulated gradients, flat, in the layout of what is trained. */
   gradients(id: string): Float32Array {
-    return Float32Array.from(this.#model(id).gradients);
+    return this.#model(id).gradients.slice();
   }
 
   /** A copy of the trained weights, for the sampler. */
   weights(id: string): { flat: Float32Array; lora: Adapter | null } {
     const model = this.#model(id);
-    return { flat: Float32Array.from(model.parameters), lora: model.lora };
+    return { flat: model.parameters.slice(), lora: model.lora };
   }
 
   unload(id: string): void {
@@ -156,10 +162,11 @@ export class Trainer {
     });
   }
 
-  #program({ base, lora }: TrainableModel, kind: GradientKind): Promise<Program> {
+  #program({ base, lora }: TrainableModel, kind: GradientKind, time: number): Promise<Program> {
     const rank = lora?.rank ?? null;
-    return remember(this.#programs, JSON.stringify([base.config, kind, rank]), () =>
-      Program.compile(gradientGraph(base.config, kind, rank), `train-${kind}`, { threads: this.#threads }),
+    const blocks = queryBlocks(time);
+    return this.#programs.get(JSON.stringify([base.config, kind, rank, blocks]), () =>
+      Program.compile(gradientGraph(base.config, kind, rank, blocks), `train-${kind}`, { threads: this.#threads, memoryPattern: false }),
     );
   }
 
@@ -170,20 +177,22 @@ export class Trainer {
     signal: AbortSignal,
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
     rows.forEach((row, index) => checkRow(row, index, model.base.config, loss));
-    const program = await this.#program(model, loss?.kind ?? "forward");
     const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
-    const metrics = { loss: 0, tokens: 0, entropy: 0 };
+    const metrics = { loss: 0, tokens: 0, entropy: 0, positions: 0, padding: 0 };
     // The engine adds into the accumulators as it goes: an abort between batches must leave them as they were.
-    const before = loss && rows.length > 0 ? Float32Array.from(model.gradients) : null;
+    const before = loss && model.hasGradients ? model.gradients.slice() : null;
+    const limits = batchLimits(model.base.config);
     try {
-      for (const batch of planBatches(rows, this.#maxBatchTokens)) {
+      for (const batch of planBatches(rows, { ...limits, maxTokens: this.#maxBatchTokens ?? limits.maxTokens })) {
         signal.throwIfAborted();
-        await this.#runBatch(model, program, rows, batch, loss, logprobs, metrics);
+        if (loss) model.hasGradients = true;
+        await this.#runBatch(model, rows, batch, loss, logprobs, metrics);
         // Lets the worker see an abort that arrived meanwhile.
         await new Promise(setImmediate);
       }
     } catch (error) {
       if (before) model.gradients.set(before);
+      else if (loss) dropGradients(model);
       throw error;
     }
     return { logprobs, metrics };
@@ -191,12 +200,11 @@ export class Trainer {
 
   async #runBatch(
     model: TrainableModel,
-    program: Program,
     rows: readonly Row[],
     batch: Batch,
     loss: LossSpec | null,
     logprobs: Logprobs[],
-    metrics: { loss: number; tokens: number; entropy: number },
+    metrics: { loss: number; tokens: number; entropy: number; positions: number; padding: number },
   ): Promise<void> {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora } = model;
@@ -204,7 +212,6 @@ export class Trainer {
     const { tokens, positions } = tokenInputs(rows, batch);
     const selection = selectTrained(rows, batch);
     if (selection.count === 0) return;
-    const mask = batchMask(batch, config.heads / config.kvHeads);
     const size = selection.selected.length;
     const half = config.headSize / 2;
     const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
@@ -214,7 +221,12 @@ export class Trainer {
       positions: new Tensor("int64", positions, [batch.batch, batch.time]),
       cos: new Tensor("float32", base.rotary.cos, [config.contextLength, half]),
       sin: new Tensor("float32", base.rotary.sin, [config.contextLength, half]),
-      mask: new Tensor("float32", mask.data, mask.shape),
+      ...Object.fromEntries(
+        batchMasks(batch, config.heads / config.kvHeads).map(({ data, shape }, block) => [
+          maskName(block),
+          new Tensor("float32", data, shape),
+        ]),
+      ),
       selected: new Tensor("int64", selection.selected, [size]),
       targets: new Tensor("int64", selection.targets, [size]),
       ...viewTensors(Tensor, lora ? base.weights : model.parameters, base.layout),
@@ -237,6 +249,7 @@ export class Trainer {
         fetches[ACCUMULATOR + parameter.name] = accumulator;
       }
     }
+    const program = await this.#program(model, loss?.kind ?? "forward", batch.time);
     await program.run(feeds, fetches);
 
     const logprob = fetches["logprob"]!.data as Float32Array;
@@ -245,8 +258,15 @@ export class Trainer {
     forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = logprob[at++]!));
     for (let i = 0; i < selection.count; i++) metrics.entropy += entropy[i]!;
     metrics.tokens += selection.count;
+    metrics.positions += batch.batch * batch.time;
+    metrics.padding += batch.batch * batch.time - batch.rows.reduce((sum, { length }) => sum + length, 0);
     if (loss) metrics.loss += (fetches["loss"]!.data as Float32Array)[0]!;
   }
+}
+
+function dropGradients(model: TrainableModel): void {
+  model.gradients.fill(0);
+  model.hasGradients = false;
 }
 
 function viewTensors(Tensor: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], flat: Float32Array, layout: Layout): Tensors {

@@ -98,6 +98,32 @@ const CASES: OpCase[] = [
     ...R,
   },
   {
+    name: "attention, one block",
+    inputs: [
+      { shape: ["B", 2, "GT", 8], scale: 2 },
+      { shape: ["B", 2, "T", 8], scale: 2 },
+      { shape: ["B", 2, "T", 8] },
+      { shape: ["B", 1, "GT", "T"], isFixed: true },
+    ],
+    build: ([q, k, v, mask]) => g.attention(q!, k!, v!, { group: 2, scale: 0.35, masks: [mask!], recompute: false }),
+    small: { B: 2, T: 3, GT: 6 },
+    large: { B: 16, T: 64, GT: 128 },
+  },
+  ...[false, true].map((recompute): OpCase => ({
+    name: `attention, three blocks of queries${recompute ? ", recomputed for the gradient" : ""}`,
+    inputs: [
+      { shape: ["B", 2, "GT", 8], scale: 2 },
+      { shape: ["B", 2, "T", 8], scale: 2 },
+      { shape: ["B", 2, "T", 8] },
+      { shape: [1, 1, "rows", "t"], isFixed: true },
+      { shape: [1, 1, "rows", "2t"], isFixed: true },
+      { shape: [1, 1, "rows", "T"], isFixed: true },
+    ],
+    build: ([q, k, v, ...masks]) => g.attention(q!, k!, v!, { group: 2, scale: 0.35, masks, recompute }),
+    small: { B: 2, T: 6, GT: 12, rows: 4, t: 2, "2t": 4 },
+    large: { B: 4, T: 192, GT: 384, rows: 128, t: 64, "2t": 128 },
+  })),
+  {
     name: "gatherRows, ids repeat heavily",
     inputs: [{ shape: [7, 24] }, { shape: ["R"], classes: 7 }],
     build: ([a, b]) => g.gatherRows(a!, b!),

@@ -160,6 +160,8 @@ describe("choosing", () => {
   });
   it("alternatives: best first, the lower id first at a tie", () => {
     expect(topTokens(logs(0.1, 0.4, 0.1, 0.4), 3).map(({ id }) => id)).toEqual([1, 3, 0]);
+    const many = Float32Array.from({ length: 200 }, (_, id) => (id * 37) % 50);
+    expect(topTokens(many, 70).slice(0, 60)).toEqual(topTokens(many, 60));
   });
 });
 

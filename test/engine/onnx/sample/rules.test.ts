@@ -136,7 +136,7 @@ describe("rules", () => {
     ["logitBias", { logitBias: new Map([[1, Number.NaN]]) }],
     ["bannedSequences", { bannedSequences: [[]] }],
     ["repetitionPenalty", { repetitionPenalty: 0 }],
-    ["promptLogprobs", { promptLogprobs: 21 }],
+    ["promptLogprobs", { promptLogprobs: 2 ** 20 + 1 }],
   ])("%s out of its bounds is named", async (param, more) => {
     await expect(sample(more)).rejects.toMatchObject({ code: "E_ARGUMENT", param });
   });

@@ -26,7 +26,7 @@ describe("rows that share a beginning", () => {
   const rows = [...group(1, 12, [5, 9, 9, 2, 1]), ...group(2, 10, [4]), ...group(3, 15, [3, 8]), ...group(4, 4, [6, 7])];
 
   test("are laid out with the shared tokens once, as long as that is worth it", () => {
-    const packed = planBatches(rows, 4096).flatMap((batch) => batch.rows);
+    const packed = planBatches(rows, { maxTokens: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
     const byFirst = packed.toSorted((a, b) => a.members[0]! - b.members[0]!);
     expect(byFirst.map(({ members }) => members)).toEqual([[0, 1, 2, 3, 4], [5], [6, 7], [8], [9]]);
     // 12 shared tokens and the branches without their last tokens, which predict nothing.
@@ -51,4 +51,50 @@ describe("rows that share a beginning", () => {
     const scale = b.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
     expect(a.reduce((worst, x, i) => Math.max(worst, Math.abs(x - b[i]!)), 0) / scale).toBeLessThan(1e-5);
   });
+
+  test("a long prompt is computed once, in blocks of queries, and the result is that of each row by itself", async () => {
+    const long = [...group(1, 150, [60, 90, 40, 61]), ...group(2, 300, [20, 31])];
+    const packed = planBatches(long, { maxTokens: 1024, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
+    expect(packed.map(({ members, shared }) => [members.length, shared])).toEqual([
+      [2, 300],
+      [4, 150],
+    ]);
+    const trainer = new Trainer({ threads: 1 });
+    const [together, alone] = [await shipped(trainer), await shipped(trainer)];
+    const whole = await trainer.forwardBackward(together, long, { kind: "cross-entropy" }, signal);
+    for (const [i, row] of long.entries()) {
+      const single = await trainer.forwardBackward(alone, [row], { kind: "cross-entropy" }, signal);
+      expect(furthest(whole.logprobs[i]!, single.logprobs[0]!)).toBeLessThan(1e-5);
+    }
+    const [a, b] = [trainer.gradients(together), trainer.gradients(alone)];
+    expect(furthest(a, b) / largest(b)).toBeLessThan(1e-5);
+  });
 });
+
+test("the gradient of a batch is that of its rows, however the rows are cut into batches", async () => {
+  const rows = [...group(1, 4, [30, 60, 120, 250]), ...group(2, 5, [33, 77, 130, 200])];
+  const results: Float32Array[] = [];
+  for (const maxBatchTokens of [128, 4096]) {
+    const trainer = new Trainer({ threads: 2, maxBatchTokens });
+    const id = await shipped(trainer);
+    await trainer.forwardBackward(id, rows, { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 }, signal);
+    results.push(trainer.gradients(id));
+  }
+  expect(furthest(results[0]!, results[1]!) / largest(results[1]!)).toBeLessThan(1e-5);
+});
+
+/** A model of the shipped shape, random weights. */
+function shipped(trainer: Trainer): Promise<string> {
+  return trainer.createModel(
+    { id: "tiny", directory: join(import.meta.dirname, "../../../../models/whetstone-tiny") },
+    { seed: 1, fresh: true },
+  );
+}
+
+function furthest(a: Float32Array, b: Float32Array): number {
+  return a.reduce((worst, x, i) => Math.max(worst, Math.abs(x - b[i]!)), 0);
+}
+
+function largest(a: Float32Array): number {
+  return a.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+}

@@ -1,5 +1,5 @@
 /** Elementwise ops with NumPy broadcasting; a gradient is summed back over the dimensions that were broadcast. */
-import type { Value } from "../graph.ts";
+import type { DType, Value } from "../graph.ts";
 import { broadcastShapes, unbroadcast } from "./broadcast.ts";
 
 function binary(
@@ -7,7 +7,7 @@ function binary(
   a: Value,
   b: Value,
   vjp?: (gradient: Value, output: Value) => readonly [() => Value, () => Value],
-  dtype: "float32" | "bool" = "float32",
+  dtype: DType = a.dtype,
 ): Value {
   const [output] = a.graph.record({
     op,

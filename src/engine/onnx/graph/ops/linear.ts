@@ -10,40 +10,48 @@ export interface MatmulOptions {
   readonly transposeB?: boolean | undefined;
   /** Factor of the product. @default 1 */
   readonly scale?: number | undefined;
+  /** Added to the product inside the kernel; matrices only, of the product's shape. @default nothing */
+  readonly plus?: Value | undefined;
 }
 
 /**
  * `scale · a·b` over the last two dimensions; leading dimensions must be equal (no broadcasting between batches).
  *
- * With `G` the gradient of the product: `∂a = scale · G·bᵀ`, `∂b = scale · aᵀ·G`, transposed as the operands are.
+ * With `G` the gradient of the product: `∂a = scale · G·bᵀ`, `∂b = scale · aᵀ·G`, transposed as the operands are. Between
+ * matrices a gradient is added to what came before inside the kernel.
  */
 export function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
-  const { transposeA = false, transposeB = false, scale = 1 } = options;
+  const { transposeA = false, transposeB = false, scale = 1, plus } = options;
   const [m, k] = lastTwo(a, transposeA);
   const [k2, n] = lastTwo(b, transposeB);
   const batch = a.shape.slice(0, -2);
   if (k !== k2 || a.shape.length !== b.shape.length || batch.some((dim, i) => dim !== b.shape[i])) {
     throw new ShapeError(`Expected matrices that multiply, got ${formatShape(a.shape)} and ${formatShape(b.shape)}`);
   }
-  const plain = !transposeA && !transposeB && scale === 1;
   const isMatrix = batch.length === 0;
+  if (plus && (!isMatrix || plus.shape[0] !== m || plus.shape[1] !== n))
+    throw new ShapeError(`Expected a matrix ${formatShape([...batch, m, n])} to add to, got ${formatShape(plus.shape)}`);
+  const plain = !transposeA && !transposeB && scale === 1 && !plus;
+  const product = (x: Value, y: Value, how: MatmulOptions) =>
+    isMatrix ? (sum: Value | null) => matmul(x, y, { ...how, plus: sum ?? undefined }) : matmul(x, y, how);
   return a.graph.record({
     op: plain ? "MatMul" : isMatrix ? "Gemm" : "FusedMatMul",
     domain: plain || isMatrix ? "" : "com.microsoft",
-    inputs: [a, b],
+    inputs: plus ? [a, b, plus] : [a, b],
     attributes: plain ? {} : { transA: { int: Number(transposeA) }, transB: { int: Number(transposeB) }, alpha: { float: scale } },
     outputs: [{ shape: [...batch, m, n] }],
     vjp: ([g], needed) => [
       needed[0]
         ? transposeA
-          ? matmul(b, g!, { transposeA: transposeB, transposeB: true, scale })
-          : matmul(g!, b, { transposeB: !transposeB, scale })
+          ? product(b, g!, { transposeA: transposeB, transposeB: true, scale })
+          : product(g!, b, { transposeB: !transposeB, scale })
         : null,
       needed[1]
         ? transposeB
-          ? matmul(g!, a, { transposeA: true, transposeB: transposeA, scale })
-          : matmul(a, g!, { transposeA: !transposeA, scale })
+          ? product(g!, a, { transposeA: true, transposeB: transposeA, scale })
+          : product(a, g!, { transposeA: !transposeA, scale })
         : null,
+      ...(plus ? [g!] : []),
     ],
   })[0]!;
 }

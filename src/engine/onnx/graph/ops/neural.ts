@@ -3,7 +3,7 @@ import { ShapeError } from "../../../../errors.ts";
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
 import { exp, mul, neg, sub } from "./elementwise.ts";
-import { reduceMeanLast } from "./reduce.ts";
+import { matmul } from "./linear.ts";
 import { reshape } from "./shape.ts";
 
 /** Softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
@@ -33,7 +33,7 @@ export function logSoftmax(x: Value): Value {
 /**
  * RMS normalisation over the last axis: `y = x · r · gain` with `r = 1/√(mean(x²) + epsilon)`.
  *
- * With `x̂ = x·r` and `h = g·gain`: `∂x = r · (h − x̂ · mean(h·x̂))`, `∂gain = Σ g·x̂`.
+ * With `w = g·x` and `H` the width: `∂x = g·gain·r − x·(r³/H · Σ w·gain)`, `∂gain = Σ w·r`, both sums as products with a vector.
  *
  * @param x - `[R, H]`.
  * @param gain - `[H]`.
@@ -47,16 +47,24 @@ export function rmsNorm(x: Value, gain: Value, epsilon: number): Value {
     attributes: { axis: { int: -1 }, epsilon: { float: epsilon }, stash_type: { int: 1 } },
     outputs: [{ shape: x.shape }, { shape: rowShape }],
     vjp: ([g], needed) => {
-      const normalized = mul(x, r!);
-      const h = mul(g!, gain);
-      const leading = x.shape.slice(0, -1).map((_, i) => i);
+      const w = mul(g!, x);
+      const gradient = () => {
+        const width = gain.shape[0] as number;
+        const sums = reshape(matmul(asMatrix(w), reshape(gain, [width, 1]), { scale: 1 / width }), rowShape);
+        return sub(mul(mul(g!, gain), r!), mul(x, mul(mul(r!, r!), mul(r!, sums))));
+      };
       return [
-        needed[0] ? mul(r!, sub(h, mul(normalized, reduceMeanLast(mul(h, normalized))))) : null,
-        needed[1] ? reshape(reduceSum(mul(g!, normalized), leading), gain.shape) : null,
+        needed[0] ? gradient() : null,
+        needed[1] ? reshape(matmul(asMatrix(w), asMatrix(r!), { transposeA: true }), gain.shape) : null,
       ];
     },
   });
   return y!;
+}
+
+/** All dimensions but the last as one. */
+function asMatrix(x: Value): Value {
+  return x.shape.length === 2 ? x : reshape(x, ["norm_rows", x.shape.at(-1)!]);
 }
 
 /**
@@ -96,18 +104,17 @@ export function gatherRows(table: Value, indices: Value): Value {
     inputs: [table, indices],
     attributes: { axis: { int: 0 } },
     outputs: [{ shape: [rows, width], dtype: table.dtype }],
-    vjp: ([g]) => [scatterAddRows(table, indices, g!), null],
+    vjp: ([g]) => [(sum) => scatterAddRows(sum ?? expandTo(table.graph.scalar(0), table.shape), indices, g!), null],
   })[0]!;
 }
 
-/** `z[indices[r]] += updates[r]` into zeros of the table's shape. No gradient of its own. */
+/** `table` with `table[indices[r]] += updates[r]`. No gradient of its own. */
 function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
   const { graph } = table;
-  const zeros = expandTo(graph.scalar(0), table.shape);
   const wide = expandTo(reshape(indices, [indices.shape[0]!, 1]), updates.shape);
   return graph.record({
     op: "ScatterElements",
-    inputs: [zeros, wide, updates],
+    inputs: [table, wide, updates],
     attributes: { axis: { int: 0 }, reduction: { string: "add" } },
     outputs: [{ shape: table.shape }],
   })[0]!;
@@ -125,8 +132,8 @@ function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
  */
 export function targetLogprob(logits: Value, targets: Value): { logprob: Value; entropy: Value } {
   const { graph } = logits;
-  const [rows, classes] = logits.shape;
-  if (rows === undefined || typeof classes !== "number") throw new ShapeError(`Expected logits [R, V], got [${logits.shape.join(", ")}]`);
+  const [rows] = logits.shape;
+  if (rows === undefined || logits.shape.length !== 2) throw new ShapeError(`Expected logits [R, V], got [${logits.shape.join(", ")}]`);
   const all = graph.record({
     op: "LogSoftmax",
     inputs: [logits],
@@ -141,15 +148,13 @@ export function targetLogprob(logits: Value, targets: Value): { logprob: Value; 
     attributes: { axis: { int: 1 } },
     outputs: [{ shape: [rows, 1] }],
     variables: [logits],
-    vjp: ([g]) => {
-      const hot = graph.record({
-        op: "OneHot",
-        inputs: [targets, graph.ints([classes]), graph.constant(new Float32Array([0, 1]), [2])],
-        attributes: { axis: { int: -1 } },
+    vjp: ([g]) =>
+      graph.record({
+        op: "ScatterElements",
+        inputs: [mul(probabilities, neg(g!)), column, g!],
+        attributes: { axis: { int: 1 }, reduction: { string: "add" } },
         outputs: [{ shape: logits.shape }],
-      })[0]!;
-      return [mul(g!, sub(hot, probabilities))];
-    },
+      }),
   })[0]!;
   return { logprob, entropy: neg(reduceSum(mul(probabilities, all), [1])) };
 }

@@ -1,11 +1,15 @@
 /** Ops that move elements without changing them. Their gradients are the inverse moves. */
 import { type Dim, sameShape, type Value } from "../graph.ts";
 
-/** The same elements in another shape. One named dimension may be inferred; two or more are read from the inputs. */
+/**
+ * The same elements in another shape. Named dimensions that stay in their place are copied and one more may be inferred;
+ * where there are further ones, all are read from the inputs.
+ */
 export function reshape(x: Value, shape: readonly Dim[]): Value {
   if (sameShape(x.shape, shape)) return x;
-  const named = shape.filter((dim) => typeof dim === "string");
-  const target = named.length === 1 ? x.graph.ints(shape.map((dim) => (typeof dim === "string" ? -1 : dim))) : x.graph.shapeVector(shape);
+  // The operator takes 0 for "as it was" and -1 for "what is left".
+  const places = shape.map((dim, i) => (typeof dim === "number" ? dim : dim === x.shape[i] ? 0 : -1));
+  const target = places.filter((place) => place === -1).length <= 1 ? x.graph.ints(places) : x.graph.shapeVector(shape);
   return x.graph.record({
     op: "Reshape",
     inputs: [x, target],

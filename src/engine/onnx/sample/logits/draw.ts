@@ -24,3 +24,15 @@ export function draw(logits: Float32Array, u: number): number {
   }
   return argmax(logits);
 }
+
+/** The same from probabilities. Those of a float32 softmax add up to 1 but for rounding, so their total is summed too. */
+export function drawFrom(probs: Float32Array, u: number): number {
+  let total = 0;
+  for (let i = 0; i < probs.length; i++) total += probs[i]!;
+  let rest = u * total;
+  for (let i = 0; i < probs.length; i++) {
+    rest -= probs[i]!;
+    if (rest < 0) return i;
+  }
+  return argmax(probs);
+}

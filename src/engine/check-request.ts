@@ -1,0 +1,57 @@
+/** What every engine checks of a call before it computes. */
+import { ArgumentError } from "../errors.ts";
+import type { BaseModelInfo, LossSpec, Row, SamplingParams } from "./port.ts";
+
+/** The facts of a base model that rows and prompts must fit. */
+export type ModelBounds = Pick<BaseModelInfo, "contextLength" | "vocabularySize">;
+
+/**
+ * Checks that rows can be trained.
+ *
+ * @param loss - Null where nothing is trained.
+ * @throws ArgumentError `E_ARGUMENT`, param `rows`, for the first row that cannot; the message names it.
+ */
+export function checkRows(rows: readonly Row[], { contextLength, vocabularySize }: ModelBounds, loss: LossSpec | null): void {
+  for (const [index, row] of rows.entries()) {
+    const { length } = row.tokens;
+    const fail = (message: string): never => {
+      throw new ArgumentError(`Row ${index}: ${message}`, { param: "rows" });
+    };
+    if (length < 2 || length > contextLength + 1) fail(`expected 2 to ${contextLength + 1} tokens, got ${length}`);
+    if (row.weights.length !== length) fail(`expected ${length} weights, got ${row.weights.length}`);
+    if (row.weights[0] !== 0) fail(`expected weight 0 for the first token, which nothing predicts, got ${row.weights[0]}`);
+    for (const name of loss === null || loss.kind === "cross-entropy" ? [] : (["advantages", "logprobs"] as const)) {
+      if (row[name]?.length !== length) fail(`expected ${length} ${name} for a ${loss?.kind} loss, got ${row[name]?.length ?? "none"}`);
+    }
+    for (const token of row.tokens)
+      if (token < 0 || token >= vocabularySize) fail(`expected token ids in [0, ${vocabularySize}), got ${token}`);
+    for (const weight of row.weights) if (!Number.isFinite(weight)) fail(`expected finite weights, got ${weight}`);
+  }
+}
+
+/** The model's bounds and the engine's own. */
+export interface SamplingBounds extends ModelBounds {
+  /** The largest `topLogprobs` and `promptLogprobs`. */
+  readonly maxTopLogprobs: number;
+}
+
+/**
+ * Checks a prompt and the numbers of a request.
+ *
+ * @throws ArgumentError `E_ARGUMENT` naming the parameter out of its bounds.
+ */
+export function checkSampling(prompt: Int32Array, params: SamplingParams, bounds: SamplingBounds): void {
+  const { contextLength, vocabularySize, maxTopLogprobs } = bounds;
+  const fail = (param: string, expected: string, got: unknown): never => {
+    throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
+  };
+  if (prompt.length < 1 || prompt.length >= contextLength) fail("prompt", `1 to ${contextLength - 1} tokens`, prompt.length);
+  for (const token of prompt) if (token < 0 || token >= vocabularySize) fail("prompt", `token ids in [0, ${vocabularySize})`, token);
+  const { maxTokens, temperature, topP, topK, topLogprobs, promptLogprobs = 0 } = params;
+  if (!(maxTokens >= 1)) fail("maxTokens", "at least 1", maxTokens);
+  if (!(temperature >= 0)) fail("temperature", "at least 0", temperature);
+  if (!(topP > 0 && topP <= 1)) fail("topP", "in (0, 1]", topP);
+  if (!(topK >= 0)) fail("topK", "at least 0", topK);
+  if (!(topLogprobs >= 0 && topLogprobs <= maxTopLogprobs)) fail("topLogprobs", `0 to ${maxTopLogprobs}`, topLogprobs);
+  if (!(promptLogprobs >= 0 && promptLogprobs <= maxTopLogprobs)) fail("promptLogprobs", `0 to ${maxTopLogprobs}`, promptLogprobs);
+}

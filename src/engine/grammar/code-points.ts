@@ -1,0 +1,30 @@
+/** Sets of code points as ranges. */
+import { LAST_CODE_POINT, type CodePointRange } from "./expression.ts";
+
+/** Sorted, without overlaps and gaps of nothing between neighbours. */
+export function normalized(ranges: readonly CodePointRange[]): CodePointRange[] {
+  const result: [number, number][] = [];
+  for (const [first, last] of [...ranges].sort((a, b) => a[0] - b[0])) {
+    const before = result.at(-1);
+    if (before !== undefined && first <= before[1] + 1) before[1] = Math.max(before[1], last);
+    else if (first <= last) result.push([first, last]);
+  }
+  return result;
+}
+
+/** Every code point that is in none of the ranges. */
+export function complement(ranges: readonly CodePointRange[]): CodePointRange[] {
+  const result: CodePointRange[] = [];
+  let next = 0;
+  for (const [first, last] of normalized(ranges)) {
+    if (first > next) result.push([next, first - 1]);
+    next = last + 1;
+  }
+  if (next <= LAST_CODE_POINT) result.push([next, LAST_CODE_POINT]);
+  return result;
+}
+
+/** What is in both. */
+export function intersection(a: readonly CodePointRange[], b: readonly CodePointRange[]): CodePointRange[] {
+  return complement([...complement(a), ...complement(b)]);
+}

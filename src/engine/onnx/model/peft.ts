@@ -1,0 +1,63 @@
+/** Adapters that others trained: a directory as PEFT saves it, without our `state.json`. */
+import { join } from "node:path";
+import { DataError } from "../../../errors.ts";
+import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
+import { openSafetensors } from "./safetensors.ts";
+import { packTensor } from "./weights.ts";
+
+/** Names of the weights file in PEFT's layout. */
+export const ADAPTER_FILE = "adapter_model.safetensors";
+
+/**
+ * Reads an adapter into a flat vector. A linear layer that the adapter leaves alone keeps its `A` and gets `B = 0`: it computes what
+ * the base does, and can be trained.
+ *
+ * @param parameters - In `layout`; changed only when the whole file fits.
+ * @throws DataError `E_DATA` for a file that is not whole, a tensor of another shape, one that belongs to no linear layer of this
+ *   model, or half of a pair; the message names it.
+ */
+export async function readForeignAdapter(directory: string, layout: Layout, parameters: Float32Array): Promise<void> {
+  const path = join(directory, ADAPTER_FILE);
+  const file = await openSafetensors(path);
+  try {
+    const known = new Map(layout.parameters.map((parameter) => [nameOf(parameter), parameter]));
+    for (const [name, shape] of file.shapes) requireFit(path, name, shape, known);
+    const read = new Map<string, Float32Array>();
+    for (const name of file.shapes.keys()) read.set(name, await file.read(name));
+    for (const [name, parameter] of known) {
+      const data = read.get(name);
+      const pair = pairOf(name);
+      if ((data === undefined) !== !file.shapes.has(pair))
+        throw new DataError(`${path}: expected tensor "${data === undefined ? name : pair}" beside the other of its pair, found none`);
+      if (data !== undefined) packTensor(data, parameter, viewOf(parameters, parameter), 0, parameter.files[0]!.width);
+      else if (isSecond(name)) viewOf(parameters, parameter).fill(0);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+function requireFit(path: string, name: string, shape: readonly number[], known: ReadonlyMap<string, Parameter>): void {
+  const parameter = known.get(name);
+  if (parameter === undefined) {
+    throw new DataError(
+      `${path}: tensor "${name}" belongs to no linear layer of the transformer's blocks of this base. Was the adapter made for another base, or for the embedding or the head?`,
+    );
+  }
+  const expected = fileShape(parameter, parameter.files[0]!.width);
+  if (expected.join() !== shape.join())
+    throw new DataError(`${path}: expected tensor "${name}" of shape [${expected.join(", ")}], got [${shape.join(", ")}]`);
+}
+
+/** A matrix of an adapter is one tensor in the file. */
+function nameOf({ files }: Parameter): string {
+  return files[0]!.name;
+}
+
+function isSecond(name: string): boolean {
+  return name.endsWith(".lora_B.weight");
+}
+
+function pairOf(name: string): string {
+  return isSecond(name) ? name.replace(/lora_B\.weight$/u, "lora_A.weight") : name.replace(/lora_A\.weight$/u, "lora_B.weight");
+}

@@ -1,0 +1,153 @@
+/** Requests that advance together, a token at a time. */
+import { loadRuntime } from "../runtime.ts";
+import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
+import { advance } from "./advance.ts";
+import type { Distributions, Forward } from "./forward.ts";
+import { KvCache } from "./kv-cache.ts";
+import type { Weights } from "./policies.ts";
+import type { PromptCache } from "./prompt-cache.ts";
+import type { Request, RunningRow, SampledEvent } from "./request.ts";
+import { cacheNames } from "./sampler-graph.ts";
+
+/** What happens to a batch's requests. */
+export interface RowListener {
+  onToken(event: SampledEvent): void;
+  /** The request has had its last token, or was cancelled. */
+  onEnd(request: Request): void;
+  /** The request's own rules are at odds; `onEnd` follows. */
+  onFailure(request: Request, error: unknown): void;
+}
+
+/** A row that enters: a request whose prompt is in another cache, and which distribution its first token is drawn from. */
+export interface NewRow {
+  readonly row: RunningRow;
+  readonly source: PromptCache;
+  readonly slot: number;
+  readonly index: number;
+}
+
+/** See the file header. All rows run on the same weights; row `i` is slot `i` of the cache. */
+export class Batch {
+  readonly weights: Weights;
+  readonly #listener: RowListener;
+  readonly #cache: KvCache;
+  readonly #rows: RunningRow[] = [];
+  readonly #fetches: Readonly<Record<string, null>>;
+  #adapters: StackedAdapters | null = null;
+
+  constructor(weights: Weights, listener: RowListener) {
+    this.weights = weights;
+    this.#listener = listener;
+    this.#cache = new KvCache(weights.config);
+    this.#fetches = fetchesOf(weights.config.layers);
+  }
+
+  get size(): number {
+    return this.#rows.length;
+  }
+
+  /** The stack that holds these adapters and those of the rows; none is stacked twice. */
+  adaptersWith(more: readonly LoadedAdapter[]): StackedAdapters | null {
+    const all = [...this.#rows.flatMap((row) => row.request.policy.adapter ?? []), ...more];
+    return (this.#adapters = stackAdapters(this.weights.config, all, this.#adapters));
+  }
+
+  /**
+   * Takes rows in and draws the first token of each.
+   *
+   * @param expected - How many rows there may soon be: room is made for as many at once.
+   */
+  enter(rows: readonly NewRow[], distributions: Distributions, expected: number): void {
+    const most = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
+    this.#cache.reserve(Math.max(2, this.size + rows.length, expected), most);
+    const first = this.size;
+    for (const { row, source, slot } of rows) {
+      this.#cache.load(this.size, source, slot, row.length);
+      this.#rows.push(row);
+    }
+    this.#advance(distributions, first, (index) => rows[index - first]!.index);
+  }
+
+  /** Gets ready for {@link decode}. */
+  prepare(forward: Forward): Promise<void> {
+    return forward.prepare("decode", this.weights, this.adaptersWith([]) !== null);
+  }
+
+  /** One more token for every row. */
+  async decode(forward: Forward): Promise<void> {
+    const rows = this.#rows;
+    // At least two rows run: a product with a single one takes another way and has other last bits.
+    const size = Math.max(2, rows.length);
+    const tokens = new Int32Array(size);
+    const pasts = new Int32Array(size);
+    let longest = 1;
+    rows.forEach((row, b) => {
+      tokens[b] = row.lastToken;
+      pasts[b] = row.length;
+      longest = Math.max(longest, row.length + 1);
+    });
+    this.#cache.reserve(size, longest);
+    const { Tensor } = await loadRuntime();
+    const distributions = await forward.run({
+      kind: "decode",
+      weights: this.weights,
+      adapters: this.adaptersWith([]),
+      owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
+      tokens,
+      pasts,
+      feeds: this.#cache.feeds(Tensor, size),
+      fetches: this.#fetches,
+      last: Int32Array.from({ length: size }, (_, b) => b),
+      needsLogits: rows.some((row) => row.request.rules?.needsLogits),
+    });
+    this.#cache.append(distributions.results, pasts, rows.length);
+    for (const row of rows) row.length++;
+    this.#advance(distributions, 0, (index) => index);
+  }
+
+  /** Removes the rows whose requests `isEnded` says yes to. */
+  remove(isEnded: (request: Request) => boolean): void {
+    this.#removeAt(this.#rows.flatMap(({ request }, index) => (isEnded(request) ? [index] : [])));
+  }
+
+  /** Draws a token for each row from `first` on, and removes the rows that ended. */
+  #advance(distributions: Distributions, first: number, indexOf: (row: number) => number): void {
+    const { contextLength } = this.weights.config;
+    const ended: number[] = [];
+    for (let at = first; at < this.size; at++) {
+      const row = this.#rows[at]!;
+      try {
+        const token = advance(row, distributions, indexOf(at), contextLength);
+        this.#listener.onToken({ request: row.request.id, token });
+        if (token.finish) ended.push(at);
+      } catch (error) {
+        this.#listener.onFailure(row.request, error);
+        ended.push(at);
+      }
+    }
+    this.#removeAt(ended);
+  }
+
+  /** Closes gaps with rows from the end, so that the rows in use stay a prefix. */
+  #removeAt(indices: readonly number[]): void {
+    for (const index of indices.toReversed()) {
+      const { request } = this.#rows[index]!;
+      const last = this.#rows.pop()!;
+      if (index < this.size) {
+        this.#cache.copy(this.size, index);
+        this.#rows[index] = last;
+      }
+      this.#listener.onEnd(request);
+    }
+  }
+}
+
+/** The new tokens' keys and values. */
+function fetchesOf(layers: number): Record<string, null> {
+  return Object.fromEntries(
+    Array.from({ length: layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values }) => [
+      [keys, null],
+      [values, null],
+    ]),
+  );
+}

@@ -1,0 +1,46 @@
+/** Code points as the byte sequences of UTF-8. */
+import { normalized } from "../../../grammar/code-points.ts";
+import type { CodePointRange } from "../../../grammar/expression.ts";
+
+/** Bytes from the first to the last, both included. */
+export type ByteRange = readonly [first: number, last: number];
+
+/** Code points by the length of their encoding, surrogates left out: they have none. */
+const BLOCKS: readonly CodePointRange[] = [
+  [0, 0x7f],
+  [0x80, 0x7ff],
+  [0x800, 0xd7ff],
+  [0xe000, 0xffff],
+  [0x10000, 0x10ffff],
+];
+
+function encoded(codePoint: number): number[] {
+  return [...Buffer.from(String.fromCodePoint(codePoint))];
+}
+
+/** Splits a range of encodings of one length so that each piece is a product of byte ranges. */
+function split(first: readonly number[], last: readonly number[]): ByteRange[][] {
+  const [a, ...restA] = first;
+  const [b, ...restB] = last;
+  if (a === undefined || b === undefined) return [[]];
+  if (a === b) return split(restA, restB).map((rest) => [[a, b], ...rest]);
+  const isLow = restA.every((byte) => byte === 0x80);
+  const isHigh = restB.every((byte) => byte === 0xbf);
+  const pieces: ByteRange[][] = [];
+  const [from, to] = [isLow ? a : a + 1, isHigh ? b : b - 1];
+  const ends = (byte: number) => restA.map(() => byte);
+  if (!isLow) pieces.push(...split(restA, ends(0xbf)).map((rest): ByteRange[] => [[a, a], ...rest]));
+  if (from <= to) pieces.push([[from, to], ...restA.map((): ByteRange => [0x80, 0xbf])]);
+  if (!isHigh) pieces.push(...split(ends(0x80), restB).map((rest): ByteRange[] => [[b, b], ...rest]));
+  return pieces;
+}
+
+/** The encodings of the code points in `ranges`: each entry is a product of byte ranges, all of them disjoint. */
+export function utf8Ranges(ranges: readonly CodePointRange[]): ByteRange[][] {
+  return normalized(ranges).flatMap(([first, last]) =>
+    BLOCKS.flatMap(([low, high]) => {
+      const [from, to] = [Math.max(first, low), Math.min(last, high)];
+      return from <= to ? split(encoded(from), encoded(to)) : [];
+    }),
+  );
+}

@@ -1,0 +1,163 @@
+/**
+ * From prompts to keys and values, in pieces. A prompt is computed in multiples of {@link BLOCK_TOKENS} tokens from where the
+ * prefix cache ends; where it is cut, and which others run beside it, changes none of its bits.
+ */
+import type { PromptToken } from "../../port.ts";
+import { loadRuntime, type TensorConstructor } from "../runtime.ts";
+import type { StackedAdapters } from "./adapters.ts";
+import { placeToken } from "./choose.ts";
+import type { Distributions, Forward } from "./forward.ts";
+import { PromptCache } from "./prompt-cache.ts";
+import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
+import type { Request } from "./request.ts";
+
+/** Tokens of a scored prompt that are computed at once: each takes a row of the whole vocabulary. */
+const SCORED_TOKENS = 256;
+
+/** One prompt and the requests that share it. */
+export interface SharedPrompt {
+  readonly prompt: Int32Array;
+  readonly requests: Request[];
+}
+
+/** A prompt that is complete. */
+export interface Prefilled extends SharedPrompt {
+  readonly cache: PromptCache;
+  readonly slot: number;
+  /** Which of the distributions is that of the token after the prompt. */
+  readonly index: number;
+  readonly cachedTokens: number;
+  readonly scored: readonly PromptToken[] | null;
+}
+
+/** What a piece came to. */
+export interface PieceResult {
+  readonly distributions: Distributions;
+  readonly completed: readonly Prefilled[];
+  /** Tokens computed, those that only fill up included. */
+  readonly computed: number;
+}
+
+/** Prompts on their way. Several only if they have one padded length and nothing of them is known: then they run at once. */
+export class PrefillTask {
+  readonly prompts: SharedPrompt[];
+  /** A request of each prompt, which stays when it is cancelled. */
+  readonly #heads: readonly Request[];
+  readonly #prefixes: PrefixCache;
+  readonly #cache: PromptCache;
+  readonly #time: number;
+  readonly #scored: PromptToken[] | null;
+  readonly #cachedTokens: number;
+  #done: number;
+
+  private constructor(
+    prompts: readonly SharedPrompt[],
+    known: readonly Float32Array[],
+    prefixes: PrefixCache,
+    TensorClass: TensorConstructor,
+  ) {
+    this.prompts = [...prompts];
+    this.#heads = prompts.map(({ requests }) => requests[0]!);
+    this.#prefixes = prefixes;
+    this.#time = paddedLength(prompts[0]!.prompt.length);
+    this.#scored = this.#heads[0]!.params.promptLogprobs === undefined ? null : [];
+    this.#cachedTokens = this.#done = known.length * BLOCK_TOKENS;
+    this.#cache = new PromptCache(this.#heads[0]!.policy.weights.config, TensorClass, prompts.length, this.#time);
+    known.forEach((block, index) => this.#cache.write(0, index * BLOCK_TOKENS, BLOCK_TOKENS, block));
+  }
+
+  /** @param known - The blocks that a single prompt begins with. */
+  static async start(prompts: readonly SharedPrompt[], known: readonly Float32Array[], prefixes: PrefixCache): Promise<PrefillTask> {
+    const { Tensor } = await loadRuntime();
+    return new PrefillTask(prompts, known, prefixes, Tensor);
+  }
+
+  get requests(): Request[] {
+    return this.prompts.flatMap((shared) => shared.requests);
+  }
+
+  /** Computes at most `most` tokens of a prompt, but at least a block. Several prompts at once are computed whole: only one may have a past. */
+  async step(forward: Forward, adapters: StackedAdapters | null, most: number): Promise<PieceResult> {
+    const size = this.prompts.length;
+    const head = this.#heads[0]!;
+    const limit = this.#scored === null ? most : Math.min(most, SCORED_TOKENS);
+    const piece = Math.max(BLOCK_TOKENS, Math.floor(limit / BLOCK_TOKENS) * BLOCK_TOKENS);
+    const end = size > 1 ? this.#time : Math.min(this.#time, this.#done + piece);
+    const [start, time] = [this.#done, end - this.#done];
+    const tokens = new Int32Array(size * time);
+    this.prompts.forEach(({ prompt }, b) => tokens.set(prompt.subarray(start, end), b * time));
+    const isLast = end === this.#time;
+    const last = this.#scored === null ? this.#lastTokens(time, isLast) : Int32Array.from({ length: time }, (_, t) => t);
+    const { Tensor } = await loadRuntime();
+    const ints = (values: Int32Array) => new Tensor("int32", values, [values.length]);
+    const distributions = await forward.run({
+      kind: "prompt",
+      weights: head.policy.weights,
+      adapters,
+      owners: this.#heads.map(({ policy }) => policy.adapter),
+      tokens,
+      pasts: new Int32Array(size).fill(start),
+      feeds: { ...this.#cache.feeds, last_places: ints(new Int32Array(size).fill(end - 1)), total: ints(Int32Array.of(end)) },
+      fetches: this.#cache.fetches,
+      last,
+      needsLogits: isLast && this.requests.some((request) => request.rules?.needsLogits),
+    });
+    this.#done = end;
+    this.#keep();
+    this.#score(distributions, start, time);
+    return { distributions, completed: isLast ? this.#completed(start) : [], computed: size * time };
+  }
+
+  /** Lets go of the requests that `isEnded` says yes to; returns them. */
+  remove(isEnded: (request: Request) => boolean): Request[] {
+    return this.prompts.flatMap(({ requests }) => {
+      const ended = requests.filter(isEnded);
+      for (const request of ended) requests.splice(requests.indexOf(request), 1);
+      return ended;
+    });
+  }
+
+  #lastTokens(time: number, isLast: boolean): Int32Array {
+    const last = new Int32Array(Math.max(2, this.prompts.length));
+    // Nobody asks for a distribution in the middle of a prompt; what runs has to have some.
+    if (isLast) this.prompts.forEach(({ prompt }, b) => (last[b] = b * time + lastPlace(prompt, this.#time - time)));
+    return last;
+  }
+
+  /** Puts whole blocks into the prefix cache. */
+  #keep(): void {
+    this.#heads.forEach(({ policy, params }, slot) => {
+      this.#prefixes.keep(policy, params.cacheSalt ?? null, this.prompts[slot]!.prompt, this.#done, (start) =>
+        this.#cache.read(slot, start, BLOCK_TOKENS),
+      );
+    });
+  }
+
+  /** Where asked for, the place of each of the prompt's tokens among all that could have stood there. */
+  #score({ logprobs, vocabularySize: V }: Distributions, start: number, time: number): void {
+    if (this.#scored === null) return;
+    const { prompt, params } = this.#heads[0]!;
+    for (let t = 0; t < time && start + t + 1 < prompt.length; t++)
+      this.#scored.push(placeToken(logprobs.subarray(t * V, (t + 1) * V), prompt[start + t + 1]!, params.promptLogprobs!));
+  }
+
+  #completed(start: number): Prefilled[] {
+    return this.prompts.map((shared, slot) => ({
+      ...shared,
+      cache: this.#cache,
+      slot,
+      index: this.#scored === null ? slot : lastPlace(shared.prompt, start),
+      cachedTokens: this.#cachedTokens,
+      scored: this.#scored,
+    }));
+  }
+}
+
+/** The length that a prompt is padded to; it depends on the prompt alone. */
+export function paddedLength(length: number): number {
+  return Math.ceil(length / BLOCK_TOKENS) * BLOCK_TOKENS;
+}
+
+function lastPlace(prompt: Int32Array, start: number): number {
+  return prompt.length - 1 - start;
+}

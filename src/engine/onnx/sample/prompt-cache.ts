@@ -1,0 +1,63 @@
+import type { ModelConfig } from "../model/config.ts";
+import type { TensorConstructor, Tensors } from "../runtime.ts";
+import { cacheNames } from "./sampler-graph.ts";
+
+/** Keys and values of one layer, both `[slots, kv, C, d]`. */
+interface LayerCache {
+  readonly keys: Float32Array;
+  readonly values: Float32Array;
+}
+
+/**
+ * The keys and values of prompts on their way. The arrays are a graph's inputs and, over the same memory, its outputs: it
+ * reads what is there and writes the new tokens' beside it.
+ */
+export class PromptCache {
+  readonly #config: ModelConfig;
+  readonly layers: readonly LayerCache[];
+  /** C, tokens that each slot has room for. */
+  readonly capacity: number;
+  readonly feeds: Tensors = {};
+  readonly fetches: Tensors = {};
+
+  constructor(config: ModelConfig, TensorClass: TensorConstructor, slots: number, capacity: number) {
+    this.#config = config;
+    this.capacity = capacity;
+    const { kvHeads, headSize } = config;
+    const size = slots * kvHeads * capacity * headSize;
+    this.layers = Array.from({ length: config.layers }, () => ({ keys: new Float32Array(size), values: new Float32Array(size) }));
+    const tensor = (data: Float32Array) => new TensorClass("float32", data, [slots, kvHeads, capacity, headSize]);
+    this.layers.forEach(({ keys, values }, layer) => {
+      const names = cacheNames(layer);
+      this.feeds[names.pastKeys] = this.fetches[names.keys] = tensor(keys);
+      this.feeds[names.pastValues] = this.fetches[names.values] = tensor(values);
+    });
+  }
+
+  /** Keys and values of the tokens `[start, start + count)` of a slot in all layers, copied. */
+  read(slot: number, start: number, count: number): Float32Array {
+    const { kvHeads, headSize, layers } = this.#config;
+    const block = new Float32Array(2 * layers * kvHeads * count * headSize);
+    this.#eachLine(slot, start, count, (line, at) => block.set(line, at));
+    return block;
+  }
+
+  /** Puts back what {@link read} returned. */
+  write(slot: number, start: number, count: number, block: Float32Array): void {
+    this.#eachLine(slot, start, count, (line, at) => line.set(block.subarray(at, at + line.length)));
+  }
+
+  /** Calls `visit` with each head's stretch of tokens, and its place when all stretches lie side by side. */
+  #eachLine(slot: number, start: number, count: number, visit: (line: Float32Array, at: number) => void): void {
+    const { kvHeads, headSize: d } = this.#config;
+    let at = 0;
+    for (const { keys, values } of this.layers) {
+      for (const all of [keys, values]) {
+        for (let head = 0; head < kvHeads; head++, at += count * d) {
+          const from = ((slot * kvHeads + head) * this.capacity + start) * d;
+          visit(all.subarray(from, from + count * d), at);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,24 @@
+import type { Program } from "../runtime.ts";
+
+/** Compiled graphs kept at most; each holds the memory of its largest run. */
+const CAPACITY = 8;
+
+/** Compiled graphs by key. The one that was not used for the longest is released when there are too many. */
+export class ProgramCache {
+  readonly #programs = new Map<string, Promise<Program>>();
+
+  /** The program under `key`, compiled on first use. A failure is not remembered. */
+  get(key: string, compile: () => Promise<Program>): Promise<Program> {
+    const program = this.#programs.get(key) ?? compile();
+    // A map iterates in order of insertion: what is used goes to the end.
+    this.#programs.delete(key);
+    this.#programs.set(key, program);
+    program.catch(() => this.#programs.delete(key));
+    for (const [oldest, evicted] of this.#programs) {
+      if (this.#programs.size <= CAPACITY) break;
+      this.#programs.delete(oldest);
+      void evicted.then((each) => each.release()).catch(() => {});
+    }
+    return program;
+  }
+}

@@ -1,0 +1,60 @@
+/** Base models: their weights are the server's, their tokenizers are here. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { ConfigError, DataError, NotFoundError } from "../../errors.ts";
+import type { BaseModelInfo } from "../port.ts";
+import type { capabilitiesAnswer } from "./answers.ts";
+
+/** A base model and what the server calls it. */
+export interface RemoteBase {
+  readonly info: BaseModelInfo;
+  readonly serverName: string;
+}
+
+const facts = z.looseObject({ vocab_size: z.int().positive(), max_position_embeddings: z.int().positive() });
+const configuration = z.union([facts, z.looseObject({ text_config: facts }).transform((outer) => outer.text_config)]);
+
+/**
+ * The bases that both sides know. The server's name is the identifier, or ends in it after a slash.
+ *
+ * @param directories - By identifier: directories in Hugging Face layout, of which configuration and tokenizer are read.
+ * @throws ConfigError `E_CONFIG` when there is none.
+ * @throws DataError `E_DATA` for a directory without a readable configuration.
+ */
+export async function matchBases(
+  directories: Readonly<Record<string, string>>,
+  { supported_models: served }: z.infer<typeof capabilitiesAnswer>,
+): Promise<ReadonlyMap<string, RemoteBase>> {
+  const bases = new Map<string, RemoteBase>();
+  for (const [id, directory] of Object.entries(directories)) {
+    const found = served.find(({ model_name: name }) => name === id || name.replace(/\/+$/, "").endsWith(`/${id}`));
+    if (found === undefined) continue;
+    const info = await describe(id, directory, found.max_context_length ?? Infinity);
+    bases.set(id, { info, serverName: found.model_name });
+  }
+  if (bases.size > 0) return bases;
+  throw new ConfigError(
+    `The Tinker server has ${served.map(({ model_name: name }) => name).join(", ") || "no models"}, and here are the tokenizers of ${Object.keys(directories).join(", ")}. Name the directory of one of its models, with configuration and tokenizer, as a base model`,
+    { param: "baseModels" },
+  );
+}
+
+/** The base of an identifier. @throws NotFoundError `E_NOT_FOUND`. */
+export function findBase(bases: ReadonlyMap<string, RemoteBase>, id: string): RemoteBase {
+  const base = bases.get(id);
+  if (base !== undefined) return base;
+  throw new NotFoundError(`The base model "${id}" does not exist here. Expected one of: ${[...bases.keys()].join(", ")}`, {
+    param: "base_model",
+  });
+}
+
+async function describe(id: string, directory: string, most: number): Promise<BaseModelInfo> {
+  const path = join(directory, "config.json");
+  try {
+    const { vocab_size: vocabularySize, max_position_embeddings: context } = configuration.parse(JSON.parse(await readFile(path, "utf8")));
+    return { id, directory, vocabularySize, contextLength: Math.min(context, most), parameters: NaN };
+  } catch (cause) {
+    throw new DataError(`${path}: expected vocab_size and max_position_embeddings of the base model "${id}"`, { cause });
+  }
+}

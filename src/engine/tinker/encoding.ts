@@ -1,0 +1,208 @@
+/** The two encodings of data and results: JSON, and the protobuf messages of the protocol. */
+import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { EngineError } from "../../errors.ts";
+import type { SampledSequence } from "./answers.ts";
+import type { Datum, LossCall } from "./datum.ts";
+import type { Body } from "./transport.ts";
+
+/** How data are sent and results asked for. */
+export type TinkerEncoding = "json" | "protobuf";
+
+/** Limits of one call; what is more is sent in several, whose gradients add up. */
+const MAX_DATA = 1024;
+const MAX_BYTES = 5_000_000;
+
+/** Element types of the wire. */
+const FLOAT32 = 1;
+const INT64 = 2;
+const BFLOAT16 = 4;
+
+/** Who and what a body is for. */
+export interface PassAddress {
+  readonly modelId: string;
+  readonly sequence: number;
+}
+
+/** One body of a pass, complete but for its address. */
+export interface PassPart {
+  readonly count: number;
+  readonly body: (address: PassAddress) => Body;
+}
+
+/** The bodies of a forward-backward pass. */
+export function encodePass(call: LossCall, encoding: TinkerEncoding): PassPart[] {
+  if (encoding === "json") return encodeForward(call, "forward_backward_input");
+  return inParts(call.data.map(protobufDatum)).map((data) => ({
+    count: data.length,
+    body: (address) => ({ contentType: "application/x-protobuf", bytes: protobufPass(address, call, data) }),
+  }));
+}
+
+/**
+ * The bodies of a pass as JSON. Forward passes always are: as protobuf they would be forward-backward passes with a flag, and a
+ * server that does not know the flag would add up gradients.
+ */
+export function encodeForward(call: LossCall, key: "forward_input" | "forward_backward_input" = "forward_input"): PassPart[] {
+  const tail = `],"loss_fn":${JSON.stringify(call.name)},"loss_fn_config":${JSON.stringify(call.config)}}}`;
+  return inParts(call.data.map(jsonDatum)).map((data) => ({
+    count: data.length,
+    body: ({ modelId, sequence }) => ({
+      contentType: "application/json",
+      bytes: `{"model_id":${JSON.stringify(modelId)},"seq_id":${sequence},"${key}":{"data":[${data.join(",")}${tail}`,
+    }),
+  }));
+}
+
+/** Cuts encoded data where a call would exceed its limits. A single datum is a call of its own, however long. */
+function inParts<T extends string | Uint8Array>(data: readonly T[]): T[][] {
+  const parts: T[][] = [];
+  let bytes = Infinity;
+  for (const datum of data) {
+    if (bytes + datum.length > MAX_BYTES || parts.at(-1)!.length === MAX_DATA) {
+      parts.push([]);
+      bytes = 0;
+    }
+    parts.at(-1)!.push(datum);
+    bytes += datum.length;
+  }
+  return parts;
+}
+
+function jsonDatum({ input, targets, inputs }: Datum): string {
+  const shape = [targets.length];
+  const tensors = Object.entries(inputs).map(([name, data]) => [name, { data: [...data], dtype: "float32", shape }]);
+  return JSON.stringify({
+    model_input: { chunks: [{ type: "encoded_text", tokens: [...input] }] },
+    loss_fn_inputs: { target_tokens: { data: [...targets], dtype: "int64", shape }, ...(Object.fromEntries(tensors) as object) },
+  });
+}
+
+/** `ForwardBackwardRequest`. */
+function protobufPass({ modelId, sequence }: PassAddress, { name, config }: LossCall, data: readonly Uint8Array[]): Uint8Array {
+  const writer = new BinaryWriter();
+  writer.tag(1, WireType.LengthDelimited).string(modelId);
+  writer.tag(2, WireType.Varint).int32(sequence);
+  for (const datum of data) writer.tag(3, WireType.LengthDelimited).bytes(datum);
+  writer.tag(4, WireType.LengthDelimited).string(name);
+  for (const [key, value] of sorted(config ?? {}))
+    message(writer, 5, (entry) => entry.tag(1, WireType.LengthDelimited).string(key).tag(2, WireType.Bit64).double(value));
+  return writer.finish();
+}
+
+/** `Datum`. */
+function protobufDatum({ input, targets, inputs }: Datum): Uint8Array {
+  const writer = new BinaryWriter();
+  message(writer, 1, (chunk) => message(chunk, 1, (text) => text.tag(1, WireType.LengthDelimited).bytes(bytesOf(input))));
+  const tensors = { target_tokens: BigInt64Array.from(targets, BigInt), ...inputs };
+  for (const [name, data] of sorted<Float32Array | BigInt64Array>(tensors))
+    tensorEntry(writer, name, data instanceof Float32Array ? FLOAT32 : INT64, data);
+  return writer.finish();
+}
+
+/** The entries of a map in the order of their keys: equal data are equal bytes. */
+function sorted<T>(map: Readonly<Record<string, T>>): [string, T][] {
+  return Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+/** One entry of `loss_fn_inputs`. */
+function tensorEntry(writer: BinaryWriter, name: string, type: number, data: Float32Array | BigInt64Array): void {
+  message(writer, 2, (entry) => {
+    entry.tag(1, WireType.LengthDelimited).string(name);
+    message(entry, 2, (tensor) => {
+      tensor.tag(1, WireType.LengthDelimited).bytes(bytesOf(data));
+      tensor.tag(3, WireType.Varint).int32(type);
+      message(tensor, 4, (shape) => shape.int64(data.length));
+    });
+  });
+}
+
+function message(writer: BinaryWriter, field: number, body: (writer: BinaryWriter) => unknown): void {
+  writer.tag(field, WireType.LengthDelimited).fork();
+  body(writer);
+  writer.join();
+}
+
+/** Every processor that onnxruntime or a browser runs on is little-endian, as the wire is. */
+function bytesOf({ buffer, byteOffset, byteLength }: Int32Array | Float32Array | BigInt64Array): Uint8Array {
+  return new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
+}
+
+/** The bytes at the start of a buffer of their own: a view of numbers may not begin just anywhere. */
+function copied(bytes: Uint8Array): ArrayBuffer {
+  return new Uint8Array(bytes).buffer;
+}
+
+/** Calls `visit` for each field of a message; what it does not read is skipped. */
+function fields(bytes: Uint8Array, visit: (field: number, reader: BinaryReader) => boolean): void {
+  const reader = new BinaryReader(bytes);
+  while (reader.pos < reader.len) {
+    const [field, type] = reader.tag();
+    if (!visit(field, reader)) reader.skip(type, field);
+  }
+}
+
+/** The log-probabilities of a `ForwardBackwardOutput`, shape `[T − 1]` per datum. */
+export function decodePass(bytes: Uint8Array): Float32Array[] {
+  const logprobs: Float32Array[] = [];
+  fields(bytes, (field, output) => {
+    if (field !== 2) return false;
+    fields(output.bytes(), (inner, record) => {
+      if (inner !== 2) return false;
+      let name = "";
+      let tensor: Uint8Array = new Uint8Array();
+      fields(record.bytes(), (part, entry) => {
+        if (part === 1) name = entry.string();
+        else if (part === 2) tensor = entry.bytes();
+        else return false;
+        return true;
+      });
+      if (name === "logprobs") logprobs.push(...batchedTensor(tensor));
+      return true;
+    });
+    return true;
+  });
+  return logprobs;
+}
+
+/** A `BatchedTensor`: all data behind each other, and the byte at which each begins. */
+function batchedTensor(bytes: Uint8Array): Float32Array[] {
+  let data: Uint8Array = new Uint8Array();
+  let offsets: Uint8Array = new Uint8Array();
+  let type = 0;
+  fields(bytes, (field, reader) => {
+    if (field === 1) data = reader.bytes();
+    else if (field === 2) offsets = reader.bytes();
+    else if (field === 3) type = reader.int32();
+    else return false;
+    return true;
+  });
+  if (type !== FLOAT32 && type !== BFLOAT16) throw new EngineError(`The server sent log-probabilities of the unknown element type ${type}`);
+  const starts = new BigInt64Array(copied(offsets));
+  return Array.from({ length: Math.max(0, starts.length - 1) }, (_, i) => {
+    const part = copied(data.subarray(Number(starts[i]), Number(starts[i + 1])));
+    if (type === FLOAT32) return new Float32Array(part);
+    // The upper half of a float32.
+    return new Float32Array(Uint32Array.from(new Uint16Array(part), (half) => half << 16).buffer);
+  });
+}
+
+/** The sequences of a `SampleResponse`. */
+export function decodeSample(bytes: Uint8Array): SampledSequence[] {
+  const sequences: SampledSequence[] = [];
+  fields(bytes, (field, reader) => {
+    if (field !== 1) return false;
+    let stopReason: SampledSequence["stop_reason"] = "stop";
+    let tokens: readonly number[] = [];
+    let logprobs: readonly number[] = [];
+    fields(reader.bytes(), (inner, sequence) => {
+      if (inner === 1) stopReason = sequence.int32() === 1 ? "length" : "stop";
+      else if (inner === 2) tokens = [...new Int32Array(copied(sequence.bytes()))];
+      else if (inner === 3) logprobs = [...new Float32Array(copied(sequence.bytes()))];
+      else return false;
+      return true;
+    });
+    sequences.push({ stop_reason: stopReason, tokens: [...tokens], logprobs: [...logprobs] });
+    return true;
+  });
+  return sequences;
+}

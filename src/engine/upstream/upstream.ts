@@ -1,0 +1,184 @@
+/** An OpenAI-compatible server that samples in place of the engine: what it serves, what it takes, and one request to it. */
+import { Agent, type Dispatcher } from "undici";
+import { z } from "zod";
+import { ConfigError, EngineError, isAbort, OverloadedError } from "../../errors.ts";
+
+/** Settings of an upstream. */
+export interface UpstreamOptions {
+  /** Address of the server, with or without `/v1`. */
+  readonly url: string;
+  /** Sent as a bearer token. @default none */
+  readonly apiKey?: string | undefined;
+  /** Base models that are sampled there: identifier here → name there. @default all base models it lists, by their own names */
+  readonly models?: Readonly<Record<string, string>> | undefined;
+  /**
+   * Whether adapters are published to it: a checkpoint of an adapter on one of its base models is loaded there when it is first
+   * asked for (vLLM with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`). Else adapters are sampled here. @default false
+   */
+  readonly adapters?: boolean | undefined;
+  /** The data directory as the server sees it, where adapters are read from. @default the same path */
+  readonly dataDir?: string | undefined;
+  /** Adapters that stay loaded there while nobody samples them. @default 8 */
+  readonly maxIdleAdapters?: number | undefined;
+  /** Fields that the server takes and does not carry out; requests that set them are refused. @default none */
+  readonly refusedFields?: readonly string[] | undefined;
+  /** How long the server may take to begin its answer, milliseconds. @default 600000 */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** What a server said to one request. */
+export interface UpstreamAnswer {
+  readonly status: number;
+  readonly contentType: string;
+  readonly retryAfter: string | null;
+  /** Read it to its end, or return: then the server is told that nobody listens. */
+  readonly body: AsyncIterable<Uint8Array>;
+}
+
+/** A server that samples. */
+export interface Upstream {
+  /** Identifier here → name there, of every base model that is sampled there. */
+  readonly baseModels: ReadonlyMap<string, string>;
+  readonly options: UpstreamOptions;
+  /**
+   * Whether the server knows a field of chat completions; null where it does not describe itself.
+   *
+   * @source the `ChatCompletionRequest` of the server's own `/openapi.json`.
+   */
+  knowsField(name: string): boolean | null;
+  /**
+   * Posts a body and gives the answer as soon as it begins.
+   *
+   * @throws OverloadedError `E_OVERLOADED` when the server cannot be reached; the signal's own reason when that was aborted.
+   */
+  post(
+    path: string,
+    body: string,
+    options: { readonly signal?: AbortSignal | undefined; readonly requestId?: string | undefined },
+  ): Promise<UpstreamAnswer>;
+  close(): Promise<void>;
+}
+
+const servedList = z.looseObject({ data: z.array(z.looseObject({ id: z.string(), parent: z.string().nullish() })) });
+const description = z.looseObject({
+  components: z.looseObject({
+    schemas: z.looseObject({ ChatCompletionRequest: z.looseObject({ properties: z.record(z.string(), z.unknown()) }) }),
+  }),
+});
+
+const START_TIMEOUT_MS = 10_000;
+
+/**
+ * Connects to an upstream.
+ *
+ * @throws ConfigError `E_CONFIG` for an address that is none, a server that is not reached or refuses the key, and for a base model
+ *   that it does not serve.
+ */
+export async function connectUpstream(options: UpstreamOptions): Promise<Upstream> {
+  const url = URL.canParse(options.url) ? new URL(options.url) : null;
+  if (url === null || !/^https?:$/.test(url.protocol))
+    throw new ConfigError(`Expected the upstream to be an http or https address, got \`${options.url}\``, { param: "upstream.url" });
+  const root = url.pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
+  const timeoutMs = options.timeoutMs ?? 600_000;
+  // A stream may be silent for as long as its answer may take to begin.
+  const agent = new Agent({ headersTimeout: timeoutMs, bodyTimeout: timeoutMs });
+  const authorization = options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` };
+  const get = async (path: string): Promise<{ status: number; body: unknown }> => {
+    const { statusCode, body } = await agent.request({
+      origin: url.origin,
+      path: root + path,
+      method: "GET",
+      headers: authorization,
+      headersTimeout: START_TIMEOUT_MS,
+    });
+    const text = await body.text();
+    return { status: statusCode, body: statusCode === 200 ? parsed(text) : null };
+  };
+  try {
+    const models = await served(get, options);
+    const described = description.safeParse((await get("/openapi.json").catch(() => null))?.body);
+    const fields = described.success ? new Set(Object.keys(described.data.components.schemas.ChatCompletionRequest.properties)) : null;
+    return {
+      baseModels: models,
+      options,
+      knowsField: (name) => fields?.has(name) ?? null,
+      async post(path, body, { signal, requestId }) {
+        let answer: Dispatcher.ResponseData;
+        try {
+          answer = await agent.request({
+            origin: url.origin,
+            path: root + path,
+            method: "POST",
+            headers: {
+              ...authorization,
+              "content-type": "application/json",
+              ...(requestId === undefined ? {} : { "x-request-id": requestId }),
+            },
+            body,
+            signal: signal ?? null,
+          });
+        } catch (cause) {
+          signal?.throwIfAborted();
+          if (isAbort(cause)) throw cause;
+          throw new OverloadedError("The server that samples this model cannot be reached; send the request again in a moment", {
+            cause,
+            retryable: true,
+          });
+        }
+        const header = (name: string): string | null => {
+          const value = answer.headers[name];
+          return Array.isArray(value) ? (value[0] ?? null) : (value ?? null);
+        };
+        return {
+          status: answer.statusCode,
+          contentType: header("content-type") ?? "application/json",
+          retryAfter: header("retry-after"),
+          body: answer.body as AsyncIterable<Uint8Array>,
+        };
+      },
+      close: () => agent.destroy(),
+    };
+  } catch (error) {
+    await agent.destroy();
+    throw error;
+  }
+}
+
+async function served(
+  get: (path: string) => Promise<{ readonly status: number; readonly body: unknown }>,
+  { url, models }: UpstreamOptions,
+): Promise<ReadonlyMap<string, string>> {
+  const fail = (problem: string, cause?: unknown): never => {
+    throw new ConfigError(`The upstream ${url} ${problem}`, { param: "upstream", cause });
+  };
+  const { status, body } = await get("/v1/models").catch((cause: unknown) => fail("cannot be reached", cause));
+  if (status === 401 || status === 403) fail("refuses the key of this service; check `upstream.apiKey`");
+  const list = servedList.safeParse(body);
+  if (!list.success) return fail(`does not list its models: GET /v1/models answered ${status}`);
+  // An entry with a parent is an adapter.
+  const names = list.data.data.filter(({ parent }) => parent === null || parent === undefined).map(({ id }) => id);
+  if (models === undefined) return new Map(names.map((name) => [name, name]));
+  const missing = Object.values(models).filter((name) => !list.data.data.some(({ id }) => id === name));
+  if (missing.length > 0) fail(`does not serve ${missing.join(", ")}; it serves ${names.join(", ")}`);
+  return new Map(Object.entries(models));
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** The text of an answer that is not streamed. @throws EngineError `E_ENGINE` when it breaks off. */
+export async function textOf({ body }: UpstreamAnswer): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  try {
+    for await (const chunk of body) chunks.push(chunk);
+  } catch (cause) {
+    if (isAbort(cause)) throw cause;
+    throw new EngineError("The answer of the server that samples this model broke off", { cause });
+  }
+  return Buffer.concat(chunks).toString();
+}

@@ -1,0 +1,277 @@
+/** Behaviours of training that every engine behind the port must show. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { gunzipSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import {
+  BASE,
+  codeOf,
+  CONTEXT,
+  largestDifference,
+  LOSSES,
+  lossOf,
+  newModel,
+  plainStep,
+  rowsOf,
+  sampledRows,
+  scratchDirectory,
+  type Subject,
+  tokensOf,
+  train,
+  VOCABULARY,
+} from "./subject.ts";
+
+/** Of `test/oracle/llama.py`. */
+async function oracle(): Promise<{ rows: number[][]; logprobs: number[][] }> {
+  const text = gunzipSync(await readFile(join(import.meta.dirname, "../../oracle/llama/expected.json.gz"))).toString();
+  return JSON.parse(text) as { rows: number[][]; logprobs: number[][] };
+}
+
+/** Declares the tests; `get` gives the engine once it has started. */
+export function trainingBehaviours(get: () => Subject): void {
+  describe("a base model", () => {
+    it("is described by its configuration, and an unknown one does not exist", async () => {
+      const { engine } = get();
+      expect(engine.capabilities().baseModels).toContain(BASE);
+      expect(await engine.describeBase(BASE)).toMatchObject({ id: BASE, vocabularySize: VOCABULARY, contextLength: CONTEXT });
+      expect(await codeOf(engine.describeBase("nobody/knows-this"))).toBe("E_NOT_FOUND");
+      expect(await codeOf(engine.createModel({ base: "nobody/knows-this", seed: 0, lora: get().lora }))).toBe("E_NOT_FOUND");
+    });
+
+    it("gives the log-probabilities that transformers gives, each with its token, 0 where the weight is 0", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      const { rows, logprobs } = await oracle();
+      const given = rows.map((tokens) => ({
+        tokens: Int32Array.from(tokens),
+        weights: Float32Array.from(tokens, (_, t) => (t === 0 || t === 3 ? 0 : 1)),
+      }));
+      const found = await engine.forward(model, given);
+      const wanted = logprobs.map((row) => row.map((value, t) => (t === 0 || t === 3 ? 0 : value)));
+      expect(found.map(({ length }) => length)).toEqual(rows.map(({ length }) => length));
+      expect(largestDifference(found, wanted)).toBeLessThan(2e-5);
+    });
+  });
+
+  describe("a gradient", () => {
+    it.each(LOSSES)("$kind: log-probabilities and Σ weights·L by the definition", async (loss) => {
+      const { engine } = get();
+      const model = await newModel(get());
+      await train(engine, model);
+      const rows = await sampledRows(engine, model, rowsOf(5));
+      const { logprobs, metrics } = await engine.forwardBackward(model, rows, loss);
+      expect(largestDifference(logprobs, await engine.forward(model, rows))).toBeLessThan(1e-5);
+      expect(metrics.tokens).toBe(rows.reduce((sum, { weights }) => sum + weights.filter((weight) => weight !== 0).length, 0));
+      expect(metrics.loss).toBeCloseTo(lossOf(loss, rows, logprobs), 4);
+    });
+
+    it.each(LOSSES)("$kind: a small step down it lowers the loss by the square of its norm", async (loss) => {
+      const { engine } = get();
+      const model = await newModel(get());
+      await train(engine, model);
+      const rows = await sampledRows(engine, model, rowsOf(5));
+      const { metrics } = await engine.forwardBackward(model, rows, loss);
+      // A cispo ratio is a constant of its gradient, so what falls is the loss with the ratios of before.
+      const frozen = loss.kind === "cispo" ? await frozenRatios(get(), model, rows, loss) : null;
+      const before = frozen === null ? metrics.loss : frozen(await engine.forward(model, rows));
+      const rate = 2e-4;
+      const { gradNorm } = await engine.optimStep(model, plainStep(rate));
+      const after = await engine.forward(model, rows);
+      const fall = before - (frozen === null ? lossOf(loss, rows, after) : frozen(after));
+      expect(gradNorm).toBeGreaterThan(0);
+      expect(fall / (rate * gradNorm! ** 2)).toBeGreaterThan(0.95);
+      expect(fall / (rate * gradNorm! ** 2)).toBeLessThan(1.05);
+    });
+
+    it("adds up over calls, whatever the order and the cut", async () => {
+      const { engine } = get();
+      const [whole, parts] = [await newModel(get()), await newModel(get())];
+      for (const model of [whole, parts]) await train(engine, model, 1);
+      const rows = rowsOf(5, 1);
+      await engine.forwardBackward(whole, rows, { kind: "cross-entropy" });
+      for (const row of rows.toReversed()) await engine.forwardBackward(parts, [row], { kind: "cross-entropy" });
+      const [a, b] = [await engine.optimStep(whole, plainStep(0.1)), await engine.optimStep(parts, plainStep(0.1))];
+      expect(Math.abs(a.gradNorm! / b.gradNorm! - 1)).toBeLessThan(1e-4);
+      expect(largestDifference(await engine.forward(whole, rows), await engine.forward(parts, rows))).toBeLessThan(1e-5);
+    });
+
+    it("of a token whose old log-probability is unknown is that of ratio 1", async () => {
+      const { engine } = get();
+      const [known, unknown] = [await newModel(get()), await newModel(get())];
+      for (const model of [known, unknown]) await train(engine, model, 1);
+      const rows = rowsOf(3, 2);
+      for (const loss of LOSSES.slice(1)) {
+        const now = await engine.forward(known, rows);
+        // One row in which every old one is unknown, and one in which some are.
+        const blank = rows.map((row, i) => ({ ...row, logprobs: now[i]!.map((n, t) => (i === 0 || t % 2 === 0 ? NaN : n)) }));
+        const filled = rows.map((row, i) => ({ ...row, logprobs: now[i]! }));
+        await engine.forwardBackward(known, filled, loss);
+        await engine.forwardBackward(unknown, blank, loss);
+        const [a, b] = [await engine.optimStep(known, plainStep(0)), await engine.optimStep(unknown, plainStep(0))];
+        expect(Math.abs(a.gradNorm! / b.gradNorm! - 1)).toBeLessThan(1e-3);
+      }
+    });
+
+    it("is gone after the step", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      await engine.forwardBackward(model, rowsOf(2), { kind: "cross-entropy" });
+      expect((await engine.optimStep(model, plainStep(0))).gradNorm).toBeGreaterThan(0);
+      expect((await engine.optimStep(model, plainStep(0))).gradNorm).toBe(0);
+    });
+
+    it("is not touched by a call that was aborted before it began, and the call rejects with the signal's own reason", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      const reason = new Error("enough");
+      const signal = AbortSignal.abort(reason);
+      await expect(engine.forwardBackward(model, rowsOf(2), { kind: "cross-entropy" }, { signal })).rejects.toBe(reason);
+      await expect(engine.forward(model, rowsOf(2), { signal })).rejects.toBe(reason);
+      expect((await engine.optimStep(model, plainStep(0))).gradNorm).toBe(0);
+    });
+  });
+
+  describe("a step", () => {
+    it("reports the norm before clipping, and goes as far as a gradient of the given norm, or is refused", async () => {
+      const { engine } = get();
+      const { clipsGradients = true } = engine.capabilities();
+      const [free, clipped] = [await newModel(get()), await newModel(get())];
+      const rows = rowsOf(4);
+      for (const model of [free, clipped]) await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+      const before = await engine.forward(free, rows);
+      const { gradNorm } = await engine.optimStep(free, plainStep(1e-2));
+      const half = { ...plainStep(2e-2), maxGradNorm: gradNorm! / 2 };
+      if (!clipsGradients) return expect(await codeOf(engine.optimStep(clipped, half))).toBe("E_UNSUPPORTED");
+      expect(Math.abs((await engine.optimStep(clipped, half)).gradNorm! / gradNorm! - 1)).toBeLessThan(1e-5);
+      const [a, b] = [await engine.forward(free, rows), await engine.forward(clipped, rows)];
+      expect(largestDifference(a, before)).toBeGreaterThan(1e-4);
+      expect(largestDifference(a, b)).toBeLessThan(1e-5);
+    });
+
+    it("is AdamW's: the first moves every weight by the learning rate, its length told by the moments after", async () => {
+      const { engine } = get();
+      const [once, twice] = [await newModel(get()), await newModel(get())];
+      const rows = rowsOf(4);
+      // Without memory of the first moment and with a short one of the second, a step is the sign of the gradient: its scale is nothing.
+      for (const [model, scale] of [
+        [once, 1],
+        [twice, 3],
+      ] as const) {
+        const scaled = rows.map((row) => ({ ...row, weights: row.weights.map((weight) => weight * scale) }));
+        await engine.forwardBackward(model, scaled, { kind: "cross-entropy" });
+        expect(await engine.optimStep(model, { learningRate: 1e-3, epsilon: 1e-12 })).toMatchObject({ step: 1 });
+      }
+      expect(largestDifference(await engine.forward(once, rows), await engine.forward(twice, rows))).toBeLessThan(1e-4);
+    });
+
+    it("starts over when the optimizer is reset; the weights stay", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      const rows = rowsOf(4);
+      await train(engine, model, 2);
+      const before = await engine.forward(model, rows);
+      await engine.resetOptimizer(model);
+      expect(largestDifference(await engine.forward(model, rows), before)).toBeLessThan(1e-6);
+      await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+      expect(await engine.optimStep(model, { learningRate: 0 })).toMatchObject({ step: 1 });
+    });
+  });
+
+  describe("a saved state", () => {
+    it("continues as if nothing had happened, in a new model and over another's weights", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      const rows = rowsOf(4);
+      await train(engine, model, 2);
+      const path = await scratchDirectory();
+      await engine.saveState(model, path);
+      const resumed = await newModel(get(), path);
+      const other = await newModel(get());
+      await train(engine, other, 1, rowsOf(2, 9));
+      await engine.forwardBackward(other, rows, { kind: "cross-entropy" });
+      await engine.loadState(other, path);
+      const steps = [];
+      for (const each of [model, resumed, other]) {
+        await engine.forwardBackward(each, rows, { kind: "cross-entropy" });
+        steps.push(await engine.optimStep(each, { learningRate: 1e-2 }));
+      }
+      expect(steps.map(({ step }) => step)).toEqual([3, 3, 3]);
+      for (const { gradNorm } of steps) expect(Math.abs(gradNorm! / steps[0]!.gradNorm! - 1)).toBeLessThan(1e-5);
+      const [wanted, ...found] = await Promise.all([model, resumed, other].map((each) => engine.forward(each, rows)));
+      for (const each of found) expect(largestDifference(each, wanted!)).toBeLessThan(1e-5);
+    });
+
+    it("of another shape, or none at all, is refused as data", async () => {
+      const { engine, lora } = get();
+      const path = await scratchDirectory();
+      const create = (rank: number, from: string) => engine.createModel({ base: BASE, seed: 0, lora: { rank }, from });
+      expect(await codeOf(create(lora.rank, path))).toBe("E_DATA");
+      const model = await engine.createModel({ base: BASE, seed: 0, lora });
+      await engine.saveState(model, path);
+      await engine.unload(model);
+      expect(await codeOf(create(lora.rank + 1, path))).toBe("E_DATA");
+    });
+  });
+
+  describe("models", () => {
+    it("are independent of each other, and an adapter leaves its base alone", async () => {
+      const { engine, lora } = get();
+      const rows = rowsOf(3);
+      const fresh = () => engine.createModel({ base: BASE, seed: 1, lora });
+      const [trained, untouched] = [await fresh(), await fresh()];
+      const base = await engine.forward(untouched, rows);
+      await train(engine, trained);
+      expect(largestDifference(await engine.forward(trained, rows), base)).toBeGreaterThan(1e-3);
+      expect(largestDifference(await engine.forward(untouched, rows), base)).toBe(0);
+      const another = await fresh();
+      expect(largestDifference(await engine.forward(another, rows), base)).toBeLessThan(1e-6);
+      for (const model of [trained, untouched, another]) await engine.unload(model);
+      expect(await codeOf(engine.forward(trained, rows))).toBe("E_NOT_FOUND");
+    });
+
+    it("train either way that is offered, and refuse the other", async () => {
+      const { engine } = get();
+      const { fullParameter } = engine.capabilities();
+      const work = engine.createModel({ base: BASE, seed: 0 });
+      expect(await codeOf(work)).toBe(fullParameter ? null : "E_UNSUPPORTED");
+      if (fullParameter) await engine.unload(await work);
+    });
+
+    it("refuse rows that do not fit, naming the row", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      const good = { tokens: tokensOf(1, 3), weights: Float32Array.of(0, 1, 1) };
+      const ppo = LOSSES[2]!;
+      const refused = async (row: object, loss = LOSSES[0]!) => {
+        const work = engine.forwardBackward(model, [good, { ...good, ...row }].map(withPolicy), loss);
+        await expect(work).rejects.toMatchObject({ code: "E_ARGUMENT", message: expect.stringContaining("Row 1") as string });
+      };
+      await refused({ weights: Float32Array.of(1, 1, 1) });
+      await refused({ weights: Float32Array.of(0, 1) });
+      await refused({ weights: Float32Array.of(0, 1, NaN) });
+      await refused({ tokens: Int32Array.of(1, 2, VOCABULARY) });
+      await refused({ tokens: Int32Array.of(1), weights: Float32Array.of(0) });
+      await refused({ advantages: undefined }, ppo);
+      await refused({ logprobs: Float32Array.of(0) }, ppo);
+    });
+  });
+}
+
+const withPolicy = <T extends object>(row: T) => ({ advantages: new Float32Array(3), logprobs: new Float32Array(3), ...row }) as never;
+
+/** The cispo loss as a function of the new log-probabilities, with the clipped ratios of this moment. */
+async function frozenRatios(
+  { engine }: Subject,
+  model: Parameters<Subject["engine"]["forward"]>[0],
+  rows: Awaited<ReturnType<typeof sampledRows>>,
+  loss: { readonly epsilon: number; readonly epsilonHigh: number },
+): Promise<(logprobs: readonly Float32Array[]) => number> {
+  const now = await engine.forward(model, rows);
+  const clip = (ratio: number) => Math.min(Math.max(ratio, 1 - loss.epsilon), 1 + loss.epsilonHigh);
+  const factors = rows.map((row, i) =>
+    Float64Array.from(row.weights, (weight, t) =>
+      weight === 0 ? 0 : weight * row.advantages![t]! * clip(Math.exp(now[i]![t]! - row.logprobs![t]!)),
+    ),
+  );
+  return (logprobs) => -factors.reduce((sum, row, i) => row.reduce((part, factor, t) => part + factor * logprobs[i]![t]!, sum), 0);
+}

@@ -1,0 +1,175 @@
+/** Grammars over tokens: masks against a walk of every token by itself, and what a constrained choice does. */
+import { fc, test } from "@fast-check/vitest";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { choice, optional, repeat, sequence, set, text, type Expression, type Grammar } from "../../../../src/engine/grammar/expression.ts";
+import { compileGrammar } from "../../../../src/engine/onnx/sample/grammar/automaton.ts";
+import { Configurations, type Configuration } from "../../../../src/engine/onnx/sample/grammar/configurations.ts";
+import { GrammarConstraint } from "../../../../src/engine/onnx/sample/grammar/constraint.ts";
+import { Grammars, grammarText, textVocabulary } from "../../../../src/engine/onnx/sample/grammar/grammars.ts";
+import { maskOf } from "../../../../src/engine/onnx/sample/grammar/mask.ts";
+import { utf8Ranges } from "../../../../src/engine/onnx/sample/grammar/utf8-ranges.ts";
+import { Vocabulary } from "../../../../src/engine/onnx/sample/grammar/vocabulary.ts";
+import { loadTokenizer } from "../../../../src/tokenizer/index.ts";
+
+const TINY = fileURLToPath(new URL("../../../../models/whetstone-tiny", import.meta.url));
+const DIGIT = set([0x30, 0x39]);
+const STRING = sequence(text('"'), repeat(choice(set([0x20, 0x21], [0x23, 0x5b], [0x5d, 0x10ffff]), text("\\n"))), text('"'));
+
+/** Every byte, pairs, and pieces as vocabularies have them; token 0 is the end, token 1 a row of padding. */
+const vocabulary = new Vocabulary([
+  null,
+  new Uint8Array(0),
+  ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
+  ...["ab", "abc", "aa", "aaaa", "bb", "12", "123", '":', '","', '"}', "é", "😀a", " the", "the", "\\n", "hello world"].map((piece) =>
+    Buffer.from(piece),
+  ),
+  Buffer.from("😀").subarray(0, 2),
+  Buffer.from("😀").subarray(2),
+]);
+
+const after = (configurations: Configurations, bytes: Uint8Array, from: Configuration | null = configurations.start()) => {
+  let at = from;
+  for (const byte of bytes) at = at && configurations.step(at, byte);
+  return at;
+};
+
+/** The tokens that may follow, each walked by itself from the exact configuration. */
+function followersOf(configurations: Configurations, at: Configuration): number[] {
+  return Array.from({ length: vocabulary.size }, (_, id) => id).filter((id) => {
+    const bytes = vocabulary.bytesOf(id);
+    return bytes !== null && after(configurations, bytes, at) !== null;
+  });
+}
+const idsIn = (mask: Uint32Array) =>
+  Array.from({ length: vocabulary.size }, (_, id) => id).filter((id) => (mask[id >>> 5]! >>> (id & 31)) & 1);
+
+const GRAMMARS: Readonly<Record<string, Grammar>> = {
+  string: { rules: [STRING] },
+  object: { rules: [sequence(text('{"a":'), choice(STRING, repeat(DIGIT, 1, 3)), optional(sequence(text(',"b":'), STRING)), text("}"))] },
+  "a few": { rules: [repeat(choice(text("a"), text("bb")), 2, 5)] },
+  many: { rules: [sequence(text("x"), repeat(choice(set([0x61, 0x62]), set([0xe9, 0xe9], [0x1f600, 0x1f600])), 70, 200), text("1"))] },
+  "at least many": { rules: [repeat(set([0x61, 0x7a]), 90)] },
+  "many of many": { rules: [repeat(sequence(repeat(set([0x61, 0x61]), 65, 80), text("b")), 66, 70)] },
+  nested: {
+    rules: [choice(text(""), sequence(text("("), { kind: "rule", index: 0 }, text(")")), sequence(text("a"), { kind: "rule", index: 0 }))],
+  },
+};
+
+describe("the mask of a text's place", () => {
+  const steps = fc.array(fc.nat(0xffff), { minLength: 0, maxLength: 260 });
+  test.prop([fc.constantFrom(...Object.keys(GRAMMARS)), steps], { numRuns: 150 })(
+    "has exactly the tokens that can follow",
+    (name, draws) => {
+      const configurations = new Configurations(compileGrammar(GRAMMARS[name]!), vocabulary.maxTokenBytes);
+      let at = configurations.start();
+      for (const draw of draws) {
+        const followers = followersOf(configurations, at);
+        if (followers.length === 0) break;
+        // Single bytes mostly, so that long texts are reached.
+        const from = draw % 4 > 0 ? followers.slice(0, 3) : followers;
+        at = after(configurations, vocabulary.bytesOf(from[draw % from.length]!)!, at)!;
+      }
+      expect(idsIn(maskOf(at, configurations, vocabulary))).toEqual(followersOf(configurations, at));
+    },
+  );
+
+  it("is one and the same wherever no token can tell the difference", () => {
+    const configurations = new Configurations(compileGrammar(GRAMMARS["many"]!), vocabulary.maxTokenBytes);
+    const mask = (count: number) => maskOf(after(configurations, Buffer.from(`x${"a".repeat(count)}`))!, configurations, vocabulary);
+    expect(mask(100)).toBe(mask(120));
+    expect(mask(20)).toBe(mask(40));
+    expect(idsIn(mask(100))).not.toEqual(idsIn(mask(20)));
+    expect(idsIn(mask(200))).toEqual(
+      [2 + 0x31, vocabulary.size - 8, vocabulary.size - 9].filter((id) => id === 2 + 0x31).concat(idsIn(mask(200)).slice(1)),
+    );
+  });
+});
+
+describe("code points as bytes", () => {
+  const ranges = fc.array(
+    fc
+      .tuple(fc.integer({ min: 0, max: 0x10ffff }), fc.constantFrom(0, 1, 63, 64, 4000, 70_000))
+      .map(([first, more]) => [first, Math.min(first + more, 0x10ffff)] as const),
+    { minLength: 1, maxLength: 3 },
+  );
+  const edges = [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xffff, 0x10000, 0x10ffff];
+  test.prop([ranges], { numRuns: 300 })("are those of the ranges and no others", (given) => {
+    const pieces = utf8Ranges(given);
+    const points = [...edges, ...given.flatMap(([first, last]) => [first - 1, first, last, last + 1])];
+    for (const point of points.filter((each) => each >= 0 && each <= 0x10ffff && !(each >= 0xd800 && each <= 0xdfff))) {
+      const bytes = Buffer.from(String.fromCodePoint(point));
+      const found = pieces.filter(
+        (piece) => piece.length === bytes.length && piece.every(([low, high], at) => bytes[at]! >= low && bytes[at]! <= high),
+      );
+      expect(found.length, String(point)).toBe(given.some(([first, last]) => point >= first && point <= last) ? 1 : 0);
+    }
+    const size = pieces.reduce((sum, piece) => sum + piece.reduce((product, [low, high]) => product * (high - low + 1), 1), 0);
+    const wanted = new Set<number>();
+    for (const [first, last] of given)
+      for (let point = first; point <= last; point++) if (point < 0xd800 || point > 0xdfff) wanted.add(point);
+    expect(size).toBe(wanted.size);
+  });
+});
+
+describe("a constrained choice", () => {
+  const constrained = (root: Expression, ends: readonly number[] = [0]) =>
+    new GrammarConstraint(new Configurations(compileGrammar({ rules: [root] }), vocabulary.maxTokenBytes), vocabulary, ends);
+  const logits = Float32Array.from({ length: vocabulary.size }, (_, id) => (id % 7) - 3);
+  const allowed = (constraint: GrammarConstraint) =>
+    [...constraint.masked(logits).entries()].flatMap(([id, logit]) => (logit > -Infinity ? [id] : []));
+  const byte = (character: string) => 2 + character.charCodeAt(0);
+
+  it("may end only where its text is complete, and then only ends, however often", () => {
+    const constraint = constrained(repeat(text("a"), 1, 2), [0, 1]);
+    expect(allowed(constraint)).toEqual([byte("a"), vocabulary.size - 16]);
+    constraint.note(byte("a"));
+    expect(allowed(constraint)).toEqual([0, 1, byte("a")]);
+    constraint.note(byte("a"));
+    expect(allowed(constraint)).toEqual([0, 1]);
+    constraint.note(1);
+    expect(allowed(constraint)).toEqual([0, 1]);
+    constraint.note(0);
+    expect(() => constraint.note(byte("a"))).toThrow("does not allow");
+  });
+
+  it("has the log-probabilities of the tokens that can follow", () => {
+    const logprobs = constrained(choice(text("a"), text("b"))).logprobs(logits);
+    const [a, b] = [logits[byte("a")]!, logits[byte("b")]!];
+    expect(logprobs[byte("a")]).toBeCloseTo(a - Math.log(Math.exp(a) + Math.exp(b)), 6);
+    expect([...logprobs].reduce((sum, each) => sum + Math.exp(each), 0)).toBeCloseTo(1, 6);
+    expect(logprobs[byte("c")]).toBe(-Infinity);
+    expect(logits[byte("c")]).toBeGreaterThan(-Infinity);
+  });
+
+  it("refuses a grammar that can be read in too many ways at once", () => {
+    const inner = repeat(set([0x61, 0x7a]), 1, 3000);
+    const constraint = constrained(repeat(sequence(inner, repeat(set([0x61, 0x7a]), 1, 3000)), 2, 3000));
+    expect(() => {
+      for (let turn = 0; turn < 200; turn++) {
+        constraint.masked(logits);
+        constraint.note(byte("a"));
+      }
+    }).toThrow("too many ways");
+  });
+});
+
+describe("the vocabulary of a tokenizer", () => {
+  it("has the bytes of its text tokens, and none for those that carry structure", async () => {
+    const tokenizer = await loadTokenizer(TINY);
+    const tokens = textVocabulary(tokenizer);
+    expect(tokens.size).toBe(tokenizer.vocabularySize);
+    for (let id = 0; id < tokens.size; id++) {
+      const isText = !tokenizer.specialTokenIds.has(id) && !tokenizer.eosTokenIds.includes(id) && tokenizer.tokenBytes(id).length > 0;
+      expect(tokens.bytesOf(id), String(id)).toEqual(isText ? tokenizer.tokenBytes(id) : null);
+    }
+  });
+
+  it("is read once, and so is a grammar", async () => {
+    const grammars = new Grammars();
+    const params = () => grammarText({ grammar: structuredClone(GRAMMARS["string"]!), endTokenIds: [500] });
+    const [a, b] = [await grammars.constraint(TINY, params()), await grammars.constraint(TINY, params())];
+    const logits512 = new Float32Array(512);
+    expect(a.masked(logits512)).toEqual(b.masked(logits512));
+  });
+});

@@ -1,0 +1,246 @@
+/** The sampler by itself, on the shipped model: what it computes, when, and that no row's bits depend on either. */
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { Program } from "../../../../src/engine/onnx/runtime.ts";
+import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";
+import { Pace } from "../../../../src/engine/onnx/sample/pace.ts";
+import { Sampler, type SamplerOptions } from "../../../../src/engine/onnx/sample/sampler.ts";
+import type { SampledToken, SamplingParams } from "../../../../src/engine/port.ts";
+
+const base = { id: "shipped", directory: join(import.meta.dirname, "../../../../models/whetstone-tiny") };
+
+/** A run of a graph: rows and new tokens of each. */
+interface Run {
+  readonly rows: number;
+  readonly time: number;
+}
+const runs: Run[] = [];
+let onRun: (run: Run) => void = () => {};
+
+beforeEach(() => {
+  runs.length = 0;
+  onRun = () => {};
+  const run = Program.prototype.run;
+  vi.spyOn(Program.prototype, "run").mockImplementation(async function (this: Program, ...args: Parameters<typeof run>) {
+    const [rows, time] = args[0]["tokens"]!.dims as [number, number];
+    runs.push({ rows, time });
+    onRun({ rows, time });
+    return run.apply(this, args);
+  });
+});
+afterEach(() => void vi.restoreAllMocks());
+
+const params = (seed: number, more: Partial<SamplingParams> = {}): SamplingParams => ({
+  maxTokens: 12,
+  temperature: 1,
+  topP: 1,
+  topK: 0,
+  seed: BigInt(seed),
+  stopTokenIds: [],
+  topLogprobs: 2,
+  ...more,
+});
+/** Prompts of one `family` begin alike; they differ from token `shared` on, or in their length. */
+const promptOf = (length: number, family: number, index = 0, shared = 40) =>
+  Int32Array.from({ length }, (_, t) => (family * 37 + t * 17 + ((family * t) % 7) + (t >= shared ? index * 5 : 0)) % 500);
+const promptRuns = () => runs.filter(({ time }) => time > 1);
+const computedTokens = () => promptRuns().reduce((sum, { rows, time }) => sum + rows * time, 0);
+
+class Harness {
+  readonly sampler: Sampler;
+  readonly tokens = new Map<number, SampledToken[]>();
+  #next = 0;
+  #waiting = new Map<number, { resolve: (tokens: SampledToken[]) => void; reject: (error: unknown) => void }>();
+  onToken: (event: SampledEvent) => void = () => {};
+
+  constructor(options: Partial<SamplerOptions> = {}) {
+    this.sampler = new Sampler(
+      { threads: 1, ...options },
+      (events) => events.forEach((event) => this.#take(event)),
+      (requests, error) => requests.forEach((id) => this.#waiting.get(id)?.reject(error)),
+    );
+  }
+
+  static async start(options: Partial<SamplerOptions> = {}): Promise<Harness> {
+    const harness = new Harness(options);
+    await harness.sampler.loadPolicy("p", base, undefined);
+    return harness;
+  }
+
+  add(prompt: Int32Array, options: SamplingParams, policy = "p"): { id: number; done: Promise<SampledToken[]> } {
+    const id = this.#next++;
+    this.tokens.set(id, []);
+    const done = new Promise<SampledToken[]>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+    this.sampler.add(id, policy, prompt, options);
+    return { id, done };
+  }
+
+  run(prompt: Int32Array, options: SamplingParams, policy = "p"): Promise<SampledToken[]> {
+    return this.add(prompt, options, policy).done;
+  }
+
+  #take(event: SampledEvent): void {
+    const tokens = this.tokens.get(event.request)!;
+    tokens.push(event.token);
+    this.onToken(event);
+    if (event.token.finish) this.#waiting.get(event.request)!.resolve(tokens);
+  }
+}
+
+/** What a caller sees of the numbers. */
+const numbers = (tokens: readonly SampledToken[]) => tokens.map(({ id, logprob, top }) => ({ id, logprob, top }));
+
+describe("the prefix cache", () => {
+  test("a later request computes only what it does not share, and gets the same bits", async () => {
+    const cold = await Harness.start({ prefixCacheBytes: 0 });
+    const warm = await Harness.start();
+    for (const [index, length] of [100, 97, 113, 64, 41, 33, 17].entries()) {
+      const prompt = promptOf(length, 1, index);
+      const expected = await cold.run(prompt, params(index));
+      await warm.run(promptOf(120, 1, 50), params(1000));
+      runs.length = 0;
+      const actual = await warm.run(prompt, params(index));
+      expect(numbers(actual)).toEqual(numbers(expected));
+      const shared = Math.min(2, Math.floor((length - 1) / 16)) * 16;
+      expect(actual[0]!.cachedTokens).toBe(shared);
+      expect(computedTokens()).toBe(Math.ceil(length / 16) * 16 - shared);
+      expect(expected[0]!.cachedTokens).toBe(0);
+    }
+  });
+
+  test("the choices of one prompt and concurrent requests with a common beginning compute it once", async () => {
+    const harness = await Harness.start();
+    const prompts = Array.from({ length: 6 }, (_, i) => promptOf(100, 2, i, 80));
+    const outputs = await Promise.all(
+      prompts.flatMap((prompt, i) => [0, 1, 2, 3].map((choice) => harness.run(prompt, params(10 * i + choice)))),
+    );
+    // One prompt in full, five blocks of which the others share.
+    expect(computedTokens()).toBe(112 + 5 * 32);
+    const alone = await Harness.start({ prefixCacheBytes: 0 });
+    expect(numbers(await alone.run(prompts[5]!, params(53)))).toEqual(numbers(outputs[23]!));
+  });
+
+  test("prompts with a short common beginning run at once, and in one piece however little time there is", async () => {
+    const harness = await Harness.start();
+    await harness.run(promptOf(60, 2, 9), params(1));
+    const prompts = Array.from({ length: 4 }, (_, i) => promptOf(60, 2, i));
+    const budget = vi.spyOn(Pace.prototype, "promptTokensIn").mockReturnValueOnce(256).mockReturnValue(1);
+    // While another row runs, prompts have the time that they have.
+    const outputs = new Promise<SampledToken[][]>((resolve) => {
+      harness.onToken = () => {
+        harness.onToken = () => {};
+        runs.length = 0;
+        resolve(Promise.all(prompts.map((prompt, i) => harness.run(prompt, params(i)))));
+      };
+    });
+    const other = harness.run(promptOf(20, 8), params(2, { maxTokens: 40 }));
+    const [sampled] = await Promise.all([outputs, other]);
+    budget.mockRestore();
+    expect(promptRuns().filter(({ rows }) => rows > 1)).toEqual([{ rows: 4, time: 64 }]);
+    const alone = await Harness.start({ prefixCacheBytes: 0 });
+    for (const [i, prompt] of prompts.entries()) expect(numbers(await alone.run(prompt, params(i)))).toEqual(numbers(sampled[i]!));
+  });
+
+  test("another salt and other weights compute for themselves", async () => {
+    const harness = await Harness.start();
+    await harness.sampler.loadPolicy("q", base, undefined);
+    const prompt = promptOf(60, 3);
+    await harness.run(prompt, params(1));
+    for (const [options, policy] of [
+      [params(1, { cacheSalt: "a" }), "p"],
+      [params(1, { cacheSalt: "b" }), "p"],
+      [params(1), "q"],
+    ] as const) {
+      runs.length = 0;
+      expect((await harness.run(prompt, options, policy))[0]!.cachedTokens).toBe(0);
+      expect(computedTokens()).toBe(64);
+    }
+    expect((await harness.run(prompt, params(1, { cacheSalt: "a" })))[0]!.cachedTokens).toBe(48);
+  });
+
+  test("a prompt whose own tokens are asked for is computed in full, and they are the same bits in any pieces", async () => {
+    const whole = await Harness.start({ prefixCacheBytes: 0 });
+    const pieces = await Harness.start({ maxPrefillTokens: 32 });
+    const prompt = promptOf(90, 4);
+    await pieces.run(prompt, params(1));
+    const [a, b] = [await whole.run(prompt, params(1, { promptLogprobs: 1 })), await pieces.run(prompt, params(1, { promptLogprobs: 1 }))];
+    expect(b[0]!.prompt).toHaveLength(89);
+    expect(b[0]!.prompt).toEqual(a[0]!.prompt);
+    expect(numbers(b)).toEqual(numbers(a));
+    expect(b[0]!.cachedTokens).toBe(0);
+  });
+});
+
+describe("prefill in pieces", () => {
+  test("a row's bits do not depend on how its prompt was cut", async () => {
+    const prompt = promptOf(200, 5);
+    const expected = numbers(await (await Harness.start()).run(prompt, params(3)));
+    for (const maxPrefillTokens of [16, 48, 128]) {
+      const harness = await Harness.start({ maxPrefillTokens });
+      expect(numbers(await harness.run(prompt, params(3)))).toEqual(expected);
+    }
+  });
+
+  test("running rows go on between the pieces of a long prompt", async () => {
+    const harness = await Harness.start({ maxPrefillTokens: 64 });
+    const streams = Array.from({ length: 4 }, (_, i) => harness.add(promptOf(20, 10 + i), params(i, { maxTokens: 200 })));
+    let isAdded = false;
+    let long: Promise<SampledToken[]> | undefined;
+    harness.onToken = () => {
+      if (isAdded || !streams.every(({ id }) => harness.tokens.get(id)!.length > 20)) return;
+      isAdded = true;
+      runs.length = 0;
+      long = harness.run(promptOf(900, 6), params(9, { maxTokens: 1 }));
+    };
+    await Promise.all(streams.map(({ done }) => done));
+    await long;
+    const pieces = runs.flatMap(({ time }, index) => (time > 1 ? [index] : []));
+    expect(pieces.length).toBeGreaterThan(5);
+    expect(runs.slice(pieces[0], pieces.at(-1)).filter(({ time }) => time === 1).length).toBeGreaterThan(3);
+  });
+});
+
+describe("joining and leaving", () => {
+  test("a request joins at the next token, and a cancelled one is gone before it", async () => {
+    const harness = await Harness.start();
+    const long = harness.add(promptOf(20, 20), params(1, { maxTokens: 60 }));
+    let cancelledAt = -1;
+    const other = harness.add(promptOf(20, 21), params(2, { maxTokens: 60 }));
+    const late: Promise<SampledToken[]>[] = [];
+    harness.onToken = ({ request, token }) => {
+      if (request !== long.id || token.finish) return;
+      const count = harness.tokens.get(long.id)!.length;
+      if (count === 10) late.push(harness.run(promptOf(20, 22), params(3, { maxTokens: 3 })));
+      if (count !== 30) return;
+      harness.sampler.cancel(other.id);
+      cancelledAt = harness.tokens.get(other.id)!.length;
+      runs.length = 0;
+    };
+    await long.done;
+    const joined = await late[0]!;
+    expect(joined).toHaveLength(3);
+    expect(harness.tokens.get(long.id)).toHaveLength(60);
+    expect(harness.tokens.get(other.id)!.length - cancelledAt).toBeLessThanOrEqual(1);
+    // From the next run on the batch is the long row and one that fills it up.
+    expect(runs.every(({ rows }) => rows === 2)).toBe(true);
+  });
+
+  test("a place is free as soon as its request is cancelled, waiting, in the middle of its prompt or running", async () => {
+    const harness = await Harness.start({ maxRows: 1, maxPrefillTokens: 16 });
+    const running = harness.add(promptOf(20, 30), params(1, { maxTokens: 900 }));
+    const waiting = harness.add(promptOf(20, 31), params(2));
+    harness.onToken = ({ request }) => {
+      if (request !== running.id || harness.tokens.get(running.id)!.length !== 5) return;
+      harness.sampler.cancel(waiting.id);
+      harness.sampler.cancel(running.id);
+    };
+    const prefilling = harness.add(promptOf(500, 32), params(3));
+    onRun = ({ time }) => {
+      if (time === 16 && promptRuns().length === 10) harness.sampler.cancel(prefilling.id);
+    };
+    expect(await harness.run(promptOf(20, 33), params(4))).toHaveLength(12);
+    expect(harness.tokens.get(waiting.id)).toEqual([]);
+    expect(harness.tokens.get(prefilling.id)).toEqual([]);
+    expect(harness.tokens.get(running.id)!.length).toBeLessThanOrEqual(6);
+  });
+});

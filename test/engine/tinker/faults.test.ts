@@ -1,0 +1,159 @@
+/** The adapter where the server, or the way to it, is not at its best. */
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createReferenceEngine } from "../../../src/testing/reference/engine.ts";
+import { createTinkerEngine } from "../../../src/engine/tinker/engine.ts";
+import { TinkerTransport } from "../../../src/engine/tinker/transport.ts";
+import type { Engine } from "../../../src/engine/port.ts";
+import { startTinkerServer, type TinkerServerOptions } from "../../support/tinker-server.ts";
+import { BASE, BASE_DIRECTORY, codeOf, params, plainStep, rowsOf, sampleAll, scratchDirectory, tokensOf } from "../conformance/subject.ts";
+
+const baseModels = { [BASE]: BASE_DIRECTORY };
+
+async function start(fault?: TinkerServerOptions["fault"]): Promise<{ engine: Engine; paths: readonly string[]; url: string }> {
+  const behind = createReferenceEngine({ baseModels });
+  const { url, paths, close } = await startTinkerServer({ engine: behind, base: BASE, baseName: BASE, reduction: "sum", fault });
+  const engine = await createTinkerEngine({ url, baseModels, patienceMs: 20_000 });
+  onTestFinished(async () => {
+    await engine.close();
+    await close();
+  });
+  return { engine, paths, url };
+}
+
+/** A server of one answer per request, in order; the last is repeated. */
+async function startScript(...answers: ((request: IncomingMessage, response: ServerResponse) => void)[]): Promise<TinkerTransport> {
+  let count = 0;
+  const server = createServer((request, response) => {
+    request.resume();
+    answers[Math.min(count++, answers.length - 1)]!(request, response);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const transport = new TinkerTransport({ url: `http://127.0.0.1:${port}/prefix/`, apiKey: "tml-key", patienceMs: 20_000 });
+  onTestFinished(async () => {
+    await transport.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  return transport;
+}
+
+const answer = (status: number, body: object) => (_: IncomingMessage, response: ServerResponse) => {
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(JSON.stringify(body));
+};
+
+describe("an answer that is lost", () => {
+  it("is asked for again under the same number, and the work is done once", async () => {
+    const rows = rowsOf(3);
+    const norms: number[] = [];
+    for (const isLossy of [false, true]) {
+      const lost = new Set(isLossy ? ["forward_backward", "optim_step"] : []);
+      const { engine, paths } = await start((path) => (lost.delete(path) ? { status: 502, body: {}, isDone: true } : null));
+      const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
+      await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+      norms.push((await engine.optimStep(model, plainStep(0.1))).gradNorm);
+      norms.push((await engine.optimStep(model, plainStep(0))).gradNorm);
+      expect(paths.filter((path) => path === "forward_backward")).toHaveLength(isLossy ? 2 : 1);
+    }
+    const [norm, after, lossyNorm, lossyAfter] = norms;
+    expect([lossyNorm, lossyAfter, after]).toEqual([norm, 0, 0]);
+  });
+
+  it("of a refused request leaves the model unknown until a state is loaded", async () => {
+    let isRefusing = false;
+    const { engine } = await start((path) =>
+      isRefusing && path === "forward_backward" ? { status: 413, body: { detail: "too much" } } : null,
+    );
+    const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
+    const state = await scratchDirectory();
+    await engine.saveState(model, state);
+    isRefusing = true;
+    await expect(engine.forwardBackward(model, rowsOf(1), { kind: "cross-entropy" })).rejects.toMatchObject({
+      code: "E_TOO_LARGE",
+      message: expect.stringContaining("too much") as string,
+    });
+    expect(await codeOf(engine.optimStep(model, plainStep(1)))).toBe("E_ENGINE");
+    isRefusing = false;
+    await engine.loadState(model, state);
+    await engine.forwardBackward(model, rowsOf(1), { kind: "cross-entropy" });
+    expect((await engine.optimStep(model, plainStep(1))).step).toBe(1);
+  });
+});
+
+describe("a future", () => {
+  it("is polled until it is there: 408, try again, a server error", async () => {
+    const seen: (string | undefined)[] = [];
+    const note = (next: ReturnType<typeof answer>) => (request: IncomingMessage, response: ServerResponse) => {
+      seen.push(`${request.url} ${String(request.headers["x-api-key"])} ${String(request.headers["x-tinker-request-iteration"])}`);
+      next(request, response);
+    };
+    const transport = await startScript(
+      note(answer(408, { detail: "Timeout waiting for result" })),
+      note(answer(200, { type: "try_again", request_id: "1", queue_state: "paused_capacity" })),
+      note(answer(503, {})),
+      note(answer(200, { metrics: {} })),
+    );
+    const { bytes } = await transport.future("1", "OptimStep");
+    expect(JSON.parse(Buffer.from(bytes).toString())).toEqual({ metrics: {} });
+    expect(seen).toEqual([0, 1, 2, 2].map((iteration) => `/prefix/api/v1/retrieve_future tml-key ${iteration}`));
+  });
+
+  it.each([
+    [
+      { error: "rank too large", category: "user" },
+      200,
+      { code: "E_ARGUMENT", message: expect.stringContaining("rank too large") as string },
+    ],
+    [{ error: "out of memory", category: "server" }, 200, { code: "E_ENGINE", retryable: true }],
+    [{ detail: "LoRA rank 64 must be between 1 and 32" }, 400, { code: "E_ENGINE", retryable: false }],
+    [{ detail: "no money" }, 402, { code: "E_ENGINE", retryable: false }],
+    [{ detail: "bad key" }, 401, { code: "E_CONFIG", message: expect.stringContaining("API key") as string }],
+    [{ detail: "gone" }, 410, { code: "E_ENGINE" }],
+  ])("that failed with %j is a typed error", async (body, status, error) => {
+    const transport = await startScript(answer(status, body));
+    await expect(transport.future("1", "ForwardBackward")).rejects.toMatchObject(error);
+  });
+
+  it("ends with the signal's own reason while it is waited for", async () => {
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    const transport = await startScript(() => controller.abort(reason));
+    await expect(transport.future("1", "Sample", { signal: controller.signal })).rejects.toBe(reason);
+  });
+});
+
+describe("a start", () => {
+  it("is refused where no base is known to both sides, and where nobody answers", async () => {
+    const { url } = await start();
+    const other = { other: BASE_DIRECTORY };
+    await expect(createTinkerEngine({ url, baseModels: other })).rejects.toMatchObject({
+      code: "E_CONFIG",
+      message: expect.stringContaining(BASE) as string,
+    });
+    expect(await codeOf(createTinkerEngine({ url: "http://127.0.0.1:9", baseModels, patienceMs: 0 }))).toBe("E_ENGINE");
+    expect(await codeOf(createTinkerEngine({ url: "ftp://x", baseModels }))).toBe("E_CONFIG");
+  });
+});
+
+describe("what the protocol cannot say", () => {
+  it("is refused by name: full models, another scale, fresh bases, states of others", async () => {
+    const { engine } = await start();
+    const create = (more: object) => codeOf(engine.createModel({ base: BASE, seed: 0, ...more }));
+    expect(await create({})).toBe("E_UNSUPPORTED");
+    expect(await create({ lora: { rank: 2, alpha: 7 } })).toBe("E_UNSUPPORTED");
+    expect(await create({ lora: { rank: 2, alpha: 32 } })).toBe(null);
+    expect(await create({ lora: { rank: 2 }, fresh: true })).toBe("E_UNSUPPORTED");
+    const policy = await engine.loadPolicy({ base: BASE });
+    for (const [field, more] of [
+      ["logit_bias", { logitBias: new Map([[1, 1]]) }],
+      ["cache_salt", { cacheSalt: "x" }],
+    ] as const)
+      await expect(sampleAll(engine, policy, tokensOf(1), params(1, more))).rejects.toMatchObject({ code: "E_UNSUPPORTED", param: field });
+    expect(await sampleAll(engine, policy, tokensOf(1), params(1, { minP: 0, priority: 0n, logitBias: new Map() }))).toHaveLength(8);
+  });
+});
