@@ -1,6 +1,8 @@
 /** From trajectories to gradient rows: pure, and the same for every engine. */
 
 export { groupAdvantages, normalizeBatch, type AdvantageOptions, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
+export { policyDiagnostics, policyDiagnosticsSteps, type DiagnosticOptions } from "./diagnostics.ts";
+export { trainingWarnings, WARNING_HISTORY, type TrainingWarning, type TrainingWarningCode } from "./warnings.ts";
 export { resolveLoss, tokenLoss, type TokenLossInput } from "./loss.ts";
 export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
 export {
@@ -18,6 +20,8 @@ export { needsRendering } from "./read-trajectory.ts";
 export { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
+export { checkSftConfig } from "./sft-config.ts";
+export { learningRates, type RateSchedule } from "./schedule.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";
 export type {
   AdamParams,

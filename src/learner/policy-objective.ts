@@ -123,6 +123,32 @@ export function linearRows(rows: readonly TrainingRow[], derivatives: readonly F
 /** The loss for {@link linearRows}: the ratio 1 lies inside the clip. */
 export const LINEAR_LOSS: PolicyLoss = { kind: "cispo", epsilon: 1, epsilonHigh: 1 };
 
+/**
+ * The ratio of each trained token of a row as the loss takes it, before it is bounded, masked or clipped.
+ *
+ * @param objective - Null = the plain policy loss, whose ratio is the token's own.
+ */
+export function tokenRatios(
+  { weights, advantages, logprobs }: TrainingRow,
+  newLogprobs: Float32Array,
+  objective: Pick<PolicyObjective, "level" | "precalculates"> | null,
+): number[] {
+  const given = { level: "token" as const, precalculates: false, ...objective };
+  const [row] = policyRows([{ tokens: new Int32Array(0), weights, advantages, logprobs }], [newLogprobs]) as [PolicyRow];
+  const { differences, meanDifference } = logRatios(row, trainedPositions(row), given);
+  return differences.map((difference) => ratioOf(given.level, difference, meanDifference).value);
+}
+
+/** `n − o` of each trained token of a row, and their mean. */
+function logRatios(
+  row: PolicyRow,
+  trained: readonly number[],
+  objective: Pick<PolicyObjective, "precalculates">,
+): { readonly differences: readonly number[]; readonly meanDifference: number } {
+  const differences = trained.map((t) => (row.newLogprobs[t] as number) - oldLogprob(row, objective, t));
+  return { differences, meanDifference: differences.reduce((sum, difference) => sum + difference, 0) / Math.max(trained.length, 1) };
+}
+
 /** A ratio and how it moves: `∂ρ/∂n[s] = own·[s is this token] + shared/count`. */
 interface Ratio {
   readonly value: number;
@@ -134,8 +160,7 @@ function rowObjective(row: PolicyRow, objective: PolicyObjective, center: number
   const { weights, newLogprobs } = row;
   const derivatives = new Float64Array(weights.length);
   const trained = trainedPositions(row);
-  const differences = trained.map((t) => (newLogprobs[t] as number) - oldLogprob(row, objective, t));
-  const meanDifference = differences.reduce((sum, difference) => sum + difference, 0) / Math.max(trained.length, 1);
+  const { differences, meanDifference } = logRatios(row, trained, objective);
   let loss = 0;
   let shared = 0;
   for (const [index, t] of trained.entries()) {
@@ -196,7 +221,7 @@ function truncationOf(row: PolicyRow, objective: PolicyObjective, { t, ratio }: 
 }
 
 /** A job takes one step, so what is precalculated before it is what the step itself computes. */
-function oldLogprob(row: PolicyRow, objective: PolicyObjective, t: number): number {
+function oldLogprob(row: PolicyRow, objective: Pick<PolicyObjective, "precalculates">, t: number): number {
   const sampled = row.sampledLogprobs[t] as number;
   return objective.precalculates || Number.isNaN(sampled) ? (row.newLogprobs[t] as number) : sampled;
 }

@@ -63,6 +63,8 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
     })),
   ];
   const turnRewards: number[] = [];
+  // A choice knows best what sampled it; a trajectory speaks for those that do not say.
+  const sampledBy = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
   const sequences = histories.flatMap((history) => {
     const { items, at } = history;
     const turns = items.flatMap((item, index) => (isChoice(item) ? [turnOf(history, index, reading)] : []));
@@ -71,10 +73,15 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
     counts.drifted += merged.driftedTurns;
     for (const sequence of merged.sequences) requireTokenIds(sequence, limits, at);
     const first = turnRewards.length;
-    turnRewards.push(...items.filter(isChoice).map((choice) => choice.reward ?? 0));
+    const choices = items.filter(isChoice);
+    turnRewards.push(...choices.map((choice) => choice.reward ?? 0));
     return merged.sequences.map((sequence) => ({
       ...sequence,
-      turns: sequence.turns.map((span) => ({ ...span, turn: first + span.turn })),
+      turns: sequence.turns.map((span) => ({
+        ...span,
+        turn: first + span.turn,
+        policyVersion: choices[span.turn]?.policy_version ?? sampledBy,
+      })),
     }));
   });
   if (sequences.length > 0) counts.sampling++;

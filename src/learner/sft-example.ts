@@ -9,10 +9,25 @@ import { mergeTurns, readTurn } from "./merge.ts";
 import { fitsContext, requireTokenIds, trainedTokens } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 
-const chatLine = z.looseObject({ messages: z.array(requestMessage).min(1), tools: z.array(tool).nullish() });
+/** What each trained token of a line counts beside those of other lines. */
+const weight = z.number().positive().nullish();
+const chatLine = z.looseObject({
+  messages: z.array(requestMessage).min(1),
+  tools: z.array(tool).nullish(),
+  weight,
+});
+const trajectoryLine = trajectory.extend({ weight });
 
 /** A conversation as chat fine-tuning files have it, or a trajectory. Told apart by the key `messages_and_choices`. */
-export type SftExample = z.infer<typeof chatLine> | z.infer<typeof trajectory>;
+export type SftExample = z.infer<typeof chatLine> | z.infer<typeof trajectoryLine>;
+
+/** Options of {@link sftSequences}. */
+export interface SftSequenceOptions {
+  /** Which assistant turns of each history are trained; the others are context. @default "all" */
+  readonly assistantTurns?: "all" | "last" | undefined;
+  /** The example's place, for messages. @default "example" */
+  readonly where?: string | undefined;
+}
 
 /** What {@link sftSequences} gives. */
 export interface SftSequences {
@@ -37,7 +52,7 @@ export function readSftExample(value: unknown, where: string): SftExample {
   if (!isObject || (!("messages" in value) && !("messages_and_choices" in value))) {
     throw new DataError(`${where}: expected an object with \`messages\` or \`messages_and_choices\`.`);
   }
-  const result = ("messages_and_choices" in value ? trajectory : chatLine).safeParse(value);
+  const result = ("messages_and_choices" in value ? trajectoryLine : chatLine).safeParse(value);
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   throw new DataError(`${where}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}`, { cause: result.error });
@@ -50,18 +65,25 @@ export function readSftExample(value: unknown, where: string): SftExample {
  * - A history of a trajectory whose choices carry token ids is used token for token; plain messages are context.
  * - A history whose choices carry none is rendered, and its choices are trained; one without any choice is a chat line.
  * - Additional histories are sequences of their own.
+ * - With `assistantTurns: "last"` only the last of these turns of each history is trained, after exactly the context it had.
  *
- * @param where - The example's place, for messages.
+ * The example's own `weight` becomes that of its sequences.
+ *
  * @throws DataError `E_DATA` for an example without anything to train, with token ids on only some of a history's
  *   choices, or that the chat template cannot render turn by turn.
  * @throws the errors of `ChatTokenizer.renderTraining`.
  */
-export function sftSequences(example: SftExample, tokenizer: ChatTokenizer, limits: SequenceLimits, where = "example"): SftSequences {
+export function sftSequences(
+  example: SftExample,
+  tokenizer: ChatTokenizer,
+  limits: SequenceLimits,
+  { assistantTurns = "all", where = "example" }: SftSequenceOptions = {},
+): SftSequences {
   const histories = historiesOf(example, where);
   const sequences: TokenSequence[] = [];
   let driftedTurns = 0;
   for (const history of histories) {
-    const read = historySequences(history, tokenizer);
+    const read = historySequences(history, tokenizer, assistantTurns === "last");
     driftedTurns += read.driftedTurns;
     sequences.push(...read.sequences);
   }
@@ -69,8 +91,9 @@ export function sftSequences(example: SftExample, tokenizer: ChatTokenizer, limi
   for (const sequence of sequences) requireTokenIds(sequence, limits, where);
   const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
   const dropped = sequences.filter((sequence) => !fitsContext(sequence, limits));
+  const { weight: own } = example;
   return {
-    sequences: fitting,
+    sequences: typeof own === "number" ? fitting.map((sequence) => ({ ...sequence, weight: own })) : fitting,
     droppedSequences: dropped.length,
     droppedTokens: dropped.reduce((sum, sequence) => sum + trainedTokens(sequence), 0),
     driftedTurns,
@@ -95,20 +118,21 @@ function historiesOf(example: SftExample, where: string): HistoryAt[] {
   ];
 }
 
-function isTrajectory(example: SftExample): example is z.infer<typeof trajectory> {
+function isTrajectory(example: SftExample): example is z.infer<typeof trajectoryLine> {
   return "messages_and_choices" in example;
 }
 
 function historySequences(
   history: HistoryAt,
   tokenizer: ChatTokenizer,
+  lastOnly: boolean,
 ): { readonly sequences: readonly TokenSequence[]; readonly driftedTurns: number } {
   const { items, tools, at } = history;
   const choices = items.filter(isChoice);
   const exact = choices.filter((choice) => Array.isArray(choice.token_ids) && Array.isArray(choice.prompt_token_ids));
   if (choices.length > 0 && exact.length === choices.length) {
     const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withLogprobs(item), `${at}.${index}`)] : []));
-    return mergeTurns(turns);
+    return mergeTurns(lastOnly ? turns.slice(-1) : turns);
   }
   if (exact.length > 0) {
     throw new DataError(
@@ -116,16 +140,18 @@ function historySequences(
         "Give them to every choice, to train exactly what was sampled, or to none, to train through the chat template.",
     );
   }
+  items.forEach((item, index) => requireMessageWeight(item, `${at}.${index}`));
   const isTrained = (index: number): boolean => {
     const item = items[index] as MessageOrChoice;
     return choices.length > 0 ? isChoice(item) : item["weight"] !== 0;
   };
-  if (!items.some((item, index) => (isChoice(item) || item.role === "assistant") && isTrained(index)))
-    return { sequences: [], driftedTurns: 0 };
+  const turns = items.flatMap((item, index) => ((isChoice(item) || item.role === "assistant") && isTrained(index) ? [index] : []));
+  if (turns.length === 0) return { sequences: [], driftedTurns: 0 };
+  const trained = new Set(lastOnly ? turns.slice(-1) : turns);
   try {
     const { ids, mask } = tokenizer.renderTraining(
       items.map((item) => toMessage(item) as ChatMessage),
-      { tools, isTrained },
+      { tools, isTrained: (index) => trained.has(index) },
     );
     // Nothing predicts the first token, so a template that begins with the answer cannot have it trained.
     if (mask[0] === 1) mask[0] = 0;
@@ -140,4 +166,13 @@ function historySequences(
 function withLogprobs<T extends { readonly token_ids?: readonly number[] | null | undefined }>(choice: T): T {
   const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
   return { ...choice, logprobs: { content } };
+}
+
+/** Context, or trained: any other weight would be trained in full, whatever it says. */
+function requireMessageWeight(item: MessageOrChoice, where: string): void {
+  const { weight: value } = item as { readonly weight?: unknown };
+  if (value === undefined || value === null || value === 0 || value === 1) return;
+  throw new DataError(
+    `${where}: expected the \`weight\` of a message to be 0 (context) or 1 (trained), got ${JSON.stringify(value)}. A line may have a \`weight\` of its own, any number above 0.`,
+  );
 }

@@ -4,16 +4,16 @@ import { ArgumentError } from "../errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
 import { uniform } from "../util/rng.ts";
 import { tokenWeights, trainedTokens } from "./sequences.ts";
+import { checkSftConfig, type SftSettings } from "./sft-config.ts";
 import type { AdamParams, LossSpec, TokenSequence, TrainingRow } from "./types.ts";
 
-/** What `batch_size: "auto"` means. */
-const AUTO_BATCH_SIZE = 2;
-/** Keeps these draws apart from any other use of the same seed. */
+/** These keep the draws apart from any other use of the same seed. */
 const SHUFFLE_DOMAIN = 0x53_46_54_00;
+const HOLD_OUT_DOMAIN = 0x53_46_54_01;
 
 /** One supervised optimizer step. */
 export interface SftBatch {
-  /** In the order of the sequences; the plain sum `Σ weights·L` is the mean cross-entropy of the batch's trained tokens. */
+  /** In the order of the sequences; the plain sum `Σ weights·L` is the weighted mean cross-entropy of the batch's trained tokens. */
   readonly rows: readonly TrainingRow[];
   readonly loss: LossSpec;
   /** Tokens in the rows, and trained ones among them. */
@@ -28,16 +28,21 @@ export interface SftStep {
   /** Counted from 0. */
   readonly epoch: number;
   readonly adam: AdamParams;
+  /** Whether the held-out examples are measured after it. */
+  readonly validates: boolean;
 }
 
 /** All steps of an SFT job, fixed when it is created. */
 export interface SftPlan {
   readonly steps: readonly SftStep[];
   readonly batchSize: number;
+  /** Indices of the examples that are held out, ascending; empty without a `validation_split`. */
+  readonly heldOut: readonly number[];
 }
 
 /**
- * Rows of one step. Every trained token weighs `1 / (trained tokens of the batch)`, so long answers count by their length.
+ * Rows of one step: the weighted mean `Σ v·L / Σ v` over the batch's trained tokens, with `v` the weight of a token's example. With
+ * equal weights every trained token weighs `1 / (trained tokens of the batch)`, so long answers count by their length.
  *
  * @throws ArgumentError `E_ARGUMENT` when nothing in the batch is trained.
  */
@@ -48,8 +53,9 @@ export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
       param: "training_data_url",
     });
   }
+  const total = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence) * (sequence.weight ?? 1), 0);
   return {
-    rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: tokenWeights(sequence, 1 / trained) })),
+    rows: sequences.map((sequence) => ({ tokens: sequence.tokens, weights: tokenWeights(sequence, (sequence.weight ?? 1) / total) })),
     loss: { kind: "cross-entropy" },
     tokens: sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0),
     trainedTokens: trained,
@@ -57,43 +63,50 @@ export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
 }
 
 /**
- * Which examples each optimizer step takes, and its rate. Every epoch takes every example once; its last batch may be
- * smaller. With a `shuffle_seed` each epoch has its own order, a function of seed and epoch alone.
+ * Which examples each optimizer step takes, and its rate. Every epoch takes every example that is not held out once; its last batch may
+ * be smaller. With a `shuffle_seed` each epoch has its own order, a function of seed and epoch alone. What a `validation_split` holds
+ * out is drawn by the same seed (0 without one): the share of the examples, rounded, at least one of them and never all.
  *
- * @param exampleCount - Examples in the data, at least 1.
- * @param config - As the schema accepts it; null and absent mean the default. Batch size 2, rate 5e-5.
- * @param experimental - One epoch, file order, gradient norm clipped at 1, no weight decay, β 0.9 and 0.99.
- * @throws ArgumentError `E_ARGUMENT` without examples, or when a list of rates has not one per step.
+ * @param exampleCount - Examples in the data, at least 1; 2 with a `validation_split`.
+ * @param config - As the schema accepts it; null and absent mean the default, see `checkSftConfig`.
+ * @throws ArgumentError `E_ARGUMENT` without examples, or when a list of rates has not one per step; and as `checkSftConfig`.
  */
 export function planSft(exampleCount: number, config?: SftConfig | null, experimental?: SftExperimentalConfig | null): SftPlan {
+  const settings = checkSftConfig(config, experimental);
+  const { batchSize, epochs, shuffleSeed } = settings;
   if (exampleCount < 1) throw new ArgumentError("Expected at least one example to train on, got none.", { param: "training_data_url" });
-  const batchSize = typeof config?.batch_size === "number" ? config.batch_size : AUTO_BATCH_SIZE;
-  const epochs = experimental?.epochs ?? 1;
-  const count = epochs * Math.ceil(exampleCount / batchSize);
-  const rates = config?.learning_rate ?? 5e-5;
-  if (Array.isArray(rates) && rates.length !== count) {
-    throw new ArgumentError(
-      `Expected one learning rate per batch, ${count} in all (${exampleCount} examples in batches of ${batchSize}, ${epochs} epochs), got ${rates.length}.`,
-      { param: "config.learning_rate" },
-    );
-  }
-  const adam = {
-    beta1: experimental?.adam_beta1 ?? 0.9,
-    beta2: experimental?.adam_beta2 ?? 0.99,
-    epsilon: 1e-8,
-    weightDecay: experimental?.weight_decay ?? 0,
-    maxGradNorm: experimental?.max_grad_norm ?? 1,
+  const heldOut = heldOutIndices(exampleCount, settings);
+  const held = new Set(heldOut);
+  const trained = identity(exampleCount).filter((index) => !held.has(index));
+  const perEpoch = Math.ceil(trained.length / batchSize);
+  const rates = settings.rates(epochs * perEpoch);
+  const validates = (step: number) => {
+    if ((step + 1) % (settings.validationEvery ?? perEpoch) === 0) return true;
+    return step === rates.length - 1;
   };
-  const seed = experimental?.shuffle_seed;
   const steps: SftStep[] = [];
   for (let epoch = 0; epoch < epochs; epoch++) {
-    const order = seed === null || seed === undefined ? identity(exampleCount) : shuffledIndices(exampleCount, BigInt(seed), epoch);
-    for (let start = 0; start < exampleCount; start += batchSize) {
-      const learningRate = Array.isArray(rates) ? (rates[steps.length] as number) : rates;
-      steps.push({ examples: order.slice(start, start + batchSize), epoch, adam: { learningRate, ...adam } });
+    const places = shuffleSeed === null ? identity(trained.length) : shuffledIndices(trained.length, BigInt(shuffleSeed), epoch);
+    for (let start = 0; start < trained.length; start += batchSize) {
+      const learningRate = rates[steps.length] as number;
+      const examples = places.slice(start, start + batchSize).map((place) => trained[place] as number);
+      steps.push({ examples, epoch, adam: { learningRate, ...settings.adam }, validates: validates(steps.length) });
     }
   }
-  return { steps, batchSize };
+  return { steps, batchSize, heldOut };
+}
+
+function heldOutIndices(count: number, { validationSplit, shuffleSeed }: SftSettings): number[] {
+  if (validationSplit === null) return [];
+  if (count < 2) {
+    throw new ArgumentError("Expected at least two examples for `validation_split`, one to train and one to measure, got one.", {
+      param: "experimental_config.validation_split",
+    });
+  }
+  const size = Math.min(Math.max(Math.round(count * validationSplit), 1), count - 1);
+  return permutation(count, BigInt(shuffleSeed ?? 0), 0, HOLD_OUT_DOMAIN)
+    .slice(0, size)
+    .sort((a, b) => a - b);
 }
 
 /**
@@ -102,9 +115,13 @@ export function planSft(exampleCount: number, config?: SftConfig | null, experim
  * @source Fisher and Yates, in Durstenfeld's form (Algorithm 235, CACM 1964).
  */
 export function shuffledIndices(count: number, seed: bigint, epoch: number): number[] {
+  return permutation(count, seed, epoch, SHUFFLE_DOMAIN);
+}
+
+function permutation(count: number, seed: bigint, epoch: number, domain: number): number[] {
   const result = identity(count);
   for (let last = count - 1; last > 0; last--) {
-    const other = Math.floor(uniform(seed, epoch, last, SHUFFLE_DOMAIN) * (last + 1));
+    const other = Math.floor(uniform(seed, epoch, last, domain) * (last + 1));
     [result[last], result[other]] = [result[other] as number, result[last] as number];
   }
   return result;

@@ -58,6 +58,8 @@ export interface TokenSequence {
   readonly tokens: Int32Array;
   /** Shape `[T]`; 1 where the token is trained. `mask[0]` is 0: nothing predicts the first token. */
   readonly mask: Uint8Array;
+  /** What each of its trained tokens counts beside those of other sequences; supervised training only. @default 1 */
+  readonly weight?: number | undefined;
 }
 
 /** Where one sampled turn stands in a sequence. */
@@ -68,6 +70,8 @@ export interface TurnSpan {
   readonly start: number;
   /** Sampled tokens. */
   readonly length: number;
+  /** Step of the checkpoint that sampled it; null where nothing says. @default null */
+  readonly policyVersion?: number | null | undefined;
 }
 
 /** A sequence of sampled tokens with what the sampler thought of them. */

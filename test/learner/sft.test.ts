@@ -22,7 +22,7 @@ function trainedText(sequences: readonly TokenSequence[]): string[] {
 }
 
 function sequencesOf(line: unknown, within = limits) {
-  return sftSequences(readSftExample(line, "line 1"), tokenizer, within, "line 1");
+  return sftSequences(readSftExample(line, "line 1"), tokenizer, within, { where: "line 1" });
 }
 
 describe("sftSequences", () => {
@@ -101,6 +101,35 @@ describe("sftSequences", () => {
     expect(trainedText(sequences)).toEqual(["b<|end|>"]);
   });
 
+  it("trains the last turn alone where it is told to, and the others are context", () => {
+    const last = (line: unknown) =>
+      sftSequences(readSftExample(line, "line 1"), tokenizer, limits, { assistantTurns: "last", where: "line 1" }).sequences;
+    const chat = last({
+      messages: [
+        { role: "assistant", content: "a" },
+        { role: "user", content: "b" },
+        { role: "assistant", content: "c" },
+        { role: "user", content: "d" },
+        { role: "assistant", content: "e", weight: 0 },
+      ],
+    });
+    expect(trainedText(chat)).toEqual(["c<|end|>"]);
+    expect(tokenizer.decode(chat[0]?.tokens ?? [])).toContain("a<|end|>");
+    const sampled = last({ messages_and_choices: [choice([1, 2], [3]), choice([1, 2, 3, 4], [5]), choice([7], [8, 9])] });
+    expect(sampled.map(({ tokens, mask }) => [[...tokens], [...mask]])).toEqual([
+      [
+        [7, 8, 9],
+        [0, 1, 1],
+      ],
+    ]);
+  });
+
+  it("gives a line's weight to all of its sequences", () => {
+    const line = { messages_and_choices: [choice([1], [2])], additional_histories: [{ messages_and_choices: [choice([3], [4])] }] };
+    expect(sequencesOf({ ...line, weight: 0.5 }).sequences.map(({ weight }) => weight)).toEqual([0.5, 0.5]);
+    expect(sequencesOf(line).sequences.map(({ weight }) => weight)).toEqual([undefined, undefined]);
+  });
+
   it("drops and counts what is longer than the context", () => {
     const line = {
       messages: [
@@ -113,6 +142,11 @@ describe("sftSequences", () => {
 
   it.each([
     ["no assistant", { messages: [{ role: "user", content: "a" }] }, /line 1: expected at least one assistant message or choice/],
+    [
+      "half a weight on a message",
+      { messages: [{ role: "assistant", content: "a", weight: 0.5 }] },
+      /line 1: messages\.0: expected the `weight` of a message to be 0 \(context\) or 1/,
+    ],
     ["only weight 0", { messages: [{ role: "assistant", content: "a", weight: 0 }] }, /line 1: expected at least one/],
     [
       "token ids on some choices",
@@ -141,6 +175,8 @@ describe("readSftExample", () => {
     ["messages that are no list", { messages: "x" }],
     ["no messages", { messages: [] }],
     ["a message without a role", { messages: [{ content: "x" }] }],
+    ["a weight of 0 for the line", { messages: [{ role: "assistant", content: "x" }], weight: 0 }],
+    ["a weight that is no number", { messages_and_choices: [], weight: "2" }],
     ["a reward that is no number", { messages_and_choices: [], reward: "high" }],
   ])("refuses %s, naming the line", (_, value) => {
     expect(() => readSftExample(value, "trajectories.jsonl line 3")).toThrow(DataError);
@@ -160,6 +196,19 @@ describe("buildSftBatch", () => {
     expect(batch).toMatchObject({ loss: { kind: "cross-entropy" }, tokens: 7, trainedTokens: 4 });
   });
 
+  it("weighs an example's tokens by its weight, 1 in all", () => {
+    const { rows } = buildSftBatch([{ ...sequence(0, 1, 1), weight: 3 }, sequence(0, 0, 1, 1)]);
+    expect(rows.map((row) => [...row.weights])).toEqual([
+      [0, 0.375, 0.375],
+      [0, 0, 0.125, 0.125],
+    ]);
+    const scaled = buildSftBatch([
+      { ...sequence(0, 1, 1), weight: 12 },
+      { ...sequence(0, 0, 1, 1), weight: 4 },
+    ]);
+    expect(scaled.rows).toEqual(rows);
+  });
+
   it.each([[[]], [[sequence(0, 0)]]])("refuses a batch without a trained token", (sequences) => {
     expect(() => buildSftBatch(sequences)).toThrow(ArgumentError);
   });
@@ -174,7 +223,9 @@ describe("planSft", () => {
       examples: [0, 1],
       epoch: 0,
       adam: { learningRate: 5e-5, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 },
+      validates: false,
     });
+    expect(plan.heldOut).toEqual([]);
     expect(planSft(5, { batch_size: null, learning_rate: null }, { epochs: null, shuffle_seed: null })).toEqual(plan);
     expect(planSft(5, { batch_size: "auto" })).toEqual(plan);
   });
@@ -195,6 +246,41 @@ describe("planSft", () => {
     const { adam } =
       planSft(1, { learning_rate: 0.5 }, { max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.2, adam_beta2: 0.3 }).steps[0] ?? {};
     expect(adam).toEqual({ learningRate: 0.5, beta1: 0.2, beta2: 0.3, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0 });
+  });
+
+  const ratesOf = (...given: Parameters<typeof planSft>) => planSft(...given).steps.map(({ adam }) => adam.learningRate);
+
+  it("makes a rate per step of a schedule, over all epochs", () => {
+    const linear = { learning_rate_schedule: "linear", warmup_steps: 2, epochs: 2 } as const;
+    expect(ratesOf(6, { learning_rate: 1 }, linear)).toEqual([0.5, 1, 1, 2 / 3, 1 / 3, 0].map((rate) => expect.closeTo(rate, 12)));
+    expect(ratesOf(10, { learning_rate: 1, batch_size: 1 }, { warmup_ratio: 0.29, min_learning_rate: 0.5 })).toEqual([
+      0.75, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    ]);
+  });
+
+  it.each([
+    ["a list of rates and a schedule", { learning_rate: [1] }, { learning_rate_schedule: "linear" }, /a list.*The list is the schedule/],
+    ["two kinds of warm-up", null, { warmup_steps: 1, warmup_ratio: 0.1 }, /`warmup_steps` or `warmup_ratio`, got both/],
+    ["a lowest rate above the highest", { learning_rate: 1 }, { min_learning_rate: 2 }, /at most the `learning_rate` of 1, got 2/],
+    ["two sources of validation", null, { validation_split: 0.5, validation_data_url: "x" }, /got both/],
+    ["measurements of nothing", null, { validation_every: 3 }, /no effect alone/],
+    ["metric logging", { metric_logging: { enabled: true } }, null, /`metric_logging` is not carried out/],
+  ] as const)("refuses %s", (_, config, experimental, message) => {
+    expect(() => planSft(4, config as Parameters<typeof planSft>[1], experimental)).toThrow(message);
+  });
+
+  it("holds a share out, never all and never none, and measures it after each epoch and at the end", () => {
+    const plan = planSft(10, { batch_size: 3 }, { validation_split: 0.2, epochs: 2, shuffle_seed: 5 });
+    expect(plan.heldOut).toHaveLength(2);
+    const trained = plan.steps.filter(({ epoch }) => epoch === 1).flatMap(({ examples }) => examples);
+    expect([...trained, ...plan.heldOut].toSorted((a, b) => a - b)).toEqual(Array.from({ length: 10 }, (__, index) => index));
+    expect(plan.steps.map(({ validates }) => validates)).toEqual([false, false, true, false, false, true]);
+    expect(planSft(10, null, { validation_split: 0.2, shuffle_seed: 6 }).heldOut).not.toEqual(plan.heldOut);
+    const every = planSft(10, { batch_size: 1 }, { validation_split: 0.01, validation_every: 4 });
+    expect(every.heldOut).toHaveLength(1);
+    expect(every.steps.map(({ validates }) => validates)).toEqual([false, false, false, true, false, false, false, true, true]);
+    expect(planSft(2, null, { validation_split: 0.99 }).heldOut).toHaveLength(1);
+    expect(() => planSft(1, null, { validation_split: 0.5 })).toThrow(/at least two examples/);
   });
 
   it("refuses an empty data set", () => {

@@ -1,6 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
 import type { BlobStore } from "../artifacts/blob-store.ts";
+import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { remove } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
@@ -78,7 +79,7 @@ async function sweepCheckpoints(store: Store, directory: DataDirectory): Promise
     removed.push(...(await removeEntries(path, (name) => !kept.has(join(path, name)))));
   }
   for (const [path, kind] of kept) {
-    if (kind === null) await remove(join(path, "optimizer.safetensors"));
+    if (kind === null) await remove(join(path, OPTIMIZER_FILE));
   }
   return removed;
 }

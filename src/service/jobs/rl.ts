@@ -1,12 +1,15 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
-import { needsRendering, rlBatchSteps } from "../../learner/index.ts";
+import { needsRendering, policyDiagnosticsSteps, rlBatchSteps, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
 import type { RlConfig } from "../../schema/index.ts";
 import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
+import { recentRlSteps } from "../store/jobs.ts";
 import { readGroups } from "./job-files.ts";
+import { knownMetrics } from "./known-metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
 import type { JobScope, Trained } from "./run-job.ts";
+import { paddingShare } from "./padding.ts";
 import { tokenReport, writeTokenReport } from "./token-report.ts";
 
 /** The request of an RL job without its groups, as the job's row keeps it. */
@@ -41,8 +44,8 @@ function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]):
 
 /** One optimizer step over all rows of the job's groups. */
 export async function trainRl(scope: JobScope): Promise<Trained> {
-  const { context, job, handle, base, signal, emit } = scope;
-  const { engine, directory } = context;
+  const { context, job, handle, base, checkpoint, signal, emit } = scope;
+  const { engine, directory, store } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
   const groups = await readGroups(directory, job.id);
   const tokenizer = needsRendering(groups) ? await context.tokenizers(base.directory) : undefined;
@@ -58,11 +61,16 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
     await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs));
   }
   const difference = logprobDifference(batch.rows, logprobs);
+  const diagnostics = await runStepsInSlices(policyDiagnosticsSteps(batch, logprobs, { startStep: checkpoint.step }), { signal });
+  const entropy = metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens;
   const numTokens = batch.rows.reduce((sum, row) => sum + row.tokens.length, 0);
-  const data = {
+  const data = knownMetrics({
     ...batch.metrics,
+    ...diagnostics,
+    "policy/entropy": entropy,
+    "tokens/padding_share": paddingShare(metrics),
     loss: metrics.loss,
-    entropy: metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens,
+    entropy,
     ...(kl === null ? {} : { kl_policy_ref: kl }),
     grad_norm: gradNorm,
     learning_rate: batch.adam.learningRate,
@@ -72,6 +80,13 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
     logprob_difference_max: difference.max,
     logprob_difference_mean: difference.mean,
     tokens_per_second: numTokens / Math.max(seconds, 1e-9),
+  });
+  const raised = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
+  return {
+    metrics: data,
+    events: [
+      { key: "step:1", type: "gradient_step", data: { gradient_step: 1, ...data } },
+      ...raised.map((warning) => ({ key: `warning:1:${warning.code}`, type: "warning" as const, data: { ...warning } })),
+    ],
   };
-  return { metrics: data, events: [{ key: "step:1", type: "gradient_step", data: { gradient_step: 1, ...data } }] };
 }

@@ -6,6 +6,8 @@ import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
+import { enforceBudget } from "../checkpoints/retention.ts";
+import type { CheckpointUses } from "../checkpoints/uses.ts";
 import type { Changes } from "./changes.ts";
 import { trainRl } from "./rl.ts";
 import { trainSft } from "./sft.ts";
@@ -23,6 +25,7 @@ export interface RunContext extends CommitContext {
   readonly limits: ServiceLimits;
   readonly logger: ServiceLogger;
   readonly blobPath: (sha256: string) => string;
+  readonly uses: CheckpointUses;
 }
 
 /** One job while it runs: what the RL and the SFT trainer are given. */
@@ -70,7 +73,13 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   try {
     const trained = await (job.type === "rl" ? trainRl : trainSft)(scopeOf(context, { job, handle, base, model, checkpoint, signal }));
     signal.throwIfAborted();
-    committed = await commitCheckpoint(context, job, { handle, metrics: trained.metrics, events: trained.events, signal });
+    committed = await commitCheckpoint(context, job, {
+      handle,
+      start: checkpoint,
+      metrics: trained.metrics,
+      events: trained.events,
+      signal,
+    });
   } catch (error) {
     await engine.unload(handle);
     throw error;
@@ -90,6 +99,9 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     changes.notify();
     await engine.unload(handle).catch(() => undefined);
   }
+  await enforceBudget(context).catch((error: unknown) =>
+    context.logger.warn("The budget of checkpoints could not be kept", { job: job.id, error: messageOf(error) }),
+  );
 }
 
 /** Null when the job was cancelled since it was found. */

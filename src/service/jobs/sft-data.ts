@@ -5,7 +5,7 @@ import { setImmediate } from "node:timers/promises";
 import { z } from "zod";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import { ArgumentError, ConflictError, DataError, WhetstoneError } from "../../errors.ts";
-import { planSft, readSftExample, sftSequences, type SftPlan, type TokenSequence } from "../../learner/index.ts";
+import { checkSftConfig, planSft, readSftExample, sftSequences, type SftPlan, type TokenSequence } from "../../learner/index.ts";
 import type { SftConfig, SftExperimentalConfig } from "../../schema/index.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import { artifactUrl } from "../names.ts";
@@ -15,6 +15,8 @@ import type { TokenizerSource } from "./tokenizers.ts";
 import { messageOf } from "../error-text.ts";
 
 const PARAM = "training_data_url";
+/** The field that names an artifact to measure on. */
+export const VALIDATION_PARAM = "experimental_config.validation_data_url";
 /** Both layouts clients write; a version has exactly one of them. */
 const DATA_FILES = ["trajectories.jsonl", "train.jsonl"];
 const METADATA_FILE = "metadata.json";
@@ -28,6 +30,8 @@ export interface SftJobConfig {
   readonly artifact_id: string;
   readonly config: SftConfig | null;
   readonly experimental_config: SftExperimentalConfig | null;
+  /** Of `validation_data_url`. */
+  readonly validation_artifact_id?: string | undefined;
 }
 
 /** The data of an SFT job as tokens. */
@@ -38,6 +42,8 @@ export interface SftData {
   readonly droppedSequences: number;
   /** Trained tokens in them. */
   readonly droppedTokens: number;
+  /** Examples of which nothing is left. */
+  readonly droppedExamples: number;
 }
 
 /** What reading data needs. */
@@ -45,6 +51,9 @@ export interface SftReader {
   readonly base: BaseModelInfo;
   readonly tokenizer: ChatTokenizer;
   readonly blobPath: (sha256: string) => string;
+  readonly assistantTurns: "all" | "last";
+  /** The request's field that names the artifact. @default "training_data_url" */
+  readonly param?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -54,8 +63,9 @@ export interface SftReader {
  * @throws DataError `E_DATA` naming file and line for what does not parse or cannot be trained.
  * @throws ConflictError `E_CONFLICT` for a version that is still open.
  */
-export async function readSftData(artifact: StoredArtifact, { base, tokenizer, blobPath, signal }: SftReader): Promise<SftData> {
-  const file = dataFile(artifact);
+export async function readSftData(artifact: StoredArtifact, reader: SftReader): Promise<SftData> {
+  const { base, blobPath, signal, param = PARAM } = reader;
+  const file = dataFile(artifact, param);
   const examples: (readonly TokenSequence[])[] = [];
   let droppedSequences = 0;
   let droppedTokens = 0;
@@ -64,7 +74,7 @@ export async function readSftData(artifact: StoredArtifact, { base, tokenizer, b
   for await (const { text, number } of numberedLines(blobPath(file.sha256))) {
     if (text.trim() === "") continue;
     lines++;
-    const read = readLine(text, `${file.path} line ${number}`, { base, tokenizer });
+    const read = readLine(text, `${file.path} line ${number}`, reader);
     droppedSequences += read.droppedSequences;
     droppedTokens += read.droppedTokens;
     if (read.sequences.length > 0) examples.push(read.sequences);
@@ -73,15 +83,15 @@ export async function readSftData(artifact: StoredArtifact, { base, tokenizer, b
     signal?.throwIfAborted();
     yieldedMs = performance.now();
   }
-  await checkMetadata(artifact, { lines, file, blobPath });
+  await checkMetadata(artifact, { lines, file, blobPath, param });
   if (examples.length === 0) {
     const why =
       lines === 0
         ? "the file is empty"
         : `all of its ${lines} trajectories are longer than the model's context of ${base.contextLength} tokens`;
-    throw new DataError(`${file.path}: nothing to train: ${why}`, { param: PARAM });
+    throw new DataError(`${file.path}: nothing to train: ${why}`, { param });
   }
-  return { examples, droppedSequences, droppedTokens };
+  return { examples, droppedSequences, droppedTokens, droppedExamples: lines - examples.length };
 }
 
 /** Checks all that can be checked before a job is accepted, and plans it. */
@@ -91,18 +101,32 @@ export async function checkSftData(
     tokenizers,
     blobs,
   }: { readonly engine: Engine; readonly tokenizers: TokenizerSource; readonly blobs: { readonly path: (sha256: string) => string } },
-  { model, artifact, config }: { readonly model: ModelRow; readonly artifact: StoredArtifact; readonly config: SftJobConfig },
+  {
+    model,
+    artifact,
+    validation,
+    config,
+  }: {
+    readonly model: ModelRow;
+    readonly artifact: StoredArtifact;
+    /** What to measure on, where it is an artifact of its own. */
+    readonly validation: StoredArtifact | null;
+    readonly config: SftJobConfig;
+  },
 ): Promise<SftPlan> {
+  const { assistantTurns } = checkSftConfig(config.config, config.experimental_config);
   const base = await engine.describeBase(model.base_model);
-  const data = await readSftData(artifact, { base, tokenizer: await tokenizers(base.directory), blobPath: blobs.path });
+  const reader = { base, tokenizer: await tokenizers(base.directory), blobPath: blobs.path, assistantTurns };
+  const data = await readSftData(artifact, reader);
+  if (validation !== null) await readSftData(validation, { ...reader, param: VALIDATION_PARAM });
   return planSft(data.examples.length, config.config, config.experimental_config);
 }
 
-function dataFile(artifact: StoredArtifact): ArtifactFileRow {
+function dataFile(artifact: StoredArtifact, param: string): ArtifactFileRow {
   const url = artifactUrl(artifact);
   if (artifact.state === "open") {
     throw new ConflictError(`Artifact '${url}' is not committed yet. Commit it with POST /v1/preview/artifacts/${artifact.id}/commit`, {
-      param: PARAM,
+      param,
     });
   }
   const found = artifact.files.filter((file) => DATA_FILES.includes(file.path));
@@ -114,7 +138,7 @@ function dataFile(artifact: StoredArtifact): ArtifactFileRow {
       .join(", ");
     throw new ArgumentError(
       `Expected artifact '${url}' to hold either trajectories.jsonl (with metadata.json) or train.jsonl, found: ${names}`,
-      { param: PARAM },
+      { param },
     );
   }
   return file;
@@ -137,22 +161,32 @@ async function* numberedLines(path: string): AsyncGenerator<{ readonly text: str
 function readLine(
   text: string,
   where: string,
-  { base, tokenizer }: Pick<SftReader, "base" | "tokenizer">,
+  { base, tokenizer, assistantTurns, param = PARAM }: SftReader,
 ): ReturnType<typeof sftSequences> {
   try {
-    return sftSequences(readSftExample(JSON.parse(text), where), tokenizer, base, where);
+    return sftSequences(readSftExample(JSON.parse(text), where), tokenizer, base, { assistantTurns, where });
   } catch (cause) {
     // Only what the data can be blamed for gets a line number; a defect of ours must not look like bad data.
-    if (cause instanceof SyntaxError) throw new DataError(`${where}: not JSON: ${cause.message}`, { cause, param: PARAM });
+    if (cause instanceof SyntaxError) throw new DataError(`${where}: not JSON: ${cause.message}`, { cause, param });
     if (!WhetstoneError.isInstance(cause) || cause.code === "E_INTERNAL") throw cause;
-    throw new DataError(cause.message.startsWith(where) ? cause.message : `${where}: ${cause.message}`, { cause, param: PARAM });
+    throw new DataError(cause.message.startsWith(where) ? cause.message : `${where}: ${cause.message}`, { cause, param });
   }
 }
 
 /** Metadata that counts the trajectories shows an upload that was cut short. */
 async function checkMetadata(
   artifact: StoredArtifact,
-  { lines, file, blobPath }: { readonly lines: number; readonly file: ArtifactFileRow; readonly blobPath: (sha256: string) => string },
+  {
+    lines,
+    file,
+    blobPath,
+    param,
+  }: {
+    readonly lines: number;
+    readonly file: ArtifactFileRow;
+    readonly blobPath: (sha256: string) => string;
+    readonly param: string;
+  },
 ): Promise<void> {
   const metadata = artifact.files.find((other) => other.path === METADATA_FILE);
   if (metadata === undefined) return;
@@ -160,16 +194,16 @@ async function checkMetadata(
   try {
     parsed = JSON.parse(await readFile(blobPath(metadata.sha256), "utf8"));
   } catch (cause) {
-    throw new DataError(`${METADATA_FILE}: not JSON: ${messageOf(cause)}`, { cause, param: PARAM });
+    throw new DataError(`${METADATA_FILE}: not JSON: ${messageOf(cause)}`, { cause, param });
   }
   const result = metadataSchema.safeParse(parsed);
   if (!result.success)
-    throw new DataError(`${METADATA_FILE}: expected an object whose \`num_trajectories\`, if any, is a number`, { param: PARAM });
+    throw new DataError(`${METADATA_FILE}: expected an object whose \`num_trajectories\`, if any, is a number`, { param });
   const expected = result.data.num_trajectories ?? lines;
   if (expected !== lines) {
     throw new DataError(
       `${METADATA_FILE}: \`num_trajectories\` is ${expected}, but ${file.path} has ${lines}. Upload both files again as a new version`,
-      { param: PARAM },
+      { param },
     );
   }
 }

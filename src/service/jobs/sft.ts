@@ -1,6 +1,8 @@
-import { buildSftBatch, planSft, type SftStep } from "../../learner/index.ts";
+import { buildSftBatch, checkSftConfig, planSft, type SftStep, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
+import { knownMetrics } from "./known-metrics.ts";
+import { paddingShare } from "./padding.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 import { readSftData, type SftData, type SftJobConfig } from "./sft-data.ts";
 
@@ -14,30 +16,58 @@ interface SftStepMetrics {
   readonly num_tokens: number;
   readonly num_trainable_tokens: number;
   readonly tokens_per_second: number;
+  readonly "policy/entropy": number;
+  readonly "tokens/trained": number;
+  readonly "tokens/dropped": number;
+  readonly "tokens/padding_share": number;
+}
+
+/** What an SFT job learns from and is measured on. */
+interface SftWork {
+  readonly data: SftData;
+  readonly steps: readonly SftStep[];
+  /** Of the examples that are only measured; empty without any. */
+  readonly validation: readonly TokenSequence[];
+  readonly validationExamples: number;
 }
 
 /** One optimizer step per batch, from the last committed step on. */
 export async function trainSft(scope: JobScope): Promise<Trained> {
-  const { context, job, base, signal, emit } = scope;
-  const { store, tokenizers, blobPath, limits } = context;
-  const config = JSON.parse(job.config) as SftJobConfig;
-  const artifact = await getArtifact(store, config.artifact_id);
-  const data = await readSftData(artifact, { base, tokenizer: await tokenizers(base.directory), blobPath, signal });
-  const { steps } = planSft(data.examples.length, config.config, config.experimental_config);
-  await emit({ key: "start", type: "training_started", data: { num_sequences: steps.length } });
+  const { context, job, signal, emit } = scope;
+  const work = await readWork(scope);
+  const { data, steps } = work;
+  const counts = {
+    num_dropped_trajectories: data.droppedExamples,
+    num_dropped_sequences: data.droppedSequences,
+    num_dropped_tokens: data.droppedTokens,
+  };
+  const measured = work.validationExamples === 0 ? {} : { num_validation_trajectories: work.validationExamples };
+  await emit({ key: "start", type: "training_started", data: { num_sequences: steps.length, ...counts, ...measured } });
   for (const [index, step] of steps.entries()) {
     if (index < job.committed_steps) continue;
     signal.throwIfAborted();
     const metrics = await trainStep(scope, data, { step, number: index + 1 });
-    await emit({ key: `step:${index + 1}`, type: "gradient_step", data: { ...metrics } });
+    const validation = step.validates && work.validation.length > 0 ? await measure(scope, work.validation) : {};
+    await emit({ key: `step:${index + 1}`, type: "gradient_step", data: knownMetrics({ ...metrics, ...validation }) });
     const done = index + 1;
     // The last step is committed by the checkpoint itself.
-    if (done % limits.commitEverySteps === 0 && done < steps.length) await scope.commitProgress(done);
+    if (done % context.limits.commitEverySteps === 0 && done < steps.length) await scope.commitProgress(done);
   }
-  return {
-    metrics: { ...(await summarize(store, job.id)), num_dropped_sequences: data.droppedSequences, num_dropped_tokens: data.droppedTokens },
-    events: [],
-  };
+  return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...measured }, events: [] };
+}
+
+async function readWork({ context, job, base, signal }: JobScope): Promise<SftWork> {
+  const { store, tokenizers, blobPath } = context;
+  const { artifact_id, validation_artifact_id, config, experimental_config } = JSON.parse(job.config) as SftJobConfig;
+  const { assistantTurns } = checkSftConfig(config, experimental_config);
+  const reader = { base, tokenizer: await tokenizers(base.directory), blobPath, assistantTurns, signal };
+  const data = await readSftData(await getArtifact(store, artifact_id), reader);
+  const { steps, heldOut } = planSft(data.examples.length, config, experimental_config);
+  const validation =
+    validation_artifact_id === undefined
+      ? heldOut.map((index) => data.examples[index] ?? [])
+      : (await readSftData(await getArtifact(store, validation_artifact_id), reader)).examples;
+  return { data, steps, validation: validation.flat(), validationExamples: validation.length };
 }
 
 async function trainStep(
@@ -59,7 +89,22 @@ async function trainStep(
     num_tokens: batch.tokens,
     num_trainable_tokens: batch.trainedTokens,
     tokens_per_second: batch.tokens / Math.max(seconds, 1e-9),
+    "policy/entropy": metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens,
+    "tokens/trained": metrics.tokens,
+    "tokens/dropped": data.droppedTokens,
+    "tokens/padding_share": paddingShare(metrics),
   };
+}
+
+/** The loss on examples that are not trained, under the present weights: the same mean as a step's. */
+async function measure({ context, handle, signal }: JobScope, sequences: readonly TokenSequence[]): Promise<Record<string, number>> {
+  const { rows, trainedTokens } = buildSftBatch(sequences);
+  const logprobs = await context.engine.forward(handle, rows, { signal });
+  let loss = 0;
+  for (const [index, { weights }] of rows.entries()) {
+    for (let t = 0; t < weights.length; t++) if (weights[t] !== 0) loss -= (weights[t] as number) * (logprobs[index]?.[t] ?? NaN);
+  }
+  return { "validation/loss": loss, "validation/tokens": trainedTokens };
 }
 
 /** Means and sums over all steps, read back from the events: steps from before a crash count too. */
@@ -71,16 +116,19 @@ async function summarize(store: Store, jobId: string): Promise<Record<string, nu
     .where("type", "=", "gradient_step")
     .orderBy("seq")
     .execute();
-  const steps = rows.map((row) => JSON.parse(row.data) as SftStepMetrics);
-  const sum = (key: keyof SftStepMetrics) => steps.reduce((total, step) => total + step[key], 0);
-  return {
+  const steps = rows.map((row) => JSON.parse(row.data) as SftStepMetrics & Readonly<Record<string, number>>);
+  const sum = (key: keyof SftStepMetrics) => steps.reduce((total, step) => total + (step[key] ?? NaN), 0);
+  const last = steps.at(-1);
+  const validation = last?.["validation/loss"];
+  return knownMetrics({
     loss: sum("loss") / steps.length,
-    last_loss: steps.at(-1)?.loss ?? 0,
+    last_loss: last?.loss ?? 0,
     grad_norm: sum("grad_norm") / steps.length,
-    learning_rate: steps.at(-1)?.learning_rate ?? 0,
+    learning_rate: last?.learning_rate ?? 0,
     num_gradient_steps: steps.length,
     num_trajectories: sum("num_trajectories"),
     num_tokens: sum("num_tokens"),
     num_trainable_tokens: sum("num_trainable_tokens"),
-  };
+    ...(validation === undefined ? {} : { "validation/loss": validation, "validation/tokens": last?.["validation/tokens"] as number }),
+  });
 }

@@ -3,16 +3,16 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import type { Engine, ModelHandle } from "../../engine/port.ts";
 import { InternalError } from "../../errors.ts";
+import type { CheckpointLineage } from "../../schema/index.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { remove, renameDurably, syncDirectory } from "../files.ts";
+import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
+import { stepName } from "../names.ts";
 import { removeJobFiles, jobDirectory } from "./job-files.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
-
-/** Names that a state's optimizer file has; weights stay when it goes. */
-const OPTIMIZER_FILE = "optimizer.safetensors";
 
 /** What commits need. */
 export interface CommitContext {
@@ -29,7 +29,7 @@ export interface NewEvent {
 }
 
 /** Saves a model so that `path` is either complete and on disk, or absent. Half a state never has the final name. */
-async function saveDurably(engine: Engine, handle: ModelHandle, path: string, signal: AbortSignal): Promise<void> {
+export async function saveDurably(engine: Engine, handle: ModelHandle, path: string, signal: AbortSignal): Promise<void> {
   const temporary = `${path}.tmp-${randomUUID()}`;
   await mkdir(temporary, { recursive: true, mode: 0o700 });
   try {
@@ -77,17 +77,21 @@ export async function commitCheckpoint(
   job: JobRow,
   {
     handle,
+    start,
     metrics,
     events,
     signal,
   }: {
     readonly handle: ModelHandle;
+    /** What the job began with. */
+    readonly start: CheckpointRow;
     readonly metrics: Readonly<Record<string, number>>;
     readonly events: readonly NewEvent[];
     readonly signal: AbortSignal;
   },
 ): Promise<CheckpointRow> {
-  const { next_step: step } = await getModel(store, job.model_id);
+  const model = await getModel(store, job.model_id);
+  const { next_step: step } = model;
   const path = join(directory.checkpoints, job.model_id, String(step));
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.checkpoints);
@@ -101,6 +105,13 @@ export async function commitCheckpoint(
     state_dir: relative(directory.root, path),
     optimizer_kind: job.type,
     created_at: now,
+    lineage: JSON.stringify({
+      base_model: model.base_model,
+      parent: stepName(model, start.step),
+      job_id: job.id,
+      job_type: job.type,
+    } satisfies CheckpointLineage),
+    pinned: 0,
   };
   let older: { state_dir: string | null }[];
   try {
@@ -112,6 +123,7 @@ export async function commitCheckpoint(
         .set({ optimizer_kind: null })
         .where("model_id", "=", job.model_id)
         .where("optimizer_kind", "is not", null)
+        .where("pinned", "=", 0)
         .returning("state_dir")
         .execute();
       await transaction.insertInto("checkpoints").values(row).execute();

@@ -1,0 +1,107 @@
+/** From the configuration of an SFT job to settings; what is not carried out is refused by name. */
+
+import { ArgumentError, UnsupportedError } from "../errors.ts";
+import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
+import { learningRates } from "./schedule.ts";
+import type { AdamParams } from "./types.ts";
+
+/** What `batch_size: "auto"` means. */
+const AUTO_BATCH_SIZE = 2;
+const DEFAULT_RATE = 5e-5;
+
+/** An SFT configuration with every default filled in. */
+export interface SftSettings {
+  readonly batchSize: number;
+  readonly epochs: number;
+  /** Null = the order of the file. */
+  readonly shuffleSeed: number | null;
+  readonly assistantTurns: "all" | "last";
+  readonly adam: Omit<AdamParams, "learningRate">;
+  /** Share of the examples that is held out; null = none. */
+  readonly validationSplit: number | null;
+  /** Steps between two measurements; null = after each epoch. */
+  readonly validationEvery: number | null;
+  /** Rates of `steps` optimizer steps. @throws ArgumentError `E_ARGUMENT` when a list of rates has another length. */
+  readonly rates: (steps: number) => readonly number[];
+}
+
+/**
+ * Reads a configuration that the schema has already accepted. Null and absent mean the default: batch size 2, rate 5e-5, one epoch,
+ * file order, gradient norm clipped at 1, no weight decay, β 0.9 and 0.99, nothing held out.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
+ * @throws UnsupportedError `E_UNSUPPORTED` for `metric_logging`.
+ */
+export function checkSftConfig(config?: SftConfig | null, experimental?: SftExperimentalConfig | null): SftSettings {
+  if ((config?.metric_logging?.enabled ?? false) || Object.keys(config?.metric_logging ?? {}).some((key) => key !== "enabled")) {
+    throw new UnsupportedError(
+      '`metric_logging` is not carried out by this service: expected null or {"enabled": false}. Metrics are in the job\'s events.',
+      { param: "config.metric_logging" },
+    );
+  }
+  const { validation_split: split, validation_data_url: url, validation_every: every } = experimental ?? {};
+  if (isSet(split) && isSet(url)) throw oneOf("validation_split", "validation_data_url", "Each names what is measured");
+  if (isSet(every) && !isSet(split) && !isSet(url)) {
+    throw new ArgumentError("Expected `validation_split` or `validation_data_url` beside `validation_every`, which has no effect alone.", {
+      param: "experimental_config.validation_every",
+    });
+  }
+  return {
+    batchSize: typeof config?.batch_size === "number" ? config.batch_size : AUTO_BATCH_SIZE,
+    epochs: experimental?.epochs ?? 1,
+    shuffleSeed: experimental?.shuffle_seed ?? null,
+    assistantTurns: config?.assistant_turns ?? "all",
+    adam: {
+      beta1: experimental?.adam_beta1 ?? 0.9,
+      beta2: experimental?.adam_beta2 ?? 0.99,
+      epsilon: 1e-8,
+      weightDecay: experimental?.weight_decay ?? 0,
+      maxGradNorm: experimental?.max_grad_norm ?? 1,
+    },
+    validationSplit: split ?? null,
+    validationEvery: every ?? null,
+    rates: ratesOf(config?.learning_rate ?? DEFAULT_RATE, experimental ?? {}),
+  };
+}
+
+function ratesOf(rate: number | readonly number[], experimental: SftExperimentalConfig): SftSettings["rates"] {
+  const { learning_rate_schedule: schedule, warmup_steps: steps, warmup_ratio: ratio, min_learning_rate: minimum } = experimental;
+  if (isSet(steps) && isSet(ratio)) throw oneOf("warmup_steps", "warmup_ratio", "They are two ways to say one thing");
+  if (typeof rate !== "number") {
+    const names = ["learning_rate_schedule", "warmup_steps", "warmup_ratio", "min_learning_rate"] as const;
+    const idle = names.find((name) => isSet(experimental[name]));
+    if (idle !== undefined) {
+      throw new ArgumentError(`Expected one \`learning_rate\` beside \`${idle}\`, got a list. The list is the schedule; leave one out.`, {
+        param: `experimental_config.${idle}`,
+      });
+    }
+    return (count) => {
+      if (rate.length === count) return rate;
+      throw new ArgumentError(`Expected one learning rate per batch, ${count} in all (over all epochs), got ${rate.length}.`, {
+        param: "config.learning_rate",
+      });
+    };
+  }
+  if (isSet(minimum) && minimum > rate) {
+    throw new ArgumentError(`Expected \`min_learning_rate\` to be at most the \`learning_rate\` of ${rate}, got ${minimum}.`, {
+      param: "experimental_config.min_learning_rate",
+    });
+  }
+  return (count) =>
+    learningRates(count, {
+      kind: schedule ?? "constant",
+      peak: rate,
+      minimum: minimum ?? 0,
+      warmupSteps: steps ?? Math.floor((ratio ?? 0) * count),
+    });
+}
+
+function oneOf(first: string, second: string, why: string): ArgumentError {
+  return new ArgumentError(`Expected \`${first}\` or \`${second}\`, got both. ${why}; set one.`, {
+    param: `experimental_config.${second}`,
+  });
+}
+
+function isSet<T>(value: T | null | undefined): value is T {
+  return value !== null && value !== undefined;
+}

@@ -1,0 +1,109 @@
+/** What the metrics of an RL step give cause to say. */
+
+/** What can be said of a step. */
+export type TrainingWarningCode = "entropy-collapse" | "constant-groups-rising" | "low-ess" | "sampler-mismatch";
+
+/** One cause for worry, with the number that gave it. */
+export interface TrainingWarning {
+  readonly code: TrainingWarningCode;
+  /** What is happening and what to do. */
+  readonly message: string;
+  /** The number that was looked at. */
+  readonly value: number;
+  /** The bound that it has passed. */
+  readonly threshold: number;
+}
+
+/** Steps of the past that are looked at. */
+export const WARNING_HISTORY = 10;
+
+/** Entropy below this share of the highest of the history has collapsed. */
+const ENTROPY_SHARE = 0.25;
+/** Constant groups are worth a word from this share of all on, */
+const CONSTANT_SHARE = 0.5;
+/** when they are more by this much than in the steps before, on average, */
+const CONSTANT_RISE = 0.1;
+/** of which there must be as many. */
+const CONSTANT_STEPS = 3;
+const MIN_ESS = 0.3;
+const MAX_MISMATCH = 1e-3;
+
+type Metrics = Readonly<Record<string, number>>;
+
+/**
+ * The warnings of a step:
+ *
+ * - `entropy-collapse`: `policy/entropy` is below a quarter of the highest of the steps before;
+ * - `constant-groups-rising`: at least half of the groups have equal rewards, and 0.1 more of them than in the three steps before, on average;
+ * - `low-ess`: `policy/ess` is below 0.3;
+ * - `sampler-mismatch`: `sampler/mismatch_kl` is above 1e-3.
+ *
+ * @param metrics - Of the step.
+ * @param history - Of the model's RL steps before it, newest first; at most {@link WARNING_HISTORY} are looked at.
+ */
+export function trainingWarnings(metrics: Metrics, history: readonly Metrics[]): TrainingWarning[] {
+  const before = history.slice(0, WARNING_HISTORY);
+  return [entropyCollapse(metrics, before), constantGroups(metrics, before), lowEss(metrics), mismatch(metrics)].filter(
+    (warning) => warning !== null,
+  );
+}
+
+function entropyCollapse(metrics: Metrics, before: readonly Metrics[]): TrainingWarning | null {
+  const value = metrics["policy/entropy"] ?? 0;
+  const threshold = ENTROPY_SHARE * before.reduce((most, each) => Math.max(most, each["policy/entropy"] ?? 0), 0);
+  if (value >= threshold) return null;
+  return {
+    code: "entropy-collapse",
+    value,
+    threshold,
+    message: `The policy's entropy fell to ${short(value)} nats, below a quarter of the highest of the last ${before.length} steps: it hardly explores any more. Lower the learning rate, add a KL penalty (\`kl_penalty_coef\`), or go back to an earlier checkpoint.`,
+  };
+}
+
+function constantGroups(metrics: Metrics, before: readonly Metrics[]): TrainingWarning | null {
+  const recent = before.slice(0, CONSTANT_STEPS);
+  if (recent.length < CONSTANT_STEPS) return null;
+  const value = constantShare(metrics);
+  const threshold = Math.max(CONSTANT_SHARE, recent.reduce((sum, each) => sum + constantShare(each), 0) / recent.length + CONSTANT_RISE);
+  if (value < threshold) return null;
+  return {
+    code: "constant-groups-rising",
+    value,
+    threshold,
+    message: `In ${percent(value)} of the groups all rewards are equal, and the share is rising: these groups teach nothing. Use scenarios of another difficulty, a finer reward, or larger groups.`,
+  };
+}
+
+function lowEss(metrics: Metrics): TrainingWarning | null {
+  const value = metrics["policy/ess"] ?? 1;
+  if (value >= MIN_ESS) return null;
+  return {
+    code: "low-ess",
+    value,
+    threshold: MIN_ESS,
+    message: `The batch counts like ${percent(value)} of its tokens (\`policy/ess\` below ${MIN_ESS}): it was sampled by a policy far from the one that is trained. Train on fresher rollouts, or set \`truncated_importance_sampling\`.`,
+  };
+}
+
+function mismatch(metrics: Metrics): TrainingWarning | null {
+  const value = metrics["sampler/mismatch_kl"] ?? 0;
+  if (value <= MAX_MISMATCH) return null;
+  return {
+    code: "sampler-mismatch",
+    value,
+    threshold: MAX_MISMATCH,
+    message: `Sampler and trainer disagree about the same weights by ${short(value)} nats (\`sampler/mismatch_kl\` above ${MAX_MISMATCH}). Were the turns sampled from this model, at temperature 1, and are their token ids and log-probabilities the ones that were served? \`precalculate_logprobs\` takes the trainer's own.`,
+  };
+}
+
+function constantShare(metrics: Metrics): number {
+  return (metrics["advantage/zero_groups"] ?? 0) / Math.max(metrics["data/groups"] ?? 0, 1);
+}
+
+function short(value: number): string {
+  return value.toPrecision(3);
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(0)} %`;
+}

@@ -1,0 +1,200 @@
+import { randomUUID } from "node:crypto";
+import { copyFile, link, mkdir, readdir } from "node:fs/promises";
+import { dirname, join, relative } from "node:path";
+import { ArgumentError, ConflictError, DataError } from "../../errors.ts";
+import type { CheckpointLineage, CreateModelRequest, LoraConfig } from "../../schema/index.ts";
+import type { ServiceContext } from "../context.ts";
+import { remove, renameDurably, syncDirectory } from "../files.ts";
+import { saveDurably } from "../jobs/states.ts";
+import { artifactUrl, parseArtifactUrl, stepName } from "../names.ts";
+import { findCheckpoint } from "../policies.ts";
+import { getArtifactByName, type StoredArtifact } from "../store/artifacts.ts";
+import type { CheckpointRow } from "../store/tables.ts";
+import { readAdapterConfig } from "./peft.ts";
+import { OPTIMIZER_FILE } from "./retention.ts";
+
+const CONFIG_FILE = "adapter_config.json";
+const WEIGHTS_FILE = "adapter_model.safetensors";
+
+/** What a new model starts with: columns of its step 0, whose files are there already, and its adapter. */
+export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kind" | "metrics"> {
+  readonly lora: LoraConfig | null;
+  readonly lineage: CheckpointLineage;
+  /** Removes the files again. */
+  readonly discard: () => Promise<void>;
+}
+
+/** The model that is being made. */
+export interface NewModel {
+  readonly id: string;
+  readonly seed: number;
+  readonly request: CreateModelRequest;
+}
+
+/**
+ * Prepares step 0 of a new model: nothing for one that starts from its base, a copy of a checkpoint's state, or an imported adapter.
+ *
+ * @throws ArgumentError `E_ARGUMENT` when base model or adapter are not those of `from`.
+ * @throws NotFoundError `E_NOT_FOUND` for a checkpoint or artifact that is not there.
+ * @throws ConflictError `E_CONFLICT` for an artifact that is not committed, or an optimizer state that was not kept.
+ * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for an adapter that cannot be read or carried out.
+ */
+export async function prepareOrigin(context: ServiceContext, model: NewModel): Promise<Origin> {
+  const { request } = model;
+  const from = request.from ?? null;
+  if (from === null) {
+    if (request.keep_optimizer === true) {
+      throw new ArgumentError("Expected a checkpoint in `from` beside `keep_optimizer`: the base has no optimizer state", {
+        param: "keep_optimizer",
+      });
+    }
+    return {
+      state_dir: null,
+      optimizer_kind: null,
+      metrics: "{}",
+      lora: request.lora ?? null,
+      lineage: lineageOf(request, null),
+      discard: () => Promise.resolve(),
+    };
+  }
+  return /:v\d+$/u.test(from) ? importAdapter(context, model, from) : forkCheckpoint(context, model, from);
+}
+
+async function forkCheckpoint(context: ServiceContext, model: NewModel, from: string): Promise<Origin> {
+  const { store, directory, engine, uses } = context;
+  const { request } = model;
+  const { model: source, checkpoint } = await findCheckpoint(store, from, { bases: engine.capabilities().baseModels, param: "from" });
+  if (source.base_model !== request.base_model) {
+    throw new ArgumentError(`Expected \`base_model\` to be '${source.base_model}', the one of '${from}', got '${request.base_model}'`, {
+      param: "base_model",
+    });
+  }
+  const lora = source.lora === null ? null : (JSON.parse(source.lora) as LoraConfig);
+  requireSameAdapter(request, lora, from);
+  const keepsOptimizer = request.keep_optimizer === true;
+  if (keepsOptimizer && checkpoint.optimizer_kind === null) {
+    throw new ConflictError(
+      `The optimizer state of '${stepName(source, checkpoint.step)}' is not there: it is kept for a model's newest checkpoint and for pinned ones`,
+      { param: "keep_optimizer" },
+    );
+  }
+  const lineage = lineageOf(request, stepName(source, checkpoint.step));
+  const columns = { metrics: checkpoint.metrics, optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null, lora, lineage };
+  if (checkpoint.state_dir === null) return { ...columns, state_dir: null, discard: () => Promise.resolve() };
+  const release = uses.hold(checkpoint.id);
+  try {
+    // Held from here on; what was deleted a moment before is not there.
+    await findCheckpoint(store, stepName(source, checkpoint.step), { bases: [], param: "from" });
+    const { path, discard } = await makeState(context, model, async (temporary) => {
+      const sourcePath = join(directory.root, checkpoint.state_dir as string);
+      for (const name of await readdir(sourcePath)) {
+        if (name !== OPTIMIZER_FILE || keepsOptimizer) await share(join(sourcePath, name), join(temporary, name));
+      }
+    });
+    return { ...columns, state_dir: relative(directory.root, path), discard };
+  } finally {
+    release();
+  }
+}
+
+async function importAdapter(context: ServiceContext, model: NewModel, from: string): Promise<Origin> {
+  const { store, directory, engine, blobs } = context;
+  const { request, id, seed } = model;
+  if (request.keep_optimizer === true) {
+    throw new ArgumentError("An artifact has no optimizer state: leave `keep_optimizer` out", { param: "keep_optimizer" });
+  }
+  const artifact = await getArtifactByName(store, parseArtifactUrl(from, "from"), "from");
+  const staging = join(directory.temporary, randomUUID());
+  await mkdir(staging, { mode: 0o700 });
+  try {
+    for (const name of [CONFIG_FILE, WEIGHTS_FILE]) await share(blobs.path(blobOf(artifact, name)), join(staging, name));
+    const lora = await readAdapterConfig(join(staging, CONFIG_FILE), `${from}: ${CONFIG_FILE}`);
+    requireSameAdapter(request, lora, from);
+    const handle = await engine.createModel({ base: request.base_model, lora, from: staging, seed });
+    try {
+      const path = statePath(context, id);
+      await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+      await syncDirectory(directory.checkpoints);
+      await saveDurably(engine, handle, path, new AbortController().signal);
+      // Moments of zero are what a state without any stands for.
+      await remove(join(path, OPTIMIZER_FILE));
+      return {
+        state_dir: relative(directory.root, path),
+        optimizer_kind: null,
+        metrics: "{}",
+        lora,
+        lineage: lineageOf(request, artifactUrl(artifact)),
+        discard: () => remove(dirname(path)),
+      };
+    } finally {
+      await engine.unload(handle);
+    }
+  } finally {
+    await remove(staging);
+  }
+}
+
+function blobOf(artifact: StoredArtifact, name: string): string {
+  const url = artifactUrl(artifact);
+  if (artifact.state === "open") {
+    throw new ConflictError(`Artifact '${url}' is not committed yet. Commit it with POST /v1/preview/artifacts/${artifact.id}/commit`, {
+      param: "from",
+    });
+  }
+  const file = artifact.files.find(({ path }) => path === name);
+  if (file !== undefined) return file.sha256;
+  throw new DataError(
+    `Expected artifact '${url}' to hold an adapter in PEFT's layout, ${CONFIG_FILE} and ${WEIGHTS_FILE}; it has no ${name}`,
+    {
+      param: "from",
+    },
+  );
+}
+
+function requireSameAdapter({ lora: asked }: CreateModelRequest, lora: LoraConfig | null, from: string): void {
+  if (asked === null || asked === undefined) return;
+  const alphaOf = ({ rank, alpha }: LoraConfig) => alpha ?? 2 * rank;
+  if (lora !== null && asked.rank === lora.rank && alphaOf(asked) === alphaOf(lora)) return;
+  throw new ArgumentError(
+    `Expected \`lora\` to be that of '${from}' or left out: ${lora === null ? "every parameter of it is trained" : JSON.stringify(lora)}; got ${JSON.stringify(asked)}`,
+    { param: "lora" },
+  );
+}
+
+function lineageOf({ base_model }: CreateModelRequest, parent: string | null): CheckpointLineage {
+  return { base_model, parent, job_id: null, job_type: null };
+}
+
+function statePath({ directory }: ServiceContext, modelId: string): string {
+  return join(directory.checkpoints, modelId, "0");
+}
+
+/** A state directory that is either complete or absent. */
+async function makeState(
+  context: ServiceContext,
+  { id }: NewModel,
+  fill: (temporary: string) => Promise<void>,
+): Promise<{ readonly path: string; readonly discard: () => Promise<void> }> {
+  const path = statePath(context, id);
+  const temporary = `${path}.tmp-${randomUUID()}`;
+  const discard = () => remove(dirname(path));
+  try {
+    await mkdir(temporary, { recursive: true, mode: 0o700 });
+    await syncDirectory(context.directory.checkpoints);
+    await fill(temporary);
+    await renameDurably(temporary, path);
+    return { path, discard };
+  } catch (error) {
+    await discard();
+    throw error;
+  }
+}
+
+/** The same bytes under a second name, without writing them again where the file system can: no file of a state is ever changed. */
+async function share(from: string, to: string): Promise<void> {
+  try {
+    await link(from, to);
+  } catch {
+    await copyFile(from, to);
+  }
+}

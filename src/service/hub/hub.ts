@@ -1,0 +1,223 @@
+/** Base models by their path on a model hub, fetched once and kept. */
+import { createHash, randomUUID } from "node:crypto";
+import { createWriteStream } from "node:fs";
+import { access, mkdir, open, readFile, rename, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable, Transform } from "node:stream";
+import type { ReadableStream } from "node:stream/web";
+import { pipeline } from "node:stream/promises";
+import { Agent, fetch as undiciFetch } from "undici";
+import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../errors.ts";
+import { remove, syncDirectory, writeDurably } from "../files.ts";
+import type { ServiceLogger } from "../logger.ts";
+import { messageOf } from "../error-text.ts";
+import { filesToFetch, isWhole } from "./files.ts";
+
+/** Where base models that are named by a hub's path come from. */
+export interface HubOptions {
+  /** @default `HF_ENDPOINT`, or "https://huggingface.co" */
+  readonly url?: string | undefined;
+  /** The hub's own cache layout. @default `HF_HUB_CACHE`, `hub` below `HF_HOME`, or `hub` in the data directory */
+  readonly cacheDir?: string | undefined;
+  /** Take what is in the cache and ask nobody. @default `HF_HUB_OFFLINE` is 1 */
+  readonly isOffline?: boolean | undefined;
+  /** For repositories that are private or ask for consent. @default `HF_TOKEN` */
+  readonly token?: string | undefined;
+}
+
+/** See {@link createHub}. */
+export interface Hub {
+  /**
+   * The directory of a base model, from the cache or, once, from the hub. Null for a name that is no path of a hub.
+   *
+   * @throws NotFoundError `E_NOT_FOUND` when the hub has no such model, does not answer, or is not to be asked; the message says which.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a repository without the files of a base model.
+   * @throws DataError `E_DATA` for a file that came with other bytes than the hub says.
+   */
+  directoryOf(base: string): Promise<string | null>;
+  close(): Promise<void>;
+}
+
+const NAME = /^([\w-][\w.-]{0,95})\/([\w-][\w.-]{0,95})(?:@([\w][\w./-]{0,199}))?$/u;
+const COMMIT = /^[0-9a-f]{40}$/u;
+const CONNECT_TIMEOUT_MS = 10_000;
+/** Without a byte for so long, the hub is not there any more. */
+const SILENCE_TIMEOUT_MS = 60_000;
+
+/** A model on the hub: `owner/name`, with `@revision` a branch, tag or commit other than `main`. */
+interface Repository {
+  readonly name: string;
+  readonly revision: string;
+}
+
+interface Settings {
+  readonly url: string;
+  readonly cacheDir: string;
+  readonly isOffline: boolean;
+  readonly token: string | undefined;
+  readonly logger: ServiceLogger;
+}
+
+/** Resolves paths of a hub. A model that is in the cache is never asked for again: a moved branch does not change what is trained on. */
+export function createHub(
+  { url, cacheDir, isOffline, token }: HubOptions,
+  { dataDir, logger }: { readonly dataDir: string; readonly logger: ServiceLogger },
+): Hub {
+  const env = (name: string) => process.env[name] || undefined;
+  const home = env("HF_HOME");
+  const settings: Settings = {
+    url: (url ?? env("HF_ENDPOINT") ?? "https://huggingface.co").replace(/\/+$/u, ""),
+    cacheDir: cacheDir ?? env("HF_HUB_CACHE") ?? (home === undefined ? join(dataDir, "hub") : join(home, "hub")),
+    isOffline: isOffline ?? env("HF_HUB_OFFLINE") === "1",
+    token: token ?? env("HF_TOKEN"),
+    logger,
+  };
+  const known = new Map<string, Promise<string>>();
+  const agent = new Agent({
+    connect: { timeout: CONNECT_TIMEOUT_MS },
+    headersTimeout: SILENCE_TIMEOUT_MS,
+    bodyTimeout: SILENCE_TIMEOUT_MS,
+  });
+  return {
+    async directoryOf(base) {
+      const [, owner, name, revision = "main"] = NAME.exec(base) ?? [];
+      if (owner === undefined || name === undefined || revision.includes("..")) return null;
+      const before = known.get(base);
+      if (before !== undefined) return before;
+      const finding = find({ name: `${owner}/${name}`, revision }, settings, agent);
+      known.set(base, finding);
+      // A hub that is not there today may be there tomorrow.
+      finding.catch(() => known.delete(base));
+      return finding;
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+async function find(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
+  const { name, revision } = repository;
+  const storage = join(settings.cacheDir, `models--${name.replace("/", "--")}`);
+  const commit = COMMIT.test(revision) ? revision : (await readFile(join(storage, "refs", revision), "utf8").catch(() => "")).trim();
+  const kept = join(storage, "snapshots", commit);
+  if (COMMIT.test(commit) && (await isWhole(kept))) return kept;
+  if (settings.isOffline) {
+    throw new NotFoundError(
+      `The base model '${name}' at revision '${revision}' is not in the cache at '${settings.cacheDir}', and this service fetches nothing (offline). Start it once with access to ${settings.url}, or copy the model there`,
+      { param: "base_model" },
+    );
+  }
+  try {
+    return await fetchModel(repository, { ...settings, storage, agent });
+  } catch (error) {
+    throw explain(error, repository, settings);
+  }
+}
+
+async function fetchModel(
+  { name, revision }: Repository,
+  { url: hubUrl, token, logger, storage, agent }: Settings & { readonly storage: string; readonly agent: Agent },
+): Promise<string> {
+  // Loaded only now: most services fetch nothing.
+  const { modelInfo, listFiles, downloadFile } = await import("@huggingface/hub");
+  const fetch = ((input: string, init?: object) =>
+    undiciFetch(input, { ...init, dispatcher: agent })) as unknown as typeof globalThis.fetch;
+  const common = { hubUrl, fetch, ...(token === undefined ? {} : { accessToken: token }) };
+  const { sha: commit } = await modelInfo({ ...common, name, revision, additionalFields: ["sha"] });
+  if (!COMMIT.test(commit)) throw new DataError(`The hub says '${commit}' is the commit of '${name}'; expected 40 hexadecimal digits`);
+  const repo = { type: "model" as const, name };
+  const listed = new Map<string, { readonly size: number; readonly sha256: string | null }>();
+  for await (const { type, path, size, lfs } of listFiles({ ...common, repo, revision: commit })) {
+    if (type === "file") listed.set(path, { size: lfs?.size ?? size, sha256: lfs?.oid ?? null });
+  }
+  const wanted = filesToFetch([...listed.keys()]);
+  if ("missing" in wanted) {
+    throw new UnsupportedError(
+      `The repository '${name}' on ${hubUrl} has no ${wanted.missing}: expected a model in Hugging Face layout with safetensors weights`,
+      {
+        param: "base_model",
+      },
+    );
+  }
+  const directory = join(storage, "snapshots", commit);
+  await mkdir(directory, { recursive: true });
+  logger.info("Fetching a base model", {
+    model: name,
+    revision,
+    commit,
+    bytes: wanted.files.reduce((sum, path) => sum + (listed.get(path)?.size ?? 0), 0),
+  });
+  for (const path of wanted.files) {
+    const target = join(directory, path);
+    if (await exists(target)) continue;
+    const blob = await downloadFile({ ...common, repo, path, revision: commit });
+    if (blob === null) throw new DataError(`The hub lists ${path} of '${name}' and does not have it`);
+    await keep(blob, target, listed.get(path) ?? { size: blob.size, sha256: null });
+  }
+  if (revision !== commit) {
+    // Written last: a revision that has its commit has its files.
+    const ref = join(storage, "refs", revision);
+    await mkdir(join(ref, ".."), { recursive: true });
+    await writeDurably(ref, commit);
+  }
+  return directory;
+}
+
+/** Writes a file that is either complete, with the bytes the hub has, or absent. */
+async function keep(blob: Blob, target: string, expected: { readonly size: number; readonly sha256: string | null }): Promise<void> {
+  const temporary = `${target}.incomplete-${randomUUID()}`;
+  const hash = createHash("sha256");
+  try {
+    const counted = new Transform({
+      transform(chunk: Uint8Array, _encoding, done) {
+        hash.update(chunk);
+        done(null, chunk);
+      },
+    });
+    await pipeline(Readable.fromWeb(blob.stream() as ReadableStream), counted, createWriteStream(temporary, { flags: "wx" }));
+    const { size } = await stat(temporary);
+    const digest = hash.digest("hex");
+    if (size !== expected.size || (expected.sha256 !== null && digest !== expected.sha256)) {
+      throw new DataError(
+        `A file came with other bytes than the hub says: ${target} has ${size} of ${expected.size} bytes${expected.sha256 === null ? "" : `, SHA-256 ${digest} instead of ${expected.sha256}`}. Ask again`,
+        { param: "base_model" },
+      );
+    }
+    const file = await open(temporary, "r+");
+    try {
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, target);
+    await syncDirectory(join(target, ".."));
+  } catch (error) {
+    await remove(temporary);
+    throw error;
+  }
+}
+
+/** What went wrong, in terms of what to do. */
+function explain(error: unknown, { name, revision }: Repository, { url, token }: Settings): unknown {
+  if (WhetstoneError.isInstance(error)) return error;
+  const status = error instanceof Error && "statusCode" in error && typeof error.statusCode === "number" ? error.statusCode : null;
+  const says = (text: string) => new NotFoundError(text, { cause: error, param: "base_model" });
+  if (status === 404) return says(`The hub at ${url} has no model '${name}' with a revision '${revision}'`);
+  if (status === 401 || status === 403) {
+    const why =
+      token === undefined
+        ? "Set HF_TOKEN to one that may read it"
+        : "The token of HF_TOKEN may not read it, or its owner has not agreed to its terms";
+    return says(`The hub at ${url} does not give out '${name}': it does not exist, is private, or asks for consent. ${why}`);
+  }
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  return says(
+    `The base model '${name}' cannot be fetched: the hub at ${url} ${status === null ? "is not there" : `answered ${status}`} (${messageOf(cause)}). Ask again when it is, name another with HF_ENDPOINT, or use a directory`,
+  );
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,206 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { startService, type ServiceOptions } from "../../src/service/index.ts";
+import { createHub, type Hub, type HubOptions } from "../../src/service/hub/hub.ts";
+import { commitOf, startHubServer, type HubRepository } from "../support/hub-server.ts";
+import { temporaryDirectory } from "./support.ts";
+
+const TINY = join(import.meta.dirname, "../../models/whetstone-tiny");
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
+
+/** The shipped model as somebody would have it on a hub, with files that nobody needs here. */
+async function repository(): Promise<HubRepository> {
+  const names = await readdir(TINY);
+  const files = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await readFile(join(TINY, name))] as const)));
+  return {
+    files: { ...files, "README.md": "# Tiny", "pytorch_model.bin": "pickles", "onnx/model.onnx": "no" },
+    large: ["model.safetensors"],
+  };
+}
+
+/** A repository of files too small to be a model. */
+const small = (files: Record<string, string> = {}): HubRepository => ({
+  files: { "config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "weights", ...files },
+});
+
+async function open(options: HubOptions): Promise<{ readonly hub: Hub; readonly cacheDir: string }> {
+  const cacheDir = options.cacheDir ?? (await temporaryDirectory());
+  const hub = createHub({ ...options, cacheDir }, { dataDir: cacheDir, logger: quiet });
+  onTestFinished(() => hub.close());
+  return { hub, cacheDir };
+}
+
+describe("a model hub", () => {
+  it("gives the files of a base model once, in the hub's own cache layout", async () => {
+    const tiny = small({ "README.md": "x", "pytorch_model.bin": "y", "onnx/model.onnx": "z", "tokenizer_config.json": "{}" });
+    const server = await startHubServer({ "team/tiny": tiny });
+    const { hub, cacheDir } = await open({ url: server.url });
+    const [one, two] = await Promise.all([hub.directoryOf("team/tiny"), hub.directoryOf("team/tiny")]);
+    expect(one).toBe(join(cacheDir, "models--team--tiny", "snapshots", commitOf(tiny)));
+    expect(two).toBe(one);
+    expect((await readdir(one!)).toSorted()).toEqual(["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]);
+    expect(await readFile(join(one!, "model.safetensors"), "utf8")).toBe("weights");
+    expect(await readFile(join(cacheDir, "models--team--tiny", "refs", "main"), "utf8")).toBe(commitOf(tiny));
+    const asked = server.requests.length;
+    expect(server.requests.filter((line) => line.includes("/revision/"))).toHaveLength(1);
+
+    // Another process, another branch head: what is in the cache is what is trained on, and nobody is asked.
+    server.repositories["team/tiny"] = small({ "model.safetensors": "newer" });
+    const again = await open({ url: server.url, cacheDir });
+    expect(await again.hub.directoryOf("team/tiny")).toBe(one);
+    expect(server.requests).toHaveLength(asked);
+    expect(await again.hub.directoryOf("team/tiny@v1")).toBe(
+      join(cacheDir, "models--team--tiny", "snapshots", commitOf(server.repositories["team/tiny"])),
+    );
+  });
+
+  it("takes all parts of weights in several files, and goes on where it was interrupted", async () => {
+    const parts = { "model-00001-of-00002.safetensors": "one", "model-00002-of-00002.safetensors": "two" };
+    const index = JSON.stringify({ weight_map: { a: "model-00001-of-00002.safetensors", b: "model-00002-of-00002.safetensors" } });
+    const { "model.safetensors": _, ...rest } = small().files as Record<string, string>;
+    const server = await startHubServer({ "team/parts": { files: { ...rest, ...parts, "model.safetensors.index.json": index } } });
+    server.cut.add("model-00002-of-00002.safetensors");
+    const { hub, cacheDir } = await open({ url: server.url });
+    await expect(hub.directoryOf("team/parts")).rejects.toMatchObject({ message: expect.stringMatching(/bytes|terminated|closed/u) });
+    expect(await readdir(join(cacheDir, "models--team--parts"))).toEqual(["snapshots"]);
+    // What did not come whole is not there, and not half there.
+    const offline = await open({ url: server.url, cacheDir, isOffline: true });
+    await expect(offline.hub.directoryOf("team/parts")).rejects.toMatchObject({ code: "E_NOT_FOUND" });
+    server.cut.clear();
+    const before = server.requests.length;
+    const directory = await hub.directoryOf("team/parts");
+    expect((await readdir(directory!)).toSorted()).toEqual(
+      [...Object.keys(rest), ...Object.keys(parts), "model.safetensors.index.json"].toSorted(),
+    );
+    expect(server.requests.slice(before).filter((line) => line.includes("00001"))).toEqual([]);
+    expect(await offline.hub.directoryOf("team/parts")).toBe(directory);
+  });
+
+  it.each([
+    ["no such model", "team/nothing", "E_NOT_FOUND", /has no model 'team\/nothing'/u],
+    ["no such revision", "team/tiny@v9", "E_NOT_FOUND", /revision 'v9'/u],
+    ["a model that asks for consent", "team/gated", "E_NOT_FOUND", /Set HF_TOKEN/u],
+    ["other kinds of weights alone", "team/pickles", "E_UNSUPPORTED", /has no model\.safetensors or/u],
+    ["other bytes than it says", "team/torn", "E_DATA", /other bytes than the hub says/u],
+  ])("says so when it has %s", async (_, name, code, message) => {
+    const pickles = { files: { "config.json": "{}", "tokenizer.json": "{}", "pytorch_model.bin": "x" } };
+    const server = await startHubServer({
+      "team/tiny": small(),
+      "team/gated": { ...small(), token: "hf_secret" },
+      "team/pickles": pickles,
+      "team/torn": { ...small({ "model.safetensors": "right" }), large: ["model.safetensors"] },
+    });
+    if (name === "team/torn") server.wrong.add("model.safetensors");
+    const { hub } = await open({ url: server.url });
+    await expect(hub.directoryOf(name)).rejects.toMatchObject({ code, message: expect.stringMatching(message) });
+  });
+
+  it("shows its token to those who ask for it", async () => {
+    const server = await startHubServer({ "team/gated": { ...small(), token: "hf_secret" } });
+    const { hub } = await open({ url: server.url, token: "hf_secret" });
+    await expect(hub.directoryOf("team/gated")).resolves.toContain("models--team--gated");
+    const other = await open({ url: server.url, token: "hf_other" });
+    const error = await other.hub.directoryOf("team/gated").catch((caught: unknown) => caught as Error);
+    expect(String((error as Error).message)).toMatch(/may not read it/u);
+    expect(String((error as Error).message)).not.toContain("hf_other");
+  });
+
+  it("says that it is not there, and is asked again later", async () => {
+    const gone = await startHubServer({ "team/tiny": small() });
+    const { hub } = await open({ url: "http://127.0.0.1:9" });
+    const error = await hub.directoryOf("team/tiny").catch((caught: unknown) => caught);
+    expect(error).toMatchObject({
+      code: "E_NOT_FOUND",
+      param: "base_model",
+      message: expect.stringMatching(/hub at http:\/\/127\.0\.0\.1:9 is not there/u),
+    });
+    const later = await open({ url: gone.url });
+    await expect(later.hub.directoryOf("team/tiny")).resolves.toContain("snapshots");
+  });
+
+  it("is not asked for what is no path of a hub", async () => {
+    const server = await startHubServer({});
+    const { hub } = await open({ url: server.url });
+    for (const name of ["tiny", "a/b/c", "../x", "a/../b", "/a/b", "a/b@", "a/b@../../x", "a/b c", ".a/b"])
+      expect(await hub.directoryOf(name), name).toBeNull();
+    expect(server.requests).toEqual([]);
+  });
+
+  it("reads its settings from the environment, as other clients of it do", async () => {
+    const server = await startHubServer({ "team/tiny": { ...small(), token: "hf_env" } });
+    const home = await temporaryDirectory();
+    vi.stubEnv("HF_ENDPOINT", `${server.url}/`);
+    vi.stubEnv("HF_TOKEN", "hf_env");
+    vi.stubEnv("HF_HOME", home);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const hub = createHub({}, { dataDir: "/nowhere", logger: quiet });
+    onTestFinished(() => hub.close());
+    expect(await hub.directoryOf("team/tiny")).toContain(join(home, "hub", "models--team--tiny"));
+    vi.stubEnv("HF_HUB_OFFLINE", "1");
+    const offline = createHub({}, { dataDir: "/nowhere", logger: quiet });
+    onTestFinished(() => offline.close());
+    await expect(offline.directoryOf("team/other")).rejects.toMatchObject({
+      message: expect.stringContaining("fetches nothing (offline)"),
+    });
+  });
+});
+
+describe("a service", () => {
+  const serve = async (options: ServiceOptions) => {
+    const service = await startService({ dataDir: await temporaryDirectory(), logger: quiet, trainerThreads: 1, ...options });
+    onTestFinished(() => service.close({ graceMs: 0 }));
+    const post = async (path: string, body: object) => {
+      const headers = { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" };
+      const response = await fetch(service.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+      return { status: response.status, body: (await response.json()) as any };
+    };
+    return { service, post };
+  };
+  const model = (base_model: string, name = "m") => ({ project: "demo", name, base_model, lora: { rank: 2 } });
+
+  it("makes a model of a path on the hub, samples from it, and does so again offline", async () => {
+    const server = await startHubServer({ "team/tiny": await repository() });
+    const dataDir = await temporaryDirectory();
+    const first = await serve({ dataDir, hub: { url: server.url } });
+    const made = await first.post("/v1/preview/models", model("team/tiny"));
+    expect(made).toMatchObject({ status: 200, body: { base_model: "team/tiny" } });
+    expect(await readdir(join(dataDir, "hub"))).toEqual(["models--team--tiny"]);
+    expect(server.requests.filter((line) => /README|pytorch|onnx/u.test(line))).toEqual([]);
+    const chat = (name: string) => ({
+      model: name,
+      messages: [{ role: "user", content: "hello" }],
+      max_tokens: 4,
+      temperature: 0,
+      logprobs: true,
+    });
+    const [fetched, shipped] = [
+      await first.post("/v1/chat/completions", chat("local/demo/m")),
+      await first.post("/v1/chat/completions", chat("whetstone-tiny")),
+    ];
+    expect(fetched.body.choices[0].logprobs).toEqual(shipped.body.choices[0].logprobs);
+    await first.service.close();
+    const asked = server.requests.length;
+    const second = await serve({ dataDir, hub: { url: server.url, isOffline: true } });
+    expect((await second.post("/v1/chat/completions", chat("local/demo/m"))).body.choices[0].logprobs).toEqual(
+      shipped.body.choices[0].logprobs,
+    );
+    expect(await second.post("/v1/preview/models", model("team/other"))).toMatchObject({
+      status: 404,
+      body: { error: { param: "base_model", message: expect.stringContaining("offline") } },
+    });
+    expect(server.requests).toHaveLength(asked);
+  });
+
+  it("fetches nothing for a chat request, and nothing at all where there is no hub", async () => {
+    const server = await startHubServer({ "team/tiny": await repository() });
+    const open = await serve({ hub: { url: server.url } });
+    expect((await open.post("/v1/chat/completions", { model: "team/tiny", messages: [{ role: "user", content: "x" }] })).status).toBe(404);
+    const closed = await serve({ hub: null });
+    expect(await closed.post("/v1/preview/models", model("team/tiny"))).toMatchObject({
+      status: 404,
+      body: { error: { param: "base_model" } },
+    });
+    expect(server.requests).toEqual([]);
+  });
+});

@@ -1,0 +1,141 @@
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { deferred } from "../../src/util/deferred.ts";
+import {
+  createModel,
+  finishedEvents,
+  goodGroup,
+  MODELS,
+  RL_JOBS,
+  startTestService,
+  temporaryDirectory,
+  testBase,
+  type TestService,
+} from "./support.ts";
+
+async function train(service: TestService, modelId: string, config: object = {}): Promise<void> {
+  const body = { model_id: modelId, trajectory_groups: [goodGroup()], experimental_config: config };
+  await finishedEvents(service, (await service.ok("POST", RL_JOBS, body)).id);
+}
+
+const stepsOf = async ({ ok }: TestService, modelId: string): Promise<number[]> =>
+  (await ok("GET", `${MODELS}/${modelId}/checkpoints`)).data.map(({ step }: { step: number }) => step);
+
+const filesOf = async ({ service }: TestService, modelId: string, step: number): Promise<string[]> =>
+  (await readdir(join(service.dataDir, "checkpoints", modelId, String(step)))).toSorted();
+
+const WEIGHTS = ["model.safetensors", "state.json"];
+const WITH_MOMENTS = ["model.safetensors", "optimizer.safetensors", "state.json"];
+
+/** Bytes of a checkpoint with moments, and of one without. */
+async function sizes(service: TestService, modelId: string, step: number): Promise<{ readonly whole: number; readonly weights: number }> {
+  const path = join(service.service.dataDir, "checkpoints", modelId, String(step));
+  const bytes = async (names: readonly string[]) =>
+    (await Promise.all(names.map(async (name) => (await stat(join(path, name))).size))).reduce((sum, size) => sum + size, 0);
+  return { whole: await bytes(WITH_MOMENTS), weights: await bytes(WEIGHTS) };
+}
+
+/** What one checkpoint takes; the same for all of the scripted engine's but for the digits of a step. */
+async function measured(): Promise<{ readonly whole: number; readonly weights: number }> {
+  const service = await startTestService();
+  const { id } = await createModel(service);
+  await train(service, id);
+  return sizes(service, id, 1);
+}
+
+test("optimizer state is kept for the newest checkpoint and for pinned ones", async () => {
+  const service = await startTestService();
+  const { id } = await createModel(service);
+  const path = `${MODELS}/${id}/checkpoints`;
+  await train(service, id);
+  expect(await service.ok("PUT", `${path}/latest/pin`)).toMatchObject({ step: 1, pinned: true });
+  await train(service, id);
+  await train(service, id);
+  expect([await filesOf(service, id, 1), await filesOf(service, id, 2), await filesOf(service, id, 3)]).toEqual([
+    WITH_MOMENTS,
+    WEIGHTS,
+    WITH_MOMENTS,
+  ]);
+  // The pinned one is trained on with its moments once it is the newest again.
+  expect(await service.ok("DELETE", path, { steps: [2, 3] })).toMatchObject({ deleted_count: 2 });
+  await train(service, id);
+  const created = service.engine.calls.findLast((call) => call.verb === "createModel")?.detail as { from: string };
+  expect(created.from).toBe(join(service.service.dataDir, "checkpoints", id, "1"));
+  expect(service.engine.calls.some((call) => call.verb === "resetOptimizer")).toBe(false);
+  expect(await service.ok("DELETE", `${path}/1/pin`)).toMatchObject({ step: 1, pinned: false });
+  expect(await filesOf(service, id, 1)).toEqual(WEIGHTS);
+  // Without its pin the newest keeps its own.
+  await service.ok("PUT", `${path}/4/pin`);
+  await service.ok("DELETE", `${path}/4/pin`);
+  expect(await filesOf(service, id, 4)).toEqual(WITH_MOMENTS);
+  expect((await service.call("PUT", `${path}/9/pin`)).status).toBe(404);
+});
+
+test("beyond the budget the oldest go, never the newest of a model, a pinned one or step 0", async () => {
+  const { whole, weights } = await measured();
+  const service = await startTestService({ limits: { maxCheckpointBytes: whole + 2 * weights + 40 } });
+  const { id } = await createModel(service);
+  for (let step = 0; step < 3; step++) await train(service, id);
+  await expect.poll(() => stepsOf(service, id)).toEqual([0, 1, 2, 3]);
+  await service.ok("PUT", `${MODELS}/${id}/checkpoints/2/pin`);
+  await train(service, id);
+  await expect.poll(() => stepsOf(service, id)).toEqual([0, 2, 3, 4]);
+  await train(service, id);
+  await expect.poll(() => stepsOf(service, id)).toEqual([0, 2, 4, 5]);
+  await expect
+    .poll(() => readdir(join(service.service.dataDir, "checkpoints", id)).then((names) => names.toSorted()))
+    .toEqual(["2", "4", "5"]);
+  const warnings = () => service.log.filter(({ level }) => level === "warn").map(({ message }) => message);
+  expect(warnings()).toEqual([]);
+  // Another model's newest counts, and is safe.
+  const other = await createModel(service, "other");
+  await train(service, other.id);
+  await expect.poll(() => stepsOf(service, id)).toEqual([0, 2, 5]);
+  await expect.poll(() => stepsOf(service, other.id)).toEqual([0, 1]);
+  // A pinned one and two newest are more than the budget, and all are needed.
+  await expect.poll(warnings).toEqual([expect.stringContaining("more than the budget")]);
+});
+
+test("what is sampled from, or measured from by a job to come, is not deleted", async () => {
+  const gate = deferred<void>();
+  let isHeld = false;
+  const service = await startTestService({
+    limits: { maxCheckpointBytes: 1 },
+    engine: { before: ({ verb }) => (isHeld && verb === "sampleToken" ? gate.promise : undefined) },
+  });
+  const { id } = await createModel(service);
+  await train(service, id);
+  isHeld = true;
+  const chat = { model: "local/demo/reverse:step1", messages: [{ role: "user", content: "hi" }], max_tokens: 2 };
+  const answer = service.ok("POST", "/v1/chat/completions", chat);
+  await expect.poll(() => service.engine.calls.some((call) => call.verb === "sample")).toBe(true);
+  await train(service, id);
+  await train(service, id);
+  // Step 1 is in use; step 2 was not.
+  await expect.poll(() => stepsOf(service, id)).toEqual([0, 1, 3]);
+  isHeld = false;
+  gate.resolve();
+  expect((await answer).model).toBe("local/demo/reverse:step1");
+  // Two jobs at once: the second measures from what the first would else let go.
+  const body = (config: object) => ({ model_id: id, trajectory_groups: [goodGroup()], experimental_config: config });
+  const first = (await service.ok("POST", RL_JOBS, body({}))).id;
+  const second = (await service.ok("POST", RL_JOBS, body({ kl_penalty_coef: 0.1, kl_penalty_step_lag: 1 }))).id;
+  await finishedEvents(service, first);
+  expect((await finishedEvents(service, second)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 5 } });
+  await expect.poll(() => stepsOf(service, id)).toEqual([0, 5]);
+  expect(service.log.some(({ message }) => message.includes("more than the budget"))).toBe(true);
+});
+
+test("a budget is kept from the start, and forks count", async () => {
+  const [dataDir, bases] = [await temporaryDirectory(), await testBase()];
+  const free = await startTestService({ dataDir, engine: { bases } });
+  const { id } = await createModel(free);
+  for (let step = 0; step < 3; step++) await train(free, id);
+  const { whole } = await sizes(free, id, 3);
+  await free.service.close();
+  const bound = await startTestService({ dataDir, engine: { bases }, limits: { maxCheckpointBytes: 2 * whole } });
+  await expect.poll(() => stepsOf(bound, id)).toEqual([0, 2, 3]);
+  await bound.ok("POST", MODELS, { project: "demo", name: "fork", base_model: "tiny", from: id });
+  await expect.poll(() => stepsOf(bound, id)).toEqual([0, 3]);
+});
