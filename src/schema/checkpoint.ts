@@ -1,11 +1,27 @@
 import { z } from "zod";
 import { listOf, uuid } from "./common.ts";
 
-/** A checkpoint of a model. */
+/** Where a checkpoint's weights come from. */
+export const checkpointLineage = z.looseObject({
+  base_model: z.string(),
+  /** `entity/project/name:stepN`, or the `artifact:///…` of an adapter; null = the base itself. */
+  parent: z.string().nullable(),
+  /** The job that made it of its parent; null for step 0. */
+  job_id: uuid.nullable(),
+  job_type: z.enum(["rl", "sft"]).nullable(),
+});
+export type CheckpointLineage = z.infer<typeof checkpointLineage>;
+
+/** A checkpoint of a model. What follows `metrics` are extensions. */
 export const checkpoint = z.object({
   id: uuid,
   step: z.int().min(0),
   metrics: z.record(z.string(), z.number()),
+  /** ISO 8601. */
+  created_at: z.string().optional(),
+  /** Kept with its optimizer state, whatever the budget of the service. */
+  pinned: z.boolean().optional(),
+  lineage: checkpointLineage.optional(),
 });
 export type Checkpoint = z.infer<typeof checkpoint>;
 

@@ -22,8 +22,15 @@ export const createModelRequest = z.strictObject({
   entity: namePart.nullish(),
   /** Return the model of the same name if there is one; its base model and adapter are not compared. @default false */
   return_existing: z.boolean().nullish(),
-  /** Extension. @default null: full-parameter training */
+  /** Extension. @default null: full-parameter training, or with `from` what that has */
   lora: loraConfig.nullish(),
+  /**
+   * Extension: what to start from instead of the base. A checkpoint as it is addressed (`entity/project/name:stepN`, its newest without a
+   * step, or a UUID), or an artifact with an adapter in PEFT's layout (`artifact:///entity/project/name:vN`).
+   */
+  from: z.string().min(1).nullish(),
+  /** Extension: start with the optimizer state of the checkpoint, too. @default false */
+  keep_optimizer: z.boolean().nullish(),
 });
 export type CreateModelRequest = z.infer<typeof createModelRequest>;
 

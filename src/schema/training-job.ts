@@ -94,8 +94,12 @@ export type CreateRlJobRequest = z.infer<typeof createRlJobRequest>;
 export const sftConfig = z.strictObject({
   /** Trajectories per optimizer step. `"auto"` is 2. @default "auto" */
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
-  /** One rate, or one per batch. @default 5e-5 */
+  /** One rate, or one per batch. Of a schedule, the highest. @default 5e-5 */
   learning_rate: z.union([z.number().positive(), z.array(z.number().min(0)).min(1)]).nullish(),
+  /** Extension: which of a conversation's assistant turns are trained; the others are context. @default "all" */
+  assistant_turns: z.enum(["all", "last"]).nullish(),
+  /** Not carried out: only null or `{"enabled": false}`. */
+  metric_logging: z.looseObject({ enabled: z.boolean().nullish() }).nullish(),
 });
 export type SftConfig = z.infer<typeof sftConfig>;
 
@@ -105,6 +109,20 @@ export const sftExperimentalConfig = z.strictObject({
   epochs: z.int().min(1).max(1000).nullish(),
   /** Order of the rows; rows keep the file's order when null. @default null */
   shuffle_seed: z.int().nullish(),
+  /** How the rate goes on after its warm-up, over all steps of the job. Needs one `learning_rate`. @default "constant" */
+  learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
+  /** Optimizer steps in which the rate rises. Excludes `warmup_ratio`. @default 0 */
+  warmup_steps: z.int().min(0).nullish(),
+  /** The same as a share of all steps, rounded down. @default 0 */
+  warmup_ratio: z.number().min(0).max(1).nullish(),
+  /** Where the rate rises from, and falls to at the last step. @default 0 */
+  min_learning_rate: z.number().min(0).nullish(),
+  /** Share of the examples that is not trained but measured, above 0 and below 1. Excludes `validation_data_url`. @default null, none */
+  validation_split: z.number().gt(0).lt(1).nullish(),
+  /** Examples to measure, an artifact like `training_data_url`. @default null, none */
+  validation_data_url: z.string().min(1).nullish(),
+  /** Optimizer steps between two measurements; there is one after the last step, too. @default null, after each epoch */
+  validation_every: z.int().min(1).nullish(),
   /** @default 1 */
   max_grad_norm: z.number().min(0).nullish(),
   /** @default 0 */
@@ -150,12 +168,19 @@ export const trainingJob = z.looseObject({
 export type TrainingJob = z.infer<typeof trainingJob>;
 
 /** Event types of a job. */
-export const jobEventType = z.enum(["training_started", "gradient_step", "training_ended", "training_failed", "training_cancelled"]);
+export const jobEventType = z.enum([
+  "training_started",
+  "gradient_step",
+  "warning",
+  "training_ended",
+  "training_failed",
+  "training_cancelled",
+]);
 export type JobEventType = z.infer<typeof jobEventType>;
 
 /**
  * One event. `training_started` carries `num_sequences` (gradient steps to expect), `gradient_step` a flat map of
- * numbers, `training_ended` the new `step`, `training_failed` an `error_message`.
+ * numbers, `warning` (an extension) a `code`, `message`, `value` and `threshold`, `training_ended` the new `step`, `training_failed` an `error_message`.
  */
 export const jobEvent = z.object({ id: uuid, type: jobEventType, data: z.record(z.string(), z.unknown()) });
 export type JobEvent = z.infer<typeof jobEvent>;

@@ -2,6 +2,7 @@ import { Hono, type MiddlewareHandler } from "hono";
 import { NotFoundError } from "../errors.ts";
 import { requireKey } from "./auth.ts";
 import { limitBody, type ServiceEnvironment } from "./body.ts";
+import { ChatForwarder } from "./chat/forward.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { ServiceContext } from "./context.ts";
@@ -54,7 +55,8 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
   app.use(requireKey(apiKey, { open: (method, path) => method === "GET" && path === "/health" }));
   const limit = limitBody(context.limits.maxBodyBytes);
   app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : limit(c, next)));
-  const { policies, engine, tokenizers, logger } = context;
+  const { policies, engine, tokenizers, logger, upstream, store, directory, defaultBase } = context;
+  const forwarder = upstream === null ? null : new ChatForwarder({ upstream, store, root: directory.root, defaultBase, logger });
   for (const routes of [
     healthRoutes(),
     servedModelRoutes(context),
@@ -63,7 +65,7 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     checkpointRoutes(context),
     artifactRoutes(context),
     trainingJobRoutes(context),
-    chatRoutes({ policies, engine, tokenizers, limits: chatLimits, logger, signal }),
+    chatRoutes({ policies, engine, tokenizers, limits: chatLimits, logger, signal }, forwarder),
   ]) {
     app.route("/", routes as Hono<ServiceEnvironment>);
   }

@@ -1,5 +1,7 @@
 import type { Engine } from "../engine/port.ts";
+import type { Upstream } from "../engine/upstream/upstream.ts";
 import type { BlobStore } from "./artifacts/blob-store.ts";
+import type { CheckpointUses } from "./checkpoints/uses.ts";
 import type { DataDirectory } from "./data-directory.ts";
 import type { JobQueue } from "./jobs/queue.ts";
 import type { TokenizerSource } from "./jobs/tokenizers.ts";
@@ -13,7 +15,12 @@ export interface ServiceContext {
   readonly store: Store;
   readonly directory: DataDirectory;
   readonly engine: Engine;
+  /** What samples some base models in place of the engine; null for none. */
+  readonly upstream: Upstream | null;
+  /** The base that an absent name stands for. */
+  readonly defaultBase: string;
   readonly policies: Policies;
+  readonly uses: CheckpointUses;
   readonly jobs: JobQueue;
   readonly blobs: BlobStore;
   readonly tokenizers: TokenizerSource;

@@ -1,6 +1,8 @@
 /** The service: the whole interface over HTTP, embedded in a process or run by `whetstone serve`. */
 export { startService } from "./start.ts";
 export type { RunningService, ServiceOptions } from "./start.ts";
+export type { HubOptions } from "./hub/hub.ts";
 export type { RequestRecord } from "./app.ts";
 export type { ServiceLimits } from "./limits.ts";
 export type { ServiceLogger } from "./logger.ts";
+export type { UpstreamOptions } from "../engine/upstream/upstream.ts";

@@ -12,6 +12,8 @@ export interface ServiceLimits {
   readonly commitEverySteps: number;
   /** Times a job is started without getting further before it is given up. @default 5 */
   readonly maxJobAttempts: number;
+  /** What all checkpoints may take on disk, in bytes: beyond it the oldest go that nothing needs. @default null, no bound */
+  readonly maxCheckpointBytes: number | null;
 }
 
 /** The defaults. */
@@ -22,4 +24,5 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   maxWarmModels: 2,
   commitEverySteps: 50,
   maxJobAttempts: 5,
+  maxCheckpointBytes: null,
 };

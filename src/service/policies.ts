@@ -4,9 +4,11 @@ import { NotFoundError } from "../errors.ts";
 import type { ServiceLogger } from "./logger.ts";
 import { parsePolicyName, pathOf, stepName } from "./names.ts";
 import { checkpointAt, newestCheckpoint } from "./store/checkpoints.ts";
+import { revisionOf } from "./store/database.ts";
 import { findModel } from "./store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
+import { remember } from "../util/remember.ts";
 
 /** Weights held for one request: they stay loaded until {@link PolicyLease.release}, whatever is trained or deleted meanwhile. */
 export interface PolicyLease {
@@ -51,6 +53,8 @@ export interface Policies extends PolicyResolver {
   adopt(checkpointId: string, policy: Promise<PolicyVersion>): void;
   /** Forgets deleted checkpoints; running requests keep their weights. */
   forget(checkpointIds: readonly string[]): void;
+  /** Whether a request holds the weights of a checkpoint now. */
+  isLeased(checkpointId: string): boolean;
 }
 
 interface Entry {
@@ -61,6 +65,7 @@ interface Entry {
 
 /** Resolves names and keeps what was used last loaded. */
 export function createPolicies({ store, engine, root, defaultBase, maxIdle, logger }: PoliciesOptions): Policies {
+  const findOnce = rememberingFind(store);
   // In the order of use, oldest first.
   const entries = new Map<string, Entry>();
 
@@ -122,11 +127,11 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
       signal?.throwIfAborted();
       if (name === null || name === undefined || name === "") return leaseBase(defaultBase, signal);
       if (engine.capabilities().baseModels.includes(name)) return leaseBase(name, signal);
-      const { model, checkpoint } = await find(store, name, engine.capabilities().baseModels);
+      const { model, checkpoint } = await findOnce(name, engine.capabilities().baseModels);
       const base = await engine.describeBase(model.base_model);
       const { state_dir: stateDir } = checkpoint;
       try {
-        // Step 0 is the base itself: a fresh adapter changes nothing.
+        // Without a state step 0 is the base itself: a fresh adapter changes nothing.
         const held =
           stateDir === null
             ? await lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
@@ -139,7 +144,7 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
       } catch (error) {
         // The checkpoint may have been deleted while its files were read.
         if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
-          throw missingStep(model, checkpoint.step);
+          throw missingStep(model, checkpoint.step, "model");
         throw error;
       }
     },
@@ -163,18 +168,52 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
         if (entry.leases === 0) discard(entry);
       }
     },
+    isLeased: (checkpointId) => (entries.get(`checkpoint:${checkpointId}`)?.leases ?? 0) > 0,
   };
 }
 
-function missingStep(model: ModelRow, step: number | null): NotFoundError {
+function missingStep(model: ModelRow, step: number | null, param: string): NotFoundError {
   const what =
     step === null
       ? `Model '${pathOf(model)}' has no checkpoint: all were deleted`
       : `Model '${stepName(model, step)}' does not exist: step ${step} was deleted or never made`;
-  return new NotFoundError(`${what}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param: "model" });
+  return new NotFoundError(`${what}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param });
 }
 
-async function find(store: Store, name: string, bases: readonly string[]): Promise<{ model: ModelRow; checkpoint: CheckpointRow }> {
+/** What a name stood for when it was last looked up. */
+export interface FoundCheckpoint {
+  readonly model: ModelRow;
+  readonly checkpoint: CheckpointRow;
+}
+
+/**
+ * Finds the checkpoint that a name stands for at this moment, once for all requests between two changes of the store: the rollouts
+ * of a step come by the hundred. `bases` are named in the message of a failure.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
+ */
+export function rememberingFind(store: Store): (name: string, bases: readonly string[]) => Promise<FoundCheckpoint> {
+  const known = new Map<string, Promise<FoundCheckpoint>>();
+  let revision = -1;
+  return (name, bases) => {
+    const now = revisionOf(store);
+    if (now !== revision) known.clear();
+    revision = now;
+    return remember(known, name, () => findCheckpoint(store, name, { bases, param: "model" }));
+  };
+}
+
+/**
+ * The checkpoint that a name on the wire stands for at this moment.
+ *
+ * @param options - `bases`: what else there is, and `param`: the request's field, both for the message.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
+ */
+export async function findCheckpoint(
+  store: Store,
+  name: string,
+  { bases, param }: { readonly bases: readonly string[]; readonly param: string },
+): Promise<FoundCheckpoint> {
   const parsed = parsePolicyName(name);
   const model =
     parsed === null
@@ -185,11 +224,11 @@ async function find(store: Store, name: string, bases: readonly string[]): Promi
   if (parsed === null || model === undefined) {
     const expected = `a base model (${bases.join(", ")}), or 'entity/project/name' with an optional ':stepN'`;
     throw new NotFoundError(`The model '${name.slice(0, 300)}' does not exist. Expected ${expected}; GET /v1/models lists what is served`, {
-      param: "model",
+      param,
     });
   }
   const checkpoint = parsed.step === null ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, parsed.step);
-  if (checkpoint === undefined) throw missingStep(model, parsed.step);
+  if (checkpoint === undefined) throw missingStep(model, parsed.step, param);
   return { model, checkpoint };
 }
 

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
-import { fileURLToPath } from "node:url";
 import { getRequestListener } from "@hono/node-server";
 import type { Engine } from "../engine/port.ts";
+import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError } from "../errors.ts";
 import { createApp, type RequestRecord } from "./app.ts";
 import { createBlobStore } from "./artifacts/blob-store.ts";
@@ -15,7 +15,10 @@ import {
   writeServiceFile,
   type DataDirectory,
 } from "./data-directory.ts";
+import { createHub, type Hub, type HubOptions } from "./hub/hub.ts";
 import { errorResponse } from "./http-errors.ts";
+import { enforceBudget } from "./checkpoints/retention.ts";
+import { createCheckpointUses } from "./checkpoints/uses.ts";
 import { createChanges } from "./jobs/changes.ts";
 import { createJobQueue } from "./jobs/queue.ts";
 import { recover } from "./jobs/recovery.ts";
@@ -26,12 +29,10 @@ import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
 import { createPolicies } from "./policies.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { closeServer, listen, trackSockets } from "./server.ts";
+import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 import { openStore } from "./store/database.ts";
 import type { Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
-
-/** The base model that ships with the package: what a chat request without a model gets. */
-const SHIPPED_BASE = "whetstone-tiny";
 
 /** Options of {@link startService}. */
 export interface ServiceOptions {
@@ -45,10 +46,20 @@ export interface ServiceOptions {
   readonly apiKey?: string | undefined;
   /** What samples and trains; the service closes it at the end. @default the embedded engine */
   readonly engine?: Engine | undefined;
+  /**
+   * An OpenAI-compatible server, such as vLLM, that samples the base models it serves in place of the engine; with `adapters` also
+   * what is trained on them. @default none: everything is sampled by the engine
+   */
+  readonly upstream?: UpstreamOptions | undefined;
   /** Further base models of the embedded engine, by identifier: directories in Hugging Face layout. @default none */
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
   /** Directories in which a `base_model` that is a path must lie. @default none */
   readonly allowedBaseRoots?: readonly string[] | undefined;
+  /**
+   * Where a `base_model` that is a path on a model hub (`owner/name`, or `owner/name@revision`) is fetched from, for the embedded
+   * engine; null = from nowhere. @default huggingface.co, kept in the data directory
+   */
+  readonly hub?: HubOptions | null | undefined;
   /** Threads of the embedded engine's sampler. @default the engine's */
   readonly samplerThreads?: number | undefined;
   /** Threads of the embedded engine's trainer. @default the engine's */
@@ -112,17 +123,24 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => store.destroy());
     const blobs = createBlobStore(directory);
     await recover({ store, directory, blobs, logger: safeLogger });
-    const engine = options.engine ?? (await createDefaultEngine(options));
+    const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });
+    undo.push(() => hub?.close());
+    const engine = options.engine ?? (await createDefaultEngine(options, hub));
     undo.push(() => engine.close());
+    const upstream = options.upstream === undefined ? null : await connectUpstream(options.upstream);
+    undo.push(() => upstream?.close());
     const context = createContext({
       store,
       directory,
       engine,
+      upstream,
       blobs,
       logger: safeLogger,
       limits: { ...DEFAULT_LIMITS, ...definedOnly(options.limits) },
     });
     undo.push(() => context.jobs.close());
+    // The budget may be another than at the last start.
+    await enforceBudget(context);
     const stopping = new AbortController();
     const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
     // What is no request at all (a path with a backslash, no host) never reaches the app, but is answered in the same shape.
@@ -164,18 +182,16 @@ function definedOnly<T extends object>(values: T | undefined): Partial<T> {
   return Object.fromEntries(Object.entries(values ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
-async function createDefaultEngine({
-  baseModels = {},
-  allowedBaseRoots = [],
-  samplerThreads,
-  trainerThreads,
-}: ServiceOptions): Promise<Engine> {
+async function createDefaultEngine(
+  { baseModels = {}, allowedBaseRoots = [], samplerThreads, trainerThreads }: ServiceOptions,
+  hub: Hub | null,
+): Promise<Engine> {
   // Loaded only now: whoever passes an engine needs no native binary.
   const { createOnnxEngine } = await import("../engine/index.ts");
-  const shipped = fileURLToPath(new URL(`../../models/${SHIPPED_BASE}`, import.meta.url));
   return createOnnxEngine({
-    baseModels: { [SHIPPED_BASE]: shipped, ...baseModels },
+    baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...baseModels },
     allowedRoots: [...allowedBaseRoots],
+    ...(hub === null ? {} : { resolveBase: (base) => hub.directoryOf(base) }),
     ...(samplerThreads === undefined ? {} : { samplerThreads }),
     ...(trainerThreads === undefined ? {} : { trainerThreads }),
   });
@@ -185,15 +201,17 @@ function createContext(parts: {
   readonly store: Store;
   readonly directory: DataDirectory;
   readonly engine: Engine;
+  readonly upstream: ServiceContext["upstream"];
   readonly blobs: ServiceContext["blobs"];
   readonly logger: ServiceLogger;
   readonly limits: ServiceLimits;
 }): ServiceContext {
-  const { store, directory, engine, blobs, logger, limits } = parts;
+  const { store, directory, engine, upstream, blobs, logger, limits } = parts;
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
   const policies = createPolicies({ store, engine, root: directory.root, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
+  const uses = createCheckpointUses();
   const tokenizers = createTokenizers();
   const warm = createWarmModels({ engine, root: directory.root, max: limits.maxWarmModels });
   const jobs = createJobQueue({
@@ -207,6 +225,7 @@ function createContext(parts: {
     logger,
     changes: createChanges(),
     blobPath: blobs.path,
+    uses,
   });
-  return { store, directory, engine, policies, jobs, blobs, tokenizers, limits, logger };
+  return { store, directory, engine, upstream, defaultBase, policies, uses, jobs, blobs, tokenizers, limits, logger };
 }

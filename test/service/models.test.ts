@@ -17,7 +17,16 @@ test("a new model has step 0 at once, and is listed after the base models", asyn
   const list = checkpointList.parse(await ok("GET", `${MODELS}/${made.id}/checkpoints`));
   expect(list).toEqual({
     object: "list",
-    data: [{ id: expect.any(String), step: 0, metrics: {} }],
+    data: [
+      {
+        id: expect.any(String),
+        step: 0,
+        metrics: {},
+        created_at: expect.any(String),
+        pinned: false,
+        lineage: { base_model: "tiny", parent: null, job_id: null, job_type: null },
+      },
+    ],
     first_id: list.data[0]?.id,
     last_id: list.data[0]?.id,
     has_more: false,

@@ -1,8 +1,8 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { createPolicies } from "../../src/service/policies.ts";
-import { openStore } from "../../src/service/store/database.ts";
+import { openStore, revisionOf } from "../../src/service/store/database.ts";
 import { createScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
 import { deferred } from "../../src/util/deferred.ts";
 import { temporaryDirectory } from "./support.ts";
@@ -50,6 +50,8 @@ async function setUp({
         state_dir: directory,
         optimizer_kind: null,
         created_at: "",
+        lineage: null,
+        pinned: 0,
       })
       .execute();
   }
@@ -167,4 +169,24 @@ test.each([
 ])("%s does not exist", async (name) => {
   const { policies } = await setUp({ steps: 1 });
   await expect(policies.resolvePolicy(name)).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
+});
+
+test("a name is looked up once between two changes of the store, and stands for what is there after each", async () => {
+  const { store, policies } = await setUp({ steps: 2 });
+  const found = async (): Promise<number | null> => {
+    const lease = await policies.resolvePolicy("e/p/n");
+    lease.release();
+    return lease.step;
+  };
+  const before = revisionOf(store);
+  const looks = vi.spyOn(store, "selectFrom");
+  onTestFinished(() => looks.mockRestore());
+  expect(await Promise.all([found(), found(), found()])).toEqual([2, 2, 2]);
+  expect(looks).toHaveBeenCalledTimes(2);
+  expect(revisionOf(store)).toBe(before);
+
+  await store.deleteFrom("checkpoints").where("step", "=", 2).returning("id").execute();
+  expect(revisionOf(store)).not.toBe(before);
+  expect(await found()).toBe(1);
+  await expect(policies.resolvePolicy("e/p/n:step2")).rejects.toMatchObject({ code: "E_NOT_FOUND" });
 });

@@ -25,6 +25,24 @@ export interface ChatLimits {
   readonly trustRequestTemplates?: boolean | undefined;
   /** Whether requests may say which of them goes first when not all can run. @default false */
   readonly priorityScheduling?: boolean | undefined;
+  /**
+   * How tool calls are written in the text of an answer: `hermes`, as `<tool_call>{"name": …, "arguments": …}</tool_call>`, or
+   * `none`, which refuses every request that lets tools be called. @default "hermes"
+   */
+  readonly toolParser?: "hermes" | "none" | undefined;
+  /**
+   * How reasoning is written in the text of an answer: `think`, which ends it with `</think>`, or `none`, which leaves the text
+   * as it is. @default "none"
+   */
+  readonly reasoningParser?: "think" | "none" | undefined;
+  /** Whether every stream ends with its token counts, asked for or not. @default false */
+  readonly alwaysStreamUsage?: boolean | undefined;
+  /** What `return_tokens_as_token_ids` is where a request does not say. @default false */
+  readonly returnTokensAsTokenIds?: boolean | undefined;
+  /** Whether answers carry the header `x-request-id`: that of the request, or one that is drawn. @default false */
+  readonly requestIdHeader?: boolean | undefined;
+  /** Whether `usage` says how much of the prompt did not have to be computed. @default false */
+  readonly reportCachedTokens?: boolean | undefined;
 }
 
 /** The bounds with their defaults filled in. */
@@ -40,6 +58,12 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
     splicingBytesPerKey: limits.splicingBytesPerKey ?? 32 * 2 ** 20,
     trustRequestTemplates: limits.trustRequestTemplates ?? false,
     priorityScheduling: limits.priorityScheduling ?? false,
+    toolParser: limits.toolParser ?? "hermes",
+    reasoningParser: limits.reasoningParser ?? "none",
+    alwaysStreamUsage: limits.alwaysStreamUsage ?? false,
+    returnTokensAsTokenIds: limits.returnTokensAsTokenIds ?? false,
+    requestIdHeader: limits.requestIdHeader ?? false,
+    reportCachedTokens: limits.reportCachedTokens ?? false,
   };
 }
 
@@ -117,6 +141,18 @@ export function checkTemplate({ template }: ChatRequest, limits: ResolvedChatLim
   if (template === null || limits.trustRequestTemplates) return;
   throw new ArgumentError(
     "`chat_template` is passed with the request, but this service does not trust templates of requests; leave it out, or start the service with limits.chat.trustRequestTemplates",
+  );
+}
+
+/**
+ * Checks that a request lets no tool be called where nothing reads calls out of the text.
+ *
+ * @throws ArgumentError `E_ARGUMENT`.
+ */
+export function checkToolParser({ shouldParseToolCalls, forcedCalls }: ChatRequest, limits: ResolvedChatLimits): void {
+  if ((!shouldParseToolCalls && forcedCalls === null) || limits.toolParser !== "none") return;
+  throw new ArgumentError(
+    '`tool_choice` (auto where there are `tools`, required, or a function) needs a tool parser, which this service was started without; send tool_choice: "none", or start it with another limits.chat.toolParser',
   );
 }
 

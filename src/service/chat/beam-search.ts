@@ -61,7 +61,7 @@ function followers(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Bea
     );
 }
 
-function toChoice(plan: GenerationPlan, beam: Beam, index: number): Omit<GeneratedChoice, "promptTokens"> {
+function toChoice(plan: GenerationPlan, beam: Beam, index: number): Omit<GeneratedChoice, "promptTokens" | "cachedTokens"> {
   const { tokenizer, topLogprobs, namesTokensById } = plan;
   const ids = beam.tokens.map((token) => token.id);
   const text = tokenizer.decode(ids, { skipSpecialTokens: !plan.keepsSpecialTokens });
@@ -90,9 +90,12 @@ export async function beamSearch(plan: GenerationPlan, { lengthPenalty, signal }
   let live: Beam[] = [{ tokens: [], logprob: 0, closedBy: null }];
   const completed: Beam[] = [];
   let promptTokens: readonly PromptToken[] | null = null;
+  let cachedTokens = 0;
   for (let step = 0; step < params.maxTokens && live.length > 0; step++) {
     const expansions = await Promise.all(live.map((beam) => expand(plan, beam, signal)));
     promptTokens ??= expansions[0]!.prompt ?? null;
+    // What later steps find was computed by the first.
+    if (step === 0) cachedTokens = expansions[0]!.cachedTokens ?? 0;
     const next = live.flatMap((beam, at) => followers(plan, beam, expansions[at]!));
     completed.push(...next.filter((beam) => beam.closedBy !== null));
     live = next
@@ -104,5 +107,5 @@ export async function beamSearch(plan: GenerationPlan, { lengthPenalty, signal }
   return [...completed, ...live]
     .sort((a, b) => score(b) - score(a))
     .slice(0, n)
-    .map((beam, index) => ({ ...toChoice(plan, beam, index), promptTokens: index === 0 ? promptTokens : null }));
+    .map((beam, index) => ({ ...toChoice(plan, beam, index), promptTokens: index === 0 ? promptTokens : null, cachedTokens }));
 }

@@ -1,4 +1,4 @@
-/** The fields this build carries out, as they are on the wire. Those it only knows are in `refused-fields.ts`. */
+/** The fields of a body, as they are on the wire. */
 import { z } from "zod";
 import { requestTool } from "../../schema/chat.ts";
 import { laxBoolean, laxInt64, laxInteger, laxNumber, shown, strictString } from "./coercion.ts";
@@ -18,26 +18,26 @@ const conversation = {
   tool_choice: z.union([z.string(), record]).nullish(),
   parallel_tool_calls: laxBoolean.nullish(),
   reasoning_effort: z.enum(["low", "medium", "high"]).nullish(),
-  include_reasoning: laxBoolean.nullish(),
+  include_reasoning: laxBoolean.optional(),
   user: strictString.nullish(),
 } as const;
 
 const prompt = {
-  add_generation_prompt: laxBoolean.nullish(),
-  continue_final_message: laxBoolean.nullish(),
-  add_special_tokens: laxBoolean.nullish(),
+  add_generation_prompt: laxBoolean.optional(),
+  continue_final_message: laxBoolean.optional(),
+  add_special_tokens: laxBoolean.optional(),
   documents: z.array(z.record(z.string(), strictString)).nullish(),
   chat_template: strictString.nullish(),
   chat_template_kwargs: record.nullish(),
   truncate_prompt_tokens: laxInt64(-1n).nullish(),
   cache_salt: strictString.nullish(),
-  priority: laxInt64().nullish(),
+  priority: laxInt64().optional(),
 } as const;
 
 const sampling = {
   max_tokens: laxInteger.nullish(),
   max_completion_tokens: laxInteger.nullish(),
-  min_tokens: laxInteger.nullish(),
+  min_tokens: laxInteger.optional(),
   n: laxInteger.nullish(),
   seed: laxInt64().nullish(),
   temperature: laxNumber.nullish(),
@@ -47,11 +47,11 @@ const sampling = {
   repetition_penalty: laxNumber.nullish(),
   frequency_penalty: laxNumber.nullish(),
   presence_penalty: laxNumber.nullish(),
-  use_beam_search: laxBoolean.nullish(),
-  length_penalty: laxNumber.nullish(),
+  use_beam_search: laxBoolean.optional(),
+  length_penalty: laxNumber.optional(),
   logit_bias: z.record(z.string(), laxNumber).nullish(),
   allowed_token_ids: z.array(laxInteger).nullish(),
-  bad_words: z.array(strictString).nullish(),
+  bad_words: z.array(strictString).optional(),
 } as const;
 
 const stopping = {
@@ -59,8 +59,8 @@ const stopping = {
     .union([z.string(), z.array(z.string())], { error: (issue) => `expected a string or an array of strings, got ${shown(issue.input)}` })
     .nullish(),
   stop_token_ids: z.array(laxInteger).nullish(),
-  include_stop_str_in_output: laxBoolean.nullish(),
-  ignore_eos: laxBoolean.nullish(),
+  include_stop_str_in_output: laxBoolean.optional(),
+  ignore_eos: laxBoolean.optional(),
   repetition_detection: z
     .object({ max_pattern_size: laxInteger.nullish(), min_pattern_size: laxInteger.nullish(), min_count: laxInteger.nullish() })
     .nullish(),
@@ -72,12 +72,37 @@ const answer = {
   logprobs: laxBoolean.nullish(),
   top_logprobs: laxInteger.nullish(),
   prompt_logprobs: laxInteger.nullish(),
-  echo: laxBoolean.nullish(),
-  skip_special_tokens: laxBoolean.nullish(),
-  spaces_between_special_tokens: laxBoolean.nullish(),
+  echo: laxBoolean.optional(),
+  skip_special_tokens: laxBoolean.optional(),
+  spaces_between_special_tokens: laxBoolean.optional(),
   return_token_ids: laxBoolean.nullish(),
   return_tokens_as_token_ids: laxBoolean.nullish(),
-  request_id: strictString.nullish(),
+  request_id: strictString.optional(),
+} as const;
+
+const output = {
+  response_format: z
+    .looseObject({
+      type: z.enum(["text", "json_object", "json_schema", "structural_tag"]),
+      json_schema: z
+        .looseObject({ name: strictString, description: strictString.nullish(), schema: record.nullish(), strict: laxBoolean.nullish() })
+        .nullish(),
+    })
+    .nullish(),
+  structured_outputs: z
+    .object({
+      json: z.union([z.string(), record], { error: (issue) => `expected a string or an object, got ${shown(issue.input)}` }).nullish(),
+      regex: strictString.nullish(),
+      choice: z.array(strictString).min(1, { error: "expected at least one choice, got an empty array" }).nullish(),
+      grammar: strictString.refine((source) => source.trim() !== "", { error: "expected a grammar, got a blank text" }).nullish(),
+      json_object: laxBoolean.nullish(),
+      structural_tag: strictString.nullish(),
+      disable_fallback: laxBoolean.nullish(),
+      disable_any_whitespace: laxBoolean.nullish(),
+      disable_additional_properties: laxBoolean.nullish(),
+      whitespace_pattern: strictString.nullish(),
+    })
+    .nullish(),
 } as const;
 
 /** Handed to parts that other servers have and this one does not: read with their types, of no effect. */
@@ -88,11 +113,30 @@ const passedThrough = {
 } as const;
 
 /** One schema per field that is carried out. */
-export const CARRIED_FIELDS = { ...conversation, ...prompt, ...sampling, ...stopping, ...answer, ...passedThrough } as const;
+export const CARRIED_FIELDS = { ...conversation, ...prompt, ...sampling, ...stopping, ...output, ...answer, ...passedThrough } as const;
 
 /** A body's fields, typed. */
-export const carriedBody = z.object(CARRIED_FIELDS);
-export type CarriedBody = z.infer<typeof carriedBody>;
+export type CarriedBody = z.infer<z.ZodObject<typeof CARRIED_FIELDS>>;
+
+const CARRIED = Object.entries<z.ZodType>(CARRIED_FIELDS);
+
+/**
+ * Reads the fields that are carried out. Only those a body has, and `messages`, which it must have: a request sets a handful of
+ * them, and looking at all is a good part of what a short request costs.
+ */
+export function readCarried(
+  raw: Readonly<Record<string, unknown>>,
+): { readonly body: CarriedBody } | { readonly issues: readonly z.core.$ZodIssue[] } {
+  const body: Record<string, unknown> = {};
+  const issues: z.core.$ZodIssue[] = [];
+  for (const [name, schema] of CARRIED) {
+    if (!Object.hasOwn(raw, name) && name !== "messages") continue;
+    const parsed = schema.safeParse(raw[name]);
+    if (parsed.success) body[name] = parsed.data;
+    else issues.push(...parsed.error.issues.map((issue) => ({ ...issue, path: [name, ...issue.path] })));
+  }
+  return issues.length > 0 ? { issues } : { body: body as CarriedBody };
+}
 
 /** Names under which a field is known besides its own. */
 export const FIELD_ALIASES: Readonly<Record<string, string>> = { vllm_xargs: "engine_xargs" };
@@ -100,15 +144,31 @@ export const FIELD_ALIASES: Readonly<Record<string, string>> = { vllm_xargs: "en
 /** What beam search does not look at. */
 const IGNORED_BY_BEAM_SEARCH = [
   ...(["seed", "stop", "stop_token_ids", "min_tokens", "logit_bias", "allowed_token_ids", "bad_words", "repetition_detection"] as const),
+  ...(["structured_outputs", "response_format"] as const),
   ...(["repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_p", "top_k", "min_p"] as const),
 ];
 
+/** Fields that never have an effect here, whatever they say. */
+export const INERT_FIELDS = [...(Object.keys(passedThrough) as (keyof typeof passedThrough)[]), "user"] as const;
+
+/** What the server of a request has that some fields need. */
+export interface FieldNeeds {
+  /** Whether answers have their reasoning told apart. */
+  readonly parsesReasoning: boolean;
+}
+
 /** Fields that are set and that nothing here acts on; to be logged. */
-export function inertFields(body: CarriedBody): string[] {
+export function inertFields(body: CarriedBody, { parsesReasoning }: FieldNeeds): string[] {
   const isFilled = (value: unknown): boolean =>
     value !== null && value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0);
-  const names = Object.keys(passedThrough) as (keyof CarriedBody)[];
+  const names: (keyof CarriedBody)[] = [...INERT_FIELDS];
   if (body.use_beam_search === true) names.push(...IGNORED_BY_BEAM_SEARCH);
   else if (body.length_penalty !== 1) names.push("length_penalty");
-  return names.filter((name) => isFilled(body[name]));
+  // Byte-level tokenizers put no space between special tokens that could be left out.
+  if (body.spaces_between_special_tokens === false) names.push("spaces_between_special_tokens");
+  if (body.include_reasoning === false && !parsesReasoning) names.push("include_reasoning");
+  const inert: string[] = names.filter((name) => isFilled(body[name]));
+  // There is one backend, so that there is none to fall back to.
+  if (body.structured_outputs?.disable_fallback === true) inert.push("structured_outputs.disable_fallback");
+  return inert;
 }

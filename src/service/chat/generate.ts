@@ -50,6 +50,8 @@ export interface GeneratedChoice extends ChoiceEnd {
   readonly logprobs: readonly WireLogprob[] | null;
   /** The prompt's tokens but the first, of choice 0 alone; null when not asked for. */
   readonly promptTokens: readonly PromptToken[] | null;
+  /** Tokens of the prompt that the engine did not have to compute. */
+  readonly cachedTokens: number;
 }
 
 /** One token of a choice as a stream shows it. */
@@ -138,12 +140,14 @@ async function generateChoice(
   const logprobs: WireLogprob[] | null = plan.topLogprobs === null ? null : [];
   let text = "";
   let promptTokens: readonly PromptToken[] | null = null;
+  let cachedTokens = 0;
   let last: GeneratedToken | null = null;
 
   const params = paramsOf(plan, index);
   for await (const token of plan.engine.sample(plan.policy, plan.promptIds, params, { signal })) {
     ids.push(token.id);
     promptTokens ??= token.prompt ?? null;
+    cachedTokens += token.cachedTokens ?? 0;
     const logprob = logprobs === null ? null : toWireLogprob(tokenizer, token, { count: plan.topLogprobs!, namesTokensById });
     if (logprob !== null) logprobs!.push(logprob);
     const shown = watched?.push(ids, token.finish);
@@ -163,7 +167,7 @@ async function generateChoice(
     throw new EngineError(`The engine ended choice ${index} after ${ids.length} tokens without a finish`);
   }
   if (watched === null) text = wholeText(plan, ids, end);
-  const choice = { index, text, ids, logprobs, promptTokens, ...end };
+  const choice = { index, text, ids, logprobs, promptTokens, cachedTokens, ...end };
   onChoice?.(choice);
   onToken?.(last);
   return choice;

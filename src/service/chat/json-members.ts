@@ -27,6 +27,50 @@ function skipValue(json: string, start: number): number {
   return index;
 }
 
+/** A top-level member in the source text of an object. */
+interface Member {
+  /** The key, escapes resolved. */
+  readonly name: string;
+  /** Where the key begins, and where the value does and has ended, white space left out. */
+  readonly start: number;
+  readonly valueStart: number;
+  readonly end: number;
+}
+
+/** The members in the order of the text. */
+function* membersOf(json: string): Generator<Member> {
+  let index = json.indexOf("{") + 1;
+  for (;;) {
+    const start = json.indexOf('"', index);
+    if (start === -1) return;
+    const keyEnd = skipString(json, start);
+    let valueStart = json.indexOf(":", keyEnd) + 1;
+    // Leading white space would end up inside the value's text; it is left out like the trailing one.
+    while (/\s/.test(json[valueStart]!)) valueStart++;
+    index = skipValue(json, valueStart);
+    // A key may be written with escapes: "\u0073eed" is "seed".
+    const name = JSON.parse(json.slice(start, keyEnd)) as string;
+    yield { name, start, valueStart, end: valueStart + json.slice(valueStart, index).trimEnd().length };
+  }
+}
+
+/**
+ * The source texts of the items of a JSON array.
+ *
+ * @param json - Text that `JSON.parse` has accepted and that holds an array; anything else gives nonsense.
+ * @returns Each item's text without surrounding white space.
+ */
+export function itemTexts(json: string): string[] {
+  const items: string[] = [];
+  for (let index = json.indexOf("[") + 1; ;) {
+    while (/[\s,]/.test(json[index] ?? "")) index++;
+    const end = skipValue(json, index);
+    if (end === index) return items;
+    items.push(json.slice(index, end).trimEnd());
+    index = end;
+  }
+}
+
 /**
  * The source text of one top-level member of a JSON object: what `JSON.parse` does not keep, such as every digit of a
  * 64-bit integer or the spelling of nested values. Of duplicates the last counts, as in `JSON.parse`.
@@ -40,18 +84,35 @@ function skipValue(json: string, start: number): number {
  */
 export function memberText(json: string, name: string): string | undefined {
   let found: string | undefined;
-  let index = json.indexOf("{") + 1;
-  for (;;) {
-    const keyStart = json.indexOf('"', index);
-    if (keyStart === -1) return found;
-    const keyEnd = skipString(json, keyStart);
-    const valueStart = json.indexOf(":", keyEnd) + 1;
-    // Leading white space would end up inside the value's text; it is trimmed off with the trailing one.
-    let start = valueStart;
-    while (/\s/.test(json[start]!)) start++;
-    const end = skipValue(json, start);
-    // A key may be written with escapes: "\u0073eed" is "seed".
-    if ((JSON.parse(json.slice(keyStart, keyEnd)) as string) === name) found = json.slice(start, end).trimEnd();
-    index = end;
+  for (const member of membersOf(json)) if (member.name === name) found = json.slice(member.valueStart, member.end);
+  return found;
+}
+
+/**
+ * The object with one member set, first; every other byte as it was.
+ *
+ * @param json - As for {@link memberText}.
+ * @param text - The value's source text.
+ */
+export function withMember(json: string, name: string, text: string): string {
+  const rest = withoutMember(json, name);
+  const open = rest.indexOf("{") + 1;
+  const isEmpty = /^\s*\}/.test(rest.slice(open));
+  return `${rest.slice(0, open)}${JSON.stringify(name)}:${text}${isEmpty ? "" : ","}${rest.slice(open)}`;
+}
+
+/** The object without one member; every other byte as it was. */
+export function withoutMember(json: string, name: string): string {
+  const members = [...membersOf(json)];
+  let result = json;
+  for (const [index, member] of [...members.entries()].reverse()) {
+    if (member.name !== name) continue;
+    const next = result.slice(member.end).search(/\S/) + member.end;
+    // One of the two commas around a member goes with it: the one behind it, or for the last the one before.
+    if (result[next] === ",") result = result.slice(0, member.start) + result.slice(next + 1);
+    else
+      result =
+        (index === 0 ? result.slice(0, member.start) : result.slice(0, member.start).replace(/,\s*$/, "")) + result.slice(member.end);
   }
+  return result;
 }

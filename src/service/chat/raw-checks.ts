@@ -2,7 +2,6 @@
  * Checks between fields, on the body as it came: they run before any type is looked at, and the first that fails is the one
  * reported. A value of a wrong type is left alone here; the type check that follows names it.
  */
-import { UnsupportedError } from "../../errors.ts";
 import { BodyError } from "./errors.ts";
 import { shown, toBoolean, toInteger } from "./coercion.ts";
 
@@ -42,8 +41,7 @@ function checkTools(body: RawBody): void {
     if (choice === "auto") return;
     if (choice !== "required")
       throw new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
-    if (Array.isArray(tools) && tools.length === 0) return;
-    throw refusedToolChoice(choice);
+    return;
   }
   const named = choice["function"];
   if (!isObject(named))
@@ -52,23 +50,19 @@ function checkTools(body: RawBody): void {
   if (typeof name !== "string" || name === "") throw new BodyError("Expected `tool_choice.function.name` to be a non-empty string");
   if (!toolNames(tools).includes(name))
     throw new BodyError(`\`tool_choice\` names the function ${shown(name)}, which is not among \`tools\``);
-  throw refusedToolChoice(choice);
-}
-
-function refusedToolChoice(choice: unknown): UnsupportedError {
-  return new UnsupportedError(
-    `The field \`tool_choice\` with the value ${shown(choice)} is known but not carried out by this build: it has no tool parser that constrains the output; send "auto" or "none"`,
-    { param: "tool_choice" },
-  );
+  if (isSet(body["structured_outputs"]))
+    throw new BodyError("`structured_outputs` and a `tool_choice` that names a function contradict each other; send one of them");
 }
 
 const CONSTRAINTS = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"];
 
-function checkStructuredOutputs(outputs: unknown): void {
+function checkStructuredOutputs({ structured_outputs: outputs, response_format: format }: RawBody): void {
   if (!isSet(outputs)) return;
   if (!isObject(outputs)) throw new BodyError(`Expected \`structured_outputs\` to be an object, got ${shown(outputs)}`);
   const set = CONSTRAINTS.filter((name) => isSet(outputs[name]));
-  if (set.length !== 1)
+  // How a format is written may be said beside it.
+  const isOnlyWriting = set.length === 0 && Object.keys(outputs).length > 0 && isObject(format) && format["type"] !== "text";
+  if (set.length !== 1 && !isOnlyWriting)
     throw new BodyError(
       `Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${set.length === 0 ? "none" : set.join(", ")}`,
     );
@@ -108,12 +102,11 @@ function checkResponseFormat(format: unknown): void {
  * Runs every check between fields.
  *
  * @throws {@link BodyError} `E_ARGUMENT` for the first pair of fields that contradict each other.
- * @throws UnsupportedError `E_UNSUPPORTED` for a well-formed `tool_choice` that this build does not carry out.
  */
 export function checkRawBody(body: RawBody): void {
   checkPromptFlags(body);
   checkTools(body);
-  checkStructuredOutputs(body["structured_outputs"]);
+  checkStructuredOutputs(body);
   checkLogprobs(body);
   checkStreamOptions(body);
   checkResponseFormat(body["response_format"]);

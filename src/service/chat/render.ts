@@ -31,7 +31,7 @@ export interface RenderContext {
 const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
 
 /** Texts of the tokens that end a turn. */
-function terminatorsOf(tokenizer: ChatTokenizer): readonly string[] {
+export function terminatorsOf(tokenizer: ChatTokenizer): readonly string[] {
   let texts = terminatorCache.get(tokenizer);
   if (texts === undefined)
     terminatorCache.set(tokenizer, (texts = tokenizer.eosTokenIds.map((id) => tokenizer.tokenText(id)).filter((text) => text !== "")));
@@ -91,8 +91,11 @@ export interface SampledTurn {
   readonly ids: readonly number[];
   /** The end token that closed the turn; null when anything else did. */
   readonly closedBy: number | null;
-  /** The message the client got, when the template renders something else for it than `text`: with tool calls. */
-  readonly rewritten: ChatMessage | null;
+  /**
+   * The messages as which the turn may come back, when the template renders something else for them than `text`: with tool calls,
+   * or with reasoning. Empty when it comes back as `text`.
+   */
+  readonly rewritten: readonly ChatMessage[];
 }
 
 /** Remembers the ids of a turn for the day its message comes back. */
@@ -108,20 +111,22 @@ export function rememberTurn(
   const terminators = terminatorsOf(tokenizer);
   const closing = turn.closedBy === null ? null : tokenizer.tokenText(turn.closedBy);
   const entry = { ids: joined(prompt.ids, turn.ids), isClosed: closing !== null };
-  if (turn.rewritten === null) {
+  if (turn.rewritten.length === 0) {
     // A turn that nothing closed will be closed by the template, with whichever of the tokens it uses.
     for (const terminator of closing === null ? terminators : [closing])
       place.memory.remember(place.scope, prompt.text + turn.text + terminator, entry);
     return;
   }
-  const rendered = renderText(tokenizer, {
-    ...request,
-    messages: [...request.messages, turn.rewritten],
-    addGenerationPrompt: false,
-    continuesFinalMessage: false,
-  });
-  const terminator = closing ?? terminators.find((text) => rendered.includes(text, prompt.text.length));
-  const end = terminator === undefined ? -1 : rendered.lastIndexOf(terminator);
-  if (terminator === undefined || end < prompt.text.length || !rendered.startsWith(prompt.text)) return;
-  place.memory.remember(place.scope, rendered.slice(0, end + terminator.length), entry);
+  for (const message of turn.rewritten) {
+    const rendered = renderText(tokenizer, {
+      ...request,
+      messages: [...request.messages, message],
+      addGenerationPrompt: false,
+      continuesFinalMessage: false,
+    });
+    const terminator = closing ?? terminators.find((text) => rendered.includes(text, prompt.text.length));
+    const end = terminator === undefined ? -1 : rendered.lastIndexOf(terminator);
+    if (terminator === undefined || end < prompt.text.length || !rendered.startsWith(prompt.text)) continue;
+    place.memory.remember(place.scope, rendered.slice(0, end + terminator.length), entry);
+  }
 }

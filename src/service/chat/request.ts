@@ -2,12 +2,14 @@
 import type { z } from "zod";
 import { shown } from "./coercion.ts";
 import { BodyError } from "./errors.ts";
-import { CARRIED_FIELDS, carriedBody, FIELD_ALIASES, inertFields, type CarriedBody } from "./fields.ts";
+import { CARRIED_FIELDS, FIELD_ALIASES, inertFields, readCarried, type CarriedBody, type FieldNeeds } from "./fields.ts";
 import { memberText } from "./json-members.ts";
 import { toPromptRequest, type PromptRequest } from "./prompt-request.ts";
 import { checkRawBody } from "./raw-checks.ts";
-import { judgeRefusedField } from "./refused-fields.ts";
 import type { RepetitionDetection } from "./repetition.ts";
+import { ForcedCalls } from "./structured/forced-calls.ts";
+import { toOutputRequest, type OutputRequest } from "./structured/output-request.ts";
+import { unknownKeys } from "./unknown-keys.ts";
 
 /** A request whose fields are typed and consistent; what depends on the model is still unchecked. `null` means the model's default. */
 export interface ChatRequest extends PromptRequest {
@@ -15,6 +17,10 @@ export interface ChatRequest extends PromptRequest {
   readonly model: string | null;
   /** Whether tool calls are read out of the text: `tool_choice` auto with at least one tool. */
   readonly shouldParseToolCalls: boolean;
+  /** The tool calls that the text is, with `tool_choice` required or the name of a function; null for no such thing. */
+  readonly forcedCalls: ForcedCalls | null;
+  /** What the text must look like; null for anything. */
+  readonly output: OutputRequest | null;
   /** Whether an answer may hold more than one tool call. */
   readonly allowsParallelToolCalls: boolean;
   readonly isStream: boolean;
@@ -59,10 +65,12 @@ export interface ChatRequest extends PromptRequest {
   /** Whether an answer in the role of the last message begins with its text. */
   readonly isEchoed: boolean;
   readonly returnTokenIds: boolean;
-  /** Whether log-probabilities name tokens by their ids. */
-  readonly namesTokensById: boolean;
+  /** Whether log-probabilities name tokens by their ids; null for the server's default. */
+  readonly namesTokensById: boolean | null;
+  /** Whether the answer shows the reasoning it was told apart into. */
+  readonly includesReasoning: boolean;
   readonly requestId: string | null;
-  /** Top-level names nobody knows: accepted, to be logged. */
+  /** Names nobody knows, at the top level or in messages, tools and stream options: accepted, to be logged. */
   readonly unknownFields: readonly string[];
   /** Known names whose values act on nothing here: accepted, to be logged. */
   readonly inertFields: readonly string[];
@@ -97,8 +105,8 @@ export function parseBody(text: string): Record<string, unknown> {
   return fields;
 }
 
-function describeIssues(issues: readonly z.core.$ZodIssue[], prefix: readonly PropertyKey[] = []): string {
-  const lines = issues.slice(0, 5).map((issue) => `\`${[...prefix, ...issue.path].map(String).join(".")}\`: ${issue.message}`);
+function describeIssues(issues: readonly z.core.$ZodIssue[]): string {
+  const lines = issues.slice(0, 5).map((issue) => `\`${issue.path.map(String).join(".")}\`: ${issue.message}`);
   return lines.join("; ") + (issues.length > 5 ? `; and ${issues.length - 5} more` : "");
 }
 
@@ -111,24 +119,9 @@ function toStreamUsage(
   return options.continuous_usage_stats === true ? "continuous" : "final";
 }
 
-/**
- * Judges the fields of a body that are not carried out.
- *
- * @returns The names nobody knows.
- */
-function judgeOtherFields(raw: Readonly<Record<string, unknown>>): string[] {
-  const unknownFields: string[] = [];
-  let refused: Error | undefined;
-  for (const name of Object.keys(raw)) {
-    if (Object.hasOwn(CARRIED_FIELDS, name) || Object.hasOwn(FIELD_ALIASES, name)) continue;
-    const verdict = judgeRefusedField(name, raw[name]);
-    if (verdict.kind === "invalid") throw new BodyError(describeIssues(verdict.issues, [name]));
-    if (verdict.kind === "unknown") unknownFields.push(name);
-    // A wrong type further down is the graver error: it is reported first.
-    if (verdict.kind === "refused") refused ??= verdict.error;
-  }
-  if (refused !== undefined) throw refused;
-  return unknownFields;
+/** The names in a body that nobody knows. */
+function unknownNames(raw: Readonly<Record<string, unknown>>): string[] {
+  return Object.keys(raw).filter((name) => !Object.hasOwn(CARRIED_FIELDS, name) && !Object.hasOwn(FIELD_ALIASES, name));
 }
 
 /** The body with every alias under its own name; a field given under both keeps its own. */
@@ -144,6 +137,11 @@ function toRepetitionDetection(given: CarriedBody["repetition_detection"]): Repe
   return { maxPatternSize: max ?? 0, minPatternSize: min ?? 0, minCount: count ?? 0 };
 }
 
+function toForcedCalls(output: OutputRequest | null): ForcedCalls | null {
+  if (output?.form.kind === "arguments") return new ForcedCalls(output.form.tool.function.name);
+  return output?.form.kind === "calls" ? new ForcedCalls(null) : null;
+}
+
 /** A stream has no place for the prompt; an echo brings it along, with as many alternatives as the output has. */
 function toPromptLogprobs(body: CarriedBody): number | null {
   if (body.stream === true) return null;
@@ -155,29 +153,31 @@ function toPromptLogprobs(body: CarriedBody): number | null {
  *
  * @param text - The body.
  * @param contentType - The `content-type` header.
+ * @param needs - What the server has that some fields need.
  * @throws {@link BodyError} `E_ARGUMENT` for another media type, bad JSON, a wrong type, contradicting fields.
- * @throws UnsupportedError `E_UNSUPPORTED` naming a field whose value this build does not carry out.
  * @throws ArgumentError `E_ARGUMENT` for message content that is not text.
  */
-export function parseChatRequest(text: string, contentType: string | undefined): ChatRequest {
+export function parseChatRequest(text: string, contentType: string | undefined, needs: FieldNeeds): ChatRequest {
   const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
   if (mediaType !== "application/json")
     throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
   const raw = withoutAliases(parseBody(text));
   checkRawBody(raw);
 
-  const parsed = carriedBody.safeParse(raw);
-  if (!parsed.success) throw new BodyError(describeIssues(parsed.error.issues));
-  const unknownFields = judgeOtherFields(raw);
+  const read = readCarried(raw);
+  if ("issues" in read) throw new BodyError(describeIssues(read.issues));
 
-  const body = parsed.data;
+  const { body } = read;
   const prompt = toPromptRequest(body);
+  const output = toOutputRequest(body);
   // An explicit null for top_logprobs turns the logprobs off; absence means none besides the sampled token.
   const topLogprobs = body.logprobs === true && body.top_logprobs !== null ? (body.top_logprobs ?? 0) : null;
   return {
     ...prompt,
     model: body.model ?? null,
-    shouldParseToolCalls: prompt.tools !== null && body.tool_choice !== "none",
+    forcedCalls: toForcedCalls(output),
+    output,
+    shouldParseToolCalls: prompt.tools !== null && (body.tool_choice ?? "auto") === "auto",
     allowsParallelToolCalls: body.parallel_tool_calls ?? true,
     isStream: body.stream === true,
     usage: toStreamUsage(body.stream_options),
@@ -212,9 +212,10 @@ export function parseChatRequest(text: string, contentType: string | undefined):
     isEchoed: body.echo === true,
     skipsSpecialTokens: body.skip_special_tokens ?? true,
     returnTokenIds: body.return_token_ids === true,
-    namesTokensById: body.return_tokens_as_token_ids === true,
+    namesTokensById: body.return_tokens_as_token_ids ?? null,
+    includesReasoning: body.include_reasoning ?? true,
     requestId: body.request_id ?? null,
-    unknownFields,
-    inertFields: inertFields(body),
+    unknownFields: [...unknownNames(raw), ...unknownKeys(raw)],
+    inertFields: inertFields(body, needs),
   };
 }

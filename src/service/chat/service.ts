@@ -10,6 +10,7 @@ import {
   Admission,
   checkCounts,
   checkTemplate,
+  checkToolParser,
   resolveLimits,
   resolveSampling,
   type ChatLimits,
@@ -23,10 +24,13 @@ import { toWirePrompt } from "./logprobs.ts";
 import { truncatePrompt } from "./length.ts";
 import { echoedText, responseRole } from "./prompt-request.ts";
 import { RecentPrompts } from "./recent-prompts.ts";
-import { rememberTurn, renderPrompt, type RenderedPrompt, type SplicePlace } from "./render.ts";
+import { hasEndedReasoning } from "./reasoning.ts";
+import { rememberTurn, renderPrompt, terminatorsOf, type RenderedPrompt, type SplicePlace } from "./render.ts";
 import { checkRepetitionDetection } from "./repetition.ts";
 import { parseChatRequest, type ChatRequest } from "./request.ts";
 import { SampledIdsByKey } from "./sampled-ids.ts";
+import { constraintOf } from "./structured/constraint.ts";
+import { OutputGrammars } from "./structured/output-grammar.ts";
 import { toCompletion, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
 import { CompletionStream } from "./stream.ts";
 import { IgnoredFieldLog } from "./ignored-fields.ts";
@@ -107,6 +111,13 @@ async function generated({ plan, request }: Run, options: GenerateOptions): Prom
   }
 }
 
+/** The messages as which an answer may come back, where that is not its text: clients return reasoning or leave it out. */
+function returningMessages({ content, reasoning, toolCalls }: ChoiceMessage, text: string): ChatMessage[] {
+  if (toolCalls.length === 0 && content === text) return [];
+  const plain = { role: "assistant", content: content ?? "", ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }) };
+  return reasoning === null ? [plain] : [plain, { ...plain, reasoning, reasoning_content: reasoning }];
+}
+
 /** Carries out chat completions. */
 export class ChatService {
   readonly #dependencies: ChatDependencies;
@@ -116,6 +127,7 @@ export class ChatService {
   readonly #recentPrompts = new RecentPrompts();
   readonly #unknownFields = new IgnoredFieldLog("A chat completion request carries a field that nothing here knows; it is ignored");
   readonly #inertFields = new IgnoredFieldLog("A chat completion request sets a field that acts on nothing here; it has no effect");
+  readonly #outputGrammars = new OutputGrammars();
   readonly #running = new Set<AbortController>();
   readonly #defaults = new Map<string, Promise<GenerationDefaults>>();
 
@@ -126,6 +138,11 @@ export class ChatService {
     this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
     // One listener for all requests: a signal with one for each of hundreds warns of a leak.
     dependencies.signal?.addEventListener("abort", () => this.#endAll(), { once: true });
+  }
+
+  /** The header by which the caller finds the request again, where this service sends one. */
+  requestIdHeader(given: string | undefined): Readonly<Record<string, string>> {
+    return this.#limits.requestIdHeader ? { "x-request-id": given ?? randomBytes(16).toString("hex") } : {};
   }
 
   /** Choices that are generated now. */
@@ -139,7 +156,7 @@ export class ChatService {
    * @throws what {@link toChatError} turns into an answer.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
-    const request = parseChatRequest(call.body, call.contentType);
+    const request = parseChatRequest(call.body, call.contentType, { parsesReasoning: this.#limits.reasoningParser !== "none" });
     this.#unknownFields.report(request.unknownFields, this.#dependencies.logger);
     this.#inertFields.report(request.inertFields, this.#dependencies.logger);
     checkCounts(request, this.#limits);
@@ -188,6 +205,7 @@ export class ChatService {
     signal.throwIfAborted();
 
     const place = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
+    checkToolParser(request, this.#limits);
     checkTemplate(request, this.#limits);
     const whole = renderPrompt(tokenizer, base.directory, request, { recent: this.#recentPrompts, place });
     const prompt = truncatePrompt(whole, request, base.contextLength);
@@ -199,6 +217,13 @@ export class ChatService {
       engineTopLogprobs: engine.capabilities().maxTopLogprobs,
     });
     const { shouldParseToolCalls } = request;
+    const shouldParseReasoning = this.#limits.reasoningParser !== "none" && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
+    const constraint = constraintOf(request, {
+      grammars: this.#outputGrammars,
+      canConstrain: engine.capabilities().constraints === true,
+      tokenizer,
+      shouldParseReasoning,
+    });
     return {
       request,
       tokenizer,
@@ -209,14 +234,14 @@ export class ChatService {
         policy: lease.policy,
         tokenizer,
         promptIds: prompt.ids,
-        params,
+        params: constraint === null ? params : { ...params, constraint },
         n: request.n,
         stop: request.stop,
         includesStop: request.includesStop,
         ignoresEos: request.ignoresEos,
         repetitionDetection: checkRepetitionDetection(request.repetitionDetection),
         topLogprobs: request.topLogprobs,
-        namesTokensById: request.namesTokensById,
+        namesTokensById: request.namesTokensById ?? this.#limits.returnTokensAsTokenIds,
         // A vocabulary may spell its tool calls with special tokens.
         keepsSpecialTokens: shouldParseToolCalls || !request.skipsSpecialTokens,
       },
@@ -230,6 +255,10 @@ export class ChatService {
         role: responseRole(request),
         echo: echoedText(request),
         shouldParseToolCalls,
+        reportsCachedTokens: this.#limits.reportCachedTokens,
+        forcedCalls: request.forcedCalls,
+        shouldParseReasoning,
+        includesReasoning: request.includesReasoning,
         returnTokenIds: request.returnTokenIds,
       },
     };
@@ -249,10 +278,11 @@ export class ChatService {
   }
 
   /** Reads the message out of a finished choice and remembers its ids for when the message comes back. */
-  #conclude({ request, tokenizer, prompt, plan, place }: Run, choice: GeneratedChoice): ChoiceMessage {
-    const message = toMessage(choice.text, request);
-    const rewritten: ChatMessage | null =
-      message.toolCalls.length === 0 ? null : { role: "assistant", content: message.content ?? "", tool_calls: message.toolCalls };
+  #conclude({ request, tokenizer, prompt, plan, place, shape }: Run, choice: GeneratedChoice): ChoiceMessage {
+    const { shouldParseToolCalls, shouldParseReasoning } = shape;
+    const { allowsParallelToolCalls, forcedCalls } = request;
+    const message = toMessage(choice, { shouldParseToolCalls, forcedCalls, shouldParseReasoning, allowsParallelToolCalls });
+    const rewritten = returningMessages(message, choice.text);
     try {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
       // A text that shows its end token comes back with two.
@@ -271,14 +301,14 @@ export class ChatService {
     const stream = new CompletionStream({
       ...run.shape,
       n,
-      usage,
+      usage: usage === "none" && this.#limits.alwaysStreamUsage ? "final" : usage,
       onCancel: () => held.abort.abort(new DOMException("The client closed the connection", "AbortError")),
     });
     const options: GenerateOptions = {
       signal,
       // Before its end is shown: the client's next turn may be here sooner than anything else happens.
       onChoice: (choice) => {
-        stream.conclude(choice.index, this.#conclude(run, choice).toolCalls);
+        stream.conclude(choice, this.#conclude(run, choice).toolCalls);
         if (run.request.beamSearch !== null) stream.pushChoice(choice);
       },
       onToken: (token) => stream.push(token),

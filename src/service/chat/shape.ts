@@ -1,6 +1,8 @@
 /** A finished request as one JSON object: every field of the wire is there, null where nothing is to be said. */
+import { splitReasoning } from "./reasoning.ts";
 import { parseToolCalls, type ParsedToolCall } from "./tool-calls.ts";
 import type { GeneratedChoice } from "./generate.ts";
+import type { ForcedCalls } from "./structured/forced-calls.ts";
 
 /** What identifies a response, the same in all chunks of a stream. */
 export interface ResponseHead {
@@ -22,7 +24,15 @@ export interface ShapeOptions {
   /** Log-probabilities of the prompt, `toWirePrompt`. Null, and in streams absent, when not asked for. */
   readonly promptLogprobs?: readonly unknown[] | null | undefined;
   readonly shouldParseToolCalls: boolean;
+  /** The tool calls that the text is; null where it is none by itself. */
+  readonly forcedCalls: ForcedCalls | null;
+  /** Whether the text begins with reasoning. */
+  readonly shouldParseReasoning: boolean;
+  /** Otherwise reasoning is told apart and left out. */
+  readonly includesReasoning: boolean;
   readonly returnTokenIds: boolean;
+  /** Whether the counts say how much of the prompt did not have to be computed. */
+  readonly reportsCachedTokens: boolean;
 }
 
 /** Token counts on the wire. */
@@ -37,27 +47,48 @@ export function toUsage(promptTokens: number, completionTokens: number): WireUsa
   return { prompt_tokens: promptTokens, total_tokens: promptTokens + completionTokens, completion_tokens: completionTokens };
 }
 
+/** How much of a prompt did not have to be computed; null where all of it had, or nobody is told. */
+export function toPromptDetails(cachedTokens: number, { reportsCachedTokens }: ShapeOptions): { readonly cached_tokens: number } | null {
+  return reportsCachedTokens && cachedTokens > 0 ? { cached_tokens: cachedTokens } : null;
+}
+
 /** The message of a choice: what its text says, taken apart where tools are at hand. */
 export interface ChoiceMessage {
-  /** Null for tool calls without a word beside them. */
+  /** Null for tool calls, or reasoning, without a word beside them. */
   readonly content: string | null;
+  /** Null where there is none, or none is told apart. */
+  readonly reasoning: string | null;
   readonly toolCalls: readonly ParsedToolCall[];
 }
 
 /** How {@link toMessage} reads. */
 export interface MessageOptions {
   readonly shouldParseToolCalls: boolean;
+  readonly forcedCalls: ForcedCalls | null;
+  readonly shouldParseReasoning: boolean;
   /** Otherwise all tool calls but the first are dropped. */
   readonly allowsParallelToolCalls: boolean;
 }
 
 /** Reads a choice's text. */
-export function toMessage(text: string, { shouldParseToolCalls, allowsParallelToolCalls }: MessageOptions): ChoiceMessage {
-  const { content, toolCalls } = shouldParseToolCalls ? parseToolCalls(text) : { content: text, toolCalls: [] };
+export function toMessage(
+  { index, text }: Pick<GeneratedChoice, "index" | "text">,
+  { shouldParseToolCalls, forcedCalls, shouldParseReasoning, allowsParallelToolCalls }: MessageOptions,
+): ChoiceMessage {
+  const { reasoning, content: said } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
+  const { content, toolCalls } =
+    forcedCalls?.read(index, said) ?? (shouldParseToolCalls ? parseToolCalls(said) : { content: said, toolCalls: [] });
   return {
-    content: toolCalls.length > 0 && content === "" ? null : content,
+    content: content === "" && forcedCalls === null && (toolCalls.length > 0 || shouldParseReasoning) ? null : content,
+    reasoning: reasoning === "" ? null : reasoning,
     toolCalls: allowsParallelToolCalls ? toolCalls : toolCalls.slice(0, 1),
   };
+}
+
+/** Calls are why an answer ends, but for those that were cut short or are the arguments of a function that the request named. */
+function finishReason({ finishReason: reason }: GeneratedChoice, { toolCalls }: ChoiceMessage, forced: ForcedCalls | null): string {
+  if (toolCalls.length === 0 || (forced !== null && (forced.name !== null || reason !== "stop"))) return reason;
+  return "tool_calls";
 }
 
 function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: ShapeOptions): object {
@@ -71,10 +102,10 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
       audio: null,
       function_call: null,
       tool_calls: message.toolCalls,
-      reasoning: null,
+      reasoning: options.includesReasoning ? message.reasoning : null,
     },
     logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
-    finish_reason: message.toolCalls.length > 0 ? "tool_calls" : choice.finishReason,
+    finish_reason: finishReason(choice, message, options.forcedCalls),
     stop_reason: choice.stopReason,
     token_ids: options.returnTokenIds ? choice.ids : null,
   };
@@ -100,7 +131,7 @@ export function toCompletion(choices: readonly GeneratedChoice[], messages: read
         promptIds.length,
         choices.reduce((sum, choice) => sum + choice.ids.length, 0),
       ),
-      prompt_tokens_details: null,
+      prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options),
     },
     prompt_logprobs: options.promptLogprobs ?? null,
     prompt_token_ids: options.returnTokenIds ? [...promptIds] : null,

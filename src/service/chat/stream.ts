@@ -2,7 +2,9 @@
 import type { ErrorBody } from "../../schema/error.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "./generate.ts";
 import type { WireLogprob } from "./logprobs.ts";
-import { toUsage, type ShapeOptions } from "./shape.ts";
+import { ReasoningStream } from "./reasoning.ts";
+import { toPromptDetails, toUsage, type ShapeOptions } from "./shape.ts";
+import type { CallDelta, ForcedCallStream } from "./structured/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "./tool-calls.ts";
 
 /** What shapes a stream besides what is generated. */
@@ -15,8 +17,12 @@ export interface StreamOptions extends ShapeOptions {
 
 /** What a choice has said since its last chunk. */
 interface PendingChoice {
+  readonly thoughts: ReasoningStream | null;
   readonly tools: ToolCallStream | null;
   toolCalls: readonly ParsedToolCall[];
+  readonly forced: ForcedCallStream | null;
+  calls: CallDelta[];
+  reasoning: string;
   text: string;
   ids: number[];
   logprobs: WireLogprob[];
@@ -27,6 +33,21 @@ interface PendingChoice {
 }
 
 const encoder = new TextEncoder();
+
+/** The pieces of calls as one member of a delta: those of one call joined. */
+function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: readonly CallDelta[] } {
+  const joined: CallDelta[] = [];
+  for (const delta of deltas) {
+    const before = joined.at(-1);
+    if (before?.index !== delta.index) joined.push(delta);
+    else
+      joined[joined.length - 1] = {
+        ...before,
+        function: { ...before.function, arguments: before.function.arguments + delta.function.arguments },
+      };
+  }
+  return joined.length === 0 ? {} : { tool_calls: joined };
+}
 
 /**
  * Turns tokens into chunks.
@@ -40,6 +61,7 @@ export class CompletionStream {
   readonly #options: StreamOptions;
   readonly #opening: string;
   readonly #choices: PendingChoice[];
+  #cachedTokens = 0;
   #failure: ErrorBody | null = null;
   #hasStarted = false;
   #isClosed = false;
@@ -50,9 +72,13 @@ export class CompletionStream {
     this.#options = options;
     const { id, created, model } = options.head;
     this.#opening = `data: ${JSON.stringify({ id, object: "chat.completion.chunk", created, model }).slice(0, -1)},"choices":`;
-    this.#choices = Array.from({ length: options.n }, () => ({
+    this.#choices = Array.from({ length: options.n }, (_, index) => ({
+      forced: options.forcedCalls?.stream(index) ?? null,
+      calls: [],
+      thoughts: options.shouldParseReasoning ? new ReasoningStream() : null,
       tools: options.shouldParseToolCalls ? new ToolCallStream() : null,
       toolCalls: [],
+      reasoning: "",
       text: "",
       ids: [],
       logprobs: [],
@@ -74,14 +100,15 @@ export class CompletionStream {
   }
 
   /** Says what calls a choice's whole text holds; comes before its last token. */
-  conclude(index: number, toolCalls: readonly ParsedToolCall[]): void {
+  conclude({ index, cachedTokens }: GeneratedChoice, toolCalls: readonly ParsedToolCall[]): void {
     this.#choices[index]!.toolCalls = toolCalls;
+    if (index === 0) this.#cachedTokens = cachedTokens;
   }
 
   /** Takes one token. */
   push(token: GeneratedToken): void {
     const choice = this.#choices[token.index]!;
-    choice.text += choice.tools === null ? token.text : choice.tools.push(token.text);
+    this.#read(choice, token.text);
     choice.ids.push(token.id);
     if (token.logprob !== null) choice.logprobs.push(token.logprob);
     choice.end = token.end;
@@ -92,12 +119,20 @@ export class CompletionStream {
   /** Takes a whole choice at once; it may have no token. */
   pushChoice({ index, text, ids, logprobs, finishReason, stopReason, closedBy }: GeneratedChoice): void {
     const choice = this.#choices[index]!;
-    choice.text = choice.tools === null ? text : choice.tools.push(text);
+    this.#read(choice, text);
     choice.ids = [...ids];
     choice.logprobs = [...(logprobs ?? [])];
     choice.count = ids.length;
     choice.end = { finishReason, stopReason, closedBy };
     this.#notify();
+  }
+
+  /** Adds to a choice's text what of it is reasoning and what content. */
+  #read(choice: PendingChoice, text: string): void {
+    const { reasoning, content } = choice.thoughts?.push(text) ?? { reasoning: "", content: text };
+    choice.reasoning += reasoning;
+    if (choice.forced === null) choice.text += choice.tools?.push(content) ?? content;
+    else choice.calls.push(...choice.forced.push(content));
   }
 
   /** Ends the stream with an error event. */
@@ -160,7 +195,9 @@ export class CompletionStream {
   }
 
   #usageMember(completionTokens: number): string {
-    return `,"usage":${JSON.stringify(toUsage(this.#options.promptIds.length, completionTokens))}`;
+    const details = toPromptDetails(this.#cachedTokens, this.#options);
+    const usage = toUsage(this.#options.promptIds.length, completionTokens);
+    return `,"usage":${JSON.stringify(details === null ? usage : { ...usage, prompt_tokens_details: details })}`;
   }
 
   #continuousUsage(completionTokens: number): string {
@@ -187,9 +224,24 @@ export class CompletionStream {
     const { returnTokenIds } = this.#options;
     const { end, ids, logprobs: entries, toolCalls } = choice;
     let text = choice.text;
+    const { forced } = choice;
+    // An array of calls that was cut before the first is content.
+    if (end !== null && forced !== null && !forced.hasCalls) text += forced.rest();
+    const calls = forced === null ? {} : callsMember(choice.calls);
+    choice.calls = [];
+    if (end !== null) choice.reasoning += choice.thoughts?.rest() ?? "";
     // What was held as possible calls is content after all when it holds none.
     if (end !== null && choice.tools !== null && toolCalls.length === 0) text += choice.tools.rest();
-    if (end === null && text === "" && entries.length === 0 && !returnTokenIds) {
+    const reasoning = this.#options.includesReasoning && choice.reasoning !== "" ? { reasoning: choice.reasoning } : {};
+    choice.reasoning = "";
+    if (
+      end === null &&
+      text === "" &&
+      reasoning.reasoning === undefined &&
+      calls.tool_calls === undefined &&
+      entries.length === 0 &&
+      !returnTokenIds
+    ) {
       // Held-back text and nothing to say about it: no chunk. The ids are counted already.
       choice.ids = [];
       return "";
@@ -201,16 +253,22 @@ export class CompletionStream {
     const logprobs = entries.length > 0 ? { content: entries } : null;
     const tokenIds = returnTokenIds ? ids : null;
     if (end === null) {
-      const delta = text === "" ? {} : { content: text };
+      const delta = text === "" ? { ...reasoning, ...calls } : { ...reasoning, content: text };
       return this.#event([{ index, delta, logprobs, finish_reason: null, token_ids: tokenIds }], usage);
     }
     choice.isFinished = true;
     const last = { logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
-    if (toolCalls.length === 0) return this.#event([{ index, delta: { content: text }, finish_reason: end.finishReason, ...last }], usage);
+    if (forced?.hasCalls) {
+      const reason = this.#options.forcedCalls!.name === null ? "tool_calls" : end.finishReason;
+      return this.#event([{ index, delta: { ...reasoning, ...calls }, finish_reason: reason, ...last }], usage);
+    }
+    if (toolCalls.length === 0)
+      return this.#event([{ index, delta: { ...reasoning, content: text }, finish_reason: end.finishReason, ...last }], usage);
     let events = "";
     const between = (delta: object): void => {
       events += this.#event([{ index, delta, logprobs: null, finish_reason: null, token_ids: null }], usage);
     };
+    if (reasoning.reasoning !== undefined) between(reasoning);
     if (text !== "") between({ content: text });
     for (const [at, { id, type, function: called }] of toolCalls.entries()) {
       between({ tool_calls: [{ index: at, id, type, function: { name: called.name, arguments: "" } }] });

@@ -1,6 +1,7 @@
 /** `POST /v1/chat/completions`. */
 import { Hono, type Context } from "hono";
 import { RETRY_AFTER_SECONDS } from "../chat/errors.ts";
+import type { ChatForwarder } from "../chat/forward.ts";
 import { ChatService, type ChatDependencies } from "../chat/service.ts";
 
 export type { ChatLimits } from "../chat/admit.ts";
@@ -14,37 +15,47 @@ function credentialOf(authorization: string | undefined): string {
   return authorization === undefined ? "" : (/^bearer +(\S+) *$/i.exec(authorization)?.[1] ?? authorization);
 }
 
-async function handle(chat: ChatService, context: Context): Promise<Response> {
+/** Where a chat completion is carried out. */
+interface Places {
+  readonly chat: ChatService;
+  readonly forwarder: ChatForwarder | null;
+}
+
+async function handle({ chat, forwarder }: Places, context: Context): Promise<Response> {
   const { req } = context;
+  const idHeader = chat.requestIdHeader(req.header("x-request-id"));
+  const [contentType, requestId, { signal }] = [req.header("content-type"), req.header("x-request-id"), req.raw];
   try {
-    const answer = await chat.complete({
-      body: await req.text(),
-      contentType: req.header("content-type"),
-      requestId: req.header("x-request-id"),
-      credential: credentialOf(req.header("authorization")),
-      signal: req.raw.signal,
-    });
+    const body = await req.text();
+    const forwarded = /^\s*application\/json\b/i.test(contentType ?? "") ? await forwarder?.forward({ body, requestId, signal }) : null;
+    if (forwarded) {
+      for (const [name, value] of Object.entries(idHeader)) forwarded.headers.set(name, value);
+      return forwarded;
+    }
+    const credential = credentialOf(req.header("authorization"));
+    const answer = await chat.complete({ body, contentType, requestId, credential, signal });
     return answer.kind === "json"
-      ? new Response(answer.body, { headers: JSON_HEADERS })
-      : new Response(answer.events, { headers: STREAM_HEADERS });
+      ? new Response(answer.body, { headers: { ...JSON_HEADERS, ...idHeader } })
+      : new Response(answer.events, { headers: { ...STREAM_HEADERS, ...idHeader } });
   } catch (error) {
     const { status, body } = chat.explain(error);
     const retry: Record<string, string> = status === 429 || status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS) } : {};
-    return new Response(JSON.stringify(body), { status, headers: { ...JSON_HEADERS, ...retry } });
+    return new Response(JSON.stringify(body), { status, headers: { ...JSON_HEADERS, ...idHeader, ...retry } });
   }
 }
 
 /**
  * The chat completion route, with and without a trailing slash. Authentication and the limit on bodies are the surrounding app's.
  *
+ * @param forwarder - Carries out requests of models that another server samples. @default all are carried out here
  * @example
  * ```ts
  * app.route("/", chatRoutes({ policies, engine, tokenizers }));
  * ```
  */
-export function chatRoutes(dependencies: ChatDependencies): Hono {
-  const chat = new ChatService(dependencies);
+export function chatRoutes(dependencies: ChatDependencies, forwarder: ChatForwarder | null = null): Hono {
+  const places: Places = { chat: new ChatService(dependencies), forwarder };
   const app = new Hono();
-  for (const path of ["/v1/chat/completions", "/v1/chat/completions/"]) app.post(path, (context) => handle(chat, context));
+  for (const path of ["/v1/chat/completions", "/v1/chat/completions/"]) app.post(path, (context) => handle(places, context));
   return app;
 }

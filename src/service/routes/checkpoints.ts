@@ -1,25 +1,41 @@
+import { randomUUID } from "node:crypto";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { Hono } from "hono";
-import { ConflictError } from "../../errors.ts";
+import type { Engine } from "../../engine/port.ts";
+import { ArgumentError, ConflictError, NotFoundError } from "../../errors.ts";
 import {
   deleteCheckpointsRequest,
   listQuery,
   type Checkpoint,
+  type CheckpointLineage,
   type CheckpointList,
   type DeleteCheckpointsResponse,
 } from "../../schema/index.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
+import { archiveOf } from "../checkpoints/archive.ts";
+import { enforceBudget, OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
 import { remove } from "../files.ts";
-import { pageOfCheckpoints } from "../store/checkpoints.ts";
+import { loraOf } from "../jobs/warm-models.ts";
+import { pathOf } from "../names.ts";
+import { checkpointAt, newestCheckpoint, pageOfCheckpoints } from "../store/checkpoints.ts";
 import { liveJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
-import type { CheckpointRow } from "../store/tables.ts";
+import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
 
 const PATH = "/v1/preview/models/:id/checkpoints";
 
 function toWire(row: CheckpointRow): Checkpoint {
-  return { id: row.id, step: row.step, metrics: JSON.parse(row.metrics) as Record<string, number> };
+  return {
+    id: row.id,
+    step: row.step,
+    metrics: JSON.parse(row.metrics) as Record<string, number>,
+    created_at: row.created_at,
+    pinned: row.pinned === 1,
+    ...(row.lineage === null ? {} : { lineage: JSON.parse(row.lineage) as CheckpointLineage }),
+  };
 }
 
 /** `GET` and `DELETE /v1/preview/models/{model_id}/checkpoints`. */
@@ -42,7 +58,91 @@ export function checkpointRoutes(context: ServiceContext): Hono<ServiceEnvironme
     .delete(PATH, async (c) => {
       const { value } = await readJson(c, deleteCheckpointsRequest);
       return c.json(await deleteCheckpoints(context, c.req.param("id"), value.steps));
-    });
+    })
+    .get(`${PATH}/:step`, async (c) => c.json(toWire((await find(store, c.req.param("id"), c.req.param("step"))).checkpoint)))
+    .get(`${PATH}/:step/archive`, async (c) => {
+      const { model, checkpoint } = await find(store, c.req.param("id"), c.req.param("step"));
+      const archive = await download(context, model, checkpoint);
+      return c.body(Readable.toWeb(archive) as ReadableStream, 200, {
+        "content-type": "application/x-tar",
+        "content-disposition": `attachment; filename="${model.name}-step${checkpoint.step}.tar"`,
+      });
+    })
+    .put(`${PATH}/:step/pin`, async (c) => c.json(toWire(await pin(store, c.req.param("id"), c.req.param("step")))))
+    .delete(`${PATH}/:step/pin`, async (c) => c.json(toWire(await unpin(context, c.req.param("id"), c.req.param("step")))));
+}
+
+/** @throws NotFoundError `E_NOT_FOUND`; ArgumentError `E_ARGUMENT` for what is neither a step nor `latest`. */
+async function find(store: Store, id: string, step: string): Promise<{ readonly model: ModelRow; readonly checkpoint: CheckpointRow }> {
+  const model = await getModel(store, id);
+  if (!/^(?:\d{1,9}|latest)$/u.test(step))
+    throw new ArgumentError(`Expected a step or 'latest', got '${step.slice(0, 100)}'`, { param: "step" });
+  const checkpoint = step === "latest" ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, Number(step));
+  if (checkpoint !== undefined) return { model, checkpoint };
+  throw new NotFoundError(`Model '${pathOf(model)}' has no checkpoint at step ${step}: it was deleted or never made`, { param: "step" });
+}
+
+/** Held until the last byte is sent or the client has gone. */
+async function download(context: ServiceContext, model: ModelRow, checkpoint: CheckpointRow): Promise<Readable> {
+  const { directory, engine, uses } = context;
+  const release = uses.hold(checkpoint.id);
+  const scratch = join(directory.temporary, randomUUID());
+  const finish = async () => {
+    release();
+    await remove(scratch);
+  };
+  try {
+    // Held from here on; what was deleted a moment before is not there.
+    await find(context.store, model.id, String(checkpoint.step));
+    const isAdapter = model.lora !== null;
+    // A fresh adapter is on no disk: it is made again, the same from its seed.
+    const stateDirectory =
+      checkpoint.state_dir !== null
+        ? join(directory.root, checkpoint.state_dir)
+        : isAdapter
+          ? await saveFresh(engine, model, scratch)
+          : null;
+    const base = await engine.describeBase(model.base_model);
+    const archive = await archiveOf({ checkpoint: toWire(checkpoint), model: pathOf(model), base, stateDirectory, isAdapter });
+    return archive.once("close", () => void finish());
+  } catch (error) {
+    await finish();
+    throw error;
+  }
+}
+
+async function saveFresh(engine: Engine, model: ModelRow, path: string): Promise<string> {
+  await mkdir(path, { mode: 0o700 });
+  const handle = await engine.createModel({ base: model.base_model, ...loraOf(model), seed: model.seed });
+  try {
+    await engine.saveState(handle, path);
+    return path;
+  } finally {
+    await engine.unload(handle);
+  }
+}
+
+function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
+  return store.transaction().execute(async (transaction) => {
+    const { checkpoint } = await find(transaction, id, step);
+    await transaction.updateTable("checkpoints").set({ pinned: 1 }).where("id", "=", checkpoint.id).execute();
+    return { ...checkpoint, pinned: 1 };
+  });
+}
+
+/** An older checkpoint has its optimizer state for the pin alone. */
+async function unpin(context: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
+  const { store, directory } = context;
+  const { row, isOutdated } = await store.transaction().execute(async (transaction) => {
+    const { checkpoint } = await find(transaction, id, step);
+    const outdated = (await newestCheckpoint(transaction, checkpoint.model_id))?.id !== checkpoint.id;
+    const changed = { pinned: 0, optimizer_kind: outdated ? null : checkpoint.optimizer_kind };
+    await transaction.updateTable("checkpoints").set(changed).where("id", "=", checkpoint.id).execute();
+    return { row: { ...checkpoint, ...changed }, isOutdated: outdated };
+  });
+  if (isOutdated && row.state_dir !== null) await remove(join(directory.root, row.state_dir, OPTIMIZER_FILE));
+  await enforceBudget(context);
+  return row;
 }
 
 async function deleteCheckpoints(

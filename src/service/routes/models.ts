@@ -4,7 +4,10 @@ import { Hono } from "hono";
 import { ConflictError, DataError, UnsupportedError, WhetstoneError, type ErrorCode } from "../../errors.ts";
 import { createModelRequest, type CreateModelRequest, type DeleteModelResponse, type LoraConfig, type Model } from "../../schema/index.ts";
 import { readJson, type ServiceEnvironment } from "../body.ts";
+import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
+import { enforceBudget } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
+import { messageOf } from "../error-text.ts";
 import { remove } from "../files.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../names.ts";
@@ -55,31 +58,64 @@ async function requireWholeBase({ engine, tokenizers }: ServiceContext, name: st
   }
 }
 
+/** An engine may train adapters alone, or none. */
+function requireOffered({ engine }: ServiceContext, lora: LoraConfig | null): void {
+  const { name, lora: hasLora, fullParameter } = engine.capabilities();
+  if (lora === null ? fullParameter : hasLora) return;
+  const other = hasLora ? 'only adapters: create it with `lora`, for example {"rank": 16}' : "only whole models: leave `lora` out";
+  throw new UnsupportedError(`The engine "${name}" of this service trains ${other}`, { param: "lora" });
+}
+
 async function prepareModel(context: ServiceContext, request: CreateModelRequest): Promise<Creation> {
-  await requireWholeBase(context, request.base_model);
   const name: QualifiedName = { entity: request.entity ?? DEFAULT_ENTITY, project: request.project, name: request.name };
+  const existing = async (store: Store): Promise<ModelRow | undefined> => {
+    const model = await findModel(store, name);
+    if (model === undefined || request.return_existing === true) return model;
+    throw new ConflictError(`Model '${pathOf(name)}' exists already. Choose another name, or pass \`return_existing: true\``, {
+      param: "name",
+    });
+  };
+  // What a model starts from may say more than the request.
+  if ((request.from ?? null) === null) requireOffered(context, request.lora ?? null);
+  await requireWholeBase(context, request.base_model);
+  // Asked before the work, and again when it is done: two requests may make the same model at one time.
+  const known = await existing(context.store);
+  if (known !== undefined) return { commit: async (store) => toWire((await existing(store)) ?? (await getModel(store, known.id))) };
+  const id = randomUUID();
+  const origin = await prepareOrigin(context, { id, seed: seedOf(name), request });
+  let isMade = false;
   return {
     async commit(store) {
-      const existing = await findModel(store, name);
-      if (existing !== undefined) {
-        if (request.return_existing === true) return toWire(existing);
-        throw new ConflictError(`Model '${pathOf(name)}' exists already. Choose another name, or pass \`return_existing: true\``, {
-          param: "name",
-        });
-      }
-      return toWire(await insertModel(store, name, request));
+      const other = await existing(store);
+      if (other !== undefined) return toWire(other);
+      isMade = true;
+      return toWire(await insertModel(store, { id, name, request, origin }));
     },
+    afterwards: () => {
+      const work = isMade ? enforceBudget(context) : origin.discard();
+      work.catch((error: unknown) => context.logger.warn("A new model's files could not be put in order", { error: messageOf(error) }));
+    },
+    undo: origin.discard,
   };
 }
 
 /** A model and its step 0, usable at once. */
-async function insertModel(store: Store, name: QualifiedName, request: CreateModelRequest): Promise<ModelRow> {
+async function insertModel(
+  store: Store,
+  {
+    id,
+    name,
+    request,
+    origin,
+  }: { readonly id: string; readonly name: QualifiedName; readonly request: CreateModelRequest; readonly origin: Origin },
+): Promise<ModelRow> {
   const now = new Date().toISOString();
+  const { lora, state_dir, optimizer_kind, metrics, lineage } = origin;
   const row: ModelRow = {
-    id: randomUUID(),
+    id,
     ...name,
     base_model: request.base_model,
-    lora: request.lora === null || request.lora === undefined ? null : JSON.stringify(request.lora),
+    lora: lora === null ? null : JSON.stringify(lora),
     seed: seedOf(name),
     next_step: 1,
     created_at: now,
@@ -87,7 +123,17 @@ async function insertModel(store: Store, name: QualifiedName, request: CreateMod
   await store.insertInto("models").values(row).execute();
   await store
     .insertInto("checkpoints")
-    .values({ id: randomUUID(), model_id: row.id, step: 0, metrics: "{}", state_dir: null, optimizer_kind: null, created_at: now })
+    .values({
+      id: randomUUID(),
+      model_id: row.id,
+      step: 0,
+      metrics,
+      state_dir,
+      optimizer_kind,
+      created_at: now,
+      lineage: JSON.stringify(lineage),
+      pinned: 0,
+    })
     .execute();
   return row;
 }

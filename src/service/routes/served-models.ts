@@ -6,11 +6,10 @@ import { pathOf, stepName } from "../names.ts";
 import { listModels } from "../store/models.ts";
 
 /** `GET /v1/models`: base models first, then every trainable model with its newest checkpoint as `root`. Steps are not listed. */
-export function servedModelRoutes({ engine, store }: ServiceContext): Hono<ServiceEnvironment> {
+export function servedModelRoutes({ engine, upstream, store }: ServiceContext): Hono<ServiceEnvironment> {
   return new Hono<ServiceEnvironment>().get("/v1/models", async (c) => {
-    const bases = engine
-      .capabilities()
-      .baseModels.map((id) => ({ id, object: "model" as const, created: 0, owned_by: "whetstone", root: id }));
+    const ids = new Set([...engine.capabilities().baseModels, ...(upstream?.baseModels.keys() ?? [])]);
+    const bases = [...ids].map((id) => ({ id, object: "model" as const, created: 0, owned_by: "whetstone", root: id }));
     const trainable = (await listModels(store))
       .filter((model) => model.latest_step !== null)
       .map((model) => ({

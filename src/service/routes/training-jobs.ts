@@ -17,15 +17,17 @@ import {
 } from "../../schema/index.ts";
 import { refuseFatal } from "../../trajectory/findings.ts";
 import { preflightSteps } from "../../trajectory/preflight.ts";
+import { validateTrajectory } from "../../trajectory/validate.ts";
 import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { validate } from "../validation.ts";
+import { offeredClipping } from "../jobs/clipping.ts";
 import { removeJobFiles, writeGroups } from "../jobs/job-files.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
 import type { RlJobConfig } from "../jobs/rl.ts";
-import { checkSftData, type SftJobConfig } from "../jobs/sft-data.ts";
+import { checkSftData, VALIDATION_PARAM, type SftJobConfig } from "../jobs/sft-data.ts";
 import { parseArtifactUrl, pathOf } from "../names.ts";
 import { getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
@@ -47,16 +49,18 @@ const rlEnvelope = createRlJobRequest.extend({
 type RlEnvelope = z.output<typeof rlEnvelope>;
 
 function* readGroups(groups: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
-  const read: TrajectoryGroup[] = [];
+  const groupsRead: TrajectoryGroup[] = [];
   for (const [groupIndex, group] of groups.entries()) {
     const trajectories: TrajectoryGroup["trajectories"] = [];
     for (const [index, value] of group.trajectories.entries()) {
-      trajectories.push(validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
+      const read = validateTrajectory(value);
+      // What is wrong with it is said like everything else that is wrong with a body.
+      trajectories.push(read.success ? read.data : validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
       yield;
     }
-    read.push({ ...group, trajectories });
+    groupsRead.push({ ...group, trajectories });
   }
-  return read;
+  return groupsRead;
 }
 
 function toWire(row: JobRow): TrainingJob {
@@ -131,7 +135,7 @@ async function prepareRl(context: ServiceContext, request: RlEnvelope): Promise<
   const { store, engine, directory, jobs, tokenizers } = context;
   const groups = await runStepsInSlices(readGroups(request.trajectory_groups));
   const model = await getModel(store, request.model_id);
-  const config = request.experimental_config ?? null;
+  const config = offeredClipping(request.experimental_config ?? null, engine);
   const { allowsUnknownLogprobs } = checkRlConfig(config);
   const base = await engine.describeBase(model.base_model);
   const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true };
@@ -161,12 +165,15 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
   const { store, jobs } = context;
   const model = await getModel(store, request.model_id);
   const artifact = await getArtifactByName(store, parseArtifactUrl(request.training_data_url, "training_data_url"), "training_data_url");
+  const url = request.experimental_config?.validation_data_url ?? null;
+  const validation = url === null ? null : await getArtifactByName(store, parseArtifactUrl(url, VALIDATION_PARAM), VALIDATION_PARAM);
   const config: SftJobConfig = {
     artifact_id: artifact.id,
     config: request.config ?? null,
-    experimental_config: request.experimental_config ?? null,
+    experimental_config: offeredClipping(request.experimental_config ?? null, context.engine),
+    ...(validation === null ? {} : { validation_artifact_id: validation.id }),
   };
-  await checkSftData(context, { model, artifact, config });
+  await checkSftData(context, { model, artifact, validation, config });
   const id = randomUUID();
   return {
     async commit(transaction) {

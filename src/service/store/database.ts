@@ -43,15 +43,31 @@ async function connect(path: string, timeoutMs: number): Promise<SqliteConnectio
 /** Compiled statements that are kept: more than the service has. */
 const MAX_STATEMENTS = 500;
 
+/** How many statements that may change something a store has begun. */
+const revisions = new WeakMap<Store, { count: number }>();
+
+/** A number that is another one after every change: what was read while it is the same is still true. */
+export function revisionOf(store: Store): number {
+  return revisions.get(store)?.count ?? 0;
+}
+
 /** Lends a connection to Kysely, which asks of a statement whether it returns rows. Statements are compiled once. */
-function forKysely(connection: SqliteConnection): SqliteDatabase {
+function forKysely(connection: SqliteConnection, revision: { count: number }): SqliteDatabase {
   const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
   const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
     const statement = connection.prepare(sql);
+    // A change may return rows too.
+    const change = /^\s*select\b/i.test(sql) ? 0 : 1;
     return {
       reader: statement.columns().length > 0,
-      all: (parameters) => statement.all(...parameters),
-      run: (parameters) => statement.run(...parameters),
+      all(parameters) {
+        revision.count += change;
+        return statement.all(...parameters);
+      },
+      run(parameters) {
+        revision.count += change;
+        return statement.run(...parameters);
+      },
       // An iteration that is under way must not be disturbed by the next use: it gets a statement of its own.
       iterate: (parameters) => connection.prepare(sql).iterate(...parameters),
     };
@@ -78,7 +94,9 @@ function forKysely(connection: SqliteConnection): SqliteDatabase {
 export async function openStore(path: string): Promise<Store> {
   const connection = await connect(path, 5000);
   connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
-  const store = new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection) }) });
+  const revision = { count: 0 };
+  const store = new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, revision) }) });
+  revisions.set(store, revision);
   const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
   const { error } = await migrator.migrateToLatest();
   if (error !== undefined) {

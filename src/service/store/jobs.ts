@@ -80,6 +80,22 @@ export async function appendEvent(
     .execute();
 }
 
+/** Metrics of a model's last RL steps, newest first. Those of jobs, not of checkpoints: a checkpoint may be deleted. */
+export async function recentRlSteps(store: Store, modelId: string, limit: number): Promise<Readonly<Record<string, number>>[]> {
+  const rows = await store
+    .selectFrom("job_events")
+    .innerJoin("jobs", "jobs.id", "job_events.job_id")
+    .select("job_events.data")
+    .where("jobs.model_id", "=", modelId)
+    .where("jobs.type", "=", "rl")
+    .where("jobs.status", "=", "succeeded")
+    .where("job_events.type", "=", "gradient_step")
+    .orderBy("jobs.seq", "desc")
+    .limit(limit)
+    .execute();
+  return rows.map((row) => JSON.parse(row.data) as Record<string, number>);
+}
+
 /** One page of a job's events, oldest first. */
 export async function pageOfEvents(
   store: Store,

@@ -3,7 +3,17 @@ import type { Kysely, Migration } from "kysely";
 /** Migrations by name, oldest first. A migration that was released is never edited. */
 export const MIGRATIONS: Record<string, Migration> = {
   "0001-initial": { up: initial },
+  "0002-lineage": { up: lineage },
 };
+
+/** Checkpoints from before have no lineage that is known, and none of them was pinned. */
+async function lineage(db: Kysely<unknown>): Promise<void> {
+  await db.schema.alterTable("checkpoints").addColumn("lineage", "text").execute();
+  await db.schema
+    .alterTable("checkpoints")
+    .addColumn("pinned", "integer", (c) => c.notNull().defaultTo(0))
+    .execute();
+}
 
 async function initial(db: Kysely<unknown>): Promise<void> {
   await db.schema

@@ -34,11 +34,15 @@ export interface CheckpointRow {
   model_id: string;
   step: number;
   metrics: string;
-  /** Relative to the data directory; null for step 0, which is the base itself. */
+  /** Relative to the data directory; null for a step 0 that is the base itself. */
   state_dir: string | null;
   /** Kind of the job whose optimizer state lies in `state_dir`; null when there is none. */
   optimizer_kind: "rl" | "sft" | null;
   created_at: string;
+  /** JSON; null for what was made before it was kept. */
+  lineage: string | null;
+  /** 1 = retention leaves it. */
+  pinned: number;
 }
 
 export interface JobRow {
@@ -73,7 +77,7 @@ export interface JobEventRow {
   seq: number;
   /** Unique per job: what makes an event that is emitted again after a crash the same event. */
   event_key: string;
-  type: "training_started" | "gradient_step" | "training_ended" | "training_failed" | "training_cancelled";
+  type: "training_started" | "gradient_step" | "warning" | "training_ended" | "training_failed" | "training_cancelled";
   data: string;
   created_at: string;
 }

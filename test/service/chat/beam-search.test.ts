@@ -1,18 +1,7 @@
 /** Beam search over an engine whose distribution is known, against every output there is. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Engine, SampledToken } from "../../../src/engine/port.ts";
-import { errorBody } from "../../../src/schema/index.ts";
-import {
-  END,
-  HELLO,
-  joinChoice,
-  promptIds,
-  readEvents,
-  startChatServer,
-  tokenizer,
-  type ChatServer,
-  type ChatServerOptions,
-} from "./support.ts";
+import { END, HELLO, joinChoice, promptIds, readEvents, tokenizer, useChatServer } from "./support.ts";
 
 const [A, B] = [...tokenizer.encode("ab")] as [number, number];
 const PROMPT = promptIds(HELLO.messages);
@@ -65,20 +54,7 @@ function everyOutput(length: number, ignoresEos: boolean): Output[] {
   return grow({ ids: [], logprob: 0, isEnded: false });
 }
 
-let server: ChatServer;
-const others: ChatServer[] = [];
-async function start(options: ChatServerOptions): Promise<ChatServer> {
-  const started = await startChatServer(options);
-  others.push(started);
-  return started;
-}
-beforeAll(async () => {
-  server = await startChatServer({ wrap: chain });
-});
-afterEach(async () => {
-  for (const other of others.splice(0)) await other.close();
-});
-afterAll(() => server.close());
+const { server, start, refusal, lastParams } = await useChatServer({ wrap: chain });
 
 const SEARCH = { ...HELLO, use_beam_search: true, return_token_ids: true, max_tokens: 3 };
 
@@ -172,9 +148,7 @@ describe("beam search", () => {
   });
 
   it("a width beyond half of what the engine compares is refused", async () => {
-    const response = await server.post({ ...SEARCH, n: 11 });
-    expect(response.status).toBe(400);
-    expect(errorBody.parse(await response.json()).error).toMatchObject({ type: "BadRequestError", param: "logprobs" });
+    expect(await refusal({ ...SEARCH, n: 11 })).toMatchObject({ status: 400, type: "BadRequestError", param: "logprobs" });
   });
 
   it("an engine that fails is an internal error, and nothing stays behind", async () => {
@@ -191,17 +165,14 @@ describe("beam search", () => {
 describe("priority", () => {
   it("92: refused on a service that goes by arrival, streamed or not; 0 is taken", async () => {
     for (const body of [{ priority: 1 }, { priority: -1, stream: true }]) {
-      const response = await server.post({ ...HELLO, ...body });
-      expect(response.status).toBe(400);
-      expect(errorBody.parse(await response.json()).error).toMatchObject({ type: "BadRequestError", param: "priority" });
+      expect(await refusal(body)).toMatchObject({ status: 400, type: "BadRequestError", param: "priority" });
     }
     expect((await server.post({ ...HELLO, priority: "0", max_tokens: 1 })).status).toBe(200);
   });
   it("92: reaches the engine where it is enabled, whole", async () => {
     const enabled = await start({ limits: { priorityScheduling: true } });
     expect((await enabled.post('{"messages":[{"role":"user","content":"hi"}],"priority":-9223372036854775807}')).status).toBe(200);
-    const { detail } = enabled.engine.calls.findLast(({ verb }) => verb === "sample")!;
-    expect((detail as { params: unknown }).params).toMatchObject({ priority: -9223372036854775807n });
+    expect(lastParams(enabled)).toMatchObject({ priority: -9223372036854775807n });
     expect((await enabled.post('{"messages":[{"role":"user","content":"hi"}],"priority":9223372036854775808}')).status).toBe(400);
   });
 });

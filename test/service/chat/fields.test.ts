@@ -1,76 +1,22 @@
-/** Every field of the contract: carried out, or taken at its default and refused by name. */
+/** Every field of the contract is carried out. */
 import { fc, test } from "@fast-check/vitest";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { chatCompletionRequest, errorBody } from "../../../src/schema/index.ts";
-import { REFUSED_FIELDS } from "../../../src/service/chat/refused-fields.ts";
+import { describe, expect, it } from "vitest";
+import { chatCompletionRequest } from "../../../src/schema/index.ts";
 import { CARRIED_FIELDS } from "../../../src/service/chat/fields.ts";
-import { HELLO, startChatServer, type ChatServer } from "./support.ts";
+import { HELLO, useChatServer } from "./support.ts";
 
-interface Row {
-  /** Values that ask for nothing, besides null and absence. */
-  readonly neutral: readonly unknown[];
-  /** Values that ask for something. */
-  readonly asking: readonly unknown[];
-  /** Values of a wrong type or contradicting themselves. */
-  readonly wrong: readonly unknown[];
-}
+const { server, start, refusal } = await useChatServer();
 
-/** One row per field that is not carried out; written by hand, so that the table of the source is held to something. */
-const ROWS: Readonly<Record<string, Row>> = {
-  response_format: {
-    neutral: [{ type: "text" }],
-    asking: [{ type: "json_object" }, { type: "json_schema", json_schema: { name: "a", schema: {} } }],
-    wrong: [{ type: "xml" }, {}, "text", { type: "json_schema" }],
-  },
-  structured_outputs: {
-    neutral: [],
-    asking: [{ regex: "a" }, { choice: ["a"] }, { json: {} }],
-    wrong: [{}, { regex: "a", json: {} }, "x", []],
-  },
-};
-
-let server: ChatServer;
-beforeAll(async () => {
-  server = await startChatServer();
+it("each field of the contract is carried out", () => {
+  expect(Object.keys(CARRIED_FIELDS).sort()).toEqual(Object.keys(chatCompletionRequest.shape).sort());
 });
-afterAll(() => server.close());
 
-async function refusal(body: object): Promise<{ status: number; message: string; type: string; param: string | null }> {
-  const response = await server.post({ ...HELLO, ...body });
-  return { status: response.status, ...errorBody.parse(await response.json()).error };
-}
-
-describe("fields that are not carried out", () => {
-  it("each field of the contract is either carried out or has a row here, never both", () => {
-    const contract = Object.keys(chatCompletionRequest.shape).sort();
-    expect([...Object.keys(CARRIED_FIELDS), ...Object.keys(ROWS)].sort()).toEqual(contract);
-    expect(Object.keys(REFUSED_FIELDS).sort()).toEqual(Object.keys(ROWS).sort());
-  });
-
-  it.each(Object.entries(ROWS))("%s: taken when it asks for nothing", async (name, { neutral }) => {
-    for (const value of [null, ...neutral])
-      expect((await server.post({ ...HELLO, [name]: value })).status, JSON.stringify(value)).toBe(200);
-  });
-
-  it.each(Object.entries(ROWS))("%s: refused by name when it asks for something", async (name, { asking }) => {
-    for (const value of asking) {
-      expect(await refusal({ [name]: value }), JSON.stringify(value)).toMatchObject({
-        status: 400,
-        type: "BadRequestError",
-        param: name,
-        message: expect.stringContaining(`The field \`${name}\` is known but not carried out by this build`),
-      });
-    }
-  });
-
-  it.each(Object.entries(ROWS))("%s: a wrong type or value is a bad request that names it", async (name, { wrong }) => {
-    for (const value of wrong) {
-      const { status, type, message } = await refusal({ [name]: value });
-      expect([status, type], JSON.stringify(value)).toEqual([400, "Bad Request"]);
-      expect(message).toContain(name);
-    }
-  });
-});
+/** Fields of the contract that cannot be null. */
+const NOT_NULL: ReadonlySet<string> = new Set([
+  ...["messages", "include_reasoning", "use_beam_search", "length_penalty", "include_stop_str_in_output", "ignore_eos", "min_tokens"],
+  ...["skip_special_tokens", "spaces_between_special_tokens", "bad_words", "echo", "add_generation_prompt", "continue_final_message"],
+  ...["add_special_tokens", "priority", "request_id"],
+]);
 
 describe("fields that are carried out", () => {
   const WRONG: Readonly<Record<keyof typeof CARRIED_FIELDS, readonly unknown[]>> = {
@@ -126,34 +72,53 @@ describe("fields that are carried out", () => {
     cache_salt: ["", 5],
     kv_transfer_params: ["x"],
     engine_xargs: [{ a: true }, "x"],
+    response_format: [{ type: "xml" }, {}, "text", { type: "json_schema" }, { type: "json_schema", json_schema: { name: "a" } }],
+    structured_outputs: [{}, { regex: "a", json: {} }, "x", [], { regex: {} }, { choice: [] }, { grammar: " " }, { json_object: false }],
     repetition_detection: [{ min_count: "x" }, 1],
   };
-  it.each(Object.entries(WRONG))("%s: a wrong type is a bad request that names it, null is not", async (name, values) => {
-    for (const value of values) {
-      const { status, type, message } = await refusal({ [name]: value, ...(name === "stream_options" ? { stream: true } : {}) });
-      expect([status, type], JSON.stringify(value)).toEqual([400, "Bad Request"]);
-      expect(message).toContain(name);
-    }
-    if (name !== "messages") expect((await server.post({ ...HELLO, [name]: null })).status).toBe(200);
-  });
+  it.each(Object.entries(WRONG))(
+    "%s: a wrong type is a bad request that names it; null is one where the contract has none",
+    async (name, values) => {
+      for (const value of values) {
+        const { status, type, message } = await refusal({ [name]: value, ...(name === "stream_options" ? { stream: true } : {}) });
+        expect([status, type], JSON.stringify(value)).toEqual([400, "Bad Request"]);
+        expect(message).toContain(name);
+      }
+      expect((await server.post({ ...HELLO, [name]: null })).status).toBe(NOT_NULL.has(name) ? 400 : 200);
+    },
+  );
 
   it("vllm_xargs is engine_xargs by another name", async () => {
     expect(await refusal({ vllm_xargs: { a: true } })).toMatchObject({ status: 400, type: "Bad Request" });
     expect((await server.post({ ...HELLO, vllm_xargs: { a: 1 } })).status).toBe(200);
   });
 
-  it("what acts on nothing here is logged once", async () => {
-    const inert = { mm_processor_kwargs: { a: 1 }, kv_transfer_params: { a: 1 }, engine_xargs: { a: [1, "b"] }, length_penalty: 0.5 };
+  it("what acts on nothing here is logged once, and only where it asks for something", async () => {
+    const inert = {
+      mm_processor_kwargs: { a: 1 },
+      kv_transfer_params: { a: 1 },
+      engine_xargs: { a: [1, "b"] },
+      length_penalty: 0.5,
+      user: "me",
+      spaces_between_special_tokens: false,
+      include_reasoning: false,
+    };
+    const fresh = await start();
+    const linesOf = (field: string): number => fresh.log.filter((line) => (line.fields as { field?: string }).field === field).length;
+    await fresh.complete({
+      ...HELLO,
+      mm_processor_kwargs: {},
+      length_penalty: 1,
+      engine_xargs: null,
+      spaces_between_special_tokens: true,
+      include_reasoning: true,
+    });
+    for (const field of Object.keys(inert)) expect(linesOf(field), field).toBe(0);
     for (let turn = 0; turn < 2; turn++) {
-      const { kv_transfer_params } = await server.complete({ ...HELLO, ...inert });
+      const { kv_transfer_params } = await fresh.complete({ ...HELLO, ...inert });
       expect(kv_transfer_params).toBeNull();
     }
-    for (const field of Object.keys(inert))
-      expect(
-        server.log.filter((line) => (line.fields as { field?: string }).field === field),
-        field,
-      ).toHaveLength(1);
-    await server.complete({ ...HELLO, mm_processor_kwargs: {}, length_penalty: 1, engine_xargs: null });
+    for (const field of Object.keys(inert)) expect(linesOf(field), field).toBe(1);
   });
 });
 

@@ -1,37 +1,8 @@
 /** Fields that make the prompt. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { errorBody } from "../../../src/schema/index.ts";
-import {
-  CONTEXT,
-  HELLO,
-  joinChoice,
-  promptIds,
-  readEvents,
-  startChatServer,
-  tokenizer,
-  type ChatServer,
-  type ChatServerOptions,
-} from "./support.ts";
+import { describe, expect, it } from "vitest";
+import { CONTEXT, HELLO, joinChoice, promptIds, readEvents, tokenizer, useChatServer } from "./support.ts";
 
-let server: ChatServer;
-const others: ChatServer[] = [];
-async function start(options: ChatServerOptions): Promise<ChatServer> {
-  const started = await startChatServer(options);
-  others.push(started);
-  return started;
-}
-beforeAll(async () => {
-  server = await startChatServer();
-});
-afterEach(async () => {
-  for (const other of others.splice(0)) await other.close();
-});
-afterAll(() => server.close());
-
-async function refusal(body: object, target = server): Promise<{ status: number; message: string; type: string; param: string | null }> {
-  const response = await target.post({ ...HELLO, ...body });
-  return { status: response.status, ...errorBody.parse(await response.json()).error };
-}
+const { server, start, refusal } = await useChatServer();
 /** The prompt of `body` as the engine got it. */
 async function promptOf(body: object, target = server): Promise<string> {
   const { prompt_token_ids, usage } = await target.complete({ ...HELLO, return_token_ids: true, ...body });

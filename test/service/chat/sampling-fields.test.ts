@@ -1,34 +1,15 @@
 /** Fields about sampling and stopping: what reaches the engine, what becomes of the text, what is refused. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { errorBody } from "../../../src/schema/index.ts";
+import { describe, expect, it } from "vitest";
 import { isRepeating } from "../../../src/service/chat/repetition.ts";
-import { END, HELLO, joinChoice, readEvents, startChatServer, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
+import { END, HELLO, joinChoice, readEvents, tokenizer, useChatServer, type ChatServer } from "./support.ts";
 
 const V = tokenizer.vocabularySize;
 const encode = (text: string): number[] => [...tokenizer.encode(text)];
-let server: ChatServer;
-const others: ChatServer[] = [];
-async function start(options: ChatServerOptions): Promise<ChatServer> {
-  const started = await startChatServer(options);
-  others.push(started);
-  return started;
-}
-beforeAll(async () => {
-  server = await startChatServer();
-});
-afterEach(async () => {
-  for (const other of others.splice(0)) await other.close();
-});
-afterAll(() => server.close());
-
-async function refusal(body: object): Promise<{ status: number; message: string; type: string; param: string | null }> {
-  const response = await server.post({ ...HELLO, ...body });
-  return { status: response.status, ...errorBody.parse(await response.json()).error };
-}
+const { server, start, refusal, lastParams } = await useChatServer();
 /** What the engine is asked for `body`. */
 async function paramsOf(body: object): Promise<any> {
   await server.complete({ ...HELLO, ...body });
-  return (server.engine.calls.findLast((call) => call.verb === "sample")!.detail as { params: unknown }).params;
+  return lastParams();
 }
 /** The choice of `body`, streamed and not, which must be one. */
 async function answer(target: ChatServer, body: object): Promise<any> {
@@ -240,5 +221,13 @@ describe("tokens by their ids", () => {
     expect(entry.bytes).toEqual([...tokenizer.tokenBytes(choices[0].token_ids[0])]);
     expect(entry.top_logprobs.map((top: any) => top.bytes)).toEqual(entry.top_logprobs.map((top: any) => [...Buffer.from(top.token)]));
     expect(entry.top_logprobs).toHaveLength(2);
+  });
+  it("88: a service may do so by itself, unless a request says otherwise", async () => {
+    const naming = await start({ limits: { returnTokensAsTokenIds: true } });
+    const first = async (body: object): Promise<string> =>
+      (await naming.complete({ ...HELLO, logprobs: true, ...body })).choices[0].logprobs.content[0].token;
+    expect(await first({})).toMatch(/^token_id:\d+$/);
+    expect(await first({ return_tokens_as_token_ids: null })).toMatch(/^token_id:\d+$/);
+    expect(await first({ return_tokens_as_token_ids: false })).not.toContain("token_id");
   });
 });

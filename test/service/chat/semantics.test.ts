@@ -2,53 +2,14 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { errorBody } from "../../../src/schema/index.ts";
+import { describe, expect, it } from "vitest";
 import { choiceSeed } from "../../../src/service/chat/admit.ts";
-import {
-  CONTEXT,
-  END,
-  HELLO,
-  joinChoice,
-  promptIds,
-  readEvents,
-  startChatServer,
-  tokenizer,
-  type ChatServer,
-  type ChatServerOptions,
-} from "./support.ts";
-
-let server: ChatServer;
-const others: ChatServer[] = [];
-async function start(options: ChatServerOptions): Promise<ChatServer> {
-  const started = await startChatServer(options);
-  others.push(started);
-  return started;
-}
+import { CONTEXT, END, HELLO, joinChoice, promptIds, readEvents, tokenizer, useChatServer, type ChatServer } from "./support.ts";
 
 /** The engine speaks by seed, so that equal seeds and only those say the same. */
 const bySeed = ({ params }: { params: { seed: bigint } }): string => `word ${params.seed % 1000n} end`;
 
-beforeAll(async () => {
-  server = await startChatServer({ says: bySeed });
-});
-afterEach(async () => {
-  for (const other of others.splice(0)) await other.close();
-});
-afterAll(() => server.close());
-
-async function refusal(
-  body: object,
-  target: ChatServer = server,
-): Promise<{ status: number; message: string; type: string; param: string | null; code: unknown }> {
-  const response = await target.post({ ...HELLO, ...body });
-  return { status: response.status, ...errorBody.parse(await response.json()).error };
-}
-/** The parameters of the last sample call. */
-function lastParams(target: ChatServer = server): any {
-  return (target.engine.calls.findLast((call) => call.verb === "sample")!.detail as { params: unknown }).params;
-}
-
+const { server, start, refusal, lastParams } = await useChatServer({ says: bySeed });
 describe("logprobs", () => {
   it("1: logprobs false gives null", async () => {
     expect((await server.complete({ ...HELLO, logprobs: false })).choices[0].logprobs).toBeNull();
@@ -186,6 +147,23 @@ describe("messages", () => {
     await server.complete({ ...HELLO, fancy: 1, messages: [{ role: "user", content: "hi", mood: "good" }] });
     await server.complete({ ...HELLO, fancy: 2 });
     expect(server.log.filter((line) => (line.fields as any)?.field === "fancy")).toHaveLength(1);
+  });
+  it("22: keys inside messages, tools and stream options that nothing knows are accepted and logged once; null says nothing", async () => {
+    const fresh = await start({});
+    const answer = (await fresh.complete(HELLO)).choices[0].message;
+    const tools = [{ type: "function", colour: "red", function: { name: "f", strict: true } }];
+    const body = { messages: [{ role: "user", content: "hi", mood: "good" }, answer, ...HELLO.messages], tools, tool_choice: "none" };
+    for (let turn = 0; turn < 2; turn++) {
+      const response = await fresh.post({ ...body, stream: true, stream_options: { include_usage: true, pace: 1 } });
+      expect(response.status).toBe(200);
+      await response.text();
+    }
+    expect(fresh.log.map((line) => (line.fields as { field?: string }).field)).toEqual([
+      "messages.mood",
+      "tools.colour",
+      "tools.function.strict",
+      "stream_options.pace",
+    ]);
   });
   it("23, 24: text parts equal a string, in custom roles too", async () => {
     for (const role of ["user", "narrator"]) {
@@ -350,6 +328,17 @@ describe("request", () => {
     expect((await server.complete({ ...HELLO, request_id: "abc" })).id).toBe("chatcmpl-abc");
     expect((await server.complete({ ...HELLO, request_id: "abc" }, { headers: { "x-request-id": "xyz" } })).id).toBe("chatcmpl-xyz");
     expect((await server.complete(HELLO)).id).toMatch(/^chatcmpl-[0-9a-f]{16}$/);
+  });
+  it("29: where the service says so, answers of every kind carry the header, the request's own or one that is drawn", async () => {
+    const telling = await start({ limits: { requestIdHeader: true } });
+    for (const body of [HELLO, { ...HELLO, stream: true }, { ...HELLO, n: 0 }]) {
+      const given = await telling.post(body, { headers: { "x-request-id": "mine" } });
+      expect(given.headers.get("x-request-id")).toBe("mine");
+      const drawn = await telling.post(body);
+      expect(drawn.headers.get("x-request-id")).toMatch(/^[0-9a-f]{32}$/);
+      await Promise.all([given.text(), drawn.text()]);
+    }
+    expect((await server.post(HELLO, { headers: { "x-request-id": "mine" } })).headers.get("x-request-id")).toBeNull();
   });
   it("30: malformed bodies and other media types", async () => {
     for (const body of ["", "{", "[]", "null", '"text"', "5"]) {

@@ -1,29 +1,38 @@
 /** Turns that come back are tokenised as they were sampled. */
 import { fc, test } from "@fast-check/vitest";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { memberText } from "../../../src/service/chat/json-members.ts";
 import { SampledIds, SampledIdsByKey } from "../../../src/service/chat/sampled-ids.ts";
-import { HELLO, startChatServer, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
+import { HELLO, joinChoice, readEvents, spelled, tokenizer, useChatServer, type ChatServer, type ChatServerOptions } from "./support.ts";
 
-/** Ids that spell a text letter by letter: never what the encoder would choose for a word it knows. */
-const spelled = (text: string): number[] => [...text].flatMap((letter) => [...tokenizer.encode(letter)]);
 const KEY = { headers: { authorization: "Bearer one" } };
 const TOOLS = [{ type: "function", function: { name: "add" } }];
 
 let queue: (readonly number[])[] = [];
-let server: ChatServer;
-beforeAll(async () => {
-  server = await startChatServer({ contextLength: 5000, says: () => queue.shift() ?? [] });
-});
-afterAll(() => server.close());
-const others: ChatServer[] = [];
-afterEach(async () => {
-  for (const other of others.splice(0)) await other.close();
-});
+const { server, start } = await useChatServer({ contextLength: 5000, says: () => queue.shift() ?? [] });
 
 interface Turn {
   readonly says: readonly number[];
   readonly body?: object | undefined;
+  readonly isStreamed?: boolean | undefined;
+}
+
+/** One answer: the ids of its prompt, those that were sampled, and the message as a client sends it back. */
+interface Said {
+  readonly prompt: readonly number[];
+  readonly ids: readonly number[];
+  readonly message: { readonly role: string; readonly content: string | null; readonly tool_calls: readonly any[] };
+}
+
+async function ask(body: object, isStreamed: boolean): Promise<Said> {
+  if (!isStreamed) {
+    const { prompt_token_ids: prompt, choices } = await server.complete(body, KEY);
+    return { prompt, ids: choices[0].token_ids, message: choices[0].message };
+  }
+  const { chunks } = await readEvents(await server.post({ ...body, stream: true }, KEY));
+  const { content, tokenIds, toolCalls } = joinChoice(chunks);
+  const message = { role: "assistant", content: content === "" && toolCalls.length > 0 ? null : content, tool_calls: toolCalls };
+  return { prompt: chunks[0].prompt_token_ids, ids: tokenIds, message };
 }
 
 /** Plays a conversation; checks that each prompt extends the last one and what was sampled for it. Returns how often the encoder would have differed. */
@@ -31,14 +40,13 @@ async function play(turns: readonly Turn[]): Promise<number> {
   const messages: object[] = [{ role: "system", content: "you talk" }];
   let before: number[] = [];
   let differing = 0;
-  for (const [index, { says, body }] of turns.entries()) {
+  for (const [index, { says, body, isStreamed = false }] of turns.entries()) {
     messages.push({ role: "user", content: `turn ${index}` });
     queue = [says];
-    const { prompt_token_ids: prompt, choices } = await server.complete({ messages, return_token_ids: true, tools: TOOLS, ...body }, KEY);
+    const { prompt, ids, message } = await ask({ messages, return_token_ids: true, tools: TOOLS, ...body }, isStreamed);
     expect(prompt.slice(0, before.length)).toEqual(before);
     if (tokenizer.encode(tokenizer.decode(prompt)).join() !== prompt.join()) differing++;
-    before = [...prompt, ...choices[0].token_ids];
-    const { message } = choices[0];
+    before = [...prompt, ...ids];
     messages.push(message);
     for (const call of message.tool_calls) messages.push({ role: "tool", tool_call_id: call.id, content: "done" });
   }
@@ -77,15 +85,27 @@ describe("a conversation of several turns", () => {
   const words = fc
     .array(fc.constantFrom("the ", "and ", "naïve ", "<answer>", "🦊", "\n", "it", "ing", "<tool_call>"), { maxLength: 5 })
     .map((parts) => parts.join(""));
+  const call = fc
+    .tuple(fc.constantFrom("add", "sub"), fc.dictionary(fc.constantFrom("a", "the", "é"), fc.jsonValue({ maxDepth: 2 }), { maxKeys: 2 }))
+    .map(
+      ([name, args]) => `<tool_call>{"name": "${name}",  "arguments": ${JSON.stringify(args, null, name === "sub" ? 1 : 0)}}</tool_call>`,
+    );
   const turn = fc.record({
-    text: words,
+    text: fc.tuple(words, fc.array(call, { maxLength: 2 })).map(([said, calls]) => said + calls.join("")),
+    isStreamed: fc.boolean(),
     isSpelled: fc.boolean(),
     body: fc.constantFrom({}, { max_tokens: 3 }, { stop: "the" }, { tool_choice: "none" }, { stop: ["ing", "🦊"], max_tokens: 7 }),
   });
   test.prop([fc.array(turn, { minLength: 2, maxLength: 5 })], { numRuns: 60 })(
     "each turn's prompt extends the previous prompt and what was sampled",
     async (turns) => {
-      await play(turns.map(({ text, isSpelled, body }) => ({ says: isSpelled ? spelled(text) : [...tokenizer.encode(text)], body })));
+      await play(
+        turns.map(({ text, isSpelled, body, isStreamed }) => ({
+          says: isSpelled ? spelled(text) : [...tokenizer.encode(text)],
+          body,
+          isStreamed,
+        })),
+      );
     },
   );
 });
@@ -96,8 +116,7 @@ describe("what is remembered", () => {
     return_token_ids: true,
   });
   async function sampledThe(options: ChatServerOptions = {}): Promise<ChatServer> {
-    const target = await startChatServer({ says: spelled("the the"), ...options });
-    others.push(target);
+    const target = await start({ says: spelled("the the"), ...options });
     await target.complete({ ...HELLO, model: "demo/chat/reverse:step3" }, KEY);
     return target;
   }

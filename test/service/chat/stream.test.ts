@@ -1,30 +1,22 @@
 /** Streams: their shape, what they add up to, stop strings, slow and vanishing readers. */
 import { request as httpRequest } from "node:http";
 import { fc, test } from "@fast-check/vitest";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { StopStrings } from "../../../src/service/chat/stop-strings.ts";
 import {
+  chatServers,
   END,
   HELLO,
   joinChoice,
   promptIds,
   readEvents,
-  startChatServer,
   tokenizer,
   until,
   type ChatServer,
   type ChatServerOptions,
 } from "./support.ts";
 
-const servers: ChatServer[] = [];
-async function start(options: ChatServerOptions = {}): Promise<ChatServer> {
-  const server = await startChatServer(options);
-  servers.push(server);
-  return server;
-}
-afterEach(async () => {
-  for (const server of servers.splice(0)) await server.close();
-});
+const start = chatServers();
 const stream = async (server: ChatServer, body: object = {}) => readEvents(await server.post({ ...HELLO, stream: true, ...body }));
 
 describe("shape", () => {
@@ -72,6 +64,14 @@ describe("shape", () => {
     }
     for (const stream_options of [{ include_usage: false }, null, { include_usage: false, continuous_usage_stats: true }]) {
       expect((await stream(server, { stream_options })).chunks.every((chunk) => !("usage" in chunk))).toBe(true);
+    }
+  });
+  it("85: where the service says so every stream ends with its usage", async () => {
+    const server = await start({ limits: { alwaysStreamUsage: true } });
+    for (const stream_options of [undefined, null, { include_usage: false }]) {
+      const { chunks } = await stream(server, { stream_options });
+      expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: expect.any(Number) } });
+      expect(chunks.slice(0, -1).every((chunk) => !("usage" in chunk))).toBe(true);
     }
   });
   it("continuous usage counts each choice as it runs", async () => {

@@ -4,8 +4,10 @@ import { Hono } from "hono";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { AddressInfo } from "node:net";
+import { afterAll, afterEach } from "vitest";
 import type { BaseModelInfo, Engine } from "../../../src/engine/port.ts";
 import { NotFoundError } from "../../../src/errors.ts";
+import { errorBody } from "../../../src/schema/index.ts";
 import type { ServiceLogger } from "../../../src/service/logger.ts";
 import type { PolicyLease } from "../../../src/service/policies.ts";
 import { chatRoutes, type ChatLimits } from "../../../src/service/routes/chat.ts";
@@ -19,6 +21,8 @@ import { loadTokenizer, type ChatTokenizer } from "../../../src/tokenizer/index.
 
 export const MODEL_DIRECTORY = fileURLToPath(new URL("../../../models/whetstone-tiny", import.meta.url));
 export const tokenizer: ChatTokenizer = await loadTokenizer(MODEL_DIRECTORY);
+/** Ids that spell a text letter by letter: never what the encoder would choose for a word it knows. */
+export const spelled = (text: string): number[] => [...text].flatMap((letter) => [...tokenizer.encode(letter)]);
 export const END = tokenizer.eosTokenIds[0]!;
 export const CONTEXT = 100;
 /** The models that exist, with the names they resolve to. */
@@ -134,6 +138,50 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
       (server as { closeAllConnections?(): void }).closeAllConnections?.();
       await once(server, "close");
     },
+  };
+}
+
+/** Starts servers that end with the test that started them. Called once in a file, outside its tests. */
+export function chatServers(): (options?: ChatServerOptions) => Promise<ChatServer> {
+  const started: ChatServer[] = [];
+  afterEach(async () => {
+    for (const server of started.splice(0)) await server.close();
+  });
+  return async (options) => {
+    const server = await startChatServer(options);
+    started.push(server);
+    return server;
+  };
+}
+
+/** An error as it was answered. */
+export interface Refusal {
+  readonly status: number;
+  readonly message: string;
+  readonly type: string;
+  readonly param: string | null;
+  readonly code: unknown;
+}
+
+/** A file's own server, which ends with the file, and what its tests do with it. Called once in a file, outside its tests. */
+export async function useChatServer(options: ChatServerOptions = {}): Promise<{
+  readonly server: ChatServer;
+  readonly start: (options?: ChatServerOptions) => Promise<ChatServer>;
+  /** The answer to a request that must not succeed: {@link HELLO} with `body`. */
+  readonly refusal: (body: object, target?: ChatServer) => Promise<Refusal>;
+  /** What the engine was asked last. */
+  readonly lastParams: (target?: ChatServer) => any;
+}> {
+  const server = await startChatServer(options);
+  afterAll(() => server.close());
+  return {
+    server,
+    start: chatServers(),
+    async refusal(body, target = server) {
+      const response = await target.post({ ...HELLO, ...body });
+      return { status: response.status, ...errorBody.parse(await response.json()).error };
+    },
+    lastParams: (target = server) => (target.engine.calls.findLast((call) => call.verb === "sample")!.detail as { params: unknown }).params,
   };
 }
 

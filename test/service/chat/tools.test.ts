@@ -1,19 +1,12 @@
 /** Tool calls read out of the text, plain and streamed, and through the openai client. */
 import OpenAI from "openai";
 import { fc, test } from "@fast-check/vitest";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { parseToolCalls, ToolCallStream } from "../../../src/service/chat/tool-calls.ts";
-import { HELLO, joinChoice, readEvents, startChatServer, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
+import { chatServers, HELLO, joinChoice, readEvents, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
 
-const servers: ChatServer[] = [];
-async function start(options: ChatServerOptions = {}): Promise<ChatServer> {
-  const server = await startChatServer({ contextLength: 1000, ...options });
-  servers.push(server);
-  return server;
-}
-afterEach(async () => {
-  for (const server of servers.splice(0)) await server.close();
-});
+const startServer = chatServers();
+const start = (options: ChatServerOptions = {}): Promise<ChatServer> => startServer({ contextLength: 1000, ...options });
 
 const TOOLS = [
   {
@@ -58,17 +51,18 @@ describe("tool_choice", () => {
     expect((await named({ type: "function", function: { name: "add" } }, null)).status).toBe(400);
     expect((await named({ type: "function", function: { name: "add" } }, [{ type: "function" }])).status).toBe(400);
   });
-  it("75: required and named are refused by name: nothing here constrains the output", async () => {
-    const server = await start();
-    for (const tool_choice of ["required", { type: "function", function: { name: "add" } }]) {
+  it("75: where no tool parser is configured, whatever lets tools be called is refused", async () => {
+    const server = await start({ limits: { toolParser: "none" }, says: TWO });
+    for (const tool_choice of [undefined, "auto", "required", { type: "function", function: { name: "add" } }]) {
       const response = await server.post({ ...HELLO, tools: TOOLS, tool_choice });
       expect(response.status).toBe(400);
       expect(((await response.json()) as any).error).toMatchObject({
-        param: "tool_choice",
         type: "BadRequestError",
-        message: expect.stringMatching(/tool_choice.*not carried out by this build.*tool parser/),
+        param: null,
+        message: expect.stringMatching(/tool_choice.*toolParser/),
       });
     }
+    expect((await server.complete({ ...HELLO, tools: TOOLS, tool_choice: "none" })).choices[0].message.content).toBe(TWO);
   });
   it("tools reach the template whether or not they may be called", async () => {
     const server = await start();

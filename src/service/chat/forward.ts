@@ -1,0 +1,216 @@
+/** Chat completions of models that another server samples: the body goes there as it came, the answer comes back as it is. */
+import { access } from "node:fs/promises";
+import { join, relative } from "node:path";
+import { z } from "zod";
+import { UpstreamAdapters } from "../../engine/upstream/adapters.ts";
+import { textOf, type Upstream, type UpstreamAnswer } from "../../engine/upstream/upstream.ts";
+import { EngineError, OverloadedError, UnsupportedError } from "../../errors.ts";
+import { messageOf } from "../error-text.ts";
+import type { ServiceLogger } from "../logger.ts";
+import { stepName } from "../names.ts";
+import { rememberingFind } from "../policies.ts";
+import type { Store } from "../store/tables.ts";
+import { CARRIED_FIELDS } from "./fields.ts";
+import { forwardedStream } from "./forwarded-stream.ts";
+import { memberText, withMember, withoutMember } from "./json-members.ts";
+
+/** What forwarding needs. */
+export interface ForwarderOptions {
+  readonly upstream: Upstream;
+  readonly store: Store;
+  /** State directories are relative to it. */
+  readonly root: string;
+  /** The base that an absent name stands for. */
+  readonly defaultBase: string;
+  readonly logger: ServiceLogger;
+}
+
+/** One request as it came. */
+export interface ForwardCall {
+  readonly body: string;
+  readonly requestId: string | undefined;
+  /** Aborted when the client is gone. */
+  readonly signal: AbortSignal;
+}
+
+/** Whom the upstream is asked for. */
+interface Target {
+  /** Its name on the upstream. */
+  readonly name: string;
+  /** The `model` of the answer. */
+  readonly resolvedName: string;
+  /** Gives back what the request holds. */
+  readonly release: () => void;
+}
+
+/** An error as servers of this interface word it. */
+const upstreamError = z.looseObject({
+  error: z.looseObject({ message: z.string(), type: z.string().nullish(), param: z.string().nullish() }),
+});
+
+/** Fields that vLLM has under another name. */
+const RENAMED: Readonly<Record<string, string>> = { engine_xargs: "vllm_xargs" };
+
+const JSON_HEADERS = { "content-type": "application/json" };
+const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
+
+export class ChatForwarder {
+  readonly #options: ForwarderOptions;
+  readonly #adapters: UpstreamAdapters;
+  readonly #find: ReturnType<typeof rememberingFind>;
+
+  constructor(options: ForwarderOptions) {
+    this.#options = options;
+    this.#find = rememberingFind(options.store);
+    this.#adapters = new UpstreamAdapters(options.upstream, (error) =>
+      options.logger.warn("An adapter could not be unloaded from the upstream", { error: messageOf(error) }),
+    );
+  }
+
+  /**
+   * Forwards a request, or gives null for one that is carried out here: of a model that the upstream does not sample, or without
+   * a readable model at all.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` for a field that the upstream does not carry out; other errors as the chat route maps them.
+   */
+  async forward(call: ForwardCall): Promise<Response | null> {
+    try {
+      return await this.#forward(call);
+    } catch (error) {
+      if (!(error instanceof OverloadedError)) throw error;
+      this.#options.logger.error("The upstream cannot be reached", { error: messageOf(error.cause) });
+      return unavailable(error.message);
+    }
+  }
+
+  async #forward(call: ForwardCall): Promise<Response | null> {
+    const fields = readFields(call.body);
+    if (fields === null) return null;
+    const target = await this.#target(fields["model"]);
+    if (target === null) return null;
+    let isStreaming = false;
+    try {
+      const body = this.#bodyFor(target, call.body, fields);
+      const { upstream } = this.#options;
+      const answer = await upstream.post("/v1/chat/completions", body, { signal: call.signal, requestId: call.requestId });
+      if (answer.status >= 400) return await this.#refusal(answer, target);
+      const rename = target.name === target.resolvedName ? null : target.resolvedName;
+      if (answer.contentType.includes("text/event-stream")) {
+        isStreaming = true;
+        return new Response(forwardedStream(answer.body, { rename, onEnd: target.release }), { headers: STREAM_HEADERS });
+      }
+      const text = await textOf(answer);
+      return new Response(rename === null ? text : withMember(text, "model", JSON.stringify(rename)), { headers: JSON_HEADERS });
+    } finally {
+      // A stream outlives this call and gives back what it holds at its own end.
+      if (!isStreaming) target.release();
+    }
+  }
+
+  /** Null for what is sampled here. */
+  async #target(model: unknown): Promise<Target | null> {
+    const { upstream, defaultBase } = this.#options;
+    const id = model === undefined || model === null || model === "" ? defaultBase : model;
+    if (typeof id !== "string") return null;
+    const base = upstream.baseModels.get(id);
+    if (base !== undefined) return { name: base, resolvedName: id, release: () => {} };
+    // A name that nobody knows is refused by the local route.
+    const found = await this.#find(id, []).catch(() => null);
+    const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
+    if (found === null || name === undefined) return null;
+    const { model: row, checkpoint } = found;
+    const resolvedName = stepName(row, checkpoint.step);
+    // Step 0 is the base itself: a fresh adapter changes nothing.
+    if (checkpoint.state_dir === null) return { name, resolvedName, release: () => {} };
+    if (upstream.options.adapters !== true || row.lora === null) return null;
+    const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, await this.#adapterPath(checkpoint.state_dir));
+    return { ...lease, resolvedName };
+  }
+
+  async #adapterPath(stateDir: string): Promise<string> {
+    const { root, upstream } = this.#options;
+    const local = join(root, stateDir);
+    await access(join(local, "adapter_config.json")).catch((cause: unknown) => {
+      throw new EngineError(`The state at ${local} has no adapter that an upstream could load`, { cause });
+    });
+    return upstream.options.dataDir === undefined ? local : join(upstream.options.dataDir, relative(root, local));
+  }
+
+  /** The body with the upstream's names; every other byte as it came, so that no digit of a number is lost. */
+  #bodyFor({ name }: Target, body: string, fields: Readonly<Record<string, unknown>>): string {
+    const { upstream } = this.#options;
+    let forwarded = withMember(body, "model", JSON.stringify(name));
+    for (const field of Object.keys(CARRIED_FIELDS)) {
+      if (isNeutral(fields[field])) continue;
+      const renamed = RENAMED[field];
+      if (renamed !== undefined && upstream.knowsField(renamed) === true) {
+        forwarded = withMember(withoutMember(forwarded, field), renamed, memberText(body, field) ?? "null");
+      } else if (upstream.knowsField(field) === false || upstream.options.refusedFields?.includes(field) === true) {
+        throw new UnsupportedError(`The server that samples this model does not carry out \`${field}\`; leave it out`, { param: field });
+      }
+    }
+    return forwarded;
+  }
+
+  /** What a client is told of a refusal: its own faults as the upstream words them, all others without particulars. */
+  async #refusal(answer: UpstreamAnswer, { name }: Target): Promise<Response> {
+    const text = await textOf(answer);
+    const said = upstreamError.safeParse(flatErrors(text));
+    if (answer.status === 429 || answer.status === 503) {
+      const message = said.success ? said.data.error.message : "The server that samples this model has no room now";
+      const type = answer.status === 429 ? "TooManyRequestsError" : "ServiceUnavailableError";
+      return errorAnswer(answer.status, { message, type, param: null }, { "retry-after": answer.retryAfter ?? "1" });
+    }
+    if (said.success && [400, 413, 422].includes(answer.status)) {
+      // The interface answers 400 where other servers of its kind say 422.
+      const status = answer.status === 422 ? 400 : answer.status;
+      const { message, type, param } = said.data.error;
+      return errorAnswer(status, { message, type: type ?? "BadRequestError", param: param ?? null });
+    }
+    this.#options.logger.error("The upstream refused a chat completion", {
+      status: answer.status,
+      model: name,
+      answer: text.slice(0, 500),
+    });
+    if (answer.status === 404) return unavailable("The server that samples this model does not have it any more");
+    throw new EngineError(`The upstream answered ${answer.status}`);
+  }
+}
+
+/** The members of a JSON object; null for anything else, which the local route knows how to refuse. */
+function readFields(body: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Whether a value asks for nothing: clients send such ones for every field they know. */
+function isNeutral(value: unknown): boolean {
+  if (value === undefined || value === null || value === false || value === "") return true;
+  return typeof value === "object" && Object.keys(value).length === 0;
+}
+
+/** Older servers put the error's fields at the top. */
+function flatErrors(text: string): unknown {
+  try {
+    const body = JSON.parse(text) as Record<string, unknown>;
+    return body["object"] === "error" ? { error: body } : body;
+  } catch {
+    return null;
+  }
+}
+
+function unavailable(message: string): Response {
+  return errorAnswer(503, { message, type: "ServiceUnavailableError", param: null }, { "retry-after": "1" });
+}
+
+function errorAnswer(
+  status: number,
+  error: { readonly message: string; readonly type: string; readonly param: string | null },
+  headers: Readonly<Record<string, string>> = {},
+): Response {
+  return Response.json({ error: { ...error, code: status } }, { status, headers });
+}

@@ -1,0 +1,150 @@
+/**
+ * Tool calls that a request forces: the whole text is the arguments of one call, or an array of calls with `name` and
+ * `parameters`. The grammar says so much, so that reading needs no guessing.
+ */
+import { randomBytes } from "node:crypto";
+import { itemTexts, memberText } from "../json-members.ts";
+import type { ParsedText, ParsedToolCall } from "../tool-calls.ts";
+
+/** A piece of a call on its way to the client. */
+export interface CallDelta {
+  /** Which call. */
+  readonly index: number;
+  /** With the first piece of a call. */
+  readonly id?: string;
+  readonly type?: "function";
+  readonly function: { readonly name?: string; readonly arguments: string };
+}
+
+const CALL_START = /^[\s[,]*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"parameters"\s*:\s*(?=\S)/;
+
+/** Whether a text is whole: cut short, or found by a search that knows no grammar, it may be anything. */
+function holdsCalls(text: string): boolean {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return false;
+  }
+  const isCall = (item: unknown): boolean =>
+    typeof item === "object" && item !== null && typeof (item as { readonly name?: unknown }).name === "string" && "parameters" in item;
+  return Array.isArray(value) && value.length > 0 && value.every(isCall);
+}
+
+/** What a request forces, and the ids of the calls. One per request. */
+export class ForcedCalls {
+  /** The function whose arguments the text is; null where it is an array of calls. */
+  readonly name: string | null;
+  readonly #ids = new Map<string, string>();
+
+  constructor(name: string | null) {
+    this.name = name;
+  }
+
+  /** The same id for the same call, streamed or not. */
+  idOf(choice: number, call: number): string {
+    const key = `${choice} ${call}`;
+    const known = this.#ids.get(key) ?? `chatcmpl-tool-${randomBytes(8).toString("hex")}`;
+    this.#ids.set(key, known);
+    return known;
+  }
+
+  /** Reads a whole text. An array that was cut short holds no calls: it is content. */
+  read(choice: number, text: string): ParsedText {
+    const called = (at: number, name: string, given: string): ParsedToolCall => ({
+      id: this.idOf(choice, at),
+      type: "function",
+      function: { name, arguments: given },
+    });
+    if (this.name !== null) return { content: "", toolCalls: [called(0, this.name, text)] };
+    if (!holdsCalls(text)) return { content: text, toolCalls: [] };
+    const toolCalls = itemTexts(text).map((item, at) =>
+      called(at, JSON.parse(memberText(item, "name")!) as string, memberText(item, "parameters")!),
+    );
+    return { content: "", toolCalls };
+  }
+
+  /** Reads a text as it comes. */
+  stream(choice: number): ForcedCallStream {
+    return new ForcedCallStream(this, choice);
+  }
+}
+
+/** See {@link ForcedCalls.stream}. */
+export class ForcedCallStream {
+  readonly #forced: ForcedCalls;
+  readonly #choice: number;
+  /** Text that is not yet known to be part of a call. */
+  #held = "";
+  #calls = 0;
+  #isInArguments = false;
+  #depth = 0;
+  #isInString = false;
+  #isEscaped = false;
+
+  constructor(forced: ForcedCalls, choice: number) {
+    this.#forced = forced;
+    this.#choice = choice;
+  }
+
+  /** Whether a call has begun. */
+  get hasCalls(): boolean {
+    return this.#calls > 0;
+  }
+
+  /** Takes more text; returns what of calls became certain. */
+  push(text: string): CallDelta[] {
+    const { name } = this.#forced;
+    if (name !== null) {
+      if (this.#calls === 0) return [this.#start(name, text)];
+      return text === "" ? [] : [{ index: 0, function: { arguments: text } }];
+    }
+    this.#held += text;
+    const deltas: CallDelta[] = [];
+    for (;;) {
+      if (!this.#isInArguments) {
+        const start = CALL_START.exec(this.#held);
+        if (start === null) return deltas;
+        this.#held = this.#held.slice(start[0].length);
+        this.#isInArguments = true;
+        deltas.push(this.#start(JSON.parse(start[1]!) as string, ""));
+      }
+      const piece = this.#arguments();
+      if (piece !== "") deltas.push({ index: this.#calls - 1, function: { arguments: piece } });
+      if (this.#isInArguments) return deltas;
+    }
+  }
+
+  /** What is held, at the end of the text. */
+  rest(): string {
+    const rest = this.#held;
+    this.#held = "";
+    return rest;
+  }
+
+  #start(name: string, given: string): CallDelta {
+    const index = this.#calls++;
+    return { index, id: this.#forced.idOf(this.#choice, index), type: "function", function: { name, arguments: given } };
+  }
+
+  /** Takes from what is held what belongs to the arguments, up to the bracket that closes them. */
+  #arguments(): string {
+    let end = 0;
+    while (end < this.#held.length) {
+      const character = this.#held[end++]!;
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (this.#isInString) {
+        if (character === "\\") this.#isEscaped = true;
+        else if (character === '"') this.#isInString = false;
+      } else if (character === '"') this.#isInString = true;
+      else if (character === "{" || character === "[") this.#depth++;
+      else if ((character === "}" || character === "]") && --this.#depth === 0) {
+        this.#isInArguments = false;
+        break;
+      }
+    }
+    const piece = this.#held.slice(0, end);
+    this.#held = this.#held.slice(end);
+    return piece;
+  }
+}

@@ -1,0 +1,140 @@
+/** How JSON is spelled, as expressions. */
+import { complement, intersection } from "../../../engine/grammar/code-points.ts";
+import {
+  choice,
+  optional,
+  repeat,
+  sequence,
+  set,
+  text,
+  type CodePointRange,
+  type Expression,
+  type GrammarBuilder,
+} from "../../../engine/grammar/expression.ts";
+
+/** A digit. */
+export const DIGIT: Expression = set([0x30, 0x39]);
+const NON_ZERO = set([0x31, 0x39]);
+const HEX = set([0x30, 0x39], [0x41, 0x46], [0x61, 0x66]);
+
+/** The deepest indentation. */
+const MAX_INDENTATION = 40;
+
+/**
+ * White space between the parts of a JSON text: none, a space, or a line break with indentation, which is how JSON is commonly
+ * written. With as much as JSON allows, a small model that begins to repeat spaces never comes back.
+ */
+export const USUAL_WHITESPACE: Expression = optional(
+  choice(text(" "), sequence(optional(text("\r")), text("\n"), repeat(set([0x09, 0x09], [0x20, 0x20]), 0, MAX_INDENTATION))),
+);
+
+/** What a string of JSON may hold as it is. */
+const UNESCAPED: readonly CodePointRange[] = complement([
+  [0, 0x1f],
+  [0x22, 0x22],
+  [0x5c, 0x5c],
+]);
+const ESCAPED = complement(UNESCAPED);
+
+/** One character inside a string, in any of its spellings. Half a surrogate pair is none. */
+export const ANY_CHARACTER: Expression = choice(
+  set(...UNESCAPED),
+  sequence(text("\\"), set(...Array.from('"\\/bfnrt', (c): CodePointRange => [c.codePointAt(0)!, c.codePointAt(0)!]))),
+  sequence(
+    text("\\u"),
+    choice(
+      sequence(set([0x30, 0x39], [0x41, 0x43], [0x45, 0x46], [0x61, 0x63], [0x65, 0x66]), repeat(HEX, 3, 3)),
+      sequence(set([0x44, 0x44], [0x64, 0x64]), set([0x30, 0x37]), repeat(HEX, 2, 2)),
+    ),
+  ),
+  sequence(
+    text("\\u"),
+    set([0x44, 0x44], [0x64, 0x64]),
+    set([0x38, 0x39], [0x41, 0x42], [0x61, 0x62]),
+    repeat(HEX, 2, 2),
+    text("\\u"),
+    set([0x44, 0x44], [0x64, 0x64]),
+    set([0x43, 0x46], [0x63, 0x66]),
+    repeat(HEX, 2, 2),
+  ),
+);
+
+/** One character of `ranges` inside a string, as `JSON.stringify` spells it: each has one spelling. */
+export function spelled(ranges: readonly CodePointRange[]): Expression {
+  const plain = intersection(ranges, UNESCAPED);
+  const escaped = intersection(ranges, ESCAPED).flatMap(([first, last]) =>
+    Array.from({ length: last - first + 1 }, (_, at) => text(JSON.stringify(String.fromCodePoint(first + at)).slice(1, -1))),
+  );
+  return choice(...(plain.length > 0 ? [set(...plain)] : []), ...escaped);
+}
+
+/** Digits of the whole part of a number, at most: with more of them it is no longer finite. */
+const MAX_DIGITS = 200;
+const SIGN = optional(set([0x2b, 0x2b], [0x2d, 0x2d]));
+const EXPONENT = set([0x45, 0x45], [0x65, 0x65]);
+const FRACTION = optional(sequence(text("."), repeat(DIGIT, 1)));
+
+/** A whole number that is not negative. */
+export const NATURAL: Expression = choice(text("0"), sequence(NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
+
+/** A whole number without fraction and exponent. */
+export const INTEGER: Expression = choice(text("0"), sequence(optional(text("-")), NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
+
+/** A number below 10³⁰⁸, beyond which there are no more doubles. */
+export const NUMBER: Expression = sequence(
+  optional(text("-")),
+  choice(
+    sequence(NATURAL, FRACTION, optional(sequence(EXPONENT, SIGN, repeat(DIGIT, 1, 2)))),
+    sequence(DIGIT, FRACTION, EXPONENT, text("-"), repeat(DIGIT, 3, 3)),
+    sequence(
+      DIGIT,
+      FRACTION,
+      EXPONENT,
+      optional(text("+")),
+      choice(sequence(set([0x31, 0x32]), DIGIT, DIGIT), sequence(text("30"), set([0x30, 0x37]))),
+    ),
+  ),
+);
+
+/** The parts of JSON texts that are spelled alike wherever they stand. */
+export interface JsonParts {
+  readonly whitespace: Expression;
+  readonly string: Expression;
+  /** Any number of characters and the closing quote. */
+  readonly restOfString: Expression;
+  readonly object: Expression;
+  readonly array: Expression;
+  readonly value: Expression;
+}
+
+/** The rules for JSON without a schema. */
+export function jsonParts(builder: GrammarBuilder, whitespace: Expression): JsonParts {
+  const character = builder.rule(() => ANY_CHARACTER);
+  const restOfString = builder.rule(() => sequence(repeat(character), text('"')));
+  const string = sequence(text('"'), restOfString);
+  let object: Expression = string;
+  let array: Expression = string;
+  const value = builder.rule((self) => {
+    object = builder.rule(() => listOf(whitespace, "{", sequence(string, whitespace, text(":"), whitespace, self, whitespace), "}"));
+    array = builder.rule(() => listOf(whitespace, "[", sequence(self, whitespace), "]"));
+    return choice(object, array, string, NUMBER, text("true"), text("false"), text("null"));
+  });
+  return { whitespace, string, restOfString, object, array, value };
+}
+
+function listOf(whitespace: Expression, open: string, item: Expression, close: string): Expression {
+  return sequence(text(open), whitespace, optional(sequence(item, repeat(sequence(text(","), whitespace, item)))), text(close));
+}
+
+/** Exactly this value, keys in its own order. */
+export function literal(value: unknown, whitespace: Expression): Expression {
+  if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
+  const isArray = Array.isArray(value);
+  const items = isArray
+    ? value.map((item) => literal(item, whitespace))
+    : Object.entries(value).map(([key, item]) =>
+        sequence(text(JSON.stringify(key)), whitespace, text(":"), whitespace, literal(item, whitespace)),
+      );
+  const parts = items.flatMap((item, at) => [...(at === 0 ? [] : [text(","), whitespace]), item, whitespace]);
+  return sequence(text(isArray ? "[" : "{"), whitespace, ...parts, text(isArray ? "]" : "}"));
+}

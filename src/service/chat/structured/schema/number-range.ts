@@ -1,0 +1,137 @@
+/** Numbers between bounds, digit by digit. */
+import { choice, EMPTY, NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../../../engine/grammar/expression.ts";
+import { DIGIT } from "../json-text.ts";
+
+/** Digits of a number without upper bound, at most: with more of them it is no longer finite. */
+const MAX_DIGITS = 200;
+
+function digits(first: number, last: number): Expression {
+  return first > last ? NOTHING : set([0x30 + first, 0x30 + last]);
+}
+
+/** Digit strings of the length of both from `low` to `high`. */
+function ofOneLength(low: string, high: string): Expression {
+  if (low === high) return text(low);
+  const [a, b, rest] = [Number(low[0]), Number(high[0]), low.length - 1];
+  if (rest === 0) return digits(a, b);
+  if (a === b) return sequence(digits(a, a), ofOneLength(low.slice(1), high.slice(1)));
+  return choice(
+    sequence(digits(a, a), ofOneLength(low.slice(1), "9".repeat(rest))),
+    sequence(digits(a + 1, b - 1), repeat(DIGIT, rest, rest)),
+    sequence(digits(b, b), ofOneLength("0".repeat(rest), high.slice(1))),
+  );
+}
+
+/** Whole numbers from `low`, which is not negative, to `high`, null for no bound. */
+export function naturalsBetween(low: bigint, high: bigint | null): Expression {
+  if (high !== null && high < low) return NOTHING;
+  const from = String(low);
+  const to = high === null ? "9".repeat(from.length) : String(high);
+  const options: Expression[] = [];
+  for (let length = from.length; length <= to.length; length++) {
+    options.push(ofOneLength(length === from.length ? from : `1${"0".repeat(length - 1)}`, length === to.length ? to : "9".repeat(length)));
+  }
+  if (high === null) options.push(sequence(digits(1, 9), repeat(DIGIT, from.length, Math.max(from.length, MAX_DIGITS - 1))));
+  return choice(...options);
+}
+
+/** Whole numbers between the bounds, null for none. */
+export function integersBetween(low: bigint | null, high: bigint | null): Expression {
+  const options: Expression[] = [];
+  if (low === null || low < 0n) {
+    const least = high !== null && high < 0n ? -high : 1n;
+    options.push(sequence(text("-"), naturalsBetween(least, low === null ? null : -low)));
+  }
+  if (high === null || high >= 0n) options.push(naturalsBetween(low === null || low < 0n ? 0n : low, high));
+  return choice(...options);
+}
+
+/** A decimal number that is not negative. */
+interface Decimal {
+  readonly whole: bigint;
+  /** Digits after the point, without zeros at their end. */
+  readonly fraction: string;
+}
+
+/** All digits of a double's shortest spelling. */
+function toDecimal(value: number): Decimal {
+  const [mantissa = "0", exponentText = "0"] = Math.abs(value).toExponential().split("e");
+  const [head = "0", tail = ""] = mantissa.split(".");
+  const exponent = Number(exponentText);
+  const all = head + tail;
+  const shifted =
+    exponent < 0
+      ? { whole: "0", fraction: "0".repeat(-exponent - 1) + all }
+      : { whole: all.slice(0, exponent + 1).padEnd(exponent + 1, "0"), fraction: all.slice(exponent + 1) };
+  return { whole: BigInt(shifted.whole), fraction: shifted.fraction.replace(/0+$/, "") };
+}
+
+/**
+ * The digits that follow those already read, so that the fraction lies between two others.
+ *
+ * @param low - What is left of the lower bound; null where it is passed already.
+ * @param high - The same of the upper one.
+ * @param canEnd - Whether no digit at all is allowed.
+ */
+function fractionBetween(low: string | null, high: string | null, canEnd: boolean): Expression {
+  if (low === "") low = null;
+  const least = canEnd ? 0 : 1;
+  if (high === null && low === null) return repeat(DIGIT, least);
+  if (high === "") return low === null ? repeat(text("0"), least) : NOTHING;
+  const a = low === null ? 0 : Number(low[0]);
+  const b = high === null ? 9 : Number(high[0]);
+  const [lowRest, highRest] = [low === null ? null : low.slice(1), high === null ? null : high.slice(1)];
+  const end = canEnd && low === null ? [EMPTY] : [];
+  if (a > b) return choice(...end);
+  if (a === b) return choice(...end, sequence(digits(a, a), fractionBetween(lowRest, highRest, true)));
+  return choice(
+    ...end,
+    sequence(digits(a, a), fractionBetween(lowRest, null, true)),
+    ...(b > a + 1 ? [sequence(digits(a + 1, b - 1), repeat(DIGIT))] : []),
+    sequence(digits(b, b), fractionBetween(null, highRest, true)),
+  );
+}
+
+function withFraction(whole: Expression, low: string | null, high: string | null): Expression {
+  const fraction = sequence(text("."), fractionBetween(low, high, false));
+  return sequence(whole, low === null || low === "" ? optional(fraction) : fraction);
+}
+
+function magnitudesBetween(low: Decimal, high: Decimal | null): Expression {
+  if (high === null)
+    return choice(
+      withFraction(text(String(low.whole)), low.fraction, null),
+      withFraction(naturalsBetween(low.whole + 1n, null), null, null),
+    );
+  if (low.whole > high.whole) return NOTHING;
+  if (low.whole === high.whole) return withFraction(text(String(low.whole)), low.fraction, high.fraction);
+  return choice(
+    withFraction(text(String(low.whole)), low.fraction, null),
+    withFraction(naturalsBetween(low.whole + 1n, high.whole - 1n), null, null),
+    withFraction(text(String(high.whole)), null, high.fraction),
+  );
+}
+
+const ZERO: Decimal = { whole: 0n, fraction: "" };
+
+/** Numbers between the bounds, null for none, written without exponent. */
+export function numbersBetween(low: number | null, high: number | null): Expression {
+  if (low !== null && high !== null && low > high) return NOTHING;
+  const options: Expression[] = [];
+  if (low === null || low < 0)
+    options.push(
+      sequence(text("-"), magnitudesBetween(high !== null && high < 0 ? toDecimal(high) : ZERO, low === null ? null : toDecimal(low))),
+    );
+  if (high === null || high >= 0)
+    options.push(magnitudesBetween(low === null || low < 0 ? ZERO : toDecimal(low), high === null ? null : toDecimal(high)));
+  return choice(...options);
+}
+
+/** The next double above. */
+export function nextUp(value: number): number {
+  if (value === 0) return Number.MIN_VALUE;
+  const view = new DataView(new ArrayBuffer(8));
+  view.setFloat64(0, value);
+  view.setBigInt64(0, view.getBigInt64(0) + (value > 0 ? 1n : -1n));
+  return view.getFloat64(0);
+}

@@ -1,0 +1,22 @@
+/** What `$ref` stands for: a place in the same document. */
+import { invalid, refuse, toSchema, type Schema } from "./keywords.ts";
+
+/**
+ * Follows a JSON pointer from the root of the document.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for a reference to anywhere else.
+ * @throws ArgumentError `E_ARGUMENT` for one to nowhere.
+ * @source RFC 6901 section 6.
+ */
+export function resolveReference(document: Schema, reference: unknown, path: string): { readonly schema: Schema; readonly path: string } {
+  if (typeof reference !== "string") throw invalid("$ref", path, "a string", reference);
+  if (reference !== "#" && !reference.startsWith("#/"))
+    throw refuse("$ref", path, `\`${reference}\` is not a place in the same schema, such as #/$defs/name`);
+  let at: unknown = document;
+  for (const part of reference.split("/").slice(1)) {
+    const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    at = typeof at === "object" && at !== null && Object.hasOwn(at, key) ? (at as Readonly<Record<string, unknown>>)[key] : undefined;
+  }
+  if (at === undefined) throw invalid("$ref", path, "a place that exists", reference);
+  return { schema: toSchema(at, "$ref", path), path: reference };
+}

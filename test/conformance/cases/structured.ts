@@ -1,0 +1,139 @@
+/** Cases 60 to 64, and those of `response_format`: output held to a grammar. */
+import { Ajv } from "ajv";
+import { expect } from "vitest";
+import type { ConformanceCase } from "../case.ts";
+
+const SCHEMA = {
+  type: "object",
+  properties: {
+    name: { type: "string", maxLength: 8 },
+    age: { type: "integer" },
+    tags: { type: "array", items: { enum: ["a", "b"] }, maxItems: 3 },
+  },
+  required: ["name", "age"],
+  additionalProperties: false,
+} as const;
+const isPerson = new Ajv().compile(SCHEMA);
+/** The penalty gets a small model out of white space and digits, of which JSON allows any number. */
+const LONG = { max_tokens: 200, seed: 7, frequency_penalty: 2 };
+
+export const structured: readonly ConformanceCase[] = [
+  {
+    number: 60,
+    title: "choice, regex, schema and json_object: the output is what was asked for",
+    fields: ["structured_outputs"],
+    run: async (target) => {
+      for (let seed = 0; seed < 4; seed++) {
+        const body = { ...LONG, seed };
+        expect(["left", "right"]).toContain(await target.text({ ...body, structured_outputs: { choice: ["left", "right"] } }));
+        expect(await target.text({ ...body, structured_outputs: { regex: "[a-c]{2,4}-[0-9]{1,3}\\.[0-9]{2}" } })).toMatch(
+          /^[a-c]{2,4}-[0-9]{1,3}\.[0-9]{2}$/,
+        );
+        for (const json of [SCHEMA, JSON.stringify(SCHEMA)]) {
+          const { message, finish_reason } = await target.choice({ ...body, structured_outputs: { json } });
+          if (finish_reason === "stop") expect(isPerson(JSON.parse(message.content)), message.content).toBe(true);
+        }
+        const { message, finish_reason } = await target.choice({ ...body, structured_outputs: { json_object: true } });
+        if (finish_reason === "stop") expect(JSON.parse(message.content)).toBeTypeOf("object");
+        else expect(message.content.trimStart().startsWith("{")).toBe(true);
+      }
+    },
+  },
+  {
+    number: 61,
+    title: "log-probabilities under a constraint are at least -9999",
+    fields: ["structured_outputs", "logprobs"],
+    run: async (target) => {
+      const choice = await target.choice({ ...LONG, structured_outputs: { choice: ["left", "right"] }, logprobs: true, top_logprobs: 5 });
+      for (const { logprob, top_logprobs: top } of choice.logprobs.content)
+        for (const value of [logprob, ...top.map((each: any) => each.logprob)]) expect(value).toBeGreaterThanOrEqual(-9999);
+    },
+  },
+  {
+    number: 62,
+    title: "a regex that is none, and a schema, regex or grammar that does not compile, are refused",
+    fields: ["structured_outputs"],
+    run: async (target) => {
+      for (const structured_outputs of [
+        { regex: { type: "object" } },
+        { json: { type: "no such type" } },
+        { json: "{" },
+        { regex: "[.*" },
+        { grammar: "root ::= (" },
+        { grammar: "" },
+      ]) {
+        for (const stream of [false, true]) {
+          const { status, message } = await target.refused({ structured_outputs, stream, max_tokens: 8 });
+          expect(status, JSON.stringify(structured_outputs)).toBe(400);
+          expect(message).not.toContain("not carried out");
+        }
+      }
+    },
+  },
+  {
+    number: 63,
+    title: "no constraint, two of them, and a choice of nothing are refused",
+    fields: ["structured_outputs"],
+    run: async (target) => {
+      for (const structured_outputs of [{}, { regex: "a", json: {} }, { choice: [] }, { json_object: false }])
+        expect(await target.refused({ structured_outputs }), JSON.stringify(structured_outputs)).toMatchObject({ status: 400 });
+    },
+  },
+  {
+    number: 64,
+    title: "response_format text constrains nothing; json_schema without one is refused",
+    fields: ["response_format"],
+    run: async (target) => {
+      const body = { seed: 1, max_tokens: 12 };
+      expect(await target.text({ ...body, response_format: { type: "text" } })).toBe(await target.text(body));
+      expect(await target.refused({ response_format: { type: "json_schema" } })).toMatchObject({
+        status: 400,
+        param: "response_format",
+        message: expect.stringContaining("must be provided"),
+      });
+    },
+  },
+  {
+    number: 106,
+    title: "response_format in every form",
+    fields: ["response_format"],
+    run: async (target) => {
+      for (const response_format of [
+        { type: "json_schema", json_schema: { name: "person", schema: SCHEMA } },
+        { type: "json_schema", json_schema: { name: "person", schema: SCHEMA, strict: true, description: "somebody" } },
+      ]) {
+        const { message, finish_reason } = await target.choice({ ...LONG, response_format });
+        if (finish_reason === "stop") expect(isPerson(JSON.parse(message.content)), message.content).toBe(true);
+      }
+      const { message, finish_reason } = await target.choice({ ...LONG, response_format: { type: "json_object" } });
+      if (finish_reason === "stop") expect(JSON.parse(message.content)).toBeTypeOf("object");
+      for (const response_format of [{ type: "xml" }, { type: "json_schema", json_schema: { name: "person" } }])
+        expect(await target.refused({ response_format })).toMatchObject({ status: 400 });
+    },
+  },
+  {
+    number: 107,
+    title: "a structural tag constrains what stands between its tags alone",
+    fields: ["structured_outputs"],
+    run: async (target) => {
+      const structural_tag = JSON.stringify({
+        type: "structural_tag",
+        format: { type: "tag", begin: "<n>", content: { type: "regex", pattern: "[0-9]{2}" }, end: "</n>" },
+      });
+      expect(await target.text({ ...LONG, structured_outputs: { structural_tag } })).toMatch(/^<n>[0-9]{2}<\/n>$/);
+    },
+  },
+  {
+    number: 108,
+    title: "a grammar, and the options of structured outputs",
+    fields: ["structured_outputs"],
+    run: async (target) => {
+      const grammar = 'root ::= "a" (" b")* " c"';
+      const { message, finish_reason } = await target.choice({ ...LONG, structured_outputs: { grammar } });
+      if (finish_reason === "stop") expect(message.content).toMatch(/^a( b)* c$/);
+      const compact = { json: SCHEMA, disable_any_whitespace: true, disable_fallback: true };
+      const { message: person, finish_reason: finish } = await target.choice({ ...LONG, structured_outputs: compact });
+      if (finish === "stop") expect(person.content.replaceAll(/"(?:[^"\\]|\\.)*"/gu, "")).not.toMatch(/\s/);
+    },
+  },
+];

@@ -1,0 +1,327 @@
+/**
+ * What the fields that agents send most do to the distribution of outputs, with against without, over the embedded engine. The
+ * model's own distribution is read from its log-probabilities; what a field makes of it is computed here, and over a thousand
+ * seeds the tokens must follow it. The seeds are fixed, so that a test that passes passes always.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { startService } from "../../../src/service/index.ts";
+import { END, tokenizer } from "./support.ts";
+
+const directory = await mkdtemp(join(tmpdir(), "chat-differential-"));
+const service = await startService({ dataDir: directory, limits: { chat: { maxTopLogprobs: 1_000_000 } } });
+afterAll(async () => {
+  await service.close();
+  await rm(directory, { recursive: true });
+});
+
+/** Samples per distribution: 128 choices of so many requests. */
+const REQUESTS = 8;
+const WIDTH = 128;
+
+async function complete(body: object): Promise<any> {
+  const response = await fetch(`${service.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${service.apiKey}` },
+    body: JSON.stringify({ messages: [{ role: "user", content: "say" }], return_token_ids: true, ...body }),
+  });
+  const parsed: any = await response.json();
+  expect(response.status, JSON.stringify(parsed).slice(0, 300)).toBe(200);
+  return parsed;
+}
+
+interface Output {
+  readonly ids: readonly number[];
+  readonly text: string;
+  readonly finish: string;
+}
+
+/** A thousand outputs, one for each seed from 0. */
+async function outputs(body: object): Promise<Output[]> {
+  const answers = await Promise.all(Array.from({ length: REQUESTS }, (_, at) => complete({ n: WIDTH, seed: at * WIDTH, ...body })));
+  return answers.flatMap(({ choices }) =>
+    choices.map((choice: any) => ({ ids: choice.token_ids, text: choice.message.content, finish: choice.finish_reason })),
+  );
+}
+
+/** Probabilities by id. */
+type Distribution = ReadonlyMap<number, number>;
+
+/** The model's own distribution at each position of the likeliest output. */
+async function distributions(body: object, count = 1): Promise<{ readonly ids: readonly number[]; readonly at: readonly Distribution[] }> {
+  const asked = { logprobs: true, top_logprobs: -1, return_tokens_as_token_ids: true, temperature: 0, max_tokens: count, ignore_eos: true };
+  const [choice] = (await complete({ ...asked, ...body })).choices;
+  return {
+    ids: choice.token_ids,
+    at: choice.logprobs.content.map(
+      ({ top_logprobs: all }: any) =>
+        new Map(all.map(({ token, logprob }: any) => [Number(token.replace("token_id:", "")), Math.exp(logprob)])),
+    ),
+  };
+}
+const ownDistribution = async (body: object = {}): Promise<Distribution> => (await distributions(body)).at[0]!;
+
+/** A distribution with other weights, brought back to a sum of 1. */
+function reweighted(from: Distribution, weight: (probability: number, id: number) => number): Distribution {
+  const weights = [...from].map(([id, probability]) => [id, weight(probability, id)] as const);
+  const total = weights.reduce((sum, [, each]) => sum + each, 0);
+  return new Map(weights.map(([id, each]) => [id, each / total]));
+}
+const ranked = (from: Distribution): (readonly [number, number])[] => [...from].sort((a, b) => b[1] - a[1]);
+
+/**
+ * How far counts are from a distribution: Pearson's statistic over the tokens expected five times at least and all others
+ * together, in deviations from its mean. Infinite where a token was drawn that cannot be.
+ */
+function distance(ids: readonly number[], expected: Distribution): number {
+  const counts = new Map<number, number>();
+  for (const id of ids) counts.set(id, (counts.get(id) ?? 0) + 1);
+  for (const id of counts.keys()) if (!((expected.get(id) ?? 0) > 0)) return Infinity;
+  let [statistic, cells, restSeen, restExpected] = [0, 0, 0, 0];
+  for (const [id, probability] of expected) {
+    const mean = probability * ids.length;
+    const seen = counts.get(id) ?? 0;
+    if (mean < 5) {
+      restSeen += seen;
+      restExpected += mean;
+      continue;
+    }
+    statistic += (seen - mean) ** 2 / mean;
+    cells++;
+  }
+  if (restExpected >= 1) {
+    statistic += (restSeen - restExpected) ** 2 / restExpected;
+    cells++;
+  }
+  const freedom = Math.max(cells - 1, 1);
+  return (statistic - freedom) / Math.sqrt(2 * freedom);
+}
+/** Deviations that chance does not reach: one in some hundred thousand draws. */
+const FAR = 5;
+
+const firstIds = async (body: object): Promise<number[]> => (await outputs({ max_tokens: 1, ...body })).map(({ ids }) => ids[0]!);
+
+/** The tokens with a field follow `on`, those without follow the model and not `on`. */
+async function expectDistribution(field: object, on: Distribution, rest: object = {}): Promise<void> {
+  const off = await ownDistribution(rest);
+  const [without, withIt] = [await firstIds(rest), await firstIds({ ...rest, ...field })];
+  expect(distance(without, off)).toBeLessThan(FAR);
+  expect(distance(withIt, on)).toBeLessThan(FAR);
+  expect(distance(without, on)).toBeGreaterThan(2 * FAR);
+}
+
+const own = await ownDistribution();
+const best = ranked(own).map(([id]) => id);
+
+describe("the first token follows the distribution that a field makes of the model's own", () => {
+  it.each([0.5, 2])("temperature %d: probabilities to the power of its inverse", async (temperature) => {
+    await expectDistribution(
+      { temperature },
+      reweighted(own, (probability) => probability ** (1 / temperature)),
+    );
+  });
+  it("top_k: the k likeliest", async () => {
+    const kept = new Set(best.slice(0, 3));
+    await expectDistribution(
+      { top_k: 3 },
+      reweighted(own, (probability, id) => (kept.has(id) ? probability : 0)),
+    );
+  });
+  it("top_p: the likeliest until they reach the share together", async () => {
+    let mass = 0;
+    const kept = new Set(
+      ranked(own)
+        .filter(([, probability]) => (mass += probability) - probability < 0.6)
+        .map(([id]) => id),
+    );
+    await expectDistribution(
+      { top_p: 0.6 },
+      reweighted(own, (probability, id) => (kept.has(id) ? probability : 0)),
+    );
+  });
+  it("min_p: those as likely as that share of the likeliest", async () => {
+    const least = 0.3 * own.get(best[0]!)!;
+    await expectDistribution(
+      { min_p: 0.3 },
+      reweighted(own, (probability) => (probability >= least ? probability : 0)),
+    );
+  });
+  it("logit_bias: times its exponential", async () => {
+    const bias: Readonly<Record<number, number>> = { [best[0]!]: -1.5, [best[2]!]: 1, [best[5]!]: 2 };
+    await expectDistribution(
+      { logit_bias: bias },
+      reweighted(own, (probability, id) => probability * Math.exp(bias[id] ?? 0)),
+    );
+  });
+  it("allowed_token_ids: those alone", async () => {
+    const allowed = best.slice(1, 6);
+    await expectDistribution(
+      { allowed_token_ids: allowed },
+      reweighted(own, (probability, id) => (allowed.includes(id) ? probability : 0)),
+    );
+  });
+  it("bad_words: all others", async () => {
+    const banned = best.find(
+      (id) => tokenizer.encode(tokenizer.tokenText(id)).join() === String(id) && /^[a-z]+$/u.test(tokenizer.tokenText(id)),
+    )!;
+    const word = tokenizer.tokenText(banned);
+    const spaced = [...tokenizer.encode(` ${word}`)];
+    const never = new Set([banned, ...(spaced.length === 1 ? spaced : [])]);
+    await expectDistribution(
+      { bad_words: [word] },
+      reweighted(own, (probability, id) => (never.has(id) ? 0 : probability)),
+    );
+  });
+  it("min_tokens: all but the ends", async () => {
+    const rest = { logit_bias: { [END]: 6 } };
+    const biased = reweighted(own, (probability, id) => probability * (id === END ? Math.exp(6) : 1));
+    const [without, withIt] = [await firstIds(rest), await firstIds({ ...rest, min_tokens: 1 })];
+    expect(distance(without, biased)).toBeLessThan(FAR);
+    expect(
+      distance(
+        withIt,
+        reweighted(own, (probability, id) => (id === END ? 0 : probability)),
+      ),
+    ).toBeLessThan(FAR);
+    expect(without).toContain(END);
+  });
+  it("tools, and whether they may be called: the prompt that shows them", async () => {
+    const tools = [{ type: "function", function: { name: "add", description: "adds two numbers", parameters: { type: "object" } } }];
+    const shown = await ownDistribution({ tools, tool_choice: "none" });
+    await expectDistribution({ tools, tool_choice: "none" }, shown);
+    expect(await firstIds({ tools, tool_choice: "auto" })).toEqual(await firstIds({ tools, tool_choice: "none" }));
+  });
+  it("continue_final_message: what follows the words given", async () => {
+    const { ids, at } = await distributions({}, 2);
+    const given = tokenizer.tokenText(ids[0]!);
+    const body = {
+      messages: [
+        { role: "user", content: "say" },
+        { role: "assistant", content: given },
+      ],
+      continue_final_message: true,
+      add_generation_prompt: false,
+    };
+    expect([...tokenizer.encode(given)]).toEqual([ids[0]]);
+    expect(distance(await firstIds(body), at[1]!)).toBeLessThan(FAR);
+    expect(distance(await firstIds({}), at[1]!)).toBeGreaterThan(2 * FAR);
+  });
+});
+
+describe("a later token follows what the output has already", () => {
+  /** Two tokens alone, so that outputs begin alike often; the second distribution is that after the likelier one. */
+  async function afterFirst(count: number) {
+    const allowed = best.slice(0, 2);
+    const forced = { allowed_token_ids: allowed, logit_bias: { [allowed[0]!]: 100 } };
+    const { at } = await distributions(forced, count);
+    const among = (of: Distribution): Distribution => reweighted(of, (probability, id) => (allowed.includes(id) ? probability : 0));
+    return { first: allowed[0]!, body: { allowed_token_ids: allowed, ignore_eos: true, max_tokens: count }, last: among(at.at(-1)!) };
+  }
+  const lastIds = async (body: object, first: number): Promise<number[]> =>
+    (await outputs(body)).filter(({ ids }) => ids.slice(0, -1).every((id) => id === first)).map(({ ids }) => ids.at(-1)!);
+
+  it.each([
+    ["presence_penalty", 1.5],
+    ["presence_penalty", -1],
+  ])("%s %d: once for what was said", async (field, penalty) => {
+    const { first, body, last } = await afterFirst(2);
+    const on = reweighted(last, (probability, id) => probability * (id === first ? Math.exp(-penalty) : 1));
+    expect(distance(await lastIds(body, first), last)).toBeLessThan(FAR);
+    // The first token has nothing before it that a penalty could count.
+    expect(distance(await lastIds({ ...body, [field]: penalty }, first), on)).toBeLessThan(FAR);
+    expect(distance(await lastIds(body, first), on)).toBeGreaterThan(FAR);
+  });
+  it("frequency_penalty: for each time it was said", async () => {
+    const { first, body, last } = await afterFirst(3);
+    const penalty = -0.75;
+    const on = reweighted(last, (probability, id) => probability * (id === first ? Math.exp(-2 * penalty) : 1));
+    expect(distance(await lastIds({ ...body, frequency_penalty: penalty }, first), on)).toBeLessThan(FAR);
+    expect(distance(await lastIds(body, first), last)).toBeLessThan(FAR);
+    expect(distance(await lastIds(body, first), on)).toBeGreaterThan(FAR);
+  });
+  it("repetition_penalty: for what was said, and for what the prompt says", async () => {
+    const { first, body } = await afterFirst(2);
+    const share = async (given: object): Promise<number> => {
+      const ids = await lastIds({ ...body, ...given }, first);
+      return ids.filter((id) => id === first).length / ids.length;
+    };
+    const off = await share({});
+    expect(await share({ repetition_penalty: 1.8 })).toBeLessThan(off - 0.05);
+    expect(await share({ repetition_penalty: 0.6 })).toBeGreaterThan(off + 0.05);
+    const messages = [{ role: "user", content: tokenizer.tokenText(best[1]!) }];
+    const said = async (given: object): Promise<number> =>
+      (await firstIds({ messages, allowed_token_ids: body.allowed_token_ids, ...given })).filter((id) => id === best[1]).length;
+    expect(await said({ repetition_penalty: 1.8 })).toBeLessThan((await said({})) - 20);
+  });
+});
+
+const LONG = { max_tokens: 16 };
+const plain = await outputs(LONG);
+
+describe("seed by seed, an output with a field is the one without it, ended elsewhere", () => {
+  /** Index after the first of `ids` that is one of `ends`, or the length. */
+  const until = (ids: readonly number[], ends: readonly number[]): number => {
+    const at = ids.findIndex((id) => ends.includes(id));
+    return at === -1 ? ids.length : at + 1;
+  };
+
+  it.each(["max_tokens", "max_completion_tokens"])("%s: its first tokens", async (field) => {
+    const short = await outputs({ ...LONG, [field]: 5 });
+    expect(short.map(({ ids }) => ids)).toEqual(plain.map(({ ids }) => ids.slice(0, 5)));
+    expect(short.filter(({ finish }) => finish === "length").length).toBeGreaterThan(
+      plain.filter(({ finish }) => finish === "length").length,
+    );
+  });
+  it("stop: up to the string", async () => {
+    const cut = await outputs({ ...LONG, stop: ["e", "th"] });
+    for (const [at, { text }] of plain.entries()) {
+      const places = [text.indexOf("e"), text.indexOf("th")].filter((place) => place !== -1);
+      expect(cut[at]!.text).toBe(text.slice(0, Math.min(text.length, ...places)));
+    }
+    expect(cut.filter(({ text }, at) => text !== plain[at]!.text).length).toBeGreaterThan(50);
+  });
+  it("include_stop_str_in_output: with the string", async () => {
+    const kept = await outputs({ ...LONG, stop: "e", include_stop_str_in_output: true });
+    for (const [at, { text }] of plain.entries())
+      expect(kept[at]!.text).toBe(text.includes("e") ? text.slice(0, text.indexOf("e") + 1) : text);
+  });
+  it("stop_token_ids: up to the token", async () => {
+    const ends = best.slice(0, 2);
+    const cut = await outputs({ ...LONG, stop_token_ids: ends });
+    expect(cut.map(({ ids }) => ids)).toEqual(plain.map(({ ids }) => ids.slice(0, until(ids, ends))));
+  });
+  it("ignore_eos: beyond the end", async () => {
+    const on = await outputs({ ...LONG, ignore_eos: true });
+    for (const [at, { ids }] of plain.entries()) {
+      expect(on[at]!.ids.slice(0, ids.length)).toEqual(ids);
+      expect(on[at]!.ids).toHaveLength(16);
+    }
+    expect(plain.some(({ ids }) => ids.length < 16)).toBe(true);
+  });
+  it("repetition_detection: up to the third of three in a row", async () => {
+    const cut = await outputs({ ...LONG, repetition_detection: { max_pattern_size: 1, min_count: 3 } });
+    for (const [at, { ids }] of plain.entries()) {
+      const third = ids.findIndex((id, place) => place >= 2 && id === ids[place - 1] && id === ids[place - 2] && id !== END);
+      expect(cut[at]!.ids).toEqual(third === -1 ? ids : ids.slice(0, third + 1));
+    }
+  });
+  it("seed and n: a choice is what its seed alone says; other seeds say something else", async () => {
+    for (const seed of [0, 77, 500]) expect((await complete({ ...LONG, seed })).choices[0].token_ids).toEqual(plain[seed]!.ids);
+    expect(new Set(plain.map(({ ids }) => ids.join())).size).toBeGreaterThan(200);
+    const later = await outputs({ ...LONG, n: 4, seed: 3 });
+    expect(later.slice(0, 4)).toEqual(plain.slice(3, 7));
+  });
+  it("logprobs, top_logprobs, prompt_logprobs, user and cache_salt change no token", async () => {
+    const asked = { logprobs: true, top_logprobs: 5, prompt_logprobs: 1, user: "me", cache_salt: "salt" };
+    expect(await outputs({ ...LONG, ...asked })).toEqual(plain);
+  });
+  it("skip_special_tokens: the end is text where it is shown", async () => {
+    const shown = await outputs({ ...LONG, ignore_eos: true, skip_special_tokens: false });
+    const hidden = await outputs({ ...LONG, ignore_eos: true });
+    expect(shown.map(({ ids }) => ids)).toEqual(hidden.map(({ ids }) => ids));
+    expect(hidden.some(({ text }) => text.includes("<|end|>"))).toBe(false);
+    expect(shown.some(({ text }) => text.includes("<|end|>"))).toBe(true);
+  });
+});

@@ -1,0 +1,246 @@
+/** Regular expressions, EBNF, Lark and structural tags as grammars. */
+import { fc, test } from "@fast-check/vitest";
+import { describe, expect, it } from "vitest";
+import { ebnfExpression } from "../../../../src/service/chat/structured/ebnf.ts";
+import { textWithout } from "../../../../src/service/chat/structured/free-text.ts";
+import { larkExpression } from "../../../../src/service/chat/structured/lark.ts";
+import { regexExpression } from "../../../../src/service/chat/structured/regex.ts";
+import { SchemaCompiler } from "../../../../src/service/chat/structured/schema/compiler.ts";
+import { structuralTagExpression } from "../../../../src/service/chat/structured/structural-tag.ts";
+import { languageOfExpression } from "./support.ts";
+
+const regex = (source: string, of: "whole" | "part" = "whole") => languageOfExpression(() => regexExpression(source, { of }));
+const ebnf = (source: string) => languageOfExpression((builder) => ebnfExpression(source, builder));
+const lark = (source: string) => languageOfExpression((builder) => larkExpression(source, builder));
+const tag = (value: unknown) => languageOfExpression((builder) => structuralTagExpression(value, new SchemaCompiler(builder)));
+
+/** The texts of a list that a language accepts. */
+const accepted = (language: { accepts(text: string): boolean }, texts: readonly string[]) => texts.filter((text) => language.accepts(text));
+
+describe("a regular expression", () => {
+  const SOURCES = [
+    "a*b+c?",
+    "(ab|ba){1,3}",
+    "[^a-c]x",
+    "[\\w-]+@\\d{2}",
+    "\\s\\S",
+    ".b",
+    "(?:a|(?<n>b))*?",
+    "\\u{1F600}|\\x41|\\u0042",
+    "\\p{Lu}\\P{Lu}",
+    "",
+    "a{0}b",
+    "a{70,90}",
+    "(?:ab?){65,}",
+    "[]|a",
+    "[^]",
+  ];
+  const text = fc.oneof(
+    fc.string({ unit: fc.constantFrom("a", "b", "c", "x", "A", "B", "0", "1", "-", "@", " ", "\n", "é", "😀", "\u2028"), maxLength: 6 }),
+    fc.constantFrom("a".repeat(70), "a".repeat(69), "a".repeat(91), "ab".repeat(65), "a".repeat(64)),
+  );
+  test.prop([fc.constantFrom(...SOURCES), text], { numRuns: 1500 })("describes what JavaScript matches", (source, given) => {
+    expect(regex(source).accepts(given)).toBe(new RegExp(`^(?:${source})$`, "u").test(given));
+  });
+
+  const PARTS = ["^a", "b$", "^ab$", "a|^b", "a$|b", "x", ""];
+  test.prop([fc.constantFrom(...PARTS), text], { numRuns: 500 })("is tied to the ends of a text only where it says so", (source, given) => {
+    expect(regex(source, "part").accepts(given)).toBe(new RegExp(source, "u").test(given));
+  });
+
+  it("takes escapes that need not be, as other languages write them", () => {
+    expect(accepted(regex("[a\\-z]\\_\\'"), ["-_'", "b_'", "a_'"])).toEqual(["-_'", "a_'"]);
+    expect(accepted(regex("^a$"), ["a", "aa"])).toEqual(["a"]);
+  });
+
+  it.each([
+    ["(?=a)b", /lookahead/],
+    ["(?<!a)b", /lookbehind/],
+    ["\\bword", /word boundary/],
+    ["(a)\\1", /back reference/],
+    ["a(^b)", /anchor/],
+    ["[.*", /does not parse/],
+    ["(?i)a", /does not parse/],
+    ["a{2,1}", /does not parse/],
+  ])("%s is an error", (source, message) => {
+    expect(() => regex(source)).toThrow(message);
+  });
+});
+
+describe("an EBNF grammar", () => {
+  it.each([
+    ["alternatives and groups", 'root ::= ("a" | "b") "c"?', ["a", "bc"], ["", "ab", "c"]],
+    ["rules over lines, with remarks", 'root ::= x # first\n  | y\nx ::= "1"\ny ::= "2"+', ["1", "2", "222"], ["12"]],
+    ["classes", "root ::= [a-cé\\u4e00-\\u4e10\\]^-]", ["a", "é", "一", "]", "^", "-"], ["d", "ab", "\u4e11"]],
+    ["classes of what is not", "root ::= [^a-z\\n]", ["é", "A", "😀"], ["a", "\n"]],
+    ["counts", 'root ::= "a"{2} "b"{1,} "c"{0,1}', ["aab", "aabbc"], ["ab", "aabcc"]],
+    ["escapes", 'root ::= "\\"\\\\\\x41\\u00e9\\n"', ['"\\Aé\n'], ["A"]],
+    ["recursion", 'root ::= "(" root ")" | ""', ["", "()", "((()))"], ["(", "())"]],
+    ["repetitions of rules", 'root ::= item ("," item)*\nitem ::= [0-9]+', ["1", "12,3,4"], [",", "1,"]],
+  ])("%s", (_name, source, fits, fitsNot) => {
+    expect(accepted(ebnf(source), [...fits, ...fitsNot])).toEqual(fits);
+  });
+
+  it.each([
+    ["", /no rule `root`/],
+    ["root ::= ", /item/],
+    ["root ::= y", /`y` is not defined/],
+    ['root ::= "a', /expected "/],
+    ['rot ::= "a"', /no rule `root`/],
+    ["root ::= [z-a]", /range/],
+    ["root ::= [a", /\]/],
+    ['root ::= "a"{3,1}', /times/],
+    ['root ::= "a" )', /expected a rule/],
+    ['root ::= "a"\nroot ::= "b"', /twice/],
+    ["root ::= root", /No text matches/],
+    ['root ::= root "a" | "b"', /left-recursive/],
+    ["root ::= []", /No text matches/],
+    ['root ::= "a" (="b")', /lookahead/],
+    ['root ::= TagDispatch(("a", b))\nb ::= "c"', /macro/],
+    ['root ::= "\\ud800"', /character/],
+  ])("%j is an error", (source, message) => {
+    expect(() => ebnf(source)).toThrow(message);
+  });
+
+  test.prop([fc.string({ unit: fc.constantFrom(...'ab:=()[]{}|*+?"\\#-1,\n rot'.split("")), maxLength: 30 })], { numRuns: 500 })(
+    "is read or refused, whatever it is",
+    (source) => {
+      try {
+        ebnf(`root ::= ${source}`);
+      } catch (error) {
+        expect((error as { code?: string }).code).toMatch(/^E_(ARGUMENT|UNSUPPORTED)$/);
+      }
+    },
+  );
+});
+
+describe("a Lark grammar", () => {
+  it("is carried out", () => {
+    const language = lark(`
+      // a sum of numbers
+      start: expr
+      ?expr: term (("+" | "-") term)* -> sum
+      term: NUMBER | "(" expr ")" | [SIGN] WORD~2..3
+      NUMBER.2: /[0-9]+(\\.[0-9]+)?/
+      SIGN: "+" | "-"
+      WORD: "a".."c"
+    `);
+    expect(accepted(language, ["1", "1.5+(2-abc)", "+ab", "a", "1+", "abca", "()"])).toEqual(["1", "1.5+(2-abc)", "+ab"]);
+  });
+
+  it.each([
+    ["start: WORD\n%import common.WORD", /%import/],
+    ['start: "a"\n%ignore " "', /%ignore/],
+    ['start: "a"i', /regard to case/],
+    ["start: /a/i", /flags/],
+    ["start: x", /`x` is not defined/],
+    ['begin: "a"', /no rule `start`/],
+    ['start: f{"a"}\nf{x}: x', /template/],
+  ])("%j is an error", (source, message) => {
+    expect(() => lark(source)).toThrow(message);
+  });
+});
+
+describe("free text", () => {
+  const strings = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "<", "é"), minLength: 1, maxLength: 4 }), { maxLength: 3 });
+  const given = fc.string({ unit: fc.constantFrom("a", "b", "<", "é", "x", "😀"), maxLength: 12 });
+  test.prop([strings, given], { numRuns: 1000 })("is any text without certain strings", (without, text) => {
+    expect(languageOfExpression((builder) => textWithout(without, builder)).accepts(text)).toBe(
+      !without.some((each) => text.includes(each)),
+    );
+  });
+});
+
+describe("a structural tag", () => {
+  const schema = { type: "object", properties: { x: { type: "integer" } }, required: ["x"], additionalProperties: false };
+  it("in the older form lets text be free until a trigger", () => {
+    const language = tag({ structures: [{ begin: "<f=a>", schema, end: "</f>" }], triggers: ["<f="] });
+    const texts = ["", "hello <f>", 'a<f=a>{"x":1}</f> b <f=a>{"x":2}</f>', "<f=", "<f=b>{}</f>", '<f=a>{"x":"1"}</f>', '<f=a>{"x":1}'];
+    expect(accepted(language, texts)).toEqual(texts.slice(0, 3));
+  });
+
+  it.each([
+    ["const_string", { type: "const_string", value: "a" }, ["a"], ["", "b"]],
+    ["any_text", { type: "any_text" }, ["", "anything <é>"], []],
+    ["json_schema", { type: "json_schema", json_schema: schema }, ['{"x": 1}'], ["{}"]],
+    ["regex", { type: "regex", pattern: "[ab]+" }, ["ab"], ["", "c"]],
+    ["grammar", { type: "grammar", grammar: 'root ::= "x" root | "y"' }, ["y", "xxy"], ["x"]],
+    [
+      "sequence",
+      {
+        type: "sequence",
+        elements: [
+          { type: "const_string", value: "a" },
+          { type: "regex", pattern: "b*" },
+        ],
+      },
+      ["a", "abb"],
+      ["b"],
+    ],
+    [
+      "or",
+      {
+        type: "or",
+        elements: [
+          { type: "const_string", value: "a" },
+          { type: "const_string", value: "b" },
+        ],
+      },
+      ["a", "b"],
+      ["ab"],
+    ],
+    [
+      "tag around text",
+      { type: "tag", begin: "<t>", content: { type: "any_text" }, end: "</t>" },
+      ["<t></t>", "<t>a <b></t>"],
+      ["<t>", "<t></t></t>"],
+    ],
+    [
+      "triggered_tags, at least one",
+      {
+        type: "triggered_tags",
+        triggers: ["<"],
+        tags: [{ type: "tag", begin: "<a>", content: { type: "const_string", value: "1" }, end: "</a>" }],
+        at_least_one: true,
+      },
+      ["<a>1</a>", "<a>1</a> and <a>1</a>"],
+      ["", "x<a>1</a>", "<a>2</a>", "<a>1</a> <"],
+    ],
+    [
+      "triggered_tags, only one",
+      {
+        type: "triggered_tags",
+        triggers: ["<"],
+        tags: [{ type: "tag", begin: "<a>", content: { type: "const_string", value: "1" }, end: "</a>" }],
+        stop_after_first: true,
+      },
+      ["", "text", "text<a>1</a>"],
+      ["<a>1</a>x"],
+    ],
+    [
+      "tags_with_separator",
+      {
+        type: "tags_with_separator",
+        separator: ",",
+        tags: [{ type: "tag", begin: "a", content: { type: "regex", pattern: "\\d" }, end: "" }],
+        at_least_one: true,
+      },
+      ["a1", "a1,a2"],
+      ["", "a1a2", "a1,"],
+    ],
+  ])("%s", (_name, format, fits, fitsNot) => {
+    expect(accepted(tag({ type: "structural_tag", format }), [...fits, ...fitsNot])).toEqual(fits);
+  });
+
+  it.each([
+    [{}, /`format`/],
+    [{ structures: [{ begin: "a", schema: {}, end: "b" }], triggers: [] }, /triggers/],
+    [{ structures: [{ begin: "a", schema: {}, end: "b" }], triggers: ["x"] }, /begin with a trigger/],
+    [{ format: { type: "qwen_xml_parameter", json_schema: {} } }, /qwen_xml_parameter/],
+    [{ format: { type: "other" } }, /type/],
+    [{ format: { type: "json_schema", json_schema: { not: {} } } }, /`not`/],
+    [{ format: { type: "regex" } }, /pattern/],
+  ])("%j is an error", (value, message) => {
+    expect(() => tag(value)).toThrow(message);
+  });
+});

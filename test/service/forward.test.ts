@@ -1,0 +1,325 @@
+/** A service that forwards, with another of ours as its upstream. */
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import type { UpstreamOptions } from "../../src/service/index.ts";
+import {
+  createModel,
+  finishedEvents,
+  startRlJob,
+  startTestService,
+  temporaryDirectory,
+  testBase,
+  type TestService,
+  type TestServiceOptions,
+} from "./support.ts";
+
+const CHAT = "/v1/chat/completions";
+const messages = [{ role: "user", content: "hello" }];
+
+/** A service whose `tiny` is sampled by another service. */
+async function startPair(
+  upstreamEngine: TestServiceOptions["engine"] = {},
+  options: Partial<UpstreamOptions> = {},
+): Promise<{ front: TestService; back: TestService }> {
+  const bases = await testBase();
+  const back = await startTestService({ engine: { ...upstreamEngine, bases }, apiKey: "upstream-key-123456" });
+  const front = await startTestService({
+    engine: { bases: bases.map((base) => ({ ...base, id: "tiny" })) },
+    upstream: { url: `${back.service.url}/v1`, apiKey: back.service.apiKey, ...options },
+  });
+  return { front, back };
+}
+
+const sampled = ({ engine }: TestService) => engine.calls.filter(({ verb }) => verb === "sample");
+
+describe("a request of a model that the upstream serves", () => {
+  it("is carried out there, every field included, and answered as the upstream would", async () => {
+    const { front, back } = await startPair();
+    const body = {
+      ...{
+        model: "tiny",
+        messages,
+        max_tokens: 4,
+        n: 2,
+        temperature: 0.5,
+        top_k: 7,
+        logprobs: true,
+        top_logprobs: 2,
+        return_token_ids: true,
+      },
+      ...{ logit_bias: { 3: 1 }, stop_token_ids: [9], min_tokens: 2, request_id: "same", engine_xargs: { a: 1 }, cache_salt: "s" },
+    };
+    const seed = "9223372036854775807";
+    const text = `${JSON.stringify(body).slice(0, -1)},"seed":${seed}}`;
+    const headers = { "content-type": "application/json" };
+    const forwarded = await front.call("POST", CHAT, text, { headers });
+    const direct = await back.call("POST", CHAT, text, { headers });
+    expect(forwarded.status).toBe(200);
+    const timeless = (answer: Record<string, unknown>) => ({ ...answer, created: 0 });
+    expect(timeless(forwarded.body)).toEqual(timeless(direct.body));
+    expect(sampled(front)).toEqual([]);
+    const [there] = sampled(back);
+    expect((there!.detail as { params: object }).params).toMatchObject({
+      seed: BigInt(seed),
+      temperature: 0.5,
+      topK: 7,
+      minTokens: 2,
+      cacheSalt: "s",
+    });
+  });
+
+  it("is listed once, with those that only the upstream has, and serves for an absent name as the default does", async () => {
+    const { front, back } = await startPair({}, { models: { tiny: "tiny", "there/big": "tiny" } });
+    const list = await front.ok("GET", "/v1/models");
+    expect(list.data.map(({ id }: { id: string }) => id)).toEqual(["tiny", "there/big"]);
+    for (const model of ["there/big", null, ""]) {
+      const answer = await front.ok("POST", CHAT, { model, messages, max_tokens: 2 });
+      expect(answer.model).toBe(model || "tiny");
+    }
+    expect(sampled(back)).toHaveLength(3);
+  });
+
+  it("keeps the upstream's status, message and parameter where the fault is the client's", async () => {
+    const { front, back } = await startPair();
+    for (const fault of [{ temperature: -1 }, { stop: [""] }, { top_logprobs: 3 }, { seed: "x" }, { messages: [] }, { priority: 2 }]) {
+      const body = { model: "tiny", messages, ...fault };
+      const [forwarded, direct] = [await front.call("POST", CHAT, body), await back.call("POST", CHAT, body)];
+      expect([forwarded.status, forwarded.body]).toEqual([400, direct.body]);
+    }
+    expect((await front.call("POST", CHAT, "{")).status).toBe(400);
+    expect((await front.call("POST", CHAT, { model: "nobody/knows/this", messages })).status).toBe(404);
+    expect((await front.call("POST", CHAT, { model: "tiny", messages }, { key: "wrong" })).status).toBe(401);
+  });
+
+  it("streams through, chunk by chunk, with the name the client asked for", async () => {
+    const { front, back } = await startPair({}, { models: { alias: "tiny" } });
+    const body = { messages, max_tokens: 6, stream: true, stream_options: { include_usage: true }, seed: 4, request_id: "same" };
+    const [forwarded, direct] = [
+      await front.call("POST", CHAT, { model: "alias", ...body }),
+      await back.call("POST", CHAT, { model: "tiny", ...body }),
+    ];
+    const chunks = (text: string) =>
+      text.split("\n\n").flatMap((event) => (event.startsWith("data: {") ? [JSON.parse(event.slice(6)) as Record<string, any>] : []));
+    expect(forwarded.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
+    expect(forwarded.body.endsWith("data: [DONE]\n\n")).toBe(true);
+    expect(new Set(chunks(forwarded.body).map(({ model }) => model))).toEqual(new Set(["alias"]));
+    const said = (text: string) =>
+      chunks(text)
+        .flatMap(({ choices }) => choices.map((choice: any) => choice.delta?.content ?? ""))
+        .join("");
+    expect(said(forwarded.body)).toBe(said(direct.body));
+    expect(chunks(forwarded.body).at(-1)!["usage"]).toEqual(chunks(direct.body).at(-1)!["usage"]);
+  });
+
+  it("ends on the upstream within a token when its client leaves", async () => {
+    let spoken = 0;
+    const { front, back } = await startPair({
+      script: () => Array.from({ length: 100 }, () => 5),
+      before: async ({ verb }) => {
+        if (verb !== "sampleToken") return;
+        spoken++;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      },
+    });
+    const response = await fetch(front.service.url + CHAT, {
+      method: "POST",
+      headers: { authorization: `Bearer ${front.service.apiKey}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "tiny", messages, stream: true, ignore_eos: true, max_tokens: 100 }),
+    });
+    const reader = response.body!.getReader();
+    await reader.read();
+    await reader.cancel();
+    await vi.waitFor(() => expect(back.engine.calls.some(({ verb }) => verb === "sample")).toBe(true));
+    const settled = async () => {
+      const before = spoken;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return spoken - before;
+    };
+    await vi.waitFor(async () => expect(await settled()).toBe(0), { timeout: 5_000 });
+    expect(spoken).toBeLessThan(100);
+  });
+});
+
+describe("a trained model", () => {
+  it("without an adapter is sampled here once it is trained; at step 0 it is its base, there", async () => {
+    const { front, back } = await startPair();
+    await createModel(front);
+    const answer = await front.ok("POST", CHAT, { model: "local/demo/reverse", messages, max_tokens: 2 });
+    expect([answer.model, sampled(back).length, sampled(front).length]).toEqual(["local/demo/reverse:step0", 1, 0]);
+  });
+});
+
+/** A server of chat completions that answers as it is told, and notes what it is asked. */
+async function startFake(
+  handle: (path: string, body: any, response: ServerResponse, request: IncomingMessage) => void,
+  description: object | null = null,
+): Promise<{ url: string; asked: { path: string; body: any }[]; close: () => void }> {
+  const asked: { path: string; body: any }[] = [];
+  const server = createServer((request, response) => {
+    void (async () => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      const [path, text] = [request.url ?? "", Buffer.concat(chunks).toString()];
+      const json = (status: number, value: object) => {
+        response.writeHead(status, { "content-type": "application/json" });
+        response.end(JSON.stringify(value));
+      };
+      if (path === "/v1/models") return json(200, { data: [{ id: "tiny" }, { id: "an-adapter", parent: "tiny" }] });
+      if (path === "/openapi.json") return description === null ? json(404, {}) : json(200, description);
+      const body = text === "" ? null : (JSON.parse(text) as unknown);
+      asked.push({ path, body });
+      handle(path, body, response, request);
+    })();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const close = () => {
+    server.closeAllConnections();
+    server.close();
+  };
+  onTestFinished(close);
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked, close };
+}
+
+const say = (response: ServerResponse, status: number, body: object, headers: Record<string, string> = {}) => {
+  response.writeHead(status, { "content-type": "application/json", ...headers });
+  response.end(JSON.stringify(body));
+};
+const completion = (model: string) => ({ id: "x", object: "chat.completion", created: 1, model, choices: [], usage: null });
+
+async function startFront(url: string, options: Partial<UpstreamOptions> = {}, more: TestServiceOptions = {}): Promise<TestService> {
+  return startTestService({ ...more, engine: { bases: await testBase() }, upstream: { url, ...options } });
+}
+
+describe("an upstream", () => {
+  it("that describes itself is asked for nothing it does not know, and in its own words", async () => {
+    const properties = Object.fromEntries(["messages", "model", "vllm_xargs", "temperature", "n"].map((name) => [name, {}]));
+    const description = { components: { schemas: { ChatCompletionRequest: { properties } } } };
+    const { url, asked } = await startFake((_path, body, response) => say(response, 200, completion(body.model)), description);
+    const front = await startFront(url, { refusedFields: ["n"] });
+    await front.ok("POST", CHAT, { model: "tiny", messages, engine_xargs: { a: 1 }, echo: false, stop: [], user: null });
+    expect(asked[0]!.body).toEqual({ model: "tiny", messages, vllm_xargs: { a: 1 }, echo: false, stop: [], user: null });
+    for (const field of ["repetition_detection", "n"]) {
+      const { status, body } = await front.call("POST", CHAT, {
+        model: "tiny",
+        messages,
+        [field]: field === "n" ? 2 : { max_pattern_size: 2, min_count: 2 },
+      });
+      expect([status, body.error.param]).toEqual([400, field]);
+    }
+    expect(asked).toHaveLength(1);
+  });
+
+  it.each([
+    [429, { error: { message: "busy", type: "x", param: null, code: 429 } }, 429, "busy"],
+    [503, {}, 503, "The server that samples this model has no room now"],
+    [401, { error: { message: "your key sk-secret is wrong" } }, 500, "Internal server error"],
+    [500, { error: { message: "CUDA error at 0xdeadbeef" } }, 500, "Internal server error"],
+    [404, { error: { message: "no such model" } }, 503, "The server that samples this model does not have it any more"],
+    [422, { error: { message: "bad field", type: "Bad Request", param: "top_p" } }, 400, "bad field"],
+    [400, { object: "error", message: "older shape", type: "BadRequestError", param: null, code: 400 }, 400, "older shape"],
+  ])("that answers %i with %j", async (status, answer, told, message) => {
+    const { url } = await startFake((_path, _body, response) => say(response, status, answer, { "retry-after": "7" }));
+    const front = await startFront(url);
+    const found = await front.call("POST", CHAT, { model: "tiny", messages });
+    expect([found.status, found.body.error.message, found.body.error.code]).toEqual([told, message, told]);
+    if (status === 429) expect(found.headers.get("retry-after")).toBe("7");
+  });
+
+  it("that breaks off in a stream leaves an error event and the end, and one that is gone a 503", async () => {
+    const { url } = await startFake((_path, _body, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write('data: {"model":"tiny","choices":[]}\n\n', () => setTimeout(() => response.destroy(), 20));
+    });
+    const front = await startFront(url);
+    const { body } = await front.call("POST", CHAT, { model: "tiny", messages, stream: true });
+    expect(body).toMatch(/^data: \{"model":"tiny","choices":\[\]\}\n\ndata: \{"error":.*"code":500\}\}\n\ndata: \[DONE\]\n\n$/s);
+    const gone = await startFake(() => {});
+    const other = await startFront(gone.url);
+    gone.close();
+    const answer = await other.call("POST", CHAT, { model: "tiny", messages });
+    expect([answer.status, answer.headers.get("retry-after"), answer.body.error.type]).toEqual([503, "1", "ServiceUnavailableError"]);
+  });
+
+  it("is read no faster than the client reads", async () => {
+    const event = Buffer.from(`data: ${JSON.stringify({ model: "tiny", choices: [], padding: "x".repeat(60_000) })}\n\n`);
+    const limit = 400 * 2 ** 20;
+    let written = 0;
+    const { url } = await startFake((_path, _body, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const write = () => {
+        while (written < limit && !response.destroyed) {
+          written += event.length;
+          if (!response.write(event)) return void response.once("drain", write);
+        }
+      };
+      write();
+    });
+    const front = await startFront(url, { models: { alias: "tiny" } });
+    const response = await fetch(front.service.url + CHAT, {
+      method: "POST",
+      headers: { authorization: `Bearer ${front.service.apiKey}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "alias", messages, stream: true }),
+    });
+    const reader = response.body!.getReader();
+    await reader.read();
+    // What is on its way fills the sockets' buffers, and then the upstream waits.
+    await vi.waitFor(
+      async () => {
+        const before = written;
+        await new Promise((resolve) => setTimeout(resolve, 200));
+        expect(written).toBe(before);
+      },
+      { timeout: 10_000 },
+    );
+    expect(written).toBeLessThan(limit / 4);
+    await reader.cancel();
+  });
+
+  it("that is not there, or does not serve what it is asked for, is refused at the start", async () => {
+    await expect(startFront("http://127.0.0.1:9")).rejects.toMatchObject({ code: "E_CONFIG" });
+    const { url } = await startFake(() => {});
+    await expect(startFront(url, { models: { tiny: "other" } })).rejects.toMatchObject({
+      code: "E_CONFIG",
+      message: expect.stringContaining("does not serve other") as string,
+    });
+  });
+
+  it("loads an adapter's checkpoint once, under a name of its own, and unloads what is idle too long", async () => {
+    const loaded = new Set<string>();
+    const { url, asked } = await startFake((path, body, response) => {
+      if (path === "/v1/load_lora_adapter") {
+        loaded.add(body.lora_name as string);
+        return say(response, 200, {});
+      }
+      if (path === "/v1/unload_lora_adapter") {
+        loaded.delete(body.lora_name as string);
+        return say(response, 200, {});
+      }
+      say(response, 200, completion(body.model));
+    });
+    const dataDir = await temporaryDirectory();
+    const front = await startFront(url, { adapters: true, maxIdleAdapters: 1, dataDir: "/mnt/data" }, { dataDir });
+    const { id } = await front.ok("POST", "/v1/preview/models", { project: "demo", name: "lora", base_model: "tiny", lora: { rank: 4 } });
+    for (let step = 0; step < 2; step++) await finishedEvents(front, await startRlJob(front, id));
+    // The scripted engine's states hold no adapter file, which is what is looked for.
+    for (const directory of await readdir(join(dataDir, "checkpoints", id))) {
+      const path = join(dataDir, "checkpoints", id, directory);
+      await mkdir(path, { recursive: true });
+      await writeFile(join(path, "adapter_config.json"), "{}");
+    }
+    for (const step of [1, 1, 2]) {
+      const answer = await front.ok("POST", CHAT, { model: `local/demo/lora:step${step}`, messages });
+      expect(answer.model).toBe(`local/demo/lora:step${step}`);
+    }
+    const loads = asked.filter(({ path }) => path === "/v1/load_lora_adapter");
+    expect(loads).toHaveLength(2);
+    for (const { body } of loads) expect(body.lora_path).toMatch(new RegExp(`^/mnt/data/checkpoints/${id}/`));
+    await vi.waitFor(() => expect(loaded.size).toBe(1));
+    expect(sampled(front)).toEqual([]);
+  });
+});
