@@ -27,7 +27,7 @@ export function connect(options: ConnectOptions = {}): Promise<Service> {
 }
 
 // A service, and what is on it.
-export { Job, Model, Service } from "./client/index.ts";
+export { Job, Model, ModelCheckpoint, Service } from "./client/index.ts";
 export type {
   CallOptions,
   ConnectOptions,

@@ -1,13 +1,26 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
+import { addEngineOptions, engineOf, type EngineOptions, upstreamOf } from "./engine-options.ts";
 
-interface ServeOptions {
+interface ServeOptions extends EngineOptions {
   readonly host: string;
   readonly port: number;
   readonly dataDir?: string;
   readonly baseRoot: readonly string[];
+  readonly offline?: boolean;
+  readonly hubCache?: string;
+  readonly checkpointBudget?: number;
   readonly logRequests?: boolean;
+}
+
+const UNITS: Readonly<Record<string, number>> = { "": 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+
+function parseSize(text: string): number {
+  const [, digits = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*([KMGT]?B?)$/iu.exec(text.trim()) ?? [];
+  const factor = UNITS[unit.toUpperCase() === "B" ? "" : unit.toUpperCase()];
+  if (digits === "" || factor === undefined) throw new InvalidArgumentError("Expected a size such as 500MB or 20GB, or a number of bytes.");
+  return Math.floor(Number(digits) * factor);
 }
 
 function parsePort(text: string): number {
@@ -18,7 +31,7 @@ function parsePort(text: string): number {
 
 /** `whetstone serve`: the service in the foreground until it is told to stop. */
 export function serveCommand(): Command {
-  return new Command("serve")
+  return addEngineOptions(new Command("serve"))
     .description("serve models and train them, until interrupted")
     .option("--host <address>", "address to listen on; anything but loopback needs WHETSTONE_API_KEY", "127.0.0.1")
     .option("--port <number>", "port to listen on, 0 = any free one", parsePort, 8321)
@@ -29,6 +42,13 @@ export function serveCommand(): Command {
       (path: string, before: readonly string[]) => [...before, path],
       [],
     )
+    .option(
+      "--checkpoint-budget <size>",
+      "what all checkpoints may take on disk, such as 500MB or 20GB; the oldest that nothing needs go",
+      parseSize,
+    )
+    .option("--offline", "fetch no base model from the model hub: only those in the cache")
+    .option("--hub-cache <path>", "where base models from the model hub are kept (default: HF_HUB_CACHE, or hub in the data directory)")
     .option("--log-requests", "one line per request on standard error")
     .action(serve);
 }
@@ -38,11 +58,17 @@ async function serve(options: ServeOptions): Promise<void> {
   const stop = stopSignal();
   // Loaded only now: `--help` needs no native binary.
   const { startService } = await import("../service/index.ts");
+  const engine = await engineOf(options);
   const service = await startService({
+    engine,
+    upstream: upstreamOf(options),
+    baseModels: options.baseModel,
     host: options.host,
     port: options.port,
     dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
+    hub: { cacheDir: options.hubCache, isOffline: options.offline },
+    limits: { maxCheckpointBytes: options.checkpointBudget ?? null },
     onRequest:
       options.logRequests === true
         ? ({ method, path, status, durationMs }) => process.stderr.write(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms\n`)

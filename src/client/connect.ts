@@ -2,6 +2,7 @@ import { ConfigError } from "../errors.ts";
 import { localService } from "./embedded.ts";
 import type { ClientPorts } from "./ports.ts";
 import { Service } from "./service.ts";
+import type { Transport, TransportOptions } from "./transport.ts";
 
 /** Options of `connect`. Everything has a default. */
 export interface ConnectOptions {
@@ -35,7 +36,7 @@ export async function connectWith(ports: ClientPorts, options: ConnectOptions = 
   checkCount("maxRetries", maxRetries, 0);
   const configured = options.baseUrl ?? fromEnvironment("WHETSTONE_BASE_URL");
   const givenKey = options.apiKey ?? fromEnvironment("WHETSTONE_API_KEY");
-  const common = { modelPrefix, connections, maxRetries, ports };
+  const common = { modelPrefix, ports };
   if (configured !== undefined) {
     if (options.dataDir !== undefined) {
       throw new ConfigError(
@@ -48,12 +49,20 @@ export async function connectWith(ports: ClientPorts, options: ConnectOptions = 
     }
     const baseUrl = readBaseUrl(configured, "baseUrl").replace(/\/v1$/, "");
     const inferenceUrl = options.inferenceUrl === undefined ? `${baseUrl}/v1` : readBaseUrl(options.inferenceUrl, "inferenceUrl");
-    return new Service({ ...common, baseUrl, inferenceUrl, apiKey: givenKey, onClose: () => Promise.resolve() });
+    const transport = await openTransport({ apiKey: givenKey, connections, maxRetries });
+    return new Service({ ...common, baseUrl, inferenceUrl, apiKey: givenKey, transport, onClose: () => Promise.resolve() });
   }
   const local = await localService({ dataDir: options.dataDir, apiKey: givenKey, signal: options.signal });
   const baseUrl = readBaseUrl(local.url, "url").replace(/\/v1$/, "");
-  const service = new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey: local.apiKey, onClose: () => local.close() });
-  return service;
+  const { apiKey } = local;
+  const transport = await openTransport({ apiKey, connections, maxRetries });
+  return new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => local.close() });
+}
+
+/** Not before there is something to connect to: loading undici takes a third as long as all else that importing the package loads. */
+async function openTransport(options: TransportOptions): Promise<Transport> {
+  const { Transport } = await import("./transport.ts");
+  return new Transport(options);
 }
 
 function readBaseUrl(text: string, param: string): string {

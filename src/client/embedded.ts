@@ -4,7 +4,6 @@
  */
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { Agent } from "undici";
 import { z } from "zod";
 import { ConfigError, WhetstoneError } from "../errors.ts";
 import { delay } from "../util/delay.ts";
@@ -91,6 +90,7 @@ async function attach(dataDir: string, apiKey: string | undefined, signal: Abort
 
 /** Asked without a key: a stale file may name a port that belongs to somebody else by now. */
 async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<boolean> {
+  const { Agent } = await import("undici");
   const agent = new Agent({ connect: { timeout: HEALTH_TIMEOUT_MS } });
   try {
     const { statusCode, body } = await agent.request({

@@ -2,7 +2,8 @@
 export type { CallOptions, CreateOptions, ServiceFeatures } from "./api.ts";
 export type { Artifacts, CreateArtifactOptions, FileBody } from "./artifacts.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
-export type { Checkpoints, ListCheckpointsOptions } from "./checkpoints.ts";
+export { ModelCheckpoint } from "./checkpoints.ts";
+export type { Checkpoints, Lineage, ListCheckpointsOptions } from "./checkpoints.ts";
 export { connectWith } from "./connect.ts";
 export type { ConnectOptions } from "./connect.ts";
 export { ConnectionError, HttpError, ProtocolError } from "./errors.ts";

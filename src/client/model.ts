@@ -5,11 +5,11 @@ import {
   sftExperimentalConfig,
   type ChatCompletion,
   type ChatCompletionRequest,
-  type Checkpoint,
   type LoraConfig,
   type TrajectoryGroup as WireTrajectoryGroup,
 } from "../schema/index.ts";
 import type { CallOptions, CreateOptions } from "./api.ts";
+import type { ModelCheckpoint } from "./checkpoints.ts";
 import { Job } from "./job.ts";
 import type { Service } from "./service.ts";
 import { hasOption, optionsToWire, type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
@@ -143,8 +143,17 @@ export class Model implements ModelInfo {
   }
 
   /** All checkpoints, oldest first. */
-  checkpoints(options: CallOptions = {}): Promise<Checkpoint[]> {
+  checkpoints(options: CallOptions = {}): Promise<ModelCheckpoint[]> {
     return this.#service.checkpoints.list(this.id, options);
+  }
+
+  /**
+   * One checkpoint. Extension.
+   *
+   * @param step @default the newest
+   */
+  checkpoint(step?: number, options: CallOptions = {}): Promise<ModelCheckpoint> {
+    return this.#service.checkpoints.get(this.id, step ?? "latest", options);
   }
 
   /** Cancels the model's live jobs, then deletes it with its checkpoints. Artifacts and the record of its jobs stay. */

@@ -7,7 +7,7 @@ import { checkpointsResource, type Checkpoints } from "./checkpoints.ts";
 import { modelsResource, type Models } from "./models.ts";
 import type { BatchFinding, ClientPorts, ExamineOptions, FollowOptions } from "./ports.ts";
 import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
-import { Transport } from "./transport.ts";
+import type { Transport } from "./transport.ts";
 import { parseAnswer, type JobEvent } from "./wire.ts";
 
 /** What a {@link Service} is made of. */
@@ -16,8 +16,7 @@ export interface ServiceInit {
   readonly inferenceUrl: string;
   readonly apiKey: string;
   readonly modelPrefix: string;
-  readonly connections: number | undefined;
-  readonly maxRetries: number | undefined;
+  readonly transport: Transport;
   readonly ports: ClientPorts;
   /** Runs once, after the sockets are closed. */
   readonly onClose: () => Promise<void>;
@@ -45,14 +44,14 @@ export class Service {
   #closing: Promise<void> | undefined;
 
   constructor(init: ServiceInit) {
-    const { baseUrl, inferenceUrl, apiKey, connections, maxRetries } = init;
+    const { baseUrl, inferenceUrl, apiKey, transport } = init;
     this.baseUrl = baseUrl;
     this.inferenceUrl = inferenceUrl;
     this.modelPrefix = init.modelPrefix;
     this.#apiKey = apiKey;
     this.#ports = init.ports;
     this.#onClose = init.onClose;
-    this.#api = { baseUrl, inferenceUrl, features: this.features, transport: new Transport({ apiKey, connections, maxRetries }) };
+    this.#api = { baseUrl, inferenceUrl, features: this.features, transport };
     this.chat = chatResource(this.#api);
     this.checkpoints = checkpointsResource(this.#api);
     this.trainingJobs = trainingJobsResource(this.#api);

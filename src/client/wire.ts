@@ -51,8 +51,15 @@ export interface CreateModelOptions {
   readonly entity?: string | undefined;
   /** Return the model of this name if there is one, whatever its base model and adapter, instead of a conflict. @default false */
   readonly returnExisting?: boolean | undefined;
-  /** Extension: train low-rank adapters. @default every parameter */
+  /** Extension: train low-rank adapters. @default every parameter, or with `from` what that has */
   readonly lora?: LoraConfig | undefined;
+  /**
+   * Extension: what to start from instead of the base. A checkpoint (`entity/project/name:stepN`, without a step the newest; what
+   * `ModelPolicy.id` says), or an artifact with an adapter in PEFT's layout (`artifact:///entity/project/name:vN`). @default the base
+   */
+  readonly from?: string | undefined;
+  /** Extension: start with the optimizer state of the checkpoint in `from`, too. @default false */
+  readonly keepOptimizer?: boolean | undefined;
 }
 
 /** What was deleted with a model. */
@@ -127,6 +134,15 @@ export type JobEvent =
     }
   | { readonly type: "gradient-step"; readonly id: string | null; readonly metrics: Readonly<Record<string, number>> }
   | {
+      /** Extension: the numbers of the step before it give cause for worry; `code` says which. */
+      readonly type: "warning";
+      readonly id: string | null;
+      readonly code: string;
+      readonly message: string;
+      readonly value: number | null;
+      readonly threshold: number | null;
+    }
+  | {
       readonly type: "training-ended";
       readonly id: string | null;
       /** The checkpoint this job made; null if the service did not say. */
@@ -147,7 +163,7 @@ export function modelFromWire(model: WireModel): ModelInfo {
 }
 
 export function createModelToWire(options: CreateModelOptions): CreateModelRequest {
-  const { project, name, baseModel, entity, returnExisting, lora } = options;
+  const { project, name, baseModel, entity, returnExisting, lora, from, keepOptimizer } = options;
   // Only what was given: a service without the extension must not see a field it does not know.
   return {
     project,
@@ -156,6 +172,8 @@ export function createModelToWire(options: CreateModelOptions): CreateModelReque
     ...(entity === undefined ? {} : { entity }),
     ...(returnExisting === undefined ? {} : { return_existing: returnExisting }),
     ...(lora === undefined ? {} : { lora }),
+    ...(from === undefined ? {} : { from }),
+    ...(keepOptimizer === undefined ? {} : { keep_optimizer: keepOptimizer }),
   };
 }
 
@@ -191,6 +209,15 @@ export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
       return { type: "training-started", id, gradientSteps: numberOrNull(data["num_sequences"]) };
     case "gradient_step":
       return { type: "gradient-step", id, metrics: numbersOf(data) };
+    case "warning":
+      return {
+        type: "warning",
+        id,
+        code: typeof data["code"] === "string" ? data["code"] : "unknown",
+        message: typeof data["message"] === "string" ? data["message"] : "the service gave no reason",
+        value: numberOrNull(data["value"]),
+        threshold: numberOrNull(data["threshold"]),
+      };
     case "training_ended":
       return { type: "training-ended", id, step: numberOrNull(data["step"]), metrics: numbersOf(data) };
     case "training_failed":

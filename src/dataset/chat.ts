@@ -8,13 +8,15 @@ import { expandPaths, type Patterns } from "./paths.ts";
 /**
  * A conversation to learn from by example: every assistant message in it is trained, but for those with `weight: 0`.
  *
- * The common fine-tuning format, a line of which is `{messages, tools?, parallel_tool_calls?}`.
+ * The common fine-tuning format, a line of which is `{messages, tools?, parallel_tool_calls?}`; `weight` is an addition of our own.
  */
 export interface ChatExample {
   readonly messages: readonly RequestMessage[];
   readonly tools?: readonly Tool[] | undefined;
   /** Kept and written for trainers that know it; no chat template here asks for it. */
   readonly parallelToolCalls?: boolean | undefined;
+  /** What each of its trained tokens counts beside those of other examples, above 0. @default 1 */
+  readonly weight?: number | undefined;
 }
 
 const PARALLEL = "parallel_tool_calls";
@@ -32,7 +34,7 @@ export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = 
 }
 
 /**
- * Writes `{messages, tools?, parallel_tool_calls?}` per line, the plain format that other trainers read. All or nothing.
+ * Writes `{messages, tools?, parallel_tool_calls?, weight?}` per line, the plain format that other trainers read. All or nothing.
  *
  * A trajectory becomes one line per history, the main one first; beside sampled turns, assistant messages that were only context get
  * `weight: 0`. Rewards, token ids and log-probabilities are left out: keep `writeTrajectories` for those.
@@ -62,34 +64,52 @@ export function writeChatJsonl(
  */
 export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
   if (example instanceof Trajectory) return example;
-  const { messages, tools = null, [PARALLEL]: parallel } = toLine(example, `Example ${index}`);
+  const { messages, tools = null, [PARALLEL]: parallel, weight } = toLine(example, `Example ${index}`);
   // Our own copy, by way of the schema: the caller's messages must not be frozen.
-  return Trajectory.fromJSON({ messages_and_choices: messages, tools, ...(parallel === undefined ? {} : { [PARALLEL]: parallel }) });
+  return Trajectory.fromJSON({
+    messages_and_choices: messages,
+    tools,
+    ...(parallel === undefined ? {} : { [PARALLEL]: parallel }),
+    ...(weight === undefined ? {} : { weight }),
+  });
 }
 
 interface ChatLine {
   readonly messages: readonly RequestMessage[];
   readonly tools?: readonly Tool[];
   readonly parallel_tool_calls?: boolean;
+  readonly weight?: number;
 }
 
-function toLine({ messages, tools = [], parallelToolCalls }: ChatExample, where: string): ChatLine {
-  checkExample({ messages, tools, parallelToolCalls }, where);
+function toLine({ messages, tools = [], parallelToolCalls, weight }: ChatExample, where: string): ChatLine {
+  checkExample({ messages, tools, parallelToolCalls, weight }, where);
   return {
     messages,
     ...(tools.length === 0 ? {} : { tools }),
     ...(parallelToolCalls === undefined ? {} : { [PARALLEL]: parallelToolCalls }),
+    ...(weight === undefined ? {} : { weight }),
   };
 }
 
 function toExample(value: unknown, where: string): ChatExample {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw new DataError(`${where}: expected a chat example object`);
   if ("messages_and_choices" in value) throw new DataError(`${where}: expected a chat example, got a trajectory; use \`readTrajectories\``);
-  const { messages, tools, [PARALLEL]: parallel } = value as { messages: ChatLine["messages"]; tools?: Tool[]; [PARALLEL]?: boolean };
+  const {
+    messages,
+    tools,
+    [PARALLEL]: parallel,
+    weight,
+  } = value as {
+    messages: ChatLine["messages"];
+    tools?: Tool[];
+    [PARALLEL]?: boolean;
+    weight?: number | null;
+  };
   const example: ChatExample = {
     messages,
     ...(tools === undefined || tools === null ? {} : { tools }),
     ...(parallel === undefined || parallel === null ? {} : { parallelToolCalls: parallel }),
+    ...(weight === undefined || weight === null ? {} : { weight }),
   };
   checkExample(example, where);
   return example;
@@ -99,9 +119,10 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
   const wire = trajectory.toJSON();
   const parallel = wire[PARALLEL];
   const parallelToolCalls = typeof parallel === "boolean" ? parallel : undefined;
+  const weight = typeof wire["weight"] === "number" ? wire["weight"] : undefined;
   return (
     [wire, ...wire.additional_histories]
-      .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls }))
+      .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls, weight }))
       // A history beside the main one may well be without an answer; a trajectory may not.
       .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
   );
@@ -120,7 +141,7 @@ function isTrained(message: RequestMessage): boolean {
   return message.role === "assistant" && message["weight"] !== 0;
 }
 
-function checkExample({ messages, tools = [], parallelToolCalls }: ChatExample, where: string): void {
+function checkExample({ messages, tools = [], parallelToolCalls, weight }: ChatExample, where: string): void {
   if (!Array.isArray(messages) || messages.length === 0)
     throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
   messages.forEach((message, at) => {
@@ -134,6 +155,9 @@ function checkExample({ messages, tools = [], parallelToolCalls }: ChatExample, 
   });
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
     throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
+  }
+  if (weight !== undefined && !(typeof weight === "number" && Number.isFinite(weight) && weight > 0)) {
+    throw new DataError(`${where}: expected \`weight\` to be a number above 0, got ${JSON.stringify(weight)}`);
   }
   if (!(messages as readonly RequestMessage[]).some(isTrained)) {
     throw new DataError(`${where}: expected at least one assistant message, not of \`weight: 0\`; there is nothing to train in it`);

@@ -5,7 +5,7 @@ import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, typ
 import { checkBeside } from "./metadata.ts";
 import { expandPaths, type Patterns } from "./paths.ts";
 import { unversioned, versioned } from "./records.ts";
-import { validateTrajectory, validateTrajectoryGroup } from "./validate.ts";
+import { validateTrajectory, validateTrajectoryGroup } from "../trajectory/validate.ts";
 
 /**
  * Trajectories of JSON Lines files, lazily, with everything they hold: token ids, log-probabilities, other writers' keys.

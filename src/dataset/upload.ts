@@ -57,7 +57,7 @@ export interface UploadDatasetOptions {
   readonly train: Examples;
   /**
    * What not to train on: goes into an artifact of its own, `<name>-validation`, which the metadata of the other names as
-   * `validation_url`. No training job reads it. @default none
+   * `validation_url`. A job measures it when it is told to, by that address as `validationDataUrl`. @default none
    */
   readonly validation?: Examples | undefined;
   readonly signal?: AbortSignal | undefined;

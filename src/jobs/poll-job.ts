@@ -1,22 +1,8 @@
-import {
-  catchError,
-  concat,
-  concatMap,
-  defer,
-  EMPTY,
-  expand,
-  from,
-  map,
-  of,
-  retry,
-  switchMap,
-  throwError,
-  timer,
-  type Observable,
-} from "rxjs";
+import type { Observable } from "rxjs";
 import { UnsupportedError, WhetstoneError } from "../errors.ts";
 import { HttpError, jobEventFromWire, type FollowOptions, type JobEvent, type Service } from "../client/index.ts";
 import { backoffMs } from "../util/backoff.ts";
+import { rxjs } from "./rxjs.ts";
 import { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
 import { abortOf, failWith, fromAbortable } from "./rx.ts";
 
@@ -53,6 +39,7 @@ interface Look {
  */
 export function pollJob(service: JobSource, jobId: string, options: PollJobOptions = {}): Observable<JobEvent> {
   const { intervalMs = 1000, waitSeconds = 20, maxFailures = 10, timeoutMs, signal, baseline } = options;
+  const { concatMap, defer, EMPTY, expand, from, switchMap, timer } = rxjs();
   const context: Context = { service, jobId, intervalMs, maxFailures, baseline };
   const looks = defer(() =>
     service.features.jobEvents === false ? statusLook(context, false) : eventsLook(context, undefined, waitSeconds),
@@ -78,6 +65,7 @@ interface Context {
 
 /** One page of events. */
 function eventsLook(context: Context, after: string | undefined, waitSeconds: number): Observable<Look> {
+  const { defer, map } = rxjs();
   const { service, jobId } = context;
   let startedAtMs = 0;
   return fromAbortable((signal) => {
@@ -107,6 +95,7 @@ function eventsLook(context: Context, after: string | undefined, waitSeconds: nu
 
 /** The job's status, or failing that its model's newest checkpoint. */
 function statusLook(context: Context, hasStarted: boolean): Observable<Look> {
+  const { defer } = rxjs();
   const { service, jobId } = context;
   return fromAbortable(async (signal): Promise<Look> => {
     const job = await service.trainingJobs.get(jobId, { signal });
@@ -148,6 +137,7 @@ async function newCheckpoint({ service, jobId, baseline }: Context, signal: Abor
 
 /** Waits out what may pass; `otherwise` may offer another way for what will not. */
 function persevering(maxFailures: number, otherwise: (error: unknown) => Observable<Look> | null) {
+  const { catchError, retry, throwError, timer } = rxjs();
   return (source: Observable<Look>): Observable<Look> =>
     source.pipe(
       retry({
@@ -165,6 +155,7 @@ function isLast(event: JobEvent): boolean {
 
 /** The event, and after a bad end the error. */
 function endOf(jobId: string, event: JobEvent): Observable<JobEvent> {
+  const { concat, of, throwError } = rxjs();
   if (event.type === "training-failed") {
     return concat(
       of(event),
@@ -181,6 +172,7 @@ function endOf(jobId: string, event: JobEvent): Observable<JobEvent> {
 }
 
 function timeoutOf(jobId: string, timeoutMs: number): Observable<never> {
+  const { switchMap, throwError, timer } = rxjs();
   return timer(timeoutMs).pipe(
     switchMap(() =>
       throwError(

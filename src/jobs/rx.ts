@@ -1,9 +1,10 @@
-import { Observable, Subscription, type MonoTypeOperatorFunction } from "rxjs";
+import type { MonoTypeOperatorFunction, Observable } from "rxjs";
 import { pushIterator } from "../util/push-iterator.ts";
+import { rxjs } from "./rxjs.ts";
 
 /** Runs `call` once per subscription; unsubscribing aborts it. */
 export function fromAbortable<T>(call: (signal: AbortSignal) => Promise<T>): Observable<T> {
-  return new Observable((subscriber) => {
+  return new (rxjs().Observable)((subscriber) => {
     const controller = new AbortController();
     call(controller.signal).then(
       (value) => {
@@ -18,7 +19,7 @@ export function fromAbortable<T>(call: (signal: AbortSignal) => Promise<T>): Obs
 
 /** Errors with the signal's own reason when it aborts; never emits, never completes. */
 export function abortOf(signal: AbortSignal): Observable<never> {
-  return new Observable((subscriber) => {
+  return new (rxjs().Observable)((subscriber) => {
     if (signal.aborted) {
       subscriber.error(signal.reason);
       return;
@@ -31,6 +32,7 @@ export function abortOf(signal: AbortSignal): Observable<never> {
 
 /** Fails the source as soon as `trigger` does; both are left together. */
 export function failWith<T>(trigger: Observable<never>): MonoTypeOperatorFunction<T> {
+  const { Observable, Subscription } = rxjs();
   return (source) =>
     new Observable((subscriber) => {
       const both = new Subscription();
@@ -45,7 +47,7 @@ export function failWith<T>(trigger: Observable<never>): MonoTypeOperatorFunctio
 export function iterate<T>(source: Observable<T>): AsyncIterable<T> {
   return {
     [Symbol.asyncIterator]() {
-      const subscription = new Subscription();
+      const subscription = new (rxjs().Subscription)();
       const iterator = pushIterator<T>(() => subscription.unsubscribe());
       subscription.add(
         source.subscribe({

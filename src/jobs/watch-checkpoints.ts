@@ -1,8 +1,8 @@
-import { concatMap, defer, expand, from, of, retry, switchMap, throwError, timer, type Observable } from "rxjs";
-import type { Service } from "../client/index.ts";
+import type { Observable } from "rxjs";
+import type { ModelCheckpoint, Service } from "../client/index.ts";
 import { WhetstoneError } from "../errors.ts";
-import type { Checkpoint } from "../schema/index.ts";
 import { backoffMs } from "../util/backoff.ts";
+import { rxjs } from "./rxjs.ts";
 import { JobTimeoutError } from "./errors.ts";
 import { abortOf, failWith, fromAbortable } from "./rx.ts";
 
@@ -26,7 +26,7 @@ export interface WatchCheckpointsOptions {
 
 /** One look at the list, and what is known after it. */
 interface Look {
-  readonly fresh: readonly Checkpoint[];
+  readonly fresh: readonly ModelCheckpoint[];
   readonly newest: number;
   readonly idleLooks: number;
 }
@@ -47,7 +47,8 @@ export function watchCheckpoints(
   service: CheckpointSource,
   modelId: string,
   options: WatchCheckpointsOptions = {},
-): Observable<Checkpoint> {
+): Observable<ModelCheckpoint> {
+  const { concatMap, defer, expand, from, of, retry, switchMap, throwError, timer } = rxjs();
   const { afterStep = -1, intervalMs = 1000, maxIntervalMs = 15_000, timeoutMs, maxFailures = 10, signal } = options;
   const look = (newest: number, idleLooks: number): Observable<Look> =>
     fromAbortable(async (inner) => {
@@ -75,7 +76,7 @@ export function watchCheckpoints(
           switchMap(() => look(newest, idleLooks)),
         );
       }),
-      concatMap(({ fresh }) => (fresh.length === 0 ? of<Checkpoint>() : from(fresh))),
+      concatMap(({ fresh }) => (fresh.length === 0 ? of<ModelCheckpoint>() : from(fresh))),
     );
     return signal === undefined ? looks : looks.pipe(failWith(abortOf(signal)));
   });

@@ -121,15 +121,12 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
   }
 
   renderTraining(messages: readonly ChatMessage[], options: RenderTrainingOptions = {}): RenderedTraining {
-    const { template } = this.#templateFor(options.tools);
     const closings = this.eosTokenIds.map((id) => this.tokenText(id));
-    const segments = template.renderTogether(() =>
-      trainingSegments(
-        messages,
-        (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, addGenerationPrompt }),
-        closings,
-        options.isTrained,
-      ),
+    const segments = trainingSegments(
+      messages,
+      (prefix, addGenerationPrompt) => this.renderChat(prefix, { tools: options.tools, addGenerationPrompt }),
+      closings,
+      options.isTrained,
     );
     const encoded = segments.map((segment) => this.encode(segment.text));
     const length = encoded.reduce((sum, part) => sum + part.length, 0);

@@ -8,6 +8,9 @@
  * 1. Size: of the template, and of every text it makes.
  * 2. Work: each evaluated node costs 1, each list element that an expression makes costs 1.
  * 3. Time: a watchdog of `node:vm` ends the running JavaScript wherever it is.
+ *
+ * A watchdog costs more than most renderings do. So a rendering runs without one first, within limits of size and work so
+ * narrow that nothing in it can take long; one that needs more runs again, under the watchdog.
  */
 
 import * as jinja from "@huggingface/jinja";
@@ -33,14 +36,6 @@ export interface ChatTemplate {
    * @throws ArgumentError `E_ARGUMENT`, param `messages`, when the template raises an error or exceeds a limit.
    */
   render(variables: Readonly<Record<string, unknown>>): string;
-  /**
-   * Runs code that renders several times under one watchdog instead of one each: starting one costs some 80 µs. Together the
-   * renderings have the time of one; if that is not enough the code runs again, each rendering with a time limit of its own.
-   *
-   * @param run - Must not change anything: it may be ended anywhere and run a second time.
-   * @throws whatever the code throws, a rendering's errors among it.
-   */
-  renderTogether<T>(run: () => T): T;
 }
 
 /** The block settings that model authors test their templates with. */
@@ -63,6 +58,12 @@ const library: Library = jinja as unknown as Library;
 
 type ResolvedLimits = Readonly<Record<keyof TemplateLimits, number>>;
 
+/** What needs no watchdog: some milliseconds of work, on texts of which one library call makes no large ones. */
+const BRIEF = { maxWork: 20_000, maxOutputLength: 65_536 } as const;
+
+/** A limit of size or work was met. */
+class LimitReached extends Error {}
+
 /**
  * Parses a template.
  *
@@ -84,45 +85,58 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
   } catch (error) {
     throw new DataError(`The chat template does not parse: ${messageOf(error)}`, { cause: error });
   }
-  return {
-    render: (variables) => render(program, variables, resolved),
-    renderTogether: (run) => together(run, resolved),
-  };
+  return { render: (variables) => render(program, variables, resolved) };
 }
 
 function render(program: Statement, variables: Readonly<Record<string, unknown>>, limits: ResolvedLimits): string {
   try {
-    return withWatchdog(limits.timeoutMs, () => {
-      const environment = new library.Environment();
-      const interpreter = new MeteredInterpreter(environment, limits);
-      setGlobals(environment, interpreter);
-      for (const [name, value] of Object.entries(variables)) {
-        if (value !== undefined) environment.set(name, value);
-      }
-      const result = interpreter.run(program);
-      return String(result.value);
-    });
+    return briefly(program, variables, limits) ?? withWatchdog(limits.timeoutMs, () => run(program, variables, limits));
   } catch (error) {
     if (WhetstoneError.isInstance(error) || isAbort(error)) throw error;
     throw new ArgumentError(`The chat template failed: ${messageOf(error)}`, { cause: error, param: "messages" });
   }
 }
 
-function together<T>(run: () => T, { timeoutMs }: ResolvedLimits): T {
+/** A rendering that needs no watchdog; undefined when it turned out to need one. */
+function briefly(program: Statement, variables: Readonly<Record<string, unknown>>, limits: ResolvedLimits): string | undefined {
+  if (textIn(variables) > BRIEF.maxOutputLength) return undefined;
+  const { maxWork, maxOutputLength } = limits;
   try {
-    return withWatchdog(timeoutMs, run);
+    return run(program, variables, {
+      maxWork: Math.min(maxWork, BRIEF.maxWork),
+      maxOutputLength: Math.min(maxOutputLength, BRIEF.maxOutputLength),
+    });
   } catch (error) {
-    if (!(error instanceof TimeIsUp)) throw error;
+    if (error instanceof LimitReached) return undefined;
+    throw error;
   }
-  return run();
+}
+
+/** How much a value holds: every text's length, and one for each part. */
+function textIn(value: unknown): number {
+  if (typeof value === "string") return value.length;
+  if (typeof value !== "object" || value === null) return 1;
+  return Object.values(value).reduce((sum: number, part) => sum + textIn(part), 1);
+}
+
+type RunLimits = Pick<ResolvedLimits, "maxWork" | "maxOutputLength">;
+
+function run(program: Statement, variables: Readonly<Record<string, unknown>>, limits: RunLimits): string {
+  const environment = new library.Environment();
+  const interpreter = new MeteredInterpreter(environment, limits);
+  setGlobals(environment, interpreter);
+  for (const [name, value] of Object.entries(variables)) {
+    if (value !== undefined) environment.set(name, value);
+  }
+  return String(interpreter.run(program).value);
 }
 
 /** The library's interpreter with a meter on every node. */
 class MeteredInterpreter extends library.Interpreter {
-  readonly #limits: ResolvedLimits;
+  readonly #limits: RunLimits;
   #work = 0;
 
-  constructor(environment: Environment, limits: ResolvedLimits) {
+  constructor(environment: Environment, limits: RunLimits) {
     super(environment);
     this.#limits = limits;
   }
@@ -130,7 +144,7 @@ class MeteredInterpreter extends library.Interpreter {
   charge(work: number): void {
     this.#work += work;
     if (this.#work > this.#limits.maxWork) {
-      throw new Error(`it did more than ${this.#limits.maxWork} steps`);
+      throw new LimitReached(`it did more than ${this.#limits.maxWork} steps`);
     }
   }
 
@@ -141,7 +155,7 @@ class MeteredInterpreter extends library.Interpreter {
       const { value } = result;
       if (typeof value === "string") {
         if (value.length > this.#limits.maxOutputLength) {
-          throw new Error(`it made a text of more than ${this.#limits.maxOutputLength} characters`);
+          throw new LimitReached(`it made a text of more than ${this.#limits.maxOutputLength} characters`);
         }
         // Copying text is some sixty times cheaper than evaluating a node.
         this.charge(value.length / 64);
@@ -226,21 +240,17 @@ const slot: { run: (() => unknown) | undefined } = { run: undefined };
 const watchdogContext = createContext(slot);
 const watchdogScript = new Script("run()");
 
-class TimeIsUp extends Error {}
-
 /**
  * Runs synchronous code under a time limit. The watchdog of `node:vm` terminates whatever JavaScript runs inside the call,
- * including functions of this realm, so the library need not be loaded a second time. Inside such a call its time limit is the
- * only one.
+ * including functions of this realm, so the library need not be loaded a second time.
  */
 function withWatchdog<T>(timeoutMs: number, run: () => T): T {
-  if (slot.run !== undefined) return run();
   slot.run = run;
   try {
     return watchdogScript.runInContext(watchdogContext, { timeout: timeoutMs }) as T;
   } catch (error) {
     if ((error as { readonly code?: unknown } | null)?.code === "ERR_SCRIPT_EXECUTION_TIMEOUT") {
-      throw new TimeIsUp(`it ran longer than ${timeoutMs} ms`, { cause: error });
+      throw new Error(`it ran longer than ${timeoutMs} ms`, { cause: error });
     }
     throw error;
   } finally {

@@ -35,8 +35,16 @@ export type RecordedEventBody =
       readonly exceptions: number;
       readonly rewardMean: number | null;
     }
-  /** Something worth knowing about the batch: a preflight finding. */
-  | { readonly type: "warning"; readonly step: number; readonly code: string; readonly count: number; readonly message: string }
+  /** Something worth knowing: a preflight finding about the batch, or what the job says of its numbers. */
+  | {
+      readonly type: "warning";
+      readonly step: number;
+      readonly code: string;
+      readonly count: number;
+      readonly message: string;
+      /** Of the job's own event, where it comes from one. */
+      readonly jobEventId?: string | null;
+    }
   /** Nothing in the batch could be learned from; the step is over without a job. */
   | { readonly type: "step-skip"; readonly step: number; readonly message: string }
   /** Written before the request is sent: after a crash it says that a job may exist. */

@@ -1,6 +1,7 @@
-import { BehaviorSubject, concatMap, EMPTY, filter, lastValueFrom, map, of, range, take, takeWhile, type Observable } from "rxjs";
+import type { BehaviorSubject, Observable } from "rxjs";
 import { abortOf, failWith, fromAbortable } from "../jobs/rx.ts";
 import { linkAbort } from "../util/abort.ts";
+import { rxjs } from "../jobs/rxjs.ts";
 import type { Metrics, RunEndReason } from "./events.ts";
 import { checkpointsToDelete } from "./retention.ts";
 import type { RunOptions } from "./options.ts";
@@ -90,7 +91,7 @@ export class RunLoop<P> {
     this.#directory = directory;
     this.#options = options;
     this.#plan = plan;
-    this.#version$ = new BehaviorSubject(directory.state.steps.length);
+    this.#version$ = new (rxjs().BehaviorSubject)(directory.state.steps.length);
   }
 
   /** Ends the run after the step that is in work. */
@@ -102,6 +103,7 @@ export class RunLoop<P> {
 
   /** Runs to the end. Whatever the outcome, nothing of it is alive any more afterwards. */
   async run(signal: AbortSignal): Promise<RunResult> {
+    const { concatMap, lastValueFrom } = rxjs();
     const { keepCheckpoints } = this.#options;
     this.#signal = signal;
     const work = this.#work((inner) => this.#evaluateIfDue(inner)).pipe(concatMap(() => this.#steps()));
@@ -117,6 +119,7 @@ export class RunLoop<P> {
   }
 
   #steps(): Observable<unknown> {
+    const { concatMap, EMPTY, filter, map, of, range, take, takeWhile } = rxjs();
     const first = this.#version$.value;
     const { count, maxAhead } = this.#plan;
     return range(first, Math.max(0, count - first)).pipe(

@@ -1,6 +1,6 @@
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { Observable, Subject } from "rxjs";
+import type { Observable, Subject } from "rxjs";
 import { JsonLog } from "../dataset/append.ts";
 import { readJsonLines } from "../dataset/jsonl.ts";
 import { ConfigError, DataError } from "../errors.ts";
@@ -14,6 +14,7 @@ import {
   type RunEvent,
   type Split,
 } from "./events.ts";
+import { rxjs } from "../jobs/rxjs.ts";
 import { takeLock } from "./lock.ts";
 import { nextState, stateOf, type RunState } from "./state.ts";
 
@@ -38,7 +39,7 @@ export class RunDirectory {
   readonly #metrics: JsonLog;
   readonly #checkpoints: JsonLog;
   readonly #unlock: () => Promise<void>;
-  readonly #live = new Subject<RunEvent>();
+  readonly #live: Subject<RunEvent> = new (rxjs().Subject)();
   readonly #groupLogs = new Map<string, Promise<JsonLog>>();
   #state: RunState;
   #seq: number;
@@ -104,7 +105,7 @@ export class RunDirectory {
 
   /** All events so far from the file, then those to come; completes when the directory is closed. */
   events(): Observable<RunEvent> {
-    return new Observable((subscriber) => {
+    return new (rxjs().Observable)((subscriber) => {
       let waiting: RunEvent[] | null = [];
       let isOver = false;
       let last = -1;

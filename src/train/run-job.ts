@@ -127,6 +127,10 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
       if (event.id !== null && open.seen.has(event.id)) continue;
       await directory.record({ type: "gradient-step", step: step.step, jobId, jobEventId: event.id, metrics });
     }
+    if (event.type === "warning" && (event.id === null || !open.seen.has(event.id))) {
+      const { id: jobEventId, code, message } = event;
+      await directory.record({ type: "warning", step: step.step, code, count: 1, message, jobEventId });
+    }
     if (event.type === "training-ended") {
       metrics = { ...metrics, ...event.metrics };
       checkpointStep = event.step;

@@ -74,9 +74,10 @@ export function nextState(state: RunState, event: RecordedEvent): RunState {
     case "job-start":
       return state.openJob === null ? state : { ...state, openJob: { ...state.openJob, jobId: event.jobId } };
     case "gradient-step":
-      if (state.openJob === null || event.jobEventId === null) return state;
+    case "warning":
+      if (state.openJob === null || (event.jobEventId ?? null) === null) return state;
       // Grown in place: a supervised job has thousands of these, and a copy for each would be quadratic.
-      state.openJob.seen.add(event.jobEventId);
+      state.openJob.seen.add(event.jobEventId as string);
       return state;
     case "job-fail":
       return { ...state, openJob: null, failedAttempts: state.failedAttempts + 1 };
@@ -94,7 +95,6 @@ export function nextState(state: RunState, event: RecordedEvent): RunState {
       return { ...state, data: new Map([...state.data, [event.step, event.url]]) };
     case "step-start":
     case "rollouts-end":
-    case "warning":
     case "step-skip":
     case "evaluation-start":
     case "run-fail":

@@ -1,6 +1,7 @@
-import { concat, defer, EMPTY, from, mergeMap, type Observable } from "rxjs";
+import type { Observable } from "rxjs";
 import { WhetstoneError } from "../errors.ts";
 import { iterate } from "../jobs/rx.ts";
+import { rxjs } from "../jobs/rxjs.ts";
 import type { RunEvent } from "./events.ts";
 import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
@@ -39,6 +40,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
   #isObserved = false;
 
   constructor(kind: RunKind, options: RunOptions) {
+    const { concat, defer, EMPTY, from, mergeMap } = rxjs();
     this.runDir = options.runDir;
     this.#directory = RunDirectory.open(options.runDir, kind.config);
     this.#done = this.#run(kind, options);

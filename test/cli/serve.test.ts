@@ -28,6 +28,8 @@ test("what is not known is refused with a suggestion, and help is help", async (
   expect([option.code, option.stderr]).toEqual([2, expect.stringContaining("Did you mean --port?")]);
   const value = await run("serve", "--port", "70000");
   expect([value.code, value.stderr]).toEqual([2, expect.stringContaining("0 to 65535")]);
+  const size = await run("serve", "--checkpoint-budget", "20 apples");
+  expect([size.code, size.stderr]).toEqual([2, expect.stringContaining("500MB or 20GB")]);
   const help = await run("--help");
   expect([help.code, help.stdout]).toEqual([0, expect.stringContaining("serve")]);
 });

@@ -69,6 +69,7 @@ describe("writeChatJsonl", () => {
     [{ messages: [user, { ...assistant, weight: 0 }] }, /Example 1: .*weight: 0/],
     [{ messages: [user, { ...assistant, weight: 0.5 }] }, /Example 1: `messages.1.weight`: expected 0 .*got 0.5/],
     [{ ...example, parallelToolCalls: "yes" }, /Example 1: .*`parallel_tool_calls`/],
+    [{ ...example, weight: 0 }, /Example 1: expected `weight` to be a number above 0, got 0/],
   ])("refuses %j", async (bad, message) => {
     await expect(writeChatJsonl(join(directory, "never.jsonl"), [bad as never])).rejects.toMatchObject({ code: "E_DATA", message });
     expect(await readdir(directory)).not.toContain("never.jsonl");
@@ -92,6 +93,7 @@ describe("readChatJsonl", () => {
       ],
       tools,
       parallelToolCalls: true,
+      weight: 2.5,
     };
     const path = join(directory, "both.jsonl");
     await writeChatJsonl(path, [full, example]);

@@ -13,7 +13,7 @@ import type { HostSettings } from "./train-host.ts";
 import { type Address, startProcess, temporaryDirectory } from "./support.ts";
 
 /** Kills per mode: a few here; `WHETSTONE_KILLS=50` for the whole trial. */
-const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 4);
+const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 3);
 /** Long enough that there is something left to kill. */
 const STEPS = KILLS * 6;
 
@@ -111,7 +111,7 @@ test("a run whose service is killed and restarted waits, goes on with its job, a
     if (!("step" in event) || !moments.delete(`${event.step}:${event.type}`)) continue;
     await service.kill();
     await sleep(300);
-    service = await startProcess(dataDir, port);
+    service = await startProcess(dataDir, { port });
   }
   expect(moments.size).toBe(0);
   await expect(run.done).resolves.toMatchObject({ reason: "completed", steps: 6, checkpointStep: 6 });

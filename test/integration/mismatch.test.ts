@@ -33,6 +33,14 @@ test.for([{ name: "full" }, { name: "adapter", lora: { rank: 4 } }])(
       expect(metrics.logprob_difference_mean).toBeLessThanOrEqual(metrics.logprob_difference_max);
       // Two computations in another order: exactly nothing would mean that nothing was compared.
       expect(metrics.logprob_difference_max).toBeGreaterThan(0);
+      // On-policy all the same: every ratio is 1 but for rounding, and nothing is clipped.
+      expect(metrics["sampler/mismatch_kl"]).toBeLessThan(1e-9);
+      expect(metrics["policy/kl_k3"]).toBe(metrics["sampler/mismatch_kl"]);
+      expect(metrics["policy/ess"]).toBeCloseTo(1, 6);
+      expect(metrics["policy/ratio_p99"]).toBeCloseTo(1, 4);
+      expect(metrics).toMatchObject({ "policy/clip_fraction": 0, "staleness/max": 0, "policy/entropy": metrics.entropy });
+      expect(metrics["tokens/padding_share"]).toBeGreaterThan(0);
+      expect(metrics["tokens/padding_share"]).toBeLessThan(1);
       last = metrics.grad_norm;
     }
     expect(last).toBeGreaterThan(0);

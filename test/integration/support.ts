@@ -24,6 +24,18 @@ export interface Address {
 export interface ServiceProcess extends Address {
   /** `kill -9`; resolves when the process is gone. */
   readonly kill: () => Promise<void>;
+  /** Resolves when the process is gone, whoever ended it. */
+  readonly exited: Promise<unknown>;
+}
+
+/** How a service's process is started. */
+export interface ProcessOptions {
+  /** That of one that was killed. @default any free one */
+  readonly port?: number;
+  /** Of the trainer. @default the engine's */
+  readonly threads?: number;
+  /** The process kills itself right after so many optimizer steps; needs `threads`. @default never */
+  readonly dieAfter?: number;
 }
 
 export interface JobEvent {
@@ -38,15 +50,15 @@ export async function temporaryDirectory(): Promise<string> {
   return path;
 }
 
-/** Starts a service's process that ends with the test at the latest; on a free port, or on that of one that was killed. */
-export async function startProcess(dataDir: string, port = 0): Promise<ServiceProcess> {
+/** Starts a service's process that ends with the test at the latest. */
+export async function startProcess(dataDir: string, { port = 0, threads, dieAfter }: ProcessOptions = {}): Promise<ServiceProcess> {
   const args = [
     "--conditions=whetstone/source",
     "--import",
     "tsx",
     fileURLToPath(new URL("service-host.ts", import.meta.url)),
     dataDir,
-    String(port),
+    ...[port, threads, dieAfter].map((value) => (value === undefined ? "" : String(value))),
   ];
   const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(child, "exit");
@@ -57,7 +69,7 @@ export async function startProcess(dataDir: string, port = 0): Promise<ServicePr
   onTestFinished(kill);
   const line = await createInterface({ input: child.stdout! })[Symbol.asyncIterator]().next();
   if (line.done === true) throw new Error("The service's process ended before it listened");
-  return { ...(JSON.parse(line.value) as Address), kill };
+  return { ...(JSON.parse(line.value) as Address), kill, exited };
 }
 
 /** One request that must succeed; a string goes as it is. */

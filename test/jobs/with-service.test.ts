@@ -35,7 +35,7 @@ describe("the library on our own service", () => {
     const job = await model.train(groups, { learningRate: 1e-2 });
     const events: JobEvent[] = [];
     for await (const event of job.events()) events.push(event);
-    expect(events.map(({ type }) => type)).toEqual(["training-started", "gradient-step", "training-ended"]);
+    expect(events.map(({ type }) => type)).toEqual(["training-started", "gradient-step", "warning", "training-ended"]);
     expect(events.at(-1)).toMatchObject({ step: before + 1 });
     expect(service.features.jobEvents).toBe(true);
     expect(await job.get()).toMatchObject({ status: "succeeded", step: before + 1, type: "rl" });

@@ -19,8 +19,20 @@ export const TINY = ["--steps", "2", "--sft-jobs", "1", "--prompts", "4", "--att
 
 const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg"];
 
+/** Options of {@link runRecipe}. */
+export interface RunRecipeOptions {
+  /** @default 110000 */
+  readonly timeoutMs?: number;
+  /** Variables beside those of this process. */
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
 /** Runs `recipes/<name>/main.ts --json` in a directory of its own, which is removed afterwards. */
-export async function runRecipe(name: string, args: readonly string[], timeoutMs = 110_000): Promise<RecipeRun> {
+export async function runRecipe(
+  name: string,
+  args: readonly string[],
+  { timeoutMs = 110_000, environment = {} }: RunRecipeOptions = {},
+): Promise<RecipeRun> {
   const runDir = await mkdtemp(join(tmpdir(), `whetstone-${name}-`));
   const root = join(import.meta.dirname, "..", "..");
   const main = join(root, "recipes", name, "main.ts");
@@ -28,7 +40,7 @@ export async function runRecipe(name: string, args: readonly string[], timeoutMs
     const { stdout } = await promisify(execFile)(
       process.execPath,
       ["--conditions=whetstone/source", "--import", "tsx", main, "--json", "--run-dir", runDir, ...args],
-      { cwd: root, timeout: timeoutMs },
+      { cwd: root, timeout: timeoutMs, env: { ...process.env, ...environment } },
     );
     const result = JSON.parse(stdout.trim().split("\n").at(-1)!) as RecipeResult;
     const files = Object.fromEntries(await Promise.all(LEFT.map(async (file) => [file, await readFile(join(runDir, file), "utf8")])));

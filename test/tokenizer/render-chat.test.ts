@@ -1,6 +1,5 @@
 import { rm } from "node:fs/promises";
-import { Script } from "node:vm";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
 import { type ChatMessage, type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
 import { modelDirectory, writeModel } from "./fixture.ts";
@@ -125,18 +124,6 @@ describe("renderTraining", () => {
       { role: "assistant", content: "ok" },
     ];
     expect(marked(tokenizer, messages)).toBe('<|user|>a<|end|>\n<|assistant|>{[f {"x": 1}]<|end|>}\n<|assistant|>{ok<|end|>}');
-  });
-
-  it("renders a conversation under one time limit, however many turns it has", async () => {
-    const loaded = await loadTokenizer(await modelDirectory());
-    const watchdogs = vi.spyOn(Script.prototype, "runInContext");
-    onTestFinished(() => watchdogs.mockRestore());
-    const turn = [
-      { role: "user", content: "a" },
-      { role: "assistant", content: "b" },
-    ];
-    expect(marked(loaded, [...turn, ...turn, ...turn])).toContain("{b<|end|>}");
-    expect(watchdogs).toHaveBeenCalledTimes(1);
   });
 
   it("begins with exactly the tokens that sampling is given", () => {

@@ -14,8 +14,10 @@ describe("trainRl", () => {
     const given = await setUp();
     const run = start(given);
     const events = await recorded(run);
-    const step = ["step-start", "rollouts-end", "job-intent", "job-start", "gradient-step", "step-end"];
+    const step = ["step-start", "rollouts-end", "job-intent", "job-start", "gradient-step", "warning", "step-end"];
     expect(typesOf(events)).toEqual(["run-start", ...step, ...step, ...step, "run-end"]);
+    // The scripted engine samples at −0.5 and trains at −1.
+    expect(events.find(({ type }) => type === "warning")).toMatchObject({ code: "sampler-mismatch", jobEventId: expect.any(String) });
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index));
     await expect(run.done).resolves.toMatchObject({ reason: "completed", steps: 3, checkpointStep: 3, evaluation: null });
     const rows = await readLines(given.runDir, "metrics.jsonl");
@@ -65,6 +67,8 @@ describe("trainRl", () => {
     const events = await readLines(given.runDir, "events.jsonl");
     const jobs = events.filter(({ type }) => type === "job-start").map(({ job_id }) => job_id as string);
     expect(new Set(jobs).size).toBe(4);
+    const warned = events.filter(({ type }) => type === "warning").map(({ job_event_id }) => job_event_id as string);
+    expect(new Set(warned).size).toBe(warned.length);
     expect(events.filter(({ type }) => type === "step-end").map(({ step }) => step)).toEqual([0, 1, 2, 3]);
     for (const step of [0, 1, 2, 3]) {
       const groups = await readLines(given.runDir, `trajectories/train/00000${step}.jsonl`);
@@ -268,6 +272,8 @@ describe("trainRl", () => {
   it("refuses a directory that holds another run, or is in use", async () => {
     const given = await setUp();
     const run = start(given);
+    // Its first event says that the directory is its own: before that, either of two could be the one that is refused.
+    await firstValueFrom(run.events$);
     await expect(start(given).done).rejects.toMatchObject({ code: "E_CONFLICT", param: "runDir" });
     await run.done;
     await expect(start(given, { groupSize: 4 }).done).rejects.toMatchObject({

@@ -15,7 +15,7 @@ describe.sequential("whole runs", () => {
   ])(
     "$name reaches $exact, of which practice adds at least $gain",
     async ({ name, exact, gain }) => {
-      const { result } = await runRecipe(name, [], HOUR_MS);
+      const { result } = await runRecipe(name, [], { timeoutMs: HOUR_MS });
       expect(result.exact.rl).toBeGreaterThanOrEqual(exact);
       expect(result.exact.rl - result.exact.sft).toBeGreaterThanOrEqual(gain);
       expect(result.reward.rl).toBeGreaterThan(result.reward.sft);

@@ -1,8 +1,8 @@
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { validateTrajectory, validateTrajectoryGroup } from "../../src/dataset/validate.ts";
+import { validateTrajectory, validateTrajectoryGroup } from "../../src/trajectory/validate.ts";
 import { trajectory, trajectoryGroup } from "../../src/schema/index.ts";
-import { choiceValue, groupValue, trajectoryValue } from "./arbitraries.ts";
+import { choiceValue, groupValue, trajectoryValue } from "../dataset/arbitraries.ts";
 
 const copy = (value: unknown) => JSON.parse(JSON.stringify(value)) as unknown;
 

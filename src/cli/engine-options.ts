@@ -1,0 +1,107 @@
+/** The options of `whetstone serve` that say what samples and trains. */
+import { resolve } from "node:path";
+import { InvalidArgumentError, Option, type Command } from "commander";
+import { createTinkerEngine, type Engine } from "../engine/index.ts";
+import { ConfigError } from "../errors.ts";
+import type { UpstreamOptions } from "../service/index.ts";
+import { SHIPPED_BASE, shippedDirectory } from "../service/shipped-base.ts";
+
+/** The values of {@link addEngineOptions}. */
+export interface EngineOptions {
+  readonly engine: "onnx" | "tinker";
+  readonly engineUrl?: string;
+  readonly engineKeyEnv?: string;
+  readonly engineServer?: "tinker" | "skyrl";
+  readonly engineEncoding?: "json" | "protobuf";
+  readonly baseModel: Readonly<Record<string, string>>;
+  readonly upstream?: string;
+  readonly upstreamKeyEnv?: string;
+  readonly upstreamModel: Readonly<Record<string, string>>;
+  readonly upstreamAdapters?: boolean;
+  readonly upstreamDataDir?: string;
+  readonly upstreamRefuse: readonly string[];
+}
+
+/** A parser of `key=value`, given again for more. */
+function pairs(toValue: (text: string) => string): (text: string, before: Readonly<Record<string, string>>) => Record<string, string> {
+  return (text, before) => {
+    const at = text.indexOf("=");
+    if (at < 1 || at === text.length - 1) throw new InvalidArgumentError("Expected two names with = between them.");
+    return { ...before, [text.slice(0, at)]: toValue(text.slice(at + 1)) };
+  };
+}
+
+/** Declares the options. */
+export function addEngineOptions(command: Command): Command {
+  return command
+    .addOption(new Option("--engine <name>", "what samples and trains").choices(["onnx", "tinker"]).default("onnx"))
+    .option("--engine-url <url>", "address of the Tinker server")
+    .option("--engine-key-env <name>", "variable with the key of the Tinker server (default: TINKER_API_KEY)")
+    .addOption(new Option("--engine-server <kind>", "kind of Tinker server (default: what it says of itself)").choices(["tinker", "skyrl"]))
+    .addOption(new Option("--engine-encoding <name>", "how data reach the Tinker server (default: json)").choices(["json", "protobuf"]))
+    .option("--base-model <id=directory>", "a further base model, in Hugging Face layout; can be given again", pairs(resolve), {})
+    .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples in place of the engine")
+    .option("--upstream-key-env <name>", "variable with the key of the upstream")
+    .option(
+      "--upstream-model <id=name>",
+      "base model that is sampled there, and its name there (default: all it lists); can be given again",
+      pairs((name) => name),
+      {},
+    )
+    .option("--upstream-adapters", "load trained adapters there and sample them there too")
+    .option("--upstream-data-dir <path>", "the data directory as the upstream sees it (default: the same path)")
+    .option(
+      "--upstream-refuse <field>",
+      "field that the upstream takes and does not carry out: refuse it; can be given again",
+      (field: string, before: readonly string[]) => [...before, field],
+      [],
+    );
+}
+
+/**
+ * The engine that the options ask for; undefined for the embedded one, which the service starts itself.
+ *
+ * @throws ConfigError `E_CONFIG` for options that do not belong together, and for an empty variable that was named.
+ */
+export async function engineOf(options: EngineOptions): Promise<Engine | undefined> {
+  const { engine, engineUrl: url, engineKeyEnv: keyVariable, engineServer: server, engineEncoding: encoding } = options;
+  if (engine === "onnx") {
+    const given = { "--engine-url": url, "--engine-key-env": keyVariable, "--engine-server": server, "--engine-encoding": encoding };
+    for (const [param, value] of Object.entries(given))
+      if (value !== undefined) throw new ConfigError(`${param} is for \`--engine tinker\`; the embedded engine has no server`, { param });
+    return undefined;
+  }
+  if (url === undefined) throw new ConfigError("`--engine tinker` needs the address of a server: --engine-url", { param: "--engine-url" });
+  const apiKey = process.env[keyVariable ?? "TINKER_API_KEY"] || undefined;
+  if (keyVariable !== undefined && apiKey === undefined)
+    throw new ConfigError(`--engine-key-env names ${keyVariable}, and that variable is empty`, { param: "--engine-key-env" });
+  return createTinkerEngine({ url, apiKey, server, encoding, baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...options.baseModel } });
+}
+
+/**
+ * The upstream that the options ask for.
+ *
+ * @throws ConfigError `E_CONFIG` for options of an upstream without one, and for an empty variable that was named.
+ */
+export function upstreamOf(options: EngineOptions): UpstreamOptions | undefined {
+  const { upstream: url, upstreamKeyEnv: keyVariable, upstreamModel, upstreamAdapters, upstreamDataDir, upstreamRefuse } = options;
+  if (url === undefined) {
+    const given = { "--upstream-key-env": keyVariable, "--upstream-adapters": upstreamAdapters, "--upstream-data-dir": upstreamDataDir };
+    const names = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+    if (Object.keys(upstreamModel).length > 0) names.push("--upstream-model");
+    if (upstreamRefuse.length > 0) names.push("--upstream-refuse");
+    if (names.length > 0) throw new ConfigError(`${names[0]} needs the address of an upstream: --upstream`, { param: names[0] });
+    return undefined;
+  }
+  const apiKey = keyVariable === undefined ? undefined : process.env[keyVariable] || undefined;
+  if (keyVariable !== undefined && apiKey === undefined)
+    throw new ConfigError(`--upstream-key-env names ${keyVariable}, and that variable is empty`, { param: "--upstream-key-env" });
+  return {
+    url,
+    apiKey,
+    models: Object.keys(upstreamModel).length > 0 ? upstreamModel : undefined,
+    adapters: upstreamAdapters,
+    dataDir: upstreamDataDir,
+    refusedFields: upstreamRefuse,
+  };
+}

@@ -1,0 +1,56 @@
+/** An archive from the network, written to disk. */
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, rename, rm, rmdir } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { ArgumentError, DataError, WhetstoneError } from "../errors.ts";
+import { artifactPath } from "../schema/index.ts";
+
+/**
+ * Extracts a tar archive into a directory that is new or empty. All or nothing: files appear under their names when the whole archive has come.
+ *
+ * Only plain files and directories with relative paths are taken, none with a `..`, so that nothing is written anywhere else.
+ *
+ * @throws ArgumentError `E_ARGUMENT` when the directory holds files.
+ * @throws DataError `E_DATA` for an archive with any other entry, or that is none; what the bytes themselves throw passes.
+ */
+export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: string): Promise<void> {
+  const target = resolve(directory);
+  if ((await readdir(target).catch(() => [])).length > 0)
+    throw new ArgumentError(`Expected \`directory\` to be new or empty, '${directory}' holds files`, { param: "directory" });
+  await mkdir(dirname(target), { recursive: true });
+  const temporary = `${target}.tmp-${randomUUID()}`;
+  try {
+    await mkdir(temporary);
+    // Loaded only now: most programs never download a checkpoint.
+    const { unpackTar } = await import("modern-tar/fs");
+    let refused: DataError | null = null;
+    const filter = ({ name, type }: { readonly name: string; readonly type?: string | undefined }): boolean => {
+      refused ??= refusalOf(name, type ?? "file");
+      if (refused !== null) throw refused;
+      return true;
+    };
+    try {
+      await pipeline(Readable.from(bytes), unpackTar(temporary, { filter, strict: true, fmode: 0o644, dmode: 0o755 }));
+    } catch (error) {
+      if (refused !== null) throw refused;
+      // What the bytes threw says it best; anything else is said of the archive.
+      if (WhetstoneError.isInstance(error) || !(error instanceof Error) || error.name === "AbortError") throw error;
+      throw new DataError(`The archive cannot be extracted: ${error.message}`, { cause: error });
+    }
+    await rmdir(target).catch(() => undefined);
+    await rename(temporary, target);
+  } finally {
+    await rm(temporary, { recursive: true, force: true });
+  }
+}
+
+function refusalOf(name: string, type: string): DataError | null {
+  if (type !== "file" && type !== "directory")
+    return new DataError(`The archive holds a ${type}, '${name}': only files and directories are extracted`);
+  const result = artifactPath.safeParse(type === "directory" ? name.replace(/\/$/u, "") : name);
+  return result.success
+    ? null
+    : new DataError(`The archive holds '${name}', which ${result.error.issues[0]?.message ?? "is no path inside it"}`);
+}

@@ -1,0 +1,72 @@
+/** `whetstone serve` with another engine, and a recipe on it. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createOnnxEngine } from "../../src/engine/index.ts";
+import { shippedDirectory } from "../../src/service/shipped-base.ts";
+import { startTinkerServer } from "../support/tinker-server.ts";
+import { checkRun, runRecipe, TINY } from "../recipes/run-recipe.ts";
+
+const MAIN = join(import.meta.dirname, "../../src/cli/main.ts");
+
+function whetstone(args: readonly string[], environment: NodeJS.ProcessEnv = {}): ChildProcess {
+  return spawn(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", MAIN, ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, WHETSTONE_API_KEY: "", TINKER_API_KEY: "", ...environment },
+  });
+}
+
+async function failure(...args: string[]): Promise<{ code: number | null; stderr: string }> {
+  const child = whetstone(["serve", "--port", "0", ...args]);
+  let stderr = "";
+  child.stderr!.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+  const [code] = (await once(child, "close")) as [number | null];
+  return { code, stderr };
+}
+
+describe("options that do not belong together", () => {
+  it.each([
+    [["--engine", "tinker"], 1, "--engine-url"],
+    [["--engine-url", "http://127.0.0.1:1"], 1, "--engine tinker"],
+    [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--engine-key-env", "NO_SUCH_KEY"], 1, "NO_SUCH_KEY"],
+    [["--upstream-adapters"], 1, "--upstream"],
+    [["--base-model", "nothing"], 2, "two names"],
+    [["--engine", "torch"], 2, "onnx"],
+  ] as const)("%j", async (args, code, said) => {
+    expect(await failure(...args)).toEqual({ code, stderr: expect.stringContaining(said) as string });
+  });
+});
+
+it("serve --engine tinker carries a recipe: examples, practice, measurements", async () => {
+  const behind = await createOnnxEngine({ baseModels: { "whetstone-tiny": shippedDirectory() } });
+  const server = await startTinkerServer({
+    engine: behind,
+    base: "whetstone-tiny",
+    baseName: "whetstone-tiny",
+    reduction: "sequence-mean",
+  });
+  const runDir = await mkdtemp(join(tmpdir(), "whetstone-tinker-run-"));
+  onTestFinished(async () => {
+    await server.close();
+    await behind.close();
+    await rm(runDir, { recursive: true, force: true });
+  });
+  const dataDir = join(runDir, "data");
+  const child = whetstone(["serve", "--port", "0", "--data-dir", dataDir, "--engine", "tinker", "--engine-url", server.url]);
+  onTestFinished(async () => {
+    child.kill("SIGINT");
+    if (child.exitCode === null) await once(child, "close");
+  });
+  const [line] = (await once(createInterface(child.stdout!), "line")) as [string];
+  const key = (await readFile(join(dataDir, "api-key"), "utf8")).trim();
+  const environment = { WHETSTONE_BASE_URL: line.replace("Listening on ", ""), WHETSTONE_API_KEY: key };
+  const run = await runRecipe("reverse-text", [...TINY, "--lora-rank", "4", "--max-grad-norm", "0", "--learning-rate-scale", "10"], {
+    environment,
+  });
+  checkRun("reverse-text", run);
+  for (const path of ["create_model", "forward_backward", "optim_step", "load_weights", "asample"]) expect(server.paths).toContain(path);
+}, 180_000);

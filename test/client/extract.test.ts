@@ -1,0 +1,92 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { packTar, type TarSource } from "modern-tar/fs";
+import { packTar as packEntries, type TarHeader } from "modern-tar";
+import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { extractTar } from "../../src/client/extract.ts";
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "whetstone-extract-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+});
+
+const file = (target: string, content = "x"): TarSource => ({ type: "content", target, content });
+
+/** An archive with entries that no decent packer makes. */
+async function* archive(...headers: (Partial<TarHeader> & { name: string })[]): AsyncGenerator<Uint8Array> {
+  const entries = headers.map((header) => ({
+    header: { size: header.type === "file" || header.type === undefined ? 1 : 0, ...header },
+    body: "x",
+  }));
+  yield await packEntries(entries.map(({ header, body }) => (header.size === 0 ? { header } : { header, body })));
+}
+
+async function collect(stream: AsyncIterable<unknown>): Promise<Uint8Array[]> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of stream) pieces.push(piece as Uint8Array);
+  return pieces;
+}
+
+describe("extractTar", () => {
+  it("writes files and directories, and nothing else stands beside them", async () => {
+    const target = join(directory, "deep", "out");
+    await extractTar(packTar([file("a.json", "{}"), file("nested/b.bin", "bytes"), file("empty", "")]), target);
+    expect(await readFile(join(target, "a.json"), "utf8")).toBe("{}");
+    expect(await readFile(join(target, "nested", "b.bin"), "utf8")).toBe("bytes");
+    expect((await readdir(target)).toSorted()).toEqual(["a.json", "empty", "nested"]);
+    expect(await readdir(join(directory, "deep"))).toEqual(["out"]);
+  });
+
+  it("takes an empty directory, and leaves one that holds files alone", async () => {
+    const target = join(directory, "out");
+    await mkdir(target);
+    await extractTar(packTar([file("a")]), target);
+    await expect(extractTar(packTar([file("b")]), target)).rejects.toMatchObject({ code: "E_ARGUMENT", param: "directory" });
+    expect(await readdir(target)).toEqual(["a"]);
+  });
+
+  it.each([
+    ["a path that climbs out", { name: "../outside" }],
+    ["a path that climbs out on its way", { name: "nested/../../outside" }],
+    ["an absolute path", { name: "/whetstone-outside" }],
+    ["backslashes", { name: "..\\outside" }],
+    ["a symbolic link", { name: "link", type: "symlink" as const, linkname: "../outside" }],
+    ["a hard link", { name: "link", type: "link" as const, linkname: "/etc/hosts" }],
+    ["a device", { name: "device", type: "character-device" as const }],
+  ])("refuses an archive with %s, and writes nothing of it", async (_, header) => {
+    const target = join(directory, "inside", "out");
+    await expect(extractTar(archive({ name: "good" }, header), target)).rejects.toMatchObject({ code: "E_DATA" });
+    expect(await readdir(join(directory, "inside"))).toEqual([]);
+    expect(await readdir(directory)).toEqual(["inside"]);
+  });
+
+  it("follows no link that was laid out before", async () => {
+    const outside = join(directory, "outside");
+    await mkdir(outside);
+    const entries = archive({ name: "nested", type: "symlink", linkname: outside }, { name: "nested/file" });
+    await expect(extractTar(entries, join(directory, "out"))).rejects.toMatchObject({ code: "E_DATA" });
+    expect(await readdir(outside)).toEqual([]);
+  });
+
+  it("leaves nothing of an archive that breaks off or is none, and passes on what broke it", async () => {
+    const target = join(directory, "out");
+    const whole = Buffer.concat(await collect(packTar([file("a", "y".repeat(5000))])));
+    const cut = async function* () {
+      yield whole.subarray(0, 2000);
+    };
+    await expect(extractTar(cut(), target)).rejects.toMatchObject({ code: "E_DATA" });
+    const text = async function* () {
+      yield Buffer.from("not an archive, but long enough to look like one. ".repeat(40));
+    };
+    await expect(extractTar(text(), target)).rejects.toMatchObject({ code: "E_DATA" });
+    const failing = async function* () {
+      yield whole.subarray(0, 600);
+      throw Object.assign(new DOMException("stop", "AbortError"));
+    };
+    await expect(extractTar(failing(), target)).rejects.toMatchObject({ name: "AbortError" });
+    await writeFile(join(directory, "witness"), "");
+    expect(await readdir(directory)).toEqual(["witness"]);
+  });
+});

@@ -1,0 +1,107 @@
+/** Jobs that are killed after each of their optimizer steps and gone on with by another number of threads. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import {
+  type Address,
+  BASE,
+  finishedEvents,
+  MODELS,
+  RL_JOBS,
+  rollOut,
+  send,
+  SFT_JOBS,
+  startProcess,
+  temporaryDirectory,
+  uploadExamples,
+} from "./support.ts";
+
+/** Optimizer steps of the SFT job: progress is committed after the fourth. */
+const STEPS = 6;
+/** Steps after which the SFT job is killed: around that commit here; with `WHETSTONE_KILLS` set, every one. */
+const DIE_AFTER = process.env["WHETSTONE_KILLS"] === undefined ? [3, 4, 5] : Array.from({ length: STEPS }, (_, index) => index + 1);
+const THREADS = [1, 2] as const;
+
+type Work = { readonly modelId: string; readonly jobId: string };
+type Begin = (service: Address) => Promise<Work>;
+
+async function createModel(service: Address, lora: object | null): Promise<string> {
+  return (await send(service, "POST", MODELS, { project: "demo", name: "killed", base_model: BASE, lora })).id;
+}
+
+const sft =
+  (lora: object | null): Begin =>
+  async (service) => {
+    const modelId = await createModel(service, lora);
+    const { id: jobId } = await send(service, "POST", SFT_JOBS, {
+      model_id: modelId,
+      training_data_url: await uploadExamples(service, 2 * STEPS + 3),
+      config: { batch_size: 4, learning_rate: 1e-3, assistant_turns: "last" },
+      experimental_config: {
+        epochs: 2,
+        shuffle_seed: 3,
+        learning_rate_schedule: "cosine",
+        warmup_steps: 2,
+        validation_split: 0.2,
+        validation_every: 2,
+      },
+    });
+    return { modelId, jobId };
+  };
+
+/** The newest checkpoint's weights and moments. */
+async function stateOf(service: Address, dataDir: string, { modelId }: Work, weights: string): Promise<Buffer[]> {
+  const { step } = await send(service, "GET", `${MODELS}/${modelId}/checkpoints/latest`);
+  const path = join(dataDir, "checkpoints", modelId, String(step));
+  return Promise.all([weights, "optimizer.safetensors"].map((name) => readFile(join(path, name))));
+}
+
+const timeless = (events: readonly { readonly type: string; readonly data: object }[]) =>
+  events.map(({ type, data }) => [type, { ...data, tokens_per_second: 0 }]);
+
+/** Runs the work in peace, then once for each step after which it is killed; all must end alike. */
+async function surviveKills(begin: Begin, steps: readonly number[], weights: string): Promise<void> {
+  const calmDir = await temporaryDirectory();
+  const calm = await startProcess(calmDir, { threads: THREADS[0] });
+  const expected = await begin(calm);
+  const events = timeless(await finishedEvents(calm, expected.jobId));
+  const state = await stateOf(calm, calmDir, expected, weights);
+  await calm.kill();
+  for (const dieAfter of steps) {
+    const dataDir = await temporaryDirectory();
+    const [before, after] = dieAfter % 2 === 0 ? THREADS : [THREADS[1], THREADS[0]];
+    const mortal = await startProcess(dataDir, { threads: before, dieAfter });
+    const work = await begin(mortal);
+    await mortal.exited;
+    const service = await startProcess(dataDir, { threads: after });
+    expect(timeless(await finishedEvents(service, work.jobId)), `events, killed after step ${dieAfter}`).toEqual(events);
+    const survived = await stateOf(service, dataDir, work, weights);
+    survived.forEach((bytes, index) => expect(bytes.equals(state[index]!), `state, killed after step ${dieAfter}`).toBe(true));
+    await service.kill();
+  }
+}
+
+test("an SFT job ends with the same bytes, whichever of its steps it is killed after", { timeout: 240_000 }, () =>
+  surviveKills(sft(null), DIE_AFTER, "model.safetensors"),
+);
+
+test(
+  "an RL job ends with the same bytes, killed after its step, with the plain loss and with one of two passes, with an adapter too",
+  {
+    timeout: 240_000,
+  },
+  async () => {
+    const sampling = await startProcess(await temporaryDirectory(), { threads: 1 });
+    const groups = await Promise.all(["one", "two"].map((word) => rollOut(sampling, `Say ${word}.`, { n: 4 })));
+    await sampling.kill();
+    const rl =
+      (lora: object | null, config: object): Begin =>
+      async (service) => {
+        const modelId = await createModel(service, lora);
+        const body = { model_id: modelId, trajectory_groups: groups, experimental_config: { learning_rate: 1e-3, ...config } };
+        return { modelId, jobId: (await send(service, "POST", RL_JOBS, body)).id };
+      };
+    await surviveKills(rl(null, {}), [1], "model.safetensors");
+    await surviveKills(rl({ rank: 4 }, { importance_sampling_level: "sequence", kl_penalty_coef: 0.1 }), [1], "adapter_model.safetensors");
+  },
+);
