@@ -11,7 +11,8 @@ import {
   type Split,
 } from "../reverse-text/task.ts";
 import { uniform } from "../shared/draws.ts";
-import { type QuickstartConfig, rlLearningRate } from "./config.ts";
+import { rlLearningRate } from "../shared/sft-then-rl.ts";
+import type { QuickstartConfig } from "./config.ts";
 
 const CONCURRENCY = 256;
 

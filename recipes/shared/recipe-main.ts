@@ -13,6 +13,9 @@ import type { Recipe, SftThenRlConfig } from "./sft-then-rl.ts";
  *   --prompts N    problems of an RL step
  *   --attempts N   attempts at each of them
  *   --held-out N   problems that are measured after each stage
+ *   --lora-rank N  train an adapter of this rank in place of the whole model
+ *   --learning-rate-scale X  times the rates of the recipe; adapters take larger ones
+ *   --max-grad-norm X  of every step; 0 = no clipping
  *   --run-dir DIR  default: `runs/<task>-<time>`
  *   --json         the result as one line on standard output
  */
@@ -32,10 +35,18 @@ async function run<S>(name: string, defaults: SftThenRlConfig, recipeFor: (confi
       prompts: { type: "string", default: String(defaults.rl.prompts) },
       attempts: { type: "string", default: String(defaults.rl.groupSize) },
       "held-out": { type: "string", default: String(defaults.heldOut) },
+      "lora-rank": { type: "string" },
+      "learning-rate-scale": { type: "string", default: "1" },
+      "max-grad-norm": { type: "string" },
       "run-dir": { type: "string" },
       json: { type: "boolean", default: false },
     },
   });
+  const atLeast0 = (option: "learning-rate-scale" | "max-grad-norm") => {
+    const value = Number(values[option]);
+    if (!(value >= 0)) throw new RangeError(`Expected --${option} to be a number from 0, got "${values[option]}"`);
+    return value;
+  };
   const whole = (option: Exclude<keyof typeof values, "run-dir" | "json">, least: number) => {
     const value = Number(values[option]);
     if (!Number.isInteger(value) || value < least)
@@ -43,12 +54,28 @@ async function run<S>(name: string, defaults: SftThenRlConfig, recipeFor: (confi
     return value;
   };
   const heldOut = whole("held-out", 1);
+  const scale = atLeast0("learning-rate-scale");
+  const clip = values["max-grad-norm"] === undefined ? {} : { maxGradNorm: atLeast0("max-grad-norm") };
   const config: SftThenRlConfig = {
     ...defaults,
+    ...(values["lora-rank"] === undefined ? {} : { loraRank: whole("lora-rank", 1) }),
     seed: whole("seed", 0),
     heldOut,
-    sft: { ...defaults.sft, maxJobs: whole("sft-jobs", 0), validation: Math.min(defaults.sft.validation, heldOut) },
-    rl: { ...defaults.rl, steps: whole("steps", 1), prompts: whole("prompts", 1), groupSize: whole("attempts", 2) },
+    sft: {
+      ...defaults.sft,
+      maxJobs: whole("sft-jobs", 0),
+      validation: Math.min(defaults.sft.validation, heldOut),
+      learningRate: scale * defaults.sft.learningRate,
+      ...clip,
+    },
+    rl: {
+      ...defaults.rl,
+      steps: whole("steps", 1),
+      prompts: whole("prompts", 1),
+      groupSize: whole("attempts", 2),
+      peakLearningRate: scale * defaults.rl.peakLearningRate,
+      ...clip,
+    },
   };
   const runDir = resolve(values["run-dir"] ?? join("runs", `${name}-${new Date().toISOString().replaceAll(/[:.]/g, "-")}`));
   const controller = new AbortController();

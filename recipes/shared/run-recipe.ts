@@ -44,9 +44,18 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, r
   await writeFile(join(runDir, "config.json"), JSON.stringify(config, null, 2));
   progress.line(styled("bold", `Whetstone recipe: ${name}`) + styled("dim", `  seed ${config.seed}, files in ${runDir}`));
 
-  const service = await connect({ dataDir: join(runDir, "service") });
+  // A service that is named in the environment, or else one of the run's own.
+  const service = await connect(process.env["WHETSTONE_BASE_URL"] === undefined ? { dataDir: join(runDir, "service") } : {});
   try {
-    const model = await service.models.create({ project: "recipes", name, baseModel: "whetstone-tiny", returnExisting: true, signal });
+    const lora = config.loraRank === undefined ? {} : { lora: { rank: config.loraRank } };
+    const model = await service.models.create({
+      project: "recipes",
+      name,
+      baseModel: "whetstone-tiny",
+      ...lora,
+      returnExisting: true,
+      signal,
+    });
     const stage = { service, model, recipe, config, signal };
     const measured = async (title: string, step: number) => {
       const score = await measure(recipe, await model.policy(step), config, signal);

@@ -10,6 +10,8 @@ export interface SftThenRlConfig {
   readonly heldOut: number;
   /** Temperature of every measurement: 0 is greedy. */
   readonly measureTemperature: number;
+  /** Rank of an adapter that is trained in place of the whole model. @default none */
+  readonly loraRank?: number | undefined;
   readonly sft: {
     /** Problems that decide when to stop; neither trained on nor reported. */
     readonly validation: number;
@@ -21,6 +23,8 @@ export interface SftThenRlConfig {
     readonly maxJobs: number;
     readonly batchSize: number;
     readonly learningRate: number;
+    /** @default the service's */
+    readonly maxGradNorm?: number | undefined;
   };
   readonly rl: {
     readonly steps: number;
@@ -65,7 +69,7 @@ export interface Score {
 }
 
 /** The rate of RL step `index`. */
-export function rlLearningRate({ rl }: SftThenRlConfig, index: number): number {
+export function rlLearningRate({ rl }: Pick<SftThenRlConfig, "rl">, index: number): number {
   return rl.peakLearningRate * Math.min(1, (index + 1) / rl.warmupSteps) * (1 - (0.7 * index) / rl.steps);
 }
 
@@ -90,7 +94,7 @@ export async function measure<S>(
 
 /** Supervised jobs, each on examples that no earlier one saw, until enough of the validation problems are right. */
 export function learnFromExamples<S>({ service, model, recipe, config, runDir, signal }: Stage<S>): TrainingRun {
-  const { stepsPerJob, batchSize, learningRate, maxJobs, stopAtExact } = config.sft;
+  const { stepsPerJob, batchSize, learningRate, maxGradNorm, maxJobs, stopAtExact } = config.sft;
   const { environment, validation, example, exact } = recipe;
   const count = stepsPerJob * batchSize;
   return trainSft({
@@ -101,7 +105,7 @@ export function learnFromExamples<S>({ service, model, recipe, config, runDir, s
       const train = Array.from({ length: count }, (_, index) => example(job * count + index));
       return uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
     },
-    train: { batchSize, learningRate },
+    train: { batchSize, learningRate, ...(maxGradNorm === undefined ? {} : { maxGradNorm }) },
     environment: defineEnvironment({ ...environment, scenarios: { ...environment.scenarios, eval: validation } }),
     evaluation: { every: 1, temperature: config.measureTemperature },
     stopWhen: ({ evaluation }) => (evaluation?.[`eval/metric/reward/${exact}`] ?? 0) >= stopAtExact,
