@@ -8,6 +8,7 @@ import {
   checkKeywords,
   assertionsOf,
   invalid,
+  isSameJson,
   isSchemaObject,
   KEYWORDS_OF,
   refuse,
@@ -80,18 +81,25 @@ export class SchemaCompiler {
    * @throws ArgumentError `E_ARGUMENT` for a schema that is none.
    */
   compile(schema: Schema, path: string): Expression {
+    // What is merged from several schemas is made of new ones each time: only here can a schema that contains itself be known.
+    const isMerged = typeof schema === "object" && ("$ref" in schema || "allOf" in schema);
+    return isMerged ? this.#remembered(schema, path) : this.#expression(schema, path);
+  }
+
+  #expression(schema: Schema, path: string): Expression {
     if (schema === false) return NOTHING;
     if (schema === true) return this.parts.value;
     if (++this.#size > MAX_SCHEMAS) throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, references followed`);
     checkKeywords(schema, path);
     const asserted = assertionsOf(schema);
     const { $ref, allOf, ...rest } = asserted;
-    if ($ref !== undefined && Object.keys(asserted).length === 1) return this.#reference($ref, path);
+    if ($ref !== undefined && Object.keys(asserted).length === 1) {
+      const { schema: meant, path: target } = this.#resolve($ref, path);
+      return this.#remembered(meant, target);
+    }
     if ($ref !== undefined || allOf !== undefined) {
-      return this.#remembered(schema, () => {
-        const parts = [rest, ...($ref === undefined ? [] : [{ $ref }]), ...toSchemas(allOf, "allOf", path)];
-        return this.compile(mergeSchemas(parts, this.#resolve, path), path);
-      });
+      const parts = [rest, ...($ref === undefined ? [] : [{ $ref }]), ...toSchemas(allOf, "allOf", path)];
+      return this.compile(mergeSchemas(parts, this.#resolve, path), path);
     }
     for (const keyword of ["anyOf", "oneOf"] as const) if (keyword in asserted) return this.#either(keyword, asserted, path);
     if ("enum" in asserted || "const" in asserted) return this.#values(asserted, path);
@@ -100,19 +108,14 @@ export class SchemaCompiler {
 
   readonly #resolve = (reference: unknown, path: string) => resolveReference(this.#document, reference, path);
 
-  #reference(reference: unknown, path: string): Expression {
-    const { schema, path: target } = this.#resolve(reference, path);
-    return this.#remembered(schema, () => this.compile(schema, target));
-  }
-
   /** The rule of a schema that may contain itself. */
-  #remembered(schema: Schema, define: () => Expression): Expression {
-    if (typeof schema === "boolean") return define();
+  #remembered(schema: Schema, path: string): Expression {
+    if (typeof schema === "boolean") return this.#expression(schema, path);
     const known = this.#rules.get(schema);
     if (known !== undefined) return known;
     return this.builder.rule((self) => {
       this.#rules.set(schema, self);
-      return define();
+      return this.#expression(schema, path);
     });
   }
 
@@ -138,7 +141,7 @@ export class SchemaCompiler {
     const { enum: listed, const: only } = schema;
     if (listed !== undefined && !Array.isArray(listed)) throw invalid("enum", path, "an array", listed);
     const wanted = (listed ?? [only]) as readonly unknown[];
-    const values = "const" in schema ? wanted.filter((value) => JSON.stringify(value) === JSON.stringify(only)) : wanted;
+    const values = "const" in schema ? wanted.filter((value) => isSameJson(value, only)) : wanted;
     const types = schema["type"] === undefined ? null : this.#typesOf(schema, path);
     return choice(
       ...values

@@ -1,5 +1,5 @@
 /** Whether no value fits two schemas at once, where that is plain to see. */
-import { isSchemaObject, toNames, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
+import { isSameJson, isSchemaObject, toNames, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
@@ -39,7 +39,7 @@ export function areDisjoint(a: Schema, b: Schema): boolean {
   if (!isSchemaObject(a) || !isSchemaObject(b)) return false;
   if (!typesOf(a).some((type) => typesOf(b).includes(type))) return true;
   const [left, right] = [valuesOf(a), valuesOf(b)];
-  if (left !== null && right !== null) return !left.some((value) => right.some((other) => JSON.stringify(value) === JSON.stringify(other)));
+  if (left !== null && right !== null) return !left.some((value) => right.some((other) => isSameJson(value, other)));
   const [members, others] = [requiredMembers(a), requiredMembers(b)];
   if (members === null || others === null) return false;
   return [...members].some(([name, schema]) => others.has(name) && areDisjoint(schema, others.get(name)!));

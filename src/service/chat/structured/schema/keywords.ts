@@ -45,6 +45,14 @@ export function isSchemaObject(value: unknown): value is SchemaObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+const inOrder = (_: string, value: unknown): unknown =>
+  isSchemaObject(value) ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))) : value;
+
+/** Whether two values are the same one of JSON, in which the order of members says nothing and 0 has no sign. */
+export function isSameJson(a: unknown, b: unknown): boolean {
+  return a === b || JSON.stringify(a, inOrder) === JSON.stringify(b, inOrder);
+}
+
 /**
  * A value as a schema.
  *
@@ -91,7 +99,7 @@ export function toNames(value: unknown, keyword: string, path: string): readonly
  */
 export function checkKeywords(schema: SchemaObject, path: string): void {
   for (const [keyword, value] of Object.entries(schema)) {
-    if (REFUSED.has(keyword) && JSON.stringify(value) !== JSON.stringify(REFUSED.get(keyword))) throw refuse(keyword, path);
+    if (REFUSED.has(keyword) && !isSameJson(value, REFUSED.get(keyword))) throw refuse(keyword, path);
   }
 }
 

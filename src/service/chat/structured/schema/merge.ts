@@ -2,6 +2,7 @@
 import {
   assertionsOf,
   invalid,
+  isSameJson,
   isSchemaObject,
   refuse,
   toNames,
@@ -27,8 +28,6 @@ interface Context {
 const MAX_DEPTH = 64;
 const MAX_PAIRS = 20_000;
 
-const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-
 function asTypes(value: unknown, path: string): readonly string[] {
   return typeof value === "string" ? [value] : toNames(value, "type", path);
 }
@@ -42,7 +41,7 @@ function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
 /** The values that both lists have. */
 function mergedValues(a: unknown, b: unknown, path: string): readonly unknown[] {
   if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", path, "an array", Array.isArray(a) ? b : a);
-  return a.filter((value) => b.some((other) => same(value, other)));
+  return a.filter((value) => b.some((other) => isSameJson(value, other)));
 }
 
 /** Keywords of numbers of which the stricter one counts. */
@@ -61,7 +60,7 @@ const STRICTER: Readonly<Record<string, (a: number, b: number) => number>> = {
 
 function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context): unknown {
   const { path } = context;
-  if (same(a, b)) return a;
+  if (isSameJson(a, b)) return a;
   if (keyword === "type") return mergedTypes(a, b, path);
   if (keyword === "enum") return mergedValues(a, b, path);
   if (keyword === "required") return [...new Set([...toNames(a, keyword, path), ...toNames(b, keyword, path)])];
@@ -79,7 +78,7 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
   const { path } = context;
   const keywords = ["properties", "additionalProperties", "patternProperties"].filter((keyword) => keyword in a || keyword in b);
   if (keywords.length === 0) return {};
-  if (keywords.every((keyword) => same(a[keyword], b[keyword])))
+  if (keywords.every((keyword) => isSameJson(a[keyword], b[keyword])))
     return Object.fromEntries(keywords.map((keyword) => [keyword, a[keyword]]));
   if (keywords.includes("patternProperties")) throw refuse("patternProperties", path, "another schema must hold together with it");
   const [left, right] = [toSchemaMap(a["properties"], "properties", path), toSchemaMap(b["properties"], "properties", path)];
@@ -95,7 +94,7 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
 function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
   const keywords = ["items", "prefixItems", "additionalItems"].filter((keyword) => keyword in a || keyword in b);
   const only = (schema: SchemaObject) => keywords.every((keyword) => !(keyword in schema));
-  if (only(b) || keywords.every((keyword) => same(a[keyword], b[keyword]))) return pick(a, keywords);
+  if (only(b) || keywords.every((keyword) => isSameJson(a[keyword], b[keyword]))) return pick(a, keywords);
   if (only(a)) return pick(b, keywords);
   if (keywords.length > 1 || keywords[0] !== "items" || Array.isArray(a["items"]) || Array.isArray(b["items"]))
     throw refuse(keywords.at(-1)!, context.path, "two schemas that must hold together both speak of items");
@@ -121,7 +120,7 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
   if (++context.spent.pairs > MAX_PAIRS) throw refuse("allOf", context.path, "it has too many alternatives that must hold together");
   if (a === true || b === false) return b;
   if (b === true || a === false) return a;
-  if (same(a, b)) return a;
+  if (isSameJson(a, b)) return a;
   const [left, right] = [a, b].map((each) => spreadOut(each as SchemaObject, context)) as [SchemaObject | boolean, SchemaObject | boolean];
   if (!isSchemaObject(left) || !isSchemaObject(right)) return merged(left, right, context);
   for (const [one, other] of [

@@ -1,6 +1,15 @@
 /** What `$ref` stands for: a place in the same document. */
 import { invalid, refuse, toSchema, type Schema } from "./keywords.ts";
 
+/** The pointer behind the spelling of a URI: percent signs are read before slashes, as the RFC has it. */
+function decoded(reference: string, path: string): string {
+  try {
+    return decodeURIComponent(reference);
+  } catch {
+    throw invalid("$ref", path, "a URI whose percent signs begin characters of UTF-8", reference);
+  }
+}
+
 /**
  * Follows a JSON pointer from the root of the document.
  *
@@ -13,8 +22,8 @@ export function resolveReference(document: Schema, reference: unknown, path: str
   if (reference !== "#" && !reference.startsWith("#/"))
     throw refuse("$ref", path, `\`${reference}\` is not a place in the same schema, such as #/$defs/name`);
   let at: unknown = document;
-  for (const part of reference.split("/").slice(1)) {
-    const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+  for (const part of decoded(reference, path).split("/").slice(1)) {
+    const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
     at = typeof at === "object" && at !== null && Object.hasOwn(at, key) ? (at as Readonly<Record<string, unknown>>)[key] : undefined;
   }
   if (at === undefined) throw invalid("$ref", path, "a place that exists", reference);
