@@ -1,24 +1,27 @@
 import type { LossSpec } from "./port.ts";
 
-/** The loss `L` of one token and its derivative by the new log-probability. */
-export interface TokenLoss {
-  readonly value: number;
-  /** `∂L/∂n`. */
-  readonly slope: number;
+/** One token, as a loss sees it. */
+export interface TokenLossInput {
+  /** Log-probability under the weights being trained. */
+  readonly newLogprob: number;
+  /** Log-probability at sampling time; NaN where unknown, then the ratio is 1. Unused by cross-entropy. */
+  readonly oldLogprob: number;
+  /** Unused by cross-entropy. */
+  readonly advantage: number;
 }
 
 /**
- * The loss of one token, as {@link LossSpec} defines it.
- *
- * @param n - The new log-probability.
- * @param old - The one at sampling time; NaN where unknown, then the ratio is 1.
+ * The loss of one token as {@link LossSpec} defines it, and its derivative by the new log-probability, in float64: the
+ * reference that engines are tested against.
  */
-export function tokenLoss(loss: LossSpec, n: number, old: number, advantage: number): TokenLoss {
-  if (loss.kind === "cross-entropy") return { value: -n, slope: -1 };
-  const ratio = Number.isNaN(old) ? 1 : Math.exp(n - old);
-  const clipped = Math.min(Math.max(ratio, 1 - loss.epsilon), 1 + loss.epsilonHigh);
-  if (loss.kind === "cispo") return { value: -clipped * advantage * n, slope: -clipped * advantage };
+export function tokenLoss(spec: LossSpec, input: TokenLossInput): { readonly value: number; readonly derivative: number } {
+  const { newLogprob, oldLogprob, advantage } = input;
+  if (spec.kind === "cross-entropy") return { value: -newLogprob, derivative: -1 };
+  const ratio = Number.isNaN(oldLogprob) ? 1 : Math.exp(newLogprob - oldLogprob);
+  const clipped = Math.min(Math.max(ratio, 1 - spec.epsilon), 1 + spec.epsilonHigh);
+  if (spec.kind === "cispo") return { value: -clipped * advantage * newLogprob, derivative: -clipped * advantage };
   // Where clipping wins, the loss no longer depends on the new log-probability.
-  const isClipped = ratio * advantage > clipped * advantage;
-  return { value: -Math.min(ratio * advantage, clipped * advantage), slope: isClipped ? 0 : -ratio * advantage };
+  return ratio * advantage <= clipped * advantage
+    ? { value: -ratio * advantage, derivative: -ratio * advantage }
+    : { value: -clipped * advantage, derivative: 0 };
 }

@@ -3,7 +3,7 @@
 export { groupAdvantages, normalizeBatch, type AdvantageOptions, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
 export { policyDiagnostics, policyDiagnosticsSteps, type DiagnosticOptions } from "./diagnostics.ts";
 export { trainingWarnings, WARNING_HISTORY, type TrainingWarning, type TrainingWarningCode } from "./warnings.ts";
-export { resolveLoss, tokenLoss, type TokenLossInput } from "./loss.ts";
+export { resolveLoss } from "./loss.ts";
 export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
 export {
   LINEAR_LOSS,

@@ -20,7 +20,7 @@ export interface CrossEntropyLoss {
   readonly kind: "cross-entropy";
 }
 
-/** A token-level policy loss: the ratio is clipped to `[1 − epsilon, 1 + epsilonHigh]`. See `tokenLoss`. */
+/** A token-level policy loss: the ratio is clipped to `[1 − epsilon, 1 + epsilonHigh]`. See `policyObjective`. */
 export interface PolicyLoss {
   readonly kind: "cispo" | "ppo";
   readonly epsilon: number;

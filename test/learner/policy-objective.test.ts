@@ -1,15 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import {
-  checkRlConfig,
-  LINEAR_LOSS,
-  linearRows,
-  policyObjective,
-  policyRows,
-  tokenLoss,
-  type PolicyObjective,
-} from "../../src/learner/index.ts";
+import { tokenLoss } from "../../src/engine/token-loss.ts";
+import { checkRlConfig, LINEAR_LOSS, linearRows, policyObjective, policyRows, type PolicyObjective } from "../../src/learner/index.ts";
 import type { RlConfig } from "../../src/schema/index.ts";
 
 type Numbers = readonly number[];

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
-import { buildRlBatch, checkRlConfig, tokenLoss } from "../../src/learner/index.ts";
+import { tokenLoss } from "../../src/engine/token-loss.ts";
+import { buildRlBatch, checkRlConfig } from "../../src/learner/index.ts";
 import { rlConfig } from "../../src/schema/index.ts";
 import { preflight } from "../../src/trajectory/index.ts";
 import { choice, group } from "./helpers.ts";

@@ -2,9 +2,10 @@
 import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { isAbsolute, join, relative } from "node:path";
-import { ArgumentError, ConfigError, NotFoundError } from "../../errors.ts";
+import { ConfigError, NotFoundError } from "../../errors.ts";
 import { remember } from "../../util/remember.ts";
 import { pushIterator, type PushIterator } from "../../util/push-iterator.ts";
+import { checkSampling } from "../check-request.ts";
 import type {
   AdamParams,
   BaseModelInfo,
@@ -216,7 +217,8 @@ class OnnxEngine implements Engine {
     signal?.throwIfAborted();
     const { directory } = await this.#resolve(policy.base);
     const config = await this.#config(directory);
-    checkRequest(prompt, params, config);
+    checkSampling(prompt, params, { ...config, maxTopLogprobs: MAX_TOP_LOGPROBS });
+    checkLogitParams(params, config.vocabularySize);
     const request = this.#nextRequest++;
     const queue = pushIterator<SampledToken>(() => {});
     this.#queues.set(request, queue);
@@ -298,22 +300,4 @@ async function isFile(path: string): Promise<boolean> {
     (entry) => entry.isFile(),
     () => false,
   );
-}
-
-function checkRequest(prompt: Int32Array, params: SamplingParams, config: ModelConfig): void {
-  const fail = (param: string, expected: string, got: unknown): never => {
-    throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
-  };
-  if (prompt.length < 1 || prompt.length >= config.contextLength) fail("prompt", `1 to ${config.contextLength - 1} tokens`, prompt.length);
-  for (const token of prompt)
-    if (token < 0 || token >= config.vocabularySize) fail("prompt", `token ids in [0, ${config.vocabularySize})`, token);
-  if (!(params.maxTokens >= 1)) fail("maxTokens", "at least 1", params.maxTokens);
-  if (!(params.temperature >= 0)) fail("temperature", "at least 0", params.temperature);
-  if (!(params.topP > 0 && params.topP <= 1)) fail("topP", "in (0, 1]", params.topP);
-  if (!(params.topK >= 0)) fail("topK", "at least 0", params.topK);
-  if (!(params.topLogprobs >= 0 && params.topLogprobs <= MAX_TOP_LOGPROBS))
-    fail("topLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, params.topLogprobs);
-  const { promptLogprobs = 0 } = params;
-  if (!(promptLogprobs >= 0 && promptLogprobs <= MAX_TOP_LOGPROBS)) fail("promptLogprobs", `0 to ${MAX_TOP_LOGPROBS}`, promptLogprobs);
-  checkLogitParams(params, config.vocabularySize);
 }

@@ -84,7 +84,9 @@ export function lossValue(rows: readonly Row[], loss: LossSpec, logprobs: readon
   let sum = 0;
   for (const [i, row] of rows.entries()) {
     for (const [t, weight] of row.weights.entries()) {
-      if (weight !== 0) sum += weight * tokenLoss(loss, logprobs[i]![t]!, row.logprobs?.[t] ?? NaN, row.advantages?.[t] ?? 0).value;
+      if (weight === 0) continue;
+      const token = { newLogprob: logprobs[i]![t]!, oldLogprob: row.logprobs?.[t] ?? NaN, advantage: row.advantages?.[t] ?? 0 };
+      sum += weight * tokenLoss(loss, token).value;
     }
   }
   return sum;

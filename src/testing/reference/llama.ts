@@ -60,11 +60,12 @@ export function passRow(model: ReferenceModel, row: Row, loss: LossSpec | null) 
     sums.tokens++;
     sums.entropy -= p.reduce((sum, each) => sum + (each === 0 ? 0 : each * Math.log(each)), 0);
     if (loss === null) continue;
-    const { value, slope } = tokenLoss(loss, n, row.logprobs?.[t] ?? NaN, row.advantages?.[t] ?? 0);
+    const token = { newLogprob: n, oldLogprob: row.logprobs?.[t] ?? NaN, advantage: row.advantages?.[t] ?? 0 };
+    const { value, derivative } = tokenLoss(loss, token);
     sums.loss += weight * value;
     // ∂n/∂logits = [is the token] − p
     logits.gradient.set(
-      p.map((each, id) => weight * slope * ((id === row.tokens[t] ? 1 : 0) - each)),
+      p.map((each, id) => weight * derivative * ((id === row.tokens[t] ? 1 : 0) - each)),
       start,
     );
   }

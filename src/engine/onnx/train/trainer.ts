@@ -1,7 +1,8 @@
 /** Trainable models in memory and the verbs of the port on them. Runs in a worker: its calls block while they compute. */
-import { ArgumentError, NotFoundError } from "../../../errors.ts";
+import { NotFoundError } from "../../../errors.ts";
 import { remember } from "../../../util/remember.ts";
 import { uniform } from "../../../util/rng.ts";
+import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row } from "../../port.ts";
 import { type ModelConfig, readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout, viewOf } from "../model/parameters.ts";
@@ -176,7 +177,7 @@ export class Trainer {
     loss: LossSpec | null,
     signal: AbortSignal,
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
-    rows.forEach((row, index) => checkRow(row, index, model.base.config, loss));
+    checkRows(rows, model.base.config, loss);
     const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
     const metrics = { loss: 0, tokens: 0, entropy: 0, positions: 0, padding: 0 };
     // The engine adds into the accumulators as it goes: an abort between batches must leave them as they were.
@@ -278,22 +279,4 @@ function viewTensors(Tensor: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], 
 /** Box-Muller over the counter generator. */
 function normalFrom(seed: bigint): (index: number) => number {
   return (index) => Math.sqrt(-2 * Math.log(uniform(seed, index, 0))) * Math.cos(2 * Math.PI * uniform(seed, index, 1));
-}
-
-function checkRow(row: Row, index: number, config: ModelConfig, loss: LossSpec | null): void {
-  const { length } = row.tokens;
-  const fail = (message: string): never => {
-    throw new ArgumentError(`Row ${index}: ${message}`, { param: "rows" });
-  };
-  if (length < 2 || length > config.contextLength + 1) fail(`expected 2 to ${config.contextLength + 1} tokens, got ${length}`);
-  if (row.weights.length !== length) fail(`expected ${length} weights, got ${row.weights.length}`);
-  if (row.weights[0] !== 0) fail(`expected weight 0 for the first token, which nothing predicts, got ${row.weights[0]}`);
-  if (loss && loss.kind !== "cross-entropy") {
-    if (row.advantages?.length !== length)
-      fail(`expected ${length} advantages for a ${loss.kind} loss, got ${row.advantages?.length ?? "none"}`);
-    if (row.logprobs?.length !== length) fail(`expected ${length} logprobs for a ${loss.kind} loss, got ${row.logprobs?.length ?? "none"}`);
-  }
-  for (const token of row.tokens)
-    if (token < 0 || token >= config.vocabularySize) fail(`expected token ids in [0, ${config.vocabularySize}), got ${token}`);
-  for (const weight of row.weights) if (!Number.isFinite(weight)) fail(`expected finite weights, got ${weight}`);
 }
