@@ -1,7 +1,7 @@
 /** Trainable models in memory and the verbs of the port on them. Runs in a worker: its calls block while they compute. */
 import { NotFoundError } from "../../../errors.ts";
-import { remember } from "../../../util/remember.ts";
 import { uniform } from "../../../util/rng.ts";
+import { type Held, SharedValues } from "../../../util/shared-values.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row } from "../../port.ts";
 import { type ModelConfig, readModelConfig } from "../model/config.ts";
@@ -28,6 +28,8 @@ interface Base {
 interface TrainableModel extends OptimizerState {
   readonly baseId: string;
   readonly base: Base;
+  /** Lets go of the base. */
+  readonly letGo: () => void;
   readonly lora: Adapter | null;
   readonly layout: Layout;
   /** Whether anything was added to the gradients since they were zeroed. */
@@ -50,7 +52,7 @@ export interface TrainerOptions {
 export class Trainer {
   readonly #threads: number;
   readonly #maxBatchTokens: number | undefined;
-  readonly #bases = new Map<string, Promise<Base>>();
+  readonly #bases = new SharedValues<string, Base>();
   readonly #models = new Map<string, TrainableModel>();
   readonly #programs = new ProgramCache();
   #optimizer: Promise<Optimizer> | undefined;
@@ -65,26 +67,32 @@ export class Trainer {
     base: BaseSource,
     spec: { lora?: LoraSpec | undefined; from?: string | undefined; seed: number; fresh?: boolean | undefined },
   ): Promise<string> {
-    const shared = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
-    const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
-    const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
-    const seed = BigInt(spec.seed);
-    const model: TrainableModel = {
-      baseId: base.id,
-      base: shared,
-      lora,
-      layout,
-      parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : shared.weights.slice(),
-      gradients: new Float32Array(layout.length),
-      first: new Float32Array(layout.length),
-      second: new Float32Array(layout.length),
-      step: 0,
-      hasGradients: false,
-    };
-    if (spec.from !== undefined) await readState(spec.from, this.#identity(model), model);
-    const id = `model-${this.#nextId++}`;
-    this.#models.set(id, model);
-    return id;
+    const { value: shared, letGo } = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
+    try {
+      const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
+      const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
+      const seed = BigInt(spec.seed);
+      const model: TrainableModel = {
+        baseId: base.id,
+        base: shared,
+        letGo,
+        lora,
+        layout,
+        parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : shared.weights.slice(),
+        gradients: new Float32Array(layout.length),
+        first: new Float32Array(layout.length),
+        second: new Float32Array(layout.length),
+        step: 0,
+        hasGradients: false,
+      };
+      if (spec.from !== undefined) await readState(spec.from, this.#identity(model), model);
+      const id = `model-${this.#nextId++}`;
+      this.#models.set(id, model);
+      return id;
+    } catch (error) {
+      letGo();
+      throw error;
+    }
   }
 
   /** New log-probabilities of every row, in the caller's order. */
@@ -139,7 +147,9 @@ export class Trainer {
     return { flat: model.parameters.slice(), lora: model.lora };
   }
 
+  /** Frees a model, and with the last on a base the base. */
   unload(id: string): void {
+    this.#models.get(id)?.letGo();
     this.#models.delete(id);
   }
 
@@ -153,8 +163,8 @@ export class Trainer {
     return model;
   }
 
-  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Base> {
-    return remember(this.#bases, freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<Base> => {
+  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Held<Base>> {
+    return this.#bases.hold(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<Base> => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
       const weights =
