@@ -1,8 +1,8 @@
 /** One run of the model: new tokens of some rows of a cache in, distributions over the next tokens out. */
-import { remember } from "../../../util/remember.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { viewOf } from "../model/parameters.ts";
 import { rotaryTables } from "../model/transformer.ts";
+import { ProgramCache } from "../program-cache.ts";
 import { loadRuntime, Program, type Tensor, type TensorConstructor, type Tensors } from "../runtime.ts";
 import type { LoadedAdapter, StackedAdapters } from "./adapters.ts";
 import { decodeGraph } from "./decode-graph.ts";
@@ -12,6 +12,9 @@ import { promptGraph } from "./prompt-graph.ts";
 
 /** Which graph runs: tokens of prompts, or the next one of running rows. */
 export type ForwardKind = "prompt" | "decode";
+
+/** Compiled graphs kept: a model's shape has four, two kinds with adapters and without. */
+const MAX_PROGRAMS = 16;
 
 const GRAPHS = { prompt: promptGraph, decode: decodeGraph };
 
@@ -49,7 +52,7 @@ export interface Distributions {
 /** See the file header. */
 export class Forward {
   readonly #threads: number;
-  readonly #programs = new Map<string, Promise<Program>>();
+  readonly #programs = new ProgramCache(MAX_PROGRAMS);
   readonly #constants = new WeakMap<Weights, Tensors>();
   readonly #rotary = new WeakMap<ModelConfig, Tensors>();
 
@@ -90,7 +93,7 @@ export class Forward {
   }
 
   #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Promise<Program> {
-    return remember(this.#programs, JSON.stringify([kind, config, hasAdapters]), () =>
+    return this.#programs.get(JSON.stringify([kind, config, hasAdapters]), () =>
       Program.compile(GRAPHS[kind](config, hasAdapters), kind, { threads: this.#threads }),
     );
   }

@@ -9,12 +9,12 @@ import { type Adapter, adapterLayout, baseLayout, type Layout, viewOf } from "..
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
+import { ProgramCache } from "../program-cache.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime.ts";
 import { type Batch, batchLimits, forEachTrained, planBatches, selectTrained, tokenInputs } from "./batch.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind, maskName } from "./gradient-graph.ts";
 import { batchMasks, queryBlocks } from "./masks.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
-import { ProgramCache } from "./program-cache.ts";
 
 /** A base model's frozen weights, shared by the adapters on it. */
 interface Base {
@@ -54,7 +54,7 @@ export class Trainer {
   readonly #maxBatchTokens: number | undefined;
   readonly #bases = new SharedValues<string, Base>();
   readonly #models = new Map<string, TrainableModel>();
-  readonly #programs = new ProgramCache();
+  readonly #programs = new ProgramCache(8);
   #optimizer: Promise<Optimizer> | undefined;
   #nextId = 0;
 

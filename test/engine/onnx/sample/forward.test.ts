@@ -1,0 +1,28 @@
+import { join } from "node:path";
+import { afterEach, expect, test, vi } from "vitest";
+import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { Program } from "../../../../src/engine/onnx/runtime.ts";
+import { Forward } from "../../../../src/engine/onnx/sample/forward.ts";
+
+afterEach(() => void vi.restoreAllMocks());
+
+test("compiled graphs are bounded: those of a shape that was not used for long are released and compiled anew", async () => {
+  const compile = vi.spyOn(Program, "compile");
+  const release = vi.spyOn(Program.prototype, "release");
+  const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));
+  const weightsOf = (contextLength: number) => ({
+    config: { ...config, contextLength },
+    layout: baseLayout(config),
+    flat: new Float32Array(0),
+  });
+  const forward = new Forward(1);
+  for (let i = 0; i < 20; i++) {
+    await forward.prepare("decode", weightsOf(64), false);
+    await forward.prepare("decode", weightsOf(65 + i), false);
+  }
+  expect(compile).toHaveBeenCalledTimes(21);
+  await vi.waitFor(() => expect(release).toHaveBeenCalledTimes(21 - 16));
+  await forward.prepare("decode", weightsOf(65), false);
+  expect(compile).toHaveBeenCalledTimes(22);
+});
