@@ -2,7 +2,8 @@
 import { fc, test } from "@fast-check/vitest";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
-import { languageOfSchema } from "./support.ts";
+import { integersBetween } from "../../../../src/service/chat/structured/schema/number-range.ts";
+import { languageOfExpression, languageOfSchema } from "./support.ts";
 
 function validatorOf(schema: unknown): (value: unknown) => boolean {
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
@@ -19,6 +20,12 @@ const CASES: readonly (readonly [name: string, schema: unknown, fits: readonly u
   ["a range of integers", { type: "integer", minimum: 0, maximum: 120 }, [0, 9, 99, 120], [-1, 121, 129, 1000]],
   ["a range around zero", { type: "integer", minimum: -15, exclusiveMaximum: 4 }, [-15, -9, 0, 3], [-16, 4, 10]],
   ["a half-open range", { type: "integer", exclusiveMinimum: 99 }, [100, 1000, 987654], [99, 9, -100]],
+  [
+    "the integers that a double holds",
+    { type: "integer", minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER },
+    [Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 9007199254740000, -1000000000000000, 999999999999999, 0, -7],
+    [2 ** 53, -(2 ** 53), 1e16, 1.5],
+  ],
   ["bounds between integers", { type: "integer", minimum: -0.5, maximum: 2.5 }, [0, 1, 2], [-1, 3]],
   ["a range of numbers", { type: "number", minimum: 0, maximum: 1 }, [0, 0.25, 1, 0.999], [-0.1, 1.01, 2, 10]],
   ["open bounds", { type: "number", exclusiveMinimum: 0, exclusiveMaximum: 0.1 }, [0.05, 0.0999, 0.00001], [0, 0.1, 0.2]],
@@ -186,6 +193,30 @@ describe("a schema", () => {
       expect(isValid(value), JSON.stringify(value)).toBe(false);
       expect(language.accepts(JSON.stringify(value)), JSON.stringify(value)).toBe(false);
     }
+  });
+
+  const natural = fc.bigInt({ min: 0n, max: 10n ** 24n });
+  test.prop([natural, fc.oneof(natural, fc.bigInt({ min: 0n, max: 2000n }))], { numRuns: 200 })(
+    "has exactly the whole numbers between two bounds of any length",
+    (low, more) => {
+      const high = low + more;
+      const language = languageOfExpression(() => integersBetween(low, high));
+      const inside = [low, high, (low + high) / 2n, low + more / 3n];
+      const outside = [low - 1n, high + 1n, -1n, high * 10n + 10n];
+      expect(inside.filter((each) => !language.accepts(String(each)))).toEqual([]);
+      expect(outside.filter((each) => language.accepts(String(each)))).toEqual([]);
+      expect(language.accepts(`0${low}`)).toBe(false);
+    },
+  );
+
+  it("may have bounds of hundreds of digits", () => {
+    const bound = BigInt(1e300);
+    const language = languageOfSchema({ type: "integer", minimum: -1e300, maximum: 1e300 });
+    expect([bound, bound - 1n, 10n ** 299n, 0n, -bound].filter((each) => !language.accepts(String(each)))).toEqual([]);
+    expect([bound + 1n, bound * 10n, -bound - 1n].filter((each) => language.accepts(String(each)))).toEqual([]);
+    const numbers = languageOfSchema({ type: "number", exclusiveMinimum: 0, maximum: 1e300 });
+    expect([`${10n ** 300n}.0`, "0.5", "1"].filter((each) => !numbers.accepts(each))).toEqual([]);
+    expect(["0", "0.0", `${10n ** 300n}.1`].filter((each) => numbers.accepts(each))).toEqual([]);
   });
 
   it("is no member in disguise: neither an escaped name nor a name twice", () => {

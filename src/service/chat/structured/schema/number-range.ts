@@ -13,26 +13,30 @@ function digits(first: number, last: number): Expression {
 function ofOneLength(low: string, high: string): Expression {
   if (low === high) return text(low);
   const [a, b, rest] = [Number(low[0]), Number(high[0]), low.length - 1];
-  if (rest === 0) return digits(a, b);
-  if (a === b) return sequence(digits(a, a), ofOneLength(low.slice(1), high.slice(1)));
+  const [lowRest, highRest] = [low.slice(1), high.slice(1)];
+  if (a === b) return sequence(digits(a, a), ofOneLength(lowRest, highRest));
+  const [zeros, nines] = ["0".repeat(rest), "9".repeat(rest)];
+  // After a digit between the first ones, and after one of those whose rest is no bound, any digits follow.
+  const [from, to] = [lowRest === zeros ? a : a + 1, highRest === nines ? b : b - 1];
   return choice(
-    sequence(digits(a, a), ofOneLength(low.slice(1), "9".repeat(rest))),
-    sequence(digits(a + 1, b - 1), repeat(DIGIT, rest, rest)),
-    sequence(digits(b, b), ofOneLength("0".repeat(rest), high.slice(1))),
+    ...(a < from ? [sequence(digits(a, a), ofOneLength(lowRest, nines))] : []),
+    ...(from <= to ? [sequence(digits(from, to), repeat(DIGIT, rest, rest))] : []),
+    ...(to < b ? [sequence(digits(b, b), ofOneLength(zeros, highRest))] : []),
   );
 }
 
 /** Whole numbers from `low`, which is not negative, to `high`, null for no bound. */
 export function naturalsBetween(low: bigint, high: bigint | null): Expression {
   if (high !== null && high < low) return NOTHING;
-  const from = String(low);
-  const to = high === null ? "9".repeat(from.length) : String(high);
-  const options: Expression[] = [];
-  for (let length = from.length; length <= to.length; length++) {
-    options.push(ofOneLength(length === from.length ? from : `1${"0".repeat(length - 1)}`, length === to.length ? to : "9".repeat(length)));
-  }
-  if (high === null) options.push(sequence(digits(1, 9), repeat(DIGIT, from.length, Math.max(from.length, MAX_DIGITS - 1))));
-  return choice(...options);
+  const [from, to] = [String(low), high === null ? null : String(high)];
+  if (to !== null && to.length === from.length) return ofOneLength(from, to);
+  /** The most digits of numbers that no bound cuts. */
+  const most = to === null ? Math.max(from.length + 1, MAX_DIGITS) : to.length - 1;
+  return choice(
+    ofOneLength(from, "9".repeat(from.length)),
+    ...(most > from.length ? [sequence(digits(1, 9), repeat(DIGIT, from.length, most - 1))] : []),
+    ...(to === null ? [] : [ofOneLength(`1${"0".repeat(to.length - 1)}`, to)]),
+  );
 }
 
 /** Whole numbers between the bounds, null for none. */
