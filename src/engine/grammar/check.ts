@@ -1,78 +1,59 @@
 /** Whether a grammar can be carried out, found without carrying it out. */
 import { ArgumentError } from "../../errors.ts";
 import type { Expression, Grammar } from "./expression.ts";
+import { GrammarFacts } from "./facts.ts";
 
 /** The most states a grammar may take; one is some hundred bytes. */
 export const MAX_GRAMMAR_STATES = 200_000;
 
-/** A bounded repetition that takes more states than this is counted instead of written out. */
-const MAX_WRITTEN_OUT = 64;
+/** How deep the parts of a rule may be nested: whoever walks them, or writes them as JSON, does so by recursion. */
+const MAX_DEPTH = 1000;
 
-/** What is known of each rule. */
-export interface GrammarFacts {
-  /** By rule: whether it matches the empty text. */
-  readonly nullable: readonly boolean[];
-  /** By rule: whether it matches any text at all. */
-  readonly productive: readonly boolean[];
-}
+/** The most times a repetition may ask for; beyond, a count is no longer exact. */
+const MAX_TIMES = 2 ** 31;
 
-/** Whether an expression matches the empty text. */
-export function isNullable(expression: Expression, { nullable }: Pick<GrammarFacts, "nullable">): boolean {
-  switch (expression.kind) {
-    case "text":
-      return expression.text === "";
-    case "set":
-      return false;
-    case "sequence":
-      return expression.parts.every((part) => isNullable(part, { nullable }));
-    case "choice":
-      return expression.options.some((option) => isNullable(option, { nullable }));
-    case "repeat":
-      return expression.min === 0 || isNullable(expression.body, { nullable });
-    case "rule":
-      return nullable[expression.index]!;
-  }
-}
-
-/** Whether an expression matches any text at all. */
-export function isProductive(expression: Expression, { productive }: Pick<GrammarFacts, "productive">): boolean {
-  switch (expression.kind) {
-    case "text":
-      return true;
-    case "set":
-      return expression.ranges.length > 0;
-    case "sequence":
-      return expression.parts.every((part) => isProductive(part, { productive }));
-    case "choice":
-      return expression.options.some((option) => isProductive(option, { productive }));
-    case "repeat":
-      if (expression.max !== null && expression.max < expression.min) return false;
-      return expression.min === 0 || isProductive(expression.body, { productive });
-    case "rule":
-      return productive[expression.index]!;
-  }
-}
-
-/** The least fixed point of a property of rules. */
-function fixedPoint(grammar: Grammar, holds: (expression: Expression, known: readonly boolean[]) => boolean): boolean[] {
-  const known = grammar.rules.map(() => false);
-  for (let isChanging = true; isChanging;) {
-    isChanging = false;
-    for (const [index, rule] of grammar.rules.entries()) {
-      if (known[index]! || !holds(rule, known)) continue;
-      known[index] = true;
-      isChanging = true;
+/** What is refused however large the rest may be. Goes first and without recursion, so that nothing later has too much to do. */
+function checkParts(grammar: Grammar): void {
+  let leaves = 0;
+  const left = grammar.rules.map((expression) => ({ expression, depth: 1 }));
+  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+    const { expression, depth } = next;
+    if (depth > MAX_DEPTH)
+      throw new ArgumentError(
+        `Expected the parts of a grammar to be nested at most ${MAX_DEPTH} deep, got more; write inner ones as rules or definitions`,
+      );
+    const enter = (part: Expression): void => void left.push({ expression: part, depth: depth + 1 });
+    switch (expression.kind) {
+      case "text":
+        // With the flag `u` only half a pair is one.
+        if (/\p{Surrogate}/u.test(expression.text))
+          throw new ArgumentError("Expected texts of whole characters, got half of a surrogate pair, which no text holds");
+        leaves += Math.max(1, expression.text.length);
+        break;
+      case "set":
+      case "rule":
+        leaves++;
+        break;
+      case "sequence":
+        leaves += expression.parts.length === 0 ? 1 : 0;
+        for (const part of expression.parts) enter(part);
+        break;
+      case "choice":
+        leaves++;
+        for (const option of expression.options) enter(option);
+        break;
+      case "repeat":
+        if (expression.min > MAX_TIMES || (expression.max ?? 0) > MAX_TIMES)
+          throw new ArgumentError(
+            `Expected repetition counts of at most ${MAX_TIMES}, got ${Math.max(expression.min, expression.max ?? 0)}; leave out the upper one for no bound`,
+          );
+        enter(expression.body);
+        break;
     }
+    // Each takes at least one state.
+    if (leaves > MAX_GRAMMAR_STATES)
+      throw new ArgumentError(`Expected a grammar of at most ${MAX_GRAMMAR_STATES} states, got more; shorten its texts and lists`);
   }
-  return known;
-}
-
-/** What is known of a grammar's rules. */
-export function factsOf(grammar: Grammar): GrammarFacts {
-  return {
-    nullable: fixedPoint(grammar, (expression, nullable) => isNullable(expression, { nullable })),
-    productive: fixedPoint(grammar, (expression, productive) => isProductive(expression, { productive })),
-  };
 }
 
 /** Calls `visit` with each rule that may be the very first thing of an expression. */
@@ -84,7 +65,7 @@ function firstRules(expression: Expression, facts: GrammarFacts, visit: (index: 
     case "sequence":
       for (const part of expression.parts) {
         firstRules(part, facts, visit);
-        if (!isNullable(part, facts)) return;
+        if (!facts.isNullable(part)) return;
       }
       return;
     case "choice":
@@ -124,54 +105,24 @@ function leftRecursiveRule(grammar: Grammar, facts: GrammarFacts): number | null
   return null;
 }
 
-type Repetition = Extract<Expression, { kind: "repeat" }>;
-
-/** Whether a bounded repetition is written out, body after body, or counted while it is matched. */
-export function isWrittenOut(expression: Repetition, facts: GrammarFacts): boolean {
-  return isShort(expression, statesOf(expression.body, facts), facts);
-}
-
-function isShort({ body, min, max }: Repetition, states: number, facts: GrammarFacts): boolean {
-  const times = max ?? min;
-  // What may match nothing cannot be counted.
-  return times <= 1 || times * states <= MAX_WRITTEN_OUT || isNullable(body, facts);
-}
-
-/** An estimate of the states an expression takes, its rules not included. */
-function statesOf(expression: Expression, facts: GrammarFacts): number {
-  switch (expression.kind) {
-    case "text":
-      return Buffer.byteLength(expression.text);
-    case "set":
-      return 1 + expression.ranges.length;
-    case "sequence":
-      return expression.parts.reduce((sum, part) => sum + statesOf(part, facts), 0);
-    case "choice":
-      return expression.options.reduce((sum, option) => sum + statesOf(option, facts), 1);
-    case "repeat": {
-      const body = statesOf(expression.body, facts);
-      return 1 + (isShort(expression, body, facts) ? body * Math.max(1, expression.max ?? expression.min + 1) : body);
-    }
-    case "rule":
-      return 1;
-  }
-}
-
 /**
  * Checks that a grammar can be carried out.
  *
- * @returns What was found out about its rules on the way.
- * @throws ArgumentError `E_ARGUMENT` for a grammar that no text matches, that is left-recursive, or that is too large.
+ * @returns What was found out about it on the way.
+ * @throws ArgumentError `E_ARGUMENT` for a grammar that no text matches, that is left-recursive, that is too large or nested too
+ *   deeply, or that has half a surrogate pair for a text.
  */
 export function checkGrammar(grammar: Grammar, nameOf: (rule: number) => string = (rule) => `number ${rule}`): GrammarFacts {
-  const facts = factsOf(grammar);
-  if (!facts.productive[0]) throw new ArgumentError("No text matches the grammar: every way through it ends in something impossible");
+  checkParts(grammar);
+  const facts = new GrammarFacts(grammar);
+  if (!facts.isProductive(grammar.rules[0]!))
+    throw new ArgumentError("No text matches the grammar: every way through it ends in something impossible");
   const recursive = leftRecursiveRule(grammar, facts);
   if (recursive !== null)
     throw new ArgumentError(
       `The rule ${nameOf(recursive)} is left-recursive: it begins with itself. Write it with the recursion at its end, or as a repetition`,
     );
-  const states = grammar.rules.reduce((sum, rule) => sum + statesOf(rule, facts), 0);
+  const states = grammar.rules.reduce((sum, rule) => sum + facts.statesOf(rule), 0);
   if (!(states <= MAX_GRAMMAR_STATES))
     throw new ArgumentError(`Expected a grammar of at most ${MAX_GRAMMAR_STATES} states, got ${states}; lower its repetition counts`);
   return facts;

@@ -86,6 +86,25 @@ describe("the mask of a text's place", () => {
   });
 });
 
+describe("a compiled choice of texts", () => {
+  const texts = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "é", "è"), maxLength: 5 }), { minLength: 1, maxLength: 12 });
+  const accepts = (configurations: Configurations, given: string) => after(configurations, Buffer.from(given))?.canEnd === true;
+  test.prop([texts, texts], { numRuns: 300 })("has those texts, whichever begin alike or come twice", (options, others) => {
+    const grammar: Grammar = { rules: [sequence(text("<"), choice(text("b"), ...options.map(text)), text(">"))] };
+    const configurations = new Configurations(compileGrammar(grammar), 8);
+    for (const each of [...options, ...others])
+      expect(accepts(configurations, `<${each}>`), each).toBe(each === "b" || options.includes(each));
+  });
+
+  it("may begin alike for thousands of bytes, and repeat thousands of times", () => {
+    const long = "a".repeat(20_000);
+    const alike = new Configurations(compileGrammar({ rules: [choice(text(`${long}b`), text(`${long}c`))] }), 8);
+    expect([`${long}b`, `${long}c`, long, `${long}d`].map((each) => accepts(alike, each))).toEqual([true, true, false, false]);
+    const same = { rules: [choice(...Array.from({ length: 20_000 }, () => text("aa")), text("ab"))] };
+    expect(compileGrammar(same).states.length).toBeLessThan(10);
+  });
+});
+
 describe("code points as bytes", () => {
   const ranges = fc.array(
     fc

@@ -62,12 +62,21 @@ describe("a regular expression", () => {
     ["[.*", /does not parse/],
     ["(?i)a", /does not parse/],
     ["a{2,1}", /does not parse/],
+    ["(?:){0,999999999}a", /states/],
+    ["\\ud800", /No text matches/],
+    ["a\\ud800|a\\ud801", /No text matches/],
   ])("%s is an error", (source, message) => {
     expect(() => regex(source)).toThrow(message);
   });
 });
 
 describe("an EBNF grammar", () => {
+  it("that is nested too deeply, or counts too far, is an error", () => {
+    for (const depth of [1500, 100_000]) expect(() => ebnf(`root ::= "a"${"*".repeat(depth)}`)).toThrow(/nested at most/);
+    for (const digits of [12, 400]) expect(() => ebnf(`root ::= "a"{${"9".repeat(digits)},}`)).toThrow(/counts of at most/);
+    expect(ebnf(`root ::= "a"${"*".repeat(800)}`).accepts("aa")).toBe(true);
+  });
+
   it.each([
     ["alternatives and groups", 'root ::= ("a" | "b") "c"?', ["a", "bc"], ["", "ab", "c"]],
     ["rules over lines, with remarks", 'root ::= x # first\n  | y\nx ::= "1"\ny ::= "2"+', ["1", "2", "222"], ["12"]],
@@ -98,6 +107,8 @@ describe("an EBNF grammar", () => {
     ['root ::= "a" (="b")', /lookahead/],
     ['root ::= TagDispatch(("a", b))\nb ::= "c"', /macro/],
     ['root ::= "\\ud800"', /character/],
+    ['root ::= ""{0,999999999}', /states/],
+    ['root ::= "\ud800"', /half of a surrogate pair/],
   ])("%j is an error", (source, message) => {
     expect(() => ebnf(source)).toThrow(message);
   });
@@ -135,6 +146,7 @@ describe("a Lark grammar", () => {
     ["start: /a/i", /flags/],
     ["start: x", /`x` is not defined/],
     ['begin: "a"', /no rule `start`/],
+    ['start: ""~0..999999999 "a"', /states/],
     ['start: f{"a"}\nf{x}: x', /template/],
   ])("%j is an error", (source, message) => {
     expect(() => lark(source)).toThrow(message);

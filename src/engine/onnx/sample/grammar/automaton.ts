@@ -1,6 +1,7 @@
 /** A grammar as an automaton over bytes with a stack: states that rules share, and calls from one to the other. */
-import { checkGrammar, isProductive, isWrittenOut, type GrammarFacts } from "../../../grammar/check.ts";
+import { checkGrammar } from "../../../grammar/check.ts";
 import type { Expression, Grammar } from "../../../grammar/expression.ts";
+import type { GrammarFacts } from "../../../grammar/facts.ts";
 import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
 
 /** One byte and what comes after it. */
@@ -25,6 +26,13 @@ export type State =
 export interface Automaton {
   readonly states: readonly State[];
   readonly start: number;
+}
+
+/** Where texts of a list stand alike: the byte that led there, and how they go on. */
+interface Branch {
+  readonly byte: number;
+  readonly edges: ByteEdge[];
+  isEnd: boolean;
 }
 
 const END = 0;
@@ -64,7 +72,7 @@ class Compiler {
 
   /** The state from which `expression` is matched and then what `next` matches. */
   #compile(expression: Expression, next: number): number {
-    if (!isProductive(expression, this.#facts)) return DEAD;
+    if (!this.#facts.isProductive(expression)) return DEAD;
     switch (expression.kind) {
       case "text":
         return this.#text(Buffer.from(expression.text), next);
@@ -95,13 +103,33 @@ class Compiler {
   }
 
   #texts(texts: readonly Buffer[], next: number): number {
-    if (texts.length === 1) return this.#text(texts[0]!, next);
-    const byFirst = new Map<number, Buffer[]>();
-    for (const each of texts) if (each.length > 0) byFirst.set(each[0]!, [...(byFirst.get(each[0]!) ?? []), each.subarray(1)]);
-    const edges = [...byFirst].map(([byte, rests]) => ({ first: byte, last: byte, target: this.#texts(rests, next) }));
+    const start: Branch = { byte: 0, edges: [], isEnd: false };
+    /** The way of the text before, from the start to its end. */
+    const path = [start];
+    const leave = (depth: number): void => {
+      while (path.length > depth + 1) {
+        const branch = path.pop()!;
+        path.at(-1)!.edges.push({ first: branch.byte, last: branch.byte, target: this.#branch(branch, next) });
+      }
+    };
+    let before: Uint8Array = new Uint8Array(0);
+    // In order, whatever a text does not share with the one before is complete once that is passed.
+    for (const each of [...texts].sort((a, b) => Buffer.compare(a, b))) {
+      let shared = 0;
+      while (shared < before.length && before[shared] === each[shared]) shared++;
+      leave(shared);
+      for (const byte of each.subarray(shared)) path.push({ byte, edges: [], isEnd: false });
+      path.at(-1)!.isEnd = true;
+      before = each;
+    }
+    leave(0);
+    return this.#branch(start, next);
+  }
+
+  #branch({ edges, isEnd }: Branch, next: number): number {
     if (edges.length === 0) return next;
     const longer = this.#shared(edges);
-    return texts.some((each) => each.length === 0) ? this.#add({ kind: "either", targets: [longer, next] }) : longer;
+    return isEnd ? this.#add({ kind: "either", targets: [longer, next] }) : longer;
   }
 
   #set(sequences: readonly (readonly ByteRange[])[], next: number): number {
@@ -116,8 +144,8 @@ class Compiler {
 
   #repeat(expression: Extract<Expression, { kind: "repeat" }>, next: number): number {
     const { body, min, max } = expression;
-    if (!isProductive(body, this.#facts) || max === 0) return next;
-    if (!isWrittenOut(expression, this.#facts))
+    if (!this.#facts.isProductive(body) || max === 0) return next;
+    if (!this.#facts.isWrittenOut(expression))
       return this.#add({ kind: "loop", body: this.#compile(body, END), min, max: max ?? Infinity, next });
     let target = next;
     if (max === null) {

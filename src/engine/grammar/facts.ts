@@ -1,0 +1,170 @@
+/** What the parts of a grammar match, and how large they are, found without carrying it out. */
+import type { Expression, Grammar } from "./expression.ts";
+
+type Repetition = Extract<Expression, { kind: "repeat" }>;
+
+/** When something holds of an expression that calls no rule itself: always, never, or by its parts. */
+type Condition = boolean | { readonly needs: "all" | "any"; readonly parts: readonly Expression[] };
+type ConditionOf = (expression: Exclude<Expression, { kind: "rule" }>) => Condition;
+
+/** A bounded repetition that takes more states than this is counted instead of written out. */
+const MAX_WRITTEN_OUT = 64;
+
+const isSurrogate = (point: number): boolean => point >= 0xd800 && point <= 0xdfff;
+
+/** When an expression matches the empty text. */
+const nullableWhere: ConditionOf = (expression) => {
+  switch (expression.kind) {
+    case "text":
+      return expression.text === "";
+    case "set":
+      return false;
+    case "sequence":
+      return { needs: "all", parts: expression.parts };
+    case "choice":
+      return { needs: "any", parts: expression.options };
+    case "repeat":
+      return expression.min === 0 || { needs: "all", parts: [expression.body] };
+  }
+};
+
+/** When an expression matches any text at all. */
+const productiveWhere: ConditionOf = (expression) => {
+  switch (expression.kind) {
+    case "text":
+      return true;
+    case "set":
+      // Surrogates lie in one row: a range is of nothing else exactly if both its ends are.
+      return expression.ranges.some(([first, last]) => first <= last && !(isSurrogate(first) && isSurrogate(last)));
+    case "sequence":
+      return { needs: "all", parts: expression.parts };
+    case "choice":
+      return { needs: "any", parts: expression.options };
+    case "repeat":
+      if (expression.max !== null && expression.max < expression.min) return false;
+      return expression.min === 0 || { needs: "all", parts: [expression.body] };
+  }
+};
+
+/** A part of a rule that waits for some of its own. */
+interface Waiting {
+  /** How many more of its parts must be known. */
+  pending: number;
+  /** Whose part it is; a number is the rule itself. */
+  readonly of: Waiting | number;
+}
+
+/**
+ * By rule, whether a property holds, in the sense of the least fixed point.
+ *
+ * What is known is handed to what waits for it, so that each part is looked at once, in whatever order rules call each other.
+ *
+ * @source Dowling and Gallier, "Linear-time algorithms for testing the satisfiability of propositional Horn formulae", 1984.
+ */
+function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
+  const known = rules.map(() => false);
+  const callers = rules.map((): Waiting[] => []);
+  /** Each entry: one part more is known. */
+  const told: Waiting[] = [];
+  const left = rules.map((expression, index) => ({ expression, of: { pending: 1, of: index } as Waiting }));
+  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+    const { expression, of } = next;
+    if (expression.kind === "rule") {
+      callers[expression.index]!.push(of);
+      continue;
+    }
+    const condition = conditionOf(expression);
+    if (condition === true) told.push(of);
+    if (typeof condition === "boolean") continue;
+    const { needs, parts } = condition;
+    if (needs === "all" && parts.length === 0) told.push(of);
+    const waiting: Waiting = { pending: needs === "all" ? parts.length : 1, of };
+    for (const part of parts) left.push({ expression: part, of: waiting });
+  }
+  for (let waiting = told.pop(); waiting !== undefined; waiting = told.pop()) {
+    if (--waiting.pending !== 0) continue;
+    const { of } = waiting;
+    if (typeof of !== "number") told.push(of);
+    else {
+      known[of] = true;
+      for (const caller of callers[of]!) told.push(caller);
+    }
+  }
+  return known;
+}
+
+/** See the file header. What is found of a part is kept: who walks a grammar asks at every level. */
+export class GrammarFacts {
+  readonly #nullable: readonly boolean[];
+  readonly #productive: readonly boolean[];
+  readonly #nullableParts = new Map<Expression, boolean>();
+  readonly #productiveParts = new Map<Expression, boolean>();
+  readonly #states = new Map<Expression, number>();
+
+  constructor(grammar: Grammar) {
+    this.#nullable = fixedPoint(grammar, nullableWhere);
+    this.#productive = fixedPoint(grammar, productiveWhere);
+  }
+
+  /** Whether an expression matches the empty text. */
+  isNullable(expression: Expression): boolean {
+    return this.#holds(expression, nullableWhere, this.#nullable, this.#nullableParts);
+  }
+
+  /** Whether an expression matches any text at all. */
+  isProductive(expression: Expression): boolean {
+    return this.#holds(expression, productiveWhere, this.#productive, this.#productiveParts);
+  }
+
+  #holds(expression: Expression, conditionOf: ConditionOf, rules: readonly boolean[], kept: Map<Expression, boolean>): boolean {
+    if (expression.kind === "rule") return rules[expression.index]!;
+    const known = kept.get(expression);
+    if (known !== undefined) return known;
+    const condition = conditionOf(expression);
+    if (typeof condition === "boolean") return condition;
+    const isTrue = (part: Expression) => this.#holds(part, conditionOf, rules, kept);
+    const found = condition.needs === "all" ? condition.parts.every(isTrue) : condition.parts.some(isTrue);
+    kept.set(expression, found);
+    return found;
+  }
+
+  /** Whether a bounded repetition is written out, body after body, or counted while it is matched. */
+  isWrittenOut({ body, min, max }: Repetition): boolean {
+    const times = max ?? min;
+    // What may match nothing cannot be counted.
+    return times <= 1 || times * this.statesOf(body) <= MAX_WRITTEN_OUT || this.isNullable(body);
+  }
+
+  /** An estimate of the states an expression takes, its rules not included; what matches nothing but the empty text takes one too. */
+  statesOf(expression: Expression): number {
+    switch (expression.kind) {
+      case "text":
+        return Math.max(1, Buffer.byteLength(expression.text));
+      case "set":
+        return 1 + expression.ranges.length;
+      case "rule":
+        return 1;
+      default: {
+        const known = this.#states.get(expression) ?? this.#statesOfParts(expression);
+        this.#states.set(expression, known);
+        return known;
+      }
+    }
+  }
+
+  #statesOfParts(expression: Extract<Expression, { kind: "sequence" | "choice" | "repeat" }>): number {
+    switch (expression.kind) {
+      case "sequence":
+        return Math.max(
+          1,
+          expression.parts.reduce((sum, part) => sum + this.statesOf(part), 0),
+        );
+      case "choice":
+        return expression.options.reduce((sum, option) => sum + this.statesOf(option), 1);
+      case "repeat": {
+        const body = this.statesOf(expression.body);
+        return 1 + (this.isWrittenOut(expression) ? body * Math.max(1, expression.max ?? expression.min + 1) : body);
+      }
+    }
+  }
+}
