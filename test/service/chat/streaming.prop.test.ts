@@ -65,6 +65,30 @@ const request = fc.record(
   },
   { requiredKeys: [] },
 );
+const ADD = { type: "function", function: { name: "add" } };
+/** What a request forces, and what is said then: calls as the engine must make them, here and there something else. */
+const forced = fc.oneof(
+  { arbitrary: fc.constant({ fields: {}, says: [] as string[] }), weight: 3 },
+  {
+    arbitrary: fc
+      .array(
+        fc.array(
+          fc.record({ name: fc.constant("add"), parameters: fc.dictionary(fc.constantFrom("a", "}"), fc.jsonValue(), { maxKeys: 2 }) }),
+          { maxLength: 3 },
+        ),
+        {
+          minLength: 1,
+          maxLength: 2,
+        },
+      )
+      .map((texts) => ({ fields: { tools: [ADD], tool_choice: "required" }, says: texts.map((calls) => JSON.stringify(calls)) })),
+    weight: 2,
+  },
+  {
+    arbitrary: fc.jsonValue().map((value) => ({ fields: { tools: [ADD], tool_choice: ADD }, says: [JSON.stringify({ value })] })),
+    weight: 1,
+  },
+);
 const prompt = fc.oneof(
   fc.record({
     messages: fc.array(piece, { minLength: 1, maxLength: 2 }).map((texts) => texts.map((content) => ({ role: "user", content }))),
@@ -84,9 +108,21 @@ const prompt = fc.oneof(
 const { server: plain } = await useChatServer(options);
 const { server: thinking } = await useChatServer({ ...options, limits: { reasoningParser: "think" } });
 test.prop(
-  [fc.array(output, { minLength: 1, maxLength: 3 }), request, prompt, fc.array(fc.nat(2), { minLength: 1, maxLength: 5 }), fc.boolean()],
-  { numRuns: 120 },
-)("a stream says what the plain answer says", async (outputs, fields, conversation, times, isThinking) => {
+  [
+    fc.array(output, { minLength: 1, maxLength: 3 }),
+    request,
+    prompt,
+    fc.array(fc.nat(2), { minLength: 1, maxLength: 5 }),
+    fc.boolean(),
+    forced,
+  ],
+  { numRuns: 160 },
+)("a stream says what the plain answer says", async (sampled, given, conversation, times, isThinking, { fields: forcing, says }) => {
+  // Whole calls are what a constrained engine makes; what a stop string or a limit cuts off is content of the plain answer alone.
+  const isForced = says.length > 0;
+  const { include_reasoning, logprobs: asksLogprobs } = given;
+  const fields = isForced ? { include_reasoning, logprobs: asksLogprobs, ...forcing, max_tokens: 1000 } : given;
+  const outputs = isForced ? says.map(spelled) : sampled;
   const server = isThinking ? thinking : plain;
   [said, pauses] = [outputs, times];
   const body = { ...conversation, ...fields, n: outputs.length, seed: 0, max_tokens: fields.max_tokens ?? 30, return_token_ids: true };

@@ -16,7 +16,8 @@ export interface CallDelta {
   readonly function: { readonly name?: string; readonly arguments: string };
 }
 
-const CALL_START = /^[\s[,]*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"parameters"\s*:\s*(?=\S)/;
+/** What stands before the arguments of a call: at first the array opens, later the call before is still to be closed. */
+const CALL_START = /^\s*(?:\[|\}\s*,)\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"parameters"\s*:\s*(?=\S)/;
 
 /** Whether a text is whole: cut short, or found by a search that knows no grammar, it may be anything. */
 function holdsCalls(text: string): boolean {
