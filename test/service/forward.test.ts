@@ -245,6 +245,53 @@ describe("an upstream", () => {
     expect([answer.status, answer.headers.get("retry-after"), answer.body.error.type]).toEqual([503, "1", "ServiceUnavailableError"]);
   });
 
+  const event = 'data: {"model":"tiny","choices":[]}\n\n';
+  const renamedEvent = 'data: {"model":"alias","choices":[]}\n\n';
+  const failure = /^data: \{"error":\{"message":"Internal server error".*"code":500\}\}\n\ndata: \[DONE\]\n\n$/;
+  it.each([
+    ["breaks off inside an event", [event, 'data: {"model":"tiny","cho'], true, failure],
+    ["breaks off inside a line's end", [event, `${event}data: {"model":"tiny"}\n`], true, failure],
+    ["ends without [DONE]", [event], false, failure],
+    ["ends inside an event", [event, 'data: {"model":"tiny","choices":['], false, failure],
+    ["ends as it should, in pieces", [event.slice(0, 9), `${event.slice(9)}data: [DO`, "NE]\n\n"], false, /^data: \[DONE\]\n\n$/],
+    ["leaves out the last blank line", [event, "data: [DONE]"], false, /^data: \[DONE\]\n\n$/],
+  ])("that %s has its whole events handed on, and nothing half", async (_name, pieces, isBroken, end) => {
+    const { url } = await startFake((_path, _body, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const write = async () => {
+        for (const piece of pieces) {
+          await new Promise((resolve) => response.write(piece, resolve));
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+        if (isBroken) response.destroy();
+        else response.end();
+      };
+      void write();
+    });
+    for (const [model, expected] of [
+      ["tiny", event],
+      ["alias", renamedEvent],
+    ] as const) {
+      const front = await startFront(url, { models: { tiny: "tiny", alias: "tiny" } });
+      const { body } = await front.call("POST", CHAT, { model, messages, stream: true });
+      const whole = pieces.join("").split(event).length - 1;
+      expect(body.slice(0, expected.length * whole)).toBe(expected.repeat(whole));
+      expect(body.slice(expected.length * whole)).toMatch(end);
+    }
+  });
+
+  it.each(["<html>no</html>", '"text"', "[]", ""])("that answers 200 with %j is at fault, under either name", async (answer) => {
+    const { url } = await startFake((_path, _body, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(answer);
+    });
+    const front = await startFront(url, { models: { tiny: "tiny", alias: "tiny" } });
+    for (const model of ["tiny", "alias"]) {
+      const { status, body } = await front.call("POST", CHAT, { model, messages });
+      expect([status, body.error.message]).toEqual([500, "Internal server error"]);
+    }
+  });
+
   it("is read no faster than the client reads", async () => {
     const event = Buffer.from(`data: ${JSON.stringify({ model: "tiny", choices: [], padding: "x".repeat(60_000) })}\n\n`);
     const limit = 400 * 2 ** 20;

@@ -100,6 +100,13 @@ export class ChatForwarder {
         return new Response(forwardedStream(answer.body, { rename, onEnd: target.release }), { headers: STREAM_HEADERS });
       }
       const text = await textOf(answer);
+      if (readFields(text) === null) {
+        this.#options.logger.error("The upstream answered a chat completion with something else than a JSON object", {
+          contentType: answer.contentType,
+          answer: text.slice(0, 500),
+        });
+        throw new EngineError("The upstream answered with something else than a JSON object");
+      }
       return new Response(rename === null ? text : withMember(text, "model", JSON.stringify(rename)), { headers: JSON_HEADERS });
     } finally {
       // A stream outlives this call and gives back what it holds at its own end.
@@ -177,7 +184,7 @@ export class ChatForwarder {
   }
 }
 
-/** The members of a JSON object; null for anything else, which the local route knows how to refuse. */
+/** The members of a JSON object; null for anything else. In a request, the local route knows how to refuse it. */
 function readFields(body: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(body);

@@ -13,11 +13,13 @@ export interface ForwardedStreamOptions {
 const BROKEN = { message: "Internal server error", type: "InternalServerError", param: null, code: 500 };
 
 /**
- * The events of `source`. Nothing is read ahead of the reader, and when the reader leaves the source is closed. A source that
- * breaks off ends in an error event, as every stream of this route does.
+ * The events of `source`, each once it is whole. Nothing is read ahead of the reader, and when the reader leaves the source is
+ * closed. A source that breaks off, or ends without `[DONE]`, ends in an error event, as every stream of this route does.
  */
 export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onEnd }: ForwardedStreamOptions): ReadableStream<Uint8Array> {
-  const events = rename === null ? source[Symbol.asyncIterator]() : renamed(source, rename);
+  const events = wholeEvents(source);
+  const model = rename === null ? null : JSON.stringify(rename);
+  let isDone = false;
   let isOver = false;
   const end = () => {
     if (!isOver) onEnd();
@@ -26,44 +28,65 @@ export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onE
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
+        let isGone = false;
         try {
           const { done, value } = await events.next();
-          if (done !== true) return controller.enqueue(value);
+          if (done !== true) {
+            isDone ||= saysDone(value);
+            return controller.enqueue(model === null ? value : renamed(value, model));
+          }
         } catch (error) {
-          if (!isAbort(error)) controller.enqueue(Buffer.from(`data: ${JSON.stringify({ error: BROKEN })}\n\ndata: [DONE]\n\n`));
+          isGone = isAbort(error);
         }
+        if (!isDone && !isGone) controller.enqueue(Buffer.from(`data: ${JSON.stringify({ error: BROKEN })}\n\ndata: [DONE]\n\n`));
         end();
         controller.close();
       },
       async cancel() {
         end();
-        await events.return?.();
+        await events.return(undefined);
       },
     },
     { highWaterMark: 0 },
   );
 }
 
-/** Every event's `model` replaced. An event is a line; bytes of an unfinished one wait for the rest. */
-async function* renamed(source: AsyncIterable<Uint8Array>, name: string): AsyncGenerator<Uint8Array, undefined> {
+/** Where the last event ends in what was read: a blank line ends one. */
+function endOfEvents(bytes: Buffer): number {
+  const ends = ["\n\n", "\r\n\r\n"].map((blank) => {
+    const at = bytes.lastIndexOf(blank);
+    return at === -1 ? 0 : at + blank.length;
+  });
+  return Math.max(...ends);
+}
+
+/** Several events at a time; bytes of an unfinished one wait for the rest and are nothing without it. */
+async function* wholeEvents(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, undefined> {
   let rest = Buffer.alloc(0);
-  const value = JSON.stringify(name);
   for await (const chunk of source) {
     const bytes = Buffer.concat([rest, chunk]);
-    const end = bytes.lastIndexOf("\n") + 1;
+    const end = endOfEvents(bytes);
     rest = bytes.subarray(end);
-    if (end > 0)
-      yield Buffer.from(
-        bytes
-          .subarray(0, end)
-          .toString()
-          .split("\n")
-          .map((line) => renamedLine(line, value))
-          .join("\n"),
-      );
+    if (end > 0) yield bytes.subarray(0, end);
   }
-  if (rest.length > 0) yield Buffer.from(renamedLine(rest.toString(), value));
+  // Some servers leave out the very last blank line.
+  if (saysDone(rest)) yield Buffer.from(`${rest.toString().trimEnd()}\n\n`);
   return undefined;
+}
+
+/** Whether one of the events is the last. */
+function saysDone(events: Buffer): boolean {
+  if (!events.includes("[DONE]")) return false;
+  return events
+    .toString()
+    .split("\n")
+    .some((line) => /^data: ?\[DONE\]\s*$/.test(line));
+}
+
+/** Every event's `model` replaced by a value. An event is a line. */
+function renamed(events: Buffer, value: string): Buffer {
+  const lines = events.toString().split("\n");
+  return Buffer.from(lines.map((line) => renamedLine(line, value)).join("\n"));
 }
 
 function renamedLine(line: string, value: string): string {
