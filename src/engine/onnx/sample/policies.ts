@@ -1,6 +1,6 @@
 /** Weights for sampling: bases, adapters on them, and models trained throughout, by policy id. */
 import { NotFoundError } from "../../../errors.ts";
-import { remember } from "../../../util/remember.ts";
+import { type Held, SharedValues } from "../../../util/shared-values.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
@@ -25,13 +25,16 @@ export interface Policy {
   /** Running and waiting requests. */
   users: number;
   isReleased: boolean;
+  /** Lets go of what it shares with other policies on its base. */
+  readonly letGo: () => void;
 }
 
 /** See the file header. */
 export class Policies {
   readonly #onForgotten: (policy: Policy) => void;
-  readonly #configs = new Map<string, Promise<ModelConfig>>();
-  readonly #bases = new Map<string, Promise<Weights>>();
+  /** One object per directory: programs and tables are keyed by it. */
+  readonly #configs = new SharedValues<string, ModelConfig>();
+  readonly #bases = new SharedValues<string, Weights>();
   readonly #policies = new Map<string, Policy>();
 
   /** @param onForgotten - Told of each policy that nobody can use any more. */
@@ -40,23 +43,36 @@ export class Policies {
   }
 
   /** Takes over trained weights, or an adapter's, under a new id; null = the base as it is. */
-  async add(id: string, base: BaseSource, trained: { flat: Float32Array; lora: Adapter | null } | null): Promise<void> {
-    if (trained && !trained.lora) {
-      const config = await this.#config(base.directory);
-      this.#set(id, id, { config, layout: baseLayout(config), flat: trained.flat }, null);
-      return;
+  async add(id: string, { directory }: BaseSource, trained: { flat: Float32Array; lora: Adapter | null } | null): Promise<void> {
+    const config = await this.#config(directory);
+    try {
+      if (trained && !trained.lora) {
+        const weights = { config: config.value, layout: baseLayout(config.value), flat: trained.flat };
+        this.#set(id, { batchKey: id, weights, adapter: null, letGo: config.letGo });
+        return;
+      }
+      const base = await this.#base(directory, config.value);
+      const letGo = () => [base, config].forEach((held) => held.letGo());
+      const adapter = trained?.lora
+        ? { ...trained.lora, flat: trained.flat, layout: adapterLayout(config.value, trained.lora.rank) }
+        : null;
+      // Adapters of one rank share a batch. Another rank would widen the products, and with them change a row's last bits.
+      this.#set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${directory}`, weights: base.value, adapter, letGo });
+    } catch (error) {
+      config.letGo();
+      throw error;
     }
-    const shared = await this.#base(base);
-    const adapter = trained?.lora ? { ...trained.lora, flat: trained.flat, layout: adapterLayout(shared.config, trained.lora.rank) } : null;
-    // Adapters of one rank share a batch. Another rank would widen the products, and with them change a row's last bits.
-    this.#set(id, `rank ${adapter?.rank ?? 0} on ${base.directory}`, shared, adapter);
   }
 
   /** The same straight from a saved state. */
   async load(id: string, base: BaseSource, state: string | undefined): Promise<void> {
     if (state === undefined) return this.add(id, base, null);
     const config = await this.#config(base.directory);
-    return this.add(id, base, await readAdapterOrWeights(state, base.id, config));
+    try {
+      await this.add(id, base, await readAdapterOrWeights(state, base.id, config.value));
+    } finally {
+      config.letGo();
+    }
   }
 
   /** Lets no further request use a policy. */
@@ -85,23 +101,27 @@ export class Policies {
     this.#forget(id, policy);
   }
 
-  #set(id: string, batchKey: string, weights: Weights, adapter: LoadedAdapter | null): void {
-    this.#policies.set(id, { batchKey, weights, adapter, users: 0, isReleased: false });
+  /** Whether a policy is left whose requests run in the batch. */
+  hasBatch(batchKey: string): boolean {
+    return [...this.#policies.values()].some((policy) => policy.batchKey === batchKey);
+  }
+
+  #set(id: string, policy: Omit<Policy, "users" | "isReleased">): void {
+    this.#policies.set(id, { ...policy, users: 0, isReleased: false });
   }
 
   #forget(id: string, policy: Policy): void {
     if (!policy.isReleased || policy.users > 0 || !this.#policies.delete(id)) return;
+    policy.letGo();
     this.#onForgotten(policy);
   }
 
-  /** One object per directory: programs and tables are keyed by it. */
-  #config(directory: string): Promise<ModelConfig> {
-    return remember(this.#configs, directory, () => readModelConfig(directory));
+  #config(directory: string): Promise<Held<ModelConfig>> {
+    return this.#configs.hold(directory, () => readModelConfig(directory));
   }
 
-  #base({ directory }: BaseSource): Promise<Weights> {
-    return remember(this.#bases, directory, async (): Promise<Weights> => {
-      const config = await this.#config(directory);
+  #base(directory: string, config: ModelConfig): Promise<Held<Weights>> {
+    return this.#bases.hold(directory, async (): Promise<Weights> => {
       const layout = baseLayout(config);
       return { config, layout, flat: await readBaseWeights(directory, layout) };
     });

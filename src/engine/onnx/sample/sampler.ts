@@ -53,7 +53,11 @@ export class Sampler {
     this.#maxRows = options.maxRows ?? 256;
     this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
     this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? 256 * 1024 * 1024);
-    this.#policies = new Policies((policy) => this.#prefixes.forget(policy));
+    this.#policies = new Policies((policy) => {
+      this.#prefixes.forget(policy);
+      // An empty batch keeps its cache for the next request, and with it the weights.
+      if (!this.#policies.hasBatch(policy.batchKey)) this.#batches.delete(policy.batchKey);
+    });
     this.#forward = new Forward(options.threads);
     this.#emit = emit;
     this.#onError = onError;

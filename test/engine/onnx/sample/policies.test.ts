@@ -1,0 +1,100 @@
+/** What the sampler lets go of when nobody can use it any more. */
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { Program, type Tensors } from "../../../../src/engine/onnx/runtime.ts";
+import { Policies, type Policy } from "../../../../src/engine/onnx/sample/policies.ts";
+import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
+import { deferred } from "../../../../src/util/deferred.ts";
+
+const oracle = join(import.meta.dirname, "../../../oracle/llama/model");
+let scratch: string;
+beforeAll(async () => void (scratch = await mkdtemp(join(tmpdir(), "whetstone-policies-"))));
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+test("a base is read once for all policies on it, and again when none was left", async () => {
+  const base = { id: "base", directory: join(scratch, "base") };
+  await cp(oracle, base.directory, { recursive: true });
+  const forgotten: Policy[] = [];
+  const policies = new Policies((policy) => forgotten.push(policy));
+  await expect(policies.load("none", base, join(scratch, "nothing"))).rejects.toThrow();
+  await policies.load("a", base, undefined);
+  const a = policies.take("a");
+  await changeLastWeight(join(base.directory, "model.safetensors"));
+
+  policies.release("a");
+  await policies.load("b", base, undefined);
+  policies.giveBack("a", a);
+  expect(forgotten).toEqual([a]);
+  await policies.load("c", base, undefined);
+  const [b, c] = [policies.take("b"), policies.take("c")];
+  expect(b.weights).toBe(a.weights);
+  expect(c.weights).toBe(a.weights);
+  for (const [id, policy] of Object.entries({ b, c })) {
+    policies.release(id);
+    policies.giveBack(id, policy);
+  }
+  await policies.load("d", base, undefined);
+  expect(policies.take("d").weights.flat).not.toEqual(a.weights.flat);
+});
+
+test("a model trained throughout keeps its base's configuration, not the weights that nobody reads", async () => {
+  const base = { id: "base", directory: join(scratch, "other") };
+  await cp(oracle, base.directory, { recursive: true });
+  const policies = new Policies(() => {});
+  await policies.load("base", base, undefined);
+  const own = policies.take("base");
+  await policies.add("trained", base, { flat: own.weights.flat.slice(), lora: null });
+  expect(policies.take("trained").weights.config).toBe(own.weights.config);
+  policies.release("base");
+  policies.giveBack("base", own);
+  await changeLastWeight(join(base.directory, "model.safetensors"));
+  await policies.load("again", base, undefined);
+  const again = policies.take("again").weights;
+  expect(again.config).toBe(own.weights.config);
+  expect(again.flat).not.toEqual(own.weights.flat);
+});
+
+test("a sampler whose last policy is released holds no weights", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const { promise, resolve, reject } = deferred<void>();
+  const sampler = new Sampler(
+    { threads: 1 },
+    (events) => events.forEach(({ token }) => token.finish && resolve()),
+    (_requests, error) => reject(error),
+  );
+  let weights: WeakRef<object> | undefined;
+  const { run } = Program.prototype;
+  Program.prototype.run = function (this: Program, feeds: Tensors, fetches) {
+    weights ??= new WeakRef((feeds["embedding"]!.data as Float32Array).buffer);
+    return run.call(this, feeds, fetches);
+  };
+  try {
+    await sampler.loadPolicy("p", { id: "base", directory: oracle }, undefined);
+    const params = { maxTokens: 3, temperature: 1, topP: 1, topK: 0, seed: 1n, stopTokenIds: [], topLogprobs: 0 };
+    sampler.add(1, "p", Int32Array.of(1, 2, 3), params);
+    await promise;
+  } finally {
+    Program.prototype.run = run;
+  }
+  // An assertion about the object itself would hold it.
+  const isHeld = () => weights?.deref() !== undefined;
+  expect(isHeld()).toBe(true);
+  sampler.releasePolicy("p");
+  await vi.waitFor(() => {
+    collect();
+    expect(isHeld()).toBe(false);
+  });
+  // Still there: what is gone is not the sampler.
+  expect(() => sampler.releasePolicy("p")).not.toThrow();
+});
+
+async function changeLastWeight(path: string): Promise<void> {
+  const bytes = await readFile(path);
+  bytes.writeFloatLE(0.5, bytes.length - 4);
+  await writeFile(path, bytes);
+}
