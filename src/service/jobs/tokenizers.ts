@@ -1,17 +1,14 @@
 import { loadTokenizer, type ChatTokenizer } from "../../tokenizer/index.ts";
+import { remember } from "../../util/remember.ts";
+
+/** Tokenizers kept; those of large vocabularies take a hundred megabytes. */
+const MAX_TOKENIZERS = 8;
 
 /** The tokenizer of a base model's directory. */
 export type TokenizerSource = (directory: string) => Promise<ChatTokenizer>;
 
-/** Loads each directory's tokenizer once; a load that failed is tried again. */
-export function createTokenizers(): TokenizerSource {
+/** Loads the tokenizers of the directories in use once; a load that failed is tried again. */
+export function createTokenizers(load: TokenizerSource = loadTokenizer): TokenizerSource {
   const loaded = new Map<string, Promise<ChatTokenizer>>();
-  return (directory) => {
-    const known = loaded.get(directory);
-    if (known !== undefined) return known;
-    const loading = loadTokenizer(directory);
-    loaded.set(directory, loading);
-    loading.catch(() => loaded.delete(directory));
-    return loading;
-  };
+  return (directory) => remember(loaded, directory, () => load(directory), MAX_TOKENIZERS);
 }

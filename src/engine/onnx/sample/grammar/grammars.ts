@@ -8,6 +8,9 @@ import { Configurations } from "./configurations.ts";
 import { GrammarConstraint } from "./constraint.ts";
 import { Vocabulary } from "./vocabulary.ts";
 
+/** Models whose vocabularies are kept; the one not used for longest goes first. */
+const MAX_MODELS = 8;
+
 /** Compiled grammars kept per model; the one not used for longest goes first. */
 const MAX_COMPILED = 64;
 
@@ -43,10 +46,8 @@ export class Grammars {
 
   /** Follows a new choice of the model in `directory`. */
   async constraint(directory: string, { text, endTokenIds }: GrammarText): Promise<GrammarConstraint> {
-    const { vocabulary, compiled } = await remember(this.#models, directory, async () => ({
-      vocabulary: textVocabulary(await loadTokenizer(directory)),
-      compiled: new Map(),
-    }));
+    const load = async () => ({ vocabulary: textVocabulary(await loadTokenizer(directory)), compiled: new Map() });
+    const { vocabulary, compiled } = await remember(this.#models, directory, load, MAX_MODELS);
     const configurations = compiled.get(text) ?? new Configurations(compileGrammar(JSON.parse(text) as Grammar), vocabulary.maxTokenBytes);
     compiled.delete(text);
     compiled.set(text, configurations);
