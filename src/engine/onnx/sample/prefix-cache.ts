@@ -2,7 +2,7 @@
  * Keys and values of prompts' beginnings, in blocks of {@link BLOCK_TOKENS} tokens.
  *
  * A block hangs below the block of the tokens before it, so one that is found has everything before it. Each policy and each
- * salt has a tree of its own. Only what prefill computed is kept: its bits are the same whoever computes them, in whatever
+ * salt has a tree of its own for as long as it has blocks: salts are often random, and never seen again. Only what prefill computed is kept: its bits are the same whoever computes them, in whatever
  * pieces, whereas those of a decoded token differ from a prefilled one's in the last place.
  */
 
@@ -17,12 +17,18 @@ interface Block {
   readonly children: Map<string, Block>;
 }
 
-type Node = Pick<Block, "children">;
+interface Tree {
+  readonly owner: object;
+  readonly salt: string | null;
+  readonly children: Map<string, Block>;
+}
+
+type Node = Block | Tree;
 
 /** See the file header. */
 export class PrefixCache {
   readonly #maxBytes: number;
-  readonly #trees = new Map<object, Map<string | null, Node>>();
+  readonly #trees = new Map<object, Map<string | null, Tree>>();
   /** From the least to the most recently used. A block is always older here than its parent: the first is a leaf. */
   readonly #byAge = new Set<Block>();
   #bytes = 0;
@@ -35,6 +41,11 @@ export class PrefixCache {
   /** What the blocks hold. */
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** How many trees there are. */
+  get trees(): number {
+    return [...this.#trees.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
   /**
@@ -62,11 +73,13 @@ export class PrefixCache {
   keep(owner: object, salt: string | null, prompt: Int32Array, computed: number, read: (start: number) => Float32Array): void {
     if (this.#maxBytes === 0) return;
     const path: Block[] = [];
-    let node = this.#treeOf(owner, salt);
+    const tree = this.#trees.get(owner)?.get(salt) ?? { owner, salt, children: new Map() };
+    let node: Node = tree;
     for (let start = 0; start + BLOCK_TOKENS <= Math.min(computed, prompt.length); start += BLOCK_TOKENS) {
       const key = keyOf(prompt, start);
-      let block = node.children.get(key);
+      let block: Block | undefined = node.children.get(key);
       if (!block) {
+        if (tree.children.size === 0) this.#plant(tree);
         block = { parent: node, key, data: read(start), children: new Map() };
         node.children.set(key, block);
         this.#bytes += block.data.byteLength;
@@ -94,12 +107,16 @@ export class PrefixCache {
     trees?.forEach(dropAll);
   }
 
-  #treeOf(owner: object, salt: string | null): Node {
-    let trees = this.#trees.get(owner);
-    if (!trees) this.#trees.set(owner, (trees = new Map()));
-    let tree = trees.get(salt);
-    if (!tree) trees.set(salt, (tree = { children: new Map() }));
-    return tree;
+  #plant(tree: Tree): void {
+    let trees = this.#trees.get(tree.owner);
+    if (!trees) this.#trees.set(tree.owner, (trees = new Map()));
+    trees.set(tree.salt, tree);
+  }
+
+  #fell({ owner, salt }: Tree): void {
+    const trees = this.#trees.get(owner);
+    trees?.delete(salt);
+    if (trees?.size === 0) this.#trees.delete(owner);
   }
 
   #touch(path: readonly Block[]): void {
@@ -110,7 +127,9 @@ export class PrefixCache {
   }
 
   #drop(block: Block): void {
-    block.parent.children.delete(block.key);
+    const { parent } = block;
+    parent.children.delete(block.key);
+    if ("owner" in parent && parent.children.size === 0) this.#fell(parent);
     this.#byAge.delete(block);
     this.#bytes -= block.data.byteLength;
   }

@@ -54,6 +54,21 @@ describe("prefix cache", () => {
     expect(cache.find(policy, null, prompt(49, 1))).toHaveLength(2);
   });
 
+  test("a salt leaves nothing behind when its last block is gone, nor where there never was a block", () => {
+    const cache = new PrefixCache(2 * BLOCK_BYTES);
+    for (let i = 0; i < 50; i++) {
+      cache.keep(policy, `short ${i}`, prompt(BLOCK_TOKENS - 1), BLOCK_TOKENS - 1, read);
+      cache.keep(policy, `salt ${i}`, prompt(20), 20, read);
+      cache.keep({ name: "another" }, `salt ${i}`, prompt(20), 20, read);
+    }
+    expect(cache.trees).toBe(2);
+    expect(cache.find(policy, "salt 49", prompt(20))).toHaveLength(1);
+    cache.keep(policy, "salt 49", prompt(33), 32, read);
+    expect(cache.trees).toBe(1);
+    cache.forget(policy);
+    expect([cache.trees, cache.bytes]).toEqual([0, 0]);
+  });
+
   test("forgets a policy as a whole, and a size of 0 keeps nothing", () => {
     const cache = new PrefixCache(1e6);
     cache.keep(policy, "a", prompt(40), 40, read);
