@@ -1,5 +1,5 @@
 /** Which waiting requests are prefilled next, and which of them together. */
-import { PrefillTask, paddedLength, type SharedPrompt } from "./prefill.ts";
+import { paddedLength, type SharedPrompt } from "./prefill.ts";
 import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
 import type { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request } from "./request.ts";
@@ -10,6 +10,13 @@ export interface AdmissionLimits {
   readonly room: number;
   /** Tokens that may be computed at once. */
   readonly most: number;
+}
+
+/** Prompts that are prefilled together, off the queue. */
+export interface Admission {
+  readonly prompts: readonly SharedPrompt[];
+  /** The blocks that a single prompt begins with. */
+  readonly known: readonly Float32Array[];
 }
 
 /**
@@ -25,10 +32,10 @@ const WORTH_TOKENS = 4 * BLOCK_TOKENS;
  *
  * @returns Null when nobody waits or there is no room.
  */
-export async function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, most }: AdmissionLimits): Promise<PrefillTask | null> {
+export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, most }: AdmissionLimits): Admission | null {
   const { first } = queue;
   if (!first || room <= 0) return null;
-  if (isScored(first)) return PrefillTask.start(shareOf(queue.take((request) => request === first)), [], prefixes);
+  if (isScored(first)) return { prompts: shareOf(queue.take((request) => request === first)), known: [] };
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
   const isAlone = isWorthIt(known) || 2 * time > most;
@@ -48,7 +55,7 @@ export async function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, 
     taken++;
     return true;
   });
-  return PrefillTask.start(prompts, prompts.length === 1 ? known : [], prefixes);
+  return { prompts, known: prompts.length === 1 ? known : [] };
 }
 
 function isWorthIt(known: readonly Float32Array[]): boolean {

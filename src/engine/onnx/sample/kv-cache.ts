@@ -51,7 +51,8 @@ export class KvCache {
     const wanted = slots <= this.#slots ? this.#slots : Math.max(slots, 2 * this.#slots, 2);
     const { kvHeads, headSize: d, layers } = this.#config;
     const [oldRow, newRow] = [this.#rowSize(this.#capacity), this.#rowSize(capacity)];
-    this.#layers = Array.from({ length: layers }, (_, index): LayerCache => {
+    // Nothing is changed before everything is allocated: there may be too little memory for some of it.
+    const grown = Array.from({ length: layers }, (_, index): LayerCache => {
       const next = { keys: new Float32Array(wanted * newRow), values: new Float32Array(wanted * newRow) };
       const old = this.#layers[index];
       if (!old) return next;
@@ -70,6 +71,7 @@ export class KvCache {
     const mask = new Float32Array(wanted * capacity).fill(MASKED);
     for (let slot = 0; slot < this.#slots; slot++)
       mask.set(this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity), slot * capacity);
+    this.#layers = grown;
     this.#mask = mask;
     this.#slots = wanted;
     this.#capacity = capacity;

@@ -66,7 +66,10 @@ export class PrefillTask {
     known.forEach((block, index) => this.#cache.write(0, index * BLOCK_TOKENS, BLOCK_TOKENS, block));
   }
 
-  /** @param known - The blocks that a single prompt begins with. */
+  /**
+   * @param known - The blocks that a single prompt begins with.
+   * @throws RangeError where there is no memory for the prompts' keys and values.
+   */
   static async start(prompts: readonly SharedPrompt[], known: readonly Float32Array[], prefixes: PrefixCache): Promise<PrefillTask> {
     const { Tensor } = await loadRuntime();
     return new PrefillTask(prompts, known, prefixes, Tensor);

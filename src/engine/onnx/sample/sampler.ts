@@ -7,14 +7,14 @@ import type { SamplingParams } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import type { BaseSource } from "../train/trainer.ts";
-import { admit } from "./admission.ts";
+import { type Admission, admit } from "./admission.ts";
 import { Batch } from "./batch.ts";
 import { Forward } from "./forward.ts";
 import type { GrammarConstraint } from "./grammar/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
 import { Pace } from "./pace.ts";
 import { Policies, type Policy } from "./policies.ts";
-import type { PrefillTask, Prefilled, PieceResult } from "./prefill.ts";
+import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request, type SampledEvent } from "./request.ts";
@@ -134,9 +134,23 @@ export class Sampler {
     if (task && !(first && priorityOf(first) < priorityOf(task.requests[0]!))) return task;
     const underWay = this.#tasks.reduce((sum, each) => sum + each.requests.length, 0);
     const room = this.#maxRows - this.#running - underWay;
-    const next = first ? await admit(this.#queue, this.#prefixes, { room, most: this.#promptTokens(first.policy, endMs) }) : null;
-    if (next) this.#tasks.unshift(next);
-    return next ?? task ?? null;
+    const admitted = first ? admit(this.#queue, this.#prefixes, { room, most: this.#promptTokens(first.policy, endMs) }) : null;
+    return (admitted && (await this.#start(admitted))) ?? task ?? null;
+  }
+
+  /** Begins with prompts; null when that failed. */
+  async #start({ prompts, known }: Admission): Promise<PrefillTask | null> {
+    try {
+      const task = await PrefillTask.start(prompts, known, this.#prefixes);
+      this.#tasks.unshift(task);
+      return task;
+    } catch (error) {
+      this.#fail(
+        prompts.flatMap(({ requests }) => requests),
+        error,
+      );
+      return null;
+    }
   }
 
   async #step(task: PrefillTask, endMs: number | null): Promise<void> {
@@ -150,12 +164,18 @@ export class Sampler {
       const result = await task.step(this.#forward, adapters, this.#promptTokens(policy, endMs));
       this.#pace(weights.config).notePrefill(result.computed, performance.now() - startMs);
       if (result.completed.length === 0) return;
-      this.#tasks.splice(this.#tasks.indexOf(task), 1);
+      this.#end(task);
       this.#enter(batch, policy.batchKey, result);
     } catch (error) {
-      this.#tasks.splice(this.#tasks.indexOf(task), 1);
+      this.#end(task);
       this.#fail(task.requests, error);
     }
+  }
+
+  /** Nothing when the task has ended before. */
+  #end(task: PrefillTask): void {
+    const at = this.#tasks.indexOf(task);
+    if (at >= 0) this.#tasks.splice(at, 1);
   }
 
   /** Lets the requests of complete prompts into their batch. */
@@ -196,7 +216,7 @@ export class Sampler {
     this.#queue.take(isCancelled).forEach((request) => this.#giveBack(request));
     for (const task of [...this.#tasks]) {
       task.remove(isCancelled).forEach((request) => this.#giveBack(request));
-      if (task.requests.length === 0) this.#tasks.splice(this.#tasks.indexOf(task), 1);
+      if (task.requests.length === 0) this.#end(task);
     }
     for (const batch of this.#batches.values()) batch.remove(isCancelled);
     this.#cancelled.clear();
