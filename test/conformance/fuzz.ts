@@ -215,7 +215,10 @@ async function answer(target: Target, { body, leavesAfterMs }: Attempt): Promise
   }
 }
 
-/** Sends {@link FUZZ_RUNS} bodies, some at a time, then as many choices as the service has room for: none may find a place taken. */
+/** How long the places of clients that left may take to be free again, milliseconds. */
+const FREE_WITHIN_MS = 10_000;
+
+/** Sends {@link FUZZ_RUNS} bodies, some at a time, then as many choices as the service has room for: no place may stay taken. */
 export async function fuzz(target: Target): Promise<void> {
   const several = fc.array(attempt, { minLength: TOGETHER, maxLength: TOGETHER });
   const statuses = new Map<number, number>();
@@ -229,6 +232,11 @@ export async function fuzz(target: Target): Promise<void> {
   // Bodies that are all refused, or all taken, would show little.
   for (const status of [200, 400]) expect(statuses.get(status) ?? 0, `answers ${status}`).toBeGreaterThan(FUZZ_RUNS / 10);
   if (outsideAddress() !== null) return void (await target.complete({ max_tokens: 1 }));
-  const everything = Array.from({ length: 16 }, () => target.send({ n: 128, max_tokens: 2 }));
-  expect((await Promise.all(everything)).map((response) => response.status)).toEqual(Array(16).fill(200));
+  const giveUpAtMs = performance.now() + FREE_WITHIN_MS;
+  for (;;) {
+    const everything = Array.from({ length: 16 }, () => target.send({ n: 128, max_tokens: 2 }));
+    const answered = (await Promise.all(everything)).map((response) => response.status);
+    if (answered.every((status) => status === 200)) return;
+    if (performance.now() > giveUpAtMs) expect(answered).toEqual(Array(16).fill(200));
+  }
 }

@@ -4,7 +4,7 @@ import { readEvents } from "../service/chat/support.ts";
 import type { ConformanceCase, Field } from "./case.ts";
 import { serviceOf, type Address } from "./servers.ts";
 
-/** Seconds after which a request counts as hanging. */
+/** Milliseconds after which a request counts as hanging. */
 const DEADLINE_MS = 60_000;
 const CHAT = "/v1/chat/completions";
 

@@ -19,7 +19,7 @@ import {
 /** Optimizer steps of the SFT job: progress is committed after the fourth. */
 const STEPS = 6;
 /** Steps after which the SFT job is killed: around that commit here; with `WHETSTONE_KILLS` set, every one. */
-const DIE_AFTER = process.env["WHETSTONE_KILLS"] === undefined ? [3, 4, 5] : Array.from({ length: STEPS }, (_, index) => index + 1);
+const KILL_AFTER = process.env["WHETSTONE_KILLS"] === undefined ? [3, 4, 5] : Array.from({ length: STEPS }, (_, index) => index + 1);
 const THREADS = [1, 2] as const;
 
 type Work = { readonly modelId: string; readonly jobId: string };
@@ -67,22 +67,23 @@ async function surviveKills(begin: Begin, steps: readonly number[], weights: str
   const events = timeless(await finishedEvents(calm, expected.jobId));
   const state = await stateOf(calm, calmDir, expected, weights);
   await calm.kill();
-  for (const dieAfter of steps) {
+  for (const haltAt of steps) {
     const dataDir = await temporaryDirectory();
-    const [before, after] = dieAfter % 2 === 0 ? THREADS : [THREADS[1], THREADS[0]];
-    const mortal = await startProcess(dataDir, { threads: before, dieAfter });
+    const [before, after] = haltAt % 2 === 0 ? THREADS : [THREADS[1], THREADS[0]];
+    const mortal = await startProcess(dataDir, { threads: before, haltAt });
     const work = await begin(mortal);
-    await mortal.exited;
+    await mortal.halted();
+    await mortal.kill();
     const service = await startProcess(dataDir, { threads: after });
-    expect(timeless(await finishedEvents(service, work.jobId)), `events, killed after step ${dieAfter}`).toEqual(events);
+    expect(timeless(await finishedEvents(service, work.jobId)), `events, killed after step ${haltAt}`).toEqual(events);
     const survived = await stateOf(service, dataDir, work, weights);
-    survived.forEach((bytes, index) => expect(bytes.equals(state[index]!), `state, killed after step ${dieAfter}`).toBe(true));
+    survived.forEach((bytes, index) => expect(bytes.equals(state[index]!), `state, killed after step ${haltAt}`).toBe(true));
     await service.kill();
   }
 }
 
 test("an SFT job ends with the same bytes, whichever of its steps it is killed after", { timeout: 240_000 }, () =>
-  surviveKills(sft(null), DIE_AFTER, "model.safetensors"),
+  surviveKills(sft(null), KILL_AFTER, "model.safetensors"),
 );
 
 test(

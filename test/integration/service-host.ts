@@ -1,36 +1,57 @@
-/** A service with the embedded engine in a process of its own, to be killed: `service-host.ts <data directory> [port] [trainer threads] [steps]`. */
+/** A service with the embedded engine in a process of its own, to be killed: `service-host.ts <data directory> <port> <settings as JSON>`. */
 import { fileURLToPath } from "node:url";
 import { createOnnxEngine, type Engine } from "../../src/engine/index.ts";
 import { startService } from "../../src/service/index.ts";
 
-const [dataDir = "", port = "0", threads = "", dieAfter = ""] = process.argv.slice(2);
+/** What a test asks for. */
+export interface HostSettings {
+  /** Of the trainer. @default the engine's */
+  readonly threads?: number;
+  /**
+   * Where training comes to a halt, to be killed there however long that takes: right after so many optimizer steps (0: before
+   * the first), or in the first pass of a policy loss. No later line of the job's code runs. @default nowhere
+   */
+  readonly haltAt?: number | "policy-pass";
+}
 
-/** The engine, in a process that kills itself right after so many optimizer steps: no later line of the job's code runs. */
-async function mortalEngine(steps: number): Promise<Engine> {
+/** The embedded engine, except that training halts. */
+async function haltingEngine(threads: number | undefined, haltAt: number | "policy-pass"): Promise<Engine> {
   const shipped = fileURLToPath(new URL("../../models/whetstone-tiny", import.meta.url));
-  const engine = await createOnnxEngine({ baseModels: { "whetstone-tiny": shipped }, trainerThreads: Number(threads) });
-  let left = steps;
-  const optimStep: Engine["optimStep"] = async (...given) => {
-    const result = await engine.optimStep(...given);
-    left--;
-    if (left === 0) process.kill(process.pid, "SIGKILL");
-    return result;
+  const options = { baseModels: { "whetstone-tiny": shipped }, ...(threads === undefined ? {} : { trainerThreads: threads }) };
+  const engine = await createOnnxEngine(options);
+  const halt = (): Promise<never> => {
+    process.stdout.write("halted\n");
+    return new Promise(() => {});
+  };
+  let steps = 0;
+  const changed: Partial<Engine> = {
+    async optimStep(...given) {
+      if (steps === haltAt) return halt();
+      const result = await engine.optimStep(...given);
+      steps++;
+      return steps === haltAt ? halt() : result;
+    },
+    async forwardBackward(model, rows, loss, options) {
+      const pass = engine.forwardBackward(model, rows, loss, options);
+      return haltAt === "policy-pass" && loss.kind !== "cross-entropy" ? halt() : pass;
+    },
   };
   return new Proxy(engine, {
     get(target, name) {
-      if (name === "optimStep") return optimStep;
-      const value: unknown = Reflect.get(target, name, target);
+      const value: unknown = Reflect.get(changed, name) ?? Reflect.get(target, name, target);
       return typeof value === "function" ? (value.bind(target) as unknown) : value;
     },
   });
 }
 
+const [dataDir = "", port = "0", settings = "{}"] = process.argv.slice(2);
+const { threads, haltAt } = JSON.parse(settings) as HostSettings;
 // Commits are frequent, so that a kill lands before, in and after some of them.
 const { url, apiKey } = await startService({
   dataDir,
   port: Number(port),
   limits: { commitEverySteps: 4 },
-  ...(threads === "" ? {} : { trainerThreads: Number(threads) }),
-  ...(dieAfter === "" ? {} : { engine: await mortalEngine(Number(dieAfter)) }),
+  ...(threads === undefined ? {} : { trainerThreads: threads }),
+  ...(haltAt === undefined ? {} : { engine: await haltingEngine(threads, haltAt) }),
 });
 process.stdout.write(`${JSON.stringify({ url, apiKey })}\n`);

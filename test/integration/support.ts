@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
+import type { HostSettings } from "./service-host.ts";
 
 export const MODELS = "/v1/preview/models";
 export const RL_JOBS = "/v1/preview/training-jobs";
@@ -24,18 +25,14 @@ export interface Address {
 export interface ServiceProcess extends Address {
   /** `kill -9`; resolves when the process is gone. */
   readonly kill: () => Promise<void>;
-  /** Resolves when the process is gone, whoever ended it. */
-  readonly exited: Promise<unknown>;
+  /** Resolves when the process has come to where it was told to halt. */
+  readonly halted: () => Promise<void>;
 }
 
 /** How a service's process is started. */
-export interface ProcessOptions {
+export interface ProcessOptions extends HostSettings {
   /** That of one that was killed. @default any free one */
   readonly port?: number;
-  /** Of the trainer. @default the engine's */
-  readonly threads?: number;
-  /** The process kills itself right after so many optimizer steps; needs `threads`. @default never */
-  readonly dieAfter?: number;
 }
 
 export interface JobEvent {
@@ -50,16 +47,21 @@ export async function temporaryDirectory(): Promise<string> {
   return path;
 }
 
+/** How often a process is started on the port of one that was killed: somebody else may have it for a moment. */
+const PORT_ATTEMPTS = 20;
+
 /** Starts a service's process that ends with the test at the latest. */
-export async function startProcess(dataDir: string, { port = 0, threads, dieAfter }: ProcessOptions = {}): Promise<ServiceProcess> {
-  const args = [
-    "--conditions=whetstone/source",
-    "--import",
-    "tsx",
-    fileURLToPath(new URL("service-host.ts", import.meta.url)),
-    dataDir,
-    ...[port, threads, dieAfter].map((value) => (value === undefined ? "" : String(value))),
-  ];
+export async function startProcess(dataDir: string, { port = 0, ...settings }: ProcessOptions = {}): Promise<ServiceProcess> {
+  for (let attempt = 1; ; attempt++) {
+    const service = await tryProcess(dataDir, port, settings);
+    if (service !== null) return service;
+    if (port === 0 || attempt === PORT_ATTEMPTS) throw new Error("The service's process ended before it listened");
+  }
+}
+
+async function tryProcess(dataDir: string, port: number, settings: HostSettings): Promise<ServiceProcess | null> {
+  const script = fileURLToPath(new URL("service-host.ts", import.meta.url));
+  const args = ["--conditions=whetstone/source", "--import", "tsx", script, dataDir, String(port), JSON.stringify(settings)];
   const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(child, "exit");
   const kill = async () => {
@@ -67,9 +69,13 @@ export async function startProcess(dataDir: string, { port = 0, threads, dieAfte
     await exited;
   };
   onTestFinished(kill);
-  const line = await createInterface({ input: child.stdout! })[Symbol.asyncIterator]().next();
-  if (line.done === true) throw new Error("The service's process ended before it listened");
-  return { ...(JSON.parse(line.value) as Address), kill, exited };
+  const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
+  const first = await lines.next();
+  if (first.done === true) return null;
+  const halted = async () => {
+    if ((await lines.next()).done === true) throw new Error("The service's process ended before it halted");
+  };
+  return { ...(JSON.parse(first.value) as Address), kill, halted };
 }
 
 /** One request that must succeed; a string goes as it is. */

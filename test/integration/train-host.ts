@@ -8,10 +8,12 @@ export interface HostSettings {
   readonly name: string;
   readonly steps: number;
   readonly maxStepsOffPolicy: number;
+  /** The process kills itself so many milliseconds after the run has written an event of this number. @default never */
+  readonly death?: { readonly seq: number; readonly delayMs: number } | undefined;
 }
 
 const [, , baseUrl = "", apiKey = "", runDir = "", settings = "{}"] = process.argv;
-const { name, steps, maxStepsOffPolicy } = JSON.parse(settings) as HostSettings;
+const { name, steps, maxStepsOffPolicy, death } = JSON.parse(settings) as HostSettings;
 
 const environment = defineEnvironment<{ readonly id: string; readonly text: string }>({
   name: "noise",
@@ -46,6 +48,5 @@ const run = trainRl({
   keepCheckpoints: { recent: 3 },
   report: false,
 });
-process.stdout.write("ready\n");
-await run.done;
+for await (const { seq } of run) if (seq === death?.seq) setTimeout(() => process.kill(process.pid, "SIGKILL"), death?.delayMs);
 await service.close();

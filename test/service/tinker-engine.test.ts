@@ -27,7 +27,7 @@ async function start(
   reduction: "sum" | "sequence-mean",
   dataDir: string,
 ): Promise<{ service: RunningService; call: (method: string, path: string, body?: object) => Promise<{ status: number; body: any }> }> {
-  const engine = await createTinkerEngine({ url: servers[reduction]!.url, baseModels, patienceMs: 0 });
+  const engine = await createTinkerEngine({ url: servers[reduction]!.url, baseModels, patienceMs: 5_000 });
   const service = await startService({ engine, dataDir, logger: { info: () => {}, warn: () => {}, error: () => {} } });
   onTestFinished(() => service.close({ graceMs: 0 }));
   return {

@@ -47,31 +47,40 @@ async function startSkyrl(): Promise<Subject> {
   const child = spawn(python, [program, directory, String(port), scratch], { stdio: ["ignore", "ignore", "pipe"] });
   let output = "";
   child.stderr.on("data", (chunk: Buffer) => (output = (output + chunk.toString()).slice(-4000)));
-  const giveUpAtMs = performance.now() + START_MS;
-  const url = `http://127.0.0.1:${port}`;
-  while (
-    !(await fetch(`${url}/api/v1/healthz`).then(
-      ({ ok }) => ok,
-      () => false,
-    ))
-  ) {
-    if (child.exitCode !== null || child.signalCode !== null || performance.now() > giveUpAtMs)
-      throw new Error(`SkyRL did not start:\n${output}`);
-    await delay(200);
-  }
-  const engine = await createTinkerEngine({ url, baseModels: { [BASE]: directory }, patienceMs: 5_000 });
-  return {
-    engine,
-    lora: { rank: 4 },
-
-    draws: 200,
-    async close() {
-      await engine.close();
-      child.kill("SIGTERM");
-      if (child.exitCode === null && child.signalCode === null) await once(child, "close");
-      await rm(scratch, { recursive: true, force: true });
-    },
+  const hasEnded = () => child.exitCode !== null || child.signalCode !== null;
+  const stop = async () => {
+    child.kill("SIGTERM");
+    if (!hasEnded()) await once(child, "close");
+    await rm(scratch, { recursive: true, force: true });
   };
+  try {
+    const giveUpAtMs = performance.now() + START_MS;
+    const url = `http://127.0.0.1:${port}`;
+    while (!(await isHealthy(url))) {
+      if (hasEnded() || performance.now() > giveUpAtMs) throw new Error(`SkyRL did not start:\n${output}`);
+      await delay(200);
+    }
+    const engine = await createTinkerEngine({ url, baseModels: { [BASE]: directory }, patienceMs: 5_000 });
+    return {
+      engine,
+      lora: { rank: 4 },
+      draws: 200,
+      async close() {
+        await engine.close();
+        await stop();
+      },
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+function isHealthy(url: string): Promise<boolean> {
+  return fetch(`${url}/api/v1/healthz`).then(
+    ({ ok }) => ok,
+    () => false,
+  );
 }
 
 const hasServer = runningUrl !== undefined || spawnSync(python, ["-c", hasSkyrl]).status === 0;

@@ -18,12 +18,13 @@ export function engineConformance(
   { timeoutMs: timeout = 60_000, missing = null }: ConformanceOptions = {},
 ): void {
   describe.skipIf(missing !== null)(`${name}${missing === null ? "" : `: ${missing}`}`, { timeout }, () => {
-    let subject: Subject;
+    let subject: Subject | undefined;
     beforeAll(async () => {
       subject = await start();
     }, timeout);
-    afterAll(() => subject.close(), timeout);
-    trainingBehaviours(() => subject);
-    samplingBehaviours(() => subject);
+    // A start that failed has nothing to close, and its own error is the one to be told.
+    afterAll(() => subject?.close(), timeout);
+    trainingBehaviours(() => subject!);
+    samplingBehaviours(() => subject!);
   });
 }

@@ -7,7 +7,7 @@ import { engineConformance } from "./suite.ts";
 async function start(reduction: "sum" | "sequence-mean", options: Partial<TinkerEngineOptions> = {}): Promise<Subject> {
   const behind = await createOnnxEngine({ baseModels: { [BASE]: BASE_DIRECTORY } });
   const server = await startTinkerServer({ engine: behind, base: BASE, baseName: `/models/${BASE}`, reduction });
-  const engine = await createTinkerEngine({ url: server.url, baseModels: { [BASE]: BASE_DIRECTORY }, patienceMs: 0, ...options });
+  const engine = await createTinkerEngine({ url: server.url, baseModels: { [BASE]: BASE_DIRECTORY }, patienceMs: 5_000, ...options });
   return {
     engine,
     lora: { rank: 4 },

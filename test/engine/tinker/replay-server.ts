@@ -31,7 +31,7 @@ function kindOf(path: string, body: Record<string, unknown> | null): string {
   return [path, ...values].join(" ");
 }
 
-/** A request as the replaying server got it. */
+/** A request as the replaying server got it; polls and heartbeats, whose number is a matter of time, are left out. */
 export interface Received {
   readonly path: string;
   // Tests look into bodies of every shape.
@@ -56,9 +56,10 @@ export async function startReplayServer(): Promise<{ readonly url: string; reado
         response.writeHead(status, { "content-type": "application/json" });
         response.end(JSON.stringify(value));
       };
-      // The two that the recording has not: of the same server, by its sources.
+      // Those that the recording has not: of the same server, by its sources.
       if (path === "/") return send(200, { name: "Tinker API Mock" });
       if (path.endsWith("/get_server_capabilities")) return send(200, { supported_models: [{ model_name: "models/tiny" }] });
+      if (path.endsWith("/session_heartbeat")) return send(200, { type: "session_heartbeat" });
       if (!path.endsWith("/retrieve_future")) received.push({ path: path.replace("/api/v1/", ""), body });
       const kind = kindOf(path, body);
       const at = left.findIndex((exchange) => exchange.status < 300 && kindOf(exchange.path, exchange.request) === kind);

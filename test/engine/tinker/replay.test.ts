@@ -31,7 +31,7 @@ async function start() {
   const directory = await scratch();
   await writeFile(join(directory, "config.json"), JSON.stringify({ vocab_size: 128, max_position_embeddings: 64 }));
   const server = await startReplayServer();
-  const engine = await createTinkerEngine({ url: server.url, baseModels: { tiny: directory }, patienceMs: 0 });
+  const engine = await createTinkerEngine({ url: server.url, baseModels: { tiny: directory }, patienceMs: 5_000 });
   onTestFinished(() => engine.close());
   return { engine, ...server };
 }
