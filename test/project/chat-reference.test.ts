@@ -66,7 +66,10 @@ const OUTSIDE: Readonly<Record<string, readonly (readonly [body: object, param: 
   chat_template: [[{ chat_template: "x" }, null]],
   chat_template_kwargs: [[{ chat_template_kwargs: { chat_template: "x" } }, null]],
   priority: [[{ priority: 1 }, "priority"]],
-  cache_salt: [[{ cache_salt: "" }, null]],
+  cache_salt: [
+    [{ cache_salt: "" }, null],
+    [{ cache_salt: "s".repeat(1025) }, null],
+  ],
   response_format: [
     [{ response_format: { type: "json_schema" } }, "response_format"],
     [{ response_format: { type: "json_schema", json_schema: { name: "a", schema: { not: {} } } } }, null],

@@ -10,8 +10,14 @@ type RawBody = Readonly<Record<string, unknown>>;
 const isObject = (value: unknown): value is RawBody => typeof value === "object" && value !== null && !Array.isArray(value);
 const isSet = (value: unknown): boolean => value !== undefined && value !== null;
 
+/** The salt is kept for as long as anything computed under it. */
+const MAX_SALT_LENGTH = 1024;
+
 function checkPromptFlags(body: RawBody): void {
-  if (body["cache_salt"] === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
+  const { cache_salt: salt } = body;
+  if (salt === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
+  if (typeof salt === "string" && salt.length > MAX_SALT_LENGTH)
+    throw new BodyError(`Expected \`cache_salt\` to be at most ${MAX_SALT_LENGTH} characters, got ${salt.length}; send a hash of it`);
   if (
     toBoolean(body["continue_final_message"]) === true &&
     (!("add_generation_prompt" in body) || toBoolean(body["add_generation_prompt"]) === true)

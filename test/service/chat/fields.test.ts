@@ -69,7 +69,7 @@ describe("fields that are carried out", () => {
     chat_template_kwargs: [1, [], { chat_template: 5 }],
     mm_processor_kwargs: [1],
     return_tokens_as_token_ids: ["x"],
-    cache_salt: ["", 5],
+    cache_salt: ["", "s".repeat(1025), 5],
     kv_transfer_params: ["x"],
     engine_xargs: [{ a: true }, "x"],
     response_format: [{ type: "xml" }, {}, "text", { type: "json_schema" }, { type: "json_schema", json_schema: { name: "a" } }],

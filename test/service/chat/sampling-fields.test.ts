@@ -115,7 +115,7 @@ describe("rules about logits", () => {
     expect((await stuck.post(HELLO)).status).toBe(400);
   });
   it("a salt reaches the engine", async () => {
-    expect(await paramsOf({ cache_salt: "mine" })).toMatchObject({ cacheSalt: "mine" });
+    for (const salt of ["mine", "s".repeat(1024)]) expect(await paramsOf({ cache_salt: salt })).toMatchObject({ cacheSalt: salt });
     expect(await paramsOf({})).not.toHaveProperty("cacheSalt");
   });
 });
