@@ -17,6 +17,8 @@ export interface PackedRow {
   readonly starts: readonly number[];
   /** Tokens in all. */
   readonly length: number;
+  /** Trained tokens of all members; rows that are equal add some without adding to the length. */
+  readonly trained: number;
 }
 
 /** Packed rows that run together. */
@@ -32,6 +34,8 @@ export interface Batch {
 export interface BatchLimits {
   /** Most padded tokens in a batch of several rows, and most tokens in a row by packing. */
   readonly maxTokens: number;
+  /** Most trained tokens in a batch of several rows, however many they share: each has logits over the whole vocabulary. */
+  readonly maxTrained: number;
   /** Fewest rows in a batch: attention is a product per row and key head, and these must be as many as there may be threads. */
   readonly minRows: number;
   /** What one query looking at one key costs, in tokens: attention costs the square of a row's length. */
@@ -42,18 +46,20 @@ export interface BatchLimits {
  * Limits by a model's shape. A batch keeps some 10 hidden and 5 inner vectors per layer and token for its gradient; small
  * batches stay in the processor's caches, large models need larger ones, because each batch adds to every gradient once.
  */
-export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize }: ModelConfig): BatchLimits {
-  const bytesPerToken = 4 * layers * (10 * hiddenSize + 5 * innerSize);
-  const affordable = ACTIVATION_BYTES / bytesPerToken;
+export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, vocabularySize }: ModelConfig): BatchLimits {
+  const layerBytes = 4 * (10 * hiddenSize + 5 * innerSize);
+  const affordable = ACTIVATION_BYTES / (layers * layerBytes);
   return {
     maxTokens: Math.min(Math.max(2 ** Math.floor(Math.log2(affordable)), 512), 1024),
+    // Behind the attention of the last layer only trained tokens go on, up to logits, their probabilities and their gradient.
+    maxTrained: Math.min(Math.max(Math.floor(ACTIVATION_BYTES / (layerBytes + 3 * 4 * vocabularySize)), 512), 2048),
     // Narrow heads have inner dimensions so short that they are summed in one piece however a product is cut.
     minRows: headSize < 128 ? 1 : Math.ceil(4 / kvHeads),
     pairCost: 1 / (3 * hiddenSize),
   };
 }
 
-/** What the activations of a batch may take, as long as that leaves batches of 512 tokens. */
+/** What the activations of a batch may take, and again those of its trained tokens, as long as that leaves 512 of them. */
 const ACTIVATION_BYTES = 1e9;
 
 /** Padded lengths are multiples of this for each block of queries: few distinct shapes, and aligned rows. */
@@ -77,16 +83,18 @@ const BATCH_OVERHEAD = 128;
  * bit of the gradient, is fixed when they are.
  */
 export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] {
-  const { maxTokens } = limits;
+  const { maxTokens, maxTrained } = limits;
   const packed = packRows(rows, limits).sort((a, b) => a.length - b.length || a.members[0]! - b.members[0]!);
   // cheapest[i]: the least cost of the first i rows, and where the last batch of that plan begins.
   const cheapest = [{ cost: 0, start: 0 }];
   for (let end = 1; end <= packed.length; end++) {
     const time = paddedTime(packed[end - 1]!);
     let best = { cost: Infinity, start: end - 1 };
+    let trained = 0;
     for (let start = end - 1; start >= 0; start--) {
       const count = end - start;
-      if (count > 1 && count * time > maxTokens) break;
+      trained += packed[start]!.trained;
+      if (count > 1 && (count * time > maxTokens || trained > maxTrained)) break;
       const cost = cheapest[start]!.cost + Math.max(count * time, MIN_PRODUCT_ROWS) + BATCH_OVERHEAD;
       if (cost < best.cost) best = { cost, start };
     }
@@ -113,21 +121,29 @@ function paddedTime({ length }: Pick<PackedRow, "length">): number {
 }
 
 /** Packs neighbours that share a beginning, as long as that costs less than leaving them apart; rows of a group are neighbours. */
-function packRows(rows: readonly Row[], { maxTokens, pairCost }: BatchLimits): PackedRow[] {
+function packRows(rows: readonly Row[], { maxTokens, maxTrained, pairCost }: BatchLimits): PackedRow[] {
   const cost = (length: number) => length * (1 + length * pairCost);
   const packed: PackedRow[] = [];
   for (let first = 0; first < rows.length;) {
     const members = [first];
+    const head = rows[first]!;
     // The last token of a row predicts nothing and is never an input.
-    let shared = rows[first]!.tokens.length - 1;
+    let shared = head.tokens.length - 1;
     let total = shared;
+    // Of all members, what they share counted for each.
+    let inputs = shared;
+    let trained = trainedTokens(head);
     for (let next = first + 1; next < rows.length; next++) {
-      const common = Math.min(shared, commonPrefix(rows[first]!.tokens, rows[next]!.tokens));
-      const joined = members.concat(next).reduce((sum, index) => sum + rows[index]!.tokens.length - 1 - common, common);
-      const apart = cost(total) + cost(rows[next]!.tokens.length - 1);
-      if (common < MIN_SHARED || joined > maxTokens || cost(joined) >= apart) break;
+      const row = rows[next]!;
+      const length = row.tokens.length - 1;
+      const common = Math.min(shared, commonPrefix(head.tokens, row.tokens));
+      const joined = inputs + length - members.length * common;
+      const more = trained + trainedTokens(row);
+      if (common < MIN_SHARED || joined > maxTokens || more > maxTrained || cost(joined) >= cost(total) + cost(length)) break;
       shared = common;
       total = joined;
+      inputs += length;
+      trained = more;
       members.push(next);
     }
     let start = shared;
@@ -136,7 +152,7 @@ function packRows(rows: readonly Row[], { maxTokens, pairCost }: BatchLimits): P
       start += rows[index]!.tokens.length - 1 - shared;
       return at;
     });
-    packed.push({ members, shared, starts, length: total });
+    packed.push({ members, shared, starts, length: total, trained });
     first += members.length;
   }
   return packed;
@@ -190,7 +206,7 @@ export function tokenInputs(
 
 /** Gathers what is trained in a batch; visits rows in order, then members, then time. */
 export function selectTrained(rows: readonly Row[], batch: Batch): Selection {
-  const count = batch.rows.reduce((sum, { members }) => sum + members.reduce((each, index) => each + trainedTokens(rows[index]!), 0), 0);
+  const count = batch.rows.reduce((sum, { trained }) => sum + trained, 0);
   const size = Math.max(count, MIN_PRODUCT_ROWS);
   const selection: Selection = {
     selected: new BigInt64Array(size),

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { batchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import type { LossSpec, Row } from "../../../../src/engine/port.ts";
 
@@ -26,7 +27,7 @@ describe("rows that share a beginning", () => {
   const rows = [...group(1, 12, [5, 9, 9, 2, 1]), ...group(2, 10, [4]), ...group(3, 15, [3, 8]), ...group(4, 4, [6, 7])];
 
   test("are laid out with the shared tokens once, as long as that is worth it", () => {
-    const packed = planBatches(rows, { maxTokens: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
+    const packed = planBatches(rows, { maxTokens: 4096, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
     const byFirst = packed.toSorted((a, b) => a.members[0]! - b.members[0]!);
     expect(byFirst.map(({ members }) => members)).toEqual([[0, 1, 2, 3, 4], [5], [6, 7], [8], [9]]);
     // 12 shared tokens and the branches without their last tokens, which predict nothing.
@@ -54,7 +55,7 @@ describe("rows that share a beginning", () => {
 
   test("a long prompt is computed once, in blocks of queries, and the result is that of each row by itself", async () => {
     const long = [...group(1, 150, [60, 90, 40, 61]), ...group(2, 300, [20, 31])];
-    const packed = planBatches(long, { maxTokens: 1024, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
+    const packed = planBatches(long, { maxTokens: 1024, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
     expect(packed.map(({ members, shared }) => [members.length, shared])).toEqual([
       [2, 300],
       [4, 150],
@@ -69,6 +70,57 @@ describe("rows that share a beginning", () => {
     const [a, b] = [trainer.gradients(together), trainer.gradients(alone)];
     expect(furthest(a, b) / largest(b)).toBeLessThan(1e-5);
   });
+});
+
+describe("trained tokens", () => {
+  const alike = (count: number, trained: number) =>
+    Array.from({ length: count }, (): Row => {
+      const tokens = Int32Array.from({ length: 20 }, (_, t) => t);
+      return { tokens, weights: Float32Array.from(tokens, (_, t) => (t >= 20 - trained ? 1 : 0)) };
+    });
+
+  test("of a batch are bounded, though equal rows share all that they look at", () => {
+    const batches = planBatches(alike(300, 10), { maxTokens: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
+    const members = batches.map(({ rows }) => rows.flatMap((row) => row.members));
+    expect(members.flat().toSorted((a, b) => a - b)).toEqual(Array.from({ length: 300 }, (_, i) => i));
+    expect(members.map(({ length }) => length)).toEqual([51, 51, 51, 51, 51, 45]);
+    const [long] = planBatches(alike(1, 19), { maxTokens: 4096, maxTrained: 10, minRows: 1, pairCost: 1 / 384 });
+    expect(long!.rows[0]!.trained).toBe(19);
+  });
+
+  test("may be as many as there is memory for their logits, 512 to 2048", async () => {
+    const config = await readModelConfig(directory);
+    const limitOf = (vocabularySize: number) => batchLimits({ ...config, vocabularySize }).maxTrained;
+    expect(limitOf(50_000) * 50_000 * 12).toBeLessThanOrEqual(1e9);
+    expect(limitOf(50_000)).toBeGreaterThan(1024);
+    expect(limitOf(1_000_000)).toBe(512);
+    expect(limitOf(48)).toBe(2048);
+  });
+
+  test("equal rows are the same gradient in one batch and in several", async () => {
+    const trainer = new Trainer({ threads: 1 });
+    const rows = alike(40, 10);
+    const [together, apart] = [await shipped(trainer), await shipped(trainer)];
+    await trainer.forwardBackward(together, rows, { kind: "cross-entropy" }, signal);
+    for (const part of [rows.slice(0, 17), rows.slice(17)]) await trainer.forwardBackward(apart, part, { kind: "cross-entropy" }, signal);
+    const [a, b] = [trainer.gradients(together), trainer.gradients(apart)];
+    expect(furthest(a, b) / largest(b)).toBeLessThan(1e-5);
+  });
+});
+
+test("planning looks at each row a bounded number of times, however many are joined", () => {
+  const tokens = Int32Array.from({ length: 20 }, (_, t) => t);
+  let looks = 0;
+  const rows = Array.from({ length: 2000 }, () => ({
+    get tokens() {
+      looks++;
+      return tokens;
+    },
+    weights: new Float32Array(20),
+  }));
+  const batches = planBatches(rows, { maxTokens: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
+  expect(batches.map((batch) => batch.rows.map(({ members }) => members.length))).toEqual([[2000]]);
+  expect(looks).toBeLessThan(10 * 2000);
 });
 
 test("the gradient of a batch is that of its rows, however the rows are cut into batches", async () => {
