@@ -42,8 +42,13 @@ given = json.loads(sys.argv[1])
 config, model = build(given["directory"], given["threads"])
 if given["rank"] is not None:
     add_adapters(config, model, given["rank"])
-rows, tokens, trained = given["rows"], given["tokens"], given["trained"]
-data = torch.tensor([[(row * 31 + t * 17 + (row * t) % 7) % 500 for t in range(tokens)] for row in range(rows)])
+rows = given["rows"]
+longest = max(len(row["tokens"]) for row in rows)
+data = torch.tensor([row["tokens"] + [0] * (longest - len(row["tokens"])) for row in rows])
+# The flat positions that predict a trained token: as in the engine, only they go through the head.
+width = longest - 1
+selected = torch.tensor([at * width + t - 1 for at, row in enumerate(rows) for t in range(len(row["tokens"]) - row["trained"], len(row["tokens"]))])
+targets = torch.tensor([token for row in rows for token in row["tokens"][len(row["tokens"]) - row["trained"] :]])
 gains = [p for p in model.parameters() if p.requires_grad and p.dim() == 1]
 matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
 optimizer = torch.optim.AdamW(
@@ -53,9 +58,9 @@ parameters = matrices + gains
 
 
 def step():
-    # As in the engine, only positions that predict a trained token go through the head.
-    hidden = model.hidden(data[:, :-1])[:, -trained:]
-    loss = F.cross_entropy(model.logits(hidden).flatten(0, 1), data[:, -trained:].flatten())
+    # Rows shorter than the longest are padded at their end, which causal attention does not see.
+    hidden = model.hidden(data[:, :-1]).flatten(0, 1)[selected]
+    loss = F.cross_entropy(model.logits(hidden), targets)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     optimizer.step()

@@ -15,10 +15,10 @@ const id = await trainer.createModel(
     lora: input.rank === null ? undefined : { rank: input.rank },
   },
 );
-const weight = 1 / (input.rows * input.trained);
-const rows = Array.from({ length: input.rows }, (_, row) => ({
-  tokens: Int32Array.from({ length: input.tokens }, (__, t) => (row * 31 + t * 17 + ((row * t) % 7)) % 500),
-  weights: new Float32Array(input.tokens).fill(weight, input.tokens - input.trained),
+const weight = 1 / input.rows.reduce((sum, { trained }) => sum + trained, 0);
+const rows = input.rows.map(({ tokens, trained }) => ({
+  tokens: Int32Array.from(tokens),
+  weights: new Float32Array(tokens.length).fill(weight, tokens.length - trained),
 }));
 const { signal } = new AbortController();
 let loss = NaN;

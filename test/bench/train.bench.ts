@@ -3,18 +3,22 @@
  *
  *   npm run bench -- train [--params tiny|2m|27m|135m] [--rows 128 --tokens 41 --trained 12] [--lora 16] [--threads 2] [--rounds 3] [--vs torch]
  *
- * Tokens are those of the rows: padding does not count, for either side.
+ * Tokens are those of the rows: padding does not count, for either side. Without `--rows` and `--tokens` three shapes are
+ * measured: rollouts in groups, as RL trains on, and rows of one length that have nothing in common.
  */
 import { parseArgs } from "node:util";
 import { hasTorch, measureInTurn, median, printTable, short, type Variant, wantsTorch, whole, withShape } from "./support.ts";
 
+/** A row, and how many of its last tokens are trained. */
+export interface TrainRow {
+  readonly tokens: readonly number[];
+  readonly trained: number;
+}
+
 /** What both programs are told. */
 export interface TrainInput {
   readonly directory: string;
-  readonly rows: number;
-  readonly tokens: number;
-  /** Trained tokens at the end of each row. */
-  readonly trained: number;
+  readonly rows: readonly TrainRow[];
   /** Of an adapter on every linear layer; null trains every parameter. */
   readonly rank: number | null;
   readonly threads: number;
@@ -30,10 +34,36 @@ export interface TrainResult {
   readonly loss: number;
 }
 
-const DEFAULT_ROWS = [
-  { rows: 128, tokens: 41, trained: 12 },
-  { rows: 8, tokens: 256, trained: 255 },
-];
+interface Shape {
+  readonly label: string;
+  readonly rows: readonly TrainRow[];
+}
+
+const VOCABULARY = 500;
+
+/** Rows of one length with nothing in common. */
+function equalRows(count: number, length: number, trained: number): Shape {
+  const rows = Array.from({ length: count }, (_, row) => ({
+    tokens: Array.from({ length }, (__, t) => (row * 31 + t * 17 + ((row * t) % 7)) % VOCABULARY),
+    trained,
+  }));
+  return { label: `${count} × ${length}, ${trained} trained`, rows };
+}
+
+/** Rows as a job of RL has them: groups of rollouts, each on one prompt, with answers of `shortest` to `longest` tokens. */
+function rolloutRows(groups: number, size: number, prompt: number, shortest: number, longest: number): Shape {
+  const rows = Array.from({ length: groups * size }, (_, row) => {
+    const group = Math.floor(row / size);
+    const trained = shortest + ((row * 53) % (longest - shortest + 1));
+    const tokens = Array.from({ length: prompt + trained }, (__, t) =>
+      t < prompt ? (group * 31 + t * 17) % VOCABULARY : (row * 29 + t * 13 + ((row * t) % 11)) % VOCABULARY,
+    );
+    return { tokens, trained };
+  });
+  return { label: `${groups} groups of ${size}, prompts of ${prompt}, answers of ${shortest} to ${longest}`, rows };
+}
+
+const DEFAULT_SHAPES = [rolloutRows(4, 8, 128, 32, 160), equalRows(128, 41, 12), equalRows(8, 256, 255)];
 
 export async function run(args: string[]): Promise<void> {
   const { values } = parseArgs({
@@ -54,23 +84,24 @@ export async function run(args: string[]): Promise<void> {
   const threads = whole("threads", values.threads);
   const rounds = whole("rounds", values.rounds);
   const seconds = whole("seconds", values.seconds);
-  const shapes = values.rows === undefined && values.tokens === undefined ? DEFAULT_ROWS : [oneShape(values)];
+  const shapes = values.rows === undefined && values.tokens === undefined ? DEFAULT_SHAPES : [oneShape(values)];
   const rank = values.lora === undefined ? null : whole("lora", values.lora);
   const trains = rank === null ? "every parameter" : `an adapter of rank ${rank}`;
   console.log(`Training ${trains}, ${values.params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
   const table = await withShape(values.params, async (directory) => {
     const lines: string[][] = [];
     for (const shape of shapes) {
-      const input: TrainInput = { directory, ...shape, rank, threads, seconds };
+      const input: TrainInput = { directory, rows: shape.rows, rank, threads, seconds };
       const variants: Variant[] = [{ label: "whetstone", program: new URL("train-engine.ts", import.meta.url), input }];
       if (withTorch) variants.push({ label: "PyTorch", program: new URL("torch_train.py", import.meta.url), input });
       const results = await measureInTurn<TrainResult>(variants, rounds);
-      const rate = results.map((each) => (shape.rows * shape.tokens * 1000) / median(each.map((result) => result.msPerStep)));
+      const tokens = shape.rows.reduce((sum, row) => sum + row.tokens.length, 0);
+      const rate = results.map((each) => (tokens * 1000) / median(each.map((result) => result.msPerStep)));
       for (const [index, { label }] of variants.entries()) {
         const each = results[index]!;
         if (!each.every((result) => Number.isFinite(result.loss))) throw new Error(`${label} did not train: the loss is not finite`);
         lines.push([
-          `${shape.rows} × ${shape.tokens}, ${shape.trained} trained`,
+          shape.label,
           label,
           short(rate[index]!),
           withTorch ? (rate[index]! / rate[1]!).toFixed(2) : "–",
@@ -81,7 +112,7 @@ export async function run(args: string[]): Promise<void> {
     }
     return lines;
   });
-  printTable(["rows × tokens", "", "tokens/s", "ratio", "ms/step", "CPU s/step"], table);
+  printTable(["rows", "", "tokens/s", "ratio", "ms/step", "CPU s/step"], table);
 }
 
 function oneShape(values: { rows?: string | undefined; tokens?: string | undefined; trained?: string | undefined }) {
@@ -89,5 +120,5 @@ function oneShape(values: { rows?: string | undefined; tokens?: string | undefin
   const trained = whole("trained", values.trained ?? String(tokens - 1));
   if (trained >= tokens)
     throw new RangeError(`Expected --trained to be less than --tokens (nothing predicts the first), got ${trained} of ${tokens}`);
-  return { rows: whole("rows", values.rows ?? "128"), tokens, trained };
+  return equalRows(whole("rows", values.rows ?? "128"), tokens, trained);
 }

@@ -10,7 +10,7 @@ const { threads, niceness } = workerData as { threads: number; niceness: number 
 // whoever samples or serves goes first. Elsewhere it would slow the whole process down.
 if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 
-const trainer = new Trainer({ threads });
+const trainer = new Trainer({ threads, niceness });
 
 serveCalls(parentPort!, {
   createModel: ([base, spec]: readonly [BaseSource, { lora?: LoraSpec; from?: string; seed: number; fresh?: boolean }]) =>

@@ -4,37 +4,38 @@ import { uniform } from "../../../util/rng.ts";
 import { type Held, SharedValues } from "../../../util/shared-values.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row } from "../../port.ts";
-import { type ModelConfig, readModelConfig } from "../model/config.ts";
-import { type Adapter, adapterLayout, baseLayout, type Layout, viewOf } from "../model/parameters.ts";
+import { readModelConfig } from "../model/config.ts";
+import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
-import { ProgramCache } from "../program-cache.ts";
-import { loadRuntime, Program, type Tensors } from "../runtime.ts";
-import { type Batch, batchLimits, forEachTrained, planBatches, selectTrained, tokenInputs } from "./batch.ts";
-import { ACCUMULATOR, gradientGraph, type GradientKind, maskName } from "./gradient-graph.ts";
-import { batchMasks, queryBlocks } from "./masks.ts";
+import { type Batch, batchLimits, forEachTrained, planBatches } from "./batch.ts";
+import { type BatchModel, type BatchResult, BatchRunner, type FrozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
-
-/** A base model's frozen weights, shared by the adapters on it. */
-interface Base {
-  readonly config: ModelConfig;
-  readonly layout: Layout;
-  readonly weights: Float32Array;
-  readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array };
-}
+import { SecondThread } from "./second-thread.ts";
+import { addTo, shareOut } from "./shares.ts";
 
 /** A model being trained. */
-interface TrainableModel extends OptimizerState {
+interface TrainableModel extends OptimizerState, BatchModel {
+  readonly id: string;
   readonly baseId: string;
-  readonly base: Base;
+  readonly parameters: Float32Array;
   /** Lets go of the base. */
   readonly letGo: () => void;
-  readonly lora: Adapter | null;
-  readonly layout: Layout;
+  /** Counts changes of the parameters. */
+  version: number;
   /** Whether anything was added to the gradients since they were zeroed. */
   hasGradients: boolean;
 }
+
+/**
+ * Weights of a base up to which rows are computed in two shares side by side: the products of small models are too narrow
+ * for two threads inside one. Larger models would need too much memory for a second sum of gradients.
+ */
+const MAX_SHARED_WEIGHTS = 16e6;
+
+/** Padded tokens in a batch of which two may be in memory at once. */
+const SHARED_BATCH_TOKENS = 512;
 
 /** What a base identifier resolved to. */
 export interface BaseSource {
@@ -45,22 +46,28 @@ export interface BaseSource {
 /** Settings of a trainer. */
 export interface TrainerOptions {
   readonly threads: number;
+  /** How far its threads step back for others, 0 to 19; Linux only. @default 0 */
+  readonly niceness?: number | undefined;
   /** Padded tokens per batch; more are cut into several whose gradients add up. @default 512 to 1024, by the model's shape */
   readonly maxBatchTokens?: number | undefined;
 }
 
 export class Trainer {
-  readonly #threads: number;
-  readonly #maxBatchTokens: number | undefined;
-  readonly #bases = new SharedValues<string, Base>();
+  readonly #options: TrainerOptions;
+  readonly #bases = new SharedValues<string, FrozenBase>();
   readonly #models = new Map<string, TrainableModel>();
-  readonly #programs = new ProgramCache(8);
+  /** For batches that run alone. */
+  readonly #runner: BatchRunner;
+  /** For those beside which another one runs. */
+  readonly #shareRunner: BatchRunner;
+  #second: SecondThread | undefined;
   #optimizer: Promise<Optimizer> | undefined;
   #nextId = 0;
 
   constructor(options: TrainerOptions) {
-    this.#threads = options.threads;
-    this.#maxBatchTokens = options.maxBatchTokens;
+    this.#options = options;
+    this.#runner = new BatchRunner(options.threads);
+    this.#shareRunner = new BatchRunner(threadsPerShare(options.threads));
   }
 
   async createModel(
@@ -73,6 +80,7 @@ export class Trainer {
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
       const seed = BigInt(spec.seed);
       const model: TrainableModel = {
+        id: `model-${this.#nextId++}`,
         baseId: base.id,
         base: shared,
         letGo,
@@ -83,12 +91,12 @@ export class Trainer {
         first: new Float32Array(layout.length),
         second: new Float32Array(layout.length),
         step: 0,
+        version: 0,
         hasGradients: false,
       };
       if (spec.from !== undefined) await readState(spec.from, this.#identity(model), model);
-      const id = `model-${this.#nextId++}`;
-      this.#models.set(id, model);
-      return id;
+      this.#models.set(model.id, model);
+      return model.id;
     } catch (error) {
       letGo();
       throw error;
@@ -111,9 +119,10 @@ export class Trainer {
 
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
-    this.#optimizer ??= Optimizer.create(this.#threads);
+    this.#optimizer ??= Optimizer.create(this.#options.threads);
     const gradNorm = await (await this.#optimizer).step(model, model.layout, adam);
     model.hasGradients = false;
+    model.version++;
     return { gradNorm, step: model.step };
   }
 
@@ -133,6 +142,7 @@ export class Trainer {
   async loadState(id: string, path: string): Promise<void> {
     const model = this.#model(id);
     await readState(path, this.#identity(model), model);
+    model.version++;
     dropGradients(model);
   }
 
@@ -148,9 +158,10 @@ export class Trainer {
   }
 
   /** Frees a model, and with the last on a base the base. */
-  unload(id: string): void {
+  async unload(id: string): Promise<void> {
     this.#models.get(id)?.letGo();
     this.#models.delete(id);
+    await this.#second?.forget(id);
   }
 
   #identity(model: TrainableModel) {
@@ -163,22 +174,14 @@ export class Trainer {
     return model;
   }
 
-  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Held<Base>> {
-    return this.#bases.hold(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<Base> => {
+  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Held<FrozenBase>> {
+    return this.#bases.hold(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<FrozenBase> => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
       const weights =
         freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
       return { config, layout, weights, rotary: rotaryTables(config) };
     });
-  }
-
-  #program({ base, lora }: TrainableModel, kind: GradientKind, time: number): Promise<Program> {
-    const rank = lora?.rank ?? null;
-    const blocks = queryBlocks(time);
-    return this.#programs.get(JSON.stringify([base.config, kind, rank, blocks]), () =>
-      Program.compile(gradientGraph(base.config, kind, rank, blocks), `train-${kind}`, { threads: this.#threads, memoryPattern: false }),
-    );
   }
 
   async #run(
@@ -188,102 +191,94 @@ export class Trainer {
     signal: AbortSignal,
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
     checkRows(rows, model.base.config, loss);
-    const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
-    const metrics = { loss: 0, tokens: 0, entropy: 0, positions: 0, padding: 0 };
     // The engine adds into the accumulators as it goes: an abort between batches must leave them as they were.
     const before = loss && model.hasGradients ? model.gradients.slice() : null;
     const limits = batchLimits(model.base.config);
+    const maxTokens = this.#options.maxBatchTokens ?? (isShared(model) ? SHARED_BATCH_TOKENS : limits.maxTokens);
+    const batches = planBatches(rows, { ...limits, maxTokens });
+    if (loss) model.hasGradients = true;
     try {
-      for (const batch of planBatches(rows, { ...limits, maxTokens: this.#maxBatchTokens ?? limits.maxTokens })) {
-        signal.throwIfAborted();
-        if (loss) model.hasGradients = true;
-        await this.#runBatch(model, rows, batch, loss, logprobs, metrics);
-        // Lets the worker see an abort that arrived meanwhile.
-        await new Promise(setImmediate);
-      }
+      const results = await this.#runAll(model, rows, batches, loss, signal);
+      return summary(rows, results);
     } catch (error) {
       if (before) model.gradients.set(before);
       else if (loss) dropGradients(model);
       throw error;
     }
-    return { logprobs, metrics };
   }
 
-  async #runBatch(
+  /** Runs batches and adds their gradients: a large model's one after the other, a small one's in two shares. */
+  async #runAll(
     model: TrainableModel,
     rows: readonly Row[],
-    batch: Batch,
+    batches: readonly Batch[],
     loss: LossSpec | null,
-    logprobs: Logprobs[],
-    metrics: { loss: number; tokens: number; entropy: number; positions: number; padding: number },
-  ): Promise<void> {
-    const { Tensor } = await loadRuntime();
-    const { base, layout, lora } = model;
-    const { config } = base;
-    const { tokens, positions } = tokenInputs(rows, batch);
-    const selection = selectTrained(rows, batch);
-    if (selection.count === 0) return;
-    const size = selection.selected.length;
-    const half = config.headSize / 2;
-    const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
-    const scalar = (x: number) => new Tensor("float32", new Float32Array([x]), []);
-    const feeds: Tensors = {
-      tokens: new Tensor("int64", tokens, [batch.batch, batch.time]),
-      positions: new Tensor("int64", positions, [batch.batch, batch.time]),
-      cos: new Tensor("float32", base.rotary.cos, [config.contextLength, half]),
-      sin: new Tensor("float32", base.rotary.sin, [config.contextLength, half]),
-      ...Object.fromEntries(
-        batchMasks(batch, config.heads / config.kvHeads).map(({ data, shape }, block) => [
-          maskName(block),
-          new Tensor("float32", data, shape),
-        ]),
-      ),
-      selected: new Tensor("int64", selection.selected, [size]),
-      targets: new Tensor("int64", selection.targets, [size]),
-      ...viewTensors(Tensor, lora ? base.weights : model.parameters, base.layout),
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<Batch, BatchResult>> {
+    const results = new Map<Batch, BatchResult>();
+    const run = async (runner: BatchRunner, share: readonly Batch[], gradients: Float32Array | null) => {
+      for (const batch of share) {
+        signal.throwIfAborted();
+        results.set(batch, await runner.run(model, rows, batch, loss, gradients));
+        // Lets the worker see an abort that arrived meanwhile.
+        await new Promise(setImmediate);
+      }
     };
-    if (lora) Object.assign(feeds, viewTensors(Tensor, model.parameters, layout), { adapter_scale: scalar(lora.alpha / lora.rank) });
-    const fetches: Tensors = { logprob: column(new Float32Array(size)), entropy: column(new Float32Array(size)) };
-    if (loss) {
-      feeds["weights"] = column(selection.weights);
-      if (loss.kind !== "cross-entropy") {
-        feeds["advantages"] = column(selection.advantages);
-        feeds["old"] = column(selection.old);
-        feeds["known"] = column(selection.known);
-        feeds["low"] = scalar(1 - loss.epsilon);
-        feeds["high"] = scalar(1 + loss.epsilonHigh);
-      }
-      fetches["loss"] = scalar(0);
-      for (const parameter of layout.parameters) {
-        const accumulator = new Tensor("float32", viewOf(model.gradients, parameter), parameter.shape);
-        feeds[`${ACCUMULATOR}${parameter.name}_in`] = accumulator;
-        fetches[ACCUMULATOR + parameter.name] = accumulator;
-      }
+    const gradients = loss && model.gradients;
+    const [first, second] = isShared(model) ? shareOut(batches) : [batches, []];
+    const isLong = batches.some(({ batch, time }) => batch * time > SHARED_BATCH_TOKENS);
+    if (second.length === 0 || this.#options.threads === 1 || isLong) {
+      await run(this.#runner, first, gradients);
+      const sum = gradients && second.length > 0 ? new Float32Array(gradients.length) : null;
+      await run(this.#runner, second, sum);
+      if (gradients && sum) addTo(gradients, sum);
+      return results;
     }
-    const program = await this.#program(model, loss?.kind ?? "forward", batch.time);
-    await program.run(feeds, fetches);
+    this.#second ??= new SecondThread({ threads: threadsPerShare(this.#options.threads), niceness: this.#options.niceness ?? 0 });
+    const other = this.#second.run(model.id, model, model.version, { rows, batches: second, loss }, signal);
+    // Whichever fails, the other one has ended before the gradients are put back.
+    const [own, share] = await Promise.allSettled([run(this.#shareRunner, first, gradients), other]);
+    if (own.status === "rejected") throw own.reason;
+    if (share.status === "rejected") throw share.reason;
+    share.value.results.forEach((result, at) => results.set(second[at]!, result));
+    const sum = share.value.gradients;
+    if (gradients && sum) {
+      addTo(gradients, sum);
+      this.#second.reuse(model.id, sum);
+    }
+    return results;
+  }
+}
 
-    const logprob = fetches["logprob"]!.data as Float32Array;
-    const entropy = fetches["entropy"]!.data as Float32Array;
+function isShared({ base }: BatchModel): boolean {
+  return base.layout.length <= MAX_SHARED_WEIGHTS;
+}
+
+/** Half of the threads, and at least one. */
+function threadsPerShare(threads: number): number {
+  return Math.max(1, Math.floor(threads / 2));
+}
+
+/** What a step gave, row by row and in all. */
+function summary(rows: readonly Row[], results: ReadonlyMap<Batch, BatchResult>): { logprobs: Logprobs[]; metrics: LossMetrics } {
+  const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
+  const metrics = { loss: 0, tokens: 0, entropy: 0, positions: 0, padding: 0 };
+  for (const [batch, result] of results) {
     let at = 0;
-    forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = logprob[at++]!));
-    for (let i = 0; i < selection.count; i++) metrics.entropy += entropy[i]!;
-    metrics.tokens += selection.count;
+    forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = result.logprobs[at++]!));
+    if (at === 0) continue;
+    metrics.loss += result.loss;
+    metrics.entropy += result.entropy;
+    metrics.tokens += at;
     metrics.positions += batch.batch * batch.time;
     metrics.padding += batch.batch * batch.time - batch.rows.reduce((sum, { length }) => sum + length, 0);
-    if (loss) metrics.loss += (fetches["loss"]!.data as Float32Array)[0]!;
   }
+  return { logprobs, metrics };
 }
 
 function dropGradients(model: TrainableModel): void {
   model.gradients.fill(0);
   model.hasGradients = false;
-}
-
-function viewTensors(Tensor: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], flat: Float32Array, layout: Layout): Tensors {
-  return Object.fromEntries(
-    layout.parameters.map((parameter) => [parameter.name, new Tensor("float32", viewOf(flat, parameter), parameter.shape)]),
-  );
 }
 
 /** Box-Muller over the counter generator. */

@@ -21,15 +21,15 @@ test("a base is read once for all models on it, and again when none was left", a
   await changeLastWeight(join(directory, "model.safetensors"));
 
   const adapter = await create({ lora: { rank: 2 } });
-  trainer.unload(first);
+  await trainer.unload(first);
   const second = await create();
   expect(weightsOf(second)).toEqual(before);
-  trainer.unload(second);
-  trainer.unload(second);
+  await trainer.unload(second);
+  await trainer.unload(second);
   const third = await create();
   expect(weightsOf(third)).toEqual(before);
-  trainer.unload(third);
-  trainer.unload(adapter);
+  await trainer.unload(third);
+  await trainer.unload(adapter);
   expect(weightsOf(await create())).not.toEqual(before);
 });
 

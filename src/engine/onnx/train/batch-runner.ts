@@ -1,0 +1,124 @@
+/** Runs batches of rows through gradient graphs. */
+import type { LossSpec, Row } from "../../port.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
+import { loadRuntime, Program, type Tensors } from "../runtime.ts";
+import { type Batch, selectTrained, tokenInputs } from "./batch.ts";
+import { ACCUMULATOR, gradientGraph, type GradientKind, maskName } from "./gradient-graph.ts";
+import { batchMasks, queryBlocks } from "./masks.ts";
+import { ProgramCache } from "../program-cache.ts";
+
+/** What is read of a base model. */
+export interface FrozenBase {
+  readonly config: ModelConfig;
+  readonly layout: Layout;
+  /** Not read where every parameter is trained. */
+  readonly weights: Float32Array;
+  readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array };
+}
+
+/** What a batch is computed with. */
+export interface BatchModel {
+  readonly base: FrozenBase;
+  readonly lora: Adapter | null;
+  /** Of what is trained. */
+  readonly layout: Layout;
+  readonly parameters: Float32Array;
+}
+
+/** What a batch gave, besides gradients. */
+export interface BatchResult {
+  /** Of the trained tokens, in the order of `forEachTrained`. */
+  readonly logprobs: Float32Array;
+  /** Sum of the entropies at them, in nats. */
+  readonly entropy: number;
+  readonly loss: number;
+}
+
+export class BatchRunner {
+  readonly #threads: number;
+  readonly #programs = new ProgramCache(8);
+
+  /** @param threads - Inside one op; the results do not depend on them. */
+  constructor(threads: number) {
+    this.#threads = threads;
+  }
+
+  /**
+   * Computes a batch, and with a loss adds its gradients to `gradients`, flat in the layout of what is trained.
+   *
+   * Blocks the calling thread while it computes.
+   */
+  async run(
+    model: BatchModel,
+    rows: readonly Row[],
+    batch: Batch,
+    loss: LossSpec | null,
+    gradients: Float32Array | null,
+  ): Promise<BatchResult> {
+    const { Tensor } = await loadRuntime();
+    const { base, layout, lora, parameters } = model;
+    const { config } = base;
+    const { tokens, positions } = tokenInputs(rows, batch);
+    const selection = selectTrained(rows, batch);
+    if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, loss: 0 };
+    const size = selection.selected.length;
+    const half = config.headSize / 2;
+    const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
+    const scalar = (x: number) => new Tensor("float32", new Float32Array([x]), []);
+    const views = (flat: Float32Array, of: Layout): Tensors =>
+      Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
+    const feeds: Tensors = {
+      tokens: new Tensor("int64", tokens, [batch.batch, batch.time]),
+      positions: new Tensor("int64", positions, [batch.batch, batch.time]),
+      cos: new Tensor("float32", base.rotary.cos, [config.contextLength, half]),
+      sin: new Tensor("float32", base.rotary.sin, [config.contextLength, half]),
+      ...Object.fromEntries(
+        batchMasks(batch, config.heads / config.kvHeads).map(({ data, shape }, block) => [
+          maskName(block),
+          new Tensor("float32", data, shape),
+        ]),
+      ),
+      selected: new Tensor("int64", selection.selected, [size]),
+      targets: new Tensor("int64", selection.targets, [size]),
+      ...views(lora ? base.weights : parameters, base.layout),
+    };
+    if (lora) Object.assign(feeds, views(parameters, layout), { adapter_scale: scalar(lora.alpha / lora.rank) });
+    const fetches: Tensors = { logprob: column(new Float32Array(size)), entropy: column(new Float32Array(size)) };
+    if (loss && gradients) {
+      feeds["weights"] = column(selection.weights);
+      if (loss.kind !== "cross-entropy") {
+        feeds["advantages"] = column(selection.advantages);
+        feeds["old"] = column(selection.old);
+        feeds["known"] = column(selection.known);
+        feeds["low"] = scalar(1 - loss.epsilon);
+        feeds["high"] = scalar(1 + loss.epsilonHigh);
+      }
+      fetches["loss"] = scalar(0);
+      for (const parameter of layout.parameters) {
+        const accumulator = new Tensor("float32", viewOf(gradients, parameter), parameter.shape);
+        feeds[`${ACCUMULATOR}${parameter.name}_in`] = accumulator;
+        fetches[ACCUMULATOR + parameter.name] = accumulator;
+      }
+    }
+    const program = await this.#program(model, loss?.kind ?? "forward", batch.time);
+    await program.run(feeds, fetches);
+
+    const entropies = fetches["entropy"]!.data as Float32Array;
+    let entropy = 0;
+    for (let i = 0; i < selection.count; i++) entropy += entropies[i]!;
+    return {
+      logprobs: (fetches["logprob"]!.data as Float32Array).slice(0, selection.count),
+      entropy,
+      loss: loss ? (fetches["loss"]!.data as Float32Array)[0]! : 0,
+    };
+  }
+
+  #program({ base, lora }: BatchModel, kind: GradientKind, time: number): Promise<Program> {
+    const rank = lora?.rank ?? null;
+    const blocks = queryBlocks(time);
+    return this.#programs.get(JSON.stringify([base.config, kind, rank, blocks]), () =>
+      Program.compile(gradientGraph(base.config, kind, rank, blocks), `train-${kind}`, { threads: this.#threads, memoryPattern: false }),
+    );
+  }
+}

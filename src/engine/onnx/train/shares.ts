@@ -1,0 +1,41 @@
+/** Batches of a step in two shares, which two threads compute side by side. */
+import type { Row } from "../../port.ts";
+import type { Batch } from "./batch.ts";
+
+/** What a batch costs besides its tokens, in tokens. */
+const BATCH_OVERHEAD = 128;
+
+/**
+ * Two shares of about equal cost, each in the order of the batches. A pure function of the batches: gradients are summed
+ * within a share and then over shares, so that every bit of the sum is the same however many threads there are.
+ */
+export function shareOut(batches: readonly Batch[]): [Batch[], Batch[]] {
+  const cost = ({ batch, time }: Batch) => batch * time + BATCH_OVERHEAD;
+  const totals = [0, 0];
+  const shareOf = new Map<Batch, number>();
+  for (const batch of batches.toSorted((a, b) => cost(b) - cost(a))) {
+    const lighter = totals[1]! < totals[0]! ? 1 : 0;
+    shareOf.set(batch, lighter);
+    totals[lighter]! += cost(batch);
+  }
+  return [batches.filter((batch) => shareOf.get(batch) === 0), batches.filter((batch) => shareOf.get(batch) === 1)];
+}
+
+/** A share with the rows that it needs and no others. */
+export function pickRows(rows: readonly Row[], batches: readonly Batch[]): { rows: Row[]; batches: Batch[] } {
+  const places = new Map<number, number>();
+  const placeOf = (index: number) => {
+    if (!places.has(index)) places.set(index, places.size);
+    return places.get(index)!;
+  };
+  const picked = batches.map((batch) => ({
+    ...batch,
+    rows: batch.rows.map((row) => ({ ...row, members: row.members.map(placeOf) })),
+  }));
+  return { rows: [...places.keys()].map((index) => rows[index]!), batches: picked };
+}
+
+/** Adds `part` to `sum`, element by element. */
+export function addTo(sum: Float32Array, part: Float32Array): void {
+  for (let i = 0; i < sum.length; i++) sum[i]! += part[i]!;
+}

@@ -1,0 +1,69 @@
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import type { Row } from "../../../../src/engine/port.ts";
+import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { pickRows, shareOut } from "../../../../src/engine/onnx/train/shares.ts";
+import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
+import { ROOT } from "../../../project/files.ts";
+
+const TINY = join(ROOT, "models/whetstone-tiny");
+
+const rowOf = (index: number, length: number): Row => ({
+  tokens: Int32Array.from({ length }, (_, t) => (index * 31 + t * 17 + ((index * t) % 7)) % 300),
+  weights: new Float32Array(length).fill(1 / 500, length - 6),
+});
+const rows = Array.from({ length: 40 }, (_, index) => rowOf(index, 12 + ((index * 37) % 90)));
+const limits = { maxTokens: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 };
+
+describe("shares of a step", () => {
+  test("hold every batch once, in order, at about equal cost", () => {
+    const batches = planBatches(rows, limits);
+    const [first, second] = shareOut(batches);
+    expect(batches.filter((batch) => first.includes(batch))).toEqual(first);
+    expect(batches.filter((batch) => second.includes(batch))).toEqual(second);
+    expect(first.length + second.length).toBe(batches.length);
+    const cost = (share: typeof batches) => share.reduce((sum, { batch, time }) => sum + batch * time, 0);
+    expect(Math.abs(cost(first) - cost(second))).toBeLessThanOrEqual(Math.max(...batches.map(({ batch, time }) => batch * time)));
+  });
+
+  test("a share is sent with its own rows and no others", () => {
+    const [, second] = shareOut(planBatches(rows, limits));
+    const picked = pickRows(rows, second);
+    const members = (batches: typeof second) => batches.flatMap((batch) => batch.rows.flatMap((row) => row.members));
+    expect(members(picked.batches).map((place) => picked.rows[place])).toEqual(members(second).map((index) => rows[index]));
+    expect(new Set(members(picked.batches)).size).toBe(picked.rows.length);
+  });
+
+  test("an abort while both are computed leaves the gradients as they were, and the next call has none of it", async () => {
+    const trainer = new Trainer({ threads: 2 });
+    const id = await trainer.createModel({ id: "tiny", directory: TINY }, { seed: 1 });
+    const run = (signal: AbortSignal) => trainer.forwardBackward(id, rows, { kind: "cross-entropy" }, signal);
+    const { signal } = new AbortController();
+    await run(signal);
+    const before = trainer.gradients(id);
+    const controller = new AbortController();
+    const aborted = run(controller.signal);
+    setImmediate(() => controller.abort(new Error("enough")));
+    await expect(aborted).rejects.toThrow("enough");
+    expect(trainer.gradients(id)).toEqual(before);
+    await run(signal);
+    const twice = before.map((each) => each + each);
+    expect(trainer.gradients(id).every((each, at) => Math.abs(each - twice[at]!) <= 1e-6 + 1e-4 * Math.abs(twice[at]!))).toBe(true);
+    await trainer.unload(id);
+  });
+
+  test("parameters that changed are those the second thread computes with", async () => {
+    const [one, two] = [new Trainer({ threads: 1 }), new Trainer({ threads: 2 })];
+    const { signal } = new AbortController();
+    const ends = [];
+    for (const trainer of [one, two]) {
+      const id = await trainer.createModel({ id: "tiny", directory: TINY }, { seed: 1, lora: { rank: 4 } });
+      for (let step = 0; step < 3; step++) {
+        await trainer.forwardBackward(id, rows, { kind: "cross-entropy" }, signal);
+        await trainer.optimStep(id, { learningRate: 1e-2 });
+      }
+      ends.push((await trainer.forward(id, rows, signal)).map((each) => [...each]));
+    }
+    expect(ends[1]).toEqual(ends[0]);
+  });
+});
