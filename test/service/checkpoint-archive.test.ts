@@ -74,6 +74,31 @@ test("a fresh adapter is made for its download, and unloaded", async () => {
   expect(service.engine.liveModels()).toEqual([]);
 });
 
+test("a client that gives up before the first byte leaves a service that goes on", async () => {
+  const [gate, reached] = [deferred<void>(), deferred<void>()];
+  const service = await startTestService({
+    engine: {
+      before: ({ verb }) => {
+        if (verb !== "saveState") return;
+        reached.resolve();
+        return gate.promise;
+      },
+    },
+  });
+  const { id } = await service.ok("POST", MODELS, { project: "demo", name: "adapted", base_model: "tiny", lora: { rank: 4 } });
+  const controller = new AbortController();
+  const answer = service.call("GET", `${MODELS}/${id}/checkpoints/0/archive`, undefined, { signal: controller.signal });
+  await reached.promise;
+  controller.abort();
+  await expect(answer).rejects.toThrow(/abort/u);
+  gate.resolve();
+  // Whatever was made for it is put away.
+  await expect.poll(() => service.requests.some(({ path }) => path.endsWith("/archive"))).toBe(true);
+  await expect.poll(() => readdir(join(service.service.dataDir, "tmp"))).toEqual([]);
+  expect(service.engine.liveModels()).toEqual([]);
+  expect((await service.call("GET", `${MODELS}/${id}/checkpoints/0/archive`)).status).toBe(200);
+});
+
 test("a deletion takes nothing from a download that has begun", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { Readable } from "node:stream";
 import { Hono } from "hono";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
 import {
@@ -16,6 +15,7 @@ import { create, type Creation } from "../idempotency.ts";
 import { artifactUrl, DEFAULT_ENTITY } from "../names.ts";
 import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
 import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
+import { webStream } from "../web-stream.ts";
 
 const FILES = "/v1/preview/artifacts/:id/files/*";
 
@@ -81,8 +81,7 @@ export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment
             : "none";
         throw new NotFoundError(`Artifact '${artifactUrl(artifact)}' has no file '${path}'; its files: ${known}`, { param: "path" });
       }
-      const body = Readable.toWeb(blobs.read(file.sha256)) as ReadableStream<Uint8Array>;
-      return new Response(body, {
+      return new Response(webStream(blobs.read(file.sha256)), {
         headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
       });
     });

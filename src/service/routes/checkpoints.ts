@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { Hono } from "hono";
 import type { Engine } from "../../engine/port.ts";
 import { ArgumentError, ConflictError, NotFoundError } from "../../errors.ts";
@@ -24,6 +24,7 @@ import { checkpointAt, newestCheckpoint, pageOfCheckpoints } from "../store/chec
 import { liveJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
+import { webStream } from "../web-stream.ts";
 
 const PATH = "/v1/preview/models/:id/checkpoints";
 
@@ -63,7 +64,7 @@ export function checkpointRoutes(context: ServiceContext): Hono<ServiceEnvironme
     .get(`${PATH}/:step/archive`, async (c) => {
       const { model, checkpoint } = await find(store, c.req.param("id"), c.req.param("step"));
       const archive = await download(context, model, checkpoint);
-      return c.body(Readable.toWeb(archive) as ReadableStream, 200, {
+      return c.body(webStream(archive), 200, {
         "content-type": "application/x-tar",
         "content-disposition": `attachment; filename="${model.name}-step${checkpoint.step}.tar"`,
       });
