@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 
 /** Makes the entries of a directory durable: a rename is on disk only after this. */
 export async function syncDirectory(path: string): Promise<void> {
@@ -47,4 +47,20 @@ export async function renameDurably(from: string, to: string): Promise<void> {
 /** Removes a file or a whole directory; what is not there is fine. */
 export async function remove(path: string): Promise<void> {
   await rm(path, { recursive: true, force: true });
+}
+
+/**
+ * Removes a directory that others may be reading. It leaves its place whole, so that nobody finds a part of it there.
+ *
+ * @param temporary - Where it is taken apart: a directory on the same file system that is emptied at start.
+ */
+export async function removeWhole(path: string, temporary: string): Promise<void> {
+  const aside = join(temporary, randomUUID());
+  try {
+    await rename(path, aside);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+    throw error;
+  }
+  await remove(aside);
 }

@@ -43,6 +43,14 @@ test("an adapter is trained, downloaded, uploaded as anybody's, and computes the
   expect(await say(fork)).toEqual(said);
   const untouched = await service.models.create({ project: "demo", name: "untouched", baseModel: BASE, lora: { rank: 4 } });
   expect(await say(untouched)).not.toEqual(said);
+  // Its `A` is not zero: a fork of what was never trained starts from the same one.
+  const twin = await service.models.create({ project: "demo", name: "twin", baseModel: BASE, from: untouched.id });
+  const adapterOf = async (from: Model) => {
+    const target = join(await temporaryDirectory(), "fresh");
+    await (await from.checkpoint()).download(target);
+    return readFile(join(target, "adapter_model.safetensors"));
+  };
+  expect((await adapterOf(twin)).equals(await adapterOf(untouched))).toBe(true);
   // What came back is trained on like anything else.
   await (await imported.trainSft(data, { learningRate: 0.02 })).done();
   expect(await say(imported)).not.toEqual(said);

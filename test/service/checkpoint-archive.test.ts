@@ -113,6 +113,29 @@ test("a deletion takes nothing from a download that has begun", async () => {
   expect(Buffer.from(await response.arrayBuffer()).includes(expected)).toBe(true);
 });
 
+test("a checkpoint that is deleted before its files are open is not found", async () => {
+  const [gate, reached] = [deferred<void>(), deferred<void>()];
+  let isHeld = false;
+  const service = await startTestService({
+    engine: {
+      before: ({ verb }) => {
+        if (!isHeld || verb !== "describeBase") return;
+        reached.resolve();
+        return gate.promise;
+      },
+    },
+  });
+  const { id } = await createModel(service);
+  for (let step = 0; step < 2; step++) await finishedEvents(service, await startRlJob(service, id));
+  const path = `${MODELS}/${id}/checkpoints`;
+  isHeld = true;
+  const answer = service.call("GET", `${path}/1/archive`);
+  await reached.promise;
+  await service.ok("DELETE", path, { steps: [1] });
+  gate.resolve();
+  expect(await answer).toMatchObject({ status: 404, body: { error: { param: "step" } } });
+});
+
 test("a download that failed leaves nothing", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
@@ -169,6 +192,20 @@ test.each([
   const answer = await service.call("POST", MODELS, { project: "demo", name: "fork", base_model: "tiny", ...fields });
   expect(answer).toMatchObject({ status, body: { error: { param } } });
   expect(await readdir(join(service.service.dataDir, "checkpoints"))).toEqual([id]);
+});
+
+test("a fork of a fresh adapter is made from the same seed, and so is a fork of that", async () => {
+  const service = await startTestService();
+  const body = { project: "demo", base_model: "tiny" };
+  const source = await service.ok("POST", MODELS, { ...body, name: "adapted", lora: { rank: 4 } });
+  const fork = await service.ok("POST", MODELS, { ...body, name: "fork", from: "local/demo/adapted:step0" });
+  const next = await service.ok("POST", MODELS, { ...body, name: "next", from: fork.id });
+  const other = await service.ok("POST", MODELS, { ...body, name: "other", lora: { rank: 4 } });
+  for (const { id } of [source, fork, next, other]) await finishedEvents(service, await startRlJob(service, id));
+  const made = service.engine.calls.filter(({ verb }) => verb === "createModel").map(({ detail }) => (detail as { seed: number }).seed);
+  expect(made).toHaveLength(4);
+  expect(new Set(made.slice(0, 3)).size).toBe(1);
+  expect(made[3]).not.toBe(made[0]);
 });
 
 test("an existing model is given back before anything is copied", async () => {

@@ -9,7 +9,7 @@ import { saveDurably } from "../jobs/states.ts";
 import { artifactUrl, parseArtifactUrl, stepName } from "../names.ts";
 import { findCheckpoint } from "../policies.ts";
 import { getArtifactByName, type StoredArtifact } from "../store/artifacts.ts";
-import type { CheckpointRow } from "../store/tables.ts";
+import type { CheckpointRow, ModelRow } from "../store/tables.ts";
 import { readAdapterConfig } from "./peft.ts";
 import { OPTIMIZER_FILE } from "./retention.ts";
 
@@ -20,13 +20,19 @@ const WEIGHTS_FILE = "adapter_model.safetensors";
 export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kind" | "metrics"> {
   readonly lora: LoraConfig | null;
   readonly lineage: CheckpointLineage;
+  /** What a fresh adapter's weights are made from. */
+  readonly seed: number;
   /** Removes the files again. */
   readonly discard: () => Promise<void>;
 }
 
+/** What preparing needs. */
+export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "uses" | "blobs">;
+
 /** The model that is being made. */
 export interface NewModel {
   readonly id: string;
+  /** What its adapter starts from unless `from` says otherwise. */
   readonly seed: number;
   readonly request: CreateModelRequest;
 }
@@ -39,7 +45,7 @@ export interface NewModel {
  * @throws ConflictError `E_CONFLICT` for an artifact that is not committed, or an optimizer state that was not kept.
  * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for an adapter that cannot be read or carried out.
  */
-export async function prepareOrigin(context: ServiceContext, model: NewModel): Promise<Origin> {
+export async function prepareOrigin(context: OriginContext, model: NewModel): Promise<Origin> {
   const { request } = model;
   const from = request.from ?? null;
   if (from === null) {
@@ -51,6 +57,7 @@ export async function prepareOrigin(context: ServiceContext, model: NewModel): P
     return {
       state_dir: null,
       optimizer_kind: null,
+      seed: model.seed,
       metrics: "{}",
       lora: request.lora ?? null,
       lineage: lineageOf(request, null),
@@ -60,7 +67,7 @@ export async function prepareOrigin(context: ServiceContext, model: NewModel): P
   return /:v\d+$/u.test(from) ? importAdapter(context, model, from) : forkCheckpoint(context, model, from);
 }
 
-async function forkCheckpoint(context: ServiceContext, model: NewModel, from: string): Promise<Origin> {
+async function forkCheckpoint(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
   const { store, directory, engine, uses } = context;
   const { request } = model;
   const { model: source, checkpoint } = await findCheckpoint(store, from, { bases: engine.capabilities().baseModels, param: "from" });
@@ -72,32 +79,49 @@ async function forkCheckpoint(context: ServiceContext, model: NewModel, from: st
   const lora = source.lora === null ? null : (JSON.parse(source.lora) as LoraConfig);
   requireSameAdapter(request, lora, from);
   const keepsOptimizer = request.keep_optimizer === true;
-  if (keepsOptimizer && checkpoint.optimizer_kind === null) {
-    throw new ConflictError(
-      `The optimizer state of '${stepName(source, checkpoint.step)}' is not there: it is kept for a model's newest checkpoint and for pinned ones`,
-      { param: "keep_optimizer" },
-    );
-  }
+  if (keepsOptimizer) requireOptimizer(source, checkpoint);
   const lineage = lineageOf(request, stepName(source, checkpoint.step));
   const columns = { metrics: checkpoint.metrics, optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null, lora, lineage };
-  if (checkpoint.state_dir === null) return { ...columns, state_dir: null, discard: () => Promise.resolve() };
+  // A fresh adapter is on no disk: what it is made from again is its seed.
+  if (checkpoint.state_dir === null) return { ...columns, seed: source.seed, state_dir: null, discard: () => Promise.resolve() };
   const release = uses.hold(checkpoint.id);
+  // The budget leaves what is held. A user's deletion, a job that ends and an unpin do not: there the row changes first, then the files.
+  const stillWhole = async () => {
+    const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, {
+      bases: engine.capabilities().baseModels,
+      param: "from",
+    });
+    if (keepsOptimizer) requireOptimizer(source, found.checkpoint);
+  };
   try {
-    // Held from here on; what was deleted a moment before is not there.
-    await findCheckpoint(store, stepName(source, checkpoint.step), { bases: [], param: "from" });
+    await stillWhole();
     const { path, discard } = await makeState(context, model, async (temporary) => {
       const sourcePath = join(directory.root, checkpoint.state_dir as string);
-      for (const name of await readdir(sourcePath)) {
-        if (name !== OPTIMIZER_FILE || keepsOptimizer) await share(join(sourcePath, name), join(temporary, name));
+      try {
+        for (const name of await readdir(sourcePath)) {
+          if (name !== OPTIMIZER_FILE || keepsOptimizer) await share(join(sourcePath, name), join(temporary, name));
+        }
+      } finally {
+        // What has changed says more than the file that is missing for it; and a copy may lack one without any error.
+        await stillWhole();
       }
     });
-    return { ...columns, state_dir: relative(directory.root, path), discard };
+    return { ...columns, seed: model.seed, state_dir: relative(directory.root, path), discard };
   } finally {
     release();
   }
 }
 
-async function importAdapter(context: ServiceContext, model: NewModel, from: string): Promise<Origin> {
+/** @throws ConflictError `E_CONFLICT` when the optimizer state of a checkpoint was not kept. */
+function requireOptimizer(source: ModelRow, { step, optimizer_kind: kind }: CheckpointRow): void {
+  if (kind !== null) return;
+  throw new ConflictError(
+    `The optimizer state of '${stepName(source, step)}' is not there: it is kept for a model's newest checkpoint and for pinned ones`,
+    { param: "keep_optimizer" },
+  );
+}
+
+async function importAdapter(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
   const { store, directory, engine, blobs } = context;
   const { request, id, seed } = model;
   if (request.keep_optimizer === true) {
@@ -111,8 +135,9 @@ async function importAdapter(context: ServiceContext, model: NewModel, from: str
     const lora = await readAdapterConfig(join(staging, CONFIG_FILE), `${from}: ${CONFIG_FILE}`);
     requireSameAdapter(request, lora, from);
     const handle = await engine.createModel({ base: request.base_model, lora, from: staging, seed });
+    const path = statePath(context, id);
+    const discard = () => remove(dirname(path));
     try {
-      const path = statePath(context, id);
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
       await syncDirectory(directory.checkpoints);
       await saveDurably(engine, handle, path, new AbortController().signal);
@@ -121,11 +146,15 @@ async function importAdapter(context: ServiceContext, model: NewModel, from: str
       return {
         state_dir: relative(directory.root, path),
         optimizer_kind: null,
+        seed,
         metrics: "{}",
         lora,
         lineage: lineageOf(request, artifactUrl(artifact)),
-        discard: () => remove(dirname(path)),
+        discard,
       };
+    } catch (error) {
+      await discard();
+      throw error;
     } finally {
       await engine.unload(handle);
     }
@@ -165,13 +194,13 @@ function lineageOf({ base_model }: CreateModelRequest, parent: string | null): C
   return { base_model, parent, job_id: null, job_type: null };
 }
 
-function statePath({ directory }: ServiceContext, modelId: string): string {
+function statePath({ directory }: OriginContext, modelId: string): string {
   return join(directory.checkpoints, modelId, "0");
 }
 
 /** A state directory that is either complete or absent. */
 async function makeState(
-  context: ServiceContext,
+  context: OriginContext,
   { id }: NewModel,
   fill: (temporary: string) => Promise<void>,
 ): Promise<{ readonly path: string; readonly discard: () => Promise<void> }> {

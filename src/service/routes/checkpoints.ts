@@ -17,7 +17,8 @@ import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
 import { enforceBudget, OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
-import { remove } from "../files.ts";
+import { messageOf } from "../error-text.ts";
+import { remove, removeWhole } from "../files.ts";
 import { loraOf } from "../jobs/warm-models.ts";
 import { pathOf } from "../names.ts";
 import { checkpointAt, newestCheckpoint, pageOfCheckpoints } from "../store/checkpoints.ts";
@@ -85,16 +86,17 @@ async function find(store: Store, id: string, step: string): Promise<{ readonly 
 
 /** Held until the last byte is sent or the client has gone. */
 async function download(context: ServiceContext, model: ModelRow, checkpoint: CheckpointRow): Promise<Readable> {
-  const { directory, engine, uses } = context;
+  const { directory, engine, uses, logger } = context;
   const release = uses.hold(checkpoint.id);
   const scratch = join(directory.temporary, randomUUID());
   const finish = async () => {
     release();
-    await remove(scratch);
+    await remove(scratch).catch((error: unknown) => logger.warn("What a download left could not be removed", { error: messageOf(error) }));
   };
+  // The budget leaves what is held, a user's deletion does not: there the row goes first, so while it is there so are its files.
+  const stillThere = () => find(context.store, model.id, String(checkpoint.step));
   try {
-    // Held from here on; what was deleted a moment before is not there.
-    await find(context.store, model.id, String(checkpoint.step));
+    await stillThere();
     const isAdapter = model.lora !== null;
     // A fresh adapter is on no disk: it is made again, the same from its seed.
     const stateDirectory =
@@ -105,9 +107,15 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
           : null;
     const base = await engine.describeBase(model.base_model);
     const archive = await archiveOf({ checkpoint: toWire(checkpoint), model: pathOf(model), base, stateDirectory, isAdapter });
-    return archive.once("close", () => void finish());
+    archive.once("close", () => void finish());
+    await stillThere().catch((error: unknown) => {
+      archive.destroy();
+      throw error;
+    });
+    return archive;
   } catch (error) {
     await finish();
+    await stillThere();
     throw error;
   }
 }
@@ -170,7 +178,7 @@ async function deleteCheckpoints(
   });
   policies.forget(deleted.map((row) => row.id));
   for (const row of deleted) {
-    if (row.state_dir !== null) await remove(join(directory.root, row.state_dir));
+    if (row.state_dir !== null) await removeWhole(join(directory.root, row.state_dir), directory.temporary);
   }
   return { deleted_count: deleted.length, not_found_steps: steps.filter((step) => !found.has(step)) };
 }

@@ -8,7 +8,7 @@ import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
 import { enforceBudget } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
-import { remove } from "../files.ts";
+import { removeWhole } from "../files.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../names.ts";
 import { liveJobs } from "../store/jobs.ts";
@@ -110,13 +110,13 @@ async function insertModel(
   }: { readonly id: string; readonly name: QualifiedName; readonly request: CreateModelRequest; readonly origin: Origin },
 ): Promise<ModelRow> {
   const now = new Date().toISOString();
-  const { lora, state_dir, optimizer_kind, metrics, lineage } = origin;
+  const { lora, seed, state_dir, optimizer_kind, metrics, lineage } = origin;
   const row: ModelRow = {
     id,
     ...name,
     base_model: request.base_model,
     lora: lora === null ? null : JSON.stringify(lora),
-    seed: seedOf(name),
+    seed,
     next_step: 1,
     created_at: now,
   };
@@ -159,7 +159,7 @@ async function deleteModel({ store, jobs, policies, directory }: ServiceContext,
     if (deleted === null) continue;
     policies.forget(deleted);
     await jobs.forgetModel(model.id);
-    await remove(join(directory.checkpoints, model.id));
+    await removeWhole(join(directory.checkpoints, model.id), directory.temporary);
     return { model_id: model.id, deleted_checkpoints: deleted.length, deleted_run: false };
   }
 }
