@@ -1,6 +1,7 @@
 import type { Engine } from "../engine/port.ts";
 import type { Upstream } from "../engine/upstream/upstream.ts";
 import type { BlobStore } from "./artifacts/blob-store.ts";
+import type { Retention } from "./checkpoints/retention.ts";
 import type { CheckpointUses } from "./checkpoints/uses.ts";
 import type { DataDirectory } from "./data-directory.ts";
 import type { JobQueue } from "./jobs/queue.ts";
@@ -21,6 +22,7 @@ export interface ServiceContext {
   readonly defaultBase: string;
   readonly policies: Policies;
   readonly uses: CheckpointUses;
+  readonly retention: Retention;
   readonly jobs: JobQueue;
   readonly blobs: BlobStore;
   readonly tokenizers: TokenizerSource;

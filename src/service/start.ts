@@ -17,7 +17,7 @@ import {
 } from "./data-directory.ts";
 import { createHub, type Hub, type HubOptions } from "./hub/hub.ts";
 import { errorResponse } from "./http-errors.ts";
-import { enforceBudget } from "./checkpoints/retention.ts";
+import { createRetention } from "./checkpoints/retention.ts";
 import { createCheckpointUses } from "./checkpoints/uses.ts";
 import { createChanges } from "./jobs/changes.ts";
 import { createJobQueue } from "./jobs/queue.ts";
@@ -140,7 +140,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     });
     undo.push(() => context.jobs.close());
     // The budget may be another than at the last start.
-    await enforceBudget(context);
+    await context.retention.enforceBudget();
     const stopping = new AbortController();
     const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
     // What is no request at all (a path with a backslash, no host) never reaches the app, but is answered in the same shape.
@@ -212,6 +212,7 @@ function createContext(parts: {
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
   const policies = createPolicies({ store, engine, root: directory.root, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const uses = createCheckpointUses();
+  const retention = createRetention({ store, directory, policies, uses, limits, logger });
   const tokenizers = createTokenizers();
   const warm = createWarmModels({ engine, root: directory.root, max: limits.maxWarmModels });
   const jobs = createJobQueue({
@@ -225,7 +226,7 @@ function createContext(parts: {
     logger,
     changes: createChanges(),
     blobPath: blobs.path,
-    uses,
+    retention,
   });
-  return { store, directory, engine, upstream, defaultBase, policies, uses, jobs, blobs, tokenizers, limits, logger };
+  return { store, directory, engine, upstream, defaultBase, policies, uses, retention, jobs, blobs, tokenizers, limits, logger };
 }

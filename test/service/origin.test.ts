@@ -41,7 +41,7 @@ async function forkable() {
     .execute();
   const state = join(directory.checkpoints, modelId, "1");
   await mkdir(state, { recursive: true });
-  const handle = await engine.createModel({ base: "scripted" });
+  const handle = await engine.createModel({ base: "scripted", seed: 1 });
   await engine.saveState(handle, state);
   const context: OriginContext = { store, directory, engine, uses: createCheckpointUses(), blobs: createBlobStore(directory) };
   const fork = (keepsOptimizer: boolean): NewModel => ({
@@ -139,7 +139,7 @@ test("nothing is left of an import that failed", async () => {
   const { engine } = context;
   const failing: OriginContext["engine"] = {
     ...engine,
-    createModel: () => engine.createModel({ base: "scripted" }),
+    createModel: () => engine.createModel({ base: "scripted", seed: 1 }),
     saveState: () => Promise.reject(new EngineError("the disk is full")),
   };
   const request = { project: "demo", name: "tuned", base_model: "scripted", from: "artifact:///local/demo/adapter:v0" };

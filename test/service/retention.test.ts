@@ -1,6 +1,12 @@
-import { readdir, stat } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { createRetention, type RetentionContext } from "../../src/service/checkpoints/retention.ts";
+import { createCheckpointUses } from "../../src/service/checkpoints/uses.ts";
+import { openDataDirectory } from "../../src/service/data-directory.ts";
+import { openStore } from "../../src/service/store/database.ts";
+import type { Store } from "../../src/service/store/tables.ts";
 import { deferred } from "../../src/util/deferred.ts";
 import {
   createModel,
@@ -124,7 +130,55 @@ test("what is sampled from, or measured from by a job to come, is not deleted", 
   await finishedEvents(service, first);
   expect((await finishedEvents(service, second)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 5 } });
   await expect.poll(() => stepsOf(service, id)).toEqual([0, 5]);
-  expect(service.log.some(({ message }) => message.includes("more than the budget"))).toBe(true);
+});
+
+/** A store and a directory with checkpoints of a model, each of so many bytes, and what keeps them to a budget. */
+async function kept(
+  bytes: readonly number[],
+  options: Pick<RetentionContext["limits"], "maxCheckpointBytes"> & { readonly onForget?: (store: Store) => void },
+) {
+  const directory = await openDataDirectory(await temporaryDirectory());
+  const store = await openStore(directory.database);
+  onTestFinished(() => store.destroy());
+  const model = { id: randomUUID(), entity: "local", project: "demo", name: "m", base_model: "tiny", lora: null, seed: 0, next_step: 9 };
+  await store
+    .insertInto("models")
+    .values({ ...model, created_at: "2026" })
+    .execute();
+  for (const [step, size] of bytes.entries()) {
+    const state_dir = join("checkpoints", model.id, String(step));
+    await mkdir(join(directory.root, state_dir), { recursive: true });
+    await writeFile(join(directory.root, state_dir, "model.safetensors"), new Uint8Array(size));
+    const row = { model_id: model.id, step, metrics: "{}", state_dir, optimizer_kind: null, lineage: null, pinned: 0 };
+    await store
+      .insertInto("checkpoints")
+      .values({ ...row, id: randomUUID(), created_at: `2026-${step}` })
+      .execute();
+  }
+  const retention = createRetention({
+    store,
+    directory,
+    policies: { isLeased: () => false, forget: () => options.onForget?.(store) },
+    uses: createCheckpointUses(),
+    limits: options,
+    logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
+  });
+  const steps = async () => (await store.selectFrom("checkpoints").select("step").orderBy("step").execute()).map(({ step }) => step);
+  return { retention, steps };
+}
+
+test("two looks at one time delete no more than one", async () => {
+  const { retention, steps } = await kept([1, 1, 1, 1, 1], { maxCheckpointBytes: 4 });
+  const deleted = await Promise.all([retention.enforceBudget(), retention.enforceBudget()]);
+  expect(deleted.map((rows) => rows.map(({ step }) => step))).toEqual([[1], []]);
+  expect(await steps()).toEqual([0, 2, 3, 4]);
+});
+
+test("what a user deletes meanwhile counts as deleted", async () => {
+  const onForget = (store: Store) => void store.deleteFrom("checkpoints").where("step", "=", 2).execute();
+  const { retention, steps } = await kept([1, 1, 1, 1, 1], { maxCheckpointBytes: 3, onForget });
+  expect((await retention.enforceBudget()).map(({ step }) => step)).toEqual([1]);
+  expect(await steps()).toEqual([0, 3, 4]);
 });
 
 test("a budget is kept from the start, and forks count", async () => {

@@ -1,5 +1,6 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
+import PQueue from "p-queue";
 import type { DataDirectory } from "../data-directory.ts";
 import { messageOf } from "../error-text.ts";
 import { remove } from "../files.ts";
@@ -24,6 +25,24 @@ export interface RetentionContext {
   readonly logger: ServiceLogger;
 }
 
+/** Keeps the checkpoints of one service within its budget. */
+export interface Retention {
+  /**
+   * Deletes the oldest checkpoints until all together fit the budget. Never deleted are: the newest of a model (the next job starts from
+   * it), step 0, what is pinned, what is sampled from, downloaded or copied at the moment, and what a job that is not over measures a KL
+   * penalty from. When these alone are more than the budget, that is logged and nothing more.
+   *
+   * @returns the checkpoints that were deleted.
+   */
+  enforceBudget(): Promise<CheckpointRow[]>;
+}
+
+/** See {@link Retention}. Of several calls at a time one works: what two count at once, both would delete for. */
+export function createRetention(context: RetentionContext): Retention {
+  const queue = new PQueue({ concurrency: 1 });
+  return { enforceBudget: () => queue.add(() => enforceBudget(context)) };
+}
+
 /** Bytes that a checkpoint's files take; 0 for one without any. */
 export async function checkpointBytes(
   directory: DataDirectory,
@@ -43,14 +62,7 @@ export async function checkpointBytes(
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
-/**
- * Deletes the oldest checkpoints until all together fit the budget. Never deleted are: the newest of a model (the next job starts from
- * it), step 0, what is pinned, what is sampled from, downloaded or copied at the moment, and what a job that is not over measures a KL
- * penalty from. When these alone are more than the budget, that is logged and nothing more.
- *
- * @returns the checkpoints that were deleted.
- */
-export async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]> {
+async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]> {
   const { store, directory, policies, limits, logger } = context;
   const budget = limits.maxCheckpointBytes;
   if (budget === null) return [];
@@ -66,8 +78,11 @@ export async function enforceBudget(context: RetentionContext): Promise<Checkpoi
   const deleted: CheckpointRow[] = [];
   for (const [index, row] of rows.entries()) {
     if (total <= budget) break;
-    if (!(await deleteIdle(context, row))) continue;
+    const outcome = await deleteIdle(context, row);
+    if (outcome === "needed") continue;
     total -= sizes[index] as number;
+    // A user was faster.
+    if (outcome === "gone") continue;
     policies.forget([row.id]);
     // Gone from the database, it is gone: what is left of its files is swept at the next start.
     await remove(join(directory.root, row.state_dir as string)).catch((error: unknown) =>
@@ -89,16 +104,20 @@ export async function enforceBudget(context: RetentionContext): Promise<Checkpoi
 }
 
 /** Deletes a checkpoint's row unless something needs it, all in one transaction. */
-function deleteIdle({ store, policies, uses }: RetentionContext, { id, model_id: modelId, step }: CheckpointRow): Promise<boolean> {
+function deleteIdle(
+  { store, policies, uses }: RetentionContext,
+  { id, model_id: modelId, step }: CheckpointRow,
+): Promise<"deleted" | "needed" | "gone"> {
   return store.transaction().execute(async (transaction) => {
     const row = await transaction.selectFrom("checkpoints").select("pinned").where("id", "=", id).executeTakeFirst();
+    if (row === undefined) return "gone";
     const newest = await newestStep(transaction, modelId);
-    if (row === undefined || row.pinned === 1 || step === 0 || step === newest) return false;
-    if (await isReferred(transaction, { modelId, step, newest: newest ?? 0 })) return false;
+    if (row.pinned === 1 || step === 0 || step === newest) return "needed";
+    if (await isReferred(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
     // Who begins to use it from here on finds it deleted.
-    if (uses.isHeld(id) || policies.isLeased(id)) return false;
+    if (uses.isHeld(id) || policies.isLeased(id)) return "needed";
     await transaction.deleteFrom("checkpoints").where("id", "=", id).execute();
-    return true;
+    return "deleted";
   });
 }
 

@@ -47,7 +47,16 @@ export function createJobQueue(context: RunContext): JobQueue {
   async function work(): Promise<void> {
     while (isWoken && !isClosed) {
       isWoken = false;
-      for (let job = await nextQueuedJob(store); job !== undefined && !isClosed; job = await nextQueuedJob(store)) await runOne(job);
+      // A job whose end could not be written down may be the first in the queue still: it waits for the next wake.
+      const stuck = new Set<string>();
+      for (;;) {
+        const job = await nextQueuedJob(store);
+        if (job === undefined || isClosed || stuck.has(job.id)) break;
+        await runOne(job).catch((error: unknown) => {
+          stuck.add(job.id);
+          logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
+        });
+      }
     }
   }
   async function runOne(job: JobRow): Promise<void> {
@@ -60,18 +69,21 @@ export function createJobQueue(context: RunContext): JobQueue {
     } catch (error) {
       // A stopping service leaves the row at `running`: the next start takes the job up again.
       if (isClosed && !mine.isCancelled) return;
+      if (!mine.isCancelled) logger.error("A training job failed", { job: job.id, error: traceOf(error) });
       await (mine.isCancelled ? settleCancelled(store, job.id) : settleFailed(store, job.id, error));
-      if (!mine.isCancelled)
-        logger.error("A training job failed", {
-          job: job.id,
-          error: traceOf(error),
-        });
-      await removeJobFiles(directory, job.id);
+      await cleanUp(job.id);
     } finally {
       running = null;
       settle();
       changes.notify();
     }
+  }
+
+  /** Of a job that is over: what cannot be removed now is swept at the next start. */
+  async function cleanUp(jobId: string): Promise<void> {
+    await removeJobFiles(directory, jobId).catch((error: unknown) =>
+      logger.warn("A training job's files could not be removed", { job: jobId, error: messageOf(error) }),
+    );
   }
 
   const queue: JobQueue = {
@@ -92,7 +104,7 @@ export function createJobQueue(context: RunContext): JobQueue {
     async cancel(jobId) {
       const job = await requestCancel(store, jobId);
       if (job.status === "cancelled") {
-        await removeJobFiles(directory, job.id);
+        await cleanUp(job.id);
         changes.notify();
         return job;
       }

@@ -6,8 +6,7 @@ import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
-import { enforceBudget } from "../checkpoints/retention.ts";
-import type { CheckpointUses } from "../checkpoints/uses.ts";
+import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
 import { trainRl } from "./rl.ts";
 import { trainSft } from "./sft.ts";
@@ -25,7 +24,7 @@ export interface RunContext extends CommitContext {
   readonly limits: ServiceLimits;
   readonly logger: ServiceLogger;
   readonly blobPath: (sha256: string) => string;
-  readonly uses: CheckpointUses;
+  readonly retention: Retention;
 }
 
 /** One job while it runs: what the RL and the SFT trainer are given. */
@@ -99,7 +98,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     changes.notify();
     await engine.unload(handle).catch(() => undefined);
   }
-  await enforceBudget(context).catch((error: unknown) =>
+  await context.retention.enforceBudget().catch((error: unknown) =>
     context.logger.warn("The budget of checkpoints could not be kept", { job: job.id, error: messageOf(error) }),
   );
 }

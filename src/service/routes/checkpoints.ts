@@ -15,7 +15,7 @@ import {
 } from "../../schema/index.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
-import { enforceBudget, OPTIMIZER_FILE } from "../checkpoints/retention.ts";
+import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
 import { remove, removeWhole } from "../files.ts";
@@ -140,8 +140,7 @@ function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
 }
 
 /** An older checkpoint has its optimizer state for the pin alone. */
-async function unpin(context: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
-  const { store, directory } = context;
+async function unpin({ store, directory, retention }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
   const { row, isOutdated } = await store.transaction().execute(async (transaction) => {
     const { checkpoint } = await find(transaction, id, step);
     const outdated = (await newestCheckpoint(transaction, checkpoint.model_id))?.id !== checkpoint.id;
@@ -150,7 +149,7 @@ async function unpin(context: ServiceContext, id: string, step: string): Promise
     return { row: { ...checkpoint, ...changed }, isOutdated: outdated };
   });
   if (isOutdated && row.state_dir !== null) await remove(join(directory.root, row.state_dir, OPTIMIZER_FILE));
-  await enforceBudget(context);
+  await retention.enforceBudget();
   return row;
 }
 

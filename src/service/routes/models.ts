@@ -5,7 +5,6 @@ import { ConflictError, DataError, UnsupportedError, WhetstoneError, type ErrorC
 import { createModelRequest, type CreateModelRequest, type DeleteModelResponse, type LoraConfig, type Model } from "../../schema/index.ts";
 import { readJson, type ServiceEnvironment } from "../body.ts";
 import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
-import { enforceBudget } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
 import { removeWhole } from "../files.ts";
@@ -92,7 +91,7 @@ async function prepareModel(context: ServiceContext, request: CreateModelRequest
       return toWire(await insertModel(store, { id, name, request, origin }));
     },
     afterwards: () => {
-      const work = isMade ? enforceBudget(context) : origin.discard();
+      const work = isMade ? context.retention.enforceBudget() : origin.discard();
       work.catch((error: unknown) => context.logger.warn("A new model's files could not be put in order", { error: messageOf(error) }));
     },
     undo: origin.discard,
