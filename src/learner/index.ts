@@ -21,7 +21,7 @@ export { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 export { buildRlBatch, checkRlBatchSteps, rlBatchSteps, type RlBatch, type RlBatchOptions, type RowSource } from "./rl.ts";
 export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, type SftStep } from "./sft.ts";
 export { checkSftConfig } from "./sft-config.ts";
-export { learningRates, type RateSchedule } from "./schedule.ts";
+export { learningRate, type RateSchedule } from "./schedule.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";
 export type {
   AdamParams,

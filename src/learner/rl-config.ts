@@ -69,6 +69,14 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
       { param: "experimental_config.normalize_advantages" },
     );
   }
+  const scales = scale ?? normalize ?? true;
+  const { advantage_deviation: deviation } = given;
+  if (!scales && typeof deviation === "string") {
+    throw new ArgumentError(
+      `Expected no \`advantage_deviation\` where \`scale_rewards\` is false, got "${deviation}". It names what advantages are divided by, and they are not; set one.`,
+      { param: "experimental_config.advantage_deviation" },
+    );
+  }
   return {
     loss: resolveLoss(given),
     objective: resolveObjective(given),
@@ -82,9 +90,9 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
     },
     reference: resolveReference(given),
     advantages: {
-      scale: scale ?? normalize ?? true,
+      scale: scales,
       baseline: given.advantage_baseline ?? "mean",
-      deviation: given.advantage_deviation ?? "population",
+      deviation: deviation ?? "population",
       exactZero: given.compat === "art",
     },
     advantageBalance: given.advantage_balance ?? 0,

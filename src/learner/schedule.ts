@@ -1,6 +1,6 @@
 /** How a learning rate goes over the steps of a job. */
 
-/** What {@link learningRates} makes a rate per step of. */
+/** What {@link learningRate} is the rate of a step of. */
 export interface RateSchedule {
   /** How the rate goes on after its warm-up. */
   readonly kind: "constant" | "linear" | "cosine";
@@ -13,7 +13,7 @@ export interface RateSchedule {
 }
 
 /**
- * The rate of each step. With `N` steps, `W` of them warm-up, and step `i` from 0:
+ * The rate of a step. With `N` steps, `W` of them warm-up, and step `i` from 0:
  *
  * ```text
  * i < W:   min + (peak − min)·(i + 1)/W
@@ -23,22 +23,21 @@ export interface RateSchedule {
  *
  * The last step of `linear` and `cosine` has the rate `min`: with 0 it moves no weight.
  *
- * @returns Shape `[steps]`.
+ * @param step - Counted from 0.
+ * @param steps - Of the whole job.
  * @source cosine: SGDR, arXiv:1608.03983; linear warm-up: Goyal et al., arXiv:1706.02677.
  */
-export function learningRates(steps: number, { kind, peak, minimum, warmupSteps }: RateSchedule): number[] {
+export function learningRate(step: number, steps: number, { kind, peak, minimum, warmupSteps }: RateSchedule): number {
   const range = peak - minimum;
   const falling = steps - warmupSteps;
-  return Array.from({ length: steps }, (_, step) => {
-    if (step < warmupSteps) return minimum + (range * (step + 1)) / warmupSteps;
-    const progress = falling <= 1 ? 0 : (step - warmupSteps) / (falling - 1);
-    switch (kind) {
-      case "constant":
-        return peak;
-      case "linear":
-        return peak - range * progress;
-      case "cosine":
-        return minimum + (range / 2) * (1 + Math.cos(Math.PI * progress));
-    }
-  });
+  if (step < warmupSteps) return minimum + (range * (step + 1)) / warmupSteps;
+  const progress = falling <= 1 ? 0 : (step - warmupSteps) / (falling - 1);
+  switch (kind) {
+    case "constant":
+      return peak;
+    case "linear":
+      return peak - range * progress;
+    case "cosine":
+      return minimum + (range / 2) * (1 + Math.cos(Math.PI * progress));
+  }
 }

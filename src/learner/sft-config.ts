@@ -2,7 +2,7 @@
 
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
-import { learningRates } from "./schedule.ts";
+import { learningRate } from "./schedule.ts";
 import type { AdamParams } from "./types.ts";
 
 /** What `batch_size: "auto"` means. */
@@ -21,8 +21,8 @@ export interface SftSettings {
   readonly validationSplit: number | null;
   /** Steps between two measurements; null = after each epoch. */
   readonly validationEvery: number | null;
-  /** Rates of `steps` optimizer steps. @throws ArgumentError `E_ARGUMENT` when a list of rates has another length. */
-  readonly rates: (steps: number) => readonly number[];
+  /** The rate of each of `steps` optimizer steps, counted from 0. @throws ArgumentError `E_ARGUMENT` when a list of rates has another length. */
+  readonly rates: (steps: number) => (step: number) => number;
 }
 
 /**
@@ -76,7 +76,7 @@ function ratesOf(rate: number | readonly number[], experimental: SftExperimental
       });
     }
     return (count) => {
-      if (rate.length === count) return rate;
+      if (rate.length === count) return (step) => rate[step] as number;
       throw new ArgumentError(`Expected one learning rate per batch, ${count} in all (over all epochs), got ${rate.length}.`, {
         param: "config.learning_rate",
       });
@@ -87,13 +87,18 @@ function ratesOf(rate: number | readonly number[], experimental: SftExperimental
       param: "experimental_config.min_learning_rate",
     });
   }
-  return (count) =>
-    learningRates(count, {
-      kind: schedule ?? "constant",
-      peak: rate,
-      minimum: minimum ?? 0,
-      warmupSteps: steps ?? Math.floor((ratio ?? 0) * count),
-    });
+  const kind = schedule ?? "constant";
+  const isWarmedUp = (steps ?? ratio ?? 0) > 0;
+  if (isSet(minimum) && minimum > 0 && kind === "constant" && !isWarmedUp) {
+    throw new ArgumentError(
+      "Expected a warm-up or another `learning_rate_schedule` beside `min_learning_rate`, which has no effect on a constant rate.",
+      { param: "experimental_config.min_learning_rate" },
+    );
+  }
+  return (count) => {
+    const given = { kind, peak: rate, minimum: minimum ?? 0, warmupSteps: steps ?? Math.floor((ratio ?? 0) * count) };
+    return (step) => learningRate(step, count, given);
+  };
 }
 
 function oneOf(first: string, second: string, why: string): ArgumentError {

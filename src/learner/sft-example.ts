@@ -9,8 +9,9 @@ import { mergeTurns, readTurn } from "./merge.ts";
 import { fitsContext, requireTokenIds, trainedTokens } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 
-/** What each trained token of a line counts beside those of other lines. */
-const weight = z.number().positive().nullish();
+const [MIN_WEIGHT, MAX_WEIGHT] = [1e-6, 1e6];
+/** What each trained token of a line counts beside those of other lines: within bounds in which float32 keeps every share of a batch. */
+const weight = z.number().min(MIN_WEIGHT, { error: weightError }).max(MAX_WEIGHT, { error: weightError }).nullish();
 const chatLine = z.looseObject({
   messages: z.array(requestMessage).min(1),
   tools: z.array(tool).nullish(),
@@ -37,8 +38,6 @@ export interface SftSequences {
   readonly droppedSequences: number;
   /** Their trained tokens. */
   readonly droppedTokens: number;
-  /** Turns of sampled histories whose prompt does not continue the turn before. */
-  readonly driftedTurns: number;
 }
 
 /**
@@ -80,13 +79,7 @@ export function sftSequences(
   { assistantTurns = "all", where = "example" }: SftSequenceOptions = {},
 ): SftSequences {
   const histories = historiesOf(example, where);
-  const sequences: TokenSequence[] = [];
-  let driftedTurns = 0;
-  for (const history of histories) {
-    const read = historySequences(history, tokenizer, assistantTurns === "last");
-    driftedTurns += read.driftedTurns;
-    sequences.push(...read.sequences);
-  }
+  const sequences = histories.flatMap((history) => historySequences(history, tokenizer, assistantTurns === "last"));
   if (sequences.length === 0) throw new DataError(`${where}: expected at least one assistant message or choice to train on, found none.`);
   for (const sequence of sequences) requireTokenIds(sequence, limits, where);
   const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
@@ -96,7 +89,6 @@ export function sftSequences(
     sequences: typeof own === "number" ? fitting.map((sequence) => ({ ...sequence, weight: own })) : fitting,
     droppedSequences: dropped.length,
     droppedTokens: dropped.reduce((sum, sequence) => sum + trainedTokens(sequence), 0),
-    driftedTurns,
   };
 }
 
@@ -122,17 +114,13 @@ function isTrajectory(example: SftExample): example is z.infer<typeof trajectory
   return "messages_and_choices" in example;
 }
 
-function historySequences(
-  history: HistoryAt,
-  tokenizer: ChatTokenizer,
-  lastOnly: boolean,
-): { readonly sequences: readonly TokenSequence[]; readonly driftedTurns: number } {
+function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly: boolean): readonly TokenSequence[] {
   const { items, tools, at } = history;
   const choices = items.filter(isChoice);
   const exact = choices.filter((choice) => Array.isArray(choice.token_ids) && Array.isArray(choice.prompt_token_ids));
   if (choices.length > 0 && exact.length === choices.length) {
     const turns = items.flatMap((item, index) => (isChoice(item) ? [readTurn(withLogprobs(item), `${at}.${index}`)] : []));
-    return mergeTurns(lastOnly ? turns.slice(-1) : turns);
+    return mergeTurns(lastOnly ? turns.slice(-1) : turns).sequences;
   }
   if (exact.length > 0) {
     throw new DataError(
@@ -146,7 +134,7 @@ function historySequences(
     return choices.length > 0 ? isChoice(item) : item["weight"] !== 0;
   };
   const turns = items.flatMap((item, index) => ((isChoice(item) || item.role === "assistant") && isTrained(index) ? [index] : []));
-  if (turns.length === 0) return { sequences: [], driftedTurns: 0 };
+  if (turns.length === 0) return [];
   const trained = new Set(lastOnly ? turns.slice(-1) : turns);
   try {
     const { ids, mask } = tokenizer.renderTraining(
@@ -155,7 +143,7 @@ function historySequences(
     );
     // Nothing predicts the first token, so a template that begins with the answer cannot have it trained.
     if (mask[0] === 1) mask[0] = 0;
-    return { sequences: [{ tokens: ids, mask }], driftedTurns: 0 };
+    return [{ tokens: ids, mask }];
   } catch (error) {
     if (error instanceof DataError) throw new DataError(`${at}: ${error.message}`, { cause: error });
     throw error;
@@ -168,11 +156,15 @@ function withLogprobs<T extends { readonly token_ids?: readonly number[] | null 
   return { ...choice, logprobs: { content } };
 }
 
+function weightError({ input }: { readonly input?: unknown }): string {
+  return `expected a weight from ${MIN_WEIGHT} to ${MAX_WEIGHT}, got ${String(input)}`;
+}
+
 /** Context, or trained: any other weight would be trained in full, whatever it says. */
 function requireMessageWeight(item: MessageOrChoice, where: string): void {
   const { weight: value } = item as { readonly weight?: unknown };
   if (value === undefined || value === null || value === 0 || value === 1) return;
   throw new DataError(
-    `${where}: expected the \`weight\` of a message to be 0 (context) or 1 (trained), got ${JSON.stringify(value)}. A line may have a \`weight\` of its own, any number above 0.`,
+    `${where}: expected the \`weight\` of a message to be 0 (context) or 1 (trained), got ${JSON.stringify(value)}. A line may have a \`weight\` of its own, ${MIN_WEIGHT} to ${MAX_WEIGHT}.`,
   );
 }

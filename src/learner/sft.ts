@@ -10,6 +10,8 @@ import type { AdamParams, LossSpec, TokenSequence, TrainingRow } from "./types.t
 /** These keep the draws apart from any other use of the same seed. */
 const SHUFFLE_DOMAIN = 0x53_46_54_00;
 const HOLD_OUT_DOMAIN = 0x53_46_54_01;
+/** A job says something of each of its steps, and that is kept. */
+const MAX_STEPS = 1_000_000;
 
 /** One supervised optimizer step. */
 export interface SftBatch {
@@ -34,7 +36,9 @@ export interface SftStep {
 
 /** All steps of an SFT job, fixed when it is created. */
 export interface SftPlan {
-  readonly steps: readonly SftStep[];
+  readonly stepCount: number;
+  /** The steps in their order, from the given one on, counted from 0 (the default). Each is made when it is asked for. */
+  readonly steps: (from?: number) => Iterable<SftStep>;
   readonly batchSize: number;
   /** Indices of the examples that are held out, ascending; empty without a `validation_split`. */
   readonly heldOut: readonly number[];
@@ -69,7 +73,8 @@ export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
  *
  * @param exampleCount - Examples in the data, at least 1; 2 with a `validation_split`.
  * @param config - As the schema accepts it; null and absent mean the default, see `checkSftConfig`.
- * @throws ArgumentError `E_ARGUMENT` without examples, or when a list of rates has not one per step; and as `checkSftConfig`.
+ * @throws ArgumentError `E_ARGUMENT` without examples, or when a list of rates has not one per step, and for more than a million
+ *   steps; and as `checkSftConfig`.
  */
 export function planSft(exampleCount: number, config?: SftConfig | null, experimental?: SftExperimentalConfig | null): SftPlan {
   const settings = checkSftConfig(config, experimental);
@@ -79,21 +84,26 @@ export function planSft(exampleCount: number, config?: SftConfig | null, experim
   const held = new Set(heldOut);
   const trained = identity(exampleCount).filter((index) => !held.has(index));
   const perEpoch = Math.ceil(trained.length / batchSize);
-  const rates = settings.rates(epochs * perEpoch);
-  const validates = (step: number) => {
-    if ((step + 1) % (settings.validationEvery ?? perEpoch) === 0) return true;
-    return step === rates.length - 1;
-  };
-  const steps: SftStep[] = [];
-  for (let epoch = 0; epoch < epochs; epoch++) {
-    const places = shuffleSeed === null ? identity(trained.length) : shuffledIndices(trained.length, BigInt(shuffleSeed), epoch);
-    for (let start = 0; start < trained.length; start += batchSize) {
-      const learningRate = rates[steps.length] as number;
-      const examples = places.slice(start, start + batchSize).map((place) => trained[place] as number);
-      steps.push({ examples, epoch, adam: { learningRate, ...settings.adam }, validates: validates(steps.length) });
+  const stepCount = epochs * perEpoch;
+  if (stepCount > MAX_STEPS) {
+    throw new ArgumentError(
+      `Expected at most ${MAX_STEPS} optimizer steps, got ${stepCount}: ${epochs} epochs of ${perEpoch} batches. Raise \`batch_size\`, or train fewer epochs.`,
+      { param: "experimental_config.epochs" },
+    );
+  }
+  const rate = settings.rates(stepCount);
+  const validates = (step: number) => (step + 1) % (settings.validationEvery ?? perEpoch) === 0 || step === stepCount - 1;
+  function* steps(from = 0): Generator<SftStep> {
+    for (let epoch = Math.floor(from / perEpoch); epoch < epochs; epoch++) {
+      const places = shuffleSeed === null ? identity(trained.length) : shuffledIndices(trained.length, BigInt(shuffleSeed), epoch);
+      for (let step = Math.max(from, epoch * perEpoch); step < (epoch + 1) * perEpoch; step++) {
+        const start = (step % perEpoch) * batchSize;
+        const examples = places.slice(start, start + batchSize).map((place) => trained[place] as number);
+        yield { examples, epoch, adam: { learningRate: rate(step), ...settings.adam }, validates: validates(step) };
+      }
     }
   }
-  return { steps, batchSize, heldOut };
+  return { stepCount, steps, batchSize, heldOut };
 }
 
 function heldOutIndices(count: number, { validationSplit, shuffleSeed }: SftSettings): number[] {

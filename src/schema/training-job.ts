@@ -23,7 +23,7 @@ export const rlConfig = z.strictObject({
   normalize_advantages: z.boolean().nullish(),
   /** Extension: what a reward is compared with, the mean of its group or of the group's others. @default "mean" */
   advantage_baseline: z.enum(["mean", "leave_one_out"]).nullish(),
-  /** Extension: the deviation that `scale_rewards` divides by. @default "population" */
+  /** Extension: the deviation that `scale_rewards` divides by; not where that is false. @default "population" */
   advantage_deviation: z.enum(["population", "sample"]).nullish(),
   /** Extension: what has the same total weight, each trajectory or each token. @default "trajectory_mean" */
   loss_reduction: z.enum(["trajectory_mean", "token_mean"]).nullish(),
@@ -115,7 +115,7 @@ export const sftExperimentalConfig = z.strictObject({
   warmup_steps: z.int().min(0).nullish(),
   /** The same as a share of all steps, rounded down. @default 0 */
   warmup_ratio: z.number().min(0).max(1).nullish(),
-  /** Where the rate rises from, and falls to at the last step. @default 0 */
+  /** Where the rate rises from, and falls to at the last step. Needs a warm-up or a schedule other than "constant". @default 0 */
   min_learning_rate: z.number().min(0).nullish(),
   /** Share of the examples that is not trained but measured, above 0 and below 1. Excludes `validation_data_url`. @default null, none */
   validation_split: z.number().gt(0).lt(1).nullish(),

@@ -246,7 +246,6 @@ describe("checkRlConfig", () => {
       weight_decay: 0.1,
       adam_beta1: 0.5,
       adam_beta2: 0.6,
-      scale_rewards: false,
       advantage_baseline: "leave_one_out",
       advantage_deviation: "sample",
       loss_reduction: "token_mean",
@@ -254,11 +253,18 @@ describe("checkRlConfig", () => {
     } as const;
     expect(checkRlConfig(given)).toMatchObject({
       adam: { learningRate: 1e-3, beta1: 0.5, beta2: 0.6, weightDecay: 0.1, maxGradNorm: 0 },
-      advantages: { scale: false, baseline: "leave_one_out", deviation: "sample" },
+      advantages: { scale: true, baseline: "leave_one_out", deviation: "sample" },
       advantageBalance: -1,
       reduction: "token_mean",
     });
+    expect(checkRlConfig({ scale_rewards: false }).advantages.scale).toBe(false);
     expect(checkRlConfig({ normalize_advantages: false }).advantages.scale).toBe(false);
+  });
+
+  it.each([{ scale_rewards: false }, { normalize_advantages: false }])("refuses a deviation where %j divides by none", (config) => {
+    expect(() => checkRlConfig({ ...config, advantage_deviation: "sample" })).toThrow(
+      expect.objectContaining({ code: "E_ARGUMENT", param: "experimental_config.advantage_deviation" }),
+    );
   });
 
   it("accepts what asks for nothing", () => {

@@ -54,7 +54,7 @@ describe("sftSequences", () => {
 
   it("uses the token ids of choices exactly, without log-probabilities, and plain messages as context", () => {
     const sampled = { ...choice([1, 2], [3]), logprobs: null };
-    const { sequences, driftedTurns } = sequencesOf({
+    const { sequences } = sequencesOf({
       messages_and_choices: [
         { role: "user", content: "q" },
         { role: "assistant", content: "not trained" },
@@ -71,7 +71,6 @@ describe("sftSequences", () => {
       [0, 0, 1, 0, 1],
       [0, 1],
     ]);
-    expect(driftedTurns).toBe(1);
   });
 
   it("renders a history whose choices have no token ids and trains its choices only", () => {
@@ -137,7 +136,7 @@ describe("sftSequences", () => {
         { role: "assistant", content: "yes" },
       ],
     };
-    expect(sequencesOf(line, { contextLength: 50 })).toEqual({ sequences: [], droppedSequences: 1, droppedTokens: 4, driftedTurns: 0 });
+    expect(sequencesOf(line, { contextLength: 50 })).toEqual({ sequences: [], droppedSequences: 1, droppedTokens: 4 });
   });
 
   it.each([
@@ -176,12 +175,22 @@ describe("readSftExample", () => {
     ["no messages", { messages: [] }],
     ["a message without a role", { messages: [{ content: "x" }] }],
     ["a weight of 0 for the line", { messages: [{ role: "assistant", content: "x" }], weight: 0 }],
+    ["a weight that float32 may lose", { messages: [{ role: "assistant", content: "x" }], weight: 1e-7 }],
+    ["a weight that may overflow a sum", { messages_and_choices: [], weight: 1e308 }],
     ["a weight that is no number", { messages_and_choices: [], weight: "2" }],
     ["a reward that is no number", { messages_and_choices: [], reward: "high" }],
   ])("refuses %s, naming the line", (_, value) => {
     expect(() => readSftExample(value, "trajectories.jsonl line 3")).toThrow(DataError);
     expect(() => readSftExample(value, "trajectories.jsonl line 3")).toThrow(/^trajectories\.jsonl line 3: /);
   });
+});
+
+it("says which weights there are", () => {
+  const line = { messages: [{ role: "assistant", content: "x" }] };
+  expect(() => readSftExample({ ...line, weight: 1e308 }, "line 1")).toThrow(
+    /line 1: weight: expected a weight from 0.000001 to 1000000, got 1e\+308/,
+  );
+  for (const weight of [1e-6, 1, 1e6, null]) expect(readSftExample({ ...line, weight }, "line 1").weight).toBe(weight);
 });
 
 describe("buildSftBatch", () => {
@@ -215,24 +224,28 @@ describe("buildSftBatch", () => {
 });
 
 describe("planSft", () => {
+  const stepsOf = (...given: Parameters<typeof planSft>) => [...planSft(...given).steps()];
+
   it("has the documented defaults", () => {
     const plan = planSft(5);
     expect(plan.batchSize).toBe(2);
-    expect(plan.steps.map((step) => step.examples)).toEqual([[0, 1], [2, 3], [4]]);
-    expect(plan.steps[0]).toEqual({
+    const steps = [...plan.steps()];
+    expect(plan.stepCount).toBe(3);
+    expect(steps.map((step) => step.examples)).toEqual([[0, 1], [2, 3], [4]]);
+    expect(steps[0]).toEqual({
       examples: [0, 1],
       epoch: 0,
       adam: { learningRate: 5e-5, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 },
       validates: false,
     });
     expect(plan.heldOut).toEqual([]);
-    expect(planSft(5, { batch_size: null, learning_rate: null }, { epochs: null, shuffle_seed: null })).toEqual(plan);
-    expect(planSft(5, { batch_size: "auto" })).toEqual(plan);
+    expect(stepsOf(5, { batch_size: null, learning_rate: null }, { epochs: null, shuffle_seed: null })).toEqual(steps);
+    expect(stepsOf(5, { batch_size: "auto" })).toEqual(steps);
   });
 
   it("takes one rate per batch over all epochs, and refuses another number of them", () => {
     const config = { batch_size: 2, learning_rate: [1, 2, 3, 4] };
-    expect(planSft(4, config, { epochs: 2 }).steps.map((step) => [step.epoch, step.adam.learningRate])).toEqual([
+    expect(stepsOf(4, config, { epochs: 2 }).map((step) => [step.epoch, step.adam.learningRate])).toEqual([
       [0, 1],
       [0, 2],
       [1, 3],
@@ -243,12 +256,11 @@ describe("planSft", () => {
   });
 
   it("carries out the optimizer's settings", () => {
-    const { adam } =
-      planSft(1, { learning_rate: 0.5 }, { max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.2, adam_beta2: 0.3 }).steps[0] ?? {};
+    const { adam } = stepsOf(1, { learning_rate: 0.5 }, { max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.2, adam_beta2: 0.3 })[0] ?? {};
     expect(adam).toEqual({ learningRate: 0.5, beta1: 0.2, beta2: 0.3, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0 });
   });
 
-  const ratesOf = (...given: Parameters<typeof planSft>) => planSft(...given).steps.map(({ adam }) => adam.learningRate);
+  const ratesOf = (...given: Parameters<typeof planSft>) => stepsOf(...given).map(({ adam }) => adam.learningRate);
 
   it("makes a rate per step of a schedule, over all epochs", () => {
     const linear = { learning_rate_schedule: "linear", warmup_steps: 2, epochs: 2 } as const;
@@ -262,6 +274,18 @@ describe("planSft", () => {
     ["a list of rates and a schedule", { learning_rate: [1] }, { learning_rate_schedule: "linear" }, /a list.*The list is the schedule/],
     ["two kinds of warm-up", null, { warmup_steps: 1, warmup_ratio: 0.1 }, /`warmup_steps` or `warmup_ratio`, got both/],
     ["a lowest rate above the highest", { learning_rate: 1 }, { min_learning_rate: 2 }, /at most the `learning_rate` of 1, got 2/],
+    [
+      "a lowest rate of a rate that never moves",
+      { learning_rate: 1 },
+      { min_learning_rate: 0.5 },
+      /`min_learning_rate`, which has no effect/,
+    ],
+    [
+      "a lowest rate beside a warm-up of no steps",
+      { learning_rate: 1 },
+      { min_learning_rate: 0.5, warmup_steps: 0, learning_rate_schedule: "constant" },
+      /`min_learning_rate`, which has no effect/,
+    ],
     ["two sources of validation", null, { validation_split: 0.5, validation_data_url: "x" }, /got both/],
     ["measurements of nothing", null, { validation_every: 3 }, /no effect alone/],
     ["metric logging", { metric_logging: { enabled: true } }, null, /`metric_logging` is not carried out/],
@@ -272,15 +296,26 @@ describe("planSft", () => {
   it("holds a share out, never all and never none, and measures it after each epoch and at the end", () => {
     const plan = planSft(10, { batch_size: 3 }, { validation_split: 0.2, epochs: 2, shuffle_seed: 5 });
     expect(plan.heldOut).toHaveLength(2);
-    const trained = plan.steps.filter(({ epoch }) => epoch === 1).flatMap(({ examples }) => examples);
+    const steps = [...plan.steps()];
+    const trained = steps.filter(({ epoch }) => epoch === 1).flatMap(({ examples }) => examples);
     expect([...trained, ...plan.heldOut].toSorted((a, b) => a - b)).toEqual(Array.from({ length: 10 }, (__, index) => index));
-    expect(plan.steps.map(({ validates }) => validates)).toEqual([false, false, true, false, false, true]);
+    expect(steps.map(({ validates }) => validates)).toEqual([false, false, true, false, false, true]);
     expect(planSft(10, null, { validation_split: 0.2, shuffle_seed: 6 }).heldOut).not.toEqual(plan.heldOut);
     const every = planSft(10, { batch_size: 1 }, { validation_split: 0.01, validation_every: 4 });
     expect(every.heldOut).toHaveLength(1);
-    expect(every.steps.map(({ validates }) => validates)).toEqual([false, false, false, true, false, false, false, true, true]);
+    expect([...every.steps()].map(({ validates }) => validates)).toEqual([false, false, false, true, false, false, false, true, true]);
     expect(planSft(2, null, { validation_split: 0.99 }).heldOut).toHaveLength(1);
     expect(() => planSft(1, null, { validation_split: 0.5 })).toThrow(/at least two examples/);
+  });
+
+  it("makes a step when it is asked for, whatever their number, and refuses more than a million", () => {
+    const plan = planSft(100_000, { batch_size: 100, learning_rate: 1 }, { epochs: 1000, learning_rate_schedule: "linear" });
+    expect(plan.stepCount).toBe(1_000_000);
+    const [last] = plan.steps(999_999);
+    expect(last).toMatchObject({ epoch: 999, adam: { learningRate: 0 }, validates: true });
+    expect(last?.examples).toEqual(Array.from({ length: 100 }, (_, index) => 99_900 + index));
+    expect([...plan.steps(1_000_000)]).toEqual([]);
+    expect(() => planSft(50_000, { batch_size: 1 }, { epochs: 1000 })).toThrow(/at most 1000000 optimizer steps, got 50000000/);
   });
 
   it("refuses an empty data set", () => {
@@ -290,7 +325,12 @@ describe("planSft", () => {
   propertyTest.prop([fc.integer({ min: 1, max: 40 }), fc.integer({ min: 1, max: 9 }), fc.integer({ min: 1, max: 3 }), fc.maxSafeInteger()])(
     "takes every example once in every epoch, in an order of seed and epoch alone",
     (count, batchSize, epochs, seed) => {
-      const { steps } = planSft(count, { batch_size: batchSize }, { epochs, shuffle_seed: seed });
+      const { stepCount, steps: from } = planSft(count, { batch_size: batchSize }, { epochs, shuffle_seed: seed });
+      const steps = [...from()];
+      expect(steps).toHaveLength(stepCount);
+      // What goes on after a crash goes on with the same steps.
+      const [first] = from(Math.floor(stepCount / 2));
+      expect(first).toEqual(steps[Math.floor(stepCount / 2)]);
       for (let epoch = 0; epoch < epochs; epoch++) {
         const order = steps.filter((step) => step.epoch === epoch).flatMap((step) => step.examples);
         expect(order).toEqual(shuffledIndices(count, BigInt(seed), epoch));

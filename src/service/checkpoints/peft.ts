@@ -13,7 +13,10 @@ const adapterConfig = z.looseObject({
   use_rslora: z.boolean().nullish(),
 });
 
-/** Settings that are carried out only at the value that asks for nothing. */
+/** What leaves the base as it is. The others (pissa, olora, corda, loftq, …) start from a base that is not the one named. */
+const initialization = z.union([z.boolean(), z.null(), z.enum(["gaussian", "eva", "orthogonal"])]).optional();
+
+/** Settings that are carried out only at a value that changes nothing of what the adapter computes. */
 const NEUTRAL: Readonly<Record<string, z.ZodType>> = {
   bias: z.literal("none").optional(),
   use_dora: empty,
@@ -24,6 +27,8 @@ const NEUTRAL: Readonly<Record<string, z.ZodType>> = {
   alpha_pattern: empty,
   trainable_token_indices: empty,
   layer_replication: empty,
+  alora_invocation_tokens: z.null().optional(),
+  init_lora_weights: initialization,
 };
 
 /**

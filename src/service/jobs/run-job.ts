@@ -98,9 +98,11 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     changes.notify();
     await engine.unload(handle).catch(() => undefined);
   }
-  await context.retention.enforceBudget().catch((error: unknown) =>
-    context.logger.warn("The budget of checkpoints could not be kept", { job: job.id, error: messageOf(error) }),
-  );
+  await context.retention
+    .enforceBudget()
+    .catch((error: unknown) =>
+      context.logger.warn("The budget of checkpoints could not be kept", { job: job.id, error: messageOf(error) }),
+    );
 }
 
 /** Null when the job was cancelled since it was found. */

@@ -1,4 +1,5 @@
-import { buildSftBatch, checkSftConfig, planSft, type SftStep, type TokenSequence } from "../../learner/index.ts";
+import { setImmediate } from "node:timers/promises";
+import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
 import { knownMetrics } from "./known-metrics.ts";
@@ -25,7 +26,7 @@ interface SftStepMetrics {
 /** What an SFT job learns from and is measured on. */
 interface SftWork {
   readonly data: SftData;
-  readonly steps: readonly SftStep[];
+  readonly plan: SftPlan;
   /** Of the examples that are only measured; empty without any. */
   readonly validation: readonly TokenSequence[];
   readonly validationExamples: number;
@@ -35,23 +36,23 @@ interface SftWork {
 export async function trainSft(scope: JobScope): Promise<Trained> {
   const { context, job, signal, emit } = scope;
   const work = await readWork(scope);
-  const { data, steps } = work;
+  const { data, plan } = work;
   const counts = {
     num_dropped_trajectories: data.droppedExamples,
     num_dropped_sequences: data.droppedSequences,
     num_dropped_tokens: data.droppedTokens,
   };
   const measured = work.validationExamples === 0 ? {} : { num_validation_trajectories: work.validationExamples };
-  await emit({ key: "start", type: "training_started", data: { num_sequences: steps.length, ...counts, ...measured } });
-  for (const [index, step] of steps.entries()) {
-    if (index < job.committed_steps) continue;
+  await emit({ key: "start", type: "training_started", data: { num_sequences: plan.stepCount, ...counts, ...measured } });
+  let done = job.committed_steps;
+  for (const step of plan.steps(done)) {
+    done++;
     signal.throwIfAborted();
-    const metrics = await trainStep(scope, data, { step, number: index + 1 });
+    const metrics = await trainStep(scope, data, { step, number: done });
     const validation = step.validates && work.validation.length > 0 ? await measure(scope, work.validation) : {};
-    await emit({ key: `step:${index + 1}`, type: "gradient_step", data: knownMetrics({ ...metrics, ...validation }) });
-    const done = index + 1;
+    await emit({ key: `step:${done}`, type: "gradient_step", data: knownMetrics({ ...metrics, ...validation }) });
     // The last step is committed by the checkpoint itself.
-    if (done % context.limits.commitEverySteps === 0 && done < steps.length) await scope.commitProgress(done);
+    if (done % context.limits.commitEverySteps === 0 && done < plan.stepCount) await scope.commitProgress(done);
   }
   return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...measured }, events: [] };
 }
@@ -62,12 +63,12 @@ async function readWork({ context, job, base, signal }: JobScope): Promise<SftWo
   const { assistantTurns } = checkSftConfig(config, experimental_config);
   const reader = { base, tokenizer: await tokenizers(base.directory), blobPath, assistantTurns, signal };
   const data = await readSftData(await getArtifact(store, artifact_id), reader);
-  const { steps, heldOut } = planSft(data.examples.length, config, experimental_config);
+  const plan = planSft(data.examples.length, config, experimental_config);
   const validation =
     validation_artifact_id === undefined
-      ? heldOut.map((index) => data.examples[index] ?? [])
+      ? plan.heldOut.map((index) => data.examples[index] ?? [])
       : (await readSftData(await getArtifact(store, validation_artifact_id), reader)).examples;
-  return { data, steps, validation: validation.flat(), validationExamples: validation.length };
+  return { data, plan, validation: validation.flat(), validationExamples: validation.length };
 }
 
 async function trainStep(
@@ -107,28 +108,43 @@ async function measure({ context, handle, signal }: JobScope, sequences: readonl
   return { "validation/loss": loss, "validation/tokens": trainedTokens };
 }
 
+const SUMMED = ["loss", "grad_norm", "num_trajectories", "num_tokens", "num_trainable_tokens"] as const;
+/** Events that are read at a time: a job may have a million. */
+const EVENTS_PAGE = 1000;
+
 /** Means and sums over all steps, read back from the events: steps from before a crash count too. */
 async function summarize(store: Store, jobId: string): Promise<Record<string, number>> {
-  const rows = await store
-    .selectFrom("job_events")
-    .select("data")
-    .where("job_id", "=", jobId)
-    .where("type", "=", "gradient_step")
-    .orderBy("seq")
-    .execute();
-  const steps = rows.map((row) => JSON.parse(row.data) as SftStepMetrics & Readonly<Record<string, number>>);
-  const sum = (key: keyof SftStepMetrics) => steps.reduce((total, step) => total + (step[key] ?? NaN), 0);
-  const last = steps.at(-1);
+  const sums = { loss: 0, grad_norm: 0, num_trajectories: 0, num_tokens: 0, num_trainable_tokens: 0 };
+  let count = 0;
+  let last: StepEvent | undefined;
+  for await (const step of stepEvents(store, jobId)) {
+    for (const key of SUMMED) sums[key] += step[key] ?? NaN;
+    count++;
+    last = step;
+  }
   const validation = last?.["validation/loss"];
   return knownMetrics({
-    loss: sum("loss") / steps.length,
+    ...sums,
+    loss: sums.loss / count,
     last_loss: last?.loss ?? 0,
-    grad_norm: sum("grad_norm") / steps.length,
+    grad_norm: sums.grad_norm / count,
     learning_rate: last?.learning_rate ?? 0,
-    num_gradient_steps: steps.length,
-    num_trajectories: sum("num_trajectories"),
-    num_tokens: sum("num_tokens"),
-    num_trainable_tokens: sum("num_trainable_tokens"),
+    num_gradient_steps: count,
     ...(validation === undefined ? {} : { "validation/loss": validation, "validation/tokens": last?.["validation/tokens"] as number }),
   });
+}
+
+type StepEvent = SftStepMetrics & Readonly<Record<string, number>>;
+
+/** What the job's steps said, in their order. */
+async function* stepEvents(store: Store, jobId: string): AsyncGenerator<StepEvent> {
+  const events = store.selectFrom("job_events").select(["seq", "data"]).where("job_id", "=", jobId).where("type", "=", "gradient_step");
+  for (let after = 0; ;) {
+    const rows = await events.where("seq", ">", after).orderBy("seq").limit(EVENTS_PAGE).execute();
+    for (const row of rows) yield JSON.parse(row.data) as StepEvent;
+    const lastRow = rows.at(-1);
+    if (lastRow === undefined) return;
+    after = lastRow.seq;
+    await setImmediate();
+  }
 }
