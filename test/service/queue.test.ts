@@ -1,34 +1,26 @@
 /** The queue goes on when the end of one job cannot be put in order. */
-import { expect, test, vi } from "vitest";
+import { rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { sql } from "kysely";
+import { expect, test } from "vitest";
 import { EngineError } from "../../src/errors.ts";
+import { openStore } from "../../src/service/store/database.ts";
 import { deferred } from "../../src/util/deferred.ts";
-import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, type TestService } from "./support.ts";
+import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, temporaryDirectory, type TestService } from "./support.ts";
 
-const broken = vi.hoisted(() => ({ files: false, events: false }));
-vi.mock("../../src/service/jobs/job-files.ts", async (load) => {
-  const original = await load<typeof import("../../src/service/jobs/job-files.ts")>();
-  const removeJobFiles: typeof original.removeJobFiles = (...given) =>
-    broken.files ? Promise.reject(new Error("the disk is read-only")) : original.removeJobFiles(...given);
-  return { ...original, removeJobFiles };
-});
-vi.mock("../../src/service/store/jobs.ts", async (load) => {
-  const original = await load<typeof import("../../src/service/store/jobs.ts")>();
-  const appendEvent: typeof original.appendEvent = (store, jobId, event) =>
-    broken.events && event.type === "training_failed"
-      ? Promise.reject(new Error("the disk is full"))
-      : original.appendEvent(store, jobId, event);
-  return { ...original, appendEvent };
-});
-
-/** A service whose first job fails once both are there. */
-async function twoJobs(): Promise<{ readonly service: TestService; readonly jobs: readonly [string, string] }> {
-  const gate = deferred<void>();
-  let failures = 0;
+/** A service with two jobs, the first of which fails once both are there; `disturb` comes before that, `restore` before the second. */
+async function twoJobs(disturb: (dataDir: string) => Promise<void>, restore: (dataDir: string) => Promise<void> = async () => {}) {
+  const [gate, dataDir] = [deferred<void>(), await temporaryDirectory()];
+  let hasFailed = false;
   const service = await startTestService({
+    dataDir,
     engine: {
       before: async ({ verb }) => {
-        if (verb !== "optimStep" || failures++ > 0) return;
+        if (verb === "createModel" && hasFailed) await restore(dataDir);
+        if (verb !== "optimStep" || hasFailed) return;
         await gate.promise;
+        await disturb(dataDir);
+        hasFailed = true;
         throw new EngineError("out of memory");
       },
     },
@@ -36,31 +28,36 @@ async function twoJobs(): Promise<{ readonly service: TestService; readonly jobs
   const { id } = await createModel(service);
   const jobs = [await startRlJob(service, id), await startRlJob(service, id)] as const;
   gate.resolve();
-  return { service, jobs };
+  expect((await finishedEvents(service, jobs[1])).at(-1)?.type).toBe("training_ended");
+  return { service, first: await service.ok("GET", `${RL_JOBS}/${jobs[0]}`) };
 }
 
 const messages = ({ log }: TestService) => log.filter(({ level }) => level !== "info").map(({ message }) => message);
 
 test("files that cannot be removed are told of, and the next job runs", async () => {
-  broken.files = true;
-  try {
-    const { service, jobs } = await twoJobs();
-    expect((await finishedEvents(service, jobs[0])).at(-1)?.type).toBe("training_failed");
-    expect((await finishedEvents(service, jobs[1])).at(-1)?.type).toBe("training_ended");
-    expect(messages(service)).toEqual(["A training job failed", "A training job's files could not be removed"]);
-  } finally {
-    broken.files = false;
-  }
+  const { service, first } = await twoJobs(
+    async (dataDir) => {
+      await rename(join(dataDir, "jobs"), join(dataDir, "aside"));
+      await writeFile(join(dataDir, "jobs"), "");
+    },
+    async (dataDir) => {
+      await rm(join(dataDir, "jobs"));
+      await rename(join(dataDir, "aside"), join(dataDir, "jobs"));
+    },
+  );
+  expect(first.status).toBe("failed");
+  expect(messages(service)).toEqual(["A training job failed", "A training job's files could not be removed"]);
 });
 
 test("an end that cannot be recorded is told of, and the next job runs", async () => {
-  broken.events = true;
-  try {
-    const { service, jobs } = await twoJobs();
-    expect((await finishedEvents(service, jobs[1])).at(-1)?.type).toBe("training_ended");
-    expect(messages(service)).toEqual(["A training job failed", "The end of a training job could not be recorded"]);
-    expect((await service.ok("GET", `${RL_JOBS}/${jobs[0]}`)).status).toBe("running");
-  } finally {
-    broken.events = false;
-  }
+  const { service, first } = await twoJobs(async (dataDir) => {
+    const store = await openStore(join(dataDir, "whetstone.db"));
+    await sql`CREATE TRIGGER broken BEFORE INSERT ON job_events WHEN NEW.type = 'training_failed'
+      BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`.execute(store);
+    await store.destroy();
+  });
+  expect(first.status).toBe("running");
+  expect(messages(service)).toEqual(["A training job failed", "The end of a training job could not be recorded"]);
+  // Nobody runs it any more, so cancelling ends it, and its model can be deleted.
+  expect((await service.ok("POST", `${RL_JOBS}/${first.id}/cancel`)).status).toBe("cancelled");
 });

@@ -115,6 +115,10 @@ export function createJobQueue(context: RunContext): JobQueue {
         const patience = new AbortController();
         await Promise.race([current.settled, delay(CANCEL_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
         patience.abort();
+      } else {
+        // Nobody runs it: it has ended just now, or its end could not be recorded.
+        await settleCancelled(store, job.id);
+        changes.notify();
       }
       const after = await getJob(store, job.id);
       requireCancellable(after);
