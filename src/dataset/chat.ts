@@ -1,4 +1,5 @@
 import { DataError } from "../errors.ts";
+import { exampleWeight } from "../schema/example-weight.ts";
 import { requestMessage, tool, type History, type RequestMessage, type Tool } from "../schema/index.ts";
 import { Trajectory } from "../trajectory/index.ts";
 import { isChoice, toMessage } from "../trajectory/messages.ts";
@@ -15,7 +16,7 @@ export interface ChatExample {
   readonly tools?: readonly Tool[] | undefined;
   /** Kept and written for trainers that know it; no chat template here asks for it. */
   readonly parallelToolCalls?: boolean | undefined;
-  /** What each of its trained tokens counts beside those of other examples, above 0. @default 1 */
+  /** What each of its trained tokens counts beside those of other examples, 1e-6 to 1e6. @default 1 */
   readonly weight?: number | undefined;
 }
 
@@ -156,9 +157,8 @@ function checkExample({ messages, tools = [], parallelToolCalls, weight }: ChatE
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
     throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
   }
-  if (weight !== undefined && !(typeof weight === "number" && Number.isFinite(weight) && weight > 0)) {
-    throw new DataError(`${where}: expected \`weight\` to be a number above 0, got ${JSON.stringify(weight)}`);
-  }
+  const { error } = exampleWeight.optional().safeParse(weight);
+  if (error !== undefined) throw new DataError(`${where}: \`weight\`: ${error.issues[0]?.message ?? "invalid"}`);
   if (!(messages as readonly RequestMessage[]).some(isTrained)) {
     throw new DataError(`${where}: expected at least one assistant message, not of \`weight: 0\`; there is nothing to train in it`);
   }

@@ -16,7 +16,7 @@ export interface DiagnosticOptions {
 
 /**
  * The diagnostics of one RL step. Over the `M` trained tokens, with `n` the log-probability under the weights before the step, `o` the
- * sampler's, `d = n − o` (tokens whose `o` is unknown are left out of what needs it) and `r = e^d`:
+ * sampler's, `d = n − o` (tokens whose `o` is unknown are left out of what is made of it) and `r = e^d`:
  *
  * ```text
  * advantage/mean, advantage/std    mean and population deviation of the advantages as they enter the loss
@@ -29,8 +29,9 @@ export interface DiagnosticOptions {
  * staleness/mean, staleness/max    optimizer jobs between the checkpoint that sampled a turn and the one trained, over trained turns
  * ```
  *
- * A turn that does not say what sampled it counts as sampled by the weights that are trained, and has no staleness. What no token speaks
- * of is 0, and 1 for `policy/ratio_p99` and `policy/ess`.
+ * To the loss, and so to `policy/clip_fraction`, `d` of a token whose `o` is unknown is 0. A turn that does not say what sampled it
+ * counts as sampled by the weights that are trained, and has no staleness; one that a later checkpoint sampled has the staleness 0. What no
+ * token speaks of is 0, and 1 for `policy/ratio_p99` and `policy/ess`.
  *
  * @param logprobs - Under the weights before the step, shape `[T]` per row.
  * @source k1, k3: J. Schulman, "Approximating KL divergence" (2020); effective sample size: Kong, Technical Report 348, University of Chicago (1992).

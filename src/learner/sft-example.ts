@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { DataError } from "../errors.ts";
+import { exampleWeight } from "../schema/example-weight.ts";
 import { type MessageOrChoice, requestMessage, type Tool, tool, trajectory } from "../schema/index.ts";
 import type { ChatMessage, ChatTokenizer } from "../tokenizer/index.ts";
 import { isChoice, toMessage } from "../trajectory/messages.ts";
@@ -9,9 +10,7 @@ import { mergeTurns, readTurn } from "./merge.ts";
 import { fitsContext, requireTokenIds, trainedTokens } from "./sequences.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 
-const [MIN_WEIGHT, MAX_WEIGHT] = [1e-6, 1e6];
-/** What each trained token of a line counts beside those of other lines: within bounds in which float32 keeps every share of a batch. */
-const weight = z.number().min(MIN_WEIGHT, { error: weightError }).max(MAX_WEIGHT, { error: weightError }).nullish();
+const weight = exampleWeight.nullish();
 const chatLine = z.looseObject({
   messages: z.array(requestMessage).min(1),
   tools: z.array(tool).nullish(),
@@ -156,15 +155,11 @@ function withLogprobs<T extends { readonly token_ids?: readonly number[] | null 
   return { ...choice, logprobs: { content } };
 }
 
-function weightError({ input }: { readonly input?: unknown }): string {
-  return `expected a weight from ${MIN_WEIGHT} to ${MAX_WEIGHT}, got ${String(input)}`;
-}
-
 /** Context, or trained: any other weight would be trained in full, whatever it says. */
 function requireMessageWeight(item: MessageOrChoice, where: string): void {
   const { weight: value } = item as { readonly weight?: unknown };
   if (value === undefined || value === null || value === 0 || value === 1) return;
   throw new DataError(
-    `${where}: expected the \`weight\` of a message to be 0 (context) or 1 (trained), got ${JSON.stringify(value)}. A line may have a \`weight\` of its own, ${MIN_WEIGHT} to ${MAX_WEIGHT}.`,
+    `${where}: expected the \`weight\` of a message to be 0 (context) or 1 (trained), got ${JSON.stringify(value)}. A line may have a \`weight\` of its own.`,
   );
 }

@@ -69,7 +69,8 @@ describe("writeChatJsonl", () => {
     [{ messages: [user, { ...assistant, weight: 0 }] }, /Example 1: .*weight: 0/],
     [{ messages: [user, { ...assistant, weight: 0.5 }] }, /Example 1: `messages.1.weight`: expected 0 .*got 0.5/],
     [{ ...example, parallelToolCalls: "yes" }, /Example 1: .*`parallel_tool_calls`/],
-    [{ ...example, weight: 0 }, /Example 1: expected `weight` to be a number above 0, got 0/],
+    [{ ...example, weight: 0 }, /Example 1: `weight`: expected a number from 0.000001 to 1000000, got 0/],
+    [{ ...example, weight: 1e7 }, /Example 1: `weight`: expected a number from 0.000001 to 1000000, got 10000000/],
   ])("refuses %j", async (bad, message) => {
     await expect(writeChatJsonl(join(directory, "never.jsonl"), [bad as never])).rejects.toMatchObject({ code: "E_DATA", message });
     expect(await readdir(directory)).not.toContain("never.jsonl");

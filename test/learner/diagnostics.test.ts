@@ -69,6 +69,10 @@ describe("policyDiagnostics", () => {
     const guessed = policyDiagnostics(unknown, shifted(unknown, [0, 0, 0.5]), { startStep: 3 });
     expect(guessed["sampler/mismatch_kl"]).toBeCloseTo((Math.exp(0.5) - 1.5) / 3, 6);
     expect(guessed).toMatchObject({ "staleness/mean": 0, "staleness/max": 0 });
+    // Sampled by a checkpoint that was deleted since: not older than the one that is trained.
+    const later = threeTokens({}, 5, 2);
+    const ahead = policyDiagnostics(later, shifted(later, [0, 0, 0]), { startStep: 3 });
+    expect(ahead).toMatchObject({ "staleness/mean": 0.5, "staleness/max": 1 });
   });
 
   it("takes the version of the trajectory where a choice has none", () => {
@@ -88,6 +92,8 @@ describe("policyDiagnostics", () => {
     const found = policyDiagnostics(batch, shifted(batch, [-5, 9998]), { startStep: 0 });
     expect(Object.values(found).every(Number.isFinite)).toBe(true);
     expect(found["policy/kl_k1"]).toBe(-60);
+    // To the loss the first one's log-ratio is 0: it lies inside the clip, and is one of the two.
+    expect(found["policy/clip_fraction"]).toBe(0.5);
     const [alone] = [
       group(
         { reward: 1, choices: [{ ...choice([1], [2]), logprobs: null }] },

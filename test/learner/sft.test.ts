@@ -188,7 +188,7 @@ describe("readSftExample", () => {
 it("says which weights there are", () => {
   const line = { messages: [{ role: "assistant", content: "x" }] };
   expect(() => readSftExample({ ...line, weight: 1e308 }, "line 1")).toThrow(
-    /line 1: weight: expected a weight from 0.000001 to 1000000, got 1e\+308/,
+    /line 1: weight: expected a number from 0.000001 to 1000000, got 1e\+308/,
   );
   for (const weight of [1e-6, 1, 1e6, null]) expect(readSftExample({ ...line, weight }, "line 1").weight).toBe(weight);
 });

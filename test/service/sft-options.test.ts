@@ -71,6 +71,19 @@ test("what to measure on is checked like what to train on", async () => {
   });
 });
 
+test("more steps than a job may have are refused at once", async () => {
+  const service = await startTestService();
+  const { id: modelId } = await createModel(service);
+  const url = await uploadArtifact(service, { "train.jsonl": chatLines(1001) });
+  const settings = { config: { batch_size: 1 }, experimental_config: { epochs: 1000 } };
+  expect(await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url, ...settings })).toMatchObject({
+    status: 422,
+    body: {
+      error: { param: "experimental_config.epochs", message: expect.stringContaining("at most 1000000 optimizer steps, got 1001000") },
+    },
+  });
+});
+
 test("rates follow the schedule", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
