@@ -10,8 +10,8 @@ export const capabilitiesAnswer = z.looseObject({
 
 export const sessionAnswer = z.looseObject({ session_id: z.string() });
 
-/** What every POST that starts work answers: the name of the future, and of a model what it may be called. */
-export const submittedAnswer = z.looseObject({ request_id: z.string(), model_id: z.string().nullish() });
+/** What every POST that starts work answers: the name of the future. */
+export const submittedAnswer = z.looseObject({ request_id: z.string() });
 
 export const createdModelAnswer = z.looseObject({
   model_id: z.string(),

@@ -3,15 +3,16 @@ import { randomUUID } from "node:crypto";
 import { ConfigError, NotFoundError, UnsupportedError } from "../../errors.ts";
 import { checkRows, checkSampling } from "../check-request.ts";
 import type { CallOptions, Engine, LoraSpec, ModelHandle, PolicyVersion, SampledToken } from "../port.ts";
-import { capabilitiesAnswer, doneAnswer, savedAnswer, sessionAnswer } from "./answers.ts";
+import { capabilitiesAnswer, doneAnswer, savedAnswer } from "./answers.ts";
 import { findBase, matchBases } from "./bases.ts";
 import type { TinkerEncoding } from "./encoding.ts";
 import { checkSupported, sampleSequence, type SamplingTarget, toSeed } from "./sampler.ts";
-import { ServerModel, type Session } from "./server-model.ts";
+import { ServerModel } from "./server-model.ts";
 import { SERVERS, serverNamed, type TinkerServer } from "./servers.ts";
+import { Session } from "./session.ts";
 import { readSavedState, type SavedState, writeSavedState } from "./state.ts";
 import { Trainable, type TrainableContext } from "./trainable.ts";
-import { json, TinkerTransport } from "./transport.ts";
+import { TinkerTransport } from "./transport.ts";
 
 /** Settings of an engine on a Tinker-protocol server. */
 export interface TinkerEngineOptions {
@@ -32,16 +33,21 @@ export interface TinkerEngineOptions {
   readonly patienceMs?: number | undefined;
 }
 
-/** A session that is not heard of for minutes is ended, and its models with it. */
-const HEARTBEAT_MS = 10_000;
-
 interface LiveModel {
   readonly handle: ModelHandle;
   readonly rank: number;
   readonly trainable: Trainable;
-  /** The server's name of the weights as they are now; null once they have changed. */
-  saved: string | null;
+  /** Another one once the weights have changed: what is saved meanwhile names weights of before. */
+  saved: SavedNames;
 }
+
+/** The server's names of a model's weights: with their moments, and for sampling. Null where they have none. */
+interface SavedNames {
+  weights: string | null;
+  sampler: string | null;
+}
+
+const unsaved = (): SavedNames => ({ weights: null, sampler: null });
 
 interface LivePolicy {
   readonly base: string;
@@ -68,11 +74,8 @@ export async function createTinkerEngine(options: TinkerEngineOptions): Promise<
     const served = await transport.get("get_server_capabilities", capabilitiesAnswer);
     const bases = await matchBases(options.baseModels, served);
     const traits = SERVERS[options.server ?? serverNamed(await transport.rootName())];
-    const request = { tags: [], user_metadata: null, sdk_version: "whetstone", type: "create_session" };
-    const { session_id: id } = await transport.post("create_session", json(request), sessionAnswer);
-    let number = 0;
     const context = { transport, traits, encoding: options.encoding ?? "json" };
-    return new TinkerEngine(options.url, bases, { id, next: () => number++ }, context);
+    return new TinkerEngine(options.url, bases, await Session.open(transport), context);
   } catch (error) {
     await transport.close();
     throw error;
@@ -86,13 +89,9 @@ class TinkerEngine implements Engine {
   readonly #context: TrainableContext;
   readonly #models = new Map<string, LiveModel>();
   readonly #policies = new Map<string, LivePolicy>();
-  readonly #heartbeat: NodeJS.Timeout;
 
   constructor(url: string, bases: Awaited<ReturnType<typeof matchBases>>, session: Session, context: TrainableContext) {
     [this.#url, this.#bases, this.#session, this.#context] = [url, bases, session, context];
-    const beat = () => context.transport.post("session_heartbeat", json({ session_id: session.id, type: "session_heartbeat" }), doneAnswer);
-    // A beat that fails is followed by the next; calls say themselves when the server is gone.
-    this.#heartbeat = setInterval(() => void beat().catch(() => {}), HEARTBEAT_MS).unref();
   }
 
   capabilities() {
@@ -127,7 +126,7 @@ class TinkerEngine implements Engine {
     const state = from === undefined ? null : await readSavedState(from, { server: this.#url, base, rank: lora.rank });
     const server = await this.#newModel(base, lora.rank, seed, state?.weights ?? null, signal);
     if (lora.alpha !== undefined && lora.alpha !== server.alpha) {
-      await server.unload();
+      await server.discard();
       const its = server.alpha ?? "of its own choice";
       throw new UnsupportedError(`The Tinker server scales adapters by alpha ${its}, not ${lora.alpha}; leave alpha out`, {
         param: "lora.alpha",
@@ -136,7 +135,12 @@ class TinkerEngine implements Engine {
     const trainable = new Trainable(server, this.#context);
     if (state !== null) trainable.replace(server, { step: state.step, serverStep: state.server_step });
     const handle: ModelHandle = { id: randomUUID(), base };
-    this.#models.set(handle.id, { handle, rank: lora.rank, trainable, saved: state?.weights ?? null });
+    this.#models.set(handle.id, {
+      handle,
+      rank: lora.rank,
+      trainable,
+      saved: state === null ? unsaved() : { weights: state.weights, sampler: state.sampler },
+    });
     return handle;
   }
 
@@ -162,21 +166,27 @@ class TinkerEngine implements Engine {
   async optimStep(model: ModelHandle, adam: Parameters<Engine["optimStep"]>[1], { signal }: CallOptions = {}) {
     signal?.throwIfAborted();
     const live = this.#model(model);
-    live.saved = null;
-    return live.trainable.optimStep(adam, signal);
+    try {
+      return await live.trainable.optimStep(adam, signal);
+    } finally {
+      live.saved = unsaved();
+    }
   }
 
   async resetOptimizer(model: ModelHandle, { signal }: CallOptions = {}): Promise<void> {
     const live = this.#model(model);
-    live.saved = null;
-    await live.trainable.resetOptimizer(signal);
+    try {
+      await live.trainable.resetOptimizer(signal);
+    } finally {
+      live.saved = unsaved();
+    }
   }
 
   async saveState(model: ModelHandle, path: string, { signal }: CallOptions = {}): Promise<void> {
     const live = this.#model(model);
     const { trainable, rank } = live;
     const weights = await this.#save(live, signal);
-    const sampler = this.#context.traits.policies === "snapshot" ? await this.#snapshot(trainable.server, signal) : null;
+    const sampler = this.#context.traits.policies === "snapshot" ? await this.#snapshot(live, signal) : null;
     const { step, serverStep, server } = trainable;
     const state: SavedState = {
       format: 1,
@@ -201,14 +211,14 @@ class TinkerEngine implements Engine {
       step: state.step,
       serverStep: state.server_step,
     });
-    live.saved = state.weights;
-    await old.unload();
+    live.saved = { weights: state.weights, sampler: state.sampler };
+    await old.discard();
   }
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const live = this.#model(model);
     if (this.#context.traits.policies === "snapshot")
-      return this.#addPolicy(model.base, { model_path: await this.#snapshot(live.trainable.server, signal) });
+      return this.#addPolicy(model.base, { model_path: await this.#snapshot(live, signal) });
     return this.#copy(model.base, live.rank, await this.#save(live, signal), signal);
   }
 
@@ -243,7 +253,8 @@ class TinkerEngine implements Engine {
       }
     } finally {
       live.running--;
-      if (live.isReleased) await this.#drop(policy.id, live);
+      // What the sequence ended with is told, not that its policy's model could not be let go.
+      if (live.isReleased) await this.#drop(policy.id, live).catch(() => undefined);
     }
   }
 
@@ -261,13 +272,13 @@ class TinkerEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#heartbeat);
+    this.#session.close();
     const servers = [...this.#models.values()].map(({ trainable }) => trainable.server);
     const own = [...this.#policies.values()].flatMap((policy) => policy.own ?? []);
     [this.#models, this.#policies].forEach((map) => map.clear());
     // The server ends them by itself when the session falls silent; a slot that is free at once is only better.
     await Promise.race([
-      Promise.allSettled([...servers, ...own].map((server) => server.unload())),
+      Promise.all([...servers, ...own].map((server) => server.discard())),
       new Promise((resolve) => setTimeout(resolve, CLOSE_PATIENCE_MS).unref()),
     ]);
     await this.#context.transport.close();
@@ -300,20 +311,25 @@ class TinkerEngine implements Engine {
       await server.runJson("load_weights", { path: weights, optimizer: true }, doneAnswer, signal);
       return server;
     } catch (error) {
-      await server.unload();
+      await server.discard();
       throw error;
     }
   }
 
   /** The training state under a name of its own; again only after a change. */
   async #save(live: LiveModel, signal: AbortSignal | undefined): Promise<string> {
-    const fields = { path: randomUUID() };
-    live.saved ??= (await live.trainable.server.runJson("save_weights", fields, savedAnswer, signal)).path;
-    return live.saved;
+    const { saved } = live;
+    return (saved.weights ??= await this.#saveAs("save_weights", live, signal));
   }
 
-  async #snapshot(server: ServerModel, signal: AbortSignal | undefined): Promise<string> {
-    return (await server.runJson("save_weights_for_sampler", { path: randomUUID() }, savedAnswer, signal)).path;
+  /** The weights for sampling under a name of their own; again only after a change. */
+  async #snapshot(live: LiveModel, signal: AbortSignal | undefined): Promise<string> {
+    const { saved } = live;
+    return (saved.sampler ??= await this.#saveAs("save_weights_for_sampler", live, signal));
+  }
+
+  async #saveAs(operation: string, { trainable }: LiveModel, signal: AbortSignal | undefined): Promise<string> {
+    return (await trainable.server.runJson(operation, { path: randomUUID() }, savedAnswer, signal)).path;
   }
 
   /** A policy on a model of its own. */
@@ -322,7 +338,7 @@ class TinkerEngine implements Engine {
     try {
       return this.#addPolicy(base, { sampling_session_id: await own.saveForSampling(signal) }, own);
     } catch (error) {
-      await own.unload();
+      await own.discard();
       throw error;
     }
   }

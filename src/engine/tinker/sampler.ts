@@ -41,7 +41,7 @@ export function checkSupported(params: SamplingParams): void {
   }
 }
 
-/** One request. `number` counts the requests of a sampler, so that one posted twice is carried out once. */
+/** One request. `number` counts the requests of a sampler: the protocol wants it for samplers of a session. */
 export interface SampleRequest {
   readonly target: SamplingTarget;
   readonly number: number;

@@ -1,15 +1,11 @@
 /** One model on the server: its operations in the order of their sequence numbers. */
 import type { z } from "zod";
+import { NotFoundError } from "../../errors.ts";
+import { linkAbort } from "../../util/abort.ts";
 import { createdModelAnswer, samplerAnswer } from "./answers.ts";
 import type { PassAddress } from "./encoding.ts";
+import type { Session } from "./session.ts";
 import { type Answer, type Body, json, type TinkerTransport } from "./transport.ts";
-
-/** The session that models and samplers belong to; it ends when it is not heard of for minutes. */
-export interface Session {
-  readonly id: string;
-  /** Numbers of models and samplers in this session, each used once. */
-  next(): number;
-}
 
 export class ServerModel {
   readonly id: string;
@@ -24,17 +20,41 @@ export class ServerModel {
     [this.#transport, this.#session, this.id, this.alpha] = [transport, session, facts.id, facts.alpha];
   }
 
-  /** Makes an adapter on a base that the server has. `seed` is a 31-bit number. */
+  /**
+   * Makes an adapter on a base that the server has. `seed` is a 31-bit number. The server goes on with what it was asked for even
+   * if nobody waits: a model that comes after an abort is let go of.
+   */
   static async create(
     transport: TinkerTransport,
     session: Session,
-    { base, rank, seed }: { readonly base: string; readonly rank: number; readonly seed: number },
+    facts: { readonly base: string; readonly rank: number; readonly seed: number },
     signal?: AbortSignal,
+  ): Promise<ServerModel> {
+    signal?.throwIfAborted();
+    const creating = ServerModel.#create(transport, session, facts);
+    const caller = linkAbort(signal);
+    const leaving = new Promise<never>((_, reject) =>
+      caller.signal.addEventListener("abort", () => reject(caller.signal.reason as Error), { once: true }),
+    );
+    try {
+      return await Promise.race([creating, leaving]);
+    } catch (error) {
+      if (caller.signal.aborted) void creating.then((model) => model.discard()).catch(() => undefined);
+      throw error;
+    } finally {
+      caller.dispose();
+    }
+  }
+
+  static async #create(
+    transport: TinkerTransport,
+    session: Session,
+    { base, rank, seed }: { readonly base: string; readonly rank: number; readonly seed: number },
   ): Promise<ServerModel> {
     const lora = { rank, seed, train_unembed: false, train_mlp: true, train_attn: true };
     const body = { session_id: session.id, model_seq_id: session.next(), base_model: base, lora_config: lora, type: "create_model" };
-    const { request_id: request } = await transport.submit("create_model", json(body), { signal });
-    const created = transport.read(await transport.future(request, "CreateModel", { signal }), createdModelAnswer, "create_model");
+    const { request_id: request } = await transport.submit("create_model", json(body));
+    const created = transport.read(await transport.future(request, "CreateModel"), createdModelAnswer, "create_model");
     return new ServerModel(transport, session, { id: created.model_id, alpha: created.lora_config?.alpha ?? null });
   }
 
@@ -68,9 +88,19 @@ export class ServerModel {
     return (await this.runJson("save_weights_for_sampler", fields, samplerAnswer, signal)).sampling_session_id;
   }
 
+  /** Lets go of the model. One that is gone is no error: an unload has no number, and is posted again when its answer is lost. */
   async unload(): Promise<void> {
     await this.#turn;
-    const { request_id: request } = await this.#transport.submit("unload_model", json({ model_id: this.id, type: "unload_model" }));
-    await this.#transport.future(request, "unload_model");
+    try {
+      const { request_id: request } = await this.#transport.submit("unload_model", json({ model_id: this.id, type: "unload_model" }));
+      await this.#transport.future(request, "unload_model");
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error;
+    }
+  }
+
+  /** {@link unload} where something else is done or told already: a model that stays ends with the session. */
+  async discard(): Promise<void> {
+    await this.unload().catch(() => undefined);
   }
 }

@@ -82,7 +82,7 @@ export class Trainable {
     const rate = (learningRate * second * (1 - beta1 ** its)) / (1 - beta1 ** own);
     const decay = rate === 0 ? 0 : (weightDecay * learningRate) / rate;
     const gradNorm = await this.#uncertainUntil(
-      this.#step({ learning_rate: rate, beta1, beta2, eps: epsilon / second, weight_decay: decay, grad_clip_norm: maxGradNorm }, signal),
+      this.#step({ learning_rate: rate, beta1, beta2, eps: epsilon * second, weight_decay: decay, grad_clip_norm: maxGradNorm }, signal),
     );
     this.step = own;
     return { gradNorm, step: own };

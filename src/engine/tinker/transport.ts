@@ -12,6 +12,7 @@ import {
   TooLargeError,
   WhetstoneError,
 } from "../../errors.ts";
+import { type LinkedAbort, linkAbort } from "../../util/abort.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import { delay } from "../../util/delay.ts";
 import { errorAnswer, submittedAnswer, unfinishedAnswer } from "./answers.ts";
@@ -45,12 +46,18 @@ interface CallOptions {
 /** A server holds a poll for up to five minutes; asking again sooner keeps no idle socket waiting for it. */
 const POLL_TIMEOUT_MS = 60_000;
 
+/** After a poll that found nothing: most servers hold it for long, and one that answers at once must not be kept busy with it. */
+const POLL_PAUSE_MS = 100;
+
 /** A JSON body. */
 export const json = (value: object): Body => ({ contentType: "application/json", bytes: JSON.stringify(value) });
 
 export class TinkerTransport {
   readonly #options: TransportOptions;
   readonly #agent = new Agent({ headersTimeout: POLL_TIMEOUT_MS, bodyTimeout: POLL_TIMEOUT_MS, keepAliveTimeout: 30_000 });
+  /** Requests that are under way or will be repeated. */
+  readonly #calls = new Set<LinkedAbort>();
+  #isClosed = false;
 
   constructor(options: TransportOptions) {
     this.#options = { ...options, url: options.url.replace(/\/+$/, "") };
@@ -88,6 +95,7 @@ export class TinkerTransport {
   ): Promise<Answer> {
     const body = json({ request_id: requestId });
     for (let iteration = 0; ; iteration++) {
+      if (iteration > 0) await delay(POLL_PAUSE_MS, { signal });
       const headers = {
         "x-tinker-request-iteration": String(iteration),
         "x-tinker-request-type": type,
@@ -98,7 +106,7 @@ export class TinkerTransport {
       if (answer.isProtobuf) return answer;
       const unfinished = unfinishedAnswer.safeParse(parsed(answer.bytes));
       if (!unfinished.success) return answer;
-      if ("type" in unfinished.data) continue;
+      if (!("error" in unfinished.data)) continue;
       const { error, category } = unfinished.data as { error: string; category?: string | null };
       const message = `The server could not carry out ${type}: ${error}`;
       throw category === "user" ? new ArgumentError(message) : new EngineError(message, { retryable: category === "server" });
@@ -113,22 +121,34 @@ export class TinkerTransport {
     throw new EngineError(`The answer to ${what} is not of the Tinker protocol: ${issue?.path.join(".") ?? ""} ${issue?.message ?? ""}`);
   }
 
+  /** Ends every call under way with `E_ENGINE`, and every later one. */
   async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const call of this.#calls) call.abort(closedError());
     await this.#agent.destroy();
   }
 
-  /** Repeats what failed for a reason that passes. Null = a poll found nothing yet. */
+  /** Repeats what failed for a reason that passes, until `close` at the latest. Null = a poll found nothing yet. */
   async #retried(request: Exchange, options: CallOptions): Promise<Answer | null> {
+    const call = linkAbort(options.signal);
+    this.#calls.add(call);
+    if (this.#isClosed) call.abort(closedError());
+    const { signal } = call;
     const giveUpAtMs = performance.now() + this.#options.patienceMs;
-    for (let attempt = 0; ; attempt++) {
-      try {
-        return await this.#exchange(request, options);
-      } catch (error) {
-        options.signal?.throwIfAborted();
-        if (error instanceof StillPending) return null;
-        if (!WhetstoneError.isInstance(error) || !error.retryable || performance.now() > giveUpAtMs) throw error;
-        await delay(backoffMs(attempt, { maxMs: 30_000 }), { signal: options.signal });
+    try {
+      for (let attempt = 0; ; attempt++) {
+        try {
+          return await this.#exchange(request, { ...options, signal });
+        } catch (error) {
+          signal.throwIfAborted();
+          if (error instanceof StillPending) return null;
+          if (!WhetstoneError.isInstance(error) || !error.retryable || performance.now() > giveUpAtMs) throw error;
+          await delay(backoffMs(attempt, { maxMs: 30_000 }), { signal });
+        }
       }
+    } finally {
+      this.#calls.delete(call);
+      call.dispose();
     }
   }
 
@@ -174,6 +194,8 @@ interface Exchange {
   /** Whether it asks for a future. */
   readonly isPoll?: boolean;
 }
+
+const closedError = (): EngineError => new EngineError("The engine on the Tinker server is closed");
 
 /** Nothing is wrong and nothing is there yet. */
 class StillPending extends Error {}

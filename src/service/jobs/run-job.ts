@@ -80,7 +80,12 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
       signal,
     });
   } catch (error) {
-    await engine.unload(handle);
+    // What the job failed with is told, not that its model could not be let go.
+    await engine
+      .unload(handle)
+      .catch((unloading: unknown) =>
+        context.logger.warn("The model of a failed job could not be unloaded", { job: job.id, error: messageOf(unloading) }),
+      );
     throw error;
   }
   // The job is over and succeeded; whatever fails from here on costs a reload and no more.

@@ -175,6 +175,23 @@ export function trainingBehaviours(get: () => Subject): void {
       await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
       expect(await engine.optimStep(model, { learningRate: 0 })).toMatchObject({ step: 1 });
     });
+
+    it("after a reset goes as far as a first one, whatever the ε", async () => {
+      const { engine } = get();
+      const [reset, plain] = [await newModel(get()), await newModel(get())];
+      const rows = rowsOf(4);
+      for (const model of [reset, plain]) await train(engine, model, 2);
+      await engine.resetOptimizer(reset);
+      const before = await engine.forward(reset, rows);
+      for (const model of [reset, plain]) await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+      // Beside so large an ε the second moment is nothing, and a first step is the gradient's own, with memory and without.
+      const { learningRate, epsilon } = plainStep(1e-2);
+      await engine.optimStep(reset, { learningRate, epsilon });
+      await engine.optimStep(plain, plainStep(1e-2));
+      const [a, b] = [await engine.forward(reset, rows), await engine.forward(plain, rows)];
+      expect(largestDifference(a, before)).toBeGreaterThan(1e-4);
+      expect(largestDifference(a, b)).toBeLessThan(1e-5);
+    });
   });
 
   describe("a saved state", () => {

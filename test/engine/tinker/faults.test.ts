@@ -2,9 +2,11 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { createReferenceEngine } from "../../../src/testing/reference/engine.ts";
 import { createTinkerEngine } from "../../../src/engine/tinker/engine.ts";
+import { capabilitiesAnswer } from "../../../src/engine/tinker/answers.ts";
+import { Session } from "../../../src/engine/tinker/session.ts";
 import { TinkerTransport } from "../../../src/engine/tinker/transport.ts";
 import type { Engine } from "../../../src/engine/port.ts";
 import { startTinkerServer, type TinkerServerOptions } from "../../support/tinker-server.ts";
@@ -64,6 +66,13 @@ describe("an answer that is lost", () => {
     expect([lossyNorm, lossyAfter, after]).toEqual([norm, 0, 0]);
   });
 
+  it("of an unload is no error when the model is gone", async () => {
+    const lost = new Set(["unload_model"]);
+    const { engine, paths } = await start((path) => (lost.delete(path) ? { status: 502, body: {}, isDone: true } : null));
+    await engine.unload(await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 }));
+    expect(paths.filter((path) => path === "unload_model")).toHaveLength(2);
+  });
+
   it("of a refused request leaves the model unknown until a state is loaded", async () => {
     let isRefusing = false;
     const { engine } = await start((path) =>
@@ -82,6 +91,76 @@ describe("an answer that is lost", () => {
     await engine.loadState(model, state);
     await engine.forwardBackward(model, rowsOf(1), { kind: "cross-entropy" });
     expect((await engine.optimStep(model, plainStep(1))).step).toBe(1);
+  });
+});
+
+describe("a model", () => {
+  it("that comes after its caller has left is let go of", async () => {
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    let isHeld = true;
+    const { engine, paths } = await start((path) => {
+      if (!isHeld || path !== "retrieve_future") return null;
+      controller.abort(reason);
+      return { status: 408, body: {} };
+    });
+    const creating = engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 }, { signal: controller.signal });
+    await expect(creating).rejects.toBe(reason);
+    expect(paths).not.toContain("unload_model");
+    isHeld = false;
+    await vi.waitFor(() => expect(paths).toContain("unload_model"), 10_000);
+  });
+
+  it("that cannot be unloaded does not hide why it was to be", async () => {
+    const { engine, paths } = await start((path) => (path === "unload_model" ? { status: 400, body: {} } : null));
+    expect(await codeOf(engine.createModel({ base: BASE, seed: 0, lora: { rank: 2, alpha: 7 } }))).toBe("E_UNSUPPORTED");
+    expect(paths).toContain("unload_model");
+  });
+
+  it("is saved for training and for sampling once, and again after a step, even one that came during the saving", async () => {
+    const { engine, paths } = await start();
+    const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
+    const saves = () => paths.filter((path) => path.startsWith("save_weights")).toSorted();
+    await engine.saveState(model, await scratchDirectory());
+    await engine.publish(model);
+    await engine.saveState(model, await scratchDirectory());
+    expect(saves()).toEqual(["save_weights", "save_weights_for_sampler"]);
+    await engine.optimStep(model, plainStep(0));
+    await Promise.all([engine.saveState(model, await scratchDirectory()), engine.optimStep(model, plainStep(0))]);
+    await engine.saveState(model, await scratchDirectory());
+    await engine.publish(model);
+    expect(saves().filter((path) => path === "save_weights")).toHaveLength(3);
+  });
+});
+
+describe("a session", () => {
+  it("that the server has lost is replaced by another", async () => {
+    const opened: string[] = [];
+    const transport = await startScript((request, response) => {
+      if (request.url?.endsWith("session_heartbeat") === true) return answer(opened.length < 2 ? 404 : 200, {})(request, response);
+      opened.push(`session ${opened.length}`);
+      answer(200, { session_id: opened.at(-1) })(request, response);
+    });
+    const session = await Session.open(transport, 100);
+    onTestFinished(() => session.close());
+    expect([session.id, session.next(), session.next()]).toEqual(["session 0", 0, 1]);
+    await vi.waitFor(() => expect(session.id).toBe("session 1"), 10_000);
+    expect(session.next()).toBe(2);
+  });
+});
+
+describe("an end", () => {
+  it("ends what is under way, however patient", async () => {
+    let isAsked = false;
+    const transport = await startScript((request, response) => {
+      isAsked = true;
+      answer(503, {})(request, response);
+    });
+    const waiting = transport.get("get_server_capabilities", capabilitiesAnswer).catch((error: unknown) => error);
+    await vi.waitFor(() => expect(isAsked).toBe(true), 10_000);
+    await transport.close();
+    expect(await waiting).toMatchObject({ code: "E_ENGINE", message: expect.stringContaining("closed") as string });
+    await expect(transport.future("1", "Sample")).rejects.toThrow("closed");
   });
 });
 
@@ -109,6 +188,7 @@ describe("a future", () => {
       200,
       { code: "E_ARGUMENT", message: expect.stringContaining("rank too large") as string },
     ],
+    [{ type: "error", error: "no such loss", category: "user" }, 200, { code: "E_ARGUMENT" }],
     [{ error: "out of memory", category: "server" }, 200, { code: "E_ENGINE", retryable: true }],
     [{ detail: "LoRA rank 64 must be between 1 and 32" }, 400, { code: "E_ENGINE", retryable: false }],
     [{ detail: "no money" }, 402, { code: "E_ENGINE", retryable: false }],
