@@ -1,5 +1,6 @@
-import { readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { startService, type ServiceOptions } from "../../src/service/index.ts";
 import { createHub, type Hub, type HubOptions } from "../../src/service/hub/hub.ts";
@@ -75,6 +76,50 @@ describe("a model hub", () => {
     );
     expect(server.requests.slice(before).filter((line) => line.includes("00001"))).toEqual([]);
     expect(await offline.hub.directoryOf("team/parts")).toBe(directory);
+  });
+
+  it("gives no model whose weights lack a part, not the second time either", async () => {
+    const index = JSON.stringify({ weight_map: { a: "model-00001-of-00002.safetensors", b: "model-00002-of-00002.safetensors" } });
+    const { "model.safetensors": _, ...rest } = small().files as Record<string, string>;
+    const half = { ...rest, "model-00001-of-00002.safetensors": "one", "model.safetensors.index.json": index };
+    const server = await startHubServer({ "team/half": { files: half } });
+    const { hub, cacheDir } = await open({ url: server.url });
+    for (let time = 0; time < 2; time++) {
+      await expect(hub.directoryOf("team/half")).rejects.toMatchObject({
+        code: "E_UNSUPPORTED",
+        message: expect.stringContaining("model-00002-of-00002.safetensors"),
+      });
+    }
+    expect(await readdir(join(cacheDir, "models--team--half"))).toEqual(["snapshots"]);
+  });
+
+  it("removes what a fetch that was killed left long ago, and nothing that may still grow", async () => {
+    const tiny = small();
+    const server = await startHubServer({ "team/tiny": tiny });
+    const { hub, cacheDir } = await open({ url: server.url });
+    const snapshots = join(cacheDir, "models--team--tiny", "snapshots");
+    const [old, another] = [join(snapshots, commitOf(tiny)), join(snapshots, "0".repeat(40))];
+    const left = (directory: string) => join(directory, `model.safetensors.incomplete-${randomUUID()}`);
+    const [abandoned, elsewhere, growing] = [left(old), left(another), left(another)];
+    for (const path of [abandoned, elsewhere, growing]) {
+      await mkdir(join(path, ".."), { recursive: true });
+      await writeFile(path, "half");
+    }
+    const yesterday = new Date(Date.now() - 86_400_000);
+    for (const path of [abandoned, elsewhere]) await utimes(path, yesterday, yesterday);
+    await hub.directoryOf("team/tiny");
+    expect((await readdir(old)).toSorted()).toEqual(["config.json", "model.safetensors", "tokenizer.json"]);
+    expect(await readdir(another)).toEqual([basename(growing)]);
+  });
+
+  it("is not blamed for a cache that cannot be written", async () => {
+    const server = await startHubServer({ "team/tiny": small() });
+    const cacheDir = join(await temporaryDirectory(), "file");
+    await writeFile(cacheDir, "no directory");
+    const { hub } = await open({ url: server.url, cacheDir });
+    const error = (await hub.directoryOf("team/tiny").catch((caught: unknown) => caught)) as Error;
+    expect(error).toMatchObject({ code: "E_NOT_FOUND", message: expect.stringContaining(`cannot be kept in the cache at '${cacheDir}'`) });
+    expect(error.message).not.toContain("is not there");
   });
 
   it.each([

@@ -27,17 +27,24 @@ export function filesToFetch(names: readonly string[]): { readonly files: readon
   return { files: [...REQUIRED, ...OPTIONAL.filter((name) => there.has(name)), ...weights] };
 }
 
-/** Whether a directory has everything that a base model needs, all parts of its weights included. */
+/** Whether a directory has everything that a base model needs. */
 export async function isWhole(directory: string): Promise<boolean> {
-  for (const name of REQUIRED) if (!(await exists(join(directory, name)))) return false;
-  if (await exists(join(directory, WEIGHTS))) return true;
+  return (await missingFrom(directory)) === null;
+}
+
+/** What a directory lacks of a base model, all parts of its weights included; null when it is whole. */
+export async function missingFrom(directory: string): Promise<string | null> {
+  for (const name of REQUIRED) if (!(await exists(join(directory, name)))) return name;
+  if (await exists(join(directory, WEIGHTS))) return null;
+  let parts: Set<string>;
   try {
     const { weight_map: map } = JSON.parse(await readFile(join(directory, INDEX), "utf8")) as { weight_map: Record<string, string> };
-    for (const name of new Set(Object.values(map))) if (!SHARD.test(name) || !(await exists(join(directory, name)))) return false;
-    return true;
+    parts = new Set(Object.values(map));
   } catch {
-    return false;
+    return `an ${INDEX} that can be read`;
   }
+  for (const name of parts) if (!SHARD.test(name) || !(await exists(join(directory, name)))) return name;
+  return null;
 }
 
 function exists(path: string): Promise<boolean> {

@@ -1,17 +1,13 @@
 /** Base models by their path on a model hub, fetched once and kept. */
-import { createHash, randomUUID } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { access, mkdir, open, readFile, rename, stat } from "node:fs/promises";
+import { access, mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Readable, Transform } from "node:stream";
-import type { ReadableStream } from "node:stream/web";
-import { pipeline } from "node:stream/promises";
 import { Agent, fetch as undiciFetch } from "undici";
 import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../errors.ts";
-import { remove, syncDirectory, writeDurably } from "../files.ts";
+import { writeDurably } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { messageOf } from "../error-text.ts";
-import { filesToFetch, isWhole } from "./files.ts";
+import { filesToFetch, isWhole, missingFrom } from "./files.ts";
+import { keep, removeAbandoned } from "./incomplete.ts";
 
 /** Where base models that are named by a hub's path come from. */
 export interface HubOptions {
@@ -30,8 +26,9 @@ export interface Hub {
   /**
    * The directory of a base model, from the cache or, once, from the hub. Null for a name that is no path of a hub.
    *
-   * @throws NotFoundError `E_NOT_FOUND` when the hub has no such model, does not answer, or is not to be asked; the message says which.
-   * @throws UnsupportedError `E_UNSUPPORTED` for a repository without the files of a base model.
+   * @throws NotFoundError `E_NOT_FOUND` when the hub has no such model, does not answer, or is not to be asked, and when the cache
+   *   cannot be written; the message says which.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a repository without the files of a base model, or without a part of its weights.
    * @throws DataError `E_DATA` for a file that came with other bytes than the hub says.
    */
   directoryOf(base: string): Promise<string | null>;
@@ -140,6 +137,7 @@ async function fetchModel(
   }
   const directory = join(storage, "snapshots", commit);
   await mkdir(directory, { recursive: true });
+  await removeAbandoned(join(storage, "snapshots"));
   logger.info("Fetching a base model", {
     model: name,
     revision,
@@ -153,6 +151,12 @@ async function fetchModel(
     if (blob === null) throw new DataError(`The hub lists ${path} of '${name}' and does not have it`);
     await keep(blob, target, listed.get(path) ?? { size: blob.size, sha256: null });
   }
+  const missing = await missingFrom(directory);
+  if (missing !== null) {
+    throw new UnsupportedError(`The repository '${name}' on ${hubUrl} is not whole: its weights need ${missing}, and it has none`, {
+      param: "base_model",
+    });
+  }
   if (revision !== commit) {
     // Written last: a revision that has its commit has its files.
     const ref = join(storage, "refs", revision);
@@ -162,45 +166,15 @@ async function fetchModel(
   return directory;
 }
 
-/** Writes a file that is either complete, with the bytes the hub has, or absent. */
-async function keep(blob: Blob, target: string, expected: { readonly size: number; readonly sha256: string | null }): Promise<void> {
-  const temporary = `${target}.incomplete-${randomUUID()}`;
-  const hash = createHash("sha256");
-  try {
-    const counted = new Transform({
-      transform(chunk: Uint8Array, _encoding, done) {
-        hash.update(chunk);
-        done(null, chunk);
-      },
-    });
-    await pipeline(Readable.fromWeb(blob.stream() as ReadableStream), counted, createWriteStream(temporary, { flags: "wx" }));
-    const { size } = await stat(temporary);
-    const digest = hash.digest("hex");
-    if (size !== expected.size || (expected.sha256 !== null && digest !== expected.sha256)) {
-      throw new DataError(
-        `A file came with other bytes than the hub says: ${target} has ${size} of ${expected.size} bytes${expected.sha256 === null ? "" : `, SHA-256 ${digest} instead of ${expected.sha256}`}. Ask again`,
-        { param: "base_model" },
-      );
-    }
-    const file = await open(temporary, "r+");
-    try {
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, target);
-    await syncDirectory(join(target, ".."));
-  } catch (error) {
-    await remove(temporary);
-    throw error;
-  }
-}
-
 /** What went wrong, in terms of what to do. */
-function explain(error: unknown, { name, revision }: Repository, { url, token }: Settings): unknown {
+function explain(error: unknown, { name, revision }: Repository, { url, token, cacheDir }: Settings): unknown {
   if (WhetstoneError.isInstance(error)) return error;
   const status = error instanceof Error && "statusCode" in error && typeof error.statusCode === "number" ? error.statusCode : null;
   const says = (text: string) => new NotFoundError(text, { cause: error, param: "base_model" });
+  if (isOfDisk(error))
+    return says(
+      `The base model '${name}' cannot be kept in the cache at '${cacheDir}': ${error.message}. Make room for it there, or name a directory that can be written with HF_HUB_CACHE`,
+    );
   if (status === 404) return says(`The hub at ${url} has no model '${name}' with a revision '${revision}'`);
   if (status === 401 || status === 403) {
     const why =
@@ -213,6 +187,15 @@ function explain(error: unknown, { name, revision }: Repository, { url, token }:
   return says(
     `The base model '${name}' cannot be fetched: the hub at ${url} ${status === null ? "is not there" : `answered ${status}`} (${messageOf(cause)}). Ask again when it is, name another with HF_ENDPOINT, or use a directory`,
   );
+}
+
+/** Codes of a full or broken disk; a write that fails with one names no path. */
+const DISK_CODES = ["ENOSPC", "EDQUOT", "EIO", "EROFS"];
+
+/** Whether the file system failed, and not the hub. */
+function isOfDisk(error: unknown): error is NodeJS.ErrnoException {
+  if (!(error instanceof Error) || !("syscall" in error)) return false;
+  return "path" in error || DISK_CODES.includes((error as NodeJS.ErrnoException).code ?? "");
 }
 
 function exists(path: string): Promise<boolean> {

@@ -1,0 +1,60 @@
+/** Files on their way from the hub: under a name of their own until they are whole. */
+import { createHash, randomUUID } from "node:crypto";
+import { createWriteStream } from "node:fs";
+import { open, readdir, rename, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable, Transform } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream } from "node:stream/web";
+import { DataError } from "../../errors.ts";
+import { remove, syncDirectory } from "../files.ts";
+
+const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
+/** Who still fetches a file has written to it since. */
+const ABANDONED_AFTER_MS = 3_600_000;
+
+/** Writes a file that is either complete, with the bytes the hub has, or absent. */
+export async function keep(blob: Blob, target: string, expected: { readonly size: number; readonly sha256: string | null }): Promise<void> {
+  const temporary = `${target}.incomplete-${randomUUID()}`;
+  const hash = createHash("sha256");
+  try {
+    const counted = new Transform({
+      transform(chunk: Uint8Array, _encoding, done) {
+        hash.update(chunk);
+        done(null, chunk);
+      },
+    });
+    await pipeline(Readable.fromWeb(blob.stream() as ReadableStream), counted, createWriteStream(temporary, { flags: "wx" }));
+    const { size } = await stat(temporary);
+    const digest = hash.digest("hex");
+    if (size !== expected.size || (expected.sha256 !== null && digest !== expected.sha256)) {
+      throw new DataError(
+        `A file came with other bytes than the hub says: ${target} has ${size} of ${expected.size} bytes${expected.sha256 === null ? "" : `, SHA-256 ${digest} instead of ${expected.sha256}`}. Ask again`,
+        { param: "base_model" },
+      );
+    }
+    const file = await open(temporary, "r+");
+    try {
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, target);
+    await syncDirectory(join(target, ".."));
+  } catch (error) {
+    await remove(temporary);
+    throw error;
+  }
+}
+
+/** Removes what fetches that were cut off by the end of their process left below a directory. */
+export async function removeAbandoned(directory: string): Promise<void> {
+  const names = await readdir(directory, { recursive: true });
+  for (const name of names) {
+    if (!INCOMPLETE.test(name)) continue;
+    const path = join(directory, name);
+    // Another service that shares the cache may have finished or removed it.
+    const found = await stat(path).catch(() => null);
+    if (found !== null && Date.now() - found.mtimeMs > ABANDONED_AFTER_MS) await remove(path);
+  }
+}
