@@ -14,6 +14,9 @@ export interface EngineOptions {
   readonly engineServer?: "tinker" | "skyrl";
   readonly engineEncoding?: "json" | "protobuf";
   readonly baseModel: Readonly<Record<string, string>>;
+  readonly baseRoot: readonly string[];
+  readonly offline?: boolean;
+  readonly hubCache?: string;
   readonly upstream?: string;
   readonly upstreamKeyEnv?: string;
   readonly upstreamModel: Readonly<Record<string, string>>;
@@ -40,6 +43,14 @@ export function addEngineOptions(command: Command): Command {
     .addOption(new Option("--engine-server <kind>", "kind of Tinker server (default: what it says of itself)").choices(["tinker", "skyrl"]))
     .addOption(new Option("--engine-encoding <name>", "how data reach the Tinker server (default: json)").choices(["json", "protobuf"]))
     .option("--base-model <id=directory>", "a further base model, in Hugging Face layout; can be given again", pairs(resolve), {})
+    .option(
+      "--base-root <path>",
+      "directory in which base models given as paths must lie; can be given again",
+      (path: string, before: readonly string[]) => [...before, path],
+      [],
+    )
+    .option("--offline", "fetch no base model from the model hub: only those in the cache")
+    .option("--hub-cache <path>", "where base models from the model hub are kept (default: HF_HUB_CACHE, or hub in the data directory)")
     .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples in place of the engine")
     .option("--upstream-key-env <name>", "variable with the key of the upstream")
     .option(
@@ -70,6 +81,11 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
     for (const [param, value] of Object.entries(given))
       if (value !== undefined) throw new ConfigError(`${param} is for \`--engine tinker\`; the embedded engine has no server`, { param });
     return undefined;
+  }
+  const local = { "--base-root": options.baseRoot.length > 0, "--offline": options.offline, "--hub-cache": options.hubCache };
+  for (const [param, value] of Object.entries(local)) {
+    if (value !== undefined && value !== false)
+      throw new ConfigError(`${param} is for the embedded engine; a Tinker server has its own base models`, { param });
   }
   if (url === undefined) throw new ConfigError("`--engine tinker` needs the address of a server: --engine-url", { param: "--engine-url" });
   const apiKey = process.env[keyVariable ?? "TINKER_API_KEY"] || undefined;

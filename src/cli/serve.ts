@@ -7,9 +7,6 @@ interface ServeOptions extends EngineOptions {
   readonly host: string;
   readonly port: number;
   readonly dataDir?: string;
-  readonly baseRoot: readonly string[];
-  readonly offline?: boolean;
-  readonly hubCache?: string;
   readonly checkpointBudget?: number;
   readonly logRequests?: boolean;
 }
@@ -37,18 +34,10 @@ export function serveCommand(): Command {
     .option("--port <number>", "port to listen on, 0 = any free one", parsePort, 8321)
     .option("--data-dir <path>", "where everything is kept (default: WHETSTONE_HOME, or .whetstone)")
     .option(
-      "--base-root <path>",
-      "directory in which base models given as paths must lie; can be given again",
-      (path: string, before: readonly string[]) => [...before, path],
-      [],
-    )
-    .option(
       "--checkpoint-budget <size>",
       "what all checkpoints may take on disk, such as 500MB or 20GB; the oldest that nothing needs go",
       parseSize,
     )
-    .option("--offline", "fetch no base model from the model hub: only those in the cache")
-    .option("--hub-cache <path>", "where base models from the model hub are kept (default: HF_HUB_CACHE, or hub in the data directory)")
     .option("--log-requests", "one line per request on standard error")
     .action(serve);
 }
@@ -58,10 +47,13 @@ async function serve(options: ServeOptions): Promise<void> {
   const stop = stopSignal();
   // Loaded only now: `--help` needs no native binary.
   const { startService } = await import("../service/index.ts");
-  const engine = await engineOf(options);
+  const upstream = upstreamOf(options);
+  // An engine's server may keep the start waiting for minutes, and before there is an engine nothing has begun.
+  const engine = await Promise.race([engineOf(options), stop]);
+  if (typeof engine === "string") return exitNow(engine);
   const service = await startService({
     engine,
-    upstream: upstreamOf(options),
+    upstream,
     baseModels: options.baseModel,
     host: options.host,
     port: options.port,
@@ -73,6 +65,9 @@ async function serve(options: ServeOptions): Promise<void> {
       options.logRequests === true
         ? ({ method, path, status, durationMs }) => process.stderr.write(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms\n`)
         : undefined,
+  }).catch(async (error: unknown) => {
+    await engine?.close();
+    throw error;
   });
   const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
   process.stdout.write(`Listening on ${service.url}\n`);
@@ -92,8 +87,11 @@ async function stopSignal(): Promise<NodeJS.Signals> {
     }),
   )) as [NodeJS.Signals];
   listening.abort();
-  const exitNow = (name: NodeJS.Signals) => process.exit(name === "SIGINT" ? 130 : 143);
   process.once("SIGINT", exitNow);
   process.once("SIGTERM", exitNow);
   return signal;
+}
+
+function exitNow(signal: NodeJS.Signals): never {
+  return process.exit(signal === "SIGINT" ? 130 : 143);
 }

@@ -12,13 +12,12 @@ import { artifactPath } from "../schema/index.ts";
  *
  * Only plain files and directories with relative paths are taken, none with a `..`, so that nothing is written anywhere else.
  *
- * @throws ArgumentError `E_ARGUMENT` when the directory holds files.
+ * @throws ArgumentError `E_ARGUMENT` when the directory holds files, or is a file.
  * @throws DataError `E_DATA` for an archive with any other entry, or that is none; what the bytes themselves throw passes.
  */
 export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: string): Promise<void> {
   const target = resolve(directory);
-  if ((await readdir(target).catch(() => [])).length > 0)
-    throw new ArgumentError(`Expected \`directory\` to be new or empty, '${directory}' holds files`, { param: "directory" });
+  await requireNewOrEmpty(target, directory);
   await mkdir(dirname(target), { recursive: true });
   const temporary = `${target}.tmp-${randomUUID()}`;
   try {
@@ -44,6 +43,20 @@ export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: st
   } finally {
     await rm(temporary, { recursive: true, force: true });
   }
+}
+
+async function requireNewOrEmpty(target: string, given: string): Promise<void> {
+  const refuse = (found: string) =>
+    new ArgumentError(`Expected \`directory\` to be new or empty, '${given}' ${found}`, { param: "directory" });
+  let names: string[];
+  try {
+    names = await readdir(target);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") return;
+    throw code === "ENOTDIR" ? refuse("is a file, or lies below one") : error;
+  }
+  if (names.length > 0) throw refuse("holds files");
 }
 
 function refusalOf(name: string, type: string): DataError | null {

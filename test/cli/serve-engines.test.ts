@@ -2,6 +2,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -33,12 +35,30 @@ describe("options that do not belong together", () => {
     [["--engine", "tinker"], 1, "--engine-url"],
     [["--engine-url", "http://127.0.0.1:1"], 1, "--engine tinker"],
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--engine-key-env", "NO_SUCH_KEY"], 1, "NO_SUCH_KEY"],
+    [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--offline"], 1, "--offline"],
+    [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--hub-cache", "/tmp"], 1, "--hub-cache"],
+    [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--base-root", "/tmp"], 1, "--base-root"],
     [["--upstream-adapters"], 1, "--upstream"],
+    // Said at once, not when the engine's server has answered.
+    [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--upstream-adapters"], 1, "--upstream"],
     [["--base-model", "nothing"], 2, "two names"],
     [["--engine", "torch"], 2, "onnx"],
   ] as const)("%j", async (args, code, said) => {
     expect(await failure(...args)).toEqual({ code, stderr: expect.stringContaining(said) as string });
   });
+});
+
+it("a start that waits for the engine's server ends with the first interrupt", async () => {
+  const server = createServer((_, response) => response.writeHead(503).end());
+  server.listen(0, "127.0.0.1");
+  onTestFinished(() => void server.close());
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const child = whetstone(["serve", "--port", "0", "--engine", "tinker", "--engine-url", `http://127.0.0.1:${port}`]);
+  onTestFinished(() => void child.kill("SIGKILL"));
+  await once(server, "request");
+  child.kill("SIGINT");
+  expect(await once(child, "close")).toEqual([130, null]);
 });
 
 it("serve --engine tinker carries a recipe: examples, practice, measurements", async () => {

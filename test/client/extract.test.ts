@@ -47,6 +47,15 @@ describe("extractTar", () => {
     expect(await readdir(target)).toEqual(["a"]);
   });
 
+  it("takes no file for a directory, and leaves it alone", async () => {
+    const target = join(directory, "file");
+    await writeFile(target, "mine");
+    for (const path of [target, join(target, "below")])
+      await expect(extractTar(packTar([file("a")]), path)).rejects.toMatchObject({ code: "E_ARGUMENT", param: "directory" });
+    expect(await readFile(target, "utf8")).toBe("mine");
+    expect(await readdir(directory)).toEqual(["file"]);
+  });
+
   it.each([
     ["a path that climbs out", { name: "../outside" }],
     ["a path that climbs out on its way", { name: "nested/../../outside" }],
