@@ -2,20 +2,39 @@
 import { Ajv } from "ajv";
 import { expect } from "vitest";
 import type { ConformanceCase } from "../case.ts";
+import { outsideAddress, type Target } from "../target.ts";
 
 const SCHEMA = {
   type: "object",
   properties: {
     name: { type: "string", maxLength: 8 },
-    age: { type: "integer" },
+    age: { type: "integer", minimum: 0, maximum: 150 },
     tags: { type: "array", items: { enum: ["a", "b"] }, maxItems: 3 },
   },
   required: ["name", "age"],
   additionalProperties: false,
 } as const;
 const isPerson = new Ajv().compile(SCHEMA);
-/** The penalty gets a small model out of white space and digits, of which JSON allows any number. */
+/** The penalty gets a small model out of white space, of which JSON allows any amount. */
 const LONG = { max_tokens: 200, seed: 7, frequency_penalty: 2 };
+
+/** The JSON of an answer that came to its end, as all of the shipped model here do; null for another model's that was cut off. */
+function finishedJson({ message, finish_reason }: any): unknown {
+  if (outsideAddress() === null) expect(finish_reason, message.content).toBe("stop");
+  return finish_reason === "stop" ? JSON.parse(message.content) : null;
+}
+
+function expectPerson(choice: any): void {
+  const person = finishedJson(choice);
+  if (person !== null) expect(isPerson(person), choice.message.content).toBe(true);
+}
+
+/** Settings under which any object is soon closed: no tokens but a few that objects are made of, the end among them. */
+async function shortObjects(target: Target): Promise<object> {
+  const body = { structured_outputs: { choice: ['{"a": "b"}'] }, temperature: 0, max_tokens: 30, return_token_ids: true };
+  const { token_ids } = await target.choice(body);
+  return { max_tokens: 200, frequency_penalty: 1, allowed_token_ids: [...new Set(token_ids as number[])] };
+}
 
 export const structured: readonly ConformanceCase[] = [
   {
@@ -23,6 +42,7 @@ export const structured: readonly ConformanceCase[] = [
     title: "choice, regex, schema and json_object: the output is what was asked for",
     fields: ["structured_outputs"],
     run: async (target) => {
+      const short = await shortObjects(target);
       for (let seed = 0; seed < 4; seed++) {
         const body = { ...LONG, seed };
         expect(["left", "right"]).toContain(await target.text({ ...body, structured_outputs: { choice: ["left", "right"] } }));
@@ -30,12 +50,11 @@ export const structured: readonly ConformanceCase[] = [
           /^[a-c]{2,4}-[0-9]{1,3}\.[0-9]{2}$/,
         );
         for (const json of [SCHEMA, JSON.stringify(SCHEMA)]) {
-          const { message, finish_reason } = await target.choice({ ...body, structured_outputs: { json } });
-          if (finish_reason === "stop") expect(isPerson(JSON.parse(message.content)), message.content).toBe(true);
+          expectPerson(await target.choice({ ...body, structured_outputs: { json } }));
         }
-        const { message, finish_reason } = await target.choice({ ...body, structured_outputs: { json_object: true } });
-        if (finish_reason === "stop") expect(JSON.parse(message.content)).toBeTypeOf("object");
-        else expect(message.content.trimStart().startsWith("{")).toBe(true);
+        const json_object = { structured_outputs: { json_object: true } };
+        expect(finishedJson(await target.choice({ ...short, seed, ...json_object }))).toBeTypeOf("object");
+        expect(await target.text({ ...body, max_tokens: 16, ...json_object })).toMatch(/^\s*\{/u);
       }
     },
   },
@@ -102,11 +121,10 @@ export const structured: readonly ConformanceCase[] = [
         { type: "json_schema", json_schema: { name: "person", schema: SCHEMA } },
         { type: "json_schema", json_schema: { name: "person", schema: SCHEMA, strict: true, description: "somebody" } },
       ]) {
-        const { message, finish_reason } = await target.choice({ ...LONG, response_format });
-        if (finish_reason === "stop") expect(isPerson(JSON.parse(message.content)), message.content).toBe(true);
+        expectPerson(await target.choice({ ...LONG, response_format }));
       }
-      const { message, finish_reason } = await target.choice({ ...LONG, response_format: { type: "json_object" } });
-      if (finish_reason === "stop") expect(JSON.parse(message.content)).toBeTypeOf("object");
+      const object = await target.choice({ ...(await shortObjects(target)), seed: 7, response_format: { type: "json_object" } });
+      expect(finishedJson(object)).toBeTypeOf("object");
       for (const response_format of [{ type: "xml" }, { type: "json_schema", json_schema: { name: "person" } }])
         expect(await target.refused({ response_format })).toMatchObject({ status: 400 });
     },
@@ -129,11 +147,11 @@ export const structured: readonly ConformanceCase[] = [
     fields: ["structured_outputs"],
     run: async (target) => {
       const grammar = 'root ::= "a" (" b")* " c"';
-      const { message, finish_reason } = await target.choice({ ...LONG, structured_outputs: { grammar } });
-      if (finish_reason === "stop") expect(message.content).toMatch(/^a( b)* c$/);
+      expect(await target.text({ ...LONG, structured_outputs: { grammar } })).toMatch(/^a( b)* c$/);
       const compact = { json: SCHEMA, disable_any_whitespace: true, disable_fallback: true };
-      const { message: person, finish_reason: finish } = await target.choice({ ...LONG, structured_outputs: compact });
-      if (finish === "stop") expect(person.content.replaceAll(/"(?:[^"\\]|\\.)*"/gu, "")).not.toMatch(/\s/);
+      const person = await target.choice({ ...LONG, structured_outputs: compact });
+      expectPerson(person);
+      expect(person.message.content.replaceAll(/"(?:[^"\\]|\\.)*"/gu, "")).not.toMatch(/\s/);
     },
   },
 ];

@@ -1,6 +1,7 @@
 /** Cases 73 to 80, and reasoning: what is read out of an answer's text. */
 import { expect } from "vitest";
 import { parrot, type ConformanceCase } from "../case.ts";
+import { outsideAddress } from "../target.ts";
 
 const PARAMETERS = { type: "object", properties: { a: { type: "integer" } }, required: ["a"], additionalProperties: false };
 const ADD = { type: "function", function: { name: "add", description: "adds", parameters: PARAMETERS } };
@@ -86,7 +87,8 @@ export const tools: readonly ConformanceCase[] = [
       for (let seed = 0; seed < 4; seed++) {
         const body = { tools: [ADD, NOW], tool_choice: "required", seed, max_tokens: 200, frequency_penalty: 2 };
         const { message, finish_reason } = await target.choice(body);
-        if (finish_reason === "length") continue;
+        // Other models than the shipped one may be cut off.
+        if (outsideAddress() !== null && finish_reason === "length") continue;
         expect(finish_reason).toBe("tool_calls");
         expect(message.content).toBe("");
         expect(message.tool_calls.length).toBeGreaterThan(0);
