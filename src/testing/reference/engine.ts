@@ -27,6 +27,8 @@ export interface ReferenceEngine extends Engine {
 
 /** A parameter's values and moments, and what has accumulated of its gradient. */
 interface Trained {
+  /** A gain or a bias does not decay; a matrix does, of one row too. */
+  readonly decays: boolean;
   readonly matrix: Matrix;
   readonly first: Float64Array;
   readonly second: Float64Array;
@@ -69,8 +71,14 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     const low = lora && adapterLayout(config, lora.rank);
     const at = (index: number) => uniform(BigInt(seed), index);
     const adapter = low && matrices(initialAdapter(low, at), low);
-    const fresh = (matrix: Matrix): Trained => ({ matrix, first: matrix.data.map(() => 0), second: matrix.data.map(() => 0) });
-    const trained = new Map([...(adapter ?? weights)].map(([name, matrix]) => [name, fresh(matrix)]));
+    const vectors = new Set(layout.parameters.flatMap(({ shape, files }) => (shape.length === 1 ? files.map(({ name }) => name) : [])));
+    const fresh = (matrix: Matrix, decays: boolean): Trained => ({
+      matrix,
+      decays,
+      first: matrix.data.map(() => 0),
+      second: matrix.data.map(() => 0),
+    });
+    const trained = new Map([...(adapter ?? weights)].map(([name, matrix]) => [name, fresh(matrix, !vectors.has(name))]));
     const model = { config, base: weights, adapter: adapter && lora ? { matrices: adapter, scale: lora.alpha / lora.rank } : undefined };
     return { base, lora, model, trained, step: 0 };
   }
@@ -138,14 +146,13 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
       const all = [...live.trained.values()];
       const gradNorm = Math.sqrt(all.reduce((sum, { matrix }) => matrix.gradient.reduce((part, g) => part + g * g, sum), 0));
       const clip = maxGradNorm > 0 && gradNorm > maxGradNorm ? maxGradNorm / gradNorm : 1;
-      for (const { matrix, first: m, second: v } of all) {
+      for (const { matrix, decays, first: m, second: v } of all) {
         for (const [i, raw] of matrix.gradient.entries()) {
           const g = raw * clip;
           m[i] = beta1 * m[i]! + (1 - beta1) * g;
           v[i] = beta2 * v[i]! + (1 - beta2) * g * g;
           const update = m[i]! / (1 - beta1 ** step) / (Math.sqrt(v[i]! / (1 - beta2 ** step)) + epsilon);
-          // A vector is a gain or a bias, and neither decays.
-          matrix.data[i]! -= learningRate * (update + (matrix.rows > 1 ? weightDecay * matrix.data[i]! : 0));
+          matrix.data[i]! -= learningRate * (update + (decays ? weightDecay * matrix.data[i]! : 0));
         }
         matrix.gradient.fill(0);
       }

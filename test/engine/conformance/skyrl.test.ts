@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createTinkerEngine } from "../../../src/engine/tinker/engine.ts";
 import { delay } from "../../../src/util/delay.ts";
-import { BASE, BASE_DIRECTORY, type Subject } from "./subject.ts";
+import { BASE, BASE_DIRECTORY, NO_RULES, type Subject } from "./subject.ts";
 import { engineConformance } from "./suite.ts";
 
 const python = process.env["WHETSTONE_PYTHON"] ?? "python3";
@@ -32,7 +32,7 @@ const runningUrl = process.env["WHETSTONE_SKYRL_URL"];
 async function startSkyrl(): Promise<Subject> {
   if (runningUrl !== undefined) {
     const engine = await createTinkerEngine({ url: runningUrl, baseModels: { [BASE]: BASE_DIRECTORY } });
-    return { engine, lora: { rank: 4 }, draws: 200, close: () => engine.close() };
+    return { engine, lora: { rank: 4 }, rules: NO_RULES, draws: 200, close: () => engine.close() };
   }
   const scratch = await mkdtemp(join(tmpdir(), "whetstone-skyrl-"));
   const directory = join(scratch, BASE);
@@ -64,6 +64,7 @@ async function startSkyrl(): Promise<Subject> {
     return {
       engine,
       lora: { rank: 4 },
+      rules: NO_RULES,
       draws: 200,
       async close() {
         await engine.close();

@@ -22,11 +22,31 @@ export const BASE_DIRECTORY = join(import.meta.dirname, "../../oracle/llama/mode
 export const VOCABULARY = 48;
 export const CONTEXT = 64;
 
+/** What an engine may refuse: the rules of a request, by their parameters. */
+export const SAMPLING_RULES = [
+  "allowedTokenIds",
+  "bannedSequences",
+  "minTokens",
+  "logitBias",
+  "minP",
+  "frequencyPenalty",
+  "presencePenalty",
+  "topLogprobs",
+  "promptLogprobs",
+] as const satisfies readonly (keyof SamplingParams)[];
+export type SamplingRule = (typeof SAMPLING_RULES)[number];
+
+/** The rules of an engine that carries out all of them, and of one on a server of the Tinker protocol. */
+export const ALL_RULES: ReadonlySet<SamplingRule> = new Set(SAMPLING_RULES);
+export const NO_RULES: ReadonlySet<SamplingRule> = new Set();
+
 /** An engine under test, with what sets it apart. */
 export interface Subject {
   readonly engine: Engine;
   /** The adapter of models that are trained where full-parameter training is refused. */
   readonly lora: LoraSpec;
+  /** The rules of sampling that it carries out; the others it refuses. */
+  readonly rules: ReadonlySet<SamplingRule>;
   /** Draws of the test that compares shares with probabilities. */
   readonly draws: number;
   close(): Promise<void>;

@@ -1,7 +1,7 @@
 import { createOnnxEngine } from "../../../src/engine/index.ts";
 import { createTinkerEngine, type TinkerEngineOptions } from "../../../src/engine/tinker/engine.ts";
 import { startTinkerServer } from "../../support/tinker-server.ts";
-import { BASE, BASE_DIRECTORY, type Subject } from "./subject.ts";
+import { BASE, BASE_DIRECTORY, NO_RULES, type Subject } from "./subject.ts";
 import { engineConformance } from "./suite.ts";
 
 async function start(reduction: "sum" | "sequence-mean", options: Partial<TinkerEngineOptions> = {}): Promise<Subject> {
@@ -11,7 +11,7 @@ async function start(reduction: "sum" | "sequence-mean", options: Partial<Tinker
   return {
     engine,
     lora: { rank: 4 },
-
+    rules: NO_RULES,
     draws: 500,
     async close() {
       await engine.close();

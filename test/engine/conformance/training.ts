@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import {
   BASE,
   codeOf,
@@ -162,6 +162,23 @@ export function trainingBehaviours(get: () => Subject): void {
         expect(await engine.optimStep(model, { learningRate: 1e-3, epsilon: 1e-12 })).toMatchObject({ step: 1 });
       }
       expect(largestDifference(await engine.forward(once, rows), await engine.forward(twice, rows))).toBeLessThan(1e-4);
+    });
+
+    it("decays both matrices of an adapter, of rank 1 too", async () => {
+      const { engine } = get();
+      const rows = rowsOf(4);
+      const model = await engine.createModel({ base: BASE, seed: 5, lora: { rank: 1 } });
+      onTestFinished(() => engine.unload(model));
+      const base = await engine.forward(model, rows);
+      await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+      await engine.optimStep(model, { learningRate: 1e-3 });
+      const before = await engine.forward(model, rows);
+      // Without gradient and memory a step is the decay alone: it halves each matrix, and so quarters their product.
+      await engine.optimStep(model, { learningRate: 0.5, weightDecay: 1, beta1: 0, beta2: 0, epsilon: 1 });
+      const after = await engine.forward(model, rows);
+      expect(largestDifference(before, base)).toBeGreaterThan(1e-4);
+      const scale = largestDifference(after, base) / largestDifference(before, base);
+      expect(Math.abs(scale - 0.25)).toBeLessThan(0.05);
     });
 
     it("starts over when the optimizer is reset; the weights stay", async () => {
