@@ -222,6 +222,20 @@ test("a job that fails says why, leaves nothing half-made, and the next one goes
   });
 });
 
+test("a job says what it failed with, not that its model could not be unloaded, which the log tells", async () => {
+  const service = await startTestService({
+    engine: {
+      before: ({ verb }) => {
+        if (verb === "optimStep") throw new Error("the gradient is gone");
+        if (verb === "unload") throw new Error("the model is gone");
+      },
+    },
+  });
+  const { id } = await startRl(service, (await createModel(service)).id);
+  expect((await finishedEvents(service, id)).at(-1)).toMatchObject({ data: { error_message: "the gradient is gone" } });
+  expect(JSON.stringify(service.log)).toContain("the model is gone");
+});
+
 test("a queued and a running job can be cancelled, a finished one cannot", async () => {
   const reached = deferred<void>();
   let isHeld = true;
