@@ -101,18 +101,22 @@ export function withMember(json: string, name: string, text: string): string {
   return `${rest.slice(0, open)}${JSON.stringify(name)}:${text}${isEmpty ? "" : ","}${rest.slice(open)}`;
 }
 
-/** The object without one member; every other byte as it was. */
+/** The object without one member, however often it has it; every other byte as it was. */
 export function withoutMember(json: string, name: string): string {
   const members = [...membersOf(json)];
-  let result = json;
-  for (const [index, member] of [...members.entries()].reverse()) {
+  const lastKept = members.findLastIndex((member) => member.name !== name);
+  let result = "";
+  let from = 0;
+  for (const member of members.slice(0, lastKept + 1)) {
     if (member.name !== name) continue;
-    const next = result.slice(member.end).search(/\S/) + member.end;
-    // One of the two commas around a member goes with it: the one behind it, or for the last the one before.
-    if (result[next] === ",") result = result.slice(0, member.start) + result.slice(next + 1);
-    else
-      result =
-        (index === 0 ? result.slice(0, member.start) : result.slice(0, member.start).replace(/,\s*$/, "")) + result.slice(member.end);
+    // One of the two commas around a member goes with it: the one behind it …
+    result += json.slice(from, member.start);
+    from = json.indexOf(",", member.end) + 1;
   }
-  return result;
+  if (lastKept < members.length - 1) {
+    // … or for the last ones that before.
+    result += json.slice(from, members[lastKept]?.end ?? members[0]!.start);
+    from = members.at(-1)!.end;
+  }
+  return result + json.slice(from);
 }

@@ -17,6 +17,17 @@ describe("the source text of an object", () => {
     expect(JSON.parse(memberText(changed, name)!)).toEqual(JSON.parse(JSON.stringify(value)));
   });
 
+  const entries = fc.array(fc.tuple(fc.constantFrom('"a"', '"\\u0061"', '"b"'), fc.constantFrom("1", "{}", '"x"', "[1 ]")), {
+    maxLength: 6,
+  });
+  test.prop([entries, fc.constantFrom("", " ", "\n ")])("loses a member however often it has it", (given, space) => {
+    const text = (of: typeof given) => `{${of.map(([key, value]) => `${space}${key}${space}:${value}`).join(`${space},`)}${space}}`;
+    const kept = given.filter(([key]) => key === '"b"');
+    const without = withoutMember(text(given), "a");
+    expect(without.replace(/\s/g, "")).toBe(text(kept).replace(/\s/g, ""));
+    expect(withoutMember(text(kept), "a")).toBe(text(kept));
+  });
+
   it("keeps every other byte: digits that a double has not, duplicates of others, white space", () => {
     const json = '{ "seed" : 9223372036854775807,\n "m\\u006fdel":"x" , "t": 1.0e5, "model": "y" }';
     expect(withMember(json, "model", '"z"')).toBe('{"model":"z", "seed" : 9223372036854775807,\n  "t": 1.0e5 }');
