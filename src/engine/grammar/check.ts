@@ -31,6 +31,8 @@ function checkParts(grammar: Grammar): void {
         leaves += Math.max(1, expression.text.length);
         break;
       case "set":
+        leaves += 1 + expression.ranges.length;
+        break;
       case "rule":
         leaves++;
         break;

@@ -42,11 +42,21 @@ export function set(...ranges: readonly CodePointRange[]): Expression {
 
 /** One after the other. */
 export function sequence(...parts: readonly Expression[]): Expression {
+  return sequenceOf(parts);
+}
+
+/** {@link sequence} of a list of any length: arguments are limited to some ten thousands. */
+export function sequenceOf(parts: readonly Expression[]): Expression {
   return parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
 }
 
 /** Any of them. */
 export function choice(...options: readonly Expression[]): Expression {
+  return choiceOf(options);
+}
+
+/** {@link choice} of a list of any length. */
+export function choiceOf(options: readonly Expression[]): Expression {
   return options.length === 1 ? options[0]! : { kind: "choice", options };
 }
 

@@ -1,6 +1,6 @@
 /** Grammars in EBNF: `root ::= "a" [b-z]{2,3} (rule | "")`, with `#` before remarks. */
 import { complement } from "../../../engine/grammar/code-points.ts";
-import { set, text, type CodePointRange, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
+import { text, type CodePointRange, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
 import { RuleReader } from "./rule-reader.ts";
 
 /** What other readers of the notation have and this one does not. */
@@ -44,7 +44,7 @@ class EbnfReader extends RuleReader {
       if (last < first) throw this.error("expected a range of characters from the lower to the higher");
       ranges.push([first, last]);
     }
-    return set(...(isNegated ? complement(ranges) : ranges));
+    return { kind: "set", ranges: isNegated ? complement(ranges) : ranges };
   }
 }
 

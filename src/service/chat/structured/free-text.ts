@@ -1,6 +1,38 @@
 /** Text in which certain strings do not occur. */
+import { MAX_GRAMMAR_STATES } from "../../../engine/grammar/check.ts";
 import { complement } from "../../../engine/grammar/code-points.ts";
-import { EMPTY, choice, sequence, set, text, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
+import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
+import { ArgumentError } from "../../../errors.ts";
+
+/** The beginnings of the strings, as a tree. */
+interface Beginning {
+  readonly longer: Map<string, Beginning>;
+  isWhole: boolean;
+}
+
+/** What was read last, as far as it begins a string. */
+interface State {
+  readonly at: Beginning;
+  /** The state of its longest end that begins a string too; null for the first. What is not of its own it does as that one. */
+  readonly fallback: State | null;
+  readonly declared: ReturnType<GrammarBuilder["declare"]>;
+  /** By character: where it leads; null where it completes a string. What is not listed leads to the first state. */
+  readonly steps: Map<string, State | null>;
+}
+
+function beginningsOf(strings: readonly string[]): Beginning {
+  const root: Beginning = { longer: new Map(), isWhole: false };
+  for (const each of strings) {
+    let at = root;
+    for (const point of each) {
+      const known = at.longer.get(point) ?? { longer: new Map(), isWhole: false };
+      at.longer.set(point, known);
+      at = known;
+    }
+    at.isWhole = true;
+  }
+  return root;
+}
 
 /**
  * Any text without one of `strings` in it; any text at all where there are none.
@@ -8,29 +40,37 @@ import { EMPTY, choice, sequence, set, text, type Expression, type GrammarBuilde
  * Each state is what of a string was read last, as in the search for several strings at once.
  *
  * @param strings - None empty.
+ * @throws ArgumentError `E_ARGUMENT` for strings that overlap in so many ways that the grammar would be too large.
  * @source Aho and Corasick, "Efficient string matching: an aid to bibliographic search", 1975.
  */
 export function textWithout(strings: readonly string[], builder: GrammarBuilder): Expression {
-  const wanted = strings.map((each) => [...each]);
-  const prefixes = new Set([""]);
-  for (const points of wanted) for (let length = 1; length < points.length; length++) prefixes.add(points.slice(0, length).join(""));
-  const alphabet = [...new Set(wanted.flat())];
-  const others = set(...complement(alphabet.map((point) => [point.codePointAt(0)!, point.codePointAt(0)!])));
-  const states = new Map([...prefixes].map((prefix) => [prefix, builder.declare()]));
-  /** The longest beginning of a string that `read` ends with; null where it ends with a whole string. */
-  const after = (read: readonly string[]): string | null => {
-    if (strings.some((each) => read.join("").endsWith(each))) return null;
-    for (let start = 0; ; start++) {
-      const rest = read.slice(start).join("");
-      if (prefixes.has(rest)) return rest;
-    }
+  const stateOf = (at: Beginning, fallback: State | null): State => ({ at, fallback, declared: builder.declare(), steps: new Map() });
+  let size = strings.reduce((sum, each) => sum + each.length, 0);
+  const check = (): void => {
+    if (size <= MAX_GRAMMAR_STATES) return;
+    throw new ArgumentError(
+      `Expected a grammar of at most ${MAX_GRAMMAR_STATES} states, got more for a text without certain strings; shorten them`,
+    );
   };
-  for (const [prefix, { define }] of states) {
-    const steps = alphabet.flatMap((point) => {
-      const next = after([...prefix, point]);
-      return next === null ? [] : [sequence(text(point), states.get(next)!.rule)];
-    });
-    define(choice(EMPTY, ...steps, sequence(others, states.get("")!.rule)));
+  check();
+  const first = stateOf(beginningsOf(strings), null);
+  // Shorter ones first: a fallback is complete before it is asked.
+  const states = [first];
+  for (const { at, fallback, steps } of states) {
+    for (const [point, next] of fallback?.steps ?? []) steps.set(point, next);
+    for (const [point, longer] of at.longer) {
+      const next = fallback?.steps.get(point);
+      const state = longer.isWhole || next === null ? null : stateOf(longer, next ?? first);
+      steps.set(point, state);
+      if (state !== null) states.push(state);
+    }
+    size += steps.size;
+    check();
   }
-  return states.get("")!.rule;
+  for (const { steps, declared } of states) {
+    const listed = [...steps].flatMap(([point, next]) => (next === null ? [] : [sequence(text(point), next.declared.rule)]));
+    const ranges = complement([...steps.keys()].map((point) => [point.codePointAt(0)!, point.codePointAt(0)!]));
+    declared.define(choiceOf([EMPTY, ...listed, sequence({ kind: "set", ranges }, first.declared.rule)]));
+  }
+  return first.declared.rule;
 }

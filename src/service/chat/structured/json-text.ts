@@ -2,9 +2,11 @@
 import { complement, intersection } from "../../../engine/grammar/code-points.ts";
 import {
   choice,
+  choiceOf,
   optional,
   repeat,
   sequence,
+  sequenceOf,
   set,
   text,
   type CodePointRange,
@@ -65,7 +67,7 @@ export function spelled(ranges: readonly CodePointRange[]): Expression {
   const escaped = intersection(ranges, ESCAPED).flatMap(([first, last]) =>
     Array.from({ length: last - first + 1 }, (_, at) => text(JSON.stringify(String.fromCodePoint(first + at)).slice(1, -1))),
   );
-  return choice(...(plain.length > 0 ? [set(...plain)] : []), ...escaped);
+  return choiceOf([...(plain.length > 0 ? [{ kind: "set" as const, ranges: plain }] : []), ...escaped]);
 }
 
 /** Digits of the whole part of a number, at most: with more of them it is no longer finite. */
@@ -136,5 +138,5 @@ export function literal(value: unknown, whitespace: Expression): Expression {
         sequence(text(JSON.stringify(key)), whitespace, text(":"), whitespace, literal(item, whitespace)),
       );
   const parts = items.flatMap((item, at) => [...(at === 0 ? [] : [text(","), whitespace]), item, whitespace]);
-  return sequence(text(isArray ? "[" : "{"), whitespace, ...parts, text(isArray ? "]" : "}"));
+  return sequenceOf([text(isArray ? "[" : "{"), whitespace, ...parts, text(isArray ? "]" : "}")]);
 }

@@ -3,7 +3,7 @@ import { checkGrammar } from "../../../engine/grammar/check.ts";
 import { complement, intersection } from "../../../engine/grammar/code-points.ts";
 import {
   GrammarBuilder,
-  choice,
+  choiceOf,
   repeat,
   sequence,
   text,
@@ -72,8 +72,8 @@ function whitespaceOf(pattern: string): Expression {
 
 function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: SchemaCompiler): Expression {
   const { whitespace } = compiler.parts;
-  const call = choice(
-    ...tools.map((tool) =>
+  const call = choiceOf(
+    tools.map((tool) =>
       sequence(
         text("{"),
         whitespace,
@@ -109,7 +109,7 @@ function expressionOf(form: OutputForm, compiler: SchemaCompiler): Expression {
     case "regex":
       return regexExpression(form.pattern, { of: "whole", name: "`structured_outputs.regex`" });
     case "choice":
-      return choice(...form.options.map(text));
+      return choiceOf(form.options.map(text));
     case "grammar":
       return isLark(form.source) ? larkExpression(form.source, compiler.builder) : ebnfExpression(form.source, compiler.builder);
     case "structural_tag":

@@ -1,15 +1,7 @@
 /** Regular expressions as grammars: what is regular about them, and a refusal by name of what is not. */
 import { RegExpParser, type AST } from "@eslint-community/regexpp";
 import { complement } from "../../../engine/grammar/code-points.ts";
-import {
-  choice,
-  repeat,
-  sequence,
-  set,
-  type CodePointRange,
-  type Expression,
-  LAST_CODE_POINT,
-} from "../../../engine/grammar/expression.ts";
+import { choiceOf, repeat, sequenceOf, type CodePointRange, type Expression, LAST_CODE_POINT } from "../../../engine/grammar/expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../errors.ts";
 import { shown } from "../coercion.ts";
 
@@ -37,20 +29,33 @@ const LINE_ENDS: readonly CodePointRange[] = [
   [0x0d, 0x0d],
   [0x2028, 0x2029],
 ];
+/** Different properties that one expression may have: each is looked for among all characters. */
+const MAX_PROPERTIES = 16;
+
+/** Every character, in order. */
+let characters: string | null = null;
 const properties = new Map<string, readonly CodePointRange[]>();
 
-/** The code points of a property such as `\p{L}`; there are few properties, so that all are kept. */
+/** The code points of a property such as `\p{L}`, which has its own spelling; there are few, so that all are kept. */
 function propertyRanges(source: string): readonly CodePointRange[] {
   const known = properties.get(source);
   if (known !== undefined) return known;
-  const pattern = new RegExp(source, "u");
-  const ranges: [number, number][] = [];
-  for (let point = 0; point <= LAST_CODE_POINT; point++) {
-    if (!pattern.test(String.fromCodePoint(point))) continue;
-    const last = ranges.at(-1);
-    if (last !== undefined && last[1] === point - 1) last[1] = point;
-    else ranges.push([point, point]);
-  }
+  const pieces: string[] = [];
+  for (let point = 0; characters === null && point <= LAST_CODE_POINT; point++)
+    if (point < 0xd800 || point > 0xdfff) pieces.push(String.fromCodePoint(point));
+  characters ??= pieces.join("");
+  // A run of matches is a range, but for the gap where the surrogates would be.
+  const ranges = [...characters.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
+    const [first, last] = [run.codePointAt(0)!, index + run.length];
+    const end = characters!.charCodeAt(last - 1);
+    const lastPoint = end >= 0xdc00 && end <= 0xdfff ? characters!.codePointAt(last - 2)! : end;
+    return first < 0xd800 && lastPoint > 0xdfff
+      ? [
+          [first, 0xd7ff],
+          [0xe000, lastPoint],
+        ]
+      : [[first, lastPoint]];
+  });
   properties.set(source, ranges);
   return ranges;
 }
@@ -76,8 +81,9 @@ class Converter {
   readonly #spell: (ranges: readonly CodePointRange[]) => Expression;
   readonly #name: string;
   readonly #isPart: boolean;
+  readonly #properties = new Set<string>();
 
-  constructor({ of, spell = (ranges) => set(...ranges), name = "The regular expression" }: RegexOptions) {
+  constructor({ of, spell = (ranges) => ({ kind: "set", ranges }), name = "The regular expression" }: RegexOptions) {
     this.#spell = spell;
     this.#name = name;
     this.#isPart = of === "part";
@@ -85,19 +91,19 @@ class Converter {
 
   pattern({ alternatives }: AST.Pattern): Expression {
     const anything = repeat(this.#spell([[0, LAST_CODE_POINT]]));
-    return choice(
-      ...alternatives.map(({ elements }) => {
+    return choiceOf(
+      alternatives.map(({ elements }) => {
         const isEdge = (element: AST.Element | undefined, kind: "start" | "end") => element?.type === "Assertion" && element.kind === kind;
         const [first, last] = [
           elements.findIndex((each) => !isEdge(each, "start")),
           elements.findLastIndex((each) => !isEdge(each, "end")),
         ];
         const inner = elements.slice(first === -1 ? elements.length : first, last + 1);
-        return sequence(
+        return sequenceOf([
           ...(this.#isPart && !isEdge(elements[0], "start") ? [anything] : []),
           ...inner.map((element) => this.#element(element)),
           ...(this.#isPart && !isEdge(elements.at(-1), "end") ? [anything] : []),
-        );
+        ]);
       }),
     );
   }
@@ -116,9 +122,9 @@ class Converter {
         return this.#spell(this.#ranges(node));
       case "Group":
         if (node.modifiers !== null) throw this.#refuse(node, "flags inside a group");
-        return choice(...node.alternatives.map((each) => this.#alternative(each)));
+        return choiceOf(node.alternatives.map((each) => this.#alternative(each)));
       case "CapturingGroup":
-        return choice(...node.alternatives.map((each) => this.#alternative(each)));
+        return choiceOf(node.alternatives.map((each) => this.#alternative(each)));
       case "Quantifier":
         return repeat(this.#element(node.element), node.min, node.max === Infinity ? null : node.max);
       case "Assertion":
@@ -133,7 +139,7 @@ class Converter {
   }
 
   #alternative({ elements }: AST.Alternative): Expression {
-    return sequence(...elements.map((element) => this.#element(element)));
+    return sequenceOf(elements.map((element) => this.#element(element)));
   }
 
   #ranges(node: AST.Character | AST.CharacterSet | AST.CharacterClass | AST.CharacterClassElement): readonly CodePointRange[] {
@@ -155,7 +161,12 @@ class Converter {
 
   #namedSet(node: AST.CharacterSet): readonly CodePointRange[] {
     if (node.kind === "any") return complement(LINE_ENDS);
-    if (node.kind === "property") return propertyRanges(node.raw);
+    if (node.kind === "property") {
+      const source = `\\p${node.raw.slice(2)}`;
+      if (this.#properties.add(source).size > MAX_PROPERTIES)
+        throw this.#refuse(node, `more than ${MAX_PROPERTIES} properties of characters`);
+      return node.negate ? complement(propertyRanges(source)) : propertyRanges(source);
+    }
     const ranges = node.kind === "digit" ? DIGITS : node.kind === "word" ? WORDS : propertyRanges("\\s");
     return node.negate ? complement(ranges) : ranges;
   }

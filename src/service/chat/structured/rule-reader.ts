@@ -1,5 +1,5 @@
 /** What the two notations of grammars have in common: named rules of alternatives of items. */
-import { EMPTY, choice, optional, repeat, sequence, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
+import { EMPTY, choiceOf, optional, repeat, sequenceOf, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../errors.ts";
 import { shown } from "../coercion.ts";
 
@@ -83,7 +83,7 @@ export abstract class RuleReader {
   protected alternatives(): Expression {
     const options = [this.#sequence()];
     for (this.skip(); this.take("|"); this.skip()) options.push(this.#sequence());
-    return choice(...options);
+    return choiceOf(options);
   }
 
   #sequence(): Expression {
@@ -96,7 +96,7 @@ export abstract class RuleReader {
     }
     this.trailer();
     if (parts.length === 0) throw this.error("expected an item of a rule");
-    return sequence(...parts);
+    return sequenceOf(parts);
   }
 
   #repeated(item: Expression): Expression {

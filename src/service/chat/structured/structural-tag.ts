@@ -1,5 +1,5 @@
 /** Structural tags: free text, and text between tags that a schema, an expression or a grammar describes. */
-import { EMPTY, choice, repeat, sequence, text, type Expression } from "../../../engine/grammar/expression.ts";
+import { EMPTY, choice, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../../../engine/grammar/expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../errors.ts";
 import { shown } from "../coercion.ts";
 import { ebnfExpression } from "./ebnf.ts";
@@ -63,7 +63,7 @@ class TagReader {
     const tags = this.#list(format, "tags", path, (item, at) => this.#tag(item, at));
     for (const { begin } of tags)
       if (!triggers.some((trigger) => begin.startsWith(trigger))) throw wrong(`${path}.tags`, "tags that begin with a trigger", begin);
-    const tag = choice(...tags.map(({ expression }) => expression));
+    const tag = choiceOf(tags.map(({ expression }) => expression));
     const [isAtLeastOne, isOnlyOne] = [this.#flag(format, "at_least_one", path), this.#flag(format, "stop_after_first", path)];
     if (isAtLeastOne && isOnlyOne) return tag;
     const free = this.#without(triggers);
@@ -73,7 +73,7 @@ class TagReader {
   }
 
   #separated(format: SchemaObject, path: string): Expression {
-    const tag = choice(...this.#list(format, "tags", path, (item, at) => this.#tag(item, at).expression));
+    const tag = choiceOf(this.#list(format, "tags", path, (item, at) => this.#tag(item, at).expression));
     const separator = text(this.#string(format, "separator", path));
     const many = this.#flag(format, "stop_after_first", path) ? tag : sequence(tag, repeat(sequence(separator, tag)));
     return this.#flag(format, "at_least_one", path) ? many : choice(EMPTY, many);
@@ -93,9 +93,9 @@ class TagReader {
       case "grammar":
         return ebnfExpression(this.#string(format, "grammar", path), this.#compiler.builder);
       case "sequence":
-        return sequence(...this.#list(format, "elements", path, (item, at) => this.format(item, at)));
+        return sequenceOf(this.#list(format, "elements", path, (item, at) => this.format(item, at)));
       case "or":
-        return choice(...this.#list(format, "elements", path, (item, at) => this.format(item, at)));
+        return choiceOf(this.#list(format, "elements", path, (item, at) => this.format(item, at)));
       case "tag":
         return this.#tag(format, path).expression;
       case "triggered_tags":

@@ -1,6 +1,7 @@
 /** Regular expressions, EBNF, Lark and structural tags as grammars. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
+import type { Expression } from "../../../../src/engine/grammar/expression.ts";
 import { ebnfExpression } from "../../../../src/service/chat/structured/ebnf.ts";
 import { textWithout } from "../../../../src/service/chat/structured/free-text.ts";
 import { larkExpression } from "../../../../src/service/chat/structured/lark.ts";
@@ -46,6 +47,27 @@ describe("a regular expression", () => {
   const PARTS = ["^a", "b$", "^ab$", "a|^b", "a$|b", "x", ""];
   test.prop([fc.constantFrom(...PARTS), text], { numRuns: 500 })("is tied to the ends of a text only where it says so", (source, given) => {
     expect(regex(source, "part").accepts(given)).toBe(new RegExp(source, "u").test(given));
+  });
+
+  it.each(["\\p{L}", "\\P{Lu}", "\\p{Script=Latin}", "\\p{Any}", "\\p{Assigned}", "\\s", "\\p{Co}"])(
+    "knows the characters of %s",
+    (source) => {
+      const { ranges } = regexExpression(source, { of: "whole" }) as Extract<Expression, { kind: "set" }>;
+      const pattern = new RegExp(source, "u");
+      const wrong = Array.from({ length: 0x110000 / 64 }, (_, at) => at * 64 + (at % 64)).filter(
+        (point) =>
+          !(point >= 0xd800 && point <= 0xdfff) &&
+          ranges.some(([first, last]) => first <= point && point <= last) !== pattern.test(String.fromCodePoint(point)),
+      );
+      expect(wrong).toEqual([]);
+    },
+  );
+  it("has some properties, not any number of them", () => {
+    const some = ["L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc"].map(
+      (each) => `\\p{${each}}|\\P{${each}}`,
+    );
+    expect(regex(some.join("|")).accepts("a")).toBe(true);
+    expect(() => regex([...some, "\\p{Pd}"].join("|"))).toThrow(/more than 16 properties/);
   });
 
   it("takes escapes that need not be, as other languages write them", () => {
@@ -160,6 +182,20 @@ describe("free text", () => {
     expect(languageOfExpression((builder) => textWithout(without, builder)).accepts(text)).toBe(
       !without.some((each) => text.includes(each)),
     );
+  });
+});
+
+describe("free text without long strings", () => {
+  it("takes a state for each of their characters", () => {
+    const language = languageOfExpression((builder) => textWithout(["a".repeat(3000), `${"a".repeat(2000)}b`, "xy"], builder));
+    const texts = ["a".repeat(2999), `${"a".repeat(1999)}b`, "x", "a".repeat(3000), `${"a".repeat(2500)}b`, "axy"];
+    expect(accepted(language, texts)).toEqual(texts.slice(0, 3));
+  });
+  it.each([
+    ["too long", ["ab".repeat(150_000)]],
+    ["with too many beginnings", Array.from({ length: 3000 }, (_, at) => `${String.fromCodePoint(0x4e00 + at)}a`)],
+  ])("is refused where they are %s", (_name, strings) => {
+    expect(() => languageOfExpression((builder) => textWithout(strings, builder))).toThrow(/states/);
   });
 });
 

@@ -209,6 +209,22 @@ describe("a schema", () => {
     },
   );
 
+  it("may have long names and lists", () => {
+    const long = "x".repeat(400);
+    const open = languageOfSchema({ type: "object", properties: { [long]: { type: "integer" }, [`${long}😀`]: { type: "null" } } });
+    const texts = [`{"${long}":1}`, `{"${long}😀":null}`, `{"${long}y":"any"}`, `{"${long.slice(1)}":"any"}`];
+    expect(texts.filter((text) => !open.accepts(text))).toEqual([]);
+    expect([`{"${long}":"any"}`, `{"${long}😀":1}`].filter((text) => open.accepts(text))).toEqual([]);
+    const name = "y".repeat(20_000);
+    const closed = languageOfSchema({ type: "object", properties: { [name]: { type: "integer" } }, additionalProperties: false });
+    expect([closed.accepts(`{"${name}":1}`), closed.accepts(`{"${name}":""}`)]).toEqual([true, false]);
+    const both = Array.from({ length: 20_000 }, (_, at) => at);
+    const shared = languageOfSchema({ allOf: [{ enum: both }, { enum: both.map((each) => each * 2) }] });
+    expect(["0", "2", "19998", "3", "20000"].map((text) => shared.accepts(text))).toEqual([true, true, true, false, false]);
+    const constants = languageOfSchema({ oneOf: both.slice(0, 5000).map((value) => ({ const: value })) });
+    expect(["4999", "5000"].map((text) => constants.accepts(text))).toEqual([true, false]);
+  });
+
   it("may have bounds of hundreds of digits", () => {
     const bound = BigInt(1e300);
     const language = languageOfSchema({ type: "integer", minimum: -1e300, maximum: 1e300 });
@@ -281,6 +297,29 @@ describe("a schema", () => {
     ["a count that is none", { type: "string", minLength: -1 }, /`minLength`/],
     ["nothing fits", { type: "integer", minimum: 3, maximum: 2 }, /No text matches/],
     ["a schema that is its own part", { $ref: "#" }, /No text matches|left-recursive/],
+    ["many names", { type: "object", required: Array.from({ length: 40_000 }, (_, at) => `name ${at}`) }, /characters|states/],
+    [
+      "many names of a closed object",
+      { required: Array.from({ length: 40_000 }, (_, at) => `name ${at}`), type: "object", additionalProperties: false },
+      /states|No text/,
+    ],
+    ["a long name", { type: "object", properties: { ["x".repeat(20_000)]: {} } }, /`additionalProperties`.*500 characters/],
+    [
+      "two schemas that contain themselves and must hold together",
+      {
+        allOf: [{ $ref: "#/$defs/a" }, { $ref: "#/$defs/b" }],
+        $defs: {
+          a: { type: "object", properties: { next: { $ref: "#/$defs/a" } } },
+          b: { type: "object", properties: { next: { $ref: "#/$defs/b" }, x: {} } },
+        },
+      },
+      /`allOf`.*refer to themselves/,
+    ],
+    [
+      "alternatives that are many to compare",
+      { oneOf: Array.from({ length: 900 }, (_, at) => ({ type: "object", properties: { kind: { const: at } }, required: ["kind"] })) },
+      /`oneOf`.*too many/,
+    ],
     ["too many states", { type: "string", pattern: "^(a?){0,300000}$" }, /states/],
   ])("%s is an error", (_name, schema, message) => {
     expect(() => languageOfSchema(schema)).toThrow(message);

@@ -1,9 +1,9 @@
 /** From a JSON schema to an expression of the JSON texts that are valid for it. */
-import { choice, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../../../engine/grammar/expression.ts";
+import { choice, choiceOf, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../../errors.ts";
 import { USUAL_WHITESPACE, jsonParts, literal, spelled, type JsonParts } from "../json-text.ts";
 import { arrayOf } from "./arrays.ts";
-import { areDisjoint } from "./disjoint.ts";
+import { areAllDisjoint } from "./disjoint.ts";
 import {
   checkKeywords,
   assertionsOf,
@@ -124,15 +124,17 @@ export class SchemaCompiler {
     const merged = Object.keys(rest).length === 0 ? options : options.map((option) => mergeSchemas([rest, option], this.#resolve, path));
     if (keyword === "oneOf") {
       const followed = merged.map((option) => mergeSchemas([option, { allOf: [true] }], this.#resolve, path));
-      const overlaps = followed.some((a, at) => followed.slice(0, at).some((b) => !areDisjoint(a, b)));
-      if (overlaps)
+      const isPlain = areAllDisjoint(followed);
+      if (isPlain !== true)
         throw refuse(
           "oneOf",
           path,
-          "that no value fits two of them is not plain from their types, constants or required members; use `anyOf`",
+          isPlain === null
+            ? "it has too many parts to compare each with each; use `anyOf`"
+            : "that no value fits two of them is not plain from their types, constants or required members; use `anyOf`",
         );
     }
-    return choice(...merged.map((option, at) => this.compile(option, `${path}/${keyword}/${at}`)));
+    return choiceOf(merged.map((option, at) => this.compile(option, `${path}/${keyword}/${at}`)));
   }
 
   #values(schema: SchemaObject, path: string): Expression {
@@ -143,8 +145,8 @@ export class SchemaCompiler {
     const wanted = (listed ?? [only]) as readonly unknown[];
     const values = "const" in schema ? wanted.filter((value) => isSameJson(value, only)) : wanted;
     const types = schema["type"] === undefined ? null : this.#typesOf(schema, path);
-    return choice(
-      ...values
+    return choiceOf(
+      values
         .filter((value) => types === null || types.some((type) => isOfType(value, type)))
         .map((value) => literal(value, this.parts.whitespace)),
     );

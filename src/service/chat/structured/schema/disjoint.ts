@@ -1,5 +1,5 @@
 /** Whether no value fits two schemas at once, where that is plain to see. */
-import { isSameJson, isSchemaObject, toNames, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
+import { canonicalJson, isSchemaObject, toNames, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
@@ -30,17 +30,57 @@ function requiredMembers(schema: SchemaObject): ReadonlyMap<string, Schema> | nu
   );
 }
 
+/** Comparisons that one keyword may cost. */
+const MAX_COMPARISONS = 200_000;
+
+/** What was looked at so far, and what was found of it. */
+interface Seen {
+  comparisons: number;
+  readonly members: Map<SchemaObject, ReadonlyMap<string, Schema> | null>;
+}
+
+/**
+ * Whether no two of some schemas share a value, as far as {@link areDisjoint} sees; null where that takes too long to find out.
+ * References must have been followed before.
+ */
+export function areAllDisjoint(schemas: readonly Schema[]): boolean | null {
+  const values = schemas.map((schema) => (isSchemaObject(schema) ? valuesOf(schema)?.map(canonicalJson) : undefined));
+  // Lists of constants are looked at together, however long: a value twice in one of them is no overlap.
+  if (values.every((each) => each !== undefined)) {
+    const each = values.flatMap((list) => [...new Set(list)]);
+    return new Set(each).size === each.length;
+  }
+  const seen: Seen = { comparisons: 0, members: new Map() };
+  for (const [at, a] of schemas.entries())
+    for (let before = 0; before < at; before++) {
+      if (!areDisjoint(a, schemas[before]!, seen)) return seen.comparisons > MAX_COMPARISONS ? null : false;
+    }
+  return true;
+}
+
 /**
  * Whether two schemas share no value: other types, other constants, or an object's required member of which the same is true.
- * False means only that it was not seen. References must have been followed before.
+ * False means only that it was not seen.
  */
-export function areDisjoint(a: Schema, b: Schema): boolean {
+function areDisjoint(a: Schema, b: Schema, seen: Seen): boolean {
+  if (++seen.comparisons > MAX_COMPARISONS) return false;
   if (a === false || b === false) return true;
   if (!isSchemaObject(a) || !isSchemaObject(b)) return false;
-  if (!typesOf(a).some((type) => typesOf(b).includes(type))) return true;
   const [left, right] = [valuesOf(a), valuesOf(b)];
-  if (left !== null && right !== null) return !left.some((value) => right.some((other) => isSameJson(value, other)));
-  const [members, others] = [requiredMembers(a), requiredMembers(b)];
+  seen.comparisons += (left?.length ?? 0) + (right?.length ?? 0);
+  const types = new Set(typesOf(b));
+  if (!typesOf(a).some((type) => types.has(type))) return true;
+  if (left !== null && right !== null) {
+    const others = new Set(right.map(canonicalJson));
+    return !left.some((value) => others.has(canonicalJson(value)));
+  }
+  const membersOf = (schema: SchemaObject): ReadonlyMap<string, Schema> | null => {
+    const found = seen.members.has(schema) ? seen.members.get(schema)! : requiredMembers(schema);
+    seen.members.set(schema, found);
+    return found;
+  };
+  const [members, others] = [membersOf(a), membersOf(b)];
   if (members === null || others === null) return false;
-  return [...members].some(([name, schema]) => others.has(name) && areDisjoint(schema, others.get(name)!));
+  seen.comparisons += members.size;
+  return [...members].some(([name, schema]) => others.has(name) && areDisjoint(schema, others.get(name)!, seen));
 }

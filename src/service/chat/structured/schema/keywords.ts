@@ -48,9 +48,20 @@ export function isSchemaObject(value: unknown): value is SchemaObject {
 const inOrder = (_: string, value: unknown): unknown =>
   isSchemaObject(value) ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))) : value;
 
-/** Whether two values are the same one of JSON, in which the order of members says nothing and 0 has no sign. */
+/** Texts of values that schemas hold, which nobody changes: what is compared once is mostly compared again. */
+const texts = new WeakMap<object, string>();
+
+/** One text for all spellings of a value of JSON, in which the order of members says nothing and 0 has no sign. */
+export function canonicalJson(value: unknown): string | undefined {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const text = texts.get(value) ?? JSON.stringify(value, inOrder);
+  texts.set(value, text);
+  return text;
+}
+
+/** Whether two values are the same one of JSON. */
 export function isSameJson(a: unknown, b: unknown): boolean {
-  return a === b || JSON.stringify(a, inOrder) === JSON.stringify(b, inOrder);
+  return a === b || canonicalJson(a) === canonicalJson(b);
 }
 
 /**

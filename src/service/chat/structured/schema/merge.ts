@@ -1,6 +1,7 @@
 /** Two schemas as one that accepts what both accept, where that can be said. */
 import {
   assertionsOf,
+  canonicalJson,
   invalid,
   isSameJson,
   isSchemaObject,
@@ -19,14 +20,21 @@ export type Resolve = (reference: unknown, path: string) => { readonly schema: S
 interface Context {
   readonly resolve: Resolve;
   readonly path: string;
-  /** References followed on the way here: a schema may contain itself. */
+  /** References followed and parts entered on the way here: a schema may contain itself. */
   readonly depth: number;
-  /** Pairs merged in all: alternatives multiply. */
-  readonly spent: { pairs: number };
+  /** Pairs merged in all, and entries of lists compared for it: alternatives multiply. */
+  readonly spent: { pairs: number; entries: number };
 }
 
 const MAX_DEPTH = 64;
 const MAX_PAIRS = 20_000;
+const MAX_ENTRIES = 1_000_000;
+
+function spend({ spent, path }: Context, entries: number): void {
+  spent.entries += entries;
+  if (spent.pairs > MAX_PAIRS || spent.entries > MAX_ENTRIES)
+    throw refuse("allOf", path, "it has too many alternatives that must hold together");
+}
 
 function asTypes(value: unknown, path: string): readonly string[] {
   return typeof value === "string" ? [value] : toNames(value, "type", path);
@@ -39,9 +47,11 @@ function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
 }
 
 /** The values that both lists have. */
-function mergedValues(a: unknown, b: unknown, path: string): readonly unknown[] {
-  if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", path, "an array", Array.isArray(a) ? b : a);
-  return a.filter((value) => b.some((other) => isSameJson(value, other)));
+function mergedValues(a: unknown, b: unknown, context: Context): readonly unknown[] {
+  if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", context.path, "an array", Array.isArray(a) ? b : a);
+  spend(context, a.length + b.length);
+  const others = new Set(b.map(canonicalJson));
+  return a.filter((value) => others.has(canonicalJson(value)));
 }
 
 /** Keywords of numbers of which the stricter one counts. */
@@ -62,8 +72,12 @@ function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context
   const { path } = context;
   if (isSameJson(a, b)) return a;
   if (keyword === "type") return mergedTypes(a, b, path);
-  if (keyword === "enum") return mergedValues(a, b, path);
-  if (keyword === "required") return [...new Set([...toNames(a, keyword, path), ...toNames(b, keyword, path)])];
+  if (keyword === "enum") return mergedValues(a, b, context);
+  if (keyword === "required") {
+    const names = [...toNames(a, keyword, path), ...toNames(b, keyword, path)];
+    spend(context, names.length);
+    return [...new Set(names)];
+  }
   if (keyword === "uniqueItems") return a === true || b === true;
   const stricter = STRICTER[keyword];
   if (stricter !== undefined) {
@@ -85,9 +99,9 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
   const [moreLeft, moreRight] = [a, b].map((each) => toSchema(each["additionalProperties"] ?? true, "additionalProperties", path));
   const properties = [...new Set([...left.keys(), ...right.keys()])].map((name): [string, Schema] => [
     name,
-    merged(left.get(name) ?? moreLeft!, right.get(name) ?? moreRight!, { ...context, path: `${path}/properties/${name}` }),
+    merged(left.get(name) ?? moreLeft!, right.get(name) ?? moreRight!, { ...deeper(context), path: `${path}/properties/${name}` }),
   ]);
-  const more = merged(moreLeft!, moreRight!, context);
+  const more = merged(moreLeft!, moreRight!, deeper(context));
   return { properties: Object.fromEntries(properties), ...(more === true ? {} : { additionalProperties: more }) };
 }
 
@@ -98,7 +112,7 @@ function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): Schema
   if (only(a)) return pick(b, keywords);
   if (keywords.length > 1 || keywords[0] !== "items" || Array.isArray(a["items"]) || Array.isArray(b["items"]))
     throw refuse(keywords.at(-1)!, context.path, "two schemas that must hold together both speak of items");
-  return { items: merged(toSchema(a["items"], "items", context.path), toSchema(b["items"], "items", context.path), context) };
+  return { items: merged(toSchema(a["items"], "items", context.path), toSchema(b["items"], "items", context.path), deeper(context)) };
 }
 
 function pick(schema: SchemaObject, keywords: readonly string[]): SchemaObject {
@@ -117,7 +131,8 @@ const GROUPED = ["properties", "additionalProperties", "patternProperties", "ite
  * @throws UnsupportedError `E_UNSUPPORTED` naming a keyword of which this cannot be said.
  */
 function merged(a: Schema, b: Schema, context: Context): Schema {
-  if (++context.spent.pairs > MAX_PAIRS) throw refuse("allOf", context.path, "it has too many alternatives that must hold together");
+  context.spent.pairs++;
+  spend(context, 0);
   if (a === true || b === false) return b;
   if (b === true || a === false) return a;
   if (isSameJson(a, b)) return a;
@@ -145,7 +160,8 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
 }
 
 function deeper(context: Context): Context {
-  if (context.depth >= MAX_DEPTH) throw refuse("allOf", context.path, "schemas that must hold together refer to themselves");
+  if (context.depth >= MAX_DEPTH)
+    throw refuse("allOf", context.path, "schemas that must hold together refer to themselves, or are nested too deeply");
   return { ...context, depth: context.depth + 1 };
 }
 
@@ -163,11 +179,11 @@ function spreadOut(given: SchemaObject, context: Context): Schema {
   if (!("const" in schema)) return schema;
   const values = [schema["const"]];
   const rest = omit(schema, "const");
-  return { ...rest, enum: "enum" in rest ? mergedValues(rest["enum"], values, context.path) : values };
+  return { ...rest, enum: "enum" in rest ? mergedValues(rest["enum"], values, context) : values };
 }
 
 /** Schemas that must all hold, as one. */
 export function mergeSchemas(schemas: readonly Schema[], resolve: Resolve, path: string): Schema {
-  const context = { resolve, path, depth: 0, spent: { pairs: 0 } };
+  const context = { resolve, path, depth: 0, spent: { pairs: 0, entries: 0 } };
   return schemas.reduce((all, schema) => merged(all, schema, context), true as Schema);
 }

@@ -1,6 +1,18 @@
 /** Objects that a schema describes: members in the order of `properties`, then those that are required besides, then others. */
+import { MAX_GRAMMAR_STATES } from "../../../../engine/grammar/check.ts";
 import { complement } from "../../../../engine/grammar/code-points.ts";
-import { choice, EMPTY, NOTHING, optional, repeat, sequence, text, type Expression } from "../../../../engine/grammar/expression.ts";
+import {
+  choice,
+  choiceOf,
+  EMPTY,
+  NOTHING,
+  optional,
+  repeat,
+  sequence,
+  text,
+  type Expression,
+} from "../../../../engine/grammar/expression.ts";
+import { ArgumentError } from "../../../../errors.ts";
 import { spelled } from "../json-text.ts";
 import { regexExpression } from "../regex.ts";
 import type { SchemaCompiler } from "./compiler.ts";
@@ -14,21 +26,39 @@ interface Member {
 /** How the keys of members look that `properties` does not name, with their quotes. */
 type Keys = { readonly expression: Expression; readonly schema: Schema };
 
-/** What is left of a key, its closing quote included, of which the names that begin so are not the key. */
-function keyOtherThan(names: readonly string[], compiler: SchemaCompiler): Expression {
+/** The longest name beside which other members may stand, and how many of its characters make one rule. */
+const [MAX_NAME_LENGTH, CHARACTERS_OF_RULE] = [500, 50];
+
+/** What is left of a key, its closing quote included, of which the names that go on so are not the key. */
+function keyOtherThan(names: readonly string[], at: number, compiler: SchemaCompiler): Expression {
   const byFirst = new Map<number, string[]>();
+  let isOver = false;
   for (const name of names) {
-    const first = name.codePointAt(0);
-    if (first === undefined) continue;
-    const rest = name.slice(String.fromCodePoint(first).length);
-    byFirst.set(first, [...(byFirst.get(first) ?? []), rest]);
+    const first = name.codePointAt(at);
+    if (first === undefined) isOver = true;
+    else if (byFirst.has(first)) byFirst.get(first)!.push(name);
+    else byFirst.set(first, [name]);
   }
   const others = complement([...byFirst.keys()].map((point) => [point, point]));
-  return choice(
-    ...(names.includes("") ? [] : [text('"')]),
-    ...[...byFirst].map(([point, rests]) => sequence(spelled([[point, point]]), keyOtherThan(rests, compiler))),
-    sequence(spelled(others), compiler.restOfKey),
-  );
+  const goingOn = [...byFirst].map(([point, same]) => {
+    const next = at + String.fromCodePoint(point).length;
+    const rest = () => keyOtherThan(same, next, compiler);
+    const isSameRule = Math.floor(at / CHARACTERS_OF_RULE) === Math.floor(next / CHARACTERS_OF_RULE);
+    return sequence(spelled([[point, point]]), isSameRule ? rest() : compiler.rule(rest));
+  });
+  return choiceOf([...(isOver ? [] : [text('"')]), ...goingOn, sequence(spelled(others), compiler.restOfKey)]);
+}
+
+/** The keys that are none of the names. */
+function otherKeys(names: readonly string[], compiler: SchemaCompiler, path: string): Expression {
+  if (names.some((name) => name.length > MAX_NAME_LENGTH))
+    throw refuse("additionalProperties", path, `a name has more than ${MAX_NAME_LENGTH} characters, beside which there may be no others`);
+  const characters = names.reduce((sum, name) => sum + name.length, 0);
+  if (characters > MAX_GRAMMAR_STATES)
+    throw new ArgumentError(
+      `Expected the names of the schema at ${path} to have at most ${MAX_GRAMMAR_STATES} characters in all, got ${characters}`,
+    );
+  return sequence(text('"'), keyOtherThan(names, 0, compiler));
 }
 
 /** The keys that the schema allows besides those it names; each has one spelling, so that none is a named one in disguise. */
@@ -48,7 +78,7 @@ function furtherKeys(schema: SchemaObject, names: readonly string[], compiler: S
     return isSchemaObject(value) && Object.keys(value).every((keyword) => keyword === "type") && value["type"] === "string";
   };
   if (patterns.length === 0 && onlyType(propertyNames))
-    return { expression: sequence(text('"'), keyOtherThan(names, compiler)), schema: rest };
+    return { expression: rest === false ? NOTHING : otherKeys(names, compiler, path), schema: rest };
   if (names.length > 0)
     throw refuse(patterns.length > 0 ? "patternProperties" : "propertyNames", path, "`properties` or `required` stand beside it");
   if (patterns.length > 0) {
@@ -64,7 +94,7 @@ function furtherKeys(schema: SchemaObject, names: readonly string[], compiler: S
     throw refuse("propertyNames", path, "only one `pattern` or `enum` is carried out");
   if (pattern === undefined)
     return {
-      expression: choice(...toNames(values, "enum", `${path}/propertyNames`).map((key) => text(JSON.stringify(key)))),
+      expression: choiceOf(toNames(values, "enum", `${path}/propertyNames`).map((key) => text(JSON.stringify(key)))),
       schema: rest,
     };
   if (typeof pattern !== "string") throw invalid("pattern", `${path}/propertyNames`, "a string", pattern);
@@ -93,6 +123,7 @@ function furtherCounts(
 export function objectOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
   const properties = toSchemaMap(schema["properties"], "properties", path);
   const required = toNames(schema["required"], "required", path);
+  const isRequired = new Set(required);
   const names = [...new Set([...properties.keys(), ...required])];
   const { whitespace } = compiler.parts;
   const comma = sequence(text(","), whitespace);
@@ -102,7 +133,7 @@ export function objectOf(schema: SchemaObject, compiler: SchemaCompiler, path: s
   const further = furtherKeys(schema, names, compiler, path);
   const members = names.map((name): Member => ({
     expression: member(text(JSON.stringify(name)), properties.get(name) ?? further.schema, `properties/${name}`),
-    isRequired: required.includes(name),
+    isRequired: isRequired.has(name),
   }));
   const mayHaveMore = further.schema !== false;
   const { min, max } = furtherCounts(schema, members, mayHaveMore, path);
