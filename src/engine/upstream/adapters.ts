@@ -7,6 +7,8 @@ export interface AdapterLease {
   /** Its name on the upstream. */
   readonly name: string;
   release(): void;
+  /** Says that the upstream does not have it after all, as after a restart: the next lease loads it. */
+  forget(): void;
 }
 
 interface Entry {
@@ -23,6 +25,7 @@ export class UpstreamAdapters {
   readonly #onFailure: (error: unknown) => void;
   // In the order of use, oldest first.
   readonly #entries = new Map<string, Entry>();
+  readonly #unloads = new Map<string, Promise<void>>();
 
   /** @param onFailure - Told of an adapter that could not be unloaded. */
   constructor(upstream: Upstream, onFailure: (error: unknown) => void) {
@@ -50,18 +53,23 @@ export class UpstreamAdapters {
       entry.leases--;
       this.#evict();
     };
+    const forget = () => {
+      if (this.#entries.get(name) === entry) this.#entries.delete(name);
+    };
     try {
       await entry.loaded;
-      return { name, release };
+      return { name, release, forget };
     } catch (error) {
-      release();
       // The next request tries again.
-      if (this.#entries.get(name) === entry) this.#entries.delete(name);
+      forget();
+      release();
       throw error;
     }
   }
 
   async #load(name: string, path: string): Promise<void> {
+    // The upstream would say that it is loaded already, and then unload it.
+    await this.#unloads.get(name);
     const body = JSON.stringify({ lora_name: name, lora_path: path });
     const answer = await this.#upstream.post("/v1/load_lora_adapter", body, {});
     const text = await textOf(answer);
@@ -74,7 +82,12 @@ export class UpstreamAdapters {
     const idle = [...this.#entries].filter(([, { leases }]) => leases === 0);
     for (const [name] of idle.slice(0, Math.max(0, idle.length - this.#maxIdle))) {
       this.#entries.delete(name);
-      this.#unload(name).catch(this.#onFailure);
+      const unload = this.#unload(name)
+        .catch(this.#onFailure)
+        .finally(() => {
+          if (this.#unloads.get(name) === unload) this.#unloads.delete(name);
+        });
+      this.#unloads.set(name, unload);
     }
   }
 
