@@ -43,9 +43,15 @@ function toNumber(value: unknown): number | undefined {
   return Number.isFinite(number) ? number : undefined;
 }
 
+/** The digits, at most, that are read as a 64-bit integer; the longest has 19, and reading takes long with millions. */
+const MAX_DIGITS = 40;
+
 function toBigInt(value: unknown): bigint | undefined {
   if (typeof value === "bigint") return value;
-  if (typeof value === "string") return INTEGER_TEXT.test(value) ? BigInt(value.trim().replace(/^\+/, "").replace(/\.0*$/, "")) : undefined;
+  if (typeof value === "string")
+    return value.length <= MAX_DIGITS && INTEGER_TEXT.test(value)
+      ? BigInt(value.trim().replace(/^\+/, "").replace(/\.0*$/, ""))
+      : undefined;
   const number = toInteger(value);
   return number === undefined ? undefined : BigInt(number);
 }
@@ -82,7 +88,7 @@ export function laxInt64(min: bigint = INT64_MIN) {
     const integer = toBigInt(value);
     const bound =
       integer === undefined
-        ? `an integer, got ${shown(value)}`
+        ? `an integer${typeof value === "string" && value.length > MAX_DIGITS ? ` of at most ${MAX_DIGITS} characters` : ""}, got ${shown(value)}`
         : integer < min
           ? `an integer greater than or equal to ${min} (greater_than_equal), got ${integer}`
           : integer > INT64_MAX

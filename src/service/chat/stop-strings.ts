@@ -17,6 +17,23 @@ function startOfLast(text: string, count: number): number {
   return index;
 }
 
+/** By list, how many characters its longest string has, less one: the choices of a request share their list. */
+const held = new WeakMap<readonly string[], number>();
+
+function heldCharacters(stops: readonly string[]): number {
+  let most = held.get(stops);
+  if (most === undefined) {
+    most = 0;
+    for (const stop of stops) {
+      let characters = 0;
+      for (const _ of stop) characters++;
+      most = Math.max(most, characters - 1);
+    }
+    held.set(stops, most);
+  }
+  return most;
+}
+
 /** Options of {@link StopStrings}. */
 export interface StopStringsOptions {
   /** Whether the text ends with the stop string instead of before it; nothing is held back then. @default false */
@@ -46,7 +63,7 @@ export class StopStrings {
   constructor(stops: readonly string[], options: StopStringsOptions = {}) {
     this.#stops = stops;
     this.#isIncluded = options.isIncluded ?? false;
-    this.#heldCharacters = Math.max(0, ...stops.map((stop) => [...stop].length)) - 1;
+    this.#heldCharacters = heldCharacters(stops);
   }
 
   /** Takes the next piece. */

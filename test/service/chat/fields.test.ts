@@ -93,6 +93,15 @@ describe("fields that are carried out", () => {
     expect((await server.post({ ...HELLO, vllm_xargs: { a: 1 } })).status).toBe(200);
   });
 
+  it("are read as integers only where they may be some of 64 bits", async () => {
+    const response = await server.post({ ...HELLO, seed: "9".repeat(100_000) });
+    expect([response.status, ((await response.json()) as { error: { message: string } }).error.message]).toEqual([
+      400,
+      expect.stringMatching(/`seed`: expected an integer of at most 40 characters, got "9+\.\.\./),
+    ]);
+    expect((await server.post({ ...HELLO, seed: " 9223372036854775807.0 " })).status).toBe(200);
+  });
+
   it("what acts on nothing here is logged once, and only where it asks for something", async () => {
     const inert = {
       mm_processor_kwargs: { a: 1 },

@@ -164,6 +164,15 @@ describe("stop strings", () => {
     const { choices } = await (await start({ says: "abc." })).complete({ ...HELLO, stop: ".", max_tokens: ids.length });
     expect(choices[0]).toMatchObject({ finish_reason: "stop", stop_reason: "." });
   });
+  it("may be of 4096 units, and no longer", async () => {
+    const server = await start();
+    expect((await server.post({ ...HELLO, stop: ["a", "x".repeat(4096)] })).status).toBe(200);
+    const response = await server.post({ ...HELLO, stop: ["a", "x".repeat(4097)] });
+    expect([response.status, ((await response.json()) as { error: { message: string } }).error.message]).toEqual([
+      400,
+      expect.stringMatching(/`stop`.*4096.*4097/),
+    ]);
+  });
   it("54: an empty one is refused", async () => {
     const response = await (await start()).post({ ...HELLO, stop: ["a", ""] });
     expect(response.status).toBe(400);
