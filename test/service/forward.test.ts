@@ -116,13 +116,16 @@ describe("a request of a model that the upstream serves", () => {
   });
 
   it("ends on the upstream within a token when its client leaves", async () => {
-    let spoken = 0;
-    const { front, back } = await startPair({
+    let [spoken, isEnded] = [0, false];
+    const { front } = await startPair({
       script: () => Array.from({ length: 100 }, () => 5),
-      before: async ({ verb }) => {
+      before: async ({ verb, detail }, { signal }) => {
         if (verb !== "sampleToken") return;
         spoken++;
-        await new Promise((resolve) => setTimeout(resolve, 5));
+        if (detail !== 3) return;
+        // However long it takes to come here through two services.
+        await new Promise((resolve) => signal!.addEventListener("abort", resolve, { once: true }));
+        isEnded = true;
       },
     });
     const response = await fetch(front.service.url + CHAT, {
@@ -133,14 +136,8 @@ describe("a request of a model that the upstream serves", () => {
     const reader = response.body!.getReader();
     await reader.read();
     await reader.cancel();
-    await vi.waitFor(() => expect(back.engine.calls.some(({ verb }) => verb === "sample")).toBe(true));
-    const settled = async () => {
-      const before = spoken;
-      await new Promise((resolve) => setTimeout(resolve, 100));
-      return spoken - before;
-    };
-    await vi.waitFor(async () => expect(await settled()).toBe(0), { timeout: 5_000 });
-    expect(spoken).toBeLessThan(100);
+    await vi.waitFor(() => expect(isEnded).toBe(true), { timeout: 10_000 });
+    expect(spoken).toBe(4);
   });
 });
 
@@ -212,6 +209,48 @@ describe("an upstream", () => {
       expect([status, body.error.param]).toEqual([400, field]);
     }
     expect(asked).toHaveLength(1);
+  });
+
+  it("is asked for what differs from a field's own default, and for nothing else that it does not know", async () => {
+    const properties = Object.fromEntries(["messages", "model"].map((name) => [name, {}]));
+    const description = { components: { schemas: { ChatCompletionRequest: { properties } } } };
+    const { url, asked } = await startFake((_path, body, response) => say(response, 200, completion(body.model)), description);
+    const front = await startFront(url);
+    const defaults = { skip_special_tokens: true, parallel_tool_calls: true, add_generation_prompt: "true", n: 1, stop: [], echo: false };
+    await front.ok("POST", CHAT, { model: "tiny", messages, ...defaults, priority: 0, logit_bias: {}, seed: null });
+    for (const [field, value] of [
+      ["skip_special_tokens", false],
+      ["parallel_tool_calls", false],
+      ["include_reasoning", false],
+      ["temperature", 0],
+      ["echo", true],
+    ] as const) {
+      const { status, body } = await front.call("POST", CHAT, { model: "tiny", messages, [field]: value });
+      expect([status, body.error?.param]).toEqual([400, field]);
+    }
+    expect(asked).toHaveLength(1);
+  });
+
+  it("that is silent when its client leaves is left, and nothing has failed", async () => {
+    let [isAsked, isLeft] = [false, false];
+    const { url } = await startFake((_path, _body, response) => {
+      isAsked = true;
+      response.once("close", () => (isLeft = true));
+    });
+    const front = await startFront(url);
+    const abort = new AbortController();
+    const answer = fetch(front.service.url + CHAT, {
+      method: "POST",
+      headers: { authorization: `Bearer ${front.service.apiKey}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "tiny", messages }),
+      signal: abort.signal,
+    });
+    await vi.waitFor(() => expect(isAsked).toBe(true));
+    abort.abort();
+    await expect(answer).rejects.toThrow();
+    await vi.waitFor(() => expect(isLeft).toBe(true));
+    await vi.waitFor(() => expect(front.requests.some(({ path }) => path === CHAT)).toBe(true));
+    expect(front.log.filter(({ level }) => level === "error")).toEqual([]);
   });
 
   it.each([

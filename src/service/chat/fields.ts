@@ -1,4 +1,5 @@
 /** The fields of a body, as they are on the wire. */
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { requestTool } from "../../schema/chat.ts";
 import { laxBoolean, laxInt64, laxInteger, laxNumber, shown, strictString } from "./coercion.ts";
@@ -133,13 +134,30 @@ export function readCarried(
     if (!Object.hasOwn(raw, name) && name !== "messages") continue;
     const parsed = schema.safeParse(raw[name]);
     if (parsed.success) body[name] = parsed.data;
-    else issues.push(...parsed.error.issues.map((issue) => ({ ...issue, path: [name, ...issue.path] })));
+    else for (const issue of parsed.error.issues) issues.push({ ...issue, path: [name, ...issue.path] });
   }
   return issues.length > 0 ? { issues } : { body: body as CarriedBody };
 }
 
 /** Names under which a field is known besides its own. */
 export const FIELD_ALIASES: Readonly<Record<string, string>> = { vllm_xargs: "engine_xargs" };
+
+/** What a field says where it is absent, besides null; those that are not listed have no such value. */
+const DEFAULTS: Readonly<Partial<Record<keyof typeof CARRIED_FIELDS, unknown>>> = {
+  ...{ tools: [], parallel_tool_calls: true, include_reasoning: true },
+  ...{ add_generation_prompt: true, continue_final_message: false, add_special_tokens: false, documents: [], chat_template_kwargs: {} },
+  ...{ priority: 0n, min_tokens: 0, n: 1, frequency_penalty: 0, presence_penalty: 0, use_beam_search: false, length_penalty: 1 },
+  ...{ logit_bias: {}, bad_words: [], stop: [], stop_token_ids: [], include_stop_str_in_output: false, ignore_eos: false },
+  ...{ stream: false, logprobs: false, top_logprobs: 0, echo: false, skip_special_tokens: true, spaces_between_special_tokens: true },
+  ...{ return_token_ids: false, return_tokens_as_token_ids: false, mm_processor_kwargs: {}, kv_transfer_params: {}, engine_xargs: {} },
+};
+
+/** Whether a field asks for nothing that its absence does not: clients send such values for every field they know. */
+export function isDefault(name: keyof typeof CARRIED_FIELDS, value: unknown): boolean {
+  if (value === undefined || value === null) return true;
+  const read = CARRIED_FIELDS[name].safeParse(value);
+  return read.success && Object.hasOwn(DEFAULTS, name) && isDeepStrictEqual(read.data, DEFAULTS[name]);
+}
 
 /** What beam search does not look at. */
 const IGNORED_BY_BEAM_SEARCH = [

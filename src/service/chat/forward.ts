@@ -10,7 +10,8 @@ import type { ServiceLogger } from "../logger.ts";
 import { stepName } from "../names.ts";
 import { rememberingFind } from "../policies.ts";
 import type { Store } from "../store/tables.ts";
-import { CARRIED_FIELDS } from "./fields.ts";
+import { clientSignal } from "./client-signal.ts";
+import { CARRIED_FIELDS, isDefault } from "./fields.ts";
 import { forwardedStream } from "./forwarded-stream.ts";
 import { memberText, withMember, withoutMember } from "./json-members.ts";
 
@@ -41,6 +42,8 @@ interface Target {
   readonly resolvedName: string;
   /** Gives back what the request holds. */
   readonly release: () => void;
+  /** Called where the upstream does not have it. */
+  readonly forget: () => void;
 }
 
 /** An error as servers of this interface word it. */
@@ -50,6 +53,9 @@ const upstreamError = z.looseObject({
 
 /** Fields that vLLM has under another name. */
 const RENAMED: Readonly<Record<string, string>> = { engine_xargs: "vllm_xargs" };
+
+/** A base model is there whoever asks. */
+const HELD_BY_NOBODY = { release: () => {}, forget: () => {} };
 
 const JSON_HEADERS = { "content-type": "application/json" };
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
@@ -89,10 +95,11 @@ export class ChatForwarder {
     const target = await this.#target(fields["model"]);
     if (target === null) return null;
     let isStreaming = false;
+    const signal = clientSignal(call.signal);
     try {
       const body = this.#bodyFor(target, call.body, fields);
       const { upstream } = this.#options;
-      const answer = await upstream.post("/v1/chat/completions", body, { signal: call.signal, requestId: call.requestId });
+      const answer = await upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
       if (answer.status >= 400) return await this.#refusal(answer, target);
       const rename = target.name === target.resolvedName ? null : target.resolvedName;
       if (answer.contentType.includes("text/event-stream")) {
@@ -120,7 +127,7 @@ export class ChatForwarder {
     const id = model === undefined || model === null || model === "" ? defaultBase : model;
     if (typeof id !== "string") return null;
     const base = upstream.baseModels.get(id);
-    if (base !== undefined) return { name: base, resolvedName: id, release: () => {} };
+    if (base !== undefined) return { name: base, resolvedName: id, ...HELD_BY_NOBODY };
     // A name that nobody knows is refused by the local route.
     const found = await this.#find(id, []).catch(() => null);
     const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
@@ -128,7 +135,7 @@ export class ChatForwarder {
     const { model: row, checkpoint } = found;
     const resolvedName = stepName(row, checkpoint.step);
     // Step 0 is the base itself: a fresh adapter changes nothing.
-    if (checkpoint.state_dir === null) return { name, resolvedName, release: () => {} };
+    if (checkpoint.state_dir === null) return { name, resolvedName, ...HELD_BY_NOBODY };
     if (upstream.options.adapters !== true || row.lora === null) return null;
     const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, await this.#adapterPath(checkpoint.state_dir));
     return { ...lease, resolvedName };
@@ -147,12 +154,15 @@ export class ChatForwarder {
   #bodyFor({ name }: Target, body: string, fields: Readonly<Record<string, unknown>>): string {
     const { upstream } = this.#options;
     let forwarded = withMember(body, "model", JSON.stringify(name));
-    for (const field of Object.keys(CARRIED_FIELDS)) {
-      if (isNeutral(fields[field])) continue;
+    for (const field of Object.keys(CARRIED_FIELDS) as (keyof typeof CARRIED_FIELDS)[]) {
+      if (fields[field] === undefined || fields[field] === null) continue;
       const renamed = RENAMED[field];
       if (renamed !== undefined && upstream.knowsField(renamed) === true) {
         forwarded = withMember(withoutMember(forwarded, field), renamed, memberText(body, field) ?? "null");
-      } else if (upstream.knowsField(field) === false || upstream.options.refusedFields?.includes(field) === true) {
+        continue;
+      }
+      const isRefused = upstream.knowsField(field) === false || upstream.options.refusedFields?.includes(field) === true;
+      if (isRefused && !isDefault(field, fields[field])) {
         throw new UnsupportedError(`The server that samples this model does not carry out \`${field}\`; leave it out`, { param: field });
       }
     }
@@ -160,7 +170,7 @@ export class ChatForwarder {
   }
 
   /** What a client is told of a refusal: its own faults as the upstream words them, all others without particulars. */
-  async #refusal(answer: UpstreamAnswer, { name }: Target): Promise<Response> {
+  async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<Response> {
     const text = await textOf(answer);
     const said = upstreamError.safeParse(flatErrors(text));
     if (answer.status === 429 || answer.status === 503) {
@@ -179,7 +189,11 @@ export class ChatForwarder {
       model: name,
       answer: text.slice(0, 500),
     });
-    if (answer.status === 404) return unavailable("The server that samples this model does not have it any more");
+    if (answer.status === 404) {
+      // An upstream that was started again has none of its adapters; the next request loads this one.
+      forget();
+      return unavailable("The server that samples this model does not have it any more");
+    }
     throw new EngineError(`The upstream answered ${answer.status}`);
   }
 }
@@ -192,12 +206,6 @@ function readFields(body: string): Record<string, unknown> | null {
   } catch {
     return null;
   }
-}
-
-/** Whether a value asks for nothing: clients send such ones for every field they know. */
-function isNeutral(value: unknown): boolean {
-  if (value === undefined || value === null || value === false || value === "") return true;
-  return typeof value === "object" && Object.keys(value).length === 0;
 }
 
 /** Older servers put the error's fields at the top. */

@@ -17,6 +17,7 @@ import {
   type ResolvedChatLimits,
 } from "./admit.ts";
 import { beamSearch } from "./beam-search.ts";
+import { clientGone, onceAborted } from "./client-signal.ts";
 import { ShutdownError, toChatError } from "./errors.ts";
 import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
@@ -83,13 +84,6 @@ interface Held {
 
 function release(held: Held): void {
   for (const giveBack of held.releases.splice(0)) giveBack();
-}
-
-/** Calls `onAbort` when `signal` is aborted, or at once when it is already. Returns how to stop listening. */
-function onceAborted(signal: AbortSignal, onAbort: () => void): () => void {
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  return () => signal.removeEventListener("abort", onAbort);
 }
 
 /** Codes of engine errors that a client is told. */
@@ -188,7 +182,7 @@ export class ChatService {
     if (this.#dependencies.signal?.aborted) throw new ShutdownError();
     const abort = new AbortController();
     const releases = [this.#admission.enter(choices)];
-    releases.push(onceAborted(client, () => abort.abort(new DOMException("The client closed the connection", "AbortError"))));
+    releases.push(onceAborted(client, () => abort.abort(clientGone())));
     this.#running.add(abort);
     releases.push(() => this.#running.delete(abort));
     return { abort, releases };
@@ -302,7 +296,7 @@ export class ChatService {
       ...run.shape,
       n,
       usage: usage === "none" && this.#limits.alwaysStreamUsage ? "final" : usage,
-      onCancel: () => held.abort.abort(new DOMException("The client closed the connection", "AbortError")),
+      onCancel: () => held.abort.abort(clientGone()),
     });
     const options: GenerateOptions = {
       signal,
