@@ -1,8 +1,9 @@
 /** The `openai` package, as it comes. */
 import OpenAI from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
+import { startHarness } from "../capture/support.ts";
 import { add, ADD_PARAMETERS, adder, FOX, shippedModel, type Address } from "./support.ts";
 
 const client = ({ baseURL, apiKey }: Address): OpenAI => new OpenAI({ baseURL, apiKey, maxRetries: 0 });
@@ -54,10 +55,18 @@ describe("openai", () => {
     await expect(client({ ...address, apiKey: "another" }).models.list()).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
   });
   it("leaving a stream ends the request", async () => {
-    const address = await adder();
-    const stream = await client(address).chat.completions.create({ model: address.model, messages, stream: true });
+    let isEnded = false;
+    const { address, policy } = await startHarness(
+      () => FOX,
+      async ({ verb, detail }, { signal }) => {
+        if (verb !== "sampleToken" || detail !== 3) return;
+        await new Promise((resolve) => signal!.addEventListener("abort", resolve, { once: true }));
+        isEnded = true;
+      },
+    );
+    const stream = await client({ ...address, model: policy.id }).chat.completions.create({ model: policy.id, messages, stream: true });
     for await (const _ of stream) break;
-    expect(stream.controller.signal.aborted).toBe(true);
+    await vi.waitFor(() => expect(isEnded).toBe(true), { timeout: 10_000 });
   });
 });
 
