@@ -20,6 +20,8 @@ export default defineConfig(({ mode }) => ({
     // Every fork may start an engine with two workers of its own: more forks than this only fight over the cores.
     maxWorkers: 2,
     testTimeout: 30_000,
+    // The default of a second is luck where a test shares two cores with an engine that trains.
+    expect: { poll: { timeout: 15_000 } },
     hookTimeout: 30_000,
     reporters: ["default", ["json", { outputFile: report }]],
     coverage: { include: ["src/**/*.ts"], reporter: ["text", "html"] },

@@ -43,6 +43,12 @@ function reportRequests(report: (record: RequestRecord) => void): MiddlewareHand
   };
 }
 
+/** The answer to a HEAD has no body: what a GET would have streamed is let go of, files and holds with it. */
+const cancelUnread: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
+  await next();
+  if (c.req.method === "HEAD") await c.res.body?.cancel();
+};
+
 /** Uploads have a limit of their own, far over that of JSON, and are counted while they are written. */
 function isUpload(method: string, path: string): boolean {
   return method === "PUT" && path.startsWith("/v1/preview/artifacts/");
@@ -52,6 +58,7 @@ function isUpload(method: string, path: string): boolean {
 export function createApp(context: ServiceContext, { apiKey, chatLimits, signal, onRequest }: AppOptions): Hono<ServiceEnvironment> {
   const app = new Hono<ServiceEnvironment>();
   if (onRequest !== undefined) app.use(reportRequests(onRequest));
+  app.use(cancelUnread);
   app.use(requireKey(apiKey, { open: (method, path) => method === "GET" && path === "/health" }));
   const limit = limitBody(context.limits.maxBodyBytes);
   app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : limit(c, next)));

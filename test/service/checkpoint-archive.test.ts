@@ -99,6 +99,14 @@ test("a client that gives up before the first byte leaves a service that goes on
   expect((await service.call("GET", `${MODELS}/${id}/checkpoints/0/archive`)).status).toBe(200);
 });
 
+test("a HEAD has the headers of a GET, and what the body would have been read from is put away", async () => {
+  const service = await startTestService();
+  const { id } = await service.ok("POST", MODELS, { project: "demo", name: "adapted", base_model: "tiny", lora: { rank: 4 } });
+  const response = await service.call("HEAD", `${MODELS}/${id}/checkpoints/0/archive`);
+  expect(response.status).toBe(200);
+  await expect.poll(() => readdir(join(service.service.dataDir, "tmp"))).toEqual([]);
+});
+
 test("a deletion takes nothing from a download that has begun", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
