@@ -70,6 +70,16 @@ export function spelled(ranges: readonly CodePointRange[]): Expression {
   return choiceOf([...(plain.length > 0 ? [{ kind: "set" as const, ranges: plain }] : []), ...escaped]);
 }
 
+/** One character that must be escaped, as {@link spelled} has it. */
+export const ESCAPED_CHARACTER: Expression = spelled(ESCAPED);
+
+/** One character that is none of some, as {@link spelled} has it; `escaped` is a rule for {@link ESCAPED_CHARACTER}. */
+export function spelledOtherThan(points: readonly number[], escaped: Expression): Expression {
+  const given = points.map((point): CodePointRange => [point, point]);
+  if (intersection(given, ESCAPED).length > 0) return spelled(complement(given));
+  return choice({ kind: "set", ranges: intersection(complement(given), UNESCAPED) }, escaped);
+}
+
 /** Digits of the whole part of a number, at most: with more of them it is no longer finite. */
 const MAX_DIGITS = 200;
 const SIGN = optional(set([0x2b, 0x2b], [0x2d, 0x2d]));

@@ -32,18 +32,23 @@ const LINE_ENDS: readonly CodePointRange[] = [
 /** Different properties that one expression may have: each is looked for among all characters. */
 const MAX_PROPERTIES = 16;
 
-/** Every character, in order. */
+/** Every character, in order; made when it is first needed. */
 let characters: string | null = null;
 const properties = new Map<string, readonly CodePointRange[]>();
+
+function everyCharacter(): string {
+  const units: number[] = [];
+  for (let unit = 0; unit < 0xd800; unit++) units.push(unit);
+  for (let unit = 0xe000; unit <= 0xffff; unit++) units.push(unit);
+  for (let high = 0xd800; high <= 0xdbff; high++) for (let low = 0xdc00; low <= 0xdfff; low++) units.push(high, low);
+  return Buffer.from(Uint16Array.from(units).buffer).toString("utf16le");
+}
 
 /** The code points of a property such as `\p{L}`, which has its own spelling; there are few, so that all are kept. */
 function propertyRanges(source: string): readonly CodePointRange[] {
   const known = properties.get(source);
   if (known !== undefined) return known;
-  const pieces: string[] = [];
-  for (let point = 0; characters === null && point <= LAST_CODE_POINT; point++)
-    if (point < 0xd800 || point > 0xdfff) pieces.push(String.fromCodePoint(point));
-  characters ??= pieces.join("");
+  characters ??= everyCharacter();
   // A run of matches is a range, but for the gap where the surrogates would be.
   const ranges = [...characters.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
     const [first, last] = [run.codePointAt(0)!, index + run.length];

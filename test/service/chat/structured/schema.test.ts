@@ -218,6 +218,19 @@ describe("a schema", () => {
     const name = "y".repeat(20_000);
     const closed = languageOfSchema({ type: "object", properties: { [name]: { type: "integer" } }, additionalProperties: false });
     expect([closed.accepts(`{"${name}":1}`), closed.accepts(`{"${name}":""}`)]).toEqual([true, false]);
+    const numbers = Array.from({ length: 1500 }, (_, at) => at);
+    const places = languageOfSchema({
+      type: "array",
+      prefixItems: numbers.map((value) => ({ const: value })),
+      items: false,
+      minItems: 1499,
+    });
+    expect([1498, 1499, 1500].map((length) => places.accepts(JSON.stringify(numbers.slice(0, length))))).toEqual([false, true, true]);
+    const members = languageOfSchema({
+      type: "object",
+      properties: Object.fromEntries(numbers.slice(0, 300).map((at) => [`member ${at}\n`, { const: at }])),
+    });
+    expect(['{"member 7\\n":7,"member 8":0}', '{"member 7\\n":8}'].map((text) => members.accepts(text))).toEqual([true, false]);
     const both = Array.from({ length: 20_000 }, (_, at) => at);
     const shared = languageOfSchema({ allOf: [{ enum: both }, { enum: both.map((each) => each * 2) }] });
     expect(["0", "2", "19998", "3", "20000"].map((text) => shared.accepts(text))).toEqual([true, true, true, false, false]);
@@ -317,7 +330,7 @@ describe("a schema", () => {
     ],
     [
       "alternatives that are many to compare",
-      { oneOf: Array.from({ length: 900 }, (_, at) => ({ type: "object", properties: { kind: { const: at } }, required: ["kind"] })) },
+      { oneOf: Array.from({ length: 1200 }, (_, at) => ({ type: "object", properties: { kind: { const: at } }, required: ["kind"] })) },
       /`oneOf`.*too many/,
     ],
     ["too many states", { type: "string", pattern: "^(a?){0,300000}$" }, /states/],

@@ -14,8 +14,13 @@ const BLOCKS: readonly CodePointRange[] = [
   [0x10000, 0x10ffff],
 ];
 
+/** @source RFC 3629 section 3. */
 function encoded(codePoint: number): number[] {
-  return [...Buffer.from(String.fromCodePoint(codePoint))];
+  const tail = (shift: number): number => 0x80 | ((codePoint >> shift) & 0x3f);
+  if (codePoint < 0x80) return [codePoint];
+  if (codePoint < 0x800) return [0xc0 | (codePoint >> 6), tail(0)];
+  if (codePoint < 0x10000) return [0xe0 | (codePoint >> 12), tail(6), tail(0)];
+  return [0xf0 | (codePoint >> 18), tail(12), tail(6), tail(0)];
 }
 
 /** Splits a range of encodings of one length so that each piece is a product of byte ranges. */
@@ -40,7 +45,8 @@ export function utf8Ranges(ranges: readonly CodePointRange[]): ByteRange[][] {
   return normalized(ranges).flatMap(([first, last]) =>
     BLOCKS.flatMap(([low, high]) => {
       const [from, to] = [Math.max(first, low), Math.min(last, high)];
-      return from <= to ? split(encoded(from), encoded(to)) : [];
+      if (from === to) return [encoded(from).map((byte): ByteRange => [byte, byte])];
+      return from < to ? split(encoded(from), encoded(to)) : [];
     }),
   );
 }

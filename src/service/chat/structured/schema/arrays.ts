@@ -32,7 +32,8 @@ export function arrayOf(schema: SchemaObject, compiler: SchemaCompiler, path: st
   let after = many(sequence(comma, rest), Math.max(first.length, 1));
   for (let at = first.length - 1; at > 0; at--) {
     const one = sequence(comma, first[at]!, after);
-    after = at >= max ? EMPTY : at < min ? one : optional(one);
+    // A rule for each: hundreds of places would be nested as deep.
+    after = at >= max ? EMPTY : compiler.rule(() => (at < min ? one : optional(one)));
   }
   const inner = sequence(first[0] ?? rest, after);
   const items = max === 0 ? EMPTY : min > 0 ? inner : optional(inner);

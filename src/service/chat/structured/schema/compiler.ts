@@ -1,7 +1,7 @@
 /** From a JSON schema to an expression of the JSON texts that are valid for it. */
 import { choice, choiceOf, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../../errors.ts";
-import { USUAL_WHITESPACE, jsonParts, literal, spelled, type JsonParts } from "../json-text.ts";
+import { ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, type JsonParts } from "../json-text.ts";
 import { arrayOf } from "./arrays.ts";
 import { areAllDisjoint } from "./disjoint.ts";
 import {
@@ -44,6 +44,8 @@ export class SchemaCompiler {
   readonly closesObjects: boolean;
   /** Any number of characters of a key, each in one spelling, and the closing quote. */
   readonly restOfKey: Expression;
+  /** One character of a key that must be escaped. */
+  readonly escapedCharacter: Expression;
   /** By the schema's place in memory, which is its place in its document. */
   readonly #rules = new Map<SchemaObject, Expression>();
   #document: Schema = true;
@@ -54,6 +56,7 @@ export class SchemaCompiler {
     this.parts = jsonParts(builder, options.whitespace ?? USUAL_WHITESPACE);
     this.closesObjects = options.closesObjects ?? false;
     const characters = builder.rule(() => repeat(spelled([[0, 0x10ffff]])));
+    this.escapedCharacter = builder.rule(() => ESCAPED_CHARACTER);
     this.restOfKey = builder.rule(() => ({ kind: "sequence", parts: [characters, text('"')] }));
   }
 

@@ -31,7 +31,7 @@ function requiredMembers(schema: SchemaObject): ReadonlyMap<string, Schema> | nu
 }
 
 /** Comparisons that one keyword may cost. */
-const MAX_COMPARISONS = 200_000;
+const MAX_COMPARISONS = 2_000_000;
 
 /** What was looked at so far, and what was found of it. */
 interface Seen {

@@ -1,6 +1,5 @@
 /** Objects that a schema describes: members in the order of `properties`, then those that are required besides, then others. */
 import { MAX_GRAMMAR_STATES } from "../../../../engine/grammar/check.ts";
-import { complement } from "../../../../engine/grammar/code-points.ts";
 import {
   choice,
   choiceOf,
@@ -13,7 +12,7 @@ import {
   type Expression,
 } from "../../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../../errors.ts";
-import { spelled } from "../json-text.ts";
+import { spelled, spelledOtherThan } from "../json-text.ts";
 import { regexExpression } from "../regex.ts";
 import type { SchemaCompiler } from "./compiler.ts";
 import { invalid, isSchemaObject, refuse, toCount, toNames, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
@@ -39,14 +38,18 @@ function keyOtherThan(names: readonly string[], at: number, compiler: SchemaComp
     else if (byFirst.has(first)) byFirst.get(first)!.push(name);
     else byFirst.set(first, [name]);
   }
-  const others = complement([...byFirst.keys()].map((point) => [point, point]));
   const goingOn = [...byFirst].map(([point, same]) => {
-    const next = at + String.fromCodePoint(point).length;
+    const character = String.fromCodePoint(point);
+    const next = at + character.length;
     const rest = () => keyOtherThan(same, next, compiler);
     const isSameRule = Math.floor(at / CHARACTERS_OF_RULE) === Math.floor(next / CHARACTERS_OF_RULE);
-    return sequence(spelled([[point, point]]), isSameRule ? rest() : compiler.rule(rest));
+    return sequence(text(JSON.stringify(character).slice(1, -1)), isSameRule ? rest() : compiler.rule(rest));
   });
-  return choiceOf([...(isOver ? [] : [text('"')]), ...goingOn, sequence(spelled(others), compiler.restOfKey)]);
+  return choiceOf([
+    ...(isOver ? [] : [text('"')]),
+    ...goingOn,
+    sequence(spelledOtherThan([...byFirst.keys()], compiler.escapedCharacter), compiler.restOfKey),
+  ]);
 }
 
 /** The keys that are none of the names. */
