@@ -72,13 +72,11 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     const at = (index: number) => uniform(BigInt(seed), index);
     const adapter = low && matrices(initialAdapter(low, at), low);
     const vectors = new Set(layout.parameters.flatMap(({ shape, files }) => (shape.length === 1 ? files.map(({ name }) => name) : [])));
-    const fresh = (matrix: Matrix, decays: boolean): Trained => ({
-      matrix,
-      decays,
-      first: matrix.data.map(() => 0),
-      second: matrix.data.map(() => 0),
-    });
-    const trained = new Map([...(adapter ?? weights)].map(([name, matrix]) => [name, fresh(matrix, !vectors.has(name))]));
+    const trained = new Map<string, Trained>();
+    for (const [name, matrix] of adapter ?? weights) {
+      const [first, second] = [new Float64Array(matrix.data.length), new Float64Array(matrix.data.length)];
+      trained.set(name, { matrix, decays: !vectors.has(name), first, second });
+    }
     const model = { config, base: weights, adapter: adapter && lora ? { matrices: adapter, scale: lora.alpha / lora.rank } : undefined };
     return { base, lora, model, trained, step: 0 };
   }

@@ -56,24 +56,17 @@ export class Tape {
 
   /** `x + b`. */
   add(x: Matrix, b: Matrix): Matrix {
-    return this.#elementwise(
-      x,
-      b,
-      (value, added) => value + added,
-      () => [1, 1],
-    );
+    const sum = (value: number, added: number) => value + added;
+    return this.#elementwise(x, b, sum, () => [1, 1]);
   }
 
   /** `silu(x)·z`, `silu(x) = x·σ(x)`. */
   gated(x: Matrix, z: Matrix): Matrix {
     const sigmoid = (a: number) => 1 / (1 + Math.exp(-a));
+    const silu = (a: number) => a * sigmoid(a);
     const slope = (a: number) => sigmoid(a) * (1 + a * (1 - sigmoid(a)));
-    return this.#elementwise(
-      x,
-      z,
-      (a, b) => a * sigmoid(a) * b,
-      (a, b) => [slope(a) * b, a * sigmoid(a)],
-    );
+    const product = (a: number, b: number) => silu(a) * b;
+    return this.#elementwise(x, z, product, (a, b) => [slope(a) * b, silu(a)]);
   }
 
   /** `x / √(mean(x²) + ε) · gain` over stretches as wide as `gain`: a whole row, or one head of it. */
