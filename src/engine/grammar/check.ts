@@ -124,7 +124,7 @@ export function checkGrammar(grammar: Grammar, nameOf: (rule: number) => string 
     throw new ArgumentError(
       `The rule ${nameOf(recursive)} is left-recursive: it begins with itself. Write it with the recursion at its end, or as a repetition`,
     );
-  const states = grammar.rules.reduce((sum, rule) => sum + facts.statesOf(rule), 0);
+  const { states } = facts;
   if (!(states <= MAX_GRAMMAR_STATES))
     throw new ArgumentError(`Expected a grammar of at most ${MAX_GRAMMAR_STATES} states, got ${states}; lower its repetition counts`);
   return facts;

@@ -100,10 +100,13 @@ export class GrammarFacts {
   readonly #nullableParts = new Map<Expression, boolean>();
   readonly #productiveParts = new Map<Expression, boolean>();
   readonly #states = new Map<Expression, number>();
+  /** An estimate of the states of the whole grammar. */
+  readonly states: number;
 
   constructor(grammar: Grammar) {
     this.#nullable = fixedPoint(grammar, nullableWhere);
     this.#productive = fixedPoint(grammar, productiveWhere);
+    this.states = grammar.rules.reduce((sum, rule) => sum + this.statesOf(rule), 0);
   }
 
   /** Whether an expression matches the empty text. */

@@ -12,6 +12,7 @@ import {
   type Grammar,
 } from "../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../errors.ts";
+import { WeightedCache } from "../../../util/weighted-cache.ts";
 import { shown } from "../coercion.ts";
 import type { RequestTool } from "../../../schema/chat.ts";
 import { ebnfExpression } from "./ebnf.ts";
@@ -128,12 +129,15 @@ export interface OutputGrammarOptions {
 }
 
 /**
- * The grammar of a request's output.
+ * The grammar of a request's output, and about how many states it takes.
  *
  * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is not well-formed, or that no text matches.
  * @throws UnsupportedError `E_UNSUPPORTED` naming what of it cannot be enforced exactly.
  */
-export function toGrammar({ form, whitespacePattern, closesObjects }: OutputRequest, { reasoningEnd }: OutputGrammarOptions): Grammar {
+function toGrammar(
+  { form, whitespacePattern, closesObjects }: OutputRequest,
+  { reasoningEnd }: OutputGrammarOptions,
+): { readonly grammar: Grammar; readonly states: number } {
   const builder = new GrammarBuilder();
   const whitespace = whitespacePattern === null ? undefined : whitespaceOf(whitespacePattern);
   const isCall = form.kind === "calls" || form.kind === "arguments";
@@ -141,8 +145,7 @@ export function toGrammar({ form, whitespacePattern, closesObjects }: OutputRequ
   const expression = expressionOf(form, compiler);
   const root = reasoningEnd === null ? expression : sequence(textWithout([reasoningEnd], builder), text(reasoningEnd), expression);
   const grammar = builder.build(root);
-  checkGrammar(grammar);
-  return grammar;
+  return { grammar, states: checkGrammar(grammar).states };
 }
 
 /** Grammars kept; the one not used for longest goes first. */
@@ -150,17 +153,23 @@ const MAX_KEPT = 64;
 /** What is longer is made anew each time. */
 const MAX_KEY_LENGTH = 65_536;
 
-/** {@link toGrammar}, remembered: the requests of a run mostly ask for the same form. */
-export class OutputGrammars {
-  readonly #kept = new Map<string, Grammar>();
+/** States of all kept grammars together: a few of the largest, or the {@link MAX_KEPT} of any run. */
+const MAX_KEPT_STATES = 1_000_000;
 
-  /** @throws the errors of {@link toGrammar}. */
+/** The grammars of requests, remembered: the requests of a run mostly ask for the same form. */
+export class OutputGrammars {
+  readonly #kept = new WeightedCache<Grammar>({ maxEntries: MAX_KEPT, maxWeight: MAX_KEPT_STATES });
+
+  /**
+   * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is not well-formed, or that no text matches.
+   * @throws UnsupportedError `E_UNSUPPORTED` naming what of it cannot be enforced exactly.
+   */
   grammar(request: OutputRequest, options: OutputGrammarOptions): Grammar {
     const key = JSON.stringify([request, options]);
-    const grammar = this.#kept.get(key) ?? toGrammar(request, options);
-    this.#kept.delete(key);
-    if (key.length <= MAX_KEY_LENGTH) this.#kept.set(key, grammar);
-    if (this.#kept.size > MAX_KEPT) this.#kept.delete(this.#kept.keys().next().value!);
+    const known = this.#kept.get(key);
+    if (known !== undefined) return known;
+    const { grammar, states } = toGrammar(request, options);
+    if (key.length <= MAX_KEY_LENGTH) this.#kept.set(key, grammar, states);
     return grammar;
   }
 }

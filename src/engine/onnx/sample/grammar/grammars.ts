@@ -1,6 +1,7 @@
 /** The grammars of a sampler: vocabularies by model, compiled grammars by what they say. */
 import { loadTokenizer, type ChatTokenizer } from "../../../../tokenizer/index.ts";
 import { remember } from "../../../../util/remember.ts";
+import { WeightedCache } from "../../../../util/weighted-cache.ts";
 import type { Grammar } from "../../../grammar/expression.ts";
 import type { GrammarParams } from "../../../port.ts";
 import { compileGrammar } from "./automaton.ts";
@@ -11,8 +12,8 @@ import { Vocabulary } from "./vocabulary.ts";
 /** Models whose vocabularies are kept; the one not used for longest goes first. */
 const MAX_MODELS = 8;
 
-/** Compiled grammars kept per model; the one not used for longest goes first. */
-const MAX_COMPILED = 64;
+/** Compiled grammars kept per model, and their states together; the one not used for longest goes first. */
+const COMPILED = { maxEntries: 64, maxWeight: 1_000_000 };
 
 /** The tokens of a tokenizer that are text: not those that carry structure. */
 export function textVocabulary(tokenizer: ChatTokenizer): Vocabulary {
@@ -22,7 +23,7 @@ export function textVocabulary(tokenizer: ChatTokenizer): Vocabulary {
 
 interface Model {
   readonly vocabulary: Vocabulary;
-  readonly compiled: Map<string, Configurations>;
+  readonly compiled: WeightedCache<Configurations>;
 }
 
 /** A constraint on its way to the sampler. */
@@ -46,12 +47,17 @@ export class Grammars {
 
   /** Follows a new choice of the model in `directory`. */
   async constraint(directory: string, { text, endTokenIds }: GrammarText): Promise<GrammarConstraint> {
-    const load = async () => ({ vocabulary: textVocabulary(await loadTokenizer(directory)), compiled: new Map() });
+    const load = async () => ({
+      vocabulary: textVocabulary(await loadTokenizer(directory)),
+      compiled: new WeightedCache<Configurations>(COMPILED),
+    });
     const { vocabulary, compiled } = await remember(this.#models, directory, load, MAX_MODELS);
-    const configurations = compiled.get(text) ?? new Configurations(compileGrammar(JSON.parse(text) as Grammar), vocabulary.maxTokenBytes);
-    compiled.delete(text);
-    compiled.set(text, configurations);
-    if (compiled.size > MAX_COMPILED) compiled.delete(compiled.keys().next().value!);
+    let configurations = compiled.get(text);
+    if (configurations === undefined) {
+      const automaton = compileGrammar(JSON.parse(text) as Grammar);
+      configurations = new Configurations(automaton, vocabulary.maxTokenBytes);
+      compiled.set(text, configurations, automaton.states.length);
+    }
     return new GrammarConstraint(configurations, vocabulary, endTokenIds);
   }
 }
