@@ -60,7 +60,9 @@ export interface ServiceOptions {
    * engine; null = from nowhere. @default huggingface.co, kept in the data directory
    */
   readonly hub?: HubOptions | null | undefined;
-  /** Threads of the embedded engine's sampler. @default the engine's */
+  /** Sampler threads of the embedded engine. @default the engine's */
+  readonly samplers?: number | undefined;
+  /** Threads inside one operation of them. @default the engine's */
   readonly samplerThreads?: number | undefined;
   /** Threads of the embedded engine's trainer. @default the engine's */
   readonly trainerThreads?: number | undefined;
@@ -183,7 +185,7 @@ function definedOnly<T extends object>(values: T | undefined): Partial<T> {
 }
 
 async function createDefaultEngine(
-  { baseModels = {}, allowedBaseRoots = [], samplerThreads, trainerThreads }: ServiceOptions,
+  { baseModels = {}, allowedBaseRoots = [], samplers, samplerThreads, trainerThreads }: ServiceOptions,
   hub: Hub | null,
 ): Promise<Engine> {
   // Loaded only now: whoever passes an engine needs no native binary.
@@ -192,6 +194,7 @@ async function createDefaultEngine(
     baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...baseModels },
     allowedRoots: [...allowedBaseRoots],
     ...(hub === null ? {} : { resolveBase: (base) => hub.directoryOf(base) }),
+    ...(samplers === undefined ? {} : { samplers }),
     ...(samplerThreads === undefined ? {} : { samplerThreads }),
     ...(trainerThreads === undefined ? {} : { trainerThreads }),
   });

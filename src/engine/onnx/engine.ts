@@ -1,10 +1,9 @@
-/** The embedded engine: the port over a sampler thread and a trainer thread, neither of which waits for the other. */
+/** The embedded engine: the port over sampler threads and a trainer thread, none of which waits for another. */
 import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { isAbsolute, join, relative } from "node:path";
 import { ConfigError, NotFoundError } from "../../errors.ts";
 import { remember } from "../../util/remember.ts";
-import { pushIterator, type PushIterator } from "../../util/push-iterator.ts";
 import { checkSampling } from "../check-request.ts";
 import type {
   AdamParams,
@@ -24,16 +23,17 @@ import type {
   StatePath,
 } from "../port.ts";
 import { type ModelConfig, readModelConfig } from "./model/config.ts";
+import { type Adapter, baseLayout } from "./model/parameters.ts";
 import { countParameters } from "./model/transformer.ts";
 import { loadRuntime } from "./runtime.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
-import { grammarText } from "./sample/grammar/grammars.ts";
-import type { SamplerOptions } from "./sample/sampler.ts";
-import type { SamplerEvent } from "./sampler-worker.ts";
+import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES } from "./sample/options.ts";
+import { Samplers } from "./samplers.ts";
+import { MAX_SHARED_WEIGHTS } from "./shared-weights.ts";
 import { spawnWorker } from "./spawn-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { verifyWeights } from "./verify-weights.ts";
-import { restoreError, WorkerClient } from "./worker-rpc.ts";
+import { WorkerClient } from "./worker-rpc.ts";
 
 /** Settings of the embedded engine. */
 export interface OnnxEngineOptions {
@@ -47,7 +47,12 @@ export interface OnnxEngineOptions {
    */
   readonly resolveBase?: ((base: string) => Promise<string | null>) | undefined;
   /**
-   * Threads inside one op of the sampler. With more than one, the last bits of a row may depend on the rest of its batch
+   * Sampler threads. Requests are shared out among them; what one samples does not depend on which. Models of more than 16 M
+   * weights are sampled on one. @default 2, and 1 where there is one processor
+   */
+  readonly samplers?: number | undefined;
+  /**
+   * Threads inside one op of a sampler. With more than one, the last bits of a row may depend on the rest of its batch
    * (`capabilities().deterministic` is then false). @default 1
    */
   readonly samplerThreads?: number | undefined;
@@ -68,17 +73,19 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
  * Starts the embedded engine.
  *
  * @throws EngineMissingError `E_ENGINE_MISSING` when onnxruntime-node cannot be loaded.
- * @throws ConfigError `E_CONFIG` for thread counts below 1.
+ * @throws ConfigError `E_CONFIG` for counts of threads and rows below 1.
  */
 export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engine> {
   const samplerThreads = options.samplerThreads ?? 1;
+  const maxSamplingRows = options.maxSamplingRows ?? DEFAULT_MAX_ROWS;
+  const samplers = options.samplers ?? Math.min(2, availableParallelism(), maxSamplingRows);
   const trainerThreads = options.trainerThreads ?? Math.min(4, availableParallelism());
-  for (const [name, value] of Object.entries({ samplerThreads, trainerThreads })) {
+  for (const [name, value] of Object.entries({ samplers, samplerThreads, trainerThreads, maxSamplingRows })) {
     if (!Number.isInteger(value) || value < 1)
       throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
   }
   await loadRuntime();
-  return new OnnxEngine({ ...options, samplerThreads, trainerThreads });
+  return new OnnxEngine({ ...options, samplers, samplerThreads, trainerThreads, maxSamplingRows });
 }
 
 class OnnxEngine implements Engine {
@@ -86,30 +93,22 @@ class OnnxEngine implements Engine {
   readonly #allowedRoots: readonly string[];
   readonly #resolveBase: (base: string) => Promise<string | null>;
   readonly #deterministic: boolean;
-  readonly #sampler: WorkerClient;
+  readonly #samplers: Samplers;
   readonly #trainer: WorkerClient;
-  readonly #queues = new Map<number, PushIterator<SampledToken>>();
   readonly #configs = new Map<string, Promise<ModelConfig>>();
   readonly #parameterCounts = new Map<string, number>();
-  #nextRequest = 0;
   #nextPolicy = 0;
 
-  constructor(options: OnnxEngineOptions & { samplerThreads: number; trainerThreads: number }) {
+  constructor(options: OnnxEngineOptions & Record<"samplers" | "samplerThreads" | "trainerThreads" | "maxSamplingRows", number>) {
     this.#baseModels = options.baseModels;
     this.#allowedRoots = options.allowedRoots ?? [];
     this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
     this.#deterministic = options.samplerThreads === 1;
-    this.#sampler = new WorkerClient(
-      spawnWorker("sampler-worker", import.meta.url, {
-        workerData: {
-          threads: options.samplerThreads,
-          maxRows: options.maxSamplingRows,
-          prefixCacheBytes: options.prefixCacheBytes,
-        } satisfies SamplerOptions,
-      }),
-      (event: SamplerEvent) => this.#onSamplerEvent(event),
-      (error) => this.#failAll(error),
-    );
+    this.#samplers = new Samplers(options.samplers, {
+      threads: options.samplerThreads,
+      maxRows: options.maxSamplingRows,
+      prefixCacheBytes: options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES,
+    });
     this.#trainer = new WorkerClient(
       spawnWorker("trainer-worker", import.meta.url, {
         workerData: { threads: options.trainerThreads, niceness: options.trainerNiceness ?? 10 },
@@ -196,15 +195,16 @@ class OnnxEngine implements Engine {
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const base = await this.#resolve(model.base);
-    const weights = await this.#trainer.call<{ flat: Float32Array }>("weights", [model.id], { signal });
+    const weights = await this.#trainer.call<{ flat: Float32Array; lora: Adapter | null }>("weights", [model.id], { signal });
     const id = `policy-${this.#nextPolicy++}`;
-    await this.#sampler.call("addPolicy", [id, base, weights], { signal, transfer: [weights.flat.buffer as ArrayBuffer] });
+    await this.#samplers.addPolicy(id, base, weights, await this.#isSmall(base), { signal });
     return { id, base: model.base };
   }
 
   async loadPolicy(spec: { base: string; state?: StatePath | undefined }, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const id = `policy-${this.#nextPolicy++}`;
-    await this.#sampler.call("loadPolicy", [id, await this.#resolve(spec.base), spec.state], { signal });
+    const base = await this.#resolve(spec.base);
+    await this.#samplers.loadPolicy(id, base, spec.state, await this.#isSmall(base), { signal });
     return { id, base: spec.base };
   }
 
@@ -219,33 +219,11 @@ class OnnxEngine implements Engine {
     const config = await this.#config(directory);
     checkSampling(prompt, params, { ...config, maxTopLogprobs: MAX_TOP_LOGPROBS });
     checkLogitParams(params, config.vocabularySize);
-    const request = this.#nextRequest++;
-    const queue = pushIterator<SampledToken>(() => {});
-    this.#queues.set(request, queue);
-    const onAbort = () => queue.fail(signal!.reason);
-    signal?.addEventListener("abort", onAbort, { once: true });
-    const letGo = this.#sampler.hold();
-    let isFinished = false;
-    try {
-      const { constraint, ...rest } = params;
-      const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
-      this.#sampler.call("add", [request, policy.id, prompt, rest, form]).catch((error: unknown) => queue.fail(error));
-      for await (const token of queue) {
-        signal?.throwIfAborted();
-        isFinished = token.finish !== undefined;
-        yield token;
-        if (isFinished) return;
-      }
-    } finally {
-      signal?.removeEventListener("abort", onAbort);
-      this.#queues.delete(request);
-      letGo();
-      if (!isFinished) this.#sampler.call("cancel", [request]).catch(() => {});
-    }
+    yield* this.#samplers.sample(policy.id, directory, prompt, params, signal);
   }
 
   release(policy: PolicyVersion): Promise<void> {
-    return this.#sampler.call("releasePolicy", [policy.id]);
+    return this.#samplers.releasePolicy(policy.id);
   }
 
   unload(model: ModelHandle): Promise<void> {
@@ -253,16 +231,11 @@ class OnnxEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#sampler.close(), this.#trainer.close()]);
+    await Promise.all([this.#samplers.close(), this.#trainer.close()]);
   }
 
-  #onSamplerEvent(event: SamplerEvent): void {
-    if ("tokens" in event) for (const { request, token } of event.tokens) this.#queues.get(request)?.push(token);
-    else for (const request of event.failed) this.#queues.get(request)?.fail(restoreError(event.error));
-  }
-
-  #failAll(error: Error): void {
-    for (const queue of this.#queues.values()) queue.fail(error);
+  async #isSmall({ directory }: BaseSource): Promise<boolean> {
+    return baseLayout(await this.#config(directory)).length <= MAX_SHARED_WEIGHTS;
   }
 
   /** A known identifier, a directory under an allowed root, or what else there is. */

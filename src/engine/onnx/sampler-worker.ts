@@ -4,7 +4,8 @@ import type { SamplingParams } from "../port.ts";
 import type { Adapter } from "./model/parameters.ts";
 import { Grammars, type GrammarText } from "./sample/grammar/grammars.ts";
 import type { SampledEvent } from "./sample/request.ts";
-import { Sampler, type SamplerOptions } from "./sample/sampler.ts";
+import type { SamplerOptions } from "./sample/options.ts";
+import { Sampler } from "./sample/sampler.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { describeError, serveCalls } from "./worker-rpc.ts";
 

@@ -94,6 +94,11 @@ describe("sampling", () => {
       ]);
       expect(sampled(together!)).toEqual(sampled(alone));
     }
+    // Sampler threads take turns: neighbours are on different ones.
+    const many = await Promise.all(
+      Array.from({ length: 6 }, () => sampleAll(policy, promptOf(4), params(99, { maxTokens: 40, topLogprobs: 3 }))),
+    );
+    for (const each of many) expect(sampled(each)).toEqual(sampled(alone));
   });
 
   test("several adapters and the base itself are sampled at once, each row the same bits as if alone", async () => {

@@ -12,24 +12,13 @@ import { Batch } from "./batch.ts";
 import { Forward } from "./forward.ts";
 import type { GrammarConstraint } from "./grammar/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
+import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "./options.ts";
 import { Pace } from "./pace.ts";
 import { Policies, type Policy } from "./policies.ts";
 import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request, type SampledEvent } from "./request.ts";
-
-/** Settings of a sampler. */
-export interface SamplerOptions {
-  /** Threads inside one op. With more than one, a row's last bits may depend on the rest of its batch. @default 1 */
-  readonly threads: number;
-  /** Rows that run at once; further requests wait. @default 256 */
-  readonly maxRows?: number | undefined;
-  /** Prompt tokens that are computed at once while no row is running. @default 2048 */
-  readonly maxPrefillTokens?: number | undefined;
-  /** What the prefix cache may hold; 0 = no such cache. @default 256 MiB */
-  readonly prefixCacheBytes?: number | undefined;
-}
 
 /** See the file header. */
 export class Sampler {
@@ -50,9 +39,9 @@ export class Sampler {
   #isRunning = false;
 
   constructor(options: SamplerOptions, emit: (events: SampledEvent[]) => void, onError: (requests: number[], error: unknown) => void) {
-    this.#maxRows = options.maxRows ?? 256;
+    this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
     this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
-    this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? 256 * 1024 * 1024);
+    this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
     this.#policies = new Policies((policy) => {
       this.#prefixes.forget(policy);
       // An empty batch keeps its cache for the next request, and with it the weights.

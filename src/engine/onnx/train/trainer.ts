@@ -13,6 +13,7 @@ import { type Batch, batchLimits, forEachTrained, planBatches } from "./batch.ts
 import { type BatchModel, type BatchResult, BatchRunner, type FrozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { SecondThread } from "./second-thread.ts";
+import { MAX_SHARED_WEIGHTS } from "../shared-weights.ts";
 import { addTo, shareOut } from "./shares.ts";
 
 /** A model being trained. */
@@ -27,12 +28,6 @@ interface TrainableModel extends OptimizerState, BatchModel {
   /** Whether anything was added to the gradients since they were zeroed. */
   hasGradients: boolean;
 }
-
-/**
- * Weights of a base up to which rows are computed in two shares side by side: the products of small models are too narrow
- * for two threads inside one. Larger models would need too much memory for a second sum of gradients.
- */
-const MAX_SHARED_WEIGHTS = 16e6;
 
 /** Padded tokens in a batch of which two may be in memory at once. */
 const SHARED_BATCH_TOKENS = 512;

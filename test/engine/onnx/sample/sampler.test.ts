@@ -6,7 +6,8 @@ import { Batch } from "../../../../src/engine/onnx/sample/batch.ts";
 import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";
 import { Pace } from "../../../../src/engine/onnx/sample/pace.ts";
 import { PrefillTask } from "../../../../src/engine/onnx/sample/prefill.ts";
-import { Sampler, type SamplerOptions } from "../../../../src/engine/onnx/sample/sampler.ts";
+import type { SamplerOptions } from "../../../../src/engine/onnx/sample/options.ts";
+import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 import type { SampledToken, SamplingParams } from "../../../../src/engine/port.ts";
 
 const base = { id: "shipped", directory: join(import.meta.dirname, "../../../../models/whetstone-tiny") };
