@@ -24,12 +24,14 @@ class SamplerThread {
   readonly worker: WorkerClient;
   /** Tokens of its requests, on their way to whoever reads them. */
   readonly queues = new Map<number, PushIterator<SampledToken>>();
+  isAlive = true;
 
   constructor(options: SamplerOptions) {
     this.worker = new WorkerClient(
       spawnWorker("sampler-worker", import.meta.url, { workerData: options }),
       (event: SamplerEvent) => this.#onEvent(event),
       (error) => {
+        this.isAlive = false;
         for (const queue of this.queues.values()) queue.fail(error);
       },
     );
@@ -87,7 +89,7 @@ export class Samplers {
 
   async releasePolicy(id: string): Promise<void> {
     const threads = this.#alone.delete(id) ? this.#threads.slice(0, 1) : this.#threads;
-    await Promise.all(threads.map(({ worker }) => worker.call("releasePolicy", [id])));
+    await Promise.all(threads.filter(({ isAlive }) => isAlive).map(({ worker }) => worker.call("releasePolicy", [id])));
   }
 
   async *sample(
@@ -127,7 +129,10 @@ export class Samplers {
   }
 
   #placesOf(policyId: string, isSmall: boolean): readonly SamplerThread[] {
-    if (isSmall) return this.#threads;
+    if (isSmall) {
+      const alive = this.#threads.filter((thread) => thread.isAlive);
+      return alive.length > 0 ? alive : this.#threads;
+    }
     this.#alone.add(policyId);
     return this.#threads.slice(0, 1);
   }
@@ -136,9 +141,13 @@ export class Samplers {
   #choose(policyId: string, prompt: Int32Array): SamplerThread {
     const first = this.#threads[0]!;
     if (this.#threads.length === 1 || this.#alone.has(policyId)) return first;
-    const idlest = this.#threads.reduce((best, thread) => (thread.load < best.load ? thread : best), first);
+    // A thread that died, of too little memory for example, is not asked again; the others go on.
+    const idlest = this.#threads.reduce(
+      (best, thread) => (thread.isAlive && (!best.isAlive || thread.load < best.load) ? thread : best),
+      first,
+    );
     const known = this.#homes.find(policyId, prompt);
-    const chosen = known !== null && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
+    const chosen = known?.isAlive === true && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
     this.#homes.note(policyId, prompt, chosen);
     return chosen;
   }

@@ -45,12 +45,9 @@ export class SecondThread {
   readonly #worker: WorkerClient;
   readonly #known = new Map<string, Known>();
 
-  constructor(options: { readonly threads: number; readonly niceness: number }) {
-    this.#worker = new WorkerClient(
-      spawnWorker("../share-worker", import.meta.url, { workerData: options }),
-      () => {},
-      () => {},
-    );
+  /** @param onFailure - Told once when the thread died by itself: it is of no more use. */
+  constructor(options: { readonly threads: number; readonly niceness: number }, onFailure: () => void) {
+    this.#worker = new WorkerClient(spawnWorker("../share-worker", import.meta.url, { workerData: options }), () => {}, onFailure);
   }
 
   /** Computes batches of a model whose parameters are those of `version`. */

@@ -229,8 +229,10 @@ export class Trainer {
       if (gradients && sum) addTo(gradients, sum);
       return results;
     }
-    this.#second ??= new SecondThread({ threads: threadsPerShare(this.#options.threads), niceness: this.#options.niceness ?? 0 });
-    const other = this.#second.run(model.id, model, model.version, { rows, batches: second, loss }, signal);
+    const { threads, niceness = 0 } = this.#options;
+    // One that died is replaced at the next step.
+    const helper = (this.#second ??= new SecondThread({ threads: threadsPerShare(threads), niceness }, () => (this.#second = undefined)));
+    const other = helper.run(model.id, model, model.version, { rows, batches: second, loss }, signal);
     // Whichever fails, the other one has ended before the gradients are put back.
     const [own, share] = await Promise.allSettled([run(this.#shareRunner, first, gradients), other]);
     if (own.status === "rejected") throw own.reason;
@@ -239,7 +241,7 @@ export class Trainer {
     const sum = share.value.gradients;
     if (gradients && sum) {
       addTo(gradients, sum);
-      this.#second.reuse(model.id, sum);
+      helper.reuse(model.id, sum);
     }
     return results;
   }
