@@ -48,7 +48,8 @@ export interface OnnxEngineOptions {
   readonly resolveBase?: ((base: string) => Promise<string | null>) | undefined;
   /**
    * Sampler threads. Requests are shared out among them; what one samples does not depend on which. Models of more than 16 M
-   * weights are sampled on one. @default 2, and 1 where there is one processor
+   * weights are sampled on one. @default 2, and 1 with fewer than four processors:
+   * there the serving thread and one sampler have enough to do
    */
   readonly samplers?: number | undefined;
   /**
@@ -78,7 +79,7 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
 export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engine> {
   const samplerThreads = options.samplerThreads ?? 1;
   const maxSamplingRows = options.maxSamplingRows ?? DEFAULT_MAX_ROWS;
-  const samplers = options.samplers ?? Math.min(2, availableParallelism(), maxSamplingRows);
+  const samplers = options.samplers ?? (availableParallelism() >= 4 ? Math.min(2, maxSamplingRows) : 1);
   const trainerThreads = options.trainerThreads ?? Math.min(4, availableParallelism());
   for (const [name, value] of Object.entries({ samplers, samplerThreads, trainerThreads, maxSamplingRows })) {
     if (!Number.isInteger(value) || value < 1)

@@ -19,7 +19,7 @@ let engine: Engine;
 let scratch: string;
 
 beforeAll(async () => {
-  engine = await createOnnxEngine({ baseModels: { oracle: base }, allowedRoots: [join(base, "..")] });
+  engine = await createOnnxEngine({ baseModels: { oracle: base }, allowedRoots: [join(base, "..")], samplers: 2 });
   scratch = await mkdtemp(join(tmpdir(), "whetstone-engine-"));
 });
 afterAll(async () => {
