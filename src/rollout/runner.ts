@@ -1,4 +1,4 @@
-import PQueue from "p-queue";
+import type PQueue from "p-queue";
 import type { RolloutException } from "../schema/index.ts";
 import { TrajectoryGroup } from "../trajectory/index.ts";
 import { linkAbort, type LinkedAbort } from "../util/abort.ts";
@@ -30,7 +30,9 @@ export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>
   const list = [...scenarios];
   checkGatherOptions(options, list.length);
   options.signal?.throwIfAborted();
-  await new Run(list, rollout, options).all();
+  // Loaded when it is first needed: importing the package stays quick.
+  const { default: Queue } = await import("p-queue");
+  await new Run(list, rollout, options, Queue).all();
 }
 
 /** A group whose rollouts run. */
@@ -45,6 +47,7 @@ class Run<S> {
   readonly #groupSize: number;
   readonly #seed: number;
   readonly #link: LinkedAbort;
+  readonly #Queue: typeof PQueue;
   readonly #queue: PQueue;
   readonly #pace: Pace;
   readonly #attempts: Attempts<S>;
@@ -54,13 +57,14 @@ class Run<S> {
   #completed = 0;
   #rewardSum = 0;
 
-  constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions<S>) {
+  constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions<S>, Queue: typeof PQueue) {
     this.#scenarios = scenarios;
     this.#options = options;
     this.#groupSize = options.groupSize ?? 8;
     this.#seed = options.seed ?? randomSeed();
     this.#link = linkAbort(options.signal);
-    this.#queue = new PQueue({ concurrency: options.concurrency ?? 32 });
+    this.#Queue = Queue;
+    this.#queue = new Queue({ concurrency: options.concurrency ?? 32 });
     const onEvent = (event: RolloutEvent) => this.#tell(event);
     this.#pace = new Pace(this.#queue, onEvent);
     const { signal } = this.#link;
@@ -112,7 +116,7 @@ class Run<S> {
     const lanes = new Map<string, PQueue>();
     return (position, task) => {
       const key = concurrencyBy.key(this.#scenarios[position] as S);
-      const lane = lanes.get(key) ?? new PQueue({ concurrency: concurrencyBy.limit });
+      const lane = lanes.get(key) ?? new this.#Queue({ concurrency: concurrencyBy.limit });
       lanes.set(key, lane);
       return lane.add(() => this.#queue.add(task));
     };
