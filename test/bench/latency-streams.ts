@@ -1,4 +1,5 @@
 /** Streams that never end: each asks again when its answer is over. */
+import { setMaxListeners } from "node:events";
 import { createParser } from "eventsource-parser";
 import { Agent, request } from "undici";
 import type { Address } from "./latency.bench.ts";
@@ -10,9 +11,12 @@ export class LiveStreams {
   readonly #stopping = new AbortController();
   readonly #agent = new Agent({ connections: null });
   readonly #running: Promise<void>[];
+  readonly #count: number;
   #gaps: number[] = [];
 
   constructor(address: Address, count: number) {
+    this.#count = count;
+    setMaxListeners(count, this.#stopping.signal);
     this.#running = Array.from({ length: count }, (_, index) => this.#keepOpen(address, index));
   }
 
@@ -50,7 +54,7 @@ export class LiveStreams {
         // With ids every token makes a chunk, also one whose text is held back.
         return_token_ids: true,
         // The first answers end at different times, so that later ones do not all begin at once.
-        max_tokens: turn === 0 ? Math.ceil((MAX_TOKENS * (index + 1)) / 8) : MAX_TOKENS,
+        max_tokens: turn === 0 ? Math.ceil((MAX_TOKENS * (index + 1)) / this.#count) : MAX_TOKENS,
         temperature: 1,
         seed: index * 1000 + turn,
       }),
