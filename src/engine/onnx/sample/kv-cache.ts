@@ -44,34 +44,38 @@ export class KvCache {
     return feeds;
   }
 
-  /** Makes room for `slots` rows of `length` tokens; what is stored stays. */
+  /**
+   * Makes room for `slots` rows of `length` tokens; what is stored stays.
+   *
+   * Streams wait meanwhile. Lines are spread out where they lie as long as there is memory behind them: fresh memory costs
+   * more than the copy.
+   */
   reserve(slots: number, length: number): void {
     const capacity = Math.max(this.#capacity, Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP);
     if (slots <= this.#slots && capacity === this.#capacity) return;
     const wanted = slots <= this.#slots ? this.#slots : Math.max(slots, 2 * this.#slots, 2);
     const { kvHeads, headSize: d, layers } = this.#config;
-    const [oldRow, newRow] = [this.#rowSize(this.#capacity), this.#rowSize(capacity)];
+    const size = wanted * this.#rowSize(capacity);
     // Nothing is changed before everything is allocated: there may be too little memory for some of it.
-    const grown = Array.from({ length: layers }, (_, index): LayerCache => {
-      const next = { keys: new Float32Array(wanted * newRow), values: new Float32Array(wanted * newRow) };
-      const old = this.#layers[index];
-      if (!old) return next;
-      for (let slot = 0; slot < this.#slots; slot++) {
-        for (let line = 0; line < kvHeads * d; line++) {
-          const from = slot * oldRow + line * this.#capacity;
-          next.keys.set(old.keys.subarray(from, from + this.#capacity), slot * newRow + line * capacity);
-        }
-        for (let head = 0; head < kvHeads; head++) {
-          const from = slot * oldRow + head * this.#capacity * d;
-          next.values.set(old.values.subarray(from, from + this.#capacity * d), slot * newRow + head * capacity * d);
-        }
-      }
-      return next;
-    });
     const mask = new Float32Array(wanted * capacity).fill(MASKED);
+    const room = this.#layers[0]?.keys.length ?? 0;
+    if (size > room) {
+      // Memory that is not yet written to takes none.
+      const next = Math.max(size, 2 * room);
+      const grown = Array.from({ length: layers }, (): LayerCache => ({ keys: new Float32Array(next), values: new Float32Array(next) }));
+      const used = this.#slots * this.#rowSize(this.#capacity);
+      this.#layers.forEach((old, layer) => {
+        grown[layer]!.keys.set(old.keys.subarray(0, used));
+        grown[layer]!.values.set(old.values.subarray(0, used));
+      });
+      this.#layers = grown;
+    }
+    for (const { keys, values } of this.#layers) {
+      spreadOut(keys, this.#slots * kvHeads * d, this.#capacity, capacity);
+      spreadOut(values, this.#slots * kvHeads, this.#capacity * d, capacity * d);
+    }
     for (let slot = 0; slot < this.#slots; slot++)
       mask.set(this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity), slot * capacity);
-    this.#layers = grown;
     this.#mask = mask;
     this.#slots = wanted;
     this.#capacity = capacity;
@@ -128,4 +132,10 @@ export class KvCache {
     }
     this.#mask.copyWithin(to * this.#capacity, from * this.#capacity, (from + 1) * this.#capacity);
   }
+}
+
+/** Gives each of the first lines of `from` elements room for `to`, in place; what is behind a line is left as it is. */
+function spreadOut(data: Float32Array, lines: number, from: number, to: number): void {
+  if (from === to) return;
+  for (let line = lines - 1; line > 0; line--) data.copyWithin(line * to, line * from, (line + 1) * from);
 }
