@@ -62,9 +62,8 @@ export class Model implements ModelInfo {
   }
 
   /**
-   * A job of this model that was created earlier, perhaps by a process that is gone. Sends nothing.
-   *
-   * @param facts.baselineStep The newest step before the job: lets a service without job events and status show its end. @default null
+   * A job of this model that was created earlier, perhaps by a process that is gone. Sends nothing. `baselineStep` is the newest
+   * step before the job: it lets a service without job events and status show its end.
    */
   job(id: string, { baselineStep = null }: { readonly baselineStep?: number | null | undefined } = {}): Job {
     return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
