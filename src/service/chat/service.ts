@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import type { Engine } from "../../engine/port.ts";
 import { EngineError, InternalError, isAbort, WhetstoneError } from "../../errors.ts";
-import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import { remember } from "../../util/remember.ts";
 import type { ServiceLogger } from "../logger.ts";
 import type { PolicyLease, PolicyResolver } from "../policies.ts";
@@ -32,6 +32,7 @@ import { parseChatRequest, type ChatRequest } from "./request.ts";
 import { SampledIdsByKey } from "./sampled-ids.ts";
 import { constraintOf } from "./structured/constraint.ts";
 import { OutputGrammars } from "./structured/output-grammar.ts";
+import { returningMessages } from "./returning-messages.ts";
 import { toCompletion, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
 import { CompletionStream } from "./stream.ts";
 import { IgnoredFieldLog } from "./ignored-fields.ts";
@@ -103,13 +104,6 @@ async function generated({ plan, request }: Run, options: GenerateOptions): Prom
     if (isAbort(error) || (WhetstoneError.isInstance(error) && TOLD_CODES.has(error.code))) throw error;
     throw new EngineError("The engine failed while it generated", { cause: error });
   }
-}
-
-/** The messages as which an answer may come back, where that is not its text: clients return reasoning or leave it out. */
-function returningMessages({ content, reasoning, toolCalls }: ChoiceMessage, text: string): ChatMessage[] {
-  if (toolCalls.length === 0 && content === text) return [];
-  const plain = { role: "assistant", content: content ?? "", ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }) };
-  return reasoning === null ? [plain] : [plain, { ...plain, reasoning, reasoning_content: reasoning }];
 }
 
 /** Carries out chat completions. */

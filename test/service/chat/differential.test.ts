@@ -193,6 +193,40 @@ describe("the first token follows the distribution that a field makes of the mod
     await expectDistribution({ tools, tool_choice: "none" }, shown);
     expect(await firstIds({ tools, tool_choice: "auto" })).toEqual(await firstIds({ tools, tool_choice: "none" }));
   });
+  /** The tokens that begin one of the texts, with their shares of the model's own distribution. */
+  const beginning = (from: Distribution, texts: readonly string[]): Distribution =>
+    reweighted(from, (probability, id) => {
+      const token = tokenizer.tokenText(id);
+      return token !== "" && texts.some((text) => text.startsWith(token)) ? probability : 0;
+    });
+  it.each([
+    ["structured_outputs, choice", { structured_outputs: { choice: ["red", "green", "blue"] } }, ["red", "green", "blue"]],
+    ["structured_outputs, regex", { structured_outputs: { regex: "(ab|cd)+" } }, ["abab", "abcd", "cdab", "cdcd"]],
+    [
+      "response_format, a schema",
+      { response_format: { type: "json_schema", json_schema: { name: "said", schema: { enum: ["red", 17, true] } } } },
+      ['"red"', "17", "true"],
+    ],
+  ])("%s: the tokens that begin what is asked for", async (_name, field, texts) => {
+    await expectDistribution(field, beginning(own, texts));
+    const said = await outputs({ ...field, max_tokens: 20 });
+    const ended = said.filter(({ finish }) => finish === "stop");
+    expect(ended.length).toBeGreaterThan(said.length / 2);
+    if (_name.endsWith("regex")) expect(ended.every(({ text }) => /^(ab|cd)+$/u.test(text))).toBe(true);
+    else expect(ended.every(({ text }) => texts.includes(text))).toBe(true);
+  });
+  it("tool_choice, a function by name: the tokens that begin its arguments", async () => {
+    const parameters = { type: "object", properties: { c: { enum: ["red", "blue"] } }, required: ["c"], additionalProperties: false };
+    const tools = [{ type: "function", function: { name: "paint", parameters } }];
+    const spaces = ["", " ", ...["\n", "\r\n"].flatMap((end) => [" ", "\t"].map((each) => end + each.repeat(40)))];
+    const texts = spaces.flatMap((space) => [`{${space}"c":"red"`, `{${space}"c": "red"`]);
+    const rest = { tools, tool_choice: "auto" };
+    const without = await ownDistribution(rest);
+    expect(distance(await firstIds(rest), without)).toBeLessThan(FAR);
+    const forced = { tools, tool_choice: { type: "function", function: { name: "paint" } } };
+    expect(distance(await firstIds(forced), beginning(without, texts))).toBeLessThan(FAR);
+    expect(distance(await firstIds(rest), beginning(without, texts))).toBeGreaterThan(2 * FAR);
+  });
   it("continue_final_message: what follows the words given", async () => {
     const { ids, at } = await distributions({}, 2);
     const given = tokenizer.tokenText(ids[0]!);

@@ -206,6 +206,14 @@ const NAMED = { type: "function", function: { name: "add" } };
 const COMPACT = { structured_outputs: { regex: "overridden", disable_any_whitespace: true } };
 
 describe("tool_choice", () => {
+  it("arguments that were cut short are an answer like others, and nothing to warn of", async () => {
+    warnings.length = 0;
+    const [choice] = await choicesOf({ tools: TOOLS, tool_choice: NAMED, max_tokens: 2 });
+    expect(choice.finish_reason).toBe("length");
+    expect(() => JSON.parse(choice.message.tool_calls[0].function.arguments) as unknown).toThrow();
+    expect(warnings).toEqual([]);
+  });
+
   it("76: a named function gets arguments that fit it, and the answer stops by itself", async () => {
     for (const { message, finish_reason } of await choicesOf({ tools: TOOLS, tool_choice: NAMED, n: 16 })) {
       expect(message).toMatchObject({
