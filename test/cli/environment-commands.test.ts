@@ -15,7 +15,7 @@ function whetstone(...args: string[]): Promise<{ code: number; stdout: string; s
   const command = ["--conditions=whetstone/source", "--import", "tsx", "src/cli/main.ts", ...args];
   return new Promise((done) => {
     execFile(process.execPath, command, { cwd: ROOT, env: { ...process.env, WHETSTONE_HOME: home } }, (error, stdout, stderr) => {
-      done({ code: error === null ? 0 : Number(error.code), stdout, stderr });
+      done({ code: error === null ? 0 : Number(error.code ?? NaN), stdout, stderr });
     });
   });
 }
