@@ -61,9 +61,9 @@ export interface OnnxEngineOptions {
   readonly trainerThreads?: number | undefined;
   /** How far the trainer steps back for others, 0 to 19; Linux only. @default 10 */
   readonly trainerNiceness?: number | undefined;
-  /** Rows sampled at once. @default 256 */
+  /** Rows sampled at once, shared out among the samplers. @default 256 */
   readonly maxSamplingRows?: number | undefined;
-  /** What the beginnings of prompts may take that are kept for later ones; 0 = none are. @default 256 MiB */
+  /** What the beginnings of prompts may take that are kept for later ones, shared out among the samplers; 0 = none are. @default 256 MiB */
   readonly prefixCacheBytes?: number | undefined;
 }
 

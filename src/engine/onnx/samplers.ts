@@ -73,18 +73,16 @@ export class Samplers {
    */
   async addPolicy(id: string, base: BaseSource, weights: TrainedWeights, isSmall: boolean, { signal }: CallOptions): Promise<void> {
     const threads = this.#placesOf(id, isSmall);
-    await Promise.all(
-      threads.map(({ worker }, at) => {
-        // The last one gets the memory itself.
-        const own = at === threads.length - 1 ? weights : { ...weights, flat: weights.flat.slice() };
-        return worker.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
-      }),
-    );
+    await this.#onEach(id, threads, ({ worker }, at) => {
+      // The last one gets the memory itself.
+      const own = at === threads.length - 1 ? weights : { ...weights, flat: weights.flat.slice() };
+      return worker.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
+    });
   }
 
   /** The same straight from a saved state. */
   async loadPolicy(id: string, base: BaseSource, state: string | undefined, isSmall: boolean, { signal }: CallOptions): Promise<void> {
-    await Promise.all(this.#placesOf(id, isSmall).map(({ worker }) => worker.call("loadPolicy", [id, base, state], { signal })));
+    await this.#onEach(id, this.#placesOf(id, isSmall), ({ worker }) => worker.call("loadPolicy", [id, base, state], { signal }));
   }
 
   async releasePolicy(id: string): Promise<void> {
@@ -126,6 +124,20 @@ export class Samplers {
 
   async close(): Promise<void> {
     await Promise.all(this.#threads.map(({ worker }) => worker.close()));
+  }
+
+  /** Brings a policy to threads; where one fails, or the caller leaves, no other keeps it: calls are answered in their order. */
+  async #onEach(
+    id: string,
+    threads: readonly SamplerThread[],
+    bring: (thread: SamplerThread, at: number) => Promise<unknown>,
+  ): Promise<void> {
+    try {
+      await Promise.all(threads.map(bring));
+    } catch (error) {
+      this.releasePolicy(id).catch(() => {});
+      throw error;
+    }
   }
 
   #placesOf(policyId: string, isSmall: boolean): readonly SamplerThread[] {

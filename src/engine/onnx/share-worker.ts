@@ -11,18 +11,35 @@ const { threads, niceness } = workerData as { threads: number; niceness: number 
 if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 
 const runner = new BatchRunner(threads);
-const models = new Map<string, { readonly model: BatchModel; readonly shared: Float32Array }>();
+
+interface Known {
+  readonly model: BatchModel;
+  readonly baseId: number | null;
+  readonly shared: Float32Array;
+  /** Which of the shared parameters were copied last. */
+  version: number;
+}
+const models = new Map<string, Known>();
+
+/** The weights of a base: those that came with it, or those of another model on it. */
+function baseWeights(base: SharedModel["base"]): Float32Array {
+  if (base === null) return new Float32Array(0);
+  return base.weights ?? [...models.values()].find(({ baseId }) => baseId === base.id)!.model.base.weights;
+}
 
 serveCalls(parentPort!, {
-  introduce: ([id, { config, lora, frozen, parameters }]: readonly [string, SharedModel]) => {
+  introduce: ([id, { config, lora, base, parameters }]: readonly [string, SharedModel]) => {
     const layout = baseLayout(config);
-    const base = { config, layout, weights: frozen?.slice() ?? new Float32Array(0), rotary: rotaryTables(config) };
+    const frozen = { config, layout, weights: baseWeights(base), rotary: rotaryTables(config) };
     const trained = lora ? adapterLayout(config, lora.rank) : layout;
-    models.set(id, { model: { base, lora, layout: trained, parameters: new Float32Array(trained.length) }, shared: parameters });
+    const model = { base: frozen, lora, layout: trained, parameters: new Float32Array(trained.length) };
+    models.set(id, { model, baseId: base?.id ?? null, shared: parameters, version: -1 });
   },
-  run: async ([id, { rows, batches, loss, isNew, memory }]: readonly [string, ShareTask], signal) => {
-    const { model, shared } = models.get(id)!;
-    if (isNew) model.parameters.set(shared);
+  run: async ([id, { rows, batches, loss, version, memory }]: readonly [string, ShareTask], signal) => {
+    const known = models.get(id)!;
+    const { model, shared } = known;
+    if (known.version !== version) model.parameters.set(shared);
+    known.version = version;
     const gradients = loss && (memory ?? new Float32Array(model.layout.length));
     if (memory) memory.fill(0);
     const results: BatchResult[] = [];

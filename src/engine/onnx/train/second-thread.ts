@@ -5,15 +5,16 @@ import type { Adapter } from "../model/parameters.ts";
 import { spawnWorker } from "../spawn-worker.ts";
 import { WorkerClient } from "../worker-rpc.ts";
 import type { Batch } from "./batch.ts";
-import type { BatchModel, BatchResult } from "./batch-runner.ts";
+import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
 import { pickRows } from "./shares.ts";
 
-/** What the thread needs to know of a model once; the runtime takes no shared memory, so it copies what is in it. */
+/** What the thread needs to know of a model once. */
 export interface SharedModel {
   readonly config: ModelConfig;
   readonly lora: Adapter | null;
-  /** Of the base, where an adapter is trained. */
-  readonly frozen: Float32Array | null;
+  /** The base under an adapter; models on one base share its weights. Null where every parameter is trained. */
+  readonly base: { readonly id: number; readonly weights: Float32Array | null } | null;
+  /** In shared memory; the runtime takes none, so the thread copies what is in it. */
   readonly parameters: Float32Array;
 }
 
@@ -22,8 +23,8 @@ export interface ShareTask {
   readonly rows: readonly Row[];
   readonly batches: readonly Batch[];
   readonly loss: LossSpec | null;
-  /** Whether the shared parameters are others than before. */
-  readonly isNew: boolean;
+  /** Which parameters are in the shared memory now. */
+  readonly version: number;
   /** Memory for the gradients, from an earlier share. */
   readonly memory: Float32Array | null;
 }
@@ -35,6 +36,7 @@ export interface ShareResult {
 }
 
 interface Known {
+  readonly base: FrozenBase | null;
   readonly parameters: Float32Array;
   version: number;
   memory: Float32Array | null;
@@ -44,6 +46,8 @@ interface Known {
 export class SecondThread {
   readonly #worker: WorkerClient;
   readonly #known = new Map<string, Known>();
+  readonly #baseIds = new WeakMap<FrozenBase, number>();
+  #nextBase = 0;
 
   /** @param onFailure - Told once when the thread died by itself: it is of no more use. */
   constructor(options: { readonly threads: number; readonly niceness: number }, onFailure: () => void) {
@@ -59,12 +63,11 @@ export class SecondThread {
     signal: AbortSignal,
   ): Promise<ShareResult> {
     const known = this.#known.get(id) ?? (await this.#introduce(id, model));
-    const isNew = known.version !== version;
-    if (isNew) known.parameters.set(model.parameters);
+    if (known.version !== version) known.parameters.set(model.parameters);
     known.version = version;
     const { memory } = known;
     known.memory = null;
-    const share: ShareTask = { ...pickRows(task.rows, task.batches), loss: task.loss, isNew, memory };
+    const share: ShareTask = { ...pickRows(task.rows, task.batches), loss: task.loss, version, memory };
     return this.#worker.call("run", [id, share], { signal, transfer: memory ? [memory.buffer as ArrayBuffer] : [] });
   }
 
@@ -80,15 +83,24 @@ export class SecondThread {
   }
 
   async #introduce(id: string, { base, lora, parameters }: BatchModel): Promise<Known> {
-    const shared = (values: Float32Array) => {
-      const copy = new Float32Array(new SharedArrayBuffer(values.byteLength));
-      copy.set(values);
-      return copy;
+    const shared = new Float32Array(new SharedArrayBuffer(parameters.byteLength));
+    const known: Known = { base: lora ? base : null, parameters: shared, version: -1, memory: null };
+    const isKnown = [...this.#known.values()].some((other) => other.base === base);
+    const weights = lora && !isKnown ? base.weights.slice() : null;
+    const model: SharedModel = {
+      config: base.config,
+      lora,
+      base: lora ? { id: this.#baseId(base), weights } : null,
+      parameters: shared,
     };
-    const known: Known = { parameters: shared(parameters), version: -1, memory: null };
-    const model: SharedModel = { config: base.config, lora, frozen: lora ? shared(base.weights) : null, parameters: known.parameters };
+    await this.#worker.call("introduce", [id, model], { transfer: weights ? [weights.buffer as ArrayBuffer] : [] });
     this.#known.set(id, known);
-    await this.#worker.call("introduce", [id, model]);
     return known;
+  }
+
+  #baseId(base: FrozenBase): number {
+    const id = this.#baseIds.get(base) ?? this.#nextBase++;
+    this.#baseIds.set(base, id);
+    return id;
   }
 }

@@ -233,7 +233,7 @@ export class Trainer {
     // One that died is replaced at the next step.
     const helper = (this.#second ??= new SecondThread({ threads: threadsPerShare(threads), niceness }, () => (this.#second = undefined)));
     const other = helper.run(model.id, model, model.version, { rows, batches: second, loss }, signal);
-    // Whichever fails, the other one has ended before the gradients are put back.
+    // Whichever fails, nothing is added any more when the gradients are put back: the second thread adds into memory of its own.
     const [own, share] = await Promise.allSettled([run(this.#shareRunner, first, gradients), other]);
     if (own.status === "rejected") throw own.reason;
     if (share.status === "rejected") throw share.reason;

@@ -1,6 +1,12 @@
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { Row } from "../../../../src/engine/port.ts";
+import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
+import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
+import { SecondThread } from "../../../../src/engine/onnx/train/second-thread.ts";
 import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { pickRows, shareOut } from "../../../../src/engine/onnx/train/shares.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
@@ -65,5 +71,47 @@ describe("shares of a step", () => {
       ends.push((await trainer.forward(id, rows, signal)).map((each) => [...each]));
     }
     expect(ends[1]).toEqual(ends[0]);
+  });
+
+  test("a share that was aborted before the thread came to it leaves no old parameters behind", async () => {
+    const config = await readModelConfig(TINY);
+    const layout = baseLayout(config);
+    const weights = await readBaseWeights(TINY, layout);
+    const modelOf = (parameters: Float32Array): BatchModel => ({
+      base: { config, layout, weights, rotary: rotaryTables(config) },
+      lora: null,
+      layout,
+      parameters,
+    });
+    const batches = planBatches(rows, limits);
+    const thread = new SecondThread({ threads: 1, niceness: 0 }, () => undefined);
+    const { signal } = new AbortController();
+    const run = (parameters: Float32Array, version: number, until = signal) =>
+      thread.run("model", modelOf(parameters), version, { rows, batches, loss: null }, until);
+    const changed = weights.map((each) => each * 0.9);
+    await run(weights, 0);
+    const controller = new AbortController();
+    const [before, aborted] = [run(weights, 0), run(changed, 1, controller.signal)];
+    controller.abort(new Error("enough"));
+    await expect(aborted).rejects.toThrow("enough");
+    await before;
+    const runner = new BatchRunner(1);
+    const expected = [];
+    for (const batch of batches) expected.push(await runner.run(modelOf(changed), rows, batch, null, null));
+    expect((await run(changed, 1)).results).toEqual(expected);
+  });
+
+  test("models on one base keep its weights once, and those that are left go on when one is unloaded", async () => {
+    const trainer = new Trainer({ threads: 2 });
+    const { signal } = new AbortController();
+    const create = () => trainer.createModel({ id: "tiny", directory: TINY }, { seed: 1, lora: { rank: 4 } });
+    const first = await create();
+    const before = await trainer.forward(first, rows, signal);
+    const second = await create();
+    expect(await trainer.forward(second, rows, signal)).toEqual(before);
+    await trainer.unload(first);
+    expect(await trainer.forward(second, rows, signal)).toEqual(before);
+    const third = await create();
+    expect(await trainer.forward(third, rows, signal)).toEqual(before);
   });
 });
