@@ -8,12 +8,16 @@ const directory = join(import.meta.dirname, "../../../models/whetstone-tiny");
 const id = await trainer.createModel({ id: "tiny", directory }, { seed: 1, fresh: true });
 const rows = Array.from({ length: 48 }, (_, i) => {
   // Mostly short, one that fills a batch of its own and one whose attention goes in blocks with recomputation.
-  const length = i === 5 ? 200 : i === 6 ? 300 : 20 + ((i * 7) % 25);
+  const length = i === 5 ? 200 : i === 6 ? 560 : 20 + ((i * 7) % 25);
+  // The last sixteen are two groups of rollouts, on a short and on a longer prompt.
+  const shared = i < 32 ? 0 : i < 40 ? 10 : 60;
   return {
-    tokens: Int32Array.from({ length }, (__, t) => (i * 31 + t * 17 + ((i * t) % 7)) % 300),
-    weights: new Float32Array(length).fill(1 / 500, length - 12),
-    advantages: new Float32Array(length).fill((i % 5) - 2),
-    logprobs: new Float32Array(length).fill(-6),
+    tokens: Int32Array.from({ length: length + shared }, (__, t) =>
+      t < shared ? (shared + t * 13) % 300 : (i * 31 + t * 17 + ((i * t) % 7)) % 300,
+    ),
+    weights: new Float32Array(length + shared).fill(1 / 500, length + shared - 12),
+    advantages: new Float32Array(length + shared).fill((i % 5) - 2),
+    logprobs: new Float32Array(length + shared).fill(-6),
   };
 });
 for (let step = 0; step < 10; step++) {

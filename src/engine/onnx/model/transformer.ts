@@ -31,8 +31,8 @@ export interface BatchDims {
   readonly batch: Dim;
   readonly time: Dim;
   readonly rows: Dim;
-  /** `(h / kv) · T`. @default a name, which the attention mask binds */
-  readonly grouped?: number | undefined;
+  /** `(h / kv) · T`, a number or a name that the attention mask binds. @default {@link GROUPED} */
+  readonly grouped?: Dim | undefined;
 }
 
 /** Values that are shared by all layers of a graph. */
@@ -69,14 +69,14 @@ export function weightInputs(graph: Graph, layout: Layout): Map<string, Value> {
 export type Mixer = (layer: number, projected: Value) => Value;
 
 /**
- * Hidden states before the final norm, from token ids `[B, T]`.
+ * Hidden states before the final norm, from token ids `[R]`.
  *
  * @param chosen - `[S]`, int64: the rows that are asked for. After the last layer's attention nothing else is computed.
  * @returns `[R, H]`, or `[S, H]` of the chosen rows.
  */
 export function transformer(inputs: ModelInputs, tokens: Value, mixer: Mixer, chosen?: Value): Value {
-  const { config, weights, dims } = inputs;
-  let x = gatherRows(weights.get("embedding")!, reshape(tokens, [dims.rows]));
+  const { config, weights } = inputs;
+  let x = gatherRows(weights.get("embedding")!, tokens);
   for (let layer = 0; layer < config.layers; layer++) {
     const linears = layerLinears(config, layer);
     const normed = rmsNorm(x, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
@@ -101,20 +101,36 @@ export function logits(inputs: Pick<ModelInputs, "config" | "weights">, hidden: 
 
 /** Splits a fused projection into heads, rotates queries and keys, attends, and joins the heads again. */
 export function headsApart(inputs: ModelInputs, attention: Attention): Mixer {
-  return (layer, projected) => attend(inputs, layer, projected, attention);
+  return (layer, projected) => {
+    const { queries, keys, values } = splitHeads(inputs, layer, projected);
+    return joinHeads(inputs, attention(layer, queries, keys, values));
+  };
 }
 
-function attend(inputs: ModelInputs, layer: number, projected: Value, attention: Attention): Value {
+/** A layer's heads: queries `[B, kv, (h/kv)·T, d]`, keys and values `[B, kv, T, d]`. */
+export interface Heads {
+  readonly queries: Value;
+  readonly keys: Value;
+  readonly values: Value;
+}
+
+/** The heads of a fused projection `[B·T, (h + 2·kv)·d]`, queries and keys normalised where the family does that, and rotated. */
+export function splitHeads(inputs: ModelInputs, layer: number, projected: Value): Heads {
   const { config, dims } = inputs;
   const { heads, kvHeads, headSize: d } = config;
-  const { batch, time, rows } = dims;
+  const { batch, time } = dims;
   const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
   const [looking, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
   const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, looking!)), 1, [heads, kvHeads]);
   // Query heads that share a key head lie next to each other, so they are simply more rows of the same product.
-  const grouped = reshape(queries!, [batch, kvHeads, dims.grouped ?? GROUPED, d]);
-  const mixed = reshape(attention(layer, grouped, keys!, values!), [batch, heads, time, d]);
-  return reshape(transpose(mixed, [0, 2, 1, 3]), [rows, heads * d]);
+  return { queries: reshape(queries!, [batch, kvHeads, dims.grouped ?? GROUPED, d]), keys: keys!, values: values! };
+}
+
+/** What the heads found, `[B, kv, (h/kv)·T, d]`, side by side: `[B·T, h·d]`. */
+export function joinHeads({ config, dims }: ModelInputs, mixed: Value): Value {
+  const { heads, headSize: d } = config;
+  const apart = reshape(mixed, [dims.batch, heads, dims.time, d]);
+  return reshape(transpose(apart, [0, 2, 1, 3]), [dims.rows, heads * d]);
 }
 
 /** Query and key heads `[B, h + kv, T, d]`, each normalised where the family does that. */

@@ -36,7 +36,7 @@ export function samplerGraph(config: ModelConfig, hasAdapters: boolean, dims: Ba
     cos: graph.input("cos", ["positions", half]),
     sin: graph.input("sin", ["positions", half]),
   };
-  const hidden = transformer(inputs, tokens, attend(inputs));
+  const hidden = transformer(inputs, reshape(tokens, [dims.rows]), attend(inputs));
   const raw = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
   graph.output("logits", raw);
   graph.output("logprobs", logSoftmax(raw));

@@ -2,10 +2,13 @@
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
-import { loadRuntime, Program, type Tensors } from "../runtime.ts";
-import { type Batch, selectTrained, tokenInputs } from "./batch.ts";
-import { ACCUMULATOR, gradientGraph, type GradientKind, maskName } from "./gradient-graph.ts";
-import { batchMasks, queryBlocks } from "./masks.ts";
+import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime.ts";
+import type { Batch, Rectangle } from "./batch.ts";
+import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
+import { promptOfLanes, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
+import { laneMasks, type Mask, promptMasks } from "./masks.ts";
+import { queryBlocks } from "./query-blocks.ts";
+import { type GraphShape, LANE, maskName, PROMPT } from "./rectangles.ts";
 import { ProgramCache } from "../program-cache.ts";
 
 /** What is read of a base model. */
@@ -59,7 +62,6 @@ export class BatchRunner {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora, parameters } = model;
     const { config } = base;
-    const { tokens, positions } = tokenInputs(rows, batch);
     const selection = selectTrained(rows, batch);
     if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, loss: 0 };
     const size = selection.selected.length;
@@ -69,16 +71,9 @@ export class BatchRunner {
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
     const feeds: Tensors = {
-      tokens: new Tensor("int64", tokens, [batch.batch, batch.time]),
-      positions: new Tensor("int64", positions, [batch.batch, batch.time]),
       cos: new Tensor("float32", base.rotary.cos, [config.contextLength, half]),
       sin: new Tensor("float32", base.rotary.sin, [config.contextLength, half]),
-      ...Object.fromEntries(
-        batchMasks(batch, config.heads / config.kvHeads).map(({ data, shape }, block) => [
-          maskName(block),
-          new Tensor("float32", data, shape),
-        ]),
-      ),
+      ...rectangleFeeds(Tensor, rows, batch, config.heads / config.kvHeads),
       selected: new Tensor("int64", selection.selected, [size]),
       targets: new Tensor("int64", selection.targets, [size]),
       ...views(lora ? base.weights : parameters, base.layout),
@@ -101,7 +96,7 @@ export class BatchRunner {
         fetches[ACCUMULATOR + parameter.name] = accumulator;
       }
     }
-    const program = await this.#program(model, loss?.kind ?? "forward", batch.time);
+    const program = await this.#program(model, loss?.kind ?? "forward", batch);
     await program.run(feeds, fetches);
 
     const entropies = fetches["entropy"]!.data as Float32Array;
@@ -114,11 +109,28 @@ export class BatchRunner {
     };
   }
 
-  #program({ base, lora }: BatchModel, kind: GradientKind, time: number): Promise<Program> {
+  #program({ base, lora }: BatchModel, kind: GradientKind, { prompts, lanes }: Batch): Promise<Program> {
     const rank = lora?.rank ?? null;
-    const blocks = queryBlocks(time);
-    return this.#programs.get(JSON.stringify([base.config, kind, rank, blocks]), () =>
-      Program.compile(gradientGraph(base.config, kind, rank, blocks), `train-${kind}`, { threads: this.#threads, memoryPattern: false }),
+    const shape: GraphShape = { prompts: prompts && queryBlocks(prompts.time), lanes: queryBlocks(lanes.time, prompts?.time) };
+    return this.#programs.get(JSON.stringify([base.config, kind, rank, shape]), () =>
+      Program.compile(gradientGraph(base.config, kind, rank, shape), `train-${kind}`, { threads: this.#threads, memoryPattern: false }),
     );
   }
+}
+
+/** Tokens, positions and masks of a batch's rectangles. */
+function rectangleFeeds(Tensor: TensorConstructor, rows: readonly Row[], batch: Batch, copies: number): Tensors {
+  const feeds: Tensors = {};
+  const add = (prefix: string, { count, time }: Rectangle, { tokens, positions }: Tokens, masks: readonly Mask[]) => {
+    feeds[`${prefix}tokens`] = new Tensor("int64", tokens, [count * time]);
+    feeds[`${prefix}positions`] = new Tensor("int64", positions, [count, masks.length, time / masks.length]);
+    masks.forEach(({ data, shape }, block) => (feeds[maskName(prefix, block)] = new Tensor("float32", data, shape)));
+  };
+  const { prompts, lanes } = tokenInputs(rows, batch);
+  add(LANE, batch.lanes, lanes, laneMasks(batch, copies));
+  if (batch.prompts && prompts) {
+    add(PROMPT, batch.prompts, prompts, promptMasks(batch.prompts, copies));
+    feeds["prompt_of"] = new Tensor("float32", promptOfLanes(batch, batch.prompts), [batch.lanes.count, batch.prompts.count]);
+  }
+  return feeds;
 }

@@ -1,6 +1,5 @@
 /** The gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
 import {
-  attention,
   differentiate,
   exp,
   Graph,
@@ -20,26 +19,11 @@ import {
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
-import {
-  type Attention,
-  GROUPED,
-  headsApart,
-  logits,
-  type LowRankTerm,
-  type ModelInputs,
-  transformer,
-  weightInputs,
-} from "../model/transformer.ts";
+import { logits, type LowRankTerm, transformer, weightInputs } from "../model/transformer.ts";
+import { type GraphShape, type Model, rowsOf } from "./rectangles.ts";
 
 /** What a gradient graph computes: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
-
-/** How attention cuts a row's queries; a graph is built for one way. */
-export interface QueryBlocks {
-  readonly count: number;
-  /** Whether the gradient computes probabilities anew. */
-  readonly recompute: boolean;
-}
 
 /** Prefix of the accumulators, which are inputs and, with this step's gradient added, outputs. */
 export const ACCUMULATOR = "acc_";
@@ -47,32 +31,34 @@ export const ACCUMULATOR = "acc_";
 /**
  * Builds the graph for one model shape.
  *
- * Inputs besides the weights: `tokens`, `positions` `[B, T]`; for each block of `t` queries a `mask0`, `mask1`, …
- * `[B or 1, 1, (h/kv)·t, keys]`, 0 where a query may look and very negative elsewhere; `cos`, `sin`; and for the `S` trained
- * tokens `selected` (the flat row that predicts each one), `targets`, `weights`, and for policy losses `advantages`, `old`,
- * `known` (1 where `old` is), `low`, `high`.
+ * A batch is a rectangle of lanes `[M, L]`, and where there are prompts, one of those `[G, P]` before it: all linear maps run
+ * over the rows of both at once, attention over each by itself, the lanes' with the keys of their prompts before their own.
+ *
+ * Inputs besides the weights, for the lanes and, with `prompt_` before the name, for the prompts: `tokens`, flat; `positions`
+ * `[rows, blocks, t]`; for each block of `t` queries a `mask0`, `mask1`, … `[rows or 1, 1, (h/kv)·t, keys]`, 0 where a query may
+ * look and very negative elsewhere. With prompts, `prompt_of` `[M, G]` has a 1 where a lane continues a prompt. Then `cos`,
+ * `sin`; and for the `S` trained tokens `selected` (the flat row that predicts each one, prompts before lanes), `targets`,
+ * `weights`, and for policy losses `advantages`, `old`, `known` (1 where `old` is), `low`, `high`.
  * Outputs: `logprob` and `entropy` `[S, 1]`, `loss`, and the accumulators of the trainable parameters.
  */
-export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: number | null, blocks: QueryBlocks): Graph {
+export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: number | null, shape: GraphShape): Graph {
   const graph = new Graph();
-  const tokens = graph.input("tokens", ["batch", "time"], "int64");
   const half = config.headSize / 2;
   const base = baseLayout(config);
   const weights = weightInputs(graph, base);
   const adapters = rank === null ? null : adapterLayout(config, rank);
   const adapterWeights = adapters && weightInputs(graph, adapters);
-  const inputs: ModelInputs = {
+  const model: Model = {
     graph,
     config,
-    dims: { batch: "batch", time: "time", rows: "rows" },
     weights,
     lowRank: adapterWeights ? scaledAdapter(adapterWeights, graph.input("adapter_scale", [])) : undefined,
-    positions: graph.input("positions", ["batch", "time"], "int64"),
     cos: graph.input("cos", [config.contextLength, half]),
     sin: graph.input("sin", [config.contextLength, half]),
   };
+  const { inputs, tokens, mixer } = rowsOf(model, shape);
   const selected = graph.input("selected", ["selected"], "int64");
-  const hidden = transformer(inputs, tokens, headsApart(inputs, causalAttention(graph, config, blocks)), selected);
+  const hidden = transformer(inputs, tokens, mixer, selected);
   const { logprob, entropy } = targetLogprob(logits(inputs, hidden), graph.input("targets", ["selected"], "int64"));
   graph.output("logprob", logprob);
   graph.output("entropy", entropy);
@@ -93,18 +79,6 @@ function scaledAdapter(weights: ReadonlyMap<string, Value>, scale: Value): LowRa
     const { a, b } = adapterNames(linear, part);
     return matmul(mul(matmul(x, weights.get(a)!), scale), weights.get(b)!);
   };
-}
-
-/** Name of the graph input with the mask of a block of queries. */
-export const maskName = (block: number) => `mask${block}`;
-
-/** Attention over the row itself, as far as the masks let it see. */
-function causalAttention(graph: Graph, config: ModelConfig, { count, recompute }: QueryBlocks): Attention {
-  const keys = (block: number) => (block === count - 1 ? "time" : block === 0 ? "block" : `keys${block}`);
-  const rows = count === 1 ? GROUPED : "block_rows";
-  const masks = Array.from({ length: count }, (_, block) => graph.input(maskName(block), ["batch", 1, rows, keys(block)]));
-  const options = { group: config.heads / config.kvHeads, scale: 1 / Math.sqrt(config.headSize), masks, recompute };
-  return (_layer, queries, newKeys, values) => attention(queries, newKeys, values, options);
 }
 
 /** The loss of each token, `[S, 1]`, as {@link LossSpec} defines it. */

@@ -1,6 +1,7 @@
-/** What a query may look at: attention masks and the blocks that queries are cut into. */
-import type { Batch } from "./batch.ts";
-import type { QueryBlocks } from "./gradient-graph.ts";
+/** What a query may look at. */
+import type { Batch, Rectangle } from "./batch.ts";
+import { forEachFamily } from "./inputs.ts";
+import { queryBlocks } from "./query-blocks.ts";
 
 /** Added to a score that must not count: its exponential is exactly 0. */
 export const MASKED = -1e9;
@@ -11,52 +12,51 @@ export interface Mask {
   readonly shape: readonly [number, number, number, number];
 }
 
-/**
- * Into how many blocks the queries of a row of `time` tokens are cut. Keys behind a block are never computed, so more
- * blocks are less work and more kernels. Short rows keep their probabilities; from 256 tokens on these would outgrow
- * everything else that is kept.
- */
-export function queryBlocks(time: number): QueryBlocks {
-  if (time <= 96) return { count: 1, recompute: false };
-  if (time <= 256) return { count: Math.ceil(time / 64), recompute: false };
-  return { count: Math.ceil(time / (time <= 1024 ? 128 : 256)), recompute: true };
+/** The masks of a batch's prompts, one per block of queries: causal. What fills up a prompt lies behind all that it looks at. */
+export function promptMasks({ time }: Rectangle, copies: number): Mask[] {
+  return causalMasks(time, 0, copies);
 }
 
-/** The masks of a batch, one per block of queries: causal, and between branches of a packed row nothing. */
-export function batchMasks(batch: Batch, copies: number): Mask[] {
-  const { count } = queryBlocks(batch.time);
-  const size = batch.time / count;
-  const isPlain = batch.rows.every((row) => row.members.length === 1);
+/** The masks of a batch's lanes, whose keys lie behind those of a prompt: causal, and between the branches of a lane nothing. */
+export function laneMasks(batch: Batch, copies: number): Mask[] {
+  const before = batch.prompts?.time ?? 0;
+  const causal = causalMasks(batch.lanes.time, before, copies);
+  return before === 0 ? causal : causal.map((mask, block) => branchMask(batch, mask, block * (batch.lanes.time / causal.length), copies));
+}
+
+/** Queries of a row of `time` tokens, which look at `before` keys, and at their own up to themselves. */
+function causalMasks(time: number, before: number, copies: number): Mask[] {
+  const { count } = queryBlocks(time, before);
+  const size = time / count;
   return Array.from({ length: count }, (_, block) => {
-    const causal = causalBlock(size, block * size, copies);
-    return isPlain ? causal : branchMask(batch, causal, block * size, copies);
+    const start = before + block * size;
+    const keys = start + size;
+    const data = new Float32Array(copies * size * keys);
+    for (let row = 0; row < copies * size; row++) data.fill(MASKED, row * keys + start + (row % size) + 1, (row + 1) * keys);
+    return { data, shape: [1, 1, copies * size, keys] };
   });
 }
 
-/** The causal mask of the queries `[start, start + size)`, which look at the keys `[0, start + size)`. */
-function causalBlock(size: number, start: number, copies: number): Mask {
-  const keys = start + size;
-  const data = new Float32Array(copies * size * keys);
-  for (let row = 0; row < copies * size; row++) data.fill(MASKED, row * keys + start + (row % size) + 1, (row + 1) * keys);
-  return { data, shape: [1, 1, copies * size, keys] };
-}
-
-/** `causal` for every row of a batch, with what lies between the shared tokens and a branch hidden from it. */
-function branchMask({ rows, batch }: Batch, causal: Mask, start: number, copies: number): Mask {
+/** `causal` for every lane of a batch, with what fills up its prompt hidden, and the branches before a branch from it. */
+function branchMask(batch: Batch, causal: Mask, start: number, copies: number): Mask {
+  const { count } = batch.lanes;
+  const before = batch.prompts!.time;
   const [, , lines, keys] = causal.shape;
   const size = lines / copies;
-  const data = new Float32Array(batch * causal.data.length);
-  for (let b = 0; b < batch; b++) data.set(causal.data, b * causal.data.length);
-  rows.forEach((row, b) => {
-    row.starts.forEach((branch, member) => {
-      const end = Math.min(row.starts[member + 1] ?? row.length, start + size);
+  const data = new Float32Array(count * causal.data.length);
+  for (let lane = 0; lane < count; lane++) data.set(causal.data, lane * causal.data.length);
+  forEachFamily(batch, ({ shared, lanes, branches }, _prompt, firstLane) => {
+    for (let line = firstLane * lines; line < (firstLane + lanes) * lines; line++)
+      data.fill(MASKED, line * keys + shared, line * keys + before);
+    for (const branch of branches) {
+      const end = Math.min(branch.start + branch.length, start + size);
       for (let copy = 0; copy < copies; copy++) {
-        for (let query = Math.max(branch, start); query < end; query++) {
-          const line = (b * lines + copy * size + query - start) * keys;
-          data.fill(MASKED, line + row.shared, line + branch);
+        for (let query = Math.max(branch.start, start); query < end; query++) {
+          const line = ((firstLane + branch.lane) * lines + copy * size + query - start) * keys;
+          data.fill(MASKED, line + before, line + before + branch.start);
         }
       }
-    });
+    }
   });
-  return { data, shape: [batch, 1, lines, keys] };
+  return { data, shape: [count, 1, lines, keys] };
 }

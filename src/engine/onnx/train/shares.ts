@@ -1,6 +1,6 @@
 /** Batches of a step in two shares, which two threads compute side by side. */
 import type { Row } from "../../port.ts";
-import type { Batch } from "./batch.ts";
+import { type Batch, positionsIn } from "./batch.ts";
 
 /** What a batch costs besides its tokens, in tokens. */
 const BATCH_OVERHEAD = 128;
@@ -10,7 +10,7 @@ const BATCH_OVERHEAD = 128;
  * within a share and then over shares, so that every bit of the sum is the same however many threads there are.
  */
 export function shareOut(batches: readonly Batch[]): [Batch[], Batch[]] {
-  const cost = ({ batch, time }: Batch) => batch * time + BATCH_OVERHEAD;
+  const cost = (batch: Batch) => positionsIn(batch) + BATCH_OVERHEAD;
   const totals = [0, 0];
   const shareOf = new Map<Batch, number>();
   for (const batch of batches.toSorted((a, b) => cost(b) - cost(a))) {
@@ -30,7 +30,7 @@ export function pickRows(rows: readonly Row[], batches: readonly Batch[]): { row
   };
   const picked = batches.map((batch) => ({
     ...batch,
-    rows: batch.rows.map((row) => ({ ...row, members: row.members.map(placeOf) })),
+    families: batch.families.map((family) => ({ ...family, members: family.members.map(placeOf) })),
   }));
   return { rows: [...places.keys()].map((index) => rows[index]!), batches: picked };
 }

@@ -9,8 +9,9 @@ import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts"
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
-import { type Batch, batchLimits, forEachTrained, planBatches } from "./batch.ts";
+import { type Batch, batchLimits, planBatches, positionsIn } from "./batch.ts";
 import { type BatchModel, type BatchResult, BatchRunner, type FrozenBase } from "./batch-runner.ts";
+import { forEachTrained } from "./inputs.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { SecondThread } from "./second-thread.ts";
 import { MAX_SHARED_WEIGHTS } from "../shared-weights.ts";
@@ -29,7 +30,7 @@ interface TrainableModel extends OptimizerState, BatchModel {
   hasGradients: boolean;
 }
 
-/** Padded tokens in a batch of which two may be in memory at once. */
+/** Padded tokens in a batch of rows that share nothing, of which two may be in memory at once; no row of one may be longer. */
 const SHARED_BATCH_TOKENS = 512;
 
 /** What a base identifier resolved to. */
@@ -189,8 +190,9 @@ export class Trainer {
     // The engine adds into the accumulators as it goes: an abort between batches must leave them as they were.
     const before = loss && model.hasGradients ? model.gradients.slice() : null;
     const limits = batchLimits(model.base.config);
-    const maxTokens = this.#options.maxBatchTokens ?? (isShared(model) ? SHARED_BATCH_TOKENS : limits.maxTokens);
-    const batches = planBatches(rows, { ...limits, maxTokens });
+    const { maxBatchTokens } = this.#options;
+    const maxTokens = maxBatchTokens ?? (isShared(model) ? SHARED_BATCH_TOKENS : limits.maxTokens);
+    const batches = planBatches(rows, { ...limits, maxTokens, maxSharing: maxBatchTokens ?? limits.maxSharing });
     if (loss) model.hasGradients = true;
     try {
       const results = await this.#runAll(model, rows, batches, loss, signal);
@@ -221,7 +223,7 @@ export class Trainer {
     };
     const gradients = loss && model.gradients;
     const [first, second] = isShared(model) ? shareOut(batches) : [batches, []];
-    const isLong = batches.some(({ batch, time }) => batch * time > SHARED_BATCH_TOKENS);
+    const isLong = batches.some(({ prompts, lanes }) => Math.max(prompts?.time ?? 0, lanes.time) > SHARED_BATCH_TOKENS);
     if (second.length === 0 || this.#options.threads === 1 || isLong) {
       await run(this.#runner, first, gradients);
       const sum = gradients && second.length > 0 ? new Float32Array(gradients.length) : null;
@@ -267,8 +269,8 @@ function summary(rows: readonly Row[], results: ReadonlyMap<Batch, BatchResult>)
     metrics.loss += result.loss;
     metrics.entropy += result.entropy;
     metrics.tokens += at;
-    metrics.positions += batch.batch * batch.time;
-    metrics.padding += batch.batch * batch.time - batch.rows.reduce((sum, { length }) => sum + length, 0);
+    metrics.positions += positionsIn(batch);
+    metrics.padding += positionsIn(batch) - batch.families.reduce((sum, { length }) => sum + length, 0);
   }
   return { logprobs, metrics };
 }

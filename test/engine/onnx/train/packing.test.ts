@@ -27,11 +27,14 @@ describe("rows that share a beginning", () => {
   const rows = [...group(1, 12, [5, 9, 9, 2, 1]), ...group(2, 10, [4]), ...group(3, 15, [3, 8]), ...group(4, 4, [6, 7])];
 
   test("are laid out with the shared tokens once, as long as that is worth it", () => {
-    const packed = planBatches(rows, { maxTokens: 4096, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
+    const packed = planBatches(rows, { maxTokens: 4096, maxSharing: 4096, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap(
+      (batch) => batch.families,
+    );
     const byFirst = packed.toSorted((a, b) => a.members[0]! - b.members[0]!);
     expect(byFirst.map(({ members }) => members)).toEqual([[0, 1, 2, 3, 4], [5], [6, 7], [8], [9]]);
     // 12 shared tokens and the branches without their last tokens, which predict nothing.
-    expect(byFirst[0]).toMatchObject({ shared: 12, starts: [12, 16, 24, 32, 33], length: 33 });
+    expect(byFirst[0]).toMatchObject({ shared: 12, length: 33 });
+    expect(byFirst[0]!.branches.map(({ length }) => length)).toEqual([4, 8, 8, 1, 0]);
   });
 
   test.each<LossSpec>([
@@ -55,7 +58,9 @@ describe("rows that share a beginning", () => {
 
   test("a long prompt is computed once, in blocks of queries, and the result is that of each row by itself", async () => {
     const long = [...group(1, 150, [60, 90, 40, 61]), ...group(2, 300, [20, 31])];
-    const packed = planBatches(long, { maxTokens: 1024, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap((batch) => batch.rows);
+    const packed = planBatches(long, { maxTokens: 1024, maxSharing: 1024, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap(
+      (batch) => batch.families,
+    );
     expect(packed.map(({ members, shared }) => [members.length, shared])).toEqual([
       [2, 300],
       [4, 150],
@@ -80,12 +85,12 @@ describe("trained tokens", () => {
     });
 
   test("of a batch are bounded, though equal rows share all that they look at", () => {
-    const batches = planBatches(alike(300, 10), { maxTokens: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
-    const members = batches.map(({ rows }) => rows.flatMap((row) => row.members));
+    const batches = planBatches(alike(300, 10), { maxTokens: 4096, maxSharing: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
+    const members = batches.map(({ families }) => families.flatMap((family) => family.members));
     expect(members.flat().toSorted((a, b) => a - b)).toEqual(Array.from({ length: 300 }, (_, i) => i));
     expect(members.map(({ length }) => length)).toEqual([51, 51, 51, 51, 51, 45]);
-    const [long] = planBatches(alike(1, 19), { maxTokens: 4096, maxTrained: 10, minRows: 1, pairCost: 1 / 384 });
-    expect(long!.rows[0]!.trained).toBe(19);
+    const [long] = planBatches(alike(1, 19), { maxTokens: 4096, maxSharing: 4096, maxTrained: 10, minRows: 1, pairCost: 1 / 384 });
+    expect(long!.families[0]!.trained).toBe(19);
   });
 
   test("may be as many as there is memory for their logits, 512 to 2048", async () => {
@@ -118,8 +123,8 @@ test("planning looks at each row a bounded number of times, however many are joi
     },
     weights: new Float32Array(20),
   }));
-  const batches = planBatches(rows, { maxTokens: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
-  expect(batches.map((batch) => batch.rows.map(({ members }) => members.length))).toEqual([[2000]]);
+  const batches = planBatches(rows, { maxTokens: 4096, maxSharing: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
+  expect(batches.map((batch) => batch.families.map(({ members }) => members.length))).toEqual([[2000]]);
   expect(looks).toBeLessThan(10 * 2000);
 });
 

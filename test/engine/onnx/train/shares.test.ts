@@ -7,7 +7,7 @@ import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
 import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import { SecondThread } from "../../../../src/engine/onnx/train/second-thread.ts";
-import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { planBatches, positionsIn } from "../../../../src/engine/onnx/train/batch.ts";
 import { pickRows, shareOut } from "../../../../src/engine/onnx/train/shares.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import { ROOT } from "../../../project/files.ts";
@@ -19,7 +19,7 @@ const rowOf = (index: number, length: number): Row => ({
   weights: new Float32Array(length).fill(1 / 500, length - 6),
 });
 const rows = Array.from({ length: 40 }, (_, index) => rowOf(index, 12 + ((index * 37) % 90)));
-const limits = { maxTokens: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 };
+const limits = { maxTokens: 512, maxSharing: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 };
 
 describe("shares of a step", () => {
   test("hold every batch once, in order, at about equal cost", () => {
@@ -28,14 +28,14 @@ describe("shares of a step", () => {
     expect(batches.filter((batch) => first.includes(batch))).toEqual(first);
     expect(batches.filter((batch) => second.includes(batch))).toEqual(second);
     expect(first.length + second.length).toBe(batches.length);
-    const cost = (share: typeof batches) => share.reduce((sum, { batch, time }) => sum + batch * time, 0);
-    expect(Math.abs(cost(first) - cost(second))).toBeLessThanOrEqual(Math.max(...batches.map(({ batch, time }) => batch * time)));
+    const cost = (share: typeof batches) => share.reduce((sum, batch) => sum + positionsIn(batch), 0);
+    expect(Math.abs(cost(first) - cost(second))).toBeLessThanOrEqual(Math.max(...batches.map(positionsIn)));
   });
 
   test("a share is sent with its own rows and no others", () => {
     const [, second] = shareOut(planBatches(rows, limits));
     const picked = pickRows(rows, second);
-    const members = (batches: typeof second) => batches.flatMap((batch) => batch.rows.flatMap((row) => row.members));
+    const members = (batches: typeof second) => batches.flatMap((batch) => batch.families.flatMap((family) => family.members));
     expect(members(picked.batches).map((place) => picked.rows[place])).toEqual(members(second).map((index) => rows[index]));
     expect(new Set(members(picked.batches)).size).toBe(picked.rows.length);
   });

@@ -14,10 +14,13 @@ export interface AttentionOptions {
   /** Factor of the scores. */
   readonly scale: number;
   /**
-   * One mask per block of queries, added to its scores: `[B or 1, 1, g·t, keys]` for `t` queries, all blocks alike. Block
-   * `i` looks at the first `(i + 1)·t` keys and no further; its mask's last dimension has a name of its own.
+   * One mask per block of `t` queries, added to its scores: `[B or 1, 1, g·t, keys]`. Every block looks at `t` keys more than
+   * the one before it, the last at all of them; each mask's last dimension has a name of its own.
    */
   readonly masks: readonly Value[];
+  /** Queries of a block, `t`, and of a row, `T`. */
+  readonly block: Dim;
+  readonly time: Dim;
   /** Compute probabilities anew for the gradient, block by block, instead of keeping them. */
   readonly recompute: boolean;
 }
@@ -31,7 +34,7 @@ interface Block {
 
 /**
  * Causal attention `O = softmax(scale·Q·Kᵀ + mask)·V`. Queries of one key head lie next to each other, `[B, kv, g·T, d]`;
- * keys and values are `[B, kv, T, d]`, the result has the queries' shape.
+ * keys and values are `[B, kv, K, d]`, the last `T` of them the queries' own; the result has the queries' shape.
  *
  * With `P` the probabilities, `G` the result's gradient and `D = Σ G·O` per query: `∂S = P · (G·Vᵀ − D)`,
  * `∂Q = scale·∂S·K`, `∂K = scale·∂Sᵀ·Q`, `∂V = Pᵀ·G`. `−D` is one more column of `G` against a column of ones beside `V`,
@@ -84,8 +87,8 @@ function gradients({ g, result, queries, values, blocks, kept }: Backward, optio
   const widenedValues = concat([values, ones], 3, d + 1);
   const incoming = splitQueries(g, options);
   const perQuery: Value[] = [];
-  const keySum = new PrefixSum(masks);
-  const valueSum = new PrefixSum(masks);
+  const keySum = new PrefixSum(options.block);
+  const valueSum = new PrefixSum(options.block);
   for (let i = blocks.length - 1; i >= 0; i--) {
     const block = blocks[i]!;
     // What is computed anew waits for what the block before it leaves, so that one block's scores are alive at a time.
@@ -104,16 +107,17 @@ function gradients({ g, result, queries, values, blocks, kept }: Backward, optio
 class PrefixSum {
   /** What the keys of the last block added so far have received. */
   head: Value | null = null;
-  readonly #masks: readonly Value[];
+  readonly #block: Dim;
   readonly #tails: Value[] = [];
 
-  constructor(masks: readonly Value[]) {
-    this.#masks = masks;
+  /** @param block - How many keys more each block looks at than the one before it. */
+  constructor(block: Dim) {
+    this.#block = block;
   }
 
   add(contribution: Value): void {
     if (this.head) {
-      const [head, tail] = split(this.head, 2, [contribution.shape[2]!, this.#masks[0]!.shape[3]!]);
+      const [head, tail] = split(this.head, 2, [contribution.shape[2]!, this.#block]);
       this.#tails.unshift(tail!);
       this.head = add(head!, contribution);
     } else this.head = contribution;
@@ -125,11 +129,10 @@ class PrefixSum {
 }
 
 /** Cuts `[B, kv, g·T, w]` into blocks `[B, kv, g·t, w]` of consecutive queries. */
-function splitQueries(x: Value, { masks, group }: AttentionOptions): Value[] {
+function splitQueries(x: Value, { masks, group, block, time }: AttentionOptions): Value[] {
   if (masks.length === 1) return [x];
   const [batch, heads, , width] = x.shape as [Dim, Dim, Dim, Dim];
-  const [, , rows, block] = masks[0]!.shape as [Dim, Dim, Dim, Dim];
-  const time = masks.at(-1)!.shape[3]!;
+  const rows = masks[0]!.shape[2]!;
   const pieces = split(
     reshape(x, [batch, heads, group, time, width]),
     3,
@@ -139,12 +142,11 @@ function splitQueries(x: Value, { masks, group }: AttentionOptions): Value[] {
 }
 
 /** The inverse of {@link splitQueries}; the result has the shape of `like`. */
-function joinQueries(pieces: readonly Value[], like: Value, { masks, group }: AttentionOptions): Value {
+function joinQueries(pieces: readonly Value[], like: Value, { group, block, time }: AttentionOptions): Value {
   if (pieces.length === 1) return pieces[0]!;
   const [batch, heads, , width] = like.shape as [Dim, Dim, Dim, Dim];
-  const block = masks[0]!.shape[3]!;
   const apart = pieces.map((piece) => reshape(piece, [batch, heads, group, block, width]));
-  return reshape(concat(apart, 3, masks.at(-1)!.shape[3]!), like.shape);
+  return reshape(concat(apart, 3, time), like.shape);
 }
 
 /** The first `size` of dimension 2. */

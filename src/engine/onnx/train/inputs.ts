@@ -1,0 +1,115 @@
+/** From the rows of a batch to the inputs of a gradient graph. */
+import type { Row } from "../../port.ts";
+import { type Batch, MIN_PRODUCT_ROWS, positionsIn, type Rectangle } from "./batch.ts";
+import type { Family } from "./families.ts";
+
+/** Tokens of a rectangle, flat, and the place that each has in its own row. */
+export interface Tokens {
+  readonly tokens: BigInt64Array;
+  readonly positions: BigInt64Array;
+}
+
+/** The trained tokens of a batch, one entry each, padded with weightless entries. */
+export interface Selection {
+  /** Flat row whose hidden state predicts the token, prompts before lanes. Branches that start together share the first one. */
+  readonly selected: BigInt64Array;
+  readonly targets: BigInt64Array;
+  readonly weights: Float32Array;
+  readonly advantages: Float32Array;
+  readonly old: Float32Array;
+  readonly known: Float32Array;
+  /** Entries before the padding. */
+  readonly count: number;
+}
+
+/** Visits the families of a batch, with the row of each one's prompt and its first lane. */
+export function forEachFamily({ families }: Batch, visit: (family: Family, prompt: number, firstLane: number) => void): void {
+  let firstLane = 0;
+  families.forEach((family, prompt) => {
+    visit(family, prompt, firstLane);
+    firstLane += family.lanes;
+  });
+}
+
+/** Token ids and positions of both rectangles. */
+export function tokenInputs(rows: readonly Row[], batch: Batch): { prompts: Tokens | null; lanes: Tokens } {
+  const prompts = batch.prompts && emptyTokens(batch.prompts);
+  const lanes = emptyTokens(batch.lanes);
+  forEachFamily(batch, (family, prompt, firstLane) => {
+    const { members, shared, branches } = family;
+    if (prompts) write(prompts, prompt * batch.prompts!.time, rows[members[0]!]!.tokens, 0, shared);
+    members.forEach((index, member) => {
+      const { lane, start, length } = branches[member]!;
+      write(lanes, (firstLane + lane) * batch.lanes.time + start, rows[index]!.tokens, shared, length);
+    });
+  });
+  return { prompts, lanes };
+}
+
+function emptyTokens({ count, time }: Rectangle): Tokens {
+  return { tokens: new BigInt64Array(count * time), positions: new BigInt64Array(count * time) };
+}
+
+function write({ tokens, positions }: Tokens, at: number, source: Int32Array, from: number, count: number): void {
+  for (let t = 0; t < count; t++) {
+    tokens[at + t] = BigInt(source[from + t]!);
+    positions[at + t] = BigInt(from + t);
+  }
+}
+
+/** Which prompt each lane continues, `[M, G]`: one 1 in each row. */
+export function promptOfLanes(batch: Batch, prompts: Rectangle): Float32Array {
+  const owners = new Float32Array(batch.lanes.count * prompts.count);
+  forEachFamily(batch, ({ lanes }, prompt, firstLane) => {
+    for (let lane = firstLane; lane < firstLane + lanes; lane++) owners[lane * prompts.count + prompt] = 1;
+  });
+  return owners;
+}
+
+/** Gathers what is trained in a batch, in the order of {@link forEachTrained}. */
+export function selectTrained(rows: readonly Row[], batch: Batch): Selection {
+  const count = batch.families.reduce((sum, { trained }) => sum + trained, 0);
+  const size = Math.max(count, MIN_PRODUCT_ROWS);
+  const selection: Selection = {
+    selected: new BigInt64Array(size),
+    targets: new BigInt64Array(size),
+    weights: new Float32Array(size),
+    advantages: new Float32Array(size),
+    old: new Float32Array(size),
+    known: new Float32Array(size),
+    count,
+  };
+  let at = 0;
+  forEachTrained(rows, batch, (row, t, place) => {
+    const old = row.logprobs?.[t] ?? NaN;
+    selection.selected[at] = BigInt(place);
+    selection.targets[at] = BigInt(row.tokens[t]!);
+    selection.weights[at] = row.weights[t]!;
+    selection.advantages[at] = row.advantages?.[t] ?? 0;
+    selection.old[at] = Number.isNaN(old) ? 0 : old;
+    selection.known[at] = Number.isNaN(old) ? 0 : 1;
+    at++;
+  });
+  return selection;
+}
+
+/** Visits the trained tokens of a batch: families in order, then members, then time. `place` is the flat row that predicts the token. */
+export function forEachTrained(
+  rows: readonly Row[],
+  batch: Batch,
+  visit: (row: Row, t: number, place: number, index: number) => void,
+): void {
+  const { prompts, lanes } = batch;
+  const lanesBegin = positionsIn(batch) - lanes.count * lanes.time;
+  forEachFamily(batch, ({ members, shared, branches }, prompt, firstLane) => {
+    members.forEach((index, member) => {
+      const row = rows[index]!;
+      const { lane, start } = branches[member]!;
+      const branch = lanesBegin + (firstLane + lane) * lanes.time + start - shared;
+      const beginning = prompt * (prompts?.time ?? 0);
+      for (let t = 1; t < row.tokens.length; t++) {
+        if (row.weights[t] !== 0) visit(row, t, t <= shared ? beginning + t - 1 : branch + t - 1, index);
+      }
+    });
+  });
+}

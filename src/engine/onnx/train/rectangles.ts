@@ -1,0 +1,91 @@
+/** The rectangles of a batch in a gradient graph: where their rows come from, and attention over them. */
+import { attention, type AttentionOptions, concat, type Dim, matmul, reshape, split, type Value } from "../graph/index.ts";
+import { type Heads, headsApart, joinHeads, type Mixer, type ModelInputs, splitHeads } from "../model/transformer.ts";
+import type { QueryBlocks } from "./query-blocks.ts";
+
+/** How attention runs over the rectangles of a batch; a graph is built for one way. */
+export interface GraphShape {
+  /** Null where lanes continue no prompt. */
+  readonly prompts: QueryBlocks | null;
+  readonly lanes: QueryBlocks;
+}
+
+/** What all rows of a graph have in common. */
+export type Model = Omit<ModelInputs, "dims" | "positions">;
+
+/** What the names of a rectangle's inputs begin with. */
+export const PROMPT = "prompt_";
+export const LANE = "";
+
+/** Name of the graph input with the mask of a block of queries. */
+export const maskName = (prefix: string, block: number) => `${prefix}mask${block}`;
+
+/** The rows of a graph: what they are made of, their tokens, and how their heads attend. */
+export interface Rows {
+  readonly inputs: ModelInputs;
+  readonly tokens: Value;
+  readonly mixer: Mixer;
+}
+
+/** Declares the inputs of a batch's rectangles. */
+export function rowsOf(model: Model, { prompts, lanes }: GraphShape): Rows {
+  const lane = rectangle(model, LANE, lanes, prompts === null ? null : "reach");
+  if (prompts === null)
+    return { ...lane, mixer: headsApart(lane.inputs, (_layer, queries, keys, values) => attention(queries, keys, values, lane.options)) };
+  const prompt = rectangle(model, PROMPT, prompts, null);
+  const rows = "all_rows";
+  const inputs = { ...lane.inputs, dims: { ...lane.inputs.dims, rows } };
+  const tokens = concat([prompt.tokens, lane.tokens], 0, rows);
+  return { inputs, tokens, mixer: sharingMixer(prompt, lane, rows) };
+}
+
+/** A rectangle of rows, and what attention over it needs to know. */
+interface Rectangle {
+  readonly inputs: ModelInputs;
+  readonly tokens: Value;
+  readonly options: AttentionOptions;
+}
+
+/** @param reach - Name of the number of keys where these are more than the rectangle's own. */
+function rectangle(model: Model, prefix: string, { count, recompute }: QueryBlocks, reach: Dim | null): Rectangle {
+  const { graph, config } = model;
+  const name = (dim: string) => `${prefix}${dim}`;
+  const [batch, time, rows, grouped] = [name("rows"), name("time"), name("flat"), name("grouped")];
+  const block = count === 1 ? time : name("block");
+  const blocks = graph.input(name("positions"), [batch, count, block], "int64");
+  const keys = (index: number) => (index === count - 1 ? (reach ?? time) : index === 0 && reach === null ? block : name(`keys${index}`));
+  const queries = count === 1 ? grouped : name("block_rows");
+  return {
+    inputs: { ...model, dims: { batch, time, rows, grouped }, positions: reshape(blocks, [batch, time]) },
+    tokens: graph.input(name("tokens"), [rows], "int64"),
+    options: {
+      group: config.heads / config.kvHeads,
+      scale: 1 / Math.sqrt(config.headSize),
+      masks: Array.from({ length: count }, (_, index) => graph.input(maskName(prefix, index), [batch, 1, queries, keys(index)])),
+      block,
+      time,
+      recompute,
+    },
+  };
+}
+
+/** Attention of prompts over themselves, and of lanes over their prompt and themselves. */
+function sharingMixer(prompt: Rectangle, lane: Rectangle, rows: Dim): Mixer {
+  const promptOf = lane.inputs.graph.input("prompt_of", [lane.inputs.dims.batch, prompt.inputs.dims.batch]);
+  return (layer, projected) => {
+    const [first, second] = split(projected, 0, [prompt.inputs.dims.rows, lane.inputs.dims.rows]);
+    const shared = splitHeads(prompt.inputs, layer, first!);
+    const own = splitHeads(lane.inputs, layer, second!);
+    const behind = (name: keyof Heads) => concat([ownedBy(promptOf, shared[name]), own[name]], 2, lane.options.masks.at(-1)!.shape[3]!);
+    const found = attention(shared.queries, shared.keys, shared.values, prompt.options);
+    const further = attention(own.queries, behind("keys"), behind("values"), lane.options);
+    return concat([joinHeads(prompt.inputs, found), joinHeads(lane.inputs, further)], 0, rows);
+  };
+}
+
+/** For each lane its prompt's `[kv, P, d]` of `x` `[G, kv, P, d]`: a product with ones and zeros, whose gradient sums over the lanes. */
+function ownedBy(promptOf: Value, x: Value): Value {
+  const [prompts, ...rest] = x.shape as [Dim, Dim, Dim, Dim];
+  const wide = reshape(x, [prompts, "prompt_width"]);
+  return reshape(matmul(promptOf, wide), [promptOf.shape[0]!, ...rest]);
+}

@@ -1,0 +1,97 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Row } from "../../../../src/engine/port.ts";
+import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { findFamilies } from "../../../../src/engine/onnx/train/families.ts";
+import { forEachTrained, promptOfLanes, tokenInputs } from "../../../../src/engine/onnx/train/inputs.ts";
+import { laneMasks } from "../../../../src/engine/onnx/train/masks.ts";
+
+const limits = { maxTokens: 256, maxSharing: 512, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 };
+
+/** Groups of rows, each on a prompt of its own, every token of a row's own part unlike those of its neighbours. */
+const groups = fc
+  .array(
+    fc.record({
+      prompt: fc.integer({ min: 1, max: 60 }),
+      lengths: fc.array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 9 }),
+    }),
+    {
+      minLength: 1,
+      maxLength: 6,
+    },
+  )
+  .map((all) =>
+    all.flatMap(({ prompt, lengths }, group) =>
+      lengths.map((length, i): Row => {
+        const tokens = Int32Array.from({ length: prompt + length }, (_, t) => (t < prompt ? 1000 * group + t : 100_000 * (i + 1) + t));
+        return { tokens, weights: new Float32Array(tokens.length).fill(1, 1) };
+      }),
+    ),
+  );
+
+describe("families", () => {
+  test("hold every row once; branches of a lane do not overlap", () => {
+    fc.assert(
+      fc.property(groups, (rows) => {
+        const families = findFamilies(rows, limits);
+        expect(families.flatMap(({ members }) => members)).toEqual(rows.map((_, i) => i));
+        for (const { members, shared, branches, lanes, laneLength, length } of families) {
+          expect(branches.map((branch) => branch.length)).toEqual(members.map((i) => rows[i]!.tokens.length - 1 - shared));
+          const taken = new Set<string>();
+          for (const { lane, start, length: own } of branches) {
+            for (let t = 0; t < own; t++) taken.add(`${lane}:${start + t}`);
+            if (own > 0) expect(lane < lanes && start + own <= laneLength).toBe(true);
+          }
+          expect(shared + taken.size).toBe(length);
+        }
+      }),
+    );
+  });
+
+  test("lanes are longer than the longest branch where that wastes less, and never so long that queries look at much that is not theirs", () => {
+    const lengths = Array.from({ length: 16 }, () => 12);
+    const prompt = Int32Array.from({ length: 40 }, (_, t) => t);
+    const rows = lengths.map((length, i): Row => {
+      const tokens = Int32Array.of(...prompt, ...Array.from({ length: length + 1 }, (_, t) => 100 * (i + 1) + t));
+      return { tokens, weights: new Float32Array(tokens.length).fill(1, 40) };
+    });
+    const [short] = findFamilies(rows, limits);
+    expect(short!.lanes * short!.laneLength).toBeLessThanOrEqual(1.1 * 16 * 12);
+    // Keys that cost nothing: few long lanes. Keys that cost as much as tokens: many short ones.
+    expect(findFamilies(rows, { ...limits, pairCost: 0 })[0]!.lanes).toBeLessThanOrEqual(2);
+    expect(findFamilies(rows, { ...limits, pairCost: 1 })[0]!.lanes).toBeGreaterThanOrEqual(8);
+  });
+});
+
+test("what a query sees of a batch is its own row up to itself, and nothing else", () => {
+  fc.assert(
+    fc.property(groups, (rows) => {
+      for (const batch of planBatches(rows, limits)) {
+        const { prompts, lanes } = tokenInputs(rows, batch);
+        const before = batch.prompts?.time ?? 0;
+        const masks = laneMasks(batch, 1);
+        const size = batch.lanes.time / masks.length;
+        const owners = batch.prompts && promptOfLanes(batch, batch.prompts);
+        const lanesBegin = batch.prompts ? batch.prompts.count * batch.prompts.time : 0;
+        forEachTrained(rows, batch, (row, t, place) => {
+          if (place < lanesBegin) {
+            expect(Number(prompts!.tokens[place])).toBe(row.tokens[t - 1]);
+            return;
+          }
+          const lane = Math.floor((place - lanesBegin) / batch.lanes.time);
+          const query = (place - lanesBegin) % batch.lanes.time;
+          const { data, shape } = masks[Math.floor(query / size)]!;
+          const [maskRows, , lines, keys] = shape;
+          const line = ((maskRows === 1 ? 0 : lane) * lines + (query % size)) * keys;
+          const prompt = owners ? owners.subarray(lane * batch.prompts!.count, (lane + 1) * batch.prompts!.count).indexOf(1) : -1;
+          const seen: number[] = [];
+          for (let key = 0; key < keys; key++) {
+            if (data[line + key] !== 0) continue;
+            seen.push(Number(key < before ? prompts!.tokens[prompt * before + key] : lanes.tokens[lane * batch.lanes.time + key - before]));
+          }
+          expect(seen).toEqual([...row.tokens.subarray(0, t)]);
+        });
+      }
+    }),
+  );
+});
