@@ -11,7 +11,7 @@ import type { HostInput, LoopDelay } from "./latency.bench.ts";
 /** How often the histogram looks, in ms; a delay is what comes on top of it. */
 const RESOLUTION_MS = 1;
 
-const { dataDir, directory, trainerThreads, trainerNiceness } = JSON.parse(process.argv[2]!) as HostInput;
+const { dataDir, directory, isFresh, trainerThreads, trainerNiceness } = JSON.parse(process.argv[2]!) as HostInput;
 const engine = await createOnnxEngine({ baseModels: { "whetstone-tiny": directory }, trainerThreads, trainerNiceness });
 // No stop ids: a stream lasts as long as it was asked to, whatever the weights would like to say.
 const talkative: Engine = new Proxy(engine, {
@@ -19,6 +19,8 @@ const talkative: Engine = new Proxy(engine, {
     if (name === "sample")
       return ((policy, prompt, params, options) =>
         target.sample(policy, prompt, { ...params, stopTokenIds: [] }, options)) satisfies Engine["sample"];
+    if (name === "loadPolicy" && isFresh)
+      return (async ({ base }) => target.publish(await target.createModel({ base, seed: 1, fresh: true }))) satisfies Engine["loadPolicy"];
     return (target[name] as (...args: unknown[]) => unknown).bind(target);
   },
 });

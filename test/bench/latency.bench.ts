@@ -14,6 +14,8 @@ import { median, printTable, quantile, short, whole } from "./support.ts";
 export interface HostInput {
   readonly dataDir: string;
   readonly directory: string;
+  /** Whether the directory has no weights, and random ones are made. */
+  readonly isFresh: boolean;
   readonly trainerThreads: number;
   readonly trainerNiceness: number;
 }

@@ -2,7 +2,7 @@
  * What a long prompt does to live streams: the longest gap between two tokens of any of them while it is prefilled, beside their median
  * gap, and how long its own first token takes.
  *
- *   npm run bench -- prefill [--streams 32] [--prompt 512] [--rounds 7]
+ *   npm run bench -- prefill [--params tiny|2m|27m] [--streams 32] [--prompt 512] [--rounds 7]
  */
 import { parseArgs } from "node:util";
 import { request } from "undici";
@@ -17,6 +17,7 @@ export async function run(args: string[]): Promise<void> {
   const { values } = parseArgs({
     args,
     options: {
+      params: { type: "string", default: "tiny" },
       streams: { type: "string", default: "32" },
       prompt: { type: "string", default: "512" },
       rounds: { type: "string", default: "7" },
@@ -24,41 +25,45 @@ export async function run(args: string[]): Promise<void> {
   });
   const [streams, prompt, rounds] = [whole("streams", values.streams), whole("prompt", values.prompt), whole("rounds", values.rounds)];
   console.log(
-    `${streams} live streams, a prompt of about ${prompt} tokens ${rounds} times, medians of the rounds; gaps in ms at the client\n`,
+    `${values.params} parameters, ${streams} live streams, a prompt of about ${prompt} tokens ${rounds} times, medians of the rounds; gaps in ms at the client\n`,
   );
-  const lines = await withHost({ trainerThreads: 1, trainerNiceness: 10 }, async (address) => {
-    const live = new LiveStreams(address, streams);
-    await live.run(1000);
-    const [quiet, beside, firsts, tokens]: [number[][], number[][], number[], number[]] = [[], [], [], []];
-    for (let round = 0; round < rounds; round++) {
-      quiet.push(await live.run(WINDOW_MS));
-      const gaps = live.run(WINDOW_MS);
-      const startMs = performance.now();
-      const { statusCode, body } = await request(`${address.url}/v1/chat/completions`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${address.apiKey}`, "content-type": "application/json" },
-        // Every round has a prompt of its own from the first token on, so that none is in the prefix cache.
-        body: JSON.stringify({
-          messages: [{ role: `r${round}`, content: `${round}x`.repeat(Math.ceil(prompt / 2)).slice(0, prompt) }],
-          max_tokens: 1,
-        }),
-      });
-      const text = await body.text();
-      if (statusCode !== 200) throw new Error(`The long prompt was answered with ${statusCode}: ${text}`);
-      firsts.push(performance.now() - startMs);
-      tokens.push((JSON.parse(text) as { usage: { prompt_tokens: number } }).usage.prompt_tokens);
-      beside.push(await gaps);
-    }
-    await live.stop();
-    const line = (label: string, gaps: number[][]) => {
-      const middle = median(gaps.map((each) => median(each)));
-      const longest = gaps.map((each) => quantile(each, 1));
-      return [label, short(middle), short(median(longest)), (median(longest) / middle).toFixed(2), short(quantile(longest, 1))];
-    };
-    return [
-      [...line("streams alone", quiet), "–", "–"],
-      [...line("while it prefills", beside), String(median(tokens)), short(median(firsts))],
-    ];
-  });
+  const lines = await withHost(
+    { trainerThreads: 1, trainerNiceness: 10 },
+    async (address) => {
+      const live = new LiveStreams(address, streams);
+      await live.run(1000);
+      const [quiet, beside, firsts, tokens]: [number[][], number[][], number[], number[]] = [[], [], [], []];
+      for (let round = 0; round < rounds; round++) {
+        quiet.push(await live.run(WINDOW_MS));
+        const gaps = live.run(WINDOW_MS);
+        const startMs = performance.now();
+        const { statusCode, body } = await request(`${address.url}/v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${address.apiKey}`, "content-type": "application/json" },
+          // Every round has a prompt of its own from the first token on, so that none is in the prefix cache.
+          body: JSON.stringify({
+            messages: [{ role: `r${round}`, content: `${round}x`.repeat(Math.ceil(prompt / 2)).slice(0, prompt) }],
+            max_tokens: 1,
+          }),
+        });
+        const text = await body.text();
+        if (statusCode !== 200) throw new Error(`The long prompt was answered with ${statusCode}: ${text}`);
+        firsts.push(performance.now() - startMs);
+        tokens.push((JSON.parse(text) as { usage: { prompt_tokens: number } }).usage.prompt_tokens);
+        beside.push(await gaps);
+      }
+      await live.stop();
+      const line = (label: string, gaps: number[][]) => {
+        const middle = median(gaps.map((each) => median(each)));
+        const longest = gaps.map((each) => quantile(each, 1));
+        return [label, short(middle), short(median(longest)), (median(longest) / middle).toFixed(2), short(quantile(longest, 1))];
+      };
+      return [
+        [...line("streams alone", quiet), "–", "–"],
+        [...line("while it prefills", beside), String(median(tokens)), short(median(firsts))],
+      ];
+    },
+    values.params,
+  );
   printTable(["", "gap p50", "longest gap", "÷ p50", "worst round", "prompt tokens", "its first token"], lines);
 }

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
-const SHIPPED = join(import.meta.dirname, "../../models/whetstone-tiny");
+export const SHIPPED = join(import.meta.dirname, "../../models/whetstone-tiny");
 
 /** Shapes by the name that `--params` takes: what differs from the shipped model's `config.json`. */
 const SHAPES: Readonly<Record<string, object>> = {

@@ -91,7 +91,7 @@ export class KvCache {
         const start = (source * kvHeads + head) * prompt.capacity * d;
         const row = (slot * kvHeads + head) * d * capacity;
         values.set(from.values.subarray(start, start + length * d), row);
-        for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) keys[row + i * capacity + t] = from.keys[start + t * d + i]!;
+        transpose(from.keys.subarray(start, start + length * d), d, keys, row, capacity);
       }
     });
     this.#mask.fill(0, slot * capacity, slot * capacity + length);
@@ -132,6 +132,17 @@ export class KvCache {
     }
     this.#mask.copyWithin(to * this.#capacity, from * this.#capacity, (from + 1) * this.#capacity);
   }
+}
+
+/**
+ * Writes `from` `[T, d]` as columns: element `[t, i]` to `to[start + i·stride + t]`.
+ *
+ * A function of its own: inside the callback of a method that is rarely called the loop stays in the interpreter, which takes
+ * some ten times as long, and every stream waits.
+ */
+function transpose(from: Float32Array, d: number, to: Float32Array, start: number, stride: number): void {
+  const length = from.length / d;
+  for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) to[start + i * stride + t] = from[t * d + i]!;
 }
 
 /** Gives each of the first lines of `from` elements room for `to`, in place; what is behind a line is left as it is. */

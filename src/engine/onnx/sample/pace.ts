@@ -1,5 +1,7 @@
-/** Longest that prefill makes running rows wait, in milliseconds, where a decode step is shorter than this. */
-const LEAST_BUDGET_MS = 3;
+/** How long prefill makes running rows wait, in decode steps: with a whole one nothing is left for what else may delay a token. */
+const BUDGET_STEPS = 0.5;
+/** The same in milliseconds where that is less. */
+const LEAST_BUDGET_MS = 2;
 /** Weight of the newest measurement. */
 const NEWEST = 0.25;
 
@@ -19,9 +21,9 @@ export class Pace {
     this.#msPerStep = blend(this.#msPerStep, ms);
   }
 
-  /** How long prefill may take between two decode steps, in milliseconds: as long as one of them. */
+  /** How long prefill may take between two decode steps, in milliseconds. */
   get budgetMs(): number {
-    return Math.max(LEAST_BUDGET_MS, this.#msPerStep);
+    return Math.max(LEAST_BUDGET_MS, BUDGET_STEPS * this.#msPerStep);
   }
 
   /** How many tokens of prompts are computed in a time; at least 1. */

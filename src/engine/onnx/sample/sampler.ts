@@ -16,7 +16,7 @@ import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } fro
 import { Pace } from "./pace.ts";
 import { Policies, type Policy } from "./policies.ts";
 import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
-import { PrefixCache } from "./prefix-cache.ts";
+import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request, type SampledEvent } from "./request.ts";
 
@@ -107,13 +107,14 @@ export class Sampler {
   /** Prefills for as long as running rows can wait; with none of them, one piece. */
   async #prefill(): Promise<void> {
     const running = [...this.#batches.values()].filter((batch) => batch.size > 0);
-    const budgetMs = running.reduce((most, { weights }) => Math.max(most, this.#pace(weights.config).budgetMs), 0);
-    const endMs = performance.now() + budgetMs;
+    const paces = running.map(({ weights }) => this.#pace(weights.config));
+    const endMs = performance.now() + paces.reduce((most, { budgetMs }) => Math.max(most, budgetMs), 0);
+    const isTimeLeft = () => paces.some((pace) => pace.promptTokensIn(endMs - performance.now()) >= BLOCK_TOKENS);
     do {
       const task = await this.#nextTask(running.length > 0 ? endMs : null);
       if (!task) return;
       await this.#step(task, running.length > 0 ? endMs : null);
-    } while (performance.now() < endMs);
+    } while (isTimeLeft());
   }
 
   /** The most urgent prompt: one under way, or the next in the queue. */

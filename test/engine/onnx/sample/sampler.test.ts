@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Program } from "../../../../src/engine/onnx/runtime.ts";
 import { Batch } from "../../../../src/engine/onnx/sample/batch.ts";
 import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";
+import { BLOCK_TOKENS } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
 import { Pace } from "../../../../src/engine/onnx/sample/pace.ts";
 import { PrefillTask } from "../../../../src/engine/onnx/sample/prefill.ts";
 import type { SamplerOptions } from "../../../../src/engine/onnx/sample/options.ts";
@@ -185,10 +186,9 @@ describe("prefill in pieces", () => {
   });
 
   test("running rows go on between the pieces of a long prompt", async () => {
-    const harness = await Harness.start({ maxPrefillTokens: 64 });
-    // No piece takes less time than there is: one between two tokens.
+    const harness = await Harness.start();
+    // No time at all: a block between two tokens.
     vi.spyOn(Pace.prototype, "budgetMs", "get").mockReturnValue(0);
-    vi.spyOn(Pace.prototype, "promptTokensIn").mockReturnValue(64);
     const streams = Array.from({ length: 4 }, (_, i) => harness.add(promptOf(20, 10 + i), params(i, { maxTokens: 200 })));
     let isAdded = false;
     let long: Promise<SampledToken[]> | undefined;
@@ -201,7 +201,7 @@ describe("prefill in pieces", () => {
     await Promise.all(streams.map(({ done }) => done));
     await long;
     const pieces = runs.flatMap(({ time }, index) => (time > 1 ? [index] : []));
-    expect(pieces).toHaveLength(Math.ceil(900 / 64));
+    expect(pieces).toHaveLength(Math.ceil(900 / BLOCK_TOKENS));
     expect(pieces.slice(1).map((index, before) => index - pieces[before]!)).toEqual(Array(pieces.length - 1).fill(2));
   });
 });
