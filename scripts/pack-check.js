@@ -17,7 +17,7 @@ const { version, devDependencies } = JSON.parse(readFileSync(join(root, "package
 
 /** What any dependant may rely on: the names here are the ones the README uses. `thin` is printed last. */
 const IMPORTS = `
-import { connect, trajectory, gatherTrajectoryGroups } from "whetstone";
+import { connect, trajectory, gatherTrajectoryGroups, WhetstoneError } from "whetstone";
 import { readTrajectories, writeTrajectories } from "whetstone/dataset";
 import { chatCompletionRequest } from "whetstone/schema";
 import { capture } from "whetstone/capture";
@@ -38,6 +38,9 @@ const runDir = mkdtempSync("run-");
 writeFileSync(runDir + "/config.json", "{}");
 const { sizeBytes } = await writeReport(runDir);
 if (!(sizeBytes > 50_000)) throw new Error("the report has only " + sizeBytes + " bytes");
+// The entries share their modules: an error that one of them throws is of the class that another one exports.
+const error = await writeReport("nowhere").catch((reason) => reason);
+if (!(error instanceof WhetstoneError && error.name === "NotFoundError")) throw new Error("writeReport threw another error: " + error);
 console.log("thin " + about.version);
 `;
 

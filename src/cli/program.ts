@@ -6,13 +6,14 @@ import { serveCommand } from "./serve.ts";
 import { trainCommand } from "./train.ts";
 import { validateCommand } from "./validate.ts";
 import { traceOf } from "../service/error-text.ts";
+import { packageFile } from "../util/package-file.ts";
 
 /** Exit codes: 0 done, 1 failed, 2 called wrongly. */
 const FAILED = 1;
 const USAGE = 2;
 
 async function version(): Promise<string> {
-  const text = await readFile(new URL("../../package.json", import.meta.url), "utf8");
+  const text = await readFile(packageFile("package.json"), "utf8");
   return (JSON.parse(text) as { version: string }).version;
 }
 

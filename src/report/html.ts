@@ -2,17 +2,17 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { InternalError } from "../errors.ts";
+import { packageFile } from "../util/package-file.ts";
 import type { PageData } from "./page-data.ts";
 
 /**
  * The page's own scripts and styles, in the order they are joined: each after those it needs.
  *
- * They are plain browser files, read as text when a report is written. From `src/report` and from `dist/report` the same
- * relative path leads to them, because the package ships `src`: so they need no build, nothing bundles them, and what a test
- * looks at in a browser is byte for byte what an installed package writes.
+ * They are plain browser files, read as text when a report is written. The package ships `src`: so they need no build, nothing
+ * bundles them, and what a test looks at in a browser is byte for byte what an installed package writes.
  */
 const SCRIPTS = ["dom", "format", "theme", "state", "curves", "groups", "tokens", "reader", "facts", "main"] as const;
-const PAGE = new URL("../../src/report/page/", import.meta.url);
+const PAGE = "src/report/page";
 
 /**
  * The whole page. Nothing in it loads anything: a Content-Security-Policy allows only the scripts and styles whose hashes it
@@ -22,8 +22,8 @@ export async function pageHtml(data: PageData): Promise<string> {
   const require = createRequire(import.meta.url);
   const plot = await text(require.resolve("uplot/dist/uPlot.iife.min.js"));
   const plotStyle = await text(require.resolve("uplot/dist/uPlot.min.css"));
-  const style = `${plotStyle}\n${await text(new URL("page.css", PAGE))}`;
-  const script = joinModules(await Promise.all(SCRIPTS.map((name) => text(new URL(`${name}.js`, PAGE)))));
+  const style = `${plotStyle}\n${await text(packageFile(`${PAGE}/page.css`))}`;
+  const script = joinModules(await Promise.all(SCRIPTS.map((name) => text(packageFile(`${PAGE}/${name}.js`)))));
   const policy = [
     "default-src 'none'",
     `script-src ${hashOf(plot)} ${hashOf(script)}`,

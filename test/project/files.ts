@@ -49,6 +49,7 @@ export function blocks(document: string): Block[] {
 
 /** The part of package.json that tests look at. */
 export interface PackageJson {
+  readonly bin: Readonly<Record<string, string>>;
   readonly scripts: Readonly<Record<string, string>>;
   readonly dependencies: Readonly<Record<string, string>>;
   readonly devDependencies: Readonly<Record<string, string>>;

@@ -34,6 +34,14 @@ export function importsOf(file: string): Import[] {
   return found;
 }
 
+/** Every file that importing `file` loads at once. */
+export function loadedBy(file: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(file)) return seen;
+  seen.add(file);
+  for (const { target, kind } of importsOf(file)) if (kind === "value" && target !== undefined) loadedBy(target, seen);
+  return seen;
+}
+
 /** The room of a file: `src/engine/port.ts` → `engine`, `src/errors.ts` → `errors`; undefined outside `src`. */
 export function roomOf(file: string): string | undefined {
   return /^src\/([^/]+?)(?:\.ts$|\/)/u.exec(file)?.[1];

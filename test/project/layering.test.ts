@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { dynamicOnly, maxDepth, nativePackages, packageRooms, rooms } from "../../scripts/layers.js";
 import { entries, projectFiles, ROOT } from "./files.ts";
-import { importsOf, roomOf, type Import } from "./imports.ts";
+import { importsOf, loadedBy, roomOf, type Import } from "./imports.ts";
 
 const files = projectFiles("src").filter((file) => file.endsWith(".ts"));
 const imports = files.flatMap(importsOf);
@@ -53,14 +53,6 @@ describe("the rooms of src", () => {
     expect(eager.map(show)).toEqual([]);
   });
 });
-
-/** Every file that importing `file` loads at once. */
-function loadedBy(file: string, seen = new Set<string>()): Set<string> {
-  if (seen.has(file)) return seen;
-  seen.add(file);
-  for (const { target, kind } of importsOf(file)) if (kind === "value" && target !== undefined) loadedBy(target, seen);
-  return seen;
-}
 
 describe("the thin entries", () => {
   it.each([

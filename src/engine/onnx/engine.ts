@@ -111,7 +111,7 @@ class OnnxEngine implements Engine {
       prefixCacheBytes: options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES,
     });
     this.#trainer = new WorkerClient(
-      spawnWorker("trainer-worker", import.meta.url, {
+      spawnWorker("trainer-worker", {
         workerData: { threads: options.trainerThreads, niceness: options.trainerNiceness ?? 10 },
       }),
       () => {},

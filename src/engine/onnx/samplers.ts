@@ -28,7 +28,7 @@ class SamplerThread {
 
   constructor(options: SamplerOptions) {
     this.worker = new WorkerClient(
-      spawnWorker("sampler-worker", import.meta.url, { workerData: options }),
+      spawnWorker("sampler-worker", { workerData: options }),
       (event: SamplerEvent) => this.#onEvent(event),
       (error) => {
         this.isAlive = false;

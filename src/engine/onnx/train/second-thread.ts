@@ -51,7 +51,7 @@ export class SecondThread {
 
   /** @param onFailure - Told once when the thread died by itself: it is of no more use. */
   constructor(options: { readonly threads: number; readonly niceness: number }, onFailure: () => void) {
-    this.#worker = new WorkerClient(spawnWorker("../share-worker", import.meta.url, { workerData: options }), () => {}, onFailure);
+    this.#worker = new WorkerClient(spawnWorker("share-worker", { workerData: options }), () => {}, onFailure);
   }
 
   /** Computes batches of a model whose parameters are those of `version`. */
