@@ -42,6 +42,8 @@ export interface ModelInputs {
   readonly dims: BatchDims;
   /** Graph input of each parameter by name. */
   readonly weights: ReadonlyMap<string, Value>;
+  /** Present when matrices are given as `[out, in]`: how rows are multiplied by one. */
+  readonly product?: Product | undefined;
   /** Present when linear maps carry adapters. */
   readonly lowRank?: LowRankTerm | undefined;
   /** `[B, T]` int64. */
@@ -50,6 +52,9 @@ export interface ModelInputs {
   readonly cos: Value;
   readonly sin: Value;
 }
+
+/** `x·Wᵀ`: rows `[R, in]` by a weight `[out, in]`. */
+export type Product = (x: Value, weight: Value) => Value;
 
 /** The low-rank term of one part of a linear map, `[R, out]`, from its input `[R, in]`. */
 export type LowRankTerm = (linear: LinearSpec, part: number, x: Value) => Value;
@@ -93,10 +98,17 @@ export function transformer(inputs: ModelInputs, tokens: Value, mixer: Mixer, ch
 }
 
 /** Logits `[S, V]` of chosen rows: final norm, then the head. */
-export function logits(inputs: Pick<ModelInputs, "config" | "weights">, hidden: Value): Value {
-  const { config, weights } = inputs;
+export function logits(inputs: ModelInputs, hidden: Value): Value {
+  const { config, weights, product } = inputs;
   const normed = rmsNorm(hidden, weights.get("norm")!, config.normEpsilon);
-  return config.isTied ? matmul(normed, weights.get("embedding")!, { transposeB: true }) : matmul(normed, weights.get("head")!);
+  if (!config.isTied) return times(inputs, normed, weights.get("head")!);
+  const embedding = weights.get("embedding")!;
+  return product ? product(normed, embedding) : matmul(normed, embedding, { transposeB: true });
+}
+
+/** Rows by a matrix, whichever way it is given. */
+function times({ product = matmul }: ModelInputs, x: Value, weight: Value): Value {
+  return product(x, weight);
 }
 
 /** Splits a fused projection into heads, rotates queries and keys, attends, and joins the heads again. */
@@ -149,7 +161,7 @@ function rotate({ config, positions, cos, sin }: ModelInputs, layer: number, x: 
 /** `x·W`, plus the bias, plus the low-rank term of each part when there are adapters. */
 function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
   const { lowRank, weights } = inputs;
-  const product = matmul(x, weights.get(spec.name)!);
+  const product = times(inputs, x, weights.get(spec.name)!);
   const base = spec.hasBias ? add(product, weights.get(biasName(spec))!) : product;
   if (!lowRank) return base;
   const deltas = spec.parts.map((_, part) => lowRank(spec, part, x));

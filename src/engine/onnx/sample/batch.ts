@@ -1,5 +1,5 @@
 /** Requests that advance together, a token at a time. */
-import { loadRuntime } from "../runtime.ts";
+import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { advance } from "./advance.ts";
 import type { Distributions, Forward } from "./forward.ts";
@@ -8,6 +8,7 @@ import type { Weights } from "./policies.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import type { Request, RunningRow, SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
+import { inGroups, isWide } from "./wide.ts";
 
 /** What happens to a batch's requests. */
 export interface RowListener {
@@ -78,8 +79,10 @@ export class Batch {
     const rows = this.#rows;
     // At least two rows run: a product with a single one takes another way and has other last bits.
     const size = Math.max(2, rows.length);
-    const tokens = new Int32Array(size);
-    const pasts = new Int32Array(size);
+    const isPadded = isWide(this.weights.config);
+    const padded = isPadded ? inGroups(size) : size;
+    const tokens = new Int32Array(padded);
+    const pasts = new Int32Array(padded);
     let longest = 1;
     rows.forEach((row, b) => {
       tokens[b] = row.lastToken;
@@ -92,12 +95,12 @@ export class Batch {
       kind: "decode",
       weights: this.weights,
       adapters: this.adaptersWith([]),
-      owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
+      owners: Array.from({ length: padded }, (_, b) => rows[b]?.request.policy.adapter ?? null),
       tokens,
       pasts,
-      feeds: this.#cache.feeds(Tensor, size),
+      feeds: { ...this.#cache.feeds(Tensor, size), ...(isPadded ? paddingFeeds(Tensor, size, padded) : {}) },
       fetches: this.#fetches,
-      last: Int32Array.from({ length: size }, (_, b) => b),
+      last: Int32Array.from({ length: padded }, (_, b) => b),
       needsLogits: rows.some((row) => row.request.rules?.needsLogits),
     });
     this.#cache.append(distributions.results, pasts, rows.length);
@@ -140,6 +143,13 @@ export class Batch {
       this.#listener.onEnd(request);
     }
   }
+}
+
+/** Which rows of whole groups are in the cache, and whose attention each of them gets. */
+function paddingFeeds(TensorClass: TensorConstructor, size: number, padded: number): Tensors {
+  const real = BigInt64Array.from({ length: size }, (_, b) => BigInt(b));
+  const spread = BigInt64Array.from({ length: padded }, (_, b) => (b < size ? BigInt(b) : 0n));
+  return { real: new TensorClass("int64", real, [size]), spread: new TensorClass("int64", spread, [padded]) };
 }
 
 /** The new tokens' keys and values. */

@@ -9,6 +9,7 @@ import { decodeGraph } from "./decode-graph.ts";
 import type { Weights } from "./policies.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { promptGraph } from "./prompt-graph.ts";
+import { givenShape } from "./wide.ts";
 
 /** Which graph runs: tokens of prompts, or the next one of running rows. */
 export type ForwardKind = "prompt" | "decode";
@@ -104,7 +105,7 @@ export class Forward {
       const { config, layout, flat } = weights;
       tensors = { ...this.#rotaryOf(TensorClass, config) };
       for (const parameter of layout.parameters)
-        tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), parameter.shape);
+        tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), givenShape(config, parameter));
       this.#constants.set(weights, tensors);
     }
     return tensors;

@@ -8,12 +8,21 @@ import { readAdapterOrWeights } from "../model/state.ts";
 import { readBaseWeights } from "../model/weights.ts";
 import type { BaseSource } from "../train/trainer.ts";
 import type { LoadedAdapter } from "./adapters.ts";
+import { isWide, turnMatrices } from "./wide.ts";
 
 /** Weights that a batch runs on: a base as it is, under adapters, or trained throughout. */
 export interface Weights {
   readonly config: ModelConfig;
   readonly layout: Layout;
+  /** Matrices are turned where the model is wide. */
   readonly flat: Float32Array;
+}
+
+/** Weights for sampling from weights as they are trained; takes them over. */
+function forSampling(config: ModelConfig, flat: Float32Array): Weights {
+  const layout = baseLayout(config);
+  if (isWide(config)) turnMatrices(flat, layout);
+  return { config, layout, flat };
 }
 
 /** Weights under an id, until it is released and its last request has ended. */
@@ -47,7 +56,7 @@ export class Policies {
     const config = await this.#config(directory);
     try {
       if (trained && !trained.lora) {
-        const weights = { config: config.value, layout: baseLayout(config.value), flat: trained.flat };
+        const weights = forSampling(config.value, trained.flat);
         this.#set(id, { batchKey: id, weights, adapter: null, letGo: config.letGo });
         return;
       }
@@ -121,9 +130,6 @@ export class Policies {
   }
 
   #base(directory: string, config: ModelConfig): Promise<Held<Weights>> {
-    return this.#bases.hold(directory, async (): Promise<Weights> => {
-      const layout = baseLayout(config);
-      return { config, layout, flat: await readBaseWeights(directory, layout) };
-    });
+    return this.#bases.hold(directory, async () => forSampling(config, await readBaseWeights(directory, baseLayout(config))));
   }
 }

@@ -3,6 +3,7 @@ import { cachedAttention, concat, type Graph, reshape, rmsNorm, rotaryEmbedding,
 import type { ModelConfig } from "../model/config.ts";
 import type { Mixer, ModelInputs } from "../model/transformer.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
+import { isWide, productOfMany } from "./wide.ts";
 
 /**
  * Builds the graph for `T` new tokens of each of `B` prompts; with several prompts none has a past.
@@ -12,7 +13,8 @@ import { cacheNames, samplerGraph } from "./sampler-graph.ts";
  * the rows are afterwards, see {@link cachedAttention}.
  */
 export function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
-  return samplerGraph(config, hasAdapters, { batch: "batch", time: "time", rows: "rows" }, cachingMixer);
+  const dims = { batch: "batch", time: "time", rows: "rows" };
+  return samplerGraph(config, hasAdapters, dims, isWide(config) ? productOfMany : undefined, (inputs) => ({ mixer: cachingMixer(inputs) }));
 }
 
 /** Attention over the cache; the op rotates by itself where it can. */

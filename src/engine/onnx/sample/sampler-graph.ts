@@ -1,8 +1,9 @@
 /** What the graphs of prefill and decoding share: everything but attention. */
-import { type Dim, gatherRows, Graph, logSoftmax, matmul, reshape, softmax } from "../graph/index.ts";
+import { type Dim, gatherRows, Graph, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { adapterNames, baseLayout } from "../model/parameters.ts";
-import { type BatchDims, logits, type LowRankTerm, type Mixer, type ModelInputs, transformer, weightInputs } from "../model/transformer.ts";
+import { adapterNames } from "../model/parameters.ts";
+import { type BatchDims, logits, type LowRankTerm, type Mixer, type ModelInputs, type Product, transformer } from "../model/transformer.ts";
+import { givenWeights } from "./wide.ts";
 
 /** Names of a layer's inputs and outputs. */
 export const cacheNames = (layer: number) => ({
@@ -12,6 +13,12 @@ export const cacheNames = (layer: number) => ({
   values: `v${layer}`,
 });
 
+/** How rows attend, and where not all that `last` names have distributions, which of those do. */
+export interface Attending {
+  readonly mixer: Mixer;
+  readonly asked?: Value | undefined;
+}
+
 /**
  * Builds a graph for `B` rows of `T` tokens each, `tokens` and `positions` `[B, T]`.
  *
@@ -19,9 +26,16 @@ export const cacheNames = (layer: number) => ({
  * their `softmax`.
  *
  * @param hasAdapters - Whether rows bring low-rank adapters, each row its own.
+ * @param product - How rows are multiplied by matrices, for a wide model.
  * @param attend - Makes the attention, which reads and writes the cache.
  */
-export function samplerGraph(config: ModelConfig, hasAdapters: boolean, dims: BatchDims, attend: (inputs: ModelInputs) => Mixer): Graph {
+export function samplerGraph(
+  config: ModelConfig,
+  hasAdapters: boolean,
+  dims: BatchDims,
+  product: Product | undefined,
+  attend: (inputs: ModelInputs) => Attending,
+): Graph {
   const graph = new Graph();
   const { batch, time } = dims;
   const tokens = graph.input("tokens", [batch, time], "int64");
@@ -30,14 +44,17 @@ export function samplerGraph(config: ModelConfig, hasAdapters: boolean, dims: Ba
     graph,
     config,
     dims,
-    weights: weightInputs(graph, baseLayout(config)),
+    weights: givenWeights(graph, config),
+    product,
     lowRank: hasAdapters ? gatheredAdapter(graph, dims) : undefined,
     positions: graph.input("positions", [batch, time], "int64"),
     cos: graph.input("cos", ["positions", half]),
     sin: graph.input("sin", ["positions", half]),
   };
-  const hidden = transformer(inputs, reshape(tokens, [dims.rows]), attend(inputs));
-  const raw = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
+  const { mixer, asked } = attend(inputs);
+  const hidden = transformer(inputs, reshape(tokens, [dims.rows]), mixer);
+  const all = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
+  const raw = asked ? gatherRows(all, asked) : all;
   graph.output("logits", raw);
   graph.output("logprobs", logSoftmax(raw));
   graph.output("probs", softmax(raw));

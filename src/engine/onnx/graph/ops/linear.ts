@@ -56,6 +56,15 @@ export function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
   })[0]!;
 }
 
+/** `a·b[g]` for each `g`: `[M, K]` by `[G, K, N]` is `[G, M, N]`. No gradient. */
+export function productOfEach(a: Value, b: Value): Value {
+  const [m, k] = a.shape;
+  const [groups, k2, n] = b.shape;
+  if (a.shape.length !== 2 || b.shape.length !== 3 || k !== k2)
+    throw new ShapeError(`Expected a matrix and a stack that multiply, got ${formatShape(a.shape)} and ${formatShape(b.shape)}`);
+  return a.graph.record({ op: "MatMul", inputs: [a, b], outputs: [{ shape: [groups!, m!, n!] }] })[0]!;
+}
+
 function lastTwo(x: Value, isTransposed: boolean): [Dim, Dim] {
   const [rows, columns] = x.shape.slice(-2);
   if (rows === undefined || columns === undefined) throw new ShapeError(`Expected a matrix, got ${formatShape(x.shape)}`);
