@@ -4,11 +4,14 @@ import { chooseToken, topTokens } from "./choose.ts";
 import type { Distributions } from "./forward.ts";
 import type { Request, RunningRow } from "./request.ts";
 
+/** What of a request decides its next token. */
+type Drawn = Pick<Request, "params" | "rules" | "constraint" | "stops">;
+
 /** The logits themselves, where the rules of a request tell them from log-probabilities. */
 function logitsOf(
-  { rules, constraint }: Request,
+  { rules, constraint }: Drawn,
   part: (all: Float32Array) => Float32Array,
-  { logits }: Distributions,
+  { logits }: Pick<Distributions, "logits">,
 ): Float32Array | null {
   if (!rules?.needsLogits) return null;
   return constraint?.masked(part(logits!)) ?? part(logits!);
@@ -20,7 +23,12 @@ function logitsOf(
  * @param index - Which of the distributions is the row's.
  * @throws UnsupportedError `E_UNSUPPORTED` when the request's rules leave no token.
  */
-export function advance(row: RunningRow, distributions: Distributions, index: number, contextLength: number): SampledToken {
+export function advance(
+  row: RunningRow<Drawn>,
+  distributions: Omit<Distributions, "results">,
+  index: number,
+  contextLength: number,
+): SampledToken {
   const { params, rules, constraint, stops } = row.request;
   const { vocabularySize: V } = distributions;
   const part = (all: Float32Array) => all.subarray(index * V, (index + 1) * V);

@@ -22,8 +22,8 @@ export interface Request {
 }
 
 /** A request with a place in a batch. */
-export interface RunningRow {
-  readonly request: Request;
+export interface RunningRow<R = Request> {
+  readonly request: R;
   /** Tokens in the cache. */
   length: number;
   /** Sampled last; not in the cache yet. */
