@@ -77,6 +77,16 @@ export interface LossMetrics {
   readonly positions?: number | undefined;
   /** Those of them that hold no token of a row. */
   readonly padding?: number | undefined;
+  /** Absent where the engine does not say. */
+  readonly threads?: ThreadReport | undefined;
+}
+
+/** With how many threads an engine trains, and what it measured to choose them. */
+export interface ThreadReport {
+  /** Those it goes on with: the number it was given or has chosen, and until then the one it tries next. */
+  readonly threads: number;
+  /** Once it has chosen: padded tokens per second with each number of threads that was measured, fewest first. */
+  readonly rates: readonly { readonly threads: number; readonly tokensPerSecond: number }[];
 }
 
 /** AdamW (arXiv:1711.05101) after clipping the global gradient norm. */

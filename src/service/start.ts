@@ -64,7 +64,7 @@ export interface ServiceOptions {
   readonly samplers?: number | undefined;
   /** Threads inside one operation of them. @default the engine's */
   readonly samplerThreads?: number | undefined;
-  /** Threads of the embedded engine's trainer. @default the engine's */
+  /** Threads of the embedded engine's trainer. @default the fastest, which its first steps show */
   readonly trainerThreads?: number | undefined;
   readonly limits?: Partial<ServiceLimits & { readonly chat: ChatLimits }> | undefined;
   /** @default warnings and errors to standard error */

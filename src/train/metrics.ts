@@ -2,7 +2,7 @@ import { trajectoryGroups, type TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
 
 /** Names that differ from one run of the same work to the next: they go under `time/`, so that everything else can be compared. */
-const TIMED = /(^|_)(duration|seconds|tokens_per_second)$/;
+const TIMED = /^engine\/|(^|_)(duration|seconds|tokens_per_second)$/;
 
 /** What a row says about groups: rewards, failures, tokens, and each trajectory metric's mean as `metric/<name>`. Numbers that are not finite are left out. */
 export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {

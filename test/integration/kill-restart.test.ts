@@ -16,6 +16,7 @@ import {
   startProcess,
   temporaryDirectory,
   uploadExamples,
+  withoutTimes,
 } from "./support.ts";
 
 const STEPS = 12;
@@ -65,7 +66,7 @@ async function statusOf(service: Address, jobId: string): Promise<string> {
 }
 
 /** Everything of an event but its identity and the clock. */
-const content = (events: readonly JobEvent[]) => events.map(({ type, data }) => [type, { ...data, tokens_per_second: 0 }]);
+const content = (events: readonly JobEvent[]) => events.map(({ type, data }) => [type, withoutTimes(data)]);
 
 test("a service that is killed again and again ends its jobs with the weights of one that never was", { timeout: 400_000 }, async () => {
   const calmDir = await temporaryDirectory();

@@ -14,6 +14,7 @@ import {
   startProcess,
   temporaryDirectory,
   uploadExamples,
+  withoutTimes,
 } from "./support.ts";
 
 /** Optimizer steps of the SFT job: progress is committed after the fourth. */
@@ -57,7 +58,7 @@ async function stateOf(service: Address, dataDir: string, { modelId }: Work, wei
 }
 
 const timeless = (events: readonly { readonly type: string; readonly data: object }[]) =>
-  events.map(({ type, data }) => [type, { ...data, tokens_per_second: 0 }]);
+  events.map(({ type, data }) => [type, withoutTimes(data)]);
 
 /** Runs the work in peace, then once for each step after which it is killed; all must end alike. */
 async function surviveKills(begin: Begin, steps: readonly number[], weights: string): Promise<void> {

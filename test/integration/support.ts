@@ -35,6 +35,11 @@ export interface ProcessOptions extends HostSettings {
   readonly port?: number;
 }
 
+/** What an event says, but for what depends on the machine: times, and with how many threads its trainer is fastest. */
+export function withoutTimes(data: object): object {
+  return Object.fromEntries(Object.entries(data).filter(([key]) => key !== "tokens_per_second" && !key.startsWith("engine/")));
+}
+
 export interface JobEvent {
   readonly id: string;
   readonly type: string;

@@ -32,6 +32,7 @@ import { Samplers } from "./samplers.ts";
 import { MAX_SHARED_WEIGHTS } from "./shared-weights.ts";
 import { spawnWorker } from "./spawn-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
+import { threadCandidates } from "./train/threads.ts";
 import { verifyWeights } from "./verify-weights.ts";
 import { WorkerClient } from "./worker-rpc.ts";
 
@@ -57,7 +58,10 @@ export interface OnnxEngineOptions {
    * (`capabilities().deterministic` is then false). @default 1
    */
   readonly samplerThreads?: number | undefined;
-  /** Threads inside one op of the trainer; the result does not depend on it. @default the processors, at most 4 */
+  /**
+   * Threads of the trainer; the result does not depend on them, so that its first steps can try: 1, 2 and as many as there are
+   * processors, at most 4. @default the fastest of those, for each shape of model
+   */
   readonly trainerThreads?: number | undefined;
   /** How far the trainer steps back for others, 0 to 19; Linux only. @default 10 */
   readonly trainerNiceness?: number | undefined;
@@ -80,13 +84,14 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const samplerThreads = options.samplerThreads ?? 1;
   const maxSamplingRows = options.maxSamplingRows ?? DEFAULT_MAX_ROWS;
   const samplers = options.samplers ?? (availableParallelism() >= 4 ? Math.min(2, maxSamplingRows) : 1);
-  const trainerThreads = options.trainerThreads ?? Math.min(4, availableParallelism());
+  const { trainerThreads } = options;
   for (const [name, value] of Object.entries({ samplers, samplerThreads, trainerThreads, maxSamplingRows })) {
+    if (value === undefined) continue;
     if (!Number.isInteger(value) || value < 1)
       throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
   }
   await loadRuntime();
-  return new OnnxEngine({ ...options, samplers, samplerThreads, trainerThreads, maxSamplingRows });
+  return new OnnxEngine({ ...options, samplers, samplerThreads, maxSamplingRows });
 }
 
 class OnnxEngine implements Engine {
@@ -100,7 +105,7 @@ class OnnxEngine implements Engine {
   readonly #parameterCounts = new Map<string, number>();
   #nextPolicy = 0;
 
-  constructor(options: OnnxEngineOptions & Record<"samplers" | "samplerThreads" | "trainerThreads" | "maxSamplingRows", number>) {
+  constructor(options: OnnxEngineOptions & Record<"samplers" | "samplerThreads" | "maxSamplingRows", number>) {
     this.#baseModels = options.baseModels;
     this.#allowedRoots = options.allowedRoots ?? [];
     this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
@@ -112,7 +117,10 @@ class OnnxEngine implements Engine {
     });
     this.#trainer = new WorkerClient(
       spawnWorker("trainer-worker", {
-        workerData: { threads: options.trainerThreads, niceness: options.trainerNiceness ?? 10 },
+        workerData: {
+          threads: options.trainerThreads ?? threadCandidates(availableParallelism()),
+          niceness: options.trainerNiceness ?? 10,
+        },
       }),
       () => {},
       () => {},

@@ -3,14 +3,15 @@ import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { adapterLayout, baseLayout } from "./model/parameters.ts";
 import { rotaryTables } from "./model/transformer.ts";
-import { type BatchModel, BatchRunner, type BatchResult } from "./train/batch-runner.ts";
+import type { BatchModel, BatchResult } from "./train/batch-runner.ts";
+import { Runners } from "./train/runners.ts";
 import type { SharedModel, ShareResult, ShareTask } from "./train/second-thread.ts";
 import { Handover, serveCalls } from "./worker-rpc.ts";
 
-const { threads, niceness } = workerData as { threads: number; niceness: number };
+const { niceness } = workerData as { niceness: number };
 if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 
-const runner = new BatchRunner(threads);
+const runners = new Runners();
 
 interface Known {
   readonly model: BatchModel;
@@ -35,7 +36,7 @@ serveCalls(parentPort!, {
     const model = { base: frozen, lora, layout: trained, parameters: new Float32Array(trained.length) };
     models.set(id, { model, baseId: base?.id ?? null, shared: parameters, version: -1 });
   },
-  run: async ([id, { rows, batches, loss, version, memory }]: readonly [string, ShareTask], signal) => {
+  run: async ([id, { rows, batches, loss, threads, version, memory }]: readonly [string, ShareTask], signal) => {
     const known = models.get(id)!;
     const { model, shared } = known;
     if (known.version !== version) model.parameters.set(shared);
@@ -45,12 +46,16 @@ serveCalls(parentPort!, {
     const results: BatchResult[] = [];
     for (const batch of batches) {
       signal.throwIfAborted();
-      results.push(await runner.run(model, rows, batch, loss, gradients));
+      results.push(await runners.of(threads).run(model, rows, batch, loss, gradients));
       // Lets the worker see an abort that arrived meanwhile.
       await new Promise(setImmediate);
     }
-    return new Handover({ results, gradients } satisfies ShareResult, gradients ? [gradients.buffer as ArrayBuffer] : []);
+    return new Handover(
+      { results, gradients, compiled: runners.compiled } satisfies ShareResult,
+      gradients ? [gradients.buffer as ArrayBuffer] : [],
+    );
   },
+  keep: ([threads]: readonly [ReadonlySet<number>]) => runners.keep(threads),
   forget: ([id]: readonly [string]) => {
     models.delete(id);
   },

@@ -5,7 +5,7 @@ import { Handover, serveCalls } from "./worker-rpc.ts";
 import { type BaseSource, Trainer } from "./train/trainer.ts";
 import type { AdamParams, LoraSpec, LossSpec, Row } from "../port.ts";
 
-const { threads, niceness } = workerData as { threads: number; niceness: number };
+const { threads, niceness } = workerData as { threads: number | readonly number[]; niceness: number };
 // On Linux this lowers the calling thread and the compute threads it starts later, and nothing else in the process:
 // whoever samples or serves goes first. Elsewhere it would slow the whole process down.
 if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);

@@ -10,6 +10,7 @@ import { computeGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 import { paddingShare } from "./padding.ts";
+import { threadMetrics } from "./threads.ts";
 import { tokenReport, writeTokenReport } from "./token-report.ts";
 
 /** The request of an RL job without its groups, as the job's row keeps it. */
@@ -69,6 +70,7 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
     ...diagnostics,
     "policy/entropy": entropy,
     "tokens/padding_share": paddingShare(metrics),
+    ...threadMetrics(metrics),
     loss: metrics.loss,
     entropy,
     ...(kl === null ? {} : { kl_policy_ref: kl }),

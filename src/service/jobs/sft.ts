@@ -5,6 +5,7 @@ import type { Store } from "../store/tables.ts";
 import { knownMetrics } from "./known-metrics.ts";
 import { paddingShare } from "./padding.ts";
 import type { JobScope, Trained } from "./run-job.ts";
+import { threadMetrics } from "./threads.ts";
 import { readSftData, type SftData, type SftJobConfig } from "./sft-data.ts";
 
 /** What a `gradient_step` event of an SFT job says. */
@@ -94,6 +95,7 @@ async function trainStep(
     "tokens/trained": metrics.tokens,
     "tokens/dropped": data.droppedTokens,
     "tokens/padding_share": paddingShare(metrics),
+    ...threadMetrics(metrics),
   };
 }
 

@@ -40,11 +40,12 @@ export interface BatchResult {
 
 export class BatchRunner {
   readonly #threads: number;
-  readonly #programs = new ProgramCache(8);
+  readonly #programs: ProgramCache;
 
   /** @param threads - Inside one op; the results do not depend on them. */
-  constructor(threads: number) {
+  constructor(threads: number, programs = new ProgramCache(8)) {
     this.#threads = threads;
+    this.#programs = programs;
   }
 
   /**

@@ -23,6 +23,8 @@ export interface ShareTask {
   readonly rows: readonly Row[];
   readonly batches: readonly Batch[];
   readonly loss: LossSpec | null;
+  /** Inside one operation. */
+  readonly threads: number;
   /** Which parameters are in the shared memory now. */
   readonly version: number;
   /** Memory for the gradients, from an earlier share. */
@@ -33,6 +35,8 @@ export interface ShareTask {
 export interface ShareResult {
   readonly results: readonly BatchResult[];
   readonly gradients: Float32Array | null;
+  /** Programs that the thread had compiled by then. */
+  readonly compiled: number;
 }
 
 interface Known {
@@ -48,10 +52,16 @@ export class SecondThread {
   readonly #known = new Map<string, Known>();
   readonly #baseIds = new WeakMap<FrozenBase, number>();
   #nextBase = 0;
+  #compiled = 0;
 
   /** @param onFailure - Told once when the thread died by itself: it is of no more use. */
-  constructor(options: { readonly threads: number; readonly niceness: number }, onFailure: () => void) {
+  constructor(options: { readonly niceness: number }, onFailure: () => void) {
     this.#worker = new WorkerClient(spawnWorker("share-worker", { workerData: options }), () => {}, onFailure);
+  }
+
+  /** How many programs it had compiled when its last share was done. */
+  get compiled(): number {
+    return this.#compiled;
   }
 
   /** Computes batches of a model whose parameters are those of `version`. */
@@ -59,7 +69,7 @@ export class SecondThread {
     id: string,
     model: BatchModel,
     version: number,
-    task: Pick<ShareTask, "rows" | "batches" | "loss">,
+    task: Pick<ShareTask, "rows" | "batches" | "loss" | "threads">,
     signal: AbortSignal,
   ): Promise<ShareResult> {
     const known = this.#known.get(id) ?? (await this.#introduce(id, model));
@@ -67,8 +77,11 @@ export class SecondThread {
     known.version = version;
     const { memory } = known;
     known.memory = null;
-    const share: ShareTask = { ...pickRows(task.rows, task.batches), loss: task.loss, version, memory };
-    return this.#worker.call("run", [id, share], { signal, transfer: memory ? [memory.buffer as ArrayBuffer] : [] });
+    const share: ShareTask = { ...task, ...pickRows(task.rows, task.batches), version, memory };
+    const transfer = memory ? [memory.buffer as ArrayBuffer] : [];
+    const result = await this.#worker.call<ShareResult>("run", [id, share], { signal, transfer });
+    this.#compiled = result.compiled;
+    return result;
   }
 
   /** Gives the gradients of a share back, once they were added. */
@@ -80,6 +93,12 @@ export class SecondThread {
   /** Forgets a model. */
   async forget(id: string): Promise<void> {
     if (this.#known.delete(id)) await this.#worker.call("forget", [id]);
+  }
+
+  /** Releases what was compiled for other counts of threads; where no count is kept, no model is either. */
+  async keep(threads: ReadonlySet<number>): Promise<void> {
+    if (threads.size === 0) await Promise.all([...this.#known.keys()].map((id) => this.forget(id)));
+    await this.#worker.call("keep", [threads]);
   }
 
   async #introduce(id: string, { base, lora, parameters }: BatchModel): Promise<Known> {

@@ -3,19 +3,20 @@ import { NotFoundError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
 import { type Held, SharedValues } from "../../../util/shared-values.ts";
 import { checkRows } from "../../check-request.ts";
-import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row } from "../../port.ts";
+import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, ThreadReport } from "../../port.ts";
 import { readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
 import { type Batch, batchLimits, planBatches, positionsIn } from "./batch.ts";
-import { type BatchModel, type BatchResult, BatchRunner, type FrozenBase } from "./batch-runner.ts";
+import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
 import { forEachTrained } from "./inputs.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { SecondThread } from "./second-thread.ts";
 import { MAX_SHARED_WEIGHTS } from "../shared-weights.ts";
 import { addTo, shareOut } from "./shares.ts";
+import { threadsPerShare, TrainerThreads } from "./trainer-threads.ts";
 
 /** A model being trained. */
 interface TrainableModel extends OptimizerState, BatchModel {
@@ -41,7 +42,8 @@ export interface BaseSource {
 
 /** Settings of a trainer. */
 export interface TrainerOptions {
-  readonly threads: number;
+  /** In all; of several the fastest, which the first steps show. The results do not depend on it. */
+  readonly threads: number | readonly number[];
   /** How far its threads step back for others, 0 to 19; Linux only. @default 0 */
   readonly niceness?: number | undefined;
   /** Padded tokens per batch; more are cut into several whose gradients add up. @default 512 to 1024, by the model's shape */
@@ -52,18 +54,14 @@ export class Trainer {
   readonly #options: TrainerOptions;
   readonly #bases = new SharedValues<string, FrozenBase>();
   readonly #models = new Map<string, TrainableModel>();
-  /** For batches that run alone. */
-  readonly #runner: BatchRunner;
-  /** For those beside which another one runs. */
-  readonly #shareRunner: BatchRunner;
+  readonly #threads: TrainerThreads;
   #second: SecondThread | undefined;
   #optimizer: Promise<Optimizer> | undefined;
   #nextId = 0;
 
   constructor(options: TrainerOptions) {
     this.#options = options;
-    this.#runner = new BatchRunner(options.threads);
-    this.#shareRunner = new BatchRunner(threadsPerShare(options.threads));
+    this.#threads = new TrainerThreads([options.threads].flat(), () => this.#second);
   }
 
   async createModel(
@@ -115,7 +113,7 @@ export class Trainer {
 
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
-    this.#optimizer ??= Optimizer.create(this.#options.threads);
+    this.#optimizer ??= Optimizer.create(this.#threads.most);
     const gradNorm = await (await this.#optimizer).step(model, model.layout, adam);
     model.hasGradients = false;
     model.version++;
@@ -195,8 +193,9 @@ export class Trainer {
     const batches = planBatches(rows, { ...limits, maxTokens, maxSharing: maxBatchTokens ?? limits.maxSharing });
     if (loss) model.hasGradients = true;
     try {
-      const results = await this.#runAll(model, rows, batches, loss, signal);
-      return summary(rows, results);
+      const { results, threads } = await this.#runAll(model, rows, batches, loss, signal);
+      const { logprobs, metrics } = summary(rows, results);
+      return { logprobs, metrics: { ...metrics, threads } };
     } catch (error) {
       if (before) model.gradients.set(before);
       else if (loss) dropGradients(model);
@@ -211,12 +210,14 @@ export class Trainer {
     batches: readonly Batch[],
     loss: LossSpec | null,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<Batch, BatchResult>> {
+  ): Promise<{ readonly results: ReadonlyMap<Batch, BatchResult>; readonly threads: ThreadReport }> {
     const results = new Map<Batch, BatchResult>();
-    const run = async (runner: BatchRunner, share: readonly Batch[], gradients: Float32Array | null) => {
+    /** @param threads - Inside one op; null = as many as it turns out, batch by batch. */
+    const run = async (threads: number | null, share: readonly Batch[], gradients: Float32Array | null) => {
       for (const batch of share) {
         signal.throwIfAborted();
-        results.set(batch, await runner.run(model, rows, batch, loss, gradients));
+        const compute = (count: number) => this.#threads.runners.of(count).run(model, rows, batch, loss, gradients);
+        results.set(batch, await (threads === null ? this.#threads.run(kind, loss && [batch], compute) : compute(threads)));
         // Lets the worker see an abort that arrived meanwhile.
         await new Promise(setImmediate);
       }
@@ -224,38 +225,39 @@ export class Trainer {
     const gradients = loss && model.gradients;
     const [first, second] = isShared(model) ? shareOut(batches) : [batches, []];
     const isLong = batches.some(({ prompts, lanes }) => Math.max(prompts?.time ?? 0, lanes.time) > SHARED_BATCH_TOKENS);
-    if (second.length === 0 || this.#options.threads === 1 || isLong) {
-      await run(this.#runner, first, gradients);
+    const isSideBySide = second.length > 0 && !isLong;
+    const kind = this.#threads.kindOf(model, isSideBySide);
+    const runInTurn = async (threads: number | null) => {
+      await run(threads, first, gradients);
       const sum = gradients && second.length > 0 ? new Float32Array(gradients.length) : null;
-      await run(this.#runner, second, sum);
+      await run(threads, second, sum);
       if (gradients && sum) addTo(gradients, sum);
-      return results;
-    }
-    const { threads, niceness = 0 } = this.#options;
-    // One that died is replaced at the next step.
-    const helper = (this.#second ??= new SecondThread({ threads: threadsPerShare(threads), niceness }, () => (this.#second = undefined)));
-    const other = helper.run(model.id, model, model.version, { rows, batches: second, loss }, signal);
-    // Whichever fails, nothing is added any more when the gradients are put back: the second thread adds into memory of its own.
-    const [own, share] = await Promise.allSettled([run(this.#shareRunner, first, gradients), other]);
-    if (own.status === "rejected") throw own.reason;
-    if (share.status === "rejected") throw share.reason;
-    share.value.results.forEach((result, at) => results.set(second[at]!, result));
-    const sum = share.value.gradients;
-    if (gradients && sum) {
-      addTo(gradients, sum);
-      helper.reuse(model.id, sum);
-    }
-    return results;
+    };
+    const runSideBySide = async (threads: number) => {
+      const { niceness = 0 } = this.#options;
+      // One that died is replaced at the next step.
+      const helper = (this.#second ??= new SecondThread({ niceness }, () => (this.#second = undefined)));
+      const perShare = threadsPerShare(threads);
+      const other = helper.run(model.id, model, model.version, { threads: perShare, rows, batches: second, loss }, signal);
+      // Whichever fails, nothing is added any more when the gradients are put back: the second thread adds into memory of its own.
+      const [own, share] = await Promise.allSettled([run(perShare, first, gradients), other]);
+      if (own.status === "rejected") throw own.reason;
+      if (share.status === "rejected") throw share.reason;
+      share.value.results.forEach((result, at) => results.set(second[at]!, result));
+      const sum = share.value.gradients;
+      if (gradients && sum) {
+        addTo(gradients, sum);
+        helper.reuse(model.id, sum);
+      }
+    };
+    if (isSideBySide) await this.#threads.run(kind, loss && batches, (threads) => (threads === 1 ? runInTurn(1) : runSideBySide(threads)));
+    else await runInTurn(null);
+    return { results, threads: kind.choice.report };
   }
 }
 
 function isShared({ base }: BatchModel): boolean {
   return base.layout.length <= MAX_SHARED_WEIGHTS;
-}
-
-/** Half of the threads, and at least one. */
-function threadsPerShare(threads: number): number {
-  return Math.max(1, Math.floor(threads / 2));
 }
 
 /** What a step gave, row by row and in all. */

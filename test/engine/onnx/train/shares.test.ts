@@ -84,10 +84,10 @@ describe("shares of a step", () => {
       parameters,
     });
     const batches = planBatches(rows, limits);
-    const thread = new SecondThread({ threads: 1, niceness: 0 }, () => undefined);
+    const thread = new SecondThread({ niceness: 0 }, () => undefined);
     const { signal } = new AbortController();
     const run = (parameters: Float32Array, version: number, until = signal) =>
-      thread.run("model", modelOf(parameters), version, { rows, batches, loss: null }, until);
+      thread.run("model", modelOf(parameters), version, { threads: 1, rows, batches, loss: null }, until);
     const changed = weights.map((each) => each * 0.9);
     await run(weights, 0);
     const controller = new AbortController();
