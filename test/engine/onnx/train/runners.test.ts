@@ -16,7 +16,7 @@ const layout = baseLayout(config);
 const weights = await readBaseWeights(directory, layout);
 const model: BatchModel = { base: { config, layout, weights, rotary: rotaryTables(config) }, lora: null, layout, parameters: weights };
 const rows = [{ tokens: Int32Array.from({ length: 20 }, (_, t) => t), weights: new Float32Array(20).fill(1, 1) }];
-const batches = planBatches(rows, { maxTokens: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 });
+const batches = planBatches(rows, { maxTokens: 512, maxSharing: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 });
 
 test("what is compiled is kept by the number of threads; what was released is compiled anew, and both are counted", async () => {
   const runners = new Runners();

@@ -65,8 +65,8 @@ describe("a trainer without a number of threads", () => {
 describe("kinds of steps", () => {
   const modelOf = (layers: number, rank: number | null) =>
     ({ base: { config: { layers } }, lora: rank === null ? null : { rank, alpha: 1 } }) as unknown as BatchModel;
-  const batches = [{ rows: [{ trained: 3 }], batch: 10, time: 100 }] as unknown as readonly Batch[];
-  const untrained = [{ rows: [{ trained: 0 }], batch: 10, time: 100 }] as unknown as readonly Batch[];
+  const batches = [{ families: [{ trained: 3 }], prompts: null, lanes: { count: 10, time: 100 } }] as unknown as readonly Batch[];
+  const untrained = [{ families: [{ trained: 0 }], prompts: null, lanes: { count: 10, time: 100 } }] as unknown as readonly Batch[];
 
   test("go by the shape of the model, what is trained of it, and whether there are shares; models of one shape have one choice", () => {
     const threads = new TrainerThreads([1, 2, 4], () => undefined);
