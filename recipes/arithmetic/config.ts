@@ -6,5 +6,5 @@ export const defaults: SftThenRlConfig = {
   heldOut: 256,
   measureTemperature: 0,
   sft: { validation: 256, stopAtExact: 0.45, stepsPerJob: 50, maxJobs: 40, batchSize: 32, learningRate: 1e-3 },
-  rl: { steps: 100, prompts: 32, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 20, maxGradNorm: 0.5 },
+  rl: { steps: 200, prompts: 32, groupSize: 16, peakLearningRate: 3e-4, warmupSteps: 20, maxGradNorm: 0.5 },
 };

@@ -2,7 +2,9 @@ import { trajectoryGroups, type TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
 
 /** Names that differ from one run of the same work to the next: they go under `time/`, so that everything else can be compared. */
-const TIMED = /^engine\/|(^|_)(duration|seconds|tokens_per_second)$/;
+const TIMED = /(^|_)(duration|seconds|tokens_per_second)$/;
+/** What a job says of the engine itself depends on the machine. */
+const OF_THE_ENGINE = /^engine\//;
 
 /** What a row says about groups: rewards, failures, tokens, and each trajectory metric's mean as `metric/<name>`. Numbers that are not finite are left out. */
 export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
@@ -27,7 +29,11 @@ export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
 /** A job's metrics as a row has them: timings under `time/`, what the row says already left out. */
 export function jobMetrics(metrics: Metrics): Metrics {
   const { ["reward/mean"]: _mean, ["reward/std"]: _std, gradient_step: _gradientStep, step: _step, ...rest } = metrics;
-  return finite(Object.fromEntries(Object.entries(rest).map(([name, value]) => [timed(name) ?? name, value])));
+  return finite(
+    Object.fromEntries(
+      Object.entries(rest).map(([name, value]) => [timed(name) ?? (OF_THE_ENGINE.test(name) ? `time/${name}` : name), value]),
+    ),
+  );
 }
 
 function timed(name: string): string | null {

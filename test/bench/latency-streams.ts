@@ -22,10 +22,11 @@ export class LiveStreams {
     this.#running = Array.from({ length: count }, (_, index) => this.#keepOpen(address, index));
   }
 
-  /** Lets the streams run and returns the gaps that ended meanwhile, in ms; the wait for a first token is none. */
-  async run(ms: number): Promise<number[]> {
+  /** Lets the streams run, at least until something else is done, and returns the gaps that ended meanwhile, in ms; the wait for a first token is none. */
+  async run(ms: number, other?: Promise<unknown>): Promise<number[]> {
     this.#gaps = [];
-    await Promise.race([new Promise((resolve) => setTimeout(resolve, ms)), ...this.#running]);
+    const passed = new Promise((resolve) => setTimeout(resolve, ms));
+    await Promise.race([Promise.all([passed, other]), ...this.#running]);
     return this.#gaps;
   }
 

@@ -6,6 +6,7 @@
  */
 import { parseArgs } from "node:util";
 import { request } from "undici";
+import type { Address } from "./latency.bench.ts";
 import { withHost } from "./latency-service.ts";
 import { LiveStreams } from "./latency-streams.ts";
 import { median, printTable, quantile, short, whole } from "./support.ts";
@@ -35,22 +36,11 @@ export async function run(args: string[]): Promise<void> {
       const [quiet, beside, firsts, tokens]: [number[][], number[][], number[], number[]] = [[], [], [], []];
       for (let round = 0; round < rounds; round++) {
         quiet.push(await live.run(WINDOW_MS));
-        const gaps = live.run(WINDOW_MS);
-        const startMs = performance.now();
-        const { statusCode, body } = await request(`${address.url}/v1/chat/completions`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${address.apiKey}`, "content-type": "application/json" },
-          // Every round has a prompt of its own from the first token on, so that none is in the prefix cache.
-          body: JSON.stringify({
-            messages: [{ role: `r${round}`, content: `${round}x`.repeat(Math.ceil(prompt / 2)).slice(0, prompt) }],
-            max_tokens: 1,
-          }),
-        });
-        const text = await body.text();
-        if (statusCode !== 200) throw new Error(`The long prompt was answered with ${statusCode}: ${text}`);
-        firsts.push(performance.now() - startMs);
-        tokens.push((JSON.parse(text) as { usage: { prompt_tokens: number } }).usage.prompt_tokens);
-        beside.push(await gaps);
+        const prompted = ask(address, round, prompt);
+        beside.push(await live.run(WINDOW_MS, prompted));
+        const { ms, promptTokens } = await prompted;
+        firsts.push(ms);
+        tokens.push(promptTokens);
       }
       await live.stop();
       const line = (label: string, gaps: number[][]) => {
@@ -66,4 +56,20 @@ export async function run(args: string[]): Promise<void> {
     values.params,
   );
   printTable(["", "gap p50", "longest gap", "÷ p50", "worst round", "prompt tokens", "its first token"], lines);
+}
+
+/** Asks for one token after a prompt, and says how long it took. Every round has a prompt of its own from the first token on, so that none is in the prefix cache. */
+async function ask({ url, apiKey }: Address, round: number, length: number): Promise<{ ms: number; promptTokens: number }> {
+  const startMs = performance.now();
+  const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${apiKey}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      messages: [{ role: `r${round}`, content: `${round}x`.repeat(Math.ceil(length / 2)).slice(0, length) }],
+      max_tokens: 1,
+    }),
+  });
+  const text = await body.text();
+  if (statusCode !== 200) throw new Error(`The long prompt was answered with ${statusCode}: ${text}`);
+  return { ms: performance.now() - startMs, promptTokens: (JSON.parse(text) as { usage: { prompt_tokens: number } }).usage.prompt_tokens };
 }

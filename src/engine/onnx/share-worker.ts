@@ -3,6 +3,7 @@ import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { adapterLayout, baseLayout } from "./model/parameters.ts";
 import { rotaryTables } from "./model/transformer.ts";
+import { placesNeeded } from "./train/batch.ts";
 import type { BatchModel, BatchResult } from "./train/batch-runner.ts";
 import { Runners } from "./train/runners.ts";
 import type { SharedModel, ShareResult, ShareTask } from "./train/second-thread.ts";
@@ -31,7 +32,7 @@ function baseWeights(base: SharedModel["base"]): Float32Array {
 serveCalls(parentPort!, {
   introduce: ([id, { config, lora, base, parameters }]: readonly [string, SharedModel]) => {
     const layout = baseLayout(config);
-    const frozen = { config, layout, weights: baseWeights(base), rotary: rotaryTables(config) };
+    const frozen = { config, layout, weights: baseWeights(base), rotary: rotaryTables({ ...config, contextLength: placesNeeded(config) }) };
     const trained = lora ? adapterLayout(config, lora.rank) : layout;
     const model = { base: frozen, lora, layout: trained, parameters: new Float32Array(trained.length) };
     models.set(id, { model, baseId: base?.id ?? null, shared: parameters, version: -1 });

@@ -44,8 +44,8 @@ export interface ModelInputs {
   readonly weights: ReadonlyMap<string, Value>;
   /** Present when matrices are given as `[out, in]`: how rows are multiplied by one. */
   readonly product?: Product | undefined;
-  /** Present when linear maps carry adapters. */
-  readonly lowRank?: LowRankTerm | undefined;
+  /** Present when linear maps carry adapters: a whole map but for its bias. */
+  readonly project?: Projection | undefined;
   /** `[B, T]` int64. */
   readonly positions: Value;
   /** `[contextLength, d/2]`. */
@@ -56,8 +56,8 @@ export interface ModelInputs {
 /** `x·Wᵀ`: rows `[R, in]` by a weight `[out, in]`. */
 export type Product = (x: Value, weight: Value) => Value;
 
-/** The low-rank term of one part of a linear map, `[R, out]`, from its input `[R, in]`. */
-export type LowRankTerm = (linear: LinearSpec, part: number, x: Value) => Value;
+/** A linear map without its bias, `[R, out]`, of rows `[R, in]`. */
+export type Projection = (linear: LinearSpec, x: Value) => Value;
 
 /** Name of the dimension `(h / kv) · T`; the attention mask binds it. */
 export const GROUPED = "grouped";
@@ -107,7 +107,7 @@ export function logits(inputs: ModelInputs, hidden: Value): Value {
 }
 
 /** Rows by a matrix, whichever way it is given. */
-function times({ product = matmul }: ModelInputs, x: Value, weight: Value): Value {
+export function times({ product = matmul }: Pick<ModelInputs, "product">, x: Value, weight: Value): Value {
   return product(x, weight);
 }
 
@@ -158,15 +158,11 @@ function rotate({ config, positions, cos, sin }: ModelInputs, layer: number, x: 
   return config.unrotatedLayers.includes(layer) ? x : rotaryEmbedding(x, positions, cos, sin);
 }
 
-/** `x·W`, plus the bias, plus the low-rank term of each part when there are adapters. */
+/** A linear map with its adapters and its bias. */
 function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
-  const { lowRank, weights } = inputs;
-  const product = times(inputs, x, weights.get(spec.name)!);
-  const base = spec.hasBias ? add(product, weights.get(biasName(spec))!) : product;
-  if (!lowRank) return base;
-  const deltas = spec.parts.map((_, part) => lowRank(spec, part, x));
-  const width = spec.parts.reduce((sum, part) => sum + part.outputSize, 0);
-  return add(base, deltas.length === 1 ? deltas[0]! : concat(deltas, 1, width));
+  const { project, weights } = inputs;
+  const product = project ? project(spec, x) : times(inputs, x, weights.get(spec.name)!);
+  return spec.hasBias ? add(product, weights.get(biasName(spec))!) : product;
 }
 
 /** Parameters in all, for capabilities and cards. */

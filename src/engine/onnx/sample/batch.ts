@@ -95,7 +95,7 @@ export class Batch {
       kind: "decode",
       weights: this.weights,
       adapters: this.adaptersWith([]),
-      owners: Array.from({ length: padded }, (_, b) => rows[b]?.request.policy.adapter ?? null),
+      owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
       tokens,
       pasts,
       feeds: { ...this.#cache.feeds(Tensor, size), ...(isPadded ? paddingFeeds(Tensor, size, padded) : {}) },

@@ -33,7 +33,7 @@ export interface ForwardInput {
   /** The cache as inputs of the graph, and what becomes of it: outputs by name, null where they are not to be written in place. */
   readonly feeds: Tensors;
   readonly fetches: Readonly<Record<string, Tensor | null>>;
-  /** The flat indices of the tokens whose successors are wanted, at least two. */
+  /** The flat indices of the tokens whose successors are wanted, at least two; where rows are filled up, of all rows. */
   readonly last: Int32Array;
   /** Whether raw logits are wanted too. */
   readonly needsLogits: boolean;

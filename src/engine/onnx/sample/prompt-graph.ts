@@ -14,7 +14,7 @@ import { isWide, productOfMany } from "./wide.ts";
  */
 export function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows" };
-  return samplerGraph(config, hasAdapters, dims, isWide(config) ? productOfMany : undefined, (inputs) => ({ mixer: cachingMixer(inputs) }));
+  return samplerGraph(config, hasAdapters, dims, isWide(config) ? { product: productOfMany, isGrouped: false } : null, cachingMixer);
 }
 
 /** Attention over the cache; the op rotates by itself where it can. */

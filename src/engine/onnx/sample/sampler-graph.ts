@@ -1,8 +1,17 @@
 /** What the graphs of prefill and decoding share: everything but attention. */
-import { type Dim, gatherRows, Graph, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
+import { add, concat, type Dim, gatherRows, Graph, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterNames } from "../model/parameters.ts";
-import { type BatchDims, logits, type LowRankTerm, type Mixer, type ModelInputs, type Product, transformer } from "../model/transformer.ts";
+import {
+  type BatchDims,
+  logits,
+  type Mixer,
+  type ModelInputs,
+  type Product,
+  type Projection,
+  times,
+  transformer,
+} from "../model/transformer.ts";
 import { givenWeights } from "./wide.ts";
 
 /** Names of a layer's inputs and outputs. */
@@ -13,52 +22,71 @@ export const cacheNames = (layer: number) => ({
   values: `v${layer}`,
 });
 
-/** How rows attend, and where not all that `last` names have distributions, which of those do. */
-export interface Attending {
-  readonly mixer: Mixer;
-  readonly asked?: Value | undefined;
+/** How rows are multiplied by the matrices of a wide model. */
+export interface WideProduct {
+  readonly product: Product;
+  /** Whether rows have to be filled up to whole groups. */
+  readonly isGrouped: boolean;
 }
 
 /**
  * Builds a graph for `B` rows of `T` tokens each, `tokens` and `positions` `[B, T]`.
  *
  * Outputs `logits`, `logprobs` and `probs` `[S, V]`: of the tokens that `last` names by flat index, their `log softmax` and
- * their `softmax`.
+ * their `softmax`. Where rows are filled up to groups, `R` in all, there is one token in each: `tokens`, `positions` and `last` are
+ * of all of them, the rest of the inputs and the outputs of the first `B`, which `real` `[B]` names; `spread` `[R]` names for each
+ * row one whose attention it goes on with, which for those that fill up nobody looks at.
  *
  * @param hasAdapters - Whether rows bring low-rank adapters, each row its own.
- * @param product - How rows are multiplied by matrices, for a wide model.
  * @param attend - Makes the attention, which reads and writes the cache.
  */
 export function samplerGraph(
   config: ModelConfig,
   hasAdapters: boolean,
   dims: BatchDims,
-  product: Product | undefined,
-  attend: (inputs: ModelInputs) => Attending,
+  wide: WideProduct | null,
+  attend: (inputs: ModelInputs) => Mixer,
 ): Graph {
   const graph = new Graph();
-  const { batch, time } = dims;
-  const tokens = graph.input("tokens", [batch, time], "int64");
+  const filling = wide?.isGrouped ? fillingOf(graph, dims) : null;
+  const all: BatchDims = filling ? { batch: "filled", time: 1, rows: "filled" } : dims;
   const half = config.headSize / 2;
-  const inputs: ModelInputs = {
+  const tokens = graph.input("tokens", [all.batch, all.time], "int64");
+  const weights = givenWeights(graph, config);
+  const shared = {
     graph,
     config,
-    dims,
-    weights: givenWeights(graph, config),
-    product,
-    lowRank: hasAdapters ? gatheredAdapter(graph, dims) : undefined,
-    positions: graph.input("positions", [batch, time], "int64"),
+    weights,
+    product: wide?.product,
     cos: graph.input("cos", ["positions", half]),
     sin: graph.input("sin", ["positions", half]),
   };
-  const { mixer, asked } = attend(inputs);
-  const hidden = transformer(inputs, reshape(tokens, [dims.rows]), mixer);
-  const all = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
-  const raw = asked ? gatherRows(all, asked) : all;
+  const positions = graph.input("positions", [all.batch, all.time], "int64");
+  const mixer = attend({ ...shared, dims, positions: filling ? filling.real(positions) : positions });
+  const delta = hasAdapters ? adapterTerm(graph, dims) : undefined;
+  const project: Projection | undefined =
+    delta &&
+    ((linear, x) =>
+      add(times(shared, x, weights.get(linear.name)!), filling ? filling.spread(delta(linear, filling.real(x))) : delta(linear, x)));
+  const inputs: ModelInputs = { ...shared, dims: all, positions, project };
+  const hidden = transformer(
+    inputs,
+    reshape(tokens, [all.rows]),
+    filling ? (layer, projected) => filling.spread(mixer(layer, filling.real(projected))) : mixer,
+  );
+  const found = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
+  const raw = filling ? filling.real(found) : found;
   graph.output("logits", raw);
   graph.output("logprobs", logSoftmax(raw));
   graph.output("probs", softmax(raw));
   return graph;
+}
+
+/** From all rows to those that are not there to fill up, and back. */
+function fillingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread", (x: Value) => Value> {
+  const real = graph.input("real", [rows], "int64");
+  const spread = graph.input("spread", ["filled"], "int64");
+  return { real: (x) => gatherRows(x, real), spread: (x) => gatherRows(x, spread) };
 }
 
 /**
@@ -66,7 +94,7 @@ export function samplerGraph(
  * `adapter` `[B]`. Picking costs a copy, but a row's product is then the same whatever other adapters are loaded, to the
  * last bit; adapters side by side in one wide product are not.
  */
-function gatheredAdapter(graph: Graph, { batch, time, rows }: BatchDims): LowRankTerm {
+function adapterTerm(graph: Graph, { batch, time, rows }: BatchDims): Projection {
   const owner = graph.input("adapter", [batch], "int64");
   const pick = (name: string, shape: readonly Dim[]) =>
     graph.record({
@@ -75,11 +103,14 @@ function gatheredAdapter(graph: Graph, { batch, time, rows }: BatchDims): LowRan
       attributes: { axis: { int: 0 } },
       outputs: [{ shape: [batch, ...shape] }],
     })[0]!;
-  return (linear, part, x) => {
-    const { a, b } = adapterNames(linear, part);
-    const outputSize = linear.parts[part]!.outputSize;
+  return (linear, x) => {
     const perRow = reshape(x, [batch, time, linear.inputSize]);
-    const delta = matmul(matmul(perRow, pick(a, [linear.inputSize, "rank"])), pick(b, ["rank", outputSize]));
-    return reshape(delta, [rows, outputSize]);
+    const parts = linear.parts.map(({ outputSize }, part) => {
+      const { a, b } = adapterNames(linear, part);
+      const delta = matmul(matmul(perRow, pick(a, [linear.inputSize, "rank"])), pick(b, ["rank", outputSize]));
+      return reshape(delta, [rows, outputSize]);
+    });
+    const width = linear.parts.reduce((sum, { outputSize }) => sum + outputSize, 0);
+    return parts.length === 1 ? parts[0]! : concat(parts, 1, width);
   };
 }

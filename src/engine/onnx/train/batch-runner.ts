@@ -7,8 +7,8 @@ import type { Batch, Rectangle } from "./batch.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import { promptOfLanes, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
 import { laneMasks, type Mask, promptMasks } from "./masks.ts";
-import { queryBlocks } from "./query-blocks.ts";
-import { type GraphShape, LANE, maskName, PROMPT } from "./rectangles.ts";
+import { graphShape } from "./query-blocks.ts";
+import { LANE, maskName, PROMPT } from "./rectangles.ts";
 import { ProgramCache } from "../program-cache.ts";
 
 /** What is read of a base model. */
@@ -17,6 +17,7 @@ export interface FrozenBase {
   readonly layout: Layout;
   /** Not read where every parameter is trained. */
   readonly weights: Float32Array;
+  /** Of as many positions as `placesNeeded` says. */
   readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array };
 }
 
@@ -72,8 +73,8 @@ export class BatchRunner {
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
     const feeds: Tensors = {
-      cos: new Tensor("float32", base.rotary.cos, [config.contextLength, half]),
-      sin: new Tensor("float32", base.rotary.sin, [config.contextLength, half]),
+      cos: new Tensor("float32", base.rotary.cos, [base.rotary.cos.length / half, half]),
+      sin: new Tensor("float32", base.rotary.sin, [base.rotary.sin.length / half, half]),
       ...rectangleFeeds(Tensor, rows, batch, config.heads / config.kvHeads),
       selected: new Tensor("int64", selection.selected, [size]),
       targets: new Tensor("int64", selection.targets, [size]),
@@ -110,9 +111,9 @@ export class BatchRunner {
     };
   }
 
-  #program({ base, lora }: BatchModel, kind: GradientKind, { prompts, lanes }: Batch): Promise<Program> {
+  #program({ base, lora }: BatchModel, kind: GradientKind, batch: Batch): Promise<Program> {
     const rank = lora?.rank ?? null;
-    const shape: GraphShape = { prompts: prompts && queryBlocks(prompts.time), lanes: queryBlocks(lanes.time, prompts?.time) };
+    const shape = graphShape(batch);
     return this.#programs.get(JSON.stringify([base.config, kind, rank, shape]), () =>
       Program.compile(gradientGraph(base.config, kind, rank, shape), `train-${kind}`, { threads: this.#threads, memoryPattern: false }),
     );

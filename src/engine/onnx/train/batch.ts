@@ -64,6 +64,13 @@ export const MIN_PRODUCT_ROWS = 320;
 /** What one more batch costs besides its tokens, in tokens: starting a graph and adding into the accumulators. */
 const BATCH_OVERHEAD = 128;
 
+/**
+ * Places that tables of positions must have: rows are filled up beyond a model's context, and what is there is masked but looked up.
+ */
+export function placesNeeded({ contextLength }: ModelConfig): number {
+  return Math.max(paddedTime(contextLength), paddedTime(MIN_PRODUCT_ROWS));
+}
+
 /** Token positions of a batch, padding included. */
 export function positionsIn({ prompts, lanes }: Pick<Batch, "prompts" | "lanes">): number {
   return (prompts ? prompts.count * prompts.time : 0) + lanes.count * lanes.time;

@@ -1,10 +1,12 @@
 /** The gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
 import {
+  adaptedProduct,
+  blockDiagonal,
+  concat,
   differentiate,
   exp,
   Graph,
   lessOrEqual,
-  matmul,
   maximum,
   minimum,
   mul,
@@ -19,8 +21,9 @@ import {
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
-import { logits, type LowRankTerm, transformer, weightInputs } from "../model/transformer.ts";
-import { type GraphShape, type Model, rowsOf } from "./rectangles.ts";
+import { logits, type Projection, transformer, weightInputs } from "../model/transformer.ts";
+import type { GraphShape } from "./query-blocks.ts";
+import { type Model, rowsOf } from "./rectangles.ts";
 
 /** What a gradient graph computes: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
@@ -52,9 +55,9 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
     graph,
     config,
     weights,
-    lowRank: adapterWeights ? scaledAdapter(adapterWeights, graph.input("adapter_scale", [])) : undefined,
-    cos: graph.input("cos", [config.contextLength, half]),
-    sin: graph.input("sin", [config.contextLength, half]),
+    project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", [])) : undefined,
+    cos: graph.input("cos", ["places", half]),
+    sin: graph.input("sin", ["places", half]),
   };
   const { inputs, tokens, mixer } = rowsOf(model, shape);
   const selected = graph.input("selected", ["selected"], "int64");
@@ -73,11 +76,15 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
   return graph;
 }
 
-/** `scale · (x·A)·B`. */
-function scaledAdapter(weights: ReadonlyMap<string, Value>, scale: Value): LowRankTerm {
-  return (linear, part, x) => {
-    const { a, b } = adapterNames(linear, part);
-    return matmul(mul(matmul(x, weights.get(a)!), scale), weights.get(b)!);
+/** `x·(W + scale·A·B)`; where a map has parts, their `A` lie side by side and their `B` along a diagonal. */
+function adapted(weights: ReadonlyMap<string, Value>, adapters: ReadonlyMap<string, Value>, scale: Value): Projection {
+  return (linear, x) => {
+    const names = linear.parts.map((_, part) => adapterNames(linear, part));
+    const columns = names.map(({ a }) => adapters.get(a)!);
+    const rank = columns.reduce((sum, { shape }) => sum + (shape[1] as number), 0);
+    const a = columns.length === 1 ? columns[0]! : concat(columns, 1, rank);
+    const b = mul(blockDiagonal(names.map((each) => adapters.get(each.b)!)), scale);
+    return adaptedProduct(x, weights.get(linear.name)!, a, b);
   };
 }
 

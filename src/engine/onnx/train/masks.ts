@@ -26,7 +26,7 @@ export function laneMasks(batch: Batch, copies: number): Mask[] {
 
 /** Queries of a row of `time` tokens, which look at `before` keys, and at their own up to themselves. */
 function causalMasks(time: number, before: number, copies: number): Mask[] {
-  const { count } = queryBlocks(time, before);
+  const count = queryBlocks(time);
   const size = time / count;
   return Array.from({ length: count }, (_, block) => {
     const start = before + block * size;

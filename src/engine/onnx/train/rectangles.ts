@@ -1,14 +1,7 @@
 /** The rectangles of a batch in a gradient graph: where their rows come from, and attention over them. */
 import { attention, type AttentionOptions, concat, type Dim, matmul, reshape, split, type Value } from "../graph/index.ts";
 import { type Heads, headsApart, joinHeads, type Mixer, type ModelInputs, splitHeads } from "../model/transformer.ts";
-import type { QueryBlocks } from "./query-blocks.ts";
-
-/** How attention runs over the rectangles of a batch; a graph is built for one way. */
-export interface GraphShape {
-  /** Null where lanes continue no prompt. */
-  readonly prompts: QueryBlocks | null;
-  readonly lanes: QueryBlocks;
-}
+import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
 
 /** What all rows of a graph have in common. */
 export type Model = Omit<ModelInputs, "dims" | "positions">;

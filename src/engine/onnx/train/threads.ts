@@ -25,7 +25,7 @@ export interface ThreadTrial {
   readonly tokens: number;
   readonly ms: number;
   /** Whether something was compiled in it: its time is then none to compare, but it was spent. */
-  readonly isFirst: boolean;
+  readonly hasCompiled: boolean;
 }
 
 /**
@@ -70,12 +70,12 @@ export class ThreadChoice {
   }
 
   /** Tells of a run with `current` threads; nothing once the choice is made. */
-  note({ tokens, ms, isFirst }: ThreadTrial): void {
+  note({ tokens, ms, hasCompiled }: ThreadTrial): void {
     if (this.#isSettled) return;
     this.#spentMs += ms;
     this.#runs++;
     const counted = this.#counted;
-    if (!isFirst) Object.assign(counted, { runs: counted.runs + 1, tokens: counted.tokens + tokens, ms: counted.ms + ms });
+    if (!hasCompiled) Object.assign(counted, { runs: counted.runs + 1, tokens: counted.tokens + tokens, ms: counted.ms + ms });
     const isMeasured = counted.runs >= MIN_RUNS && (counted.ms >= ENOUGH_MS || counted.runs >= ENOUGH_RUNS);
     if (isMeasured || this.#runs >= MAX_RUNS || this.#spentMs >= BUDGET_MS) this.#judge();
   }

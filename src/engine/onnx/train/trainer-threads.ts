@@ -8,7 +8,7 @@ import { ThreadChoice } from "./threads.ts";
 /** Steps that are computed alike: one choice serves them all. */
 export interface StepKind {
   /** Whether two shares may be computed side by side, instead of batches one after the other. */
-  readonly isShared: boolean;
+  readonly isSideBySide: boolean;
   readonly choice: ThreadChoice;
 }
 
@@ -34,14 +34,14 @@ export class TrainerThreads {
   }
 
   /** The kind of a step: it goes by the model's shape, what of it is trained, and how its batches are computed. */
-  kindOf({ base, lora }: BatchModel, isShared: boolean): StepKind {
-    const key = JSON.stringify([base.config, lora?.rank ?? null, isShared]);
+  kindOf({ base, lora }: BatchModel, isSideBySide: boolean): StepKind {
+    const key = JSON.stringify([base.config, lora?.rank ?? null, isSideBySide]);
     let kind = this.#kinds.get(key);
     if (kind === undefined) {
       // In shares an odd count is the even one below it: each share has half.
-      const isOdd = (count: number) => isShared && count > 1 && count % 2 === 1;
+      const isOdd = (count: number) => isSideBySide && count > 1 && count % 2 === 1;
       const candidates = this.#candidates.length === 1 ? this.#candidates : this.#candidates.filter((count) => !isOdd(count));
-      kind = { isShared, choice: new ThreadChoice(candidates) };
+      kind = { isSideBySide, choice: new ThreadChoice(candidates) };
       this.#kinds.set(key, kind);
     }
     return kind;
@@ -61,7 +61,7 @@ export class TrainerThreads {
     const result = await work(threads);
     const ms = performance.now() - startMs;
     const tokens = computed.reduce((sum, batch) => sum + positionsIn(batch), 0);
-    choice.note({ tokens, ms, isFirst: this.#compiled() > compiled });
+    choice.note({ tokens, ms, hasCompiled: this.#compiled() > compiled });
     if (choice.current !== threads || choice.isSettled) await this.#release();
     return result;
   }
@@ -73,10 +73,10 @@ export class TrainerThreads {
   /** Releases what was compiled for candidates that lost everywhere. */
   async #release(): Promise<void> {
     const [here, beside] = [new Set<number>(), new Set<number>()];
-    for (const { isShared, choice } of this.#kinds.values()) {
+    for (const { isSideBySide, choice } of this.#kinds.values()) {
       for (const threads of [choice.current, choice.best]) {
-        if (isShared && threads > 1) beside.add(threadsPerShare(threads));
-        here.add(isShared ? threadsPerShare(threads) : threads);
+        if (isSideBySide && threads > 1) beside.add(threadsPerShare(threads));
+        here.add(isSideBySide ? threadsPerShare(threads) : threads);
       }
     }
     this.runners.keep(here);

@@ -9,7 +9,7 @@ import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts"
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
-import { type Batch, batchLimits, planBatches, positionsIn } from "./batch.ts";
+import { type Batch, batchLimits, placesNeeded, planBatches, positionsIn } from "./batch.ts";
 import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
 import { forEachTrained } from "./inputs.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
@@ -174,7 +174,7 @@ export class Trainer {
       const layout = baseLayout(config);
       const weights =
         freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
-      return { config, layout, weights, rotary: rotaryTables(config) };
+      return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: placesNeeded(config) }) };
     });
   }
 

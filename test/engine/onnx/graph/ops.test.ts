@@ -72,6 +72,18 @@ const CASES: OpCase[] = [
     ...R,
   },
   {
+    name: "adaptedProduct",
+    inputs: [matrix, { shape: [24, 40], isFixed: true }, { shape: [24, 4] }, { shape: [4, 40] }],
+    build: ([x, w, a, b]) => g.adaptedProduct(x!, w!, a!, b!),
+    ...R,
+  },
+  {
+    name: "blockDiagonal",
+    inputs: [matrix, { shape: [4, 16] }, { shape: [4, 8] }, { shape: [16, 12] }],
+    build: ([x, a, b, c]) => g.matmul(x!, g.blockDiagonal([a!, b!, c!])),
+    ...R,
+  },
+  {
     name: "batched matmul, b transposed and scaled",
     inputs: [{ shape: ["B", 2, "T", 8] }, { shape: ["B", 2, "T", 8] }],
     build: ([a, b]) => g.matmul(a!, b!, { transposeB: true, scale: 0.35 }),

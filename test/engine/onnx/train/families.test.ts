@@ -4,7 +4,9 @@ import type { Row } from "../../../../src/engine/port.ts";
 import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { findFamilies } from "../../../../src/engine/onnx/train/families.ts";
 import { forEachTrained, promptOfLanes, tokenInputs } from "../../../../src/engine/onnx/train/inputs.ts";
+import { uniform } from "../../../../src/util/rng.ts";
 import { laneMasks } from "../../../../src/engine/onnx/train/masks.ts";
+import { graphShape } from "../../../../src/engine/onnx/train/query-blocks.ts";
 
 const limits = { maxTokens: 256, maxSharing: 512, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 };
 
@@ -61,6 +63,26 @@ describe("families", () => {
     expect(findFamilies(rows, { ...limits, pairCost: 0 })[0]!.lanes).toBeLessThanOrEqual(2);
     expect(findFamilies(rows, { ...limits, pairCost: 1 })[0]!.lanes).toBeGreaterThanOrEqual(8);
   });
+});
+
+test("rows of many lengths run through few graphs", () => {
+  let drawn = 0;
+  const between = (least: number, most: number) => least + Math.floor(uniform(7n, drawn++) * (most - least + 1));
+  const shapes = new Set<string>();
+  for (let step = 0; step < 5; step++) {
+    const rows = Array.from({ length: 16 }, (_, group) => {
+      const prompt = between(60, 400);
+      return Array.from({ length: 16 }, (__, i): Row => {
+        const length = prompt + between(10, 300);
+        const tokens = Int32Array.from({ length }, (___, t) => (t < prompt ? 1000 * group + t : 100_000 * (i + 1) + t));
+        return { tokens, weights: new Float32Array(length).fill(1, prompt) };
+      });
+    }).flat();
+    for (const batch of planBatches(rows, { ...limits, maxTokens: 1024, maxSharing: 1024 })) shapes.add(JSON.stringify(graphShape(batch)));
+  }
+  // The trainer keeps eight.
+  expect(shapes.size).toBeLessThanOrEqual(12);
+  expect(shapes.size).toBeGreaterThan(2);
 });
 
 test("what a query sees of a batch is its own row up to itself, and nothing else", () => {

@@ -140,6 +140,22 @@ test("the gradient of a batch is that of its rows, however the rows are cut into
   expect(furthest(results[0]!, results[1]!) / largest(results[1]!)).toBeLessThan(1e-5);
 });
 
+test("a row that is filled up beyond the model's context is what it is beside others", async () => {
+  const config = await readModelConfig(directory);
+  const trainer = new Trainer({ threads: 1 });
+  const id = await trainer.createModel({ id: "m", directory }, { seed: 0 });
+  const rowOf = (length: number): Row => ({
+    tokens: Int32Array.from({ length }, (_, t) => (t * 7) % 40),
+    weights: new Float32Array(length).fill(1, 1),
+  });
+  const rows = Array.from({ length: 24 }, (_, i) => rowOf(config.contextLength - i));
+  const together = await trainer.forward(id, rows, signal);
+  for (const [i, row] of rows.entries()) {
+    const [alone] = await trainer.forward(id, [row], signal);
+    expect(furthest(alone!, together[i]!)).toBeLessThan(1e-5);
+  }
+});
+
 /** A model of the shipped shape, random weights. */
 function shipped(trainer: Trainer): Promise<string> {
   return trainer.createModel(

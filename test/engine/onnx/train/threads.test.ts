@@ -6,9 +6,9 @@ function decide(choice: ThreadChoice, ms: Readonly<Record<number, number>>, runs
   const order: number[] = [];
   for (let run = 0; run < runs && !choice.isSettled; run++) {
     const threads = choice.current;
-    const isFirst = !order.includes(threads);
+    const hasCompiled = !order.includes(threads);
     order.push(threads);
-    choice.note({ tokens: 1000, ms: ms[threads]! * (isFirst ? 5 : 1), isFirst });
+    choice.note({ tokens: 1000, ms: ms[threads]! * (hasCompiled ? 5 : 1), hasCompiled });
   }
   return order;
 }
@@ -27,7 +27,7 @@ describe("a choice of threads", () => {
   test("of one candidate is made, and nothing that is told of it counts", () => {
     const choice = new ThreadChoice([3]);
     expect([choice.isSettled, choice.current, choice.best]).toEqual([true, 3, 3]);
-    choice.note({ tokens: 1000, ms: 1, isFirst: false });
+    choice.note({ tokens: 1000, ms: 1, hasCompiled: false });
     expect(choice.report).toEqual({ threads: 3, rates: [] });
   });
 
@@ -69,7 +69,7 @@ describe("a choice of threads", () => {
       [100, 20],
       [4000, 800],
     ] as const)
-      choice.note({ tokens, ms, isFirst: false });
+      choice.note({ tokens, ms, hasCompiled: false });
     expect(choice.report).toMatchObject({ threads: 2, rates: [{ tokensPerSecond: 5000 }, { tokensPerSecond: 10_000 }] });
   });
 
@@ -81,7 +81,7 @@ describe("a choice of threads", () => {
 
   test("goes on without a candidate in whose runs something is compiled every time", () => {
     const choice = new ThreadChoice([1, 2]);
-    for (let run = 0; run < 20; run++) choice.note({ tokens: 1000, ms: 1, isFirst: true });
+    for (let run = 0; run < 20; run++) choice.note({ tokens: 1000, ms: 1, hasCompiled: true });
     expect([choice.isSettled, choice.current, choice.report.rates]).toEqual([true, 2, []]);
   });
 

@@ -17,6 +17,20 @@ export function concat(values: readonly Value[], axis: number, size: Dim): Value
   })[0]!;
 }
 
+/** Matrices along the diagonal of a larger one `[Σ rows, Σ columns]`, zeros elsewhere. */
+export function blockDiagonal(blocks: readonly Value[]): Value {
+  const [first] = blocks;
+  if (!first) throw new ShapeError("Expected at least one matrix, got none");
+  if (blocks.length === 1) return first;
+  const [heights, widths] = [blocks.map(({ shape }) => shape[0] as number), blocks.map(({ shape }) => shape[1] as number)];
+  const sum = (sizes: readonly number[]) => sizes.reduce((total, size) => total + size, 0);
+  const lines = blocks.map((block, i) => {
+    const zeros = (width: number) => (width === 0 ? [] : [expandTo(first.graph.scalar(0), [heights[i]!, width])]);
+    return concat([...zeros(sum(widths.slice(0, i))), block, ...zeros(sum(widths.slice(i + 1)))], 1, sum(widths));
+  });
+  return concat(lines, 0, sum(heights));
+}
+
 /** Cuts `x` along `axis` into pieces of the given sizes. */
 export function split(x: Value, axis: number, sizes: readonly Dim[]): Value[] {
   const total = x.shape[axis]!;
