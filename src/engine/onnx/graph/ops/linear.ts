@@ -57,23 +57,23 @@ export function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
 }
 
 /**
- * `x·(W + a·b)`: a frozen matrix `[in, out]` under a low-rank term `a` `[in, r]`, `b` `[r, out]`. The sum is made once, so that
- * rows are multiplied by one matrix; the gradients go around it, because that of the sum would be as large as `W`:
+ * `x·W + (x·a)·b`: a frozen matrix `[in, out]` beside a low-rank term `a` `[in, r]`, `b` `[r, out]`. Backwards the rows are multiplied
+ * by the sum of both, which is made once; forwards it would round otherwise than decoding does, where rows have terms of their own.
  *
  * `∂x = G·(W + a·b)ᵀ`, `∂a = xᵀ·(G·bᵀ)`, `∂b = (x·a)ᵀ·G`; none for `W`.
  */
 export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value): Value {
-  const whole = matmul(a, b, { plus: weight });
-  const result = matmul(x, whole);
+  const low = matmul(x, a);
+  const result = matmul(low, b, { plus: matmul(x, weight) });
   return x.graph.record({
     op: "Identity",
     inputs: [result],
     outputs: [{ shape: result.shape }],
     variables: [x, a, b],
     vjp: ([g], needed) => [
-      needed[0] ? (sum) => matmul(g!, whole, { transposeB: true, plus: sum ?? undefined }) : null,
+      needed[0] ? (sum) => matmul(g!, matmul(a, b, { plus: weight }), { transposeB: true, plus: sum ?? undefined }) : null,
       needed[1] ? (sum) => matmul(x, matmul(g!, b, { transposeB: true }), { transposeA: true, plus: sum ?? undefined }) : null,
-      needed[2] ? (sum) => matmul(matmul(x, a), g!, { transposeA: true, plus: sum ?? undefined }) : null,
+      needed[2] ? (sum) => matmul(low, g!, { transposeA: true, plus: sum ?? undefined }) : null,
     ],
   })[0]!;
 }
