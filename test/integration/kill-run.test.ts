@@ -14,8 +14,8 @@ import { type Address, startProcess, temporaryDirectory } from "./support.ts";
 
 /** Kills per mode: a few here; `WHETSTONE_KILLS=50` for the whole trial. */
 const KILLS = Number(process.env["WHETSTONE_KILLS"] ?? 3);
-/** Long enough that there is something left to kill: three steps have more events than lie between two kills. */
-const STEPS = KILLS * 3;
+/** Long enough that there is something left to kill: four steps have more events than lie between two kills, and than pass before one takes effect. */
+const STEPS = KILLS * 4;
 /** Events from one kill to the next. */
 const [NEAREST, FARTHEST] = [3, 12];
 
