@@ -23,13 +23,13 @@ import type {
   StatePath,
 } from "../port.ts";
 import { type ModelConfig, readModelConfig } from "./model/config.ts";
-import { type Adapter, baseLayout } from "./model/parameters.ts";
+import type { Adapter } from "./model/parameters.ts";
+import { isLarge } from "./model/size.ts";
 import { countParameters } from "./model/transformer.ts";
 import { loadRuntime } from "./runtime.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES } from "./sample/options.ts";
 import { Samplers } from "./samplers.ts";
-import { MAX_SHARED_WEIGHTS } from "./shared-weights.ts";
 import { spawnWorker } from "./spawn-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { threadCandidates } from "./train/threads.ts";
@@ -244,7 +244,7 @@ class OnnxEngine implements Engine {
   }
 
   async #isSmall({ directory }: BaseSource): Promise<boolean> {
-    return baseLayout(await this.#config(directory)).length <= MAX_SHARED_WEIGHTS;
+    return !isLarge(await this.#config(directory));
   }
 
   /** A known identifier, a directory under an allowed root, or what else there is. */

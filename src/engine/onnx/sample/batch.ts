@@ -1,4 +1,5 @@
 /** Requests that advance together, a token at a time. */
+import { isLarge } from "../model/size.ts";
 import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { advance } from "./advance.ts";
@@ -8,7 +9,7 @@ import type { Weights } from "./policies.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import type { Request, RunningRow, SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
-import { inGroups, isWide } from "./wide.ts";
+import { inGroups } from "./turned.ts";
 
 /** What happens to a batch's requests. */
 export interface RowListener {
@@ -79,7 +80,7 @@ export class Batch {
     const rows = this.#rows;
     // At least two rows run: a product with a single one takes another way and has other last bits.
     const size = Math.max(2, rows.length);
-    const isPadded = isWide(this.weights.config);
+    const isPadded = isLarge(this.weights.config);
     const padded = isPadded ? inGroups(size) : size;
     const tokens = new Int32Array(padded);
     const pasts = new Int32Array(padded);

@@ -1,9 +1,10 @@
 /** The graph of decoding: one more token for every running row. */
 import { add, concat, type Graph, matmul, softmax, split } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { isLarge } from "../model/size.ts";
 import { headsApart, type ModelInputs, type Mixer } from "../model/transformer.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
-import { isWide, productOfGroups } from "./wide.ts";
+import { productOfGroups } from "./turned.ts";
 
 /**
  * Builds the graph for one new token of each of `B` rows.
@@ -16,7 +17,7 @@ import { isWide, productOfGroups } from "./wide.ts";
 export function decodeGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const grouped = config.heads / config.kvHeads;
   const dims = { batch: "batch", time: 1, rows: "batch", grouped };
-  return samplerGraph(config, hasAdapters, dims, isWide(config) ? { product: productOfGroups, isGrouped: true } : null, readingMixer);
+  return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfGroups, isGrouped: true } : null, readingMixer);
 }
 
 function readingMixer(inputs: ModelInputs): Mixer {

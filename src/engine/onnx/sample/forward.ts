@@ -9,7 +9,7 @@ import { decodeGraph } from "./decode-graph.ts";
 import type { Weights } from "./policies.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { promptGraph } from "./prompt-graph.ts";
-import { givenShape } from "./wide.ts";
+import { givenShape } from "./turned.ts";
 
 /** Which graph runs: tokens of prompts, or the next one of running rows. */
 export type ForwardKind = "prompt" | "decode";

@@ -4,24 +4,25 @@ import { type Held, SharedValues } from "../../../util/shared-values.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
+import { isLarge } from "../model/size.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import { readBaseWeights } from "../model/weights.ts";
 import type { BaseSource } from "../train/trainer.ts";
 import type { LoadedAdapter } from "./adapters.ts";
-import { isWide, turnMatrices } from "./wide.ts";
+import { turnMatrices } from "./turned.ts";
 
 /** Weights that a batch runs on: a base as it is, under adapters, or trained throughout. */
 export interface Weights {
   readonly config: ModelConfig;
   readonly layout: Layout;
-  /** Matrices are turned where the model is wide. */
+  /** Matrices are turned where the model is large. */
   readonly flat: Float32Array;
 }
 
 /** Weights for sampling from weights as they are trained; takes them over. */
 function forSampling(config: ModelConfig, flat: Float32Array): Weights {
   const layout = baseLayout(config);
-  if (isWide(config)) turnMatrices(flat, layout);
+  if (isLarge(config)) turnMatrices(flat, layout);
   return { config, layout, flat };
 }
 

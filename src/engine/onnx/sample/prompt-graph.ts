@@ -1,9 +1,10 @@
 /** The graph of prefill: tokens of prompts, after those that are in the cache. */
 import { cachedAttention, concat, type Graph, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { isLarge } from "../model/size.ts";
 import type { Mixer, ModelInputs } from "../model/transformer.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
-import { isWide, productOfMany } from "./wide.ts";
+import { productOfMany } from "./turned.ts";
 
 /**
  * Builds the graph for `T` new tokens of each of `B` prompts; with several prompts none has a past.
@@ -14,7 +15,7 @@ import { isWide, productOfMany } from "./wide.ts";
  */
 export function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows" };
-  return samplerGraph(config, hasAdapters, dims, isWide(config) ? { product: productOfMany, isGrouped: false } : null, cachingMixer);
+  return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfMany, isGrouped: false } : null, cachingMixer);
 }
 
 /** Attention over the cache; the op rotates by itself where it can. */

@@ -12,7 +12,7 @@ import {
   times,
   transformer,
 } from "../model/transformer.ts";
-import { givenWeights } from "./wide.ts";
+import { givenWeights } from "./turned.ts";
 
 /** Names of a layer's inputs and outputs. */
 export const cacheNames = (layer: number) => ({
@@ -22,8 +22,8 @@ export const cacheNames = (layer: number) => ({
   values: `v${layer}`,
 });
 
-/** How rows are multiplied by the matrices of a wide model. */
-export interface WideProduct {
+/** How rows are multiplied by the turned matrices of a large model. */
+export interface TurnedProduct {
   readonly product: Product;
   /** Whether rows have to be filled up to whole groups. */
   readonly isGrouped: boolean;
@@ -44,11 +44,11 @@ export function samplerGraph(
   config: ModelConfig,
   hasAdapters: boolean,
   dims: BatchDims,
-  wide: WideProduct | null,
+  turned: TurnedProduct | null,
   attend: (inputs: ModelInputs) => Mixer,
 ): Graph {
   const graph = new Graph();
-  const filling = wide?.isGrouped ? fillingOf(graph, dims) : null;
+  const filling = turned?.isGrouped ? fillingOf(graph, dims) : null;
   const all: BatchDims = filling ? { batch: "filled", time: 1, rows: "filled" } : dims;
   const half = config.headSize / 2;
   const tokens = graph.input("tokens", [all.batch, all.time], "int64");
@@ -57,7 +57,7 @@ export function samplerGraph(
     graph,
     config,
     weights,
-    product: wide?.product,
+    product: turned?.product,
     cos: graph.input("cos", ["positions", half]),
     sin: graph.input("sin", ["positions", half]),
   };

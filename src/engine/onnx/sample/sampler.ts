@@ -107,14 +107,15 @@ export class Sampler {
   /** Prefills for as long as running rows can wait; with none of them, one piece. */
   async #prefill(): Promise<void> {
     const running = [...this.#batches.values()].filter((batch) => batch.size > 0);
-    const paces = running.map(({ weights }) => this.#pace(weights.config));
-    const endMs = performance.now() + paces.reduce((most, { budgetMs }) => Math.max(most, budgetMs), 0);
-    const isTimeLeft = () => paces.some((pace) => pace.promptTokensIn(endMs - performance.now()) >= BLOCK_TOKENS);
+    const budgetMs = running.reduce((most, { weights }) => Math.max(most, this.#pace(weights.config).budgetMs), 0);
+    const endMs = running.length > 0 ? performance.now() + budgetMs : null;
+    let policy: Policy;
     do {
-      const task = await this.#nextTask(running.length > 0 ? endMs : null);
+      const task = await this.#nextTask(endMs);
       if (!task) return;
-      await this.#step(task, running.length > 0 ? endMs : null);
-    } while (isTimeLeft());
+      ({ policy } = task.requests[0]!);
+      await this.#step(task, endMs);
+    } while (endMs !== null && this.#promptTokens(policy, endMs) >= BLOCK_TOKENS);
   }
 
   /** The most urgent prompt: one under way, or the next in the queue. */

@@ -6,6 +6,7 @@ import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, ThreadReport } from "../../port.ts";
 import { readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
+import { isLarge } from "../model/size.ts";
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
@@ -14,7 +15,6 @@ import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
 import { forEachTrained } from "./inputs.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { SecondThread } from "./second-thread.ts";
-import { MAX_SHARED_WEIGHTS } from "../shared-weights.ts";
 import { addTo, shareOut } from "./shares.ts";
 import { threadsPerShare, TrainerThreads } from "./trainer-threads.ts";
 
@@ -257,7 +257,7 @@ export class Trainer {
 }
 
 function isShared({ base }: BatchModel): boolean {
-  return base.layout.length <= MAX_SHARED_WEIGHTS;
+  return !isLarge(base.config);
 }
 
 /** What a step gave, row by row and in all. */

@@ -7,17 +7,8 @@
 import { type Graph, matmul, productOfEach, reshape, transpose, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { baseLayout, type Layout, type Parameter, viewOf } from "../model/parameters.ts";
-import { countParameters, type Product } from "../model/transformer.ts";
-import { MAX_SHARED_WEIGHTS } from "../shared-weights.ts";
-
-const known = new WeakMap<ModelConfig, boolean>();
-
-/** Whether a model's matrices are kept as `[out, in]` for sampling. */
-export function isWide(config: ModelConfig): boolean {
-  let wide = known.get(config);
-  if (wide === undefined) known.set(config, (wide = countParameters(config) > MAX_SHARED_WEIGHTS));
-  return wide;
-}
+import { isLarge } from "../model/size.ts";
+import type { Product } from "../model/transformer.ts";
 
 /**
  * Rows that are multiplied together. How a product is summed depends on the columns of the right operand, so there are always as
@@ -42,7 +33,7 @@ export const productOfGroups: Product = (x, weight) => {
 
 /** The shape that a parameter is given in. */
 export function givenShape(config: ModelConfig, { kind, shape }: Parameter): readonly number[] {
-  return kind === "matrix" && isWide(config) ? shape.toReversed() : shape;
+  return kind === "matrix" && isLarge(config) ? shape.toReversed() : shape;
 }
 
 /** Declares one graph input per parameter of a model. */

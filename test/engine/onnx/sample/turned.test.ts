@@ -6,14 +6,15 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createOnnxEngine } from "../../../../src/engine/index.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout, viewOf } from "../../../../src/engine/onnx/model/parameters.ts";
-import { GROUP_ROWS, inGroups, isWide, turnMatrices } from "../../../../src/engine/onnx/sample/wide.ts";
+import { isLarge } from "../../../../src/engine/onnx/model/size.ts";
+import { GROUP_ROWS, inGroups, turnMatrices } from "../../../../src/engine/onnx/sample/turned.ts";
 import type { Engine, PolicyVersion, Row, SampledToken } from "../../../../src/engine/port.ts";
 
 const SHIPPED = join(import.meta.dirname, "../../../../models/whetstone-tiny");
 
 let directory: string;
 let engine: Engine | undefined;
-beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), "whetstone-wide-"))));
+beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), "whetstone-large-"))));
 afterEach(async () => {
   await engine?.close();
   engine = undefined;
@@ -46,7 +47,7 @@ describe.each([
 ])("a large model with $label", ({ isTied, lora }) => {
   test("samples by the trainer's log-probabilities, and the same bits alone and beside others", async () => {
     await largeShape(isTied);
-    expect(isWide(await readModelConfig(directory))).toBe(true);
+    expect(isLarge(await readModelConfig(directory))).toBe(true);
     engine = await createOnnxEngine({ baseModels: { large: directory }, trainerThreads: 1 });
     if (lora) {
       const base = await engine.createModel({ base: "large", seed: 1, fresh: true });

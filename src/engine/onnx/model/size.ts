@@ -1,0 +1,20 @@
+import type { ModelConfig } from "./config.ts";
+import { countParameters } from "./transformer.ts";
+
+/** Parameters up to which a model is small. */
+const MAX_SMALL = 16e6;
+
+const known = new WeakMap<ModelConfig, boolean>();
+
+/**
+ * Whether a model is large: what it is computed with depends on it, never what comes out.
+ *
+ * Of a small one there is a copy of the weights per thread: rows of a step are trained in two shares side by side, and requests are
+ * sampled on several threads, because its products are too narrow for two threads inside one. A large one is on one thread, and its
+ * matrices are turned for sampling (`sample/turned.ts`).
+ */
+export function isLarge(config: ModelConfig): boolean {
+  let large = known.get(config);
+  if (large === undefined) known.set(config, (large = countParameters(config) > MAX_SMALL));
+  return large;
+}
