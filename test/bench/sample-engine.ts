@@ -4,7 +4,8 @@ import type { SampleInput, SampleResult } from "./sample.bench.ts";
 import { median } from "./support.ts";
 
 const input = JSON.parse(process.argv[2]!) as SampleInput;
-const engine = await createOnnxEngine({ baseModels: { bench: input.directory }, samplers: input.threads });
+// A small model has one thread inside an operation, a large one a single sampler.
+const engine = await createOnnxEngine({ baseModels: { bench: input.directory }, samplers: input.threads, samplerThreads: input.threads });
 const model = await engine.createModel({ base: "bench", seed: 1, fresh: true });
 const policy = await engine.publish(model);
 let nextSeed = 0;

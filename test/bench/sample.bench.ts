@@ -4,7 +4,7 @@
  *   npm run bench -- sample [--params tiny|2m|27m|135m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3]
  *     [--vs torch|transformers]
  *
- * The engine's threads are samplers, those of the others are threads inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
+ * The engine's threads are samplers for a small model and threads inside one operation for a large one; those of the others are inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
 import { parseArgs } from "node:util";
 import { hasPython, measureInTurn, median, printTable, short, type Variant, whole, withShape } from "./support.ts";

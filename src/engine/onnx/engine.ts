@@ -54,8 +54,8 @@ export interface OnnxEngineOptions {
    */
   readonly samplers?: number | undefined;
   /**
-   * Threads inside one op of a sampler. With more than one, the last bits of a row may depend on the rest of its batch
-   * (`capabilities().deterministic` is then false). @default 1
+   * Threads inside one op of a sampler, at most 4. Models of more than 16 M weights use them as far as no bit depends on it; smaller
+   * ones always have one. @default as many as there are processors
    */
   readonly samplerThreads?: number | undefined;
   /**
@@ -81,9 +81,9 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
  * @throws ConfigError `E_CONFIG` for counts of threads and rows below 1.
  */
 export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engine> {
-  const samplerThreads = options.samplerThreads ?? 1;
   const maxSamplingRows = options.maxSamplingRows ?? DEFAULT_MAX_ROWS;
   const samplers = options.samplers ?? (availableParallelism() >= 4 ? Math.min(2, maxSamplingRows) : 1);
+  const samplerThreads = options.samplerThreads ?? availableParallelism();
   const { trainerThreads } = options;
   for (const [name, value] of Object.entries({ samplers, samplerThreads, trainerThreads, maxSamplingRows })) {
     if (value === undefined) continue;
@@ -98,7 +98,6 @@ class OnnxEngine implements Engine {
   readonly #baseModels: Readonly<Record<string, string>>;
   readonly #allowedRoots: readonly string[];
   readonly #resolveBase: (base: string) => Promise<string | null>;
-  readonly #deterministic: boolean;
   readonly #samplers: Samplers;
   readonly #trainer: WorkerClient;
   readonly #configs = new Map<string, Promise<ModelConfig>>();
@@ -109,7 +108,6 @@ class OnnxEngine implements Engine {
     this.#baseModels = options.baseModels;
     this.#allowedRoots = options.allowedRoots ?? [];
     this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
-    this.#deterministic = options.samplerThreads === 1;
     this.#samplers = new Samplers(options.samplers, {
       threads: options.samplerThreads,
       maxRows: options.maxSamplingRows,
@@ -136,7 +134,7 @@ class OnnxEngine implements Engine {
       fullParameter: true,
       maxTopLogprobs: MAX_TOP_LOGPROBS,
       constraints: true,
-      deterministic: this.#deterministic,
+      deterministic: true,
     };
   }
 

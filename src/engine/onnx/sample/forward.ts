@@ -9,6 +9,7 @@ import { decodeGraph } from "./decode-graph.ts";
 import type { Weights } from "./policies.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { promptGraph } from "./prompt-graph.ts";
+import { decodeThreads, promptThreads } from "./threads.ts";
 import { givenShape } from "./turned.ts";
 
 /** Which graph runs: tokens of prompts, or the next one of running rows. */
@@ -17,7 +18,10 @@ export type ForwardKind = "prompt" | "decode";
 /** Compiled graphs kept: a model's shape has four, two kinds with adapters and without. */
 const MAX_PROGRAMS = 16;
 
-const GRAPHS = { prompt: promptGraph, decode: decodeGraph };
+const GRAPHS = {
+  prompt: { build: promptGraph, threads: promptThreads },
+  decode: { build: decodeGraph, threads: decodeThreads },
+};
 
 /** What one run computes. */
 export interface ForwardInput {
@@ -52,13 +56,14 @@ export interface Distributions {
 
 /** See the file header. */
 export class Forward {
-  readonly #threads: number;
+  readonly #most: number;
   readonly #programs = new ProgramCache(MAX_PROGRAMS);
   readonly #constants = new WeakMap<Weights, Tensors>();
   readonly #rotary = new WeakMap<ModelConfig, Tensors>();
 
-  constructor(threads: number) {
-    this.#threads = threads;
+  /** @param most - Threads inside one op at most; there are as many as leave every bit as it is. */
+  constructor(most: number) {
+    this.#most = most;
   }
 
   /** Gets ready for weights and adapters of a kind, so that a run's time is that of the run. */
@@ -94,8 +99,9 @@ export class Forward {
   }
 
   #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Promise<Program> {
+    const { build, threads } = GRAPHS[kind];
     return this.#programs.get(JSON.stringify([kind, config, hasAdapters]), () =>
-      Program.compile(GRAPHS[kind](config, hasAdapters), kind, { threads: this.#threads }),
+      Program.compile(build(config, hasAdapters), kind, { threads: threads(config, hasAdapters, this.#most) }),
     );
   }
 

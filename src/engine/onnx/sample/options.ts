@@ -3,7 +3,7 @@ export const DEFAULT_PREFIX_CACHE_BYTES = 256 * 1024 * 1024;
 
 /** Settings of a sampler. */
 export interface SamplerOptions {
-  /** Threads inside one op. With more than one, a row's last bits may depend on the rest of its batch. @default 1 */
+  /** Threads inside one op at most. A row's bits do not depend on them: there are as many as leave them alone, one for a small model. */
   readonly threads: number;
   /** Rows that run at once; further requests wait. @default 256 */
   readonly maxRows?: number | undefined;

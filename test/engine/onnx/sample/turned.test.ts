@@ -7,8 +7,9 @@ import { createOnnxEngine } from "../../../../src/engine/index.ts";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout, viewOf } from "../../../../src/engine/onnx/model/parameters.ts";
 import { isLarge } from "../../../../src/engine/onnx/model/size.ts";
+import { decodeThreads, promptThreads } from "../../../../src/engine/onnx/sample/threads.ts";
 import { GROUP_ROWS, inGroups, turnMatrices } from "../../../../src/engine/onnx/sample/turned.ts";
-import type { Engine, PolicyVersion, Row, SampledToken } from "../../../../src/engine/port.ts";
+import type { Engine, ModelHandle, PolicyVersion, Row, SampledToken } from "../../../../src/engine/port.ts";
 
 const SHIPPED = join(import.meta.dirname, "../../../../models/whetstone-tiny");
 
@@ -28,13 +29,29 @@ async function largeShape(isTied: boolean): Promise<void> {
   await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...shape, num_hidden_layers: 2, initializer_range: 0.1 }));
 }
 
-const promptOf = (index: number, length: number) =>
-  Int32Array.from({ length }, (_, t) => (index * 31 + t * 17 + ((index * t) % 7)) % 60_000);
+/** Gives the shape random weights: adapters are on a base that has some. */
+async function writeWeights(): Promise<void> {
+  const base = await engine!.createModel({ base: "large", seed: 1, fresh: true });
+  await mkdir(join(directory, "state"));
+  await engine!.saveState(base, join(directory, "state"));
+  await engine!.unload(base);
+  await rename(join(directory, "state", "model.safetensors"), join(directory, "model.safetensors"));
+}
 
-async function sample(policy: PolicyVersion, index: number): Promise<SampledToken[]> {
+/** A step of training: before the first one an adapter adds nothing. */
+async function takeStep(model: ModelHandle): Promise<void> {
+  const row: Row = { tokens: promptOf(3, 12), weights: new Float32Array(12).fill(1, 1) };
+  await engine!.forwardBackward(model, [row], { kind: "cross-entropy" });
+  await engine!.optimStep(model, { learningRate: 1e-2 });
+}
+
+const promptOf = (index: number, length: number) =>
+  Int32Array.from({ length }, (_, t) => (index * 31 + t * 17 + ((index * t) % 7)) % 50_000);
+
+async function sample(policy: PolicyVersion, index: number, length = 8 + index): Promise<SampledToken[]> {
   const tokens: SampledToken[] = [];
   const params = { maxTokens: 3 + (index % 2), temperature: 1, topP: 1, topK: 0, seed: BigInt(index), stopTokenIds: [], topLogprobs: 1 };
-  for await (const token of engine!.sample(policy, promptOf(index, 8 + index), params)) tokens.push(token);
+  for await (const token of engine!.sample(policy, promptOf(index, length), params)) tokens.push(token);
   return tokens;
 }
 
@@ -49,25 +66,15 @@ describe.each([
     await largeShape(isTied);
     expect(isLarge(await readModelConfig(directory))).toBe(true);
     engine = await createOnnxEngine({ baseModels: { large: directory }, trainerThreads: 1 });
-    if (lora) {
-      const base = await engine.createModel({ base: "large", seed: 1, fresh: true });
-      await mkdir(join(directory, "state"));
-      await engine.saveState(base, join(directory, "state"));
-      await rename(join(directory, "state", "model.safetensors"), join(directory, "model.safetensors"));
-    }
+    if (lora) await writeWeights();
     const model = await engine.createModel({ base: "large", seed: 1, fresh: lora === undefined, lora });
-    // A step, so that an adapter is something.
-    const row: Row = { tokens: promptOf(3, 12), weights: new Float32Array(12).fill(1, 1) };
-    await engine.forwardBackward(model, [row], { kind: "cross-entropy" });
-    await engine.optimStep(model, { learningRate: 1e-2 });
+    await takeStep(model);
     const policy = await engine.publish(model);
     const before = await engine.createModel({ base: "large", seed: 1, fresh: lora === undefined, lora });
-    await engine.forwardBackward(before, [row], { kind: "cross-entropy" });
-    await engine.optimStep(before, { learningRate: 1e-2 });
+    await takeStep(before);
 
     // Of an adapter another one, which runs in the same batch.
-    await engine.forwardBackward(model, [row], { kind: "cross-entropy" });
-    await engine.optimStep(model, { learningRate: 1e-2 });
+    await takeStep(model);
     const later = await engine.publish(model);
     const policyOf = (index: number) => (index === GROUP_ROWS ? later : policy);
 
@@ -86,6 +93,37 @@ describe.each([
       expect(trained).toHaveLength(tokens.length);
       tokens.forEach(({ logprob }, t) => expect(Math.abs(logprob - trained[t]!)).toBeLessThan(2e-5));
     });
+  }, 120_000);
+});
+
+describe.each([
+  { label: "two key heads", lora: undefined },
+  { label: "an adapter", lora: { rank: 32 } },
+])("a large model with $label", ({ lora }) => {
+  test("one, two and four threads inside an operation sample the same bits, alone and beside others", async () => {
+    const config = JSON.parse(await readFile(join(SHIPPED, "config.json"), "utf8")) as object;
+    const wide = { hidden_size: 320, intermediate_size: 640, vocab_size: 50_000, num_hidden_layers: 2, initializer_range: 0.1 };
+    await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...wide }));
+    const read = await readModelConfig(directory);
+    expect([decodeThreads(read, lora !== undefined, 8), promptThreads(read, lora !== undefined, 8)]).toEqual(lora ? [2, 1] : [4, 3]);
+    expect(decodeThreads({ ...read, kvHeads: 1 }, false, 8)).toBe(2);
+    const found: unknown[] = [];
+    for (const samplerThreads of [1, 2, 4]) {
+      engine = await createOnnxEngine({ baseModels: { large: directory }, samplerThreads, trainerThreads: 1, prefixCacheBytes: 0 });
+      if (samplerThreads === 1) await writeWeights();
+      const model = await engine.createModel({ base: "large", seed: 1, lora });
+      if (lora) await takeStep(model);
+      const policy = await engine.publish(model);
+      const together = await Promise.all(Array.from({ length: GROUP_ROWS + 3 }, (_, index) => sample(policy, index, 8 + 17 * index)));
+      const alone = [];
+      for (const index of [0, GROUP_ROWS]) alone.push(await sample(policy, index, 8 + 17 * index));
+      expect(alone.map(numbers)).toEqual([numbers(together[0]!), numbers(together[GROUP_ROWS]!)]);
+      found.push(together.map(numbers));
+      await engine.close();
+      engine = undefined;
+    }
+    expect(found[1]).toEqual(found[0]);
+    expect(found[2]).toEqual(found[0]);
   }, 120_000);
 });
 
