@@ -1,8 +1,9 @@
 /**
- * Sampling tokens per second through the engine's port, beside `generate` of transformers or a plain batched PyTorch loop with a cache.
+ * Sampling tokens per second through the engine's port, beside `generate` of transformers, a plain batched PyTorch loop with a cache, or
+ * PyTorch's products with the weights alone, which bound what any engine may reach. Ratios are to the first of those.
  *
  *   npm run bench -- sample [--params tiny|2m|27m|135m] [--batch 1,8,32,128] [--prompt 32] [--tokens 32] [--threads 1] [--rounds 3]
- *     [--vs torch|transformers]
+ *     [--vs torch,transformers,products]
  *
  * The engine's threads are samplers for a small model and threads inside one operation for a large one; those of the others are inside one operation. Temperature 1; every prompt differs; prefill counts as time, prompt tokens do not count as tokens.
  */
@@ -31,6 +32,7 @@ export interface SampleResult {
 /** What `--vs` takes. */
 const PEERS: Readonly<Record<string, { readonly label: string; readonly program: string; readonly module: string }>> = {
   torch: { label: "PyTorch", program: "torch_sample.py", module: "torch" },
+  products: { label: "its products alone", program: "torch_products.py", module: "torch" },
   transformers: { label: "transformers", program: "transformers_sample.py", module: "transformers" },
 };
 
@@ -48,10 +50,12 @@ export async function run(args: string[]): Promise<void> {
       vs: { type: "string" },
     },
   });
-  const peer = values.vs === undefined ? undefined : PEERS[values.vs];
-  if (values.vs !== undefined && peer === undefined)
-    throw new RangeError(`Expected --vs to be one of ${Object.keys(PEERS).join(", ")}, got "${values.vs}"`);
-  const withPeer = peer !== undefined && (await hasPython(peer.module));
+  const peers: (typeof PEERS)[string][] = [];
+  for (const name of values.vs?.split(",") ?? []) {
+    const peer = PEERS[name];
+    if (peer === undefined) throw new RangeError(`Expected --vs to be some of ${Object.keys(PEERS).join(", ")}, got "${name}"`);
+    if (await hasPython(peer.module)) peers.push(peer);
+  }
   const batches = values.batch.split(",").map((text) => whole("batch", text));
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
@@ -61,7 +65,7 @@ export async function run(args: string[]): Promise<void> {
   const { variants, results } = await withShape(values.params, async (directory) => {
     const input: SampleInput = { directory, batches, prompt, tokens, threads, seconds };
     const all: Variant[] = [{ label: "whetstone", program: new URL("sample-engine.ts", import.meta.url), input }];
-    if (withPeer) all.push({ label: peer.label, program: new URL(peer.program, import.meta.url), input });
+    for (const { label, program } of peers) all.push({ label, program: new URL(program, import.meta.url), input });
     return { variants: all, results: await measureInTurn<SampleResult[]>(all, rounds) };
   });
   const lines = batches.flatMap((batch, at) => {
@@ -70,7 +74,7 @@ export async function run(args: string[]): Promise<void> {
       String(batch),
       label,
       short(rates[index]!),
-      withPeer ? (rates[index]! / rates[1]!).toFixed(2) : "–",
+      peers.length > 0 ? (rates[index]! / rates[1]!).toFixed(2) : "–",
       (median(results[index]!.map((result) => result[at]!.ms)) / tokens).toFixed(2),
       ((median(results[index]!.map((result) => result[at]!.cpuMs)) / batch / tokens) * 1000).toFixed(0),
     ]);
