@@ -61,8 +61,13 @@ const ACTIVATION_BYTES = 1e9;
  */
 export const MIN_PRODUCT_ROWS = 320;
 
-/** What one more batch costs besides its tokens, in tokens: starting a graph and adding into the accumulators. */
+/** What a batch costs besides its tokens, in tokens: starting a graph and adding into the accumulators. */
 const BATCH_OVERHEAD = 128;
+
+/** What a batch costs, in tokens; also of one that is still to be filled up. */
+export function costOf(shape: Pick<Batch, "prompts" | "lanes">): number {
+  return Math.max(positionsIn(shape), MIN_PRODUCT_ROWS) + BATCH_OVERHEAD;
+}
 
 /**
  * Places that tables of positions must have: rows are filled up beyond a model's context, and what is there is masked but looked up.
@@ -99,9 +104,8 @@ function cut(families: readonly Family[], maxTokens: number, { maxTrained, minRo
     let best = { cost: Infinity, start: end - 1 };
     for (let start = end - 1; start >= 0; start--) {
       shape.add(families[start]!);
-      const positions = positionsIn(shape);
-      if (start < end - 1 && (positions > maxTokens || shape.trained > maxTrained)) break;
-      const cost = cheapest[start]!.cost + Math.max(positions, MIN_PRODUCT_ROWS) + BATCH_OVERHEAD;
+      if (start < end - 1 && (positionsIn(shape) > maxTokens || shape.trained > maxTrained)) break;
+      const cost = cheapest[start]!.cost + costOf(shape);
       if (cost < best.cost) best = { cost, start };
     }
     cheapest.push(best);

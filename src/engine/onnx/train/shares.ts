@@ -1,22 +1,18 @@
 /** Batches of a step in two shares, which two threads compute side by side. */
 import type { Row } from "../../port.ts";
-import { type Batch, positionsIn } from "./batch.ts";
-
-/** What a batch costs besides its tokens, in tokens. */
-const BATCH_OVERHEAD = 128;
+import { type Batch, costOf } from "./batch.ts";
 
 /**
  * Two shares of about equal cost, each in the order of the batches. A pure function of the batches: gradients are summed
  * within a share and then over shares, so that every bit of the sum is the same however many threads there are.
  */
 export function shareOut(batches: readonly Batch[]): [Batch[], Batch[]] {
-  const cost = (batch: Batch) => positionsIn(batch) + BATCH_OVERHEAD;
   const totals = [0, 0];
   const shareOf = new Map<Batch, number>();
-  for (const batch of batches.toSorted((a, b) => cost(b) - cost(a))) {
+  for (const batch of batches.toSorted((a, b) => costOf(b) - costOf(a))) {
     const lighter = totals[1]! < totals[0]! ? 1 : 0;
     shareOf.set(batch, lighter);
-    totals[lighter]! += cost(batch);
+    totals[lighter]! += costOf(batch);
   }
   return [batches.filter((batch) => shareOf.get(batch) === 0), batches.filter((batch) => shareOf.get(batch) === 1)];
 }
