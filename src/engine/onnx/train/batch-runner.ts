@@ -3,7 +3,7 @@ import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime.ts";
-import type { Batch, Rectangle } from "./batch.ts";
+import { type Batch, fewestTrained, type Rectangle } from "./batch.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import { promptOfLanes, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
 import { laneMasks, type Mask, promptMasks } from "./masks.ts";
@@ -64,7 +64,7 @@ export class BatchRunner {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora, parameters } = model;
     const { config } = base;
-    const selection = selectTrained(rows, batch);
+    const selection = selectTrained(rows, batch, fewestTrained(config, lora !== null));
     if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, loss: 0 };
     const size = selection.selected.length;
     const half = config.headSize / 2;

@@ -61,6 +61,19 @@ const ACTIVATION_BYTES = 1e9;
  */
 export const MIN_PRODUCT_ROWS = 320;
 
+/** From this width on a result is cut into slices that sum as the whole does (up to 4 threads). */
+const WIDE = 320;
+
+/**
+ * How many trained tokens a batch is filled up to, so that no bit of what follows the last attention depends on threads: two of a
+ * model that is wide throughout, else as many as products need rows. Each has logits over the whole vocabulary.
+ */
+export function fewestTrained({ hiddenSize, innerSize, heads, headSize, vocabularySize }: ModelConfig, hasAdapter: boolean): number {
+  const isWide = Math.min(hiddenSize, innerSize, heads * headSize, vocabularySize) >= WIDE;
+  // An adapter's rank is narrow.
+  return isWide && !hasAdapter ? 2 : MIN_PRODUCT_ROWS;
+}
+
 /** What a batch costs besides its tokens, in tokens: starting a graph and adding into the accumulators. */
 const BATCH_OVERHEAD = 128;
 

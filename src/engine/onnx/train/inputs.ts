@@ -1,6 +1,6 @@
 /** From the rows of a batch to the inputs of a gradient graph. */
 import type { Row } from "../../port.ts";
-import { type Batch, MIN_PRODUCT_ROWS, positionsIn, type Rectangle } from "./batch.ts";
+import { type Batch, positionsIn, type Rectangle } from "./batch.ts";
 import type { Family } from "./families.ts";
 
 /** Tokens of a rectangle, flat, and the place that each has in its own row. */
@@ -66,10 +66,14 @@ export function promptOfLanes(batch: Batch, prompts: Rectangle): Float32Array {
   return owners;
 }
 
-/** Gathers what is trained in a batch, in the order of {@link forEachTrained}. */
-export function selectTrained(rows: readonly Row[], batch: Batch): Selection {
+/**
+ * Gathers what is trained in a batch, in the order of {@link forEachTrained}.
+ *
+ * @param fewest - Fewer are filled up, by tokens of weight 0.
+ */
+export function selectTrained(rows: readonly Row[], batch: Batch, fewest: number): Selection {
   const count = batch.families.reduce((sum, { trained }) => sum + trained, 0);
-  const size = Math.max(count, MIN_PRODUCT_ROWS);
+  const size = Math.max(count, fewest);
   const selection: Selection = {
     selected: new BigInt64Array(size),
     targets: new BigInt64Array(size),

@@ -1,0 +1,84 @@
+/** Batches with few trained tokens: those of a wide model are not filled up, and still no bit depends on threads. */
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+import { batchLimits, fewestTrained, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
+import type { Row } from "../../../../src/engine/port.ts";
+import { uniform } from "../../../../src/util/rng.ts";
+import { ROOT } from "../../../project/files.ts";
+
+let directory: string;
+let config: ModelConfig;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "whetstone-wide-"));
+  const shipped = JSON.parse(await readFile(join(ROOT, "models/whetstone-tiny/config.json"), "utf8")) as object;
+  const wide = { hidden_size: 320, intermediate_size: 1100, num_attention_heads: 10, num_hidden_layers: 2 };
+  await writeFile(join(directory, "config.json"), JSON.stringify({ ...shipped, ...wide }));
+  config = await readModelConfig(directory);
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+function modelOf(rank: number | null): BatchModel {
+  const layout = baseLayout(config);
+  const random = (length: number, seed: bigint) => Float32Array.from({ length }, (_, i) => (uniform(seed, i) - 0.5) * 0.2);
+  const base = { config, layout, weights: random(layout.length, 1n), rotary: rotaryTables(config) };
+  if (rank === null) return { base, lora: null, layout, parameters: base.weights };
+  const adapters = adapterLayout(config, rank);
+  return { base, lora: { rank, alpha: 2 * rank }, layout: adapters, parameters: random(adapters.length, 2n) };
+}
+
+/** Rows of which so many tokens are trained in all. */
+function rowsWith(trained: number): Row[] {
+  const count = Math.min(4, trained);
+  return Array.from({ length: count }, (_, row) => {
+    const own = Math.floor(trained / count) + (row < trained % count ? 1 : 0);
+    const tokens = Int32Array.from({ length: 120 }, (__, t) => (row * 31 + t * 17 + ((row * t) % 7)) % 500);
+    return { tokens, weights: new Float32Array(120).fill(1 / trained, 120 - own) };
+  });
+}
+
+async function gradients(model: BatchModel, rows: readonly Row[], threads: number): Promise<Float32Array> {
+  const sum = new Float32Array(model.layout.length);
+  const runner = new BatchRunner(threads);
+  for (const batch of planBatches(rows, batchLimits(config))) await runner.run(model, rows, batch, { kind: "cross-entropy" }, sum);
+  return sum;
+}
+
+describe.each([
+  { label: "every parameter", rank: null },
+  { label: "an adapter", rank: 8 },
+])("$label", ({ rank }) => {
+  test.each([1, 2, 5, 37, 130])("%i trained tokens: the same gradients with one, two and four threads", async (trained) => {
+    const model = modelOf(rank);
+    const rows = rowsWith(trained);
+    const one = await gradients(model, rows, 1);
+    expect(one.some((each) => each !== 0)).toBe(true);
+    for (const threads of [2, 4]) expect(Buffer.compare(bytes(await gradients(model, rows, threads)), bytes(one))).toBe(0);
+  });
+});
+
+test("narrow models and adapters are filled up, wide models are not", () => {
+  expect(fewestTrained(config, false)).toBe(2);
+  expect(fewestTrained(config, true)).toBe(320);
+  for (const narrow of [{ hiddenSize: 288 }, { innerSize: 256 }, { heads: 4 }, { vocabularySize: 300 }])
+    expect(fewestTrained({ ...config, ...narrow }, false)).toBe(320);
+});
+
+test("gradients of few trained tokens are those of many runs with one each", async () => {
+  const model = modelOf(null);
+  const rows = rowsWith(4);
+  const together = await gradients(model, rows, 1);
+  const apart = new Float32Array(together.length);
+  for (const row of rows) (await gradients(model, [row], 1)).forEach((each, at) => (apart[at]! += each));
+  const largest = together.reduce((most, each) => Math.max(most, Math.abs(each)), 0);
+  expect(together.every((each, at) => Math.abs(each - apart[at]!) <= 1e-5 * largest)).toBe(true);
+});
+
+function bytes(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+}
