@@ -32,6 +32,7 @@ import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES } from "./sample/options.t
 import { Samplers } from "./samplers.ts";
 import { spawnWorker } from "./spawn-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
+import { MOST_THREADS } from "./thread-bits.ts";
 import { threadCandidates } from "./train/threads.ts";
 import { verifyWeights } from "./verify-weights.ts";
 import { WorkerClient } from "./worker-rpc.ts";
@@ -59,8 +60,8 @@ export interface OnnxEngineOptions {
    */
   readonly samplerThreads?: number | undefined;
   /**
-   * Threads of the trainer; the result does not depend on them, so that its first steps can try: 1, 2 and as many as there are
-   * processors, at most 4. @default the fastest of those, for each shape of model
+   * Threads of the trainer, at most 4; the result does not depend on them, so that its first steps can try: 1, 2 and as many as there
+   * are processors. @default the fastest of those, for each shape of model
    */
   readonly trainerThreads?: number | undefined;
   /** How far the trainer steps back for others, 0 to 19; Linux only. @default 10 */
@@ -78,7 +79,7 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
  * Starts the embedded engine.
  *
  * @throws EngineMissingError `E_ENGINE_MISSING` when onnxruntime-node cannot be loaded.
- * @throws ConfigError `E_CONFIG` for counts of threads and rows below 1.
+ * @throws ConfigError `E_CONFIG` for counts of threads and rows below 1, and for more trainer threads than 4.
  */
 export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engine> {
   const maxSamplingRows = options.maxSamplingRows ?? DEFAULT_MAX_ROWS;
@@ -89,6 +90,12 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
     if (value === undefined) continue;
     if (!Number.isInteger(value) || value < 1)
       throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
+  }
+  if (trainerThreads !== undefined && trainerThreads > MOST_THREADS) {
+    throw new ConfigError(
+      `Expected \`trainerThreads\` to be at most ${MOST_THREADS}, got ${trainerThreads}: with more, the last bits of a step would depend on how many`,
+      { param: "trainerThreads" },
+    );
   }
   await loadRuntime();
   return new OnnxEngine({ ...options, samplers, samplerThreads, maxSamplingRows });

@@ -259,3 +259,13 @@ test("a base outside the allowed roots, or without a configuration, does not exi
   await expect(engine.describeBase("nothing")).rejects.toThrow(/Expected one of: oracle/);
   expect(await engine.describeBase(base)).toMatchObject({ vocabularySize: VOCABULARY, contextLength: 64 });
 });
+
+test("counts of threads that cannot be are refused, trainer threads also where bits would depend on them", async () => {
+  const messageOf = (options: object) =>
+    createOnnxEngine({ baseModels: {}, ...options }).then(
+      () => "started",
+      (error: Error) => error.message,
+    );
+  expect(await messageOf({ samplerThreads: 0 })).toContain("Expected `samplerThreads` to be a whole number from 1, got 0");
+  expect(await messageOf({ trainerThreads: 5 })).toContain("Expected `trainerThreads` to be at most 4, got 5");
+});

@@ -7,7 +7,7 @@ const MAX_SMALL = 16e6;
 const known = new WeakMap<ModelConfig, boolean>();
 
 /**
- * Whether a model is large: what it is computed with depends on it, never what comes out.
+ * Whether a model is large: what it is computed with depends on it, and of what comes out the last bits at most.
  *
  * Of a small one there is a copy of the weights per thread: rows of a step are trained in two shares side by side, and requests are
  * sampled on several threads, because its products are too narrow for two threads inside one. A large one is on one sampler, with

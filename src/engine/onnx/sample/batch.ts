@@ -9,6 +9,7 @@ import type { Weights } from "./policies.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import type { Request, RunningRow, SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
+import { MIN_ROWS } from "../thread-bits.ts";
 import { inGroups } from "./turned.ts";
 
 /** What happens to a batch's requests. */
@@ -61,7 +62,7 @@ export class Batch {
    */
   enter(rows: readonly NewRow[], distributions: Distributions, expected: number): void {
     const most = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
-    this.#cache.reserve(Math.max(2, this.size + rows.length, expected), most);
+    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), most);
     const first = this.size;
     for (const { row, source, slot } of rows) {
       this.#cache.load(this.size, source, slot, row.length);
@@ -78,8 +79,7 @@ export class Batch {
   /** One more token for every row. */
   async decode(forward: Forward): Promise<void> {
     const rows = this.#rows;
-    // At least two rows run: a product with a single one takes another way and has other last bits.
-    const size = Math.max(2, rows.length);
+    const size = Math.max(MIN_ROWS, rows.length);
     const isPadded = isLarge(this.weights.config);
     const padded = isPadded ? inGroups(size) : size;
     const tokens = new Int32Array(padded);

@@ -1,6 +1,7 @@
 /** From families of rows to batches: rectangles that run through a gradient graph together. */
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { MIN_ROWS, MIN_SLICE, MOST_THREADS } from "../thread-bits.ts";
 import { type Family, findFamilies } from "./families.ts";
 import { paddedTime } from "./query-blocks.ts";
 
@@ -61,8 +62,8 @@ const ACTIVATION_BYTES = 1e9;
  */
 export const MIN_PRODUCT_ROWS = 320;
 
-/** From this width on a result is cut into slices that sum as the whole does (up to 4 threads). */
-const WIDE = 320;
+/** From this width on a result is cut into slices that sum as the whole does. */
+const WIDE = MOST_THREADS * MIN_SLICE;
 
 /**
  * How many trained tokens a batch is filled up to, so that no bit of what follows the last attention depends on threads: two of a
@@ -71,7 +72,7 @@ const WIDE = 320;
 export function fewestTrained({ hiddenSize, innerSize, heads, headSize, vocabularySize }: ModelConfig, hasAdapter: boolean): number {
   const isWide = Math.min(hiddenSize, innerSize, heads * headSize, vocabularySize) >= WIDE;
   // An adapter's rank is narrow.
-  return isWide && !hasAdapter ? 2 : MIN_PRODUCT_ROWS;
+  return isWide && !hasAdapter ? MIN_ROWS : MIN_PRODUCT_ROWS;
 }
 
 /** What a batch costs besides its tokens, in tokens: starting a graph and adding into the accumulators. */

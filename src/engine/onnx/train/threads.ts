@@ -1,5 +1,6 @@
 /** How many threads a kind of step is computed with: tried on the batches of the first steps, which compute the same bits with any. */
 import type { ThreadReport } from "../../port.ts";
+import { MOST_THREADS } from "../thread-bits.ts";
 
 /** A candidate has so many runs that count at least … */
 const MIN_RUNS = 2;
@@ -15,7 +16,7 @@ const AS_GOOD = 0.97;
 
 /** The counts that are tried on a machine: one thread, two, and as many as it has processors, at most four. */
 export function threadCandidates(processors: number): number[] {
-  const most = Math.min(4, processors);
+  const most = Math.min(MOST_THREADS, processors);
   return [...new Set([1, Math.min(2, most), most])];
 }
 
