@@ -20,6 +20,7 @@ export type ErrorCode =
   | "E_TOO_LARGE"
   | "E_OVERLOADED"
   | "E_DATA"
+  | "E_DATA_CORRUPTED"
   | "E_ENGINE"
   | "E_ENGINE_MISSING"
   | "E_INTERNAL"
@@ -113,6 +114,14 @@ export class OverloadedError extends WhetstoneError {
 /** Data that does not parse; the message names the file and line. */
 export class DataError extends WhetstoneError {
   readonly code = "E_DATA";
+}
+
+/**
+ * A file that the service wrote itself is missing or differs from its digest. The service answers 500; the message names the object
+ * (checkpoint, artifact file, job) and not its path.
+ */
+export class DataCorruptedError extends WhetstoneError {
+  readonly code = "E_DATA_CORRUPTED";
 }
 
 /** The compute engine failed. */

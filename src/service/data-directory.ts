@@ -3,7 +3,7 @@ import { chmod, mkdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { ConfigError } from "../errors.ts";
 import { remove, writeDurably } from "./files.ts";
-import { lockFile } from "./store/database.ts";
+import { lockFile } from "./store/connection.ts";
 import { messageOf } from "./error-text.ts";
 
 /** Where everything lies. */
@@ -20,6 +20,8 @@ export interface DataDirectory {
   readonly blobs: string;
   /** Uploads under way; emptied at start. */
   readonly temporary: string;
+  /** Files that the database does not mention, moved here at a start; see `quarantine.ts`. Made when the first one is found. */
+  readonly quarantine: string;
   readonly keyFile: string;
   readonly serviceFile: string;
 }
@@ -48,6 +50,7 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
     tokens: join(absolute, "tokens"),
     blobs: join(absolute, "artifacts", "blobs"),
     temporary: join(absolute, "tmp"),
+    quarantine: join(absolute, "quarantine"),
     keyFile: join(absolute, "api-key"),
     serviceFile: join(absolute, "service.json"),
   };

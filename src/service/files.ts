@@ -2,6 +2,16 @@ import { randomUUID } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
+/** Returns a name for a file or directory that is not complete yet. A start removes files that an interruption left under such a name. */
+export function temporaryName(path: string): string {
+  return `${path}.tmp-${randomUUID()}`;
+}
+
+/** Whether {@link temporaryName} made the name. */
+export function isTemporaryName(name: string): boolean {
+  return /\.tmp-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/u.test(name);
+}
+
 /** Makes the entries of a directory durable: a rename is on disk only after this. */
 export async function syncDirectory(path: string): Promise<void> {
   // Windows cannot open a directory; its file system journals the rename itself.
@@ -20,7 +30,7 @@ export async function writeDurably(
   contents: string | Uint8Array,
   { mode = 0o600 }: { readonly mode?: number | undefined } = {},
 ): Promise<void> {
-  const temporary = `${path}.tmp-${randomUUID()}`;
+  const temporary = temporaryName(path);
   try {
     const file = await open(temporary, "wx", mode);
     try {

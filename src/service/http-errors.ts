@@ -31,6 +31,7 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, Status>>> = {
   E_CONFLICT: 409,
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
+  E_DATA_CORRUPTED: 500,
   E_ENGINE_MISSING: 503,
 };
 

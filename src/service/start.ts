@@ -5,6 +5,7 @@ import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstre
 import { ConfigError } from "../errors.ts";
 import { createApp, type RequestRecord } from "./app.ts";
 import { createBlobStore } from "./artifacts/blob-store.ts";
+import { whyNotNewDatabase } from "./content.ts";
 import type { ServiceContext } from "./context.ts";
 import {
   defaultDataDirectory,
@@ -104,7 +105,9 @@ async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<v
 /**
  * Starts the service on a data directory, taking up what an earlier one left unfinished.
  *
- * @throws ConfigError `E_CONFIG` when another service has the directory, the port is taken, or a key is missing.
+ * @throws ConfigError `E_CONFIG` when another service has the directory, its database is missing while it holds other files or is of a
+ *   newer version, the port is taken, or a key is missing.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` when the database is damaged.
  * @throws EngineMissingError `E_ENGINE_MISSING` when a native binary cannot be loaded.
  * @example
  * ```ts
@@ -119,10 +122,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const undo: Undo[] = [];
   try {
     undo.push(await lockDataDirectory(directory));
+    // Before anything is written into the directory.
+    const whyNotNew = await whyNotNewDatabase(directory);
+    const store = await openStore(directory.database, { whyNotNew });
+    undo.push(() => store.destroy());
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
     const safeLogger = redacting(logger, apiKey);
-    const store = await openStore(directory.database);
-    undo.push(() => store.destroy());
     const blobs = createBlobStore(directory);
     await recover({ store, directory, blobs, logger: safeLogger });
     const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });

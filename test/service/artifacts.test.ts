@@ -85,3 +85,36 @@ test("equal contents lie on disk once, and an upload that breaks off leaves noth
   expect(await stored()).toEqual([sha256("same")]);
   await expect.poll(() => readdir(join(service.dataDir, "tmp"))).toEqual([]);
 });
+
+test("a replaced file leaves no contents on disk, unless another file has the same", async () => {
+  const { service, ok, call } = await startTestService();
+  const blobs = async () =>
+    (await readdir(join(service.dataDir, "artifacts", "blobs"), { recursive: true, withFileTypes: true }))
+      .filter((entry) => entry.isFile())
+      .map(({ name }) => name)
+      .toSorted();
+  const [a, b] = [
+    await ok("POST", ARTIFACTS, { project: "demo", name: "data" }),
+    await ok("POST", ARTIFACTS, { project: "demo", name: "data" }),
+  ];
+  for (const { id } of [a, b]) await ok("PUT", `${ARTIFACTS}/${id}/files/x`, "shared");
+  await ok("PUT", `${ARTIFACTS}/${a.id}/files/x`, "first");
+  expect(await blobs()).toEqual([sha256("first"), sha256("shared")].toSorted());
+  await ok("PUT", `${ARTIFACTS}/${b.id}/files/x`, "second");
+  expect(await blobs()).toEqual([sha256("first"), sha256("second")].toSorted());
+  // The same bytes again replace nothing.
+  await ok("PUT", `${ARTIFACTS}/${b.id}/files/x`, "second");
+  await ok("POST", `${ARTIFACTS}/${a.id}/commit`);
+  expect((await call("PUT", `${ARTIFACTS}/${a.id}/files/x`, "late")).status).toBe(409);
+  expect(await blobs()).toEqual([sha256("first"), sha256("second")].toSorted());
+});
+
+test("two uploads of the same bytes do not remove each other's contents", async () => {
+  const { ok } = await startTestService();
+  const versions = await Promise.all(Array.from({ length: 8 }, () => ok("POST", ARTIFACTS, { project: "demo", name: "data" })));
+  for (let round = 0; round < 5; round++) {
+    const text = `round ${round % 2}`;
+    await Promise.all(versions.map(({ id }: { id: string }) => ok("PUT", `${ARTIFACTS}/${id}/files/x`, text)));
+    for (const { id } of versions) expect(await ok("GET", `${ARTIFACTS}/${id}/files/x`)).toBe(text);
+  }
+});

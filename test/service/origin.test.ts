@@ -5,6 +5,7 @@ import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { EngineError } from "../../src/errors.ts";
+import { stderrLogger } from "../../src/service/logger.ts";
 import { createBlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { prepareOrigin, type NewModel, type OriginContext } from "../../src/service/checkpoints/origin.ts";
 import { createCheckpointUses } from "../../src/service/checkpoints/uses.ts";
@@ -43,7 +44,14 @@ async function forkable() {
   await mkdir(state, { recursive: true });
   const handle = await engine.createModel({ base: "scripted", seed: 1 });
   await engine.saveState(handle, state);
-  const context: OriginContext = { store, directory, engine, uses: createCheckpointUses(), blobs: createBlobStore(directory) };
+  const context: OriginContext = {
+    store,
+    directory,
+    engine,
+    uses: createCheckpointUses(),
+    blobs: createBlobStore(directory),
+    logger: stderrLogger,
+  };
   const fork = (keepsOptimizer: boolean): NewModel => ({
     id: randomUUID(),
     seed: 2,

@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -65,9 +66,13 @@ test("an SFT job goes on from its last commit after a restart, with the same wei
   expect(seen.map((event: { data: { gradient_step?: number } }) => event.data.gradient_step ?? 0)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
   expect(await readdir(join(dataDir, "jobs", jobId))).toEqual(["progress-6"]);
   await first.service.close({ graceMs: 0 });
+  // One that the commit replaced, and one that was saved and not committed.
+  for (const name of ["progress-3", "progress-9"]) await mkdir(join(dataDir, "jobs", jobId, name));
 
   const second = await start();
   const events = await finishedEvents(second, jobId);
+  const [time = ""] = await readdir(join(dataDir, "quarantine"));
+  expect(await readdir(join(dataDir, "quarantine", time, "jobs", jobId))).toEqual(["progress-9"]);
   expect(events.slice(0, seen.length)).toEqual(seen);
   const withoutSpeed = (list: typeof events) => list.map(({ type, data }) => [type, { ...data, tokens_per_second: 0 }]);
   expect(withoutSpeed(events)).toEqual(withoutSpeed(expectedEvents));
@@ -110,33 +115,42 @@ test("a job that takes the service down every time is given up", async () => {
   });
 });
 
-test("what a crash left half-made is removed at the next start, and nothing else", async () => {
+test("incomplete files of a crash are removed at the next start; other files without a row go to the quarantine", async () => {
   const { dataDir, start } = await restartable();
   const first = await start();
   const { id: modelId } = await createModel(first);
-  await finishedEvents(first, await startRlJob(first, modelId));
+  const jobId = await startRlJob(first, modelId);
+  await finishedEvents(first, jobId);
   const url = await uploadArtifact(first, { "train.jsonl": chatLines(2) });
   await first.service.close();
-  const leftOver = [
+  const incomplete = `.tmp-${randomUUID()}`;
+  const useless = [
     "tmp/upload",
-    "artifacts/blobs/ab/abcdef",
-    "jobs/nobody/groups.jsonl",
-    `checkpoints/${modelId}/2/model.safetensors`,
-    `checkpoints/${modelId}/2.tmp-x/model.safetensors`,
-    "checkpoints/nobody/1/state.json",
+    `tokens/x.json${incomplete}`,
+    `checkpoints/${modelId}/2${incomplete}/model.safetensors`,
+    // Its row says that the job is over, and that the optimizer of a checkpoint without one was dropped.
+    `jobs/${jobId}/groups.jsonl`,
   ];
-  for (const path of leftOver) {
+  const unmentioned = [
+    "artifacts/blobs/ab/abcdef",
+    "artifacts/blobs/stray",
+    "checkpoints/nobody/1/state.json",
+    `checkpoints/${modelId}/2/model.safetensors`,
+    "jobs/nobody/groups.jsonl",
+    "tokens/nobody.json",
+  ];
+  for (const path of [...useless, ...unmentioned]) {
     await mkdir(join(dataDir, path, ".."), { recursive: true });
-    await writeFile(join(dataDir, path), "x");
+    await writeFile(join(dataDir, path), path);
   }
   const second = await start();
+  const [time = ""] = await readdir(join(dataDir, "quarantine"));
+  for (const path of unmentioned) expect(await readFile(join(dataDir, "quarantine", time, path), "utf8")).toBe(path);
+  const entries = await readdir(dataDir, { recursive: true, withFileTypes: true });
+  const left = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name).slice(dataDir.length + 1));
+  for (const path of [...useless, ...unmentioned]) expect(left).not.toContain(path);
   expect(await readdir(join(dataDir, "checkpoints"))).toEqual([modelId]);
   expect(await readdir(join(dataDir, "checkpoints", modelId))).toEqual(["1"]);
-  expect([
-    await readdir(join(dataDir, "tmp")),
-    await readdir(join(dataDir, "jobs")),
-    await readdir(join(dataDir, "artifacts/blobs/ab")),
-  ]).toEqual([[], [], []]);
   const sft = await second.ok("POST", SFT_JOBS, { model_id: modelId, training_data_url: url });
   expect((await finishedEvents(second, sft.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
 });

@@ -2,35 +2,66 @@ import { createHash, randomUUID } from "node:crypto";
 import { createReadStream, type ReadStream } from "node:fs";
 import { mkdir, open, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
+import PQueue from "p-queue";
 import { TooLargeError } from "../../errors.ts";
 import { remove, syncDirectory } from "../files.ts";
 
-/** Contents addressed by their SHA-256: written once, never changed, shared by all that have them. */
+/** A blob that was written and that {@link BlobStore.removeUnreferenced} keeps until it is released. */
+export interface WrittenBlob {
+  readonly sha256: string;
+  readonly sizeBytes: number;
+  /** Ends the hold. Call it once the row that mentions the blob is committed, or will not be; calling it twice is harmless. */
+  release(): void;
+}
+
+/** Contents addressed by their SHA-256: written once, never changed, shared by all files with the same bytes. */
 export interface BlobStore {
   /**
-   * Stores what `chunks` yields. When it returns, the contents are on disk; when it throws, nothing is left.
+   * Stores the bytes of `chunks`. When it returns, they are on disk; when it throws, nothing is left.
    *
    * @throws TooLargeError `E_TOO_LARGE` past `maxBytes`.
    */
   write(
     chunks: AsyncIterable<Uint8Array>,
     options: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined },
-  ): Promise<{ readonly sha256: string; readonly sizeBytes: number }>;
-  /** The file of a blob. */
+  ): Promise<WrittenBlob>;
+  /** Returns the file of a blob. */
   readonly path: (sha256: string) => string;
   read(sha256: string): ReadStream;
-  /** Removes every blob that `isReferenced` denies: uploads that were never recorded. */
-  sweep(isReferenced: (sha256: string) => boolean): Promise<number>;
+  /** Removes a blob unless a row mentions it (`isReferenced`) or an upload of the same bytes is under way. */
+  removeUnreferenced(sha256: string, isReferenced: () => Promise<boolean>): Promise<void>;
+  /** Lists every entry below the blob directory, whether its name is a digest or not. */
+  list(): Promise<{ readonly name: string; readonly path: string }[]>;
 }
 
-/** Blobs below `blobs`, uploads under way below `temporary`; both on one file system. */
+/** Creates a store with blobs below `blobs` and uploads under way below `temporary`; both must be on one file system. */
 export function createBlobStore({ blobs, temporary }: { readonly blobs: string; readonly temporary: string }): BlobStore {
   const path = (sha256: string) => join(blobs, sha256.slice(0, 2), sha256);
+  // A blob is placed and held in one turn, and removed in another: a removal never takes a blob that was just written.
+  const turns = new PQueue({ concurrency: 1 });
+  const holds = new Map<string, number>();
+
+  async function place(upload: string, sha256: string): Promise<() => void> {
+    const parent = join(blobs, sha256.slice(0, 2));
+    await mkdir(parent, { recursive: true, mode: 0o700 });
+    await rename(upload, path(sha256));
+    holds.set(sha256, (holds.get(sha256) ?? 0) + 1);
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      const others = (holds.get(sha256) ?? 1) - 1;
+      if (others === 0) holds.delete(sha256);
+      else holds.set(sha256, others);
+    };
+  }
+
   return {
     path,
     read: (sha256) => createReadStream(path(sha256)),
     async write(chunks, { maxBytes, signal }) {
       const upload = join(temporary, randomUUID());
+      let release: (() => void) | undefined;
       try {
         const hash = createHash("sha256");
         let sizeBytes = 0;
@@ -49,27 +80,29 @@ export function createBlobStore({ blobs, temporary }: { readonly blobs: string; 
           await file.close();
         }
         const sha256 = hash.digest("hex");
-        const parent = join(blobs, sha256.slice(0, 2));
-        await mkdir(parent, { recursive: true, mode: 0o700 });
-        await rename(upload, path(sha256));
-        await syncDirectory(parent);
+        release = await turns.add(() => place(upload, sha256));
+        await syncDirectory(join(blobs, sha256.slice(0, 2)));
         await syncDirectory(blobs);
-        return { sha256, sizeBytes };
+        return { sha256, sizeBytes, release };
       } catch (error) {
+        release?.();
         await remove(upload);
         throw error;
       }
     },
-    async sweep(isReferenced) {
-      let removed = 0;
-      for (const prefix of await readdir(blobs)) {
-        for (const sha256 of await readdir(join(blobs, prefix))) {
-          if (isReferenced(sha256)) continue;
-          await remove(join(blobs, prefix, sha256));
-          removed++;
-        }
+    removeUnreferenced: (sha256, isReferenced) =>
+      turns.add(async () => {
+        if (holds.has(sha256) || (await isReferenced())) return;
+        await remove(path(sha256));
+      }),
+    async list() {
+      const found: { name: string; path: string }[] = [];
+      for (const prefix of await readdir(blobs, { withFileTypes: true })) {
+        const parent = join(blobs, prefix.name);
+        if (prefix.isDirectory()) for (const name of await readdir(parent)) found.push({ name, path: join(parent, name) });
+        else found.push({ name: prefix.name, path: parent });
       }
-      return removed;
+      return found;
     },
   };
 }

@@ -4,7 +4,7 @@ import { dirname, join, relative } from "node:path";
 import { ArgumentError, ConflictError, DataError } from "../../errors.ts";
 import type { CheckpointLineage, CreateModelRequest, LoraConfig } from "../../schema/index.ts";
 import type { ServiceContext } from "../context.ts";
-import { remove, renameDurably, syncDirectory } from "../files.ts";
+import { remove, renameDurably, syncDirectory, temporaryName } from "../files.ts";
 import { saveDurably } from "../jobs/states.ts";
 import { artifactUrl, parseArtifactUrl, stepName } from "../names.ts";
 import { findCheckpoint } from "../policies.ts";
@@ -27,7 +27,7 @@ export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kin
 }
 
 /** What preparing needs. */
-export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "uses" | "blobs">;
+export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "uses" | "blobs" | "logger">;
 
 /** The model that is being made. */
 export interface NewModel {
@@ -140,7 +140,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
     try {
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
       await syncDirectory(directory.checkpoints);
-      await saveDurably(engine, handle, path, new AbortController().signal);
+      await saveDurably(context, handle, path);
       // Moments of zero are what a state without any stands for.
       await remove(join(path, OPTIMIZER_FILE));
       return {
@@ -205,7 +205,7 @@ async function makeState(
   fill: (temporary: string) => Promise<void>,
 ): Promise<{ readonly path: string; readonly discard: () => Promise<void> }> {
   const path = statePath(context, id);
-  const temporary = `${path}.tmp-${randomUUID()}`;
+  const temporary = temporaryName(path);
   const discard = () => remove(dirname(path));
   try {
     await mkdir(temporary, { recursive: true, mode: 0o700 });

@@ -84,7 +84,7 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     // A user was faster.
     if (outcome === "gone") continue;
     policies.forget([row.id]);
-    // Gone from the database, it is gone: what is left of its files is swept at the next start.
+    // The row is deleted, and so is the checkpoint: files that cannot be removed now are moved to the quarantine at the next start.
     await remove(join(directory.root, row.state_dir as string)).catch((error: unknown) =>
       logger.warn("A checkpoint's files could not be removed", { checkpoint: row.id, error: messageOf(error) }),
     );

@@ -1,17 +1,27 @@
 import { readdir } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { basename, join } from "node:path";
 import type { BlobStore } from "../artifacts/blob-store.ts";
 import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { DataDirectory } from "../data-directory.ts";
-import { remove } from "../files.ts";
+import { isTemporaryName, remove } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
+import { createQuarantine, reportQuarantine, type Quarantine } from "../quarantine.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { Store } from "../store/tables.ts";
 import { cancelNow } from "./queue.ts";
 
+interface Sweep {
+  readonly store: Store;
+  readonly directory: DataDirectory;
+  readonly quarantine: Quarantine;
+}
+
 /**
- * Puts a data directory in order before anything is served: jobs that were running wait again in their old place, and everything on
- * disk that no row speaks of is what a crash left half-made, so it goes.
+ * Puts a data directory in order before anything is served. Interrupted jobs return to their place in the queue.
+ *
+ * Deletes only files that are known to be of no use: those under a temporary name, those of jobs whose row says that they ended, and
+ * optimizer states whose row says that they were dropped. A file that no row mentions is moved to the quarantine instead: after a crash
+ * it is a leftover, but with an older or a wrong database it may be the only copy.
  */
 export async function recover({
   store,
@@ -25,15 +35,17 @@ export async function recover({
   readonly logger: ServiceLogger;
 }): Promise<void> {
   const requeued = await requeueJobs(store);
-  const removed = [
-    ...(await sweepJobs(store, directory)),
-    ...(await sweepCheckpoints(store, directory)),
-    ...(await removeEntries(directory.temporary, () => true)),
-  ];
-  const referenced = new Set((await store.selectFrom("artifact_files").select("sha256").distinct().execute()).map((row) => row.sha256));
-  const removedBlobs = await blobs.sweep((sha256) => referenced.has(sha256));
-  if (requeued + removed.length + removedBlobs > 0)
-    logger.info("Recovered after an interruption", { requeued, removed: removed.length, removedBlobs });
+  const quarantine = createQuarantine(directory, logger);
+  const sweep: Sweep = { store, directory, quarantine };
+  const removed =
+    (await removeTemporary(directory)) +
+    (await sweepJobs(sweep)) +
+    (await sweepCheckpoints(sweep)) +
+    (await removeEntries(directory.temporary, () => true));
+  await sweepTokens(sweep);
+  await sweepBlobs(sweep, blobs);
+  reportQuarantine(quarantine, directory, logger);
+  if (requeued + removed > 0) logger.info("Recovered after an interruption", { requeued, removed });
 }
 
 function requeueJobs(store: Store): Promise<number> {
@@ -47,39 +59,78 @@ function requeueJobs(store: Store): Promise<number> {
   });
 }
 
-async function removeEntries(path: string, isLeftOver: (name: string) => boolean): Promise<string[]> {
-  const names = (await readdir(path).catch(() => [])).filter(isLeftOver);
-  for (const name of names) await remove(join(path, name));
-  return names;
+async function entriesOf(path: string): Promise<string[]> {
+  return readdir(path).catch(() => []);
 }
 
-async function sweepJobs(store: Store, directory: DataDirectory): Promise<string[]> {
-  const live = await store.selectFrom("jobs").select(["id", "progress_dir"]).where("status", "in", LIVE_STATUSES).execute();
-  const progress = new Map(live.map((job) => [job.id, job.progress_dir]));
-  const removed = await removeEntries(directory.jobs, (id) => !progress.has(id));
-  for (const [id, kept] of progress) {
+/** Removes the entries of a directory whose names `isUseless` accepts, and returns how many there were. */
+async function removeEntries(path: string, isUseless: (name: string) => boolean): Promise<number> {
+  const names = (await entriesOf(path)).filter(isUseless);
+  for (const name of names) await remove(join(path, name));
+  return names.length;
+}
+
+/** Removes incomplete files: everywhere below the root that the service writes under a temporary name first. */
+async function removeTemporary(directory: DataDirectory): Promise<number> {
+  const parents = [directory.root, directory.tokens];
+  for (const parent of [directory.jobs, directory.checkpoints]) {
+    parents.push(parent, ...(await entriesOf(parent)).map((name) => join(parent, name)));
+  }
+  let removed = 0;
+  for (const parent of parents) removed += await removeEntries(parent, isTemporaryName);
+  return removed;
+}
+
+async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<number> {
+  const rows = await store.selectFrom("jobs").select(["id", "status", "progress_dir", "committed_steps"]).execute();
+  const jobs = new Map(rows.map((job) => [job.id, job]));
+  const live: readonly string[] = LIVE_STATUSES;
+  let removed = 0;
+  for (const id of await entriesOf(directory.jobs)) {
     const path = join(directory.jobs, id);
-    removed.push(
-      ...(await removeEntries(
-        path,
-        (name) => name.includes(".tmp-") || (name.startsWith("progress-") && relative(directory.root, join(path, name)) !== kept),
-      )),
-    );
+    const job = jobs.get(id);
+    if (job === undefined) {
+      await quarantine.add(path);
+    } else if (!live.includes(job.status)) {
+      await remove(path);
+      removed++;
+    } else {
+      const kept = job.progress_dir === null ? null : basename(job.progress_dir);
+      for (const name of await entriesOf(path)) {
+        const [, steps] = /^progress-(\d+)$/u.exec(name) ?? [];
+        if (steps === undefined || name === kept) continue;
+        // Progress up to the committed steps was replaced by them.
+        if (Number(steps) > job.committed_steps) await quarantine.add(join(path, name));
+        else removed += await removeEntries(path, (other) => other === name);
+      }
+    }
   }
   return removed;
 }
 
-async function sweepCheckpoints(store: Store, directory: DataDirectory): Promise<string[]> {
+async function sweepCheckpoints({ store, directory, quarantine }: Sweep): Promise<number> {
   const rows = await store.selectFrom("checkpoints").select(["state_dir", "optimizer_kind"]).where("state_dir", "is not", null).execute();
   const kept = new Map(rows.map((row) => [join(directory.root, row.state_dir ?? ""), row.optimizer_kind]));
   const models = new Set((await store.selectFrom("models").select("id").execute()).map((row) => row.id));
-  const removed = await removeEntries(directory.checkpoints, (id) => !models.has(id));
-  for (const id of models) {
+  for (const id of await entriesOf(directory.checkpoints)) {
     const path = join(directory.checkpoints, id);
-    removed.push(...(await removeEntries(path, (name) => !kept.has(join(path, name)))));
+    if (!models.has(id)) await quarantine.add(path);
+    else for (const name of await entriesOf(path)) if (!kept.has(join(path, name))) await quarantine.add(join(path, name));
   }
+  let removed = 0;
   for (const [path, kind] of kept) {
-    if (kind === null) await remove(join(path, OPTIMIZER_FILE));
+    if (kind === null) removed += await removeEntries(path, (name) => name === OPTIMIZER_FILE);
   }
   return removed;
+}
+
+async function sweepTokens({ store, directory, quarantine }: Sweep): Promise<void> {
+  const jobs = new Set((await store.selectFrom("jobs").select("id").execute()).map(({ id }) => `${id}.json`));
+  for (const name of await entriesOf(directory.tokens)) if (!jobs.has(name)) await quarantine.add(join(directory.tokens, name));
+}
+
+async function sweepBlobs({ store, quarantine }: Sweep, blobs: BlobStore): Promise<void> {
+  const rows = await store.selectFrom("artifact_files").select("sha256").distinct().execute();
+  const referenced = new Set(rows.map(({ sha256 }) => sha256));
+  for (const { name, path } of await blobs.list()) if (!referenced.has(name)) await quarantine.add(path);
 }

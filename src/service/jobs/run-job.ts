@@ -1,7 +1,6 @@
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
 import { EngineError } from "../../errors.ts";
 import type { ServiceLimits } from "../limits.ts";
-import type { ServiceLogger } from "../logger.ts";
 import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
@@ -22,7 +21,6 @@ export interface RunContext extends CommitContext {
   readonly changes: Changes;
   readonly tokenizers: TokenizerSource;
   readonly limits: ServiceLimits;
-  readonly logger: ServiceLogger;
   readonly blobPath: (sha256: string) => string;
   readonly retention: Retention;
 }

@@ -5,20 +5,27 @@ import type { Engine, ModelHandle } from "../../engine/port.ts";
 import { InternalError } from "../../errors.ts";
 import type { CheckpointLineage } from "../../schema/index.ts";
 import type { DataDirectory } from "../data-directory.ts";
-import { remove, renameDurably, syncDirectory } from "../files.ts";
+import { remove, renameDurably, syncDirectory, temporaryName } from "../files.ts";
 import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
+import type { ServiceLogger } from "../logger.ts";
 import { stepName } from "../names.ts";
+import { createQuarantine, reportQuarantine } from "../quarantine.ts";
 import { removeJobFiles, jobDirectory } from "./job-files.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
 
-/** What commits need. */
-export interface CommitContext {
-  readonly store: Store;
+/** Parts of the service that saving a state needs. */
+export interface SaveContext {
   readonly engine: Engine;
   readonly directory: DataDirectory;
+  readonly logger: ServiceLogger;
+}
+
+/** Parts of the service that commits need. */
+export interface CommitContext extends SaveContext {
+  readonly store: Store;
 }
 
 /** An event as a trainer names it. */
@@ -28,14 +35,23 @@ export interface NewEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** Saves a model so that `path` is either complete and on disk, or absent. Half a state never has the final name. */
-export async function saveDurably(engine: Engine, handle: ModelHandle, path: string, signal: AbortSignal): Promise<void> {
-  const temporary = `${path}.tmp-${randomUUID()}`;
+/**
+ * Saves a model so that `path` is either complete and on disk, or absent. A directory of that name that is already there belongs to no
+ * row and is moved to the quarantine.
+ */
+export async function saveDurably(
+  { engine, directory, logger }: SaveContext,
+  handle: ModelHandle,
+  path: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  const temporary = temporaryName(path);
   await mkdir(temporary, { recursive: true, mode: 0o700 });
   try {
     await engine.saveState(handle, temporary, { signal });
-    // A directory of that name without a row is what a crash left between rename and commit.
-    await remove(path);
+    const quarantine = createQuarantine(directory, logger);
+    await quarantine.add(path);
+    reportQuarantine(quarantine, directory, logger);
     await renameDurably(temporary, path);
   } catch (error) {
     await remove(temporary);
@@ -49,20 +65,26 @@ export async function saveDurably(engine: Engine, handle: ModelHandle, path: str
  * @returns the job as committed.
  */
 export async function commitProgress(
-  { store, engine, directory }: CommitContext,
+  context: CommitContext,
   job: JobRow,
   { handle, steps, signal }: { readonly handle: ModelHandle; readonly steps: number; readonly signal: AbortSignal },
 ): Promise<JobRow> {
+  const { store, directory } = context;
   const path = join(jobDirectory(directory, job.id), `progress-${steps}`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.jobs);
-  await saveDurably(engine, handle, path, signal);
+  await saveDurably(context, handle, path, signal);
   const progressDir = relative(directory.root, path);
-  await store
-    .updateTable("jobs")
-    .set({ committed_steps: steps, progress_dir: progressDir, attempts: 1 })
-    .where("id", "=", job.id)
-    .execute();
+  try {
+    await store
+      .updateTable("jobs")
+      .set({ committed_steps: steps, progress_dir: progressDir, attempts: 1 })
+      .where("id", "=", job.id)
+      .execute();
+  } catch (error) {
+    await remove(path);
+    throw error;
+  }
   if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, job.progress_dir));
   return { ...job, committed_steps: steps, progress_dir: progressDir };
 }
@@ -73,7 +95,7 @@ export async function commitProgress(
  * @param events - Written in the same transaction, before `training_ended`.
  */
 export async function commitCheckpoint(
-  { store, engine, directory }: CommitContext,
+  context: CommitContext,
   job: JobRow,
   {
     handle,
@@ -90,12 +112,13 @@ export async function commitCheckpoint(
     readonly signal: AbortSignal;
   },
 ): Promise<CheckpointRow> {
+  const { store, directory } = context;
   const model = await getModel(store, job.model_id);
   const { next_step: step } = model;
   const path = join(directory.checkpoints, job.model_id, String(step));
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.checkpoints);
-  await saveDurably(engine, handle, path, signal);
+  await saveDurably(context, handle, path, signal);
   const now = new Date().toISOString();
   const row: CheckpointRow = {
     id: randomUUID(),

@@ -11,9 +11,10 @@ import {
 } from "../../schema/index.ts";
 import { readJson, type ServiceEnvironment, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
+import { messageOf } from "../error-text.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { artifactUrl, DEFAULT_ENTITY } from "../names.ts";
-import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
+import { getArtifact, isBlobReferenced, type StoredArtifact } from "../store/artifacts.ts";
 import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
 import { webStream } from "../web-stream.ts";
 
@@ -120,7 +121,8 @@ function requireOpen(artifact: StoredArtifact): void {
   );
 }
 
-async function putFile({ store, blobs, limits }: ServiceContext, c: ServiceRequest, id: string | undefined): Promise<ArtifactFile> {
+async function putFile(context: ServiceContext, c: ServiceRequest, id: string | undefined): Promise<ArtifactFile> {
+  const { store, blobs, limits } = context;
   const path = filePath(c);
   const artifactId = id ?? "";
   requireOpen(await getArtifact(store, artifactId));
@@ -130,19 +132,34 @@ async function putFile({ store, blobs, limits }: ServiceContext, c: ServiceReque
     });
   }
   const body = c.req.raw.body ?? new Blob([]).stream();
-  const { sha256, sizeBytes } = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
-  return store.transaction().execute(async (transaction) => {
-    // It may have been committed while the body arrived.
-    const artifact = await getArtifact(transaction, artifactId);
-    requireOpen(artifact);
-    const row: ArtifactFileRow = { artifact_id: artifact.id, path, size_bytes: sizeBytes, sha256 };
-    await transaction
-      .insertInto("artifact_files")
-      .values(row)
-      .onConflict((conflict) => conflict.columns(["artifact_id", "path"]).doUpdateSet({ size_bytes: sizeBytes, sha256 }))
-      .execute();
-    return fileToWire(row);
-  });
+  const blob = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
+  const { sha256, sizeBytes } = blob;
+  let unused: string | undefined = sha256;
+  try {
+    return await store.transaction().execute(async (transaction) => {
+      // It may have been committed while the body arrived.
+      const artifact = await getArtifact(transaction, artifactId);
+      requireOpen(artifact);
+      const row: ArtifactFileRow = { artifact_id: artifact.id, path, size_bytes: sizeBytes, sha256 };
+      await transaction
+        .insertInto("artifact_files")
+        .values(row)
+        .onConflict((conflict) => conflict.columns(["artifact_id", "path"]).doUpdateSet({ size_bytes: sizeBytes, sha256 }))
+        .execute();
+      unused = artifact.files.find((file) => file.path === path)?.sha256;
+      return fileToWire(row);
+    });
+  } finally {
+    blob.release();
+    if (unused !== undefined) await removeBlob(context, unused);
+  }
+}
+
+/** Removes a blob that no artifact file has. A failure is logged: the next start moves the blob to the quarantine. */
+async function removeBlob({ store, blobs, logger }: ServiceContext, sha256: string): Promise<void> {
+  await blobs
+    .removeUnreferenced(sha256, () => isBlobReferenced(store, sha256))
+    .catch((error: unknown) => logger.warn("The contents of a replaced artifact file could not be removed", { error: messageOf(error) }));
 }
 
 function commitVersion({ store }: ServiceContext, id: string): Promise<StoredArtifact> {

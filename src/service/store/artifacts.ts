@@ -38,3 +38,9 @@ export async function getArtifactByName(
     throw new NotFoundError(`Artifact '${artifactUrl(name)}' does not exist. Upload it to '${pathOf(name)}' first`, { param });
   return withFiles(store, row);
 }
+
+/** Whether a file of any version has the contents with this digest. */
+export async function isBlobReferenced(store: Store, sha256: string): Promise<boolean> {
+  const row = await store.selectFrom("artifact_files").select("sha256").where("sha256", "=", sha256).limit(1).executeTakeFirst();
+  return row !== undefined;
+}

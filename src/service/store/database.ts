@@ -1,44 +1,10 @@
-import { isBuiltin } from "node:module";
-import { Kysely, Migrator, SqliteDialect, type SqliteDatabase } from "kysely";
-import { EngineMissingError, InternalError } from "../../errors.ts";
+import { stat } from "node:fs/promises";
+import { Kysely, Migrator, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
+import { ConfigError, DataCorruptedError, InternalError } from "../../errors.ts";
+import { connect, type SqliteConnection } from "./connection.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
 import { messageOf } from "../error-text.ts";
-
-/** The part of `node:sqlite` that is used here; `@photostructure/sqlite` has the same one for Node 20. */
-interface SqliteConnection {
-  exec(sql: string): void;
-  prepare(sql: string): {
-    columns(): unknown[];
-    all(...parameters: unknown[]): unknown[];
-    run(...parameters: unknown[]): { changes: number | bigint; lastInsertRowid: number | bigint };
-    iterate(...parameters: unknown[]): IterableIterator<unknown>;
-  };
-  close(): void;
-}
-
-interface SqliteModule {
-  readonly DatabaseSync: new (path: string, options: { timeout: number }) => SqliteConnection;
-}
-
-async function loadSqlite(): Promise<SqliteModule> {
-  // The name is computed so that a bundler or a compiler for Node 20 does not look for a module that is not there.
-  const name = isBuiltin("node:sqlite") ? "node:sqlite" : "@photostructure/sqlite";
-  try {
-    return (await import(name)) as SqliteModule;
-  } catch (cause) {
-    throw new EngineMissingError(
-      `The database binding '${name}' cannot be loaded. Repair it with: npm rebuild @photostructure/sqlite, or use Node 22.13 or newer`,
-      { cause },
-    );
-  }
-}
-
-/** Opens a connection; a busy database is waited for at most `timeoutMs`. */
-async function connect(path: string, timeoutMs: number): Promise<SqliteConnection> {
-  const { DatabaseSync } = await loadSqlite();
-  return new DatabaseSync(path, { timeout: timeoutMs });
-}
 
 /** Compiled statements that are kept: more than the service has. */
 const MAX_STATEMENTS = 500;
@@ -73,7 +39,14 @@ function forKysely(connection: SqliteConnection, revision: { count: number }): S
     };
   };
   return {
-    close: () => connection.close(),
+    close() {
+      // A binding may keep the connection open for its statements. Without this, all data would then stay in the write-ahead log.
+      try {
+        connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+      } finally {
+        connection.close();
+      }
+    },
     prepare(sql) {
       let statement = compiled.get(sql);
       if (!statement) {
@@ -85,17 +58,52 @@ function forKysely(connection: SqliteConnection, revision: { count: number }): S
   };
 }
 
+/** SQLite whose migrations run in one transaction: SQLite supports that for DDL, and Kysely assumes that it does not. */
+class TransactionalDialect extends SqliteDialect {
+  override createAdapter(): SqliteAdapter {
+    return new TransactionalAdapter();
+  }
+}
+
+class TransactionalAdapter extends SqliteAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return true;
+  }
+}
+
+/** Options of {@link openStore}. */
+export interface OpenStoreOptions {
+  /**
+   * Whether a database may be created. Where it may not, a missing or empty one is an error with the message of the returned text.
+   *
+   * @default a database may be created
+   */
+  readonly whyNotNew?: string | null | undefined;
+}
+
 /**
- * The metadata database at `path`, created and migrated as needed. A transaction that returned is on disk: WAL with full
- * synchronisation. Close it with `destroy()`.
+ * Opens the metadata database at `path`, creating and migrating it as needed. All migrations run in one transaction. A transaction that
+ * returned is on disk: WAL with full synchronization. Close it with `destroy()`, which leaves all data in the one file.
  *
+ * @throws ConfigError `E_CONFIG` for a database of a newer version, and for a missing one if `whyNotNew` is given.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or a damaged one.
  * @throws EngineMissingError `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
  */
-export async function openStore(path: string): Promise<Store> {
+export async function openStore(path: string, { whyNotNew = null }: OpenStoreOptions = {}): Promise<Store> {
+  const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
+  // Opening would create the file, and remove a write-ahead log without its database.
+  if (whyNotNew !== null && (await sizeOf(path)) === 0) throw missing();
   const connection = await connect(path, 5000);
-  connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+  try {
+    requireIntact(connection, path);
+    connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+    if (requireKnown(connection, path) === 0 && whyNotNew !== null) throw missing();
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
   const revision = { count: 0 };
-  const store = new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, revision) }) });
+  const store = new Kysely<Tables>({ dialect: new TransactionalDialect({ database: forKysely(connection, revision) }) });
   revisions.set(store, revision);
   const migrator = new Migrator({ db: store, provider: { getMigrations: () => Promise.resolve(MIGRATIONS) } });
   const { error } = await migrator.migrateToLatest();
@@ -106,20 +114,52 @@ export async function openStore(path: string): Promise<Store> {
   return store;
 }
 
-/**
- * A lock on the file at `path` that ends with the process, however it ends: an exclusive SQLite transaction, which is an operating
- * system lock and so knows nothing of process ids.
- *
- * @returns the function that gives the lock back, or null while somebody else holds it.
- */
-export async function lockFile(path: string): Promise<(() => void) | null> {
-  const connection = await connect(path, 0);
+function sizeOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  );
+}
+
+/** @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or fails SQLite's check. */
+function requireIntact(connection: SqliteConnection, path: string): void {
+  let finding: unknown;
   try {
-    connection.exec("BEGIN EXCLUSIVE");
+    [finding] = Object.values(connection.prepare("PRAGMA quick_check(1)").all()[0] as object);
+    if (finding === "ok") return;
   } catch (error) {
-    connection.close();
-    if (error instanceof Error && /locked|busy/i.test(error.message)) return null;
-    throw error;
+    if (!isDamage(error)) throw error;
+    finding = messageOf(error);
   }
-  return () => connection.close();
+  throw new DataCorruptedError(
+    `The database '${path}' is damaged: ${String(finding)}. Nothing was changed. Restore a backup into another directory and use that`,
+    { param: "dataDir" },
+  );
+}
+
+/** Whether SQLite reports a damaged file (SQLITE_CORRUPT, 11, or SQLITE_NOTADB, 26). */
+function isDamage(error: unknown): boolean {
+  return error instanceof Error && "errcode" in error && [11, 26].includes((error as { errcode: number }).errcode & 0xff);
+}
+
+/**
+ * Returns how many migrations a database has.
+ *
+ * @throws ConfigError `E_CONFIG` for migrations that this version does not know.
+ */
+function requireKnown(connection: SqliteConnection, path: string): number {
+  const [table] = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'kysely_migration'").all();
+  if (table === undefined) return 0;
+  const names = connection
+    .prepare("SELECT name FROM kysely_migration ORDER BY name")
+    .all()
+    .map((row) => (row as { name: string }).name);
+  const unknown = names.filter((name) => !Object.hasOwn(MIGRATIONS, name));
+  if (unknown.length > 0) {
+    throw new ConfigError(
+      `The database '${path}' was written by a newer version: expected migrations up to '${Object.keys(MIGRATIONS).at(-1)}', found ${unknown.map((name) => `'${name}'`).join(", ")}. Nothing was changed. Use that version or a newer one`,
+      { param: "dataDir" },
+    );
+  }
+  return names.length;
 }

@@ -1,0 +1,26 @@
+import { readdir } from "node:fs/promises";
+import { relative } from "node:path";
+import type { DataDirectory } from "./data-directory.ts";
+import { isTemporaryName } from "./files.ts";
+
+/**
+ * Explains why a data directory must not get a new database: it holds files that only a database gives a meaning.
+ *
+ * @returns an error message with the possible remedies, or null for a directory without such files.
+ */
+export async function whyNotNewDatabase(directory: DataDirectory): Promise<string | null> {
+  const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
+  const found: string[] = [];
+  for (const place of places) if (await hasFiles(place)) found.push(`'${relative(directory.root, place)}'`);
+  if (found.length === 0) return null;
+  return (
+    `The data directory '${directory.root}' has files in ${found.join(", ")}, but its database whetstone.db is missing or empty. Nothing was changed. ` +
+    "Put the database back (whetstone.db with whetstone.db-wal), restore a backup into another directory and use that, or choose another data directory. " +
+    `To start without these files, move ${found.join(", ")} to another place first`
+  );
+}
+
+async function hasFiles(path: string): Promise<boolean> {
+  const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
+  return entries.some((entry) => !entry.isDirectory() && !isTemporaryName(entry.name));
+}

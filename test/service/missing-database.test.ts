@@ -1,0 +1,99 @@
+import { cp, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { chatLines, createModel, finishedEvents, MODELS, restartable, startRlJob, uploadArtifact } from "./support.ts";
+
+/** A directory with a trained model and an artifact whose service is stopped, and everything in it. */
+async function filled() {
+  const given = await restartable();
+  const service = await given.start();
+  const { id: modelId } = await createModel(service);
+  await finishedEvents(service, await startRlJob(service, modelId));
+  await uploadArtifact(service, { "train.jsonl": chatLines(2) });
+  await service.service.close();
+  return { ...given, modelId };
+}
+
+async function filesOf(path: string): Promise<string[]> {
+  const entries = await readdir(path, { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(path.length + 1))
+    .filter((name) => !name.startsWith("whetstone.db") && !name.startsWith("service.lock"))
+    .toSorted();
+}
+
+test("a directory with checkpoints and without a database is refused, and nothing in it changes", async () => {
+  const { dataDir, start } = await filled();
+  for (const suffix of ["", "-wal", "-shm"]) await rm(join(dataDir, `whetstone.db${suffix}`), { force: true });
+  await rm(join(dataDir, "api-key"), { force: true });
+  const before = await filesOf(dataDir);
+  const refusal = { code: "E_CONFIG", param: "dataDir" };
+  await expect(start()).rejects.toMatchObject({
+    ...refusal,
+    message: expect.stringMatching(
+      /'checkpoints', 'artifacts\/blobs'.*database.*missing.*Put the database back.*backup.*another data directory.*move/u,
+    ),
+  });
+  // A database without tables, as a crash in the first moment leaves it, is no database either.
+  await writeFile(join(dataDir, "whetstone.db"), "");
+  await expect(start()).rejects.toMatchObject(refusal);
+  expect(await filesOf(dataDir)).toEqual(before);
+  expect(before.filter((name) => name.startsWith("checkpoints/"))).not.toEqual([]);
+});
+
+test("with the content moved away the directory starts empty", async () => {
+  const { dataDir, start } = await filled();
+  await rm(join(dataDir, "whetstone.db"));
+  await rm(join(dataDir, "checkpoints"), { recursive: true });
+  await rm(join(dataDir, "artifacts"), { recursive: true });
+  const service = await start();
+  const { data } = await service.ok("GET", "/v1/models");
+  expect(data.map(({ id }: { id: string }) => id)).toEqual(["tiny"]);
+});
+
+test("with a database older than the files, the files that it does not mention go to the quarantine", async () => {
+  const { dataDir, start, modelId } = await filled();
+  const backup = join(dataDir, "..", `${modelId}.db`);
+  await cp(join(dataDir, "whetstone.db"), backup);
+  const service = await start();
+  await finishedEvents(service, await startRlJob(service, modelId));
+  const other = await createModel(service, "other");
+  await finishedEvents(service, await startRlJob(service, other.id));
+  await uploadArtifact(service, { "train.jsonl": chatLines(3) });
+  await service.service.close();
+  const before = await filesOf(dataDir);
+  await cp(backup, join(dataDir, "whetstone.db"));
+  await rm(backup);
+
+  const older = await start();
+  const [time = ""] = await readdir(join(dataDir, "quarantine"));
+  expect(time).toMatch(/^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}$/u);
+  const moved = await filesOf(join(dataDir, "quarantine", time));
+  expect(moved.filter((name) => name.endsWith("model.safetensors"))).toEqual([
+    ...[`checkpoints/${modelId}/2/model.safetensors`, `checkpoints/${other.id}/1/model.safetensors`].toSorted(),
+  ]);
+  expect(moved.filter((name) => name.startsWith("artifacts/blobs/"))).toHaveLength(1);
+  const after = await filesOf(dataDir);
+  expect([...after.filter((name) => !name.startsWith("quarantine/")), ...moved].toSorted()).toEqual(
+    [...before, ...after.filter((name) => name === "service.json")].toSorted(),
+  );
+  expect(older.log).toContainEqual({
+    level: "warn",
+    message: expect.stringContaining("quarantine"),
+    fields: expect.objectContaining({ count: 3, paths: expect.arrayContaining([`checkpoints/${modelId}/2`, `checkpoints/${other.id}`]) }),
+  });
+  // The step is free again: the next job makes it anew.
+  await finishedEvents(older, await startRlJob(older, modelId));
+  expect((await older.ok("GET", `${MODELS}/${modelId}/checkpoints/2`)).step).toBe(2);
+});
+
+test("a directory in the place of a new checkpoint is moved away, not deleted", async () => {
+  const { dataDir, start, modelId } = await filled();
+  const service = await start();
+  await mkdir(join(dataDir, "checkpoints", modelId, "2"));
+  await writeFile(join(dataDir, "checkpoints", modelId, "2", "keep"), "x");
+  await finishedEvents(service, await startRlJob(service, modelId));
+  const [time = ""] = await readdir(join(dataDir, "quarantine"));
+  expect(await filesOf(join(dataDir, "quarantine", time))).toEqual([`checkpoints/${modelId}/2/keep`]);
+});
