@@ -55,10 +55,11 @@ export class Pace {
     }
   }
 
-  /** A rollout ended well. */
+  /** Records a successful rollout: resets the back-off, and raises the concurrency after enough of them. */
   succeeded(): void {
-    if (this.#current === this.#full || this.#isPaused()) return;
+    if (this.#isPaused()) return;
     this.#inARow = 0;
+    if (this.#current === this.#full) return;
     if (++this.#successes < this.#current) return;
     this.#successes = 0;
     this.#set(Math.min(this.#full, this.#current + Math.max(1, Math.ceil(this.#full * RECOVERY))));

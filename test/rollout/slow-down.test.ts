@@ -122,6 +122,32 @@ describe("a service that answers 429", () => {
     const concurrency = events.flatMap((event) => ("concurrency" in event ? [event.concurrency] : []));
     expect(concurrency).toEqual([5, 6, 7, 8, 9, 10]);
   });
+
+  describe("between successes", () => {
+    afterEach(() => void vi.useRealTimers());
+
+    it("starts every back-off from the first delay, also with concurrency 1", async () => {
+      vi.useFakeTimers();
+      const waits: number[] = [];
+      let calls = 0;
+      const run = gatherTrajectoryGroups(
+        range(12),
+        () => {
+          // Every other attempt is refused, so a success lies between two refusals.
+          if (calls++ % 2 === 0) throw Object.assign(new Error("busy"), { status: 429 });
+          return finished(1);
+        },
+        { groupSize: 1, concurrency: 1, onEvent: (event) => event.type === "slow-down" && waits.push(event.waitMs) },
+      );
+      let isOver = false;
+      void run.finally(() => (isOver = true));
+      for (let step = 0; !isOver && step < 1000; step++) await vi.advanceTimersByTimeAsync(1000);
+      await run;
+      expect(waits).toHaveLength(12);
+      // The first delay is at most 250 ms; each further refusal in a row doubles it.
+      expect(Math.max(...waits)).toBeLessThanOrEqual(250);
+    });
+  });
 });
 
 describe("another client's 429", () => {
