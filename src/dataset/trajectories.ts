@@ -107,7 +107,7 @@ function toTrajectory(value: unknown, where: string): Trajectory {
 function toGroup(value: unknown, where: string): TrajectoryGroup {
   const result = validateTrajectoryGroup(value);
   if (!result.success) throw misfit("trajectory group", result.error, where);
-  return new TrajectoryGroup({ ...result.data, trajectories: result.data.trajectories.map((wire) => Trajectory.fromOwned(wire)) });
+  return TrajectoryGroup.fromOwned(result.data);
 }
 
 function misfit(

@@ -3,11 +3,11 @@ import { gatherTrajectoryGroups, type GatherOptions } from "../rollout/index.ts"
 import {
   clusteredMean,
   passAtK,
-  TrajectoryGroup,
   type Estimate,
   type PassAtK,
   type Policy,
   type Summary,
+  type TrajectoryGroup,
   type TrajectoryGroups,
 } from "../trajectory/index.ts";
 import { byScenario } from "../trajectory/scenarios.ts";
@@ -141,6 +141,6 @@ function checkBounds(threshold: number, level: number | undefined): void {
 }
 
 /** On the group too: one whose rollouts all failed has no trajectory to look at. */
-function withScenarioId({ trajectories, exceptions, metadata, metrics, logs }: TrajectoryGroup, scenarioId: string): TrajectoryGroup {
-  return new TrajectoryGroup({ trajectories, exceptions, metrics, logs, metadata: { ...metadata, scenario_id: scenarioId } });
+function withScenarioId(group: TrajectoryGroup, scenarioId: string): TrajectoryGroup {
+  return group.with({ metadata: { ...group.metadata, scenario_id: scenarioId } });
 }

@@ -1,5 +1,5 @@
 import { DataError } from "../errors.ts";
-import { Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
+import { Trajectory, type TrajectoryGroup } from "../trajectory/index.ts";
 import type { Environment } from "./environment.ts";
 import { scored } from "./rollout.ts";
 import { scenarioIdOf } from "./scenarios.ts";
@@ -49,10 +49,9 @@ export async function rescore<S>(
       results.push(await score(item));
       continue;
     }
-    const { exceptions, metadata, metrics, logs } = item;
     const trajectories: Trajectory[] = [];
     for (const trajectory of item.trajectories) trajectories.push(await score(trajectory));
-    results.push(new TrajectoryGroup({ trajectories, exceptions, metadata, metrics, logs }));
+    results.push(item.with({ trajectories }));
   }
   return results;
 }

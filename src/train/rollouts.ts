@@ -1,7 +1,7 @@
 import type { Model } from "../client/index.ts";
 import { environmentRollout, type Environment } from "../environment/index.ts";
 import { isRetryable, streamTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
-import { TrajectoryGroup } from "../trajectory/index.ts";
+import type { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Split } from "./events.ts";
 import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
 import { isUnavailable } from "./run-job.ts";
@@ -85,7 +85,5 @@ export async function playGroups<S>(options: PlayOptions<S>): Promise<Trajectory
 
 function withMetadata(group: TrajectoryGroup, added: Readonly<Record<string, number>>): TrajectoryGroup {
   const scenarioId = group.trajectories[0]?.metadata["scenario_id"];
-  const metadata = { ...group.metadata, ...(scenarioId === undefined ? {} : { scenario_id: scenarioId }), ...added };
-  const { trajectories, exceptions, metrics, logs } = group;
-  return new TrajectoryGroup({ trajectories, exceptions, metadata, metrics, logs });
+  return group.with({ metadata: { ...group.metadata, ...(scenarioId === undefined ? {} : { scenario_id: scenarioId }), ...added } });
 }

@@ -1,6 +1,6 @@
 import { DataError } from "../errors.ts";
 import { trajectoryGroup as groupSchema } from "../schema/index.ts";
-import type { RolloutException, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
+import type { RolloutException, Trajectory as WireTrajectory, TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
 import { deepFreeze } from "./freeze.ts";
 import { statisticsOf, type GroupStatistics } from "./statistics.ts";
 import { Trajectory, type Scalar } from "./trajectory.ts";
@@ -25,7 +25,7 @@ export class TrajectoryGroup {
   readonly metadata: Readonly<Record<string, Scalar>>;
   readonly metrics: Readonly<Record<string, number | boolean>>;
   readonly logs: readonly string[];
-  /** Keys of other writers. */
+  /** Top-level keys that other tools wrote. */
   #others: Readonly<Record<string, unknown>> = {};
 
   constructor({ trajectories, exceptions = [], metadata = {}, metrics = {}, logs = [] }: TrajectoryGroupInit) {
@@ -48,15 +48,23 @@ export class TrajectoryGroup {
       const issue = result.error.issues[0];
       throw new DataError(`Expected a trajectory group; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`);
     }
-    const { trajectories, exceptions, metadata, metrics, logs, ...others } = result.data;
-    const read = trajectories.map((wire) => Trajectory.fromWire(wire));
-    const group = new TrajectoryGroup({ trajectories: read, exceptions, metadata, metrics, logs });
+    return TrajectoryGroup.#fromParts(result.data, (wire) => Trajectory.fromWire(wire));
+  }
+
+  /** Wraps a validated wire value that no one else holds, such as a freshly parsed line. Trajectories are frozen lazily. */
+  static fromOwned(wire: WireTrajectoryGroup): TrajectoryGroup {
+    return TrajectoryGroup.#fromParts(wire, (each) => Trajectory.fromOwned(each));
+  }
+
+  static #fromParts(wire: WireTrajectoryGroup, read: (wire: WireTrajectory) => Trajectory): TrajectoryGroup {
+    const { trajectories, exceptions, metadata, metrics, logs, ...others } = wire;
+    const group = new TrajectoryGroup({ trajectories: trajectories.map(read), exceptions, metadata, metrics, logs });
     group.#others = deepFreeze(others);
     return group;
   }
 
   /**
-   * A copy with some parts replaced, each as a whole; the others are shared.
+   * Returns a copy with some parts replaced, each as a whole. Every other part is shared, including keys that other tools wrote.
    *
    * @example
    * ```ts

@@ -69,13 +69,15 @@ export const trajectoryValue = loose(
 );
 
 /** The wire form of a group. */
-export const groupValue = fc.record(
-  {
-    trajectories: fc.array(trajectoryValue, { maxLength: 3 }),
-    exceptions: fc.array(loose(fc.record({ type: text, message: text, traceback: text }, { requiredKeys: ["type", "message"] })), {
-      maxLength: 2,
-    }),
-    ...facts,
-  },
-  { requiredKeys: ["trajectories"] },
+export const groupValue = loose(
+  fc.record(
+    {
+      trajectories: fc.array(trajectoryValue, { maxLength: 3 }),
+      exceptions: fc.array(loose(fc.record({ type: text, message: text, traceback: text }, { requiredKeys: ["type", "message"] })), {
+        maxLength: 2,
+      }),
+      ...facts,
+    },
+    { requiredKeys: ["trajectories"] },
+  ),
 );
