@@ -61,8 +61,9 @@ export interface PolicyGradient {
  * L ← L·sg(min(ρ', T)),  ρ' = ρ, or e^(o − o_sampled) when precalculated
  * ```
  *
- * With `compat: "art"` the bound `c` holds for every token, a masked ratio becomes 0 before clipping (CISPO with ε < 1 then trains
- * it with 1 − ε after all), and `k̄` is the mean of each row.
+ * With `compat: "art"` the bound `c` holds for every token, `k̄` is the mean of each row, and a masked ratio becomes 0 before clipping:
+ * CISPO with ε < 1 then trains a masked token with the ratio 1 − ε, except under truncated importance sampling, whose factor
+ * `min(ρ', T)` is also 0 unless log-probabilities are precalculated.
  *
  * The gradient with respect to the model's parameters is `Σ derivative·∂n`, so any engine that has a plain policy gradient can
  * compute it; see {@link linearRows}.

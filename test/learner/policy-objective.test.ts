@@ -94,6 +94,18 @@ describe("policyObjective", () => {
     expect(art.flatMap((row) => [...row]).every((value) => value !== 0)).toBe(true);
   });
 
+  it("gives masked tokens no gradient under `compat: art` with truncated importance sampling, unless log-probabilities are precalculated", () => {
+    const config = { mask_prob_ratio: true, epsilon: 0.2, epsilon_high: 0.28, truncated_importance_sampling: 2, compat: "art" } as const;
+    const isTrained = (given: RlConfig) => policyObjective(ROWS, objectiveOf(given)).derivatives.map((row) => [...row].map((value) => value !== 0));
+    // The factor min(ρ', T) of a masked token is min(0, 2) = 0.
+    expect(isTrained(config)).toEqual([
+      [true, false, false],
+      [true, true, false],
+    ]);
+    // Precalculated, every ratio of the step is 1 and none is masked.
+    expect(isTrained({ ...config, precalculate_logprobs: true }).flat()).not.toContain(false);
+  });
+
   it("bounds the ratio of negative advantages only, where the reference bounds every ratio", () => {
     const config = { max_negative_advantage_importance_sampling_weight: 1.1 };
     const [good, bad] = policyObjective(ROWS, objectiveOf(config)).derivatives;

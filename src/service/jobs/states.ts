@@ -75,18 +75,15 @@ export async function commitProgress(
   await syncDirectory(directory.jobs);
   await saveDurably(context, handle, path, signal);
   const progressDir = relative(directory.root, path);
+  const changed = { committed_steps: steps, progress_dir: progressDir, attempts: 1 };
   try {
-    await store
-      .updateTable("jobs")
-      .set({ committed_steps: steps, progress_dir: progressDir, attempts: 1 })
-      .where("id", "=", job.id)
-      .execute();
+    await store.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
   } catch (error) {
     await remove(path);
     throw error;
   }
   if (job.progress_dir !== null && job.progress_dir !== progressDir) await remove(join(directory.root, job.progress_dir));
-  return { ...job, committed_steps: steps, progress_dir: progressDir };
+  return { ...job, ...changed };
 }
 
 /**

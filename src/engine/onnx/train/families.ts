@@ -25,7 +25,10 @@ export interface Family {
   readonly trained: number;
 }
 
-/** A member's own tokens: `length` of them in a lane of its family, from `start` on. */
+/**
+ * A member's own tokens: `length` of them in a lane of its family, starting at `start`. A branch of length 0 (a row that is all prompt)
+ * occupies no lane; its `lane` and `start` must not be used. A family whose rows are all equal has no lanes at all.
+ */
 export interface Branch {
   readonly lane: number;
   readonly start: number;
