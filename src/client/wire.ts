@@ -221,6 +221,7 @@ export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
     case "training_ended":
       return { type: "training-ended", id, step: numberOrNull(data["step"]), metrics: numbersOf(data) };
     case "training_failed":
+      if (data["cancelled"] === true) return { type: "training-cancelled", id };
       return {
         type: "training-failed",
         id,

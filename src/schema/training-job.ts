@@ -181,6 +181,7 @@ export type JobEventType = z.infer<typeof jobEventType>;
 /**
  * One event. `training_started` carries `num_sequences` (gradient steps to expect), `gradient_step` a flat map of
  * numbers, `warning` (an extension) a `code`, `message`, `value` and `threshold`, `training_ended` the new `step`, `training_failed` an `error_message`.
+ * A cancelled job ends with `training_cancelled` (an extension), then `training_failed` with `cancelled: true`.
  */
 export const jobEvent = z.object({ id: uuid, type: jobEventType, data: z.record(z.string(), z.unknown()) });
 export type JobEvent = z.infer<typeof jobEvent>;

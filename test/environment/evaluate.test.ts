@@ -98,7 +98,9 @@ describe("rescore", () => {
     const stricter = sums({
       rewards: [{ name: "exact", weight: 2, score: ({ scenario, text }) => Number(text) === scenario.a + scenario.b }],
     });
-    const again = await rescore(stricter, groups);
+    const foreign = groups.map((group) => TrajectoryGroup.fromJSON({ ...group.toJSON(), their_key: { nested: [1] } }));
+    const again = await rescore(stricter, foreign);
+    expect(again.map((group) => Reflect.get(group.toJSON(), "their_key") as unknown)).toEqual(groups.map(() => ({ nested: [1] })));
     expect(again.map((group) => group.rewards)).toEqual([
       [2, 0],
       [2, 2],

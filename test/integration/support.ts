@@ -94,7 +94,7 @@ export async function send({ url, apiKey }: Address, method: string, path: strin
   return response.json();
 }
 
-const END = ["training_ended", "training_failed", "training_cancelled"];
+const END = ["training_ended", "training_failed"];
 
 /** The events of a job so far. */
 export async function eventsSoFar(service: Address, jobId: string): Promise<JobEvent[]> {

@@ -102,6 +102,7 @@ describe("pollJob over the events route", () => {
   it.each([
     [failed, "E_JOB_FAILED", /out of luck/, "training-failed"],
     [cancelled, "E_JOB_CANCELLED", /cancelled/, "training-cancelled"],
+    [{ ...failed, data: { error_message: "cancelled", cancelled: true } }, "E_JOB_CANCELLED", /cancelled/, "training-cancelled"],
   ] as const)("emits the bad end, then errors (%#)", async (event, code, message, type) => {
     const { source } = scripted({ events: [page(started, event)] });
     const { events, error } = await follow(pollJob(source, JOB, fast));

@@ -96,7 +96,8 @@ describe("policyObjective", () => {
 
   it("gives masked tokens no gradient under `compat: art` with truncated importance sampling, unless log-probabilities are precalculated", () => {
     const config = { mask_prob_ratio: true, epsilon: 0.2, epsilon_high: 0.28, truncated_importance_sampling: 2, compat: "art" } as const;
-    const isTrained = (given: RlConfig) => policyObjective(ROWS, objectiveOf(given)).derivatives.map((row) => [...row].map((value) => value !== 0));
+    const isTrained = (given: RlConfig) =>
+      policyObjective(ROWS, objectiveOf(given)).derivatives.map((row) => [...row].map((value) => value !== 0));
     // The factor min(ρ', T) of a masked token is min(0, 2) = 0.
     expect(isTrained(config)).toEqual([
       [true, false, false],

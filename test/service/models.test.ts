@@ -113,7 +113,7 @@ test("deleting a model cancels its jobs first", async () => {
   expect(await service.ok("DELETE", `${MODELS}/${id}`)).toMatchObject({ deleted_checkpoints: 1 });
   for (const job of jobs) {
     expect((await service.ok("GET", `${RL_JOBS}/${job.id}`)).status).toBe("cancelled");
-    expect((await finishedEvents(service, job.id)).at(-1)?.type).toBe("training_cancelled");
+    expect((await finishedEvents(service, job.id)).at(-1)).toMatchObject({ type: "training_failed", data: { cancelled: true } });
   }
   expect(service.engine.liveModels()).toEqual([]);
 });

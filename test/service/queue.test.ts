@@ -49,10 +49,10 @@ test("files that cannot be removed are told of, and the next job runs", async ()
   expect(messages(service)).toEqual(["A training job failed", "A training job's files could not be removed"]);
 });
 
-test("an end that cannot be recorded is told of, and the next job runs", async () => {
+test("logs when a job's end cannot be recorded, and runs the next job", async () => {
   const { service, first } = await twoJobs(async (dataDir) => {
     const store = await openStore(join(dataDir, "whetstone.db"));
-    await sql`CREATE TRIGGER broken BEFORE INSERT ON job_events WHEN NEW.type = 'training_failed'
+    await sql`CREATE TRIGGER broken BEFORE INSERT ON job_events WHEN NEW.type = 'training_failed' AND NEW.data NOT LIKE '%"cancelled":true%'
       BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`.execute(store);
     await store.destroy();
   });

@@ -95,7 +95,7 @@ test("queued jobs keep their order, and an interrupted RL job comes first", asyn
   const second = await start();
   const ends = [];
   for (const job of jobs) ends.push((await finishedEvents(second, job)).at(-1));
-  expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }, { type: "training_cancelled" }]);
+  expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }, { data: { cancelled: true } }]);
 });
 
 test("a job that takes the service down every time is given up", async () => {

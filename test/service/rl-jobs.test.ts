@@ -256,8 +256,17 @@ test("a queued and a running job can be cancelled, a finished one cannot", async
   isHeld = false;
   expect(await service.ok("POST", `${RL_JOBS}/${running.id}/cancel`)).toMatchObject({ id: running.id, status: "cancelled", step: null });
   expect(await service.ok("POST", `${RL_JOBS}/${running.id}/cancel`)).toMatchObject({ status: "cancelled" });
-  expect((await finishedEvents(service, running.id)).map((event) => event.type)).toEqual(["training_started", "training_cancelled"]);
-  expect((await finishedEvents(service, queued.id)).map((event) => event.type)).toEqual(["training_cancelled"]);
+  expect((await finishedEvents(service, running.id)).map((event) => event.type)).toEqual([
+    "training_started",
+    "training_cancelled",
+    "training_failed",
+  ]);
+  expect((await finishedEvents(service, queued.id)).map((event) => event.type)).toEqual(["training_cancelled", "training_failed"]);
+  // Clients that know only the hosted interface's events stop at `training_failed`.
+  expect((await finishedEvents(service, queued.id)).at(-1)?.data).toEqual({
+    error_message: "The training job was cancelled",
+    cancelled: true,
+  });
   expect((await finishedEvents(service, last.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
   expect(await service.call("POST", `${RL_JOBS}/${last.id}/cancel`)).toMatchObject({
     status: 409,

@@ -176,7 +176,7 @@ export async function finishedEvents({ ok }: TestService, jobId: string): Promis
     const after = events.at(-1) === undefined ? "" : `&after=${events.at(-1)?.id}`;
     const page = await ok("GET", `${RL_JOBS}/${jobId}/events?limit=100&wait=10${after}`);
     events.push(...page.data);
-    if (["training_ended", "training_failed", "training_cancelled"].includes(events.at(-1)?.type ?? "") && !page.has_more) return events;
+    if (["training_ended", "training_failed"].includes(events.at(-1)?.type ?? "") && !page.has_more) return events;
   }
   throw new Error(`Job ${jobId} did not end`);
 }

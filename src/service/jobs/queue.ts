@@ -152,11 +152,21 @@ function requestCancel(store: Store, jobId: string): Promise<JobRow> {
   });
 }
 
-/** Ends a job as cancelled, within a transaction. */
+/**
+ * Ends a job as cancelled, within a transaction.
+ *
+ * Appends two events: `training_cancelled`, and `training_failed` as the last one, because clients of the hosted interface stop polling
+ * only at `training_ended` and `training_failed`.
+ */
 export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow> {
   const changed = { status: "cancelled" as const, training_end: new Date().toISOString(), cancel_requested: 1, progress_dir: null };
   await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
-  await appendEvent(transaction, job.id, { key: "end", type: "training_cancelled", data: {} });
+  await appendEvent(transaction, job.id, { key: "cancelled", type: "training_cancelled", data: {} });
+  await appendEvent(transaction, job.id, {
+    key: "end",
+    type: "training_failed",
+    data: { error_message: "The training job was cancelled", cancelled: true },
+  });
   return { ...job, ...changed };
 }
 

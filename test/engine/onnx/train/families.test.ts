@@ -50,6 +50,18 @@ describe("families", () => {
     );
   });
 
+  test("place every trained token of equal rows in their prompt, without lanes", () => {
+    const tokens = Int32Array.from({ length: 20 }, (_, t) => t);
+    const rows = Array.from({ length: 3 }, (): Row => ({ tokens, weights: new Float32Array(20).fill(1, 1) }));
+    expect(findFamilies(rows, limits)).toMatchObject([
+      { lanes: 0, laneLength: 0, branches: [{ length: 0 }, { length: 0 }, { length: 0 }] },
+    ]);
+    const [batch] = planBatches(rows, limits);
+    const places: number[] = [];
+    forEachTrained(rows, batch!, (_row, t, place) => places.push(place - (t - 1)));
+    expect(places).toEqual(rows.flatMap(() => Array.from({ length: 19 }, () => 0)));
+  });
+
   test("lanes are longer than the longest branch where that wastes less, and never so long that queries look at much that is not theirs", () => {
     const lengths = Array.from({ length: 16 }, () => 12);
     const prompt = Int32Array.from({ length: 40 }, (_, t) => t);
