@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { DataError } from "../errors.ts";
 import { exampleWeight } from "../schema/example-weight.ts";
 import { requestMessage, tool, type History, type RequestMessage, type Tool } from "../schema/index.ts";
@@ -82,8 +83,8 @@ interface ChatLine {
   readonly weight?: number;
 }
 
-function toLine({ messages, tools = [], parallelToolCalls, weight }: ChatExample, where: string): ChatLine {
-  checkExample({ messages, tools, parallelToolCalls, weight }, where);
+function toLine(example: ChatExample, where: string): ChatLine {
+  const { messages, tools = [], parallelToolCalls, weight } = checkedExample(example, where);
   return {
     messages,
     ...(tools.length === 0 ? {} : { tools }),
@@ -112,8 +113,7 @@ function toExample(value: unknown, where: string): ChatExample {
     ...(parallel === undefined || parallel === null ? {} : { parallelToolCalls: parallel }),
     ...(weight === undefined || weight === null ? {} : { weight }),
   };
-  checkExample(example, where);
-  return example;
+  return checkedExample(example, where);
 }
 
 function examplesOf(trajectory: Trajectory): ChatExample[] {
@@ -142,26 +142,38 @@ function isTrained(message: RequestMessage): boolean {
   return message.role === "assistant" && message["weight"] !== 0;
 }
 
-function checkExample({ messages, tools = [], parallelToolCalls, weight }: ChatExample, where: string): void {
-  if (!Array.isArray(messages) || messages.length === 0)
+/** Validates an example and returns it as the schemas read it: arguments of tool calls as JSON text, missing types filled in. */
+function checkedExample(example: ChatExample, where: string): ChatExample {
+  const { tools, parallelToolCalls, weight } = example;
+  if (!Array.isArray(example.messages) || example.messages.length === 0)
     throw new DataError(`${where}: expected \`messages\` to be an array of at least one message`);
-  messages.forEach((message, at) => {
-    if (!requestMessage.safeParse(message).success)
-      throw new DataError(`${where}: \`messages.${at}\` is no message; expected at least a \`role\` and \`content\``);
-    checkWeight(message as RequestMessage, `${where}: \`messages.${at}.weight\``);
+  const messages = (example.messages as readonly unknown[]).map((value, at) => {
+    const message = parsed(requestMessage, value, `${where}: expected a message with a \`role\` and \`content\` at \`messages.${at}`);
+    checkWeight(message, `${where}: \`messages.${at}.weight\``);
+    return message;
   });
-  if (!Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
-  tools.forEach((each, at) => {
-    if (!tool.safeParse(each).success) throw new DataError(`${where}: \`tools.${at}\` is no function tool`);
-  });
+  if (tools !== undefined && !Array.isArray(tools)) throw new DataError(`${where}: expected \`tools\` to be an array of function tools`);
+  const readTools = (tools as readonly unknown[] | undefined)?.map((value, at) =>
+    parsed(tool, value, `${where}: expected a function tool at \`tools.${at}`),
+  );
   if (parallelToolCalls !== undefined && typeof parallelToolCalls !== "boolean") {
     throw new DataError(`${where}: expected \`${PARALLEL}\` to be true or false, got ${JSON.stringify(parallelToolCalls)}`);
   }
   const { error } = exampleWeight.optional().safeParse(weight);
   if (error !== undefined) throw new DataError(`${where}: \`weight\`: ${error.issues[0]?.message ?? "invalid"}`);
-  if (!(messages as readonly RequestMessage[]).some(isTrained)) {
+  if (!messages.some(isTrained)) {
     throw new DataError(`${where}: expected at least one assistant message, not of \`weight: 0\`; there is nothing to train in it`);
   }
+  return { ...example, messages, ...(readTools === undefined ? {} : { tools: readTools }) };
+}
+
+/** @throws DataError `E_DATA`: `expected`, then the path inside the value and the schema's message. */
+function parsed<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
+  const { data, error } = schema.safeParse(value);
+  if (error === undefined) return data;
+  const [issue] = error.issues;
+  const path = (issue?.path ?? []).map((key) => `.${String(key)}`).join("");
+  throw new DataError(`${expected}${path}\`: ${issue?.message ?? "invalid"}`, { cause: error });
 }
 
 /** Other trainers refuse any other weight; here one would be trained in full, whatever it says. */

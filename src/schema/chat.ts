@@ -4,22 +4,33 @@ import { jsonObject, jsonValue } from "./common.ts";
 /** A part of a message's content. Other part types are kept for templates that know them. */
 export const contentPart = z.union([z.string(), z.looseObject({ type: z.string().optional(), text: z.string().nullish() })]);
 
-/** A tool call in an assistant message. `arguments` is JSON text. */
+/** Converts arguments that some tools write as an object to the JSON text that the interface has. */
+function argumentsText(value: unknown): unknown {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? JSON.stringify(value) : value;
+}
+
+/**
+ * A tool call in an assistant message. `arguments` is JSON text; an object, as `datasets` and pandas write it, is converted on reading.
+ */
 export const toolCall = z.looseObject({
   id: z.string().nullish(),
-  type: z.literal("function").default("function"),
-  function: z.looseObject({ name: z.string(), arguments: z.string().nullish() }),
+  type: z.preprocess((value) => value ?? undefined, z.literal("function").default("function")),
+  function: z.looseObject({ name: z.string(), arguments: z.preprocess(argumentsText, z.string().nullish()).optional() }),
 });
 export type ToolCall = z.infer<typeof toolCall>;
 
-/** A request message of any role. Unknown keys are kept and given to the template. */
+/**
+ * A request message of any role, as chat requests, training data and trajectories have it. A null field counts as absent, because table
+ * formats write absent fields as null. Unknown keys are kept and passed to the template.
+ */
 export const requestMessage = z.looseObject({
   role: z.string(),
   content: z.union([z.string(), z.array(contentPart), z.null()]).optional(),
-  name: z.string().optional(),
+  name: z.string().nullish(),
   tool_calls: z.array(toolCall).nullish(),
-  tool_call_id: z.string().optional(),
+  tool_call_id: z.string().nullish(),
   reasoning: z.string().nullish(),
+  reasoning_content: z.string().nullish(),
 });
 export type RequestMessage = z.infer<typeof requestMessage>;
 

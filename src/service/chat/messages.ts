@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { ArgumentError } from "../../errors.ts";
+import { requestMessage } from "../../schema/index.ts";
 import type { ChatMessage } from "../../tokenizer/index.ts";
-import { shown, strictString } from "./coercion.ts";
+import { shown } from "./coercion.ts";
 
 /** Part types whose text is under a key of that name; the other text types carry it under `text`. */
 const TEXT_PARTS = new Map([
@@ -23,21 +24,11 @@ const content = z.custom<string | readonly (string | Record<string, unknown>)[] 
   error: (issue) => `expected a string or an array of content parts, got ${shown(issue.input)}`,
 });
 
-const wireToolCall = z.looseObject({
-  id: strictString.nullish(),
-  function: z.looseObject({ name: strictString, arguments: z.union([z.string(), z.record(z.string(), z.unknown())]).nullish() }),
-});
-
-/** A request message; keys it does not name are ignored. */
-export const wireMessage = z
-  .object({
-    role: strictString,
+/** A message of a chat request: {@link requestMessage} with the rules that only chat has for `content`, `name` and `tools`. */
+export const wireMessage = requestMessage
+  .extend({
     content: content.optional(),
     name: z.unknown().optional(),
-    tool_calls: z.array(wireToolCall).nullish(),
-    tool_call_id: strictString.nullish(),
-    reasoning: strictString.nullish(),
-    reasoning_content: strictString.nullish(),
     tools: z.array(z.unknown()).nullish(),
   })
   .superRefine((message, context) => {
