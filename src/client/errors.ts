@@ -6,7 +6,7 @@ export interface HttpErrorOptions extends WhetstoneErrorOptions {
   readonly type?: string | null | undefined;
   readonly requestId?: string | null | undefined;
   readonly retryAfterMs?: number | null | undefined;
-  /** The service's own error code, if its body had one. */
+  /** Error code in the body. @default null */
   readonly serviceCode?: string | number | null | undefined;
 }
 
@@ -21,7 +21,7 @@ export class HttpError extends WhetstoneError {
   readonly requestId: string | null;
   /** How long the service asked to wait. */
   readonly retryAfterMs: number | null;
-  /** The code in the body, e.g. `E_NOT_FOUND`. */
+  /** Error code in the body: `error_code`, such as `E_NOT_FOUND`; of another server its `code`, a string or a number. */
   readonly serviceCode: string | number | null;
 
   constructor(message: string, options: HttpErrorOptions) {
@@ -84,7 +84,7 @@ export function readErrorBody(text: string): ErrorFacts {
       message: stringOrNull(error["message"]),
       type: stringOrNull(error["type"]),
       param: stringOrNull(error["param"]),
-      serviceCode: typeof error["code"] === "number" ? error["code"] : stringOrNull(error["code"]),
+      serviceCode: stringOrNull(error["error_code"]) ?? (typeof error["code"] === "number" ? error["code"] : stringOrNull(error["code"])),
     };
   }
   if (typeof detail === "string") return { ...nothing, message: detail };

@@ -83,8 +83,12 @@ export interface ServedModel {
   /** Seconds since 1970; 0 where the service does not say. */
   readonly created: number;
   readonly ownedBy: string;
-  /** The latest checkpoint of a trainable model; null if not said. */
+  /** Name of a trainable model's newest checkpoint; null if the service does not list it. */
   readonly root: string | null;
+  /** Base model of a trainable model; null for a base model, and if the service does not list it. */
+  readonly parent: string | null;
+  /** Context length in tokens; null if unknown. */
+  readonly maxModelLen: number | null;
 }
 
 /** A training job. A service with nothing but the interface fills in `id` alone; the rest is then null. */
@@ -185,8 +189,8 @@ export function deletedCheckpointsFromWire(deleted: DeleteCheckpointsResponse): 
   return { deletedCount: deleted.deleted_count, notFoundSteps: deleted.not_found_steps };
 }
 
-export function servedModelFromWire({ id, created, owned_by: ownedBy, root }: WireServedModel): ServedModel {
-  return { id, created, ownedBy, root: root ?? null };
+export function servedModelFromWire({ id, created, owned_by: ownedBy, root, parent, max_model_len }: WireServedModel): ServedModel {
+  return { id, created, ownedBy, root: root ?? null, parent: parent ?? null, maxModelLen: max_model_len ?? null };
 }
 
 export function trainingJobFromWire(job: WireTrainingJob): TrainingJobInfo {

@@ -1,12 +1,18 @@
 import { z } from "zod";
 
-/** The one error shape of every route. `code` is the HTTP status on chat routes, a permanent string elsewhere. */
+/** Error body of every route, and of an error event inside a stream. */
 export const errorBody = z.object({
   error: z.object({
+    /** The expected and the received value, and the remedy. Its wording may change. */
     message: z.string(),
+    /** Class of the error, such as `NotFoundError`. */
     type: z.string(),
+    /** Path of the offending field, parameter or header. */
     param: z.string().nullable(),
-    code: z.union([z.string(), z.number()]).nullable(),
+    /** HTTP status; inside a stream, the status that the error would have had before the stream began. */
+    code: z.int(),
+    /** Permanent code, such as `E_NOT_FOUND`. */
+    error_code: z.string(),
   }),
 });
 export type ErrorBody = z.infer<typeof errorBody>;

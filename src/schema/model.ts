@@ -55,13 +55,38 @@ export const deleteModelResponse = z.object({
 });
 export type DeleteModelResponse = z.infer<typeof deleteModelResponse>;
 
-/** One entry of `GET /v1/models`. Extra keys are other servers' own. */
+/** Permissions of a served model, as vLLM lists them. */
+export const modelPermission = z.looseObject({
+  id: z.string(),
+  object: z.literal("model_permission"),
+  /** Seconds since 1970. */
+  created: z.number(),
+  allow_create_engine: z.boolean(),
+  allow_sampling: z.boolean(),
+  allow_logprobs: z.boolean(),
+  allow_search_indices: z.boolean(),
+  allow_view: z.boolean(),
+  allow_fine_tuning: z.boolean(),
+  organization: z.string(),
+  group: z.string().nullable(),
+  is_blocking: z.boolean(),
+});
+export type ModelPermission = z.infer<typeof modelPermission>;
+
+/** Entry of `GET /v1/models`. Other servers add keys, which are kept. */
 export const servedModel = z.looseObject({
   id: z.string(),
   object: z.literal("model").default("model"),
+  /** Seconds since 1970: creation of a trainable model, start of the service for a base model. */
   created: z.number(),
   owned_by: z.string(),
+  /** `entity/project/name:stepN` of the newest checkpoint; the identifier of a base model. */
   root: z.string().nullish(),
+  /** Base model of a trainable model; null for a base model. */
+  parent: z.string().nullish(),
+  /** Context length in tokens; null if unknown. */
+  max_model_len: z.int().nullish(),
+  permission: z.array(modelPermission).nullish(),
 });
 export type ServedModel = z.infer<typeof servedModel>;
 

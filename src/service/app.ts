@@ -35,6 +35,16 @@ export interface AppOptions {
 
 const METHODS = ["GET", "POST", "PUT", "DELETE"] as const;
 
+/** Methods that need no key on `/health`. */
+const READING_METHODS = ["GET", "HEAD"];
+
+/** Returns the methods of a path, as in the header `Allow`; empty for an unknown path. */
+function allowedMethods({ router }: Hono<ServiceEnvironment>, path: string): string[] {
+  const methods = METHODS.filter((method) => router.match(method, path)[0].some(([[, route]]) => route.method === method));
+  if (methods.length === 0) return [];
+  return [...methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])), "OPTIONS"];
+}
+
 function reportRequests(report: (record: RequestRecord) => void): MiddlewareHandler<ServiceEnvironment> {
   return async function reportRequestsMiddleware(c, next) {
     const startedMs = performance.now();
@@ -59,7 +69,12 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
   const app = new Hono<ServiceEnvironment>();
   if (onRequest !== undefined) app.use(reportRequests(onRequest));
   app.use(cancelUnread);
-  app.use(requireKey(apiKey, { open: (method, path) => method === "GET" && path === "/health" }));
+  // Describes the route without running it, so it needs no key. There are no CORS headers: a page of another origin gets no access.
+  app.options("*", (c) => {
+    const allowed = allowedMethods(app, c.req.path);
+    return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
+  });
+  app.use(requireKey(apiKey, { open: (method, path) => READING_METHODS.includes(method) && path === "/health" }));
   const limit = limitBody(context.limits.maxBodyBytes);
   app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : limit(c, next)));
   const { policies, engine, tokenizers, logger, upstream, store, directory, defaultBase } = context;
@@ -79,10 +94,10 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
   app.onError((error, c) => toErrorResponse(error, { path: c.req.path, logger }));
   app.notFound((c) => {
     const { method, path } = c.req;
-    const allowed = METHODS.filter((other) => app.router.match(other, path)[0].some(([[, route]]) => route.method === other));
+    const allowed = method === "OPTIONS" ? [] : allowedMethods(app, path);
     if (allowed.length === 0) return toErrorResponse(new NotFoundError(`There is no route ${method} ${path}`), { path, logger });
     const message = `${path} does not take ${method}; it takes ${allowed.join(", ")}`;
-    return errorResponse(405, { message, code: "E_METHOD", path, headers: { Allow: allowed.join(", ") } });
+    return errorResponse(405, { message, code: "E_METHOD", headers: { Allow: allowed.join(", ") } });
   });
   return app;
 }

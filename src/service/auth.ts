@@ -26,6 +26,6 @@ export function requireKey(
         : token === undefined
           ? "Expected the header 'Authorization' to be 'Bearer <key>'"
           : "The API key is not the one of this service";
-    return errorResponse(401, { message, code: "E_UNAUTHORIZED", path: c.req.path, headers: { "WWW-Authenticate": "Bearer" } });
+    return errorResponse(401, { message, code: "E_UNAUTHORIZED", headers: { "WWW-Authenticate": "Bearer" } });
   };
 }

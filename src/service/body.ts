@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import type { HttpBindings } from "@hono/node-server";
@@ -5,6 +6,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import type { z } from "zod";
 import { ArgumentError, TooLargeError } from "../errors.ts";
+import { UnreadableBodyError } from "./http-errors.ts";
 import { validate } from "./validation.ts";
 
 /** The bindings of every route. */
@@ -43,12 +45,30 @@ export interface JsonBody<T> {
   readonly digest: string;
 }
 
+const BYTE_ORDER_MARK = "\uFEFF";
+
+/**
+ * Reads a body as text, without its byte order mark.
+ *
+ * @throws UnreadableBodyError `E_ARGUMENT`, 400, for bytes that are not UTF-8: decoding would replace them and keep no trace.
+ */
+export async function readText({ req }: Context): Promise<string> {
+  const bytes = Buffer.from(await req.arrayBuffer());
+  if (!isUtf8(bytes)) throw new UnreadableBodyError("Expected a body in UTF-8, got other bytes. Encode the text as UTF-8");
+  const text = bytes.toString("utf8");
+  return text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text;
+}
+
 /** Characters above which reading, parsing and hashing each take long enough to let others in between. */
 const LONG_TEXT = 100_000;
 
-/** Reads and validates a JSON body. @throws ArgumentError `E_ARGUMENT` when it is no JSON or not what `schema` says. */
+/**
+ * Reads and validates a JSON body.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a body that is not JSON or does not fit `schema`; errors of {@link readText}.
+ */
 export async function readJson<S extends z.ZodType>(c: ServiceRequest, schema: S): Promise<JsonBody<z.output<S>>> {
-  const text = await c.req.text();
+  const text = await readText(c);
   if (text.length > LONG_TEXT) await setImmediate();
   let parsed: unknown;
   try {

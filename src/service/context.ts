@@ -4,6 +4,7 @@ import type { BlobStore } from "./artifacts/blob-store.ts";
 import type { Retention } from "./checkpoints/retention.ts";
 import type { CheckpointUses } from "./checkpoints/uses.ts";
 import type { DataDirectory } from "./data-directory.ts";
+import type { Hub } from "./hub/hub.ts";
 import type { JobQueue } from "./jobs/queue.ts";
 import type { TokenizerSource } from "./jobs/tokenizers.ts";
 import type { ServiceLimits } from "./limits.ts";
@@ -18,6 +19,8 @@ export interface ServiceContext {
   readonly engine: Engine;
   /** What samples some base models in place of the engine; null for none. */
   readonly upstream: Upstream | null;
+  /** Source of base models named by a path on a hub; null for none. */
+  readonly hub: Hub | null;
   /** The base that an absent name stands for. */
   readonly defaultBase: string;
   readonly policies: Policies;

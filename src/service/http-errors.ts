@@ -1,26 +1,33 @@
-import { isAbort, WhetstoneError, type ErrorCode } from "../errors.ts";
+import { ArgumentError, isAbort, WhetstoneError, type ErrorCode } from "../errors.ts";
 import type { ErrorBody } from "../schema/index.ts";
 import type { ServiceLogger } from "./logger.ts";
 import { traceOf } from "./error-text.ts";
 
-type Status = 400 | 401 | 404 | 405 | 409 | 413 | 422 | 429 | 499 | 500 | 503;
+/** HTTP statuses of errors. */
+export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503;
 
-const TYPES: Readonly<Record<Status, string>> = {
+/** Codes that the service sends and no error class has. */
+type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQUEST_TIMEOUT";
+
+const TYPES: Readonly<Record<ErrorStatus, string>> = {
   400: "BadRequestError",
   401: "AuthenticationError",
   404: "NotFoundError",
   405: "MethodNotAllowedError",
+  408: "RequestTimeoutError",
   409: "ConflictError",
   413: "RequestTooLargeError",
+  417: "ExpectationFailedError",
   422: "ValidationError",
   429: "TooManyRequestsError",
+  431: "RequestTooLargeError",
   499: "ClientClosedRequest",
   500: "InternalServerError",
   503: "ServiceUnavailableError",
 };
 
 /** What the caller can mend is 422; what the caller cannot is not in this table and becomes 500. */
-const STATUSES: Partial<Readonly<Record<ErrorCode, Status>>> = {
+const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_ARGUMENT: 422,
   E_CONFIG: 422,
   E_SHAPE: 422,
@@ -35,47 +42,57 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, Status>>> = {
   E_ENGINE_MISSING: 503,
 };
 
-/** The chat routes: validation is 400 there and the code is the status, as their clients expect. */
-export function isChatPath(path: string): boolean {
+/** A body whose bytes are not text in UTF-8. 400 on every route. */
+export class UnreadableBodyError extends ArgumentError {}
+
+/** True for aborts, and for the error of a request body whose client closed the connection before its end. */
+export function isClientGone(error: unknown): boolean {
+  return isAbort(error) || (error instanceof Error && error.message === "aborted" && "code" in error && error.code === "ECONNRESET");
+}
+
+/** True on the chat routes, where existing clients expect validation to answer 400. */
+function isChatPath(path: string): boolean {
   return path.startsWith("/v1/chat/");
 }
 
-/** One answer in the one error shape. */
-export function errorResponse(
-  status: Status,
-  {
-    message,
-    param = null,
-    code,
-    path,
-    headers = {},
-  }: {
-    readonly message: string;
-    readonly param?: string | null | undefined;
-    readonly code: string;
-    readonly path: string;
-    readonly headers?: Readonly<Record<string, string>> | undefined;
-  },
-): Response {
-  const body: ErrorBody = { error: { message, type: TYPES[status], param, code: isChatPath(path) ? status : code } };
-  return Response.json(body, { status, headers });
+/** Members of an error body. */
+export interface ErrorFields {
+  readonly message: string;
+  /** @default null */
+  readonly param?: string | null | undefined;
+  readonly code: WireCode;
+  /** @default the type of the status */
+  readonly type?: string | undefined;
 }
 
-/** The answer to anything a route threw. What is nobody's fault but ours is logged and told without particulars. */
+/** Returns the one error body of all routes: `code` is the status, `error_code` the permanent code. */
+export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = TYPES[status] }: ErrorFields): ErrorBody {
+  return { error: { message, type, param, code: status, error_code: code } };
+}
+
+/** Returns an answer with the error body. */
+export function errorResponse(
+  status: ErrorStatus,
+  { headers = {}, ...fields }: ErrorFields & { readonly headers?: Readonly<Record<string, string>> | undefined },
+): Response {
+  return Response.json(toErrorBody(status, fields), { status, headers });
+}
+
+/** Returns the answer to anything a route threw. Failures of the service itself are logged and answered without particulars. */
 export function toErrorResponse(error: unknown, { path, logger }: { readonly path: string; readonly logger: ServiceLogger }): Response {
-  if (isAbort(error)) return errorResponse(499, { message: "The client closed the request", code: "E_ABORTED", path });
+  if (isClientGone(error)) return errorResponse(499, { message: "The client closed the request", code: "E_ABORTED" });
   if (WhetstoneError.isInstance(error)) {
-    const status = STATUSES[error.code];
+    const { message, param, code } = error;
+    const status = error instanceof UnreadableBodyError ? 400 : STATUSES[code];
     if (status !== undefined) {
       return errorResponse(status === 422 && isChatPath(path) ? 400 : status, {
-        message: error.message,
-        param: error.param,
-        code: error.code,
-        path,
+        message,
+        param,
+        code,
         headers: status === 429 ? { "Retry-After": "1" } : {},
       });
     }
   }
   logger.error("A request failed", { path, error: traceOf(error) });
-  return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: "E_INTERNAL", path });
+  return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: "E_INTERNAL" });
 }

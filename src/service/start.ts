@@ -1,5 +1,3 @@
-import { createServer } from "node:http";
-import { getRequestListener } from "@hono/node-server";
 import type { Engine } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError } from "../errors.ts";
@@ -17,7 +15,7 @@ import {
   type DataDirectory,
 } from "./data-directory.ts";
 import { createHub, type Hub, type HubOptions } from "./hub/hub.ts";
-import { errorResponse } from "./http-errors.ts";
+import { createHttpServer } from "./http-server.ts";
 import { createRetention } from "./checkpoints/retention.ts";
 import { createCheckpointUses } from "./checkpoints/uses.ts";
 import { createChanges } from "./jobs/changes.ts";
@@ -141,6 +139,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       directory,
       engine,
       upstream,
+      hub,
       blobs,
       logger: safeLogger,
       limits: { ...DEFAULT_LIMITS, ...definedOnly(options.limits) },
@@ -150,14 +149,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await context.retention.enforceBudget();
     const stopping = new AbortController();
     const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
-    // What is no request at all (a path with a backslash, no host) never reaches the app, but is answered in the same shape.
-    const errorHandler = (error: unknown) => {
-      const message = `Malformed request: ${error instanceof Error ? error.message : "it cannot be read"}`;
-      return errorResponse(400, { message, code: "E_ARGUMENT", path: "" });
-    };
-    const listener = getRequestListener(app.fetch, { errorHandler });
-    // Longer than any client keeps a socket idle: of two ends that close at the same moment, the one that sends loses a request.
-    const server = createServer({ keepAliveTimeout: 75_000 }, (request, response) => void listener(request, response));
+    const server = createHttpServer(app.fetch);
     const sockets = trackSockets(server);
     const url = await listen(server, { host, port });
     undo.push(() => removeServiceFile(directory));
@@ -210,11 +202,12 @@ function createContext(parts: {
   readonly directory: DataDirectory;
   readonly engine: Engine;
   readonly upstream: ServiceContext["upstream"];
+  readonly hub: Hub | null;
   readonly blobs: ServiceContext["blobs"];
   readonly logger: ServiceLogger;
   readonly limits: ServiceLimits;
 }): ServiceContext {
-  const { store, directory, engine, upstream, blobs, logger, limits } = parts;
+  const { store, directory, engine, upstream, hub, blobs, logger, limits } = parts;
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
@@ -236,5 +229,5 @@ function createContext(parts: {
     blobPath: blobs.path,
     retention,
   });
-  return { store, directory, engine, upstream, defaultBase, policies, uses, retention, jobs, blobs, tokenizers, limits, logger };
+  return { store, directory, engine, upstream, hub, defaultBase, policies, uses, retention, jobs, blobs, tokenizers, limits, logger };
 }

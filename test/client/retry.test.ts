@@ -128,10 +128,12 @@ describe("retries", () => {
 describe("errors", () => {
   it.each([
     [
-      { error: { message: "no such model", type: "NotFoundError", param: "model", code: "E_NOT_FOUND" } },
+      { error: { message: "no such model", type: "NotFoundError", param: "model", code: 404, error_code: "E_NOT_FOUND" } },
       { type: "NotFoundError", param: "model", serviceCode: "E_NOT_FOUND" },
       "no such model",
     ],
+    [{ error: { message: "as OpenAI has it", code: "model_not_found" } }, { serviceCode: "model_not_found" }, "as OpenAI has it"],
+    [{ error: { message: "as vLLM has it", code: 404 } }, { serviceCode: 404 }, "as vLLM has it"],
     [{ error: "Unauthorized" }, { type: null, param: null }, "Unauthorized"],
     [{ detail: "Not Found" }, { param: null }, "Not Found"],
     [

@@ -41,17 +41,39 @@ test("every route but GET /health asks for the key before anything else", async 
       });
       expect([method, path, authorization, answer.status]).toEqual([method, path, authorization, 401]);
       expect(answer.body.error).toMatchObject({ type: "AuthenticationError", param: null });
-      expect(answer.body.error.code).toBe(path.startsWith("/v1/chat/") ? 401 : "E_UNAUTHORIZED");
+      expect(answer.body.error).toMatchObject({ code: 401, error_code: "E_UNAUTHORIZED" });
       expect(JSON.stringify(answer.body)).not.toContain(service.apiKey);
     }
     expect([method, path, (await call(method, path)).status]).not.toContain(401);
   }
 });
 
-test("GET /health answers without a key", async () => {
+test("GET and HEAD /health answer without a key", async () => {
   const { call } = await startTestService();
   const answer = await call("GET", "/health", undefined, { key: null });
   expect([answer.status, answer.body]).toEqual([200, { status: "ok" }]);
+  expect(await call("HEAD", "/health", undefined, { key: null })).toMatchObject({ status: 200, body: "" });
+  expect(await call("HEAD", "/v1/models", undefined, { key: null })).toMatchObject({ status: 401, body: "" });
+});
+
+test("OPTIONS lists the methods of a path without a key and without running the route, and allows no other origin", async () => {
+  const { call, engine } = await startTestService();
+  const preflight = { origin: "https://elsewhere.example", "access-control-request-method": "POST" };
+  for (const [path, allowed] of [
+    ["/health", "GET, HEAD, OPTIONS"],
+    [MODELS, "POST, OPTIONS"],
+    [`${MODELS}/${UNKNOWN_ID}/checkpoints`, "GET, HEAD, DELETE, OPTIONS"],
+    ["/v1/chat/completions", "POST, OPTIONS"],
+  ] as const) {
+    const answer = await call("OPTIONS", path, undefined, { key: null, headers: preflight });
+    expect([path, answer.status, answer.headers.get("allow"), answer.body]).toEqual([path, 204, allowed, ""]);
+    expect([...answer.headers.keys()].filter((name) => name.startsWith("access-control"))).toEqual([]);
+  }
+  expect(await call("OPTIONS", "/nothing-here", undefined, { key: null })).toMatchObject({
+    status: 404,
+    body: { error: { code: 404, error_code: "E_NOT_FOUND" } },
+  });
+  expect(engine.calls).toEqual([]);
 });
 
 test("the scheme's case does not matter, and the key may be given", async () => {

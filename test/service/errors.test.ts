@@ -1,17 +1,18 @@
 import { request } from "node:http";
-import { expect, test } from "vitest";
+import { connect } from "node:net";
+import { expect, test, vi } from "vitest";
 import { ARTIFACTS, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
 
 test("unknown routes are 404 and known paths with another method 405, in the one error shape", async () => {
   const { call } = await startTestService();
   expect(await call("GET", "/v1/nothing")).toMatchObject({
     status: 404,
-    body: { error: { type: "NotFoundError", param: null, code: "E_NOT_FOUND" } },
+    body: { error: { type: "NotFoundError", param: null, code: 404, error_code: "E_NOT_FOUND" } },
   });
   const wrong = await call("GET", MODELS);
-  expect(wrong).toMatchObject({ status: 405, body: { error: { type: "MethodNotAllowedError", code: "E_METHOD" } } });
-  expect(wrong.headers.get("allow")).toBe("POST");
-  expect((await call("DELETE", "/v1/chat/completions")).body.error.code).toBe(405);
+  expect(wrong).toMatchObject({ status: 405, body: { error: { type: "MethodNotAllowedError", code: 405, error_code: "E_METHOD" } } });
+  expect(wrong.headers.get("allow")).toBe("POST, OPTIONS");
+  expect((await call("DELETE", "/v1/chat/completions")).body.error).toMatchObject({ code: 405, error_code: "E_METHOD" });
   expect((await call("PUT", `${RL_JOBS}/${UNKNOWN_ID}`)).status).toBe(405);
 });
 
@@ -19,11 +20,49 @@ test("a body that is no JSON is 422 on preview routes and 400 on chat", async ()
   const { call } = await startTestService();
   expect(await call("POST", MODELS, "{not json")).toMatchObject({
     status: 422,
-    body: { error: { type: "ValidationError", code: "E_ARGUMENT", message: expect.stringContaining("JSON") } },
+    body: { error: { type: "ValidationError", code: 422, error_code: "E_ARGUMENT", message: expect.stringContaining("JSON") } },
   });
   expect((await call("POST", MODELS)).body.error.message).toContain("an empty body");
   const chat = await call("POST", "/v1/chat/completions", "{not json", { headers: { "content-type": "application/json" } });
-  expect([chat.status, chat.body.error.code]).toEqual([400, 400]);
+  expect([chat.status, chat.body.error.code, chat.body.error.error_code]).toEqual([400, 400, "E_ARGUMENT"]);
+});
+
+test("a body that is not UTF-8 is 400 on every route, and a byte order mark is skipped", async () => {
+  const { call, ok } = await startTestService();
+  const encoded = (text: string) =>
+    Buffer.concat(
+      text
+        .split("?")
+        .flatMap((part, index) => (index === 0 ? [part] : [Buffer.of(0xff), part]))
+        .map((part) => Buffer.from(part)),
+    );
+  const headers = { "content-type": "application/json" };
+  for (const [path, type, body] of [
+    [MODELS, "BadRequestError", '{"project": "demo", "name": "x?", "base_model": "tiny"}'],
+    [RL_JOBS, "BadRequestError", `{"model_id": "${UNKNOWN_ID}", "trajectory_groups": ["?"]}`],
+    ["/v1/chat/completions", "Bad Request", '{"model": "tiny", "messages": [{"role": "user", "content": "?"}]}'],
+  ] as const) {
+    const answer = await call("POST", path, encoded(body), { headers });
+    expect([path, answer.status, answer.body.error]).toEqual([
+      path,
+      400,
+      { message: expect.stringContaining("UTF-8"), type, param: null, code: 400, error_code: "E_ARGUMENT" },
+    ]);
+  }
+  const marked = Buffer.from('\uFEFF{"project": "demo", "name": "marked", "base_model": "tiny"}');
+  expect(await ok("POST", MODELS, marked, { headers })).toMatchObject({ name: "marked" });
+});
+
+test("a client that leaves inside its body is no failure of the service", async () => {
+  const { service, log, requests } = await startTestService();
+  const { hostname, port } = new URL(service.url);
+  for (const length of ["Content-Length: 500", "Transfer-Encoding: chunked"]) {
+    const socket = connect(Number(port), hostname);
+    socket.write(`POST ${MODELS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.apiKey}\r\n${length}\r\n\r\n5\r\n{"a":`);
+    setTimeout(() => socket.destroy(), 50);
+  }
+  await vi.waitFor(() => expect(requests.map(({ status }) => status)).toEqual([499, 499]));
+  expect(log).toEqual([]);
 });
 
 test("validation says path, expected and got, and lists the names that are allowed", async () => {
@@ -55,11 +94,11 @@ test("bodies over the limit are 413, whether their length is stated or not, and 
   const tooMuch = { project: "demo", name: "x", base_model: "tiny", padding: "x".repeat(2000) };
   expect(await call("POST", MODELS, tooMuch)).toMatchObject({
     status: 413,
-    body: { error: { type: "RequestTooLargeError", code: "E_TOO_LARGE" } },
+    body: { error: { type: "RequestTooLargeError", code: 413, error_code: "E_TOO_LARGE" } },
   });
   const chunked = () => new Blob([JSON.stringify(tooMuch)]).stream();
   expect((await call("POST", MODELS, chunked())).status).toBe(413);
-  expect((await call("POST", "/v1/chat/completions", chunked())).body.error.code).toBe(413);
+  expect((await call("POST", "/v1/chat/completions", chunked())).body.error).toMatchObject({ code: 413, error_code: "E_TOO_LARGE" });
   const version = await ok("POST", ARTIFACTS, { project: "demo", name: "data" });
   expect((await call("PUT", `${ARTIFACTS}/${version.id}/files/a`, "x".repeat(2001))).status).toBe(413);
   expect((await call("PUT", `${ARTIFACTS}/${version.id}/files/a`, new Blob(["x".repeat(2001)]).stream())).status).toBe(413);
@@ -116,7 +155,7 @@ test("an error of ours is a 500 that tells nothing, and the log tells it without
     },
   });
   const answer = await call("POST", MODELS, { project: "demo", name: "x", base_model: "tiny" });
-  expect(answer).toMatchObject({ status: 500, body: { error: { type: "InternalServerError", code: "E_INTERNAL" } } });
+  expect(answer).toMatchObject({ status: 500, body: { error: { type: "InternalServerError", code: 500, error_code: "E_INTERNAL" } } });
   expect(JSON.stringify(answer.body)).not.toContain("secret");
   expect(JSON.stringify(log)).toContain("secret detail [key]");
   expect(JSON.stringify(log)).not.toContain(service.apiKey);

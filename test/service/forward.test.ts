@@ -5,6 +5,7 @@ import { mkdir, readdir, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { errorBody, type ServedModel } from "../../src/schema/index.ts";
 import type { UpstreamOptions } from "../../src/service/index.ts";
 import {
   createModel,
@@ -75,7 +76,15 @@ describe("a request of a model that the upstream serves", () => {
   it("is listed once, with those that only the upstream has, and serves for an absent name as the default does", async () => {
     const { front, back } = await startPair({}, { models: { tiny: "tiny", "there/big": "tiny" } });
     const list = await front.ok("GET", "/v1/models");
-    expect(list.data.map(({ id }: { id: string }) => id)).toEqual(["tiny", "there/big"]);
+    const [{ data: there }] = [await back.ok("GET", "/v1/models")];
+    const contextLength = there[0].max_model_len as number;
+    expect(contextLength).toBeGreaterThan(0);
+    expect(
+      list.data.map(({ id, max_model_len, permission }: ServedModel) => [id, max_model_len, permission?.[0]?.allow_fine_tuning]),
+    ).toEqual([
+      ["tiny", contextLength, true],
+      ["there/big", contextLength, false],
+    ]);
     for (const model of ["there/big", null, ""]) {
       const answer = await front.ok("POST", CHAT, { model, messages, max_tokens: 2 });
       expect(answer.model).toBe(model || "tiny");
@@ -254,18 +263,20 @@ describe("an upstream", () => {
   });
 
   it.each([
-    [429, { error: { message: "busy", type: "x", param: null, code: 429 } }, 429, "busy"],
-    [503, {}, 503, "The server that samples this model has no room now"],
-    [401, { error: { message: "your key sk-secret is wrong" } }, 500, "Internal server error"],
-    [500, { error: { message: "CUDA error at 0xdeadbeef" } }, 500, "Internal server error"],
-    [404, { error: { message: "no such model" } }, 503, "The server that samples this model does not have it any more"],
-    [422, { error: { message: "bad field", type: "Bad Request", param: "top_p" } }, 400, "bad field"],
-    [400, { object: "error", message: "older shape", type: "BadRequestError", param: null, code: 400 }, 400, "older shape"],
-  ])("that answers %i with %j", async (status, answer, told, message) => {
+    [429, { error: { message: "busy", type: "x", param: null, code: 429 } }, 429, "busy", "E_OVERLOADED"],
+    [503, {}, 503, "The server that samples this model has no room now", "E_OVERLOADED"],
+    [401, { error: { message: "your key sk-secret is wrong" } }, 500, "Internal server error", "E_INTERNAL"],
+    [500, { error: { message: "CUDA error at 0xdeadbeef" } }, 500, "Internal server error", "E_INTERNAL"],
+    [404, { error: { message: "no such model" } }, 503, "The server that samples this model does not have it any more", "E_OVERLOADED"],
+    [413, { error: { message: "too long" } }, 413, "too long", "E_TOO_LARGE"],
+    [422, { error: { message: "bad field", type: "Bad Request", param: "top_p" } }, 400, "bad field", "E_ARGUMENT"],
+    [400, { object: "error", message: "older shape", type: "BadRequestError", param: null, code: 400 }, 400, "older shape", "E_ARGUMENT"],
+  ])("that answers %i with %j", async (status, answer, told, message, code) => {
     const { url } = await startFake((_path, _body, response) => say(response, status, answer, { "retry-after": "7" }));
     const front = await startFront(url);
     const found = await front.call("POST", CHAT, { model: "tiny", messages });
-    expect([found.status, found.body.error.message, found.body.error.code]).toEqual([told, message, told]);
+    expect(found.status).toBe(told);
+    expect(errorBody.parse(found.body).error).toMatchObject({ message, code: told, error_code: code });
     if (status === 429) expect(found.headers.get("retry-after")).toBe("7");
   });
 
@@ -276,7 +287,9 @@ describe("an upstream", () => {
     });
     const front = await startFront(url);
     const { body } = await front.call("POST", CHAT, { model: "tiny", messages, stream: true });
-    expect(body).toMatch(/^data: \{"model":"tiny","choices":\[\]\}\n\ndata: \{"error":.*"code":500\}\}\n\ndata: \[DONE\]\n\n$/s);
+    expect(body).toMatch(
+      /^data: \{"model":"tiny","choices":\[\]\}\n\ndata: \{"error":.*"code":500,"error_code":"E_ENGINE"\}\}\n\ndata: \[DONE\]\n\n$/s,
+    );
     const gone = await startFake(() => {});
     const other = await startFront(gone.url);
     gone.close();
@@ -286,7 +299,7 @@ describe("an upstream", () => {
 
   const event = 'data: {"model":"tiny","choices":[]}\n\n';
   const renamedEvent = 'data: {"model":"alias","choices":[]}\n\n';
-  const failure = /^data: \{"error":\{"message":"Internal server error".*"code":500\}\}\n\ndata: \[DONE\]\n\n$/;
+  const failure = /^data: \{"error":\{"message":"Internal server error".*"code":500,"error_code":"E_ENGINE"\}\}\n\ndata: \[DONE\]\n\n$/;
   it.each([
     ["breaks off inside an event", [event, 'data: {"model":"tiny","cho'], true, failure],
     ["breaks off inside a line's end", [event, `${event}data: {"model":"tiny"}\n`], true, failure],

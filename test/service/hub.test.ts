@@ -50,6 +50,11 @@ describe("a model hub", () => {
     server.repositories["team/tiny"] = small({ "model.safetensors": "newer" });
     const again = await open({ url: server.url, cacheDir });
     expect(await again.hub.directoryOf("team/tiny")).toBe(one);
+    expect([await again.hub.isKept("team/tiny"), await again.hub.isKept("team/tiny@v1"), await again.hub.isKept("/a/path")]).toEqual([
+      true,
+      false,
+      false,
+    ]);
     expect(server.requests).toHaveLength(asked);
     expect(await again.hub.directoryOf("team/tiny@v1")).toBe(
       join(cacheDir, "models--team--tiny", "snapshots", commitOf(server.repositories["team/tiny"])),

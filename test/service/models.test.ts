@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { checkpointList, deleteModelResponse, model, servedModelList } from "../../src/schema/index.ts";
-import { createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
+import { CONTEXT, createModel, finishedEvents, goodGroup, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
 
 test("a new model has step 0 at once, and is listed after the base models", async () => {
   const { ok } = await startTestService();
@@ -31,11 +31,56 @@ test("a new model has step 0 at once, and is listed after the base models", asyn
     last_id: list.data[0]?.id,
     has_more: false,
   });
-  expect(servedModelList.parse(await ok("GET", "/v1/models")).data).toEqual([
-    { id: "tiny", object: "model", created: 0, owned_by: "whetstone", root: "tiny" },
-    { id: "local/demo/reverse", object: "model", created: expect.any(Number), owned_by: "local", root: "local/demo/reverse:step0" },
+  const listed = servedModelList.parse(await ok("GET", "/v1/models")).data;
+  const permission = (created: number) => [
+    {
+      id: expect.stringMatching(/^modelperm-[0-9a-f]{16}$/u),
+      object: "model_permission",
+      created,
+      allow_create_engine: false,
+      allow_sampling: true,
+      allow_logprobs: true,
+      allow_search_indices: false,
+      allow_view: true,
+      allow_fine_tuning: true,
+      organization: "*",
+      group: null,
+      is_blocking: false,
+    },
+  ];
+  const [base, trained] = listed.map(({ created }) => created);
+  expect(listed).toEqual([
+    {
+      ...{ id: "tiny", object: "model", created: base, owned_by: "whetstone", root: "tiny" },
+      ...{ parent: null, max_model_len: CONTEXT, permission: permission(base ?? NaN) },
+    },
+    {
+      ...{ id: "local/demo/reverse", object: "model", created: trained, owned_by: "local", root: "local/demo/reverse:step0" },
+      ...{ parent: "tiny", max_model_len: CONTEXT, permission: permission(trained ?? NaN) },
+    },
   ]);
+  expect(trained).toBe(Math.floor(Date.parse(list.data[0]?.created_at ?? "") / 1000));
+  expect(Math.abs((base ?? NaN) - Date.now() / 1000)).toBeLessThan(3600);
+  expect(servedModelList.parse(await ok("GET", "/v1/models")).data).toEqual(listed);
   expect(await ok("GET", "/v1/preview/base-models")).toEqual(["tiny"]);
+});
+
+test("a base model without readable files is listed without its context length", async () => {
+  let isGone = false;
+  const { ok } = await startTestService({
+    engine: {
+      before: ({ verb }) => {
+        if (verb === "describeBase" && isGone) throw new Error("the files are gone");
+      },
+    },
+  });
+  await ok("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny" });
+  isGone = true;
+  const { data } = servedModelList.parse(await ok("GET", "/v1/models"));
+  expect(data.map(({ id, max_model_len }) => [id, max_model_len])).toEqual([
+    ["tiny", null],
+    ["local/demo/reverse", null],
+  ]);
 });
 
 test("a name exists once: again it is 409, or the same model when asked for", async () => {
@@ -45,7 +90,7 @@ test("a name exists once: again it is 409, or the same model when asked for", as
   expect(made.entity).toBe("team");
   expect(await call("POST", MODELS, body)).toMatchObject({
     status: 409,
-    body: { error: { type: "ConflictError", param: "name", code: "E_CONFLICT" } },
+    body: { error: { type: "ConflictError", param: "name", code: 409, error_code: "E_CONFLICT" } },
   });
   expect(await ok("POST", MODELS, { ...body, return_existing: true })).toEqual(made);
   // Another entity is another name.

@@ -112,6 +112,17 @@ const line = (value: unknown) => `${good}\n${JSON.stringify(value)}`;
 
 test.each([
   ["a line that is no JSON", { "train.jsonl": `${good}\n{"messages":` }, /train\.jsonl line 3: not JSON/],
+  [
+    "a line that is no UTF-8",
+    {
+      "train.jsonl": Buffer.concat([
+        Buffer.from(`${good}\n{"messages": [{"role": "user", "content": "`),
+        Buffer.of(0xe9),
+        Buffer.from('"}]}'),
+      ]),
+    },
+    /train\.jsonl line 3: not UTF-8/,
+  ],
   ["a line without messages", { "train.jsonl": line({ text: "x" }) }, /train\.jsonl line 3: expected an object with `messages`/],
   ["a null line", { "train.jsonl": line(null) }, /train\.jsonl line 3/],
   ["a message without a role", { "train.jsonl": line({ messages: [{ content: "x" }] }) }, /train\.jsonl line 3.*role/],
@@ -145,7 +156,7 @@ test.each([
 ])("%s: refused with its place, and no job exists", async (_, files, message) => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
-  const url = await uploadArtifact(service, files as unknown as Record<string, string>);
+  const url = await uploadArtifact(service, files as unknown as Record<string, string | Uint8Array>);
   const answer = await service.call("POST", SFT_JOBS, { model_id: modelId, training_data_url: url });
   expect(answer).toMatchObject({ status: 422, body: { error: { param: "training_data_url", message: expect.stringMatching(message) } } });
   expect(await readdir(join(service.service.dataDir, "jobs"))).toEqual([]);

@@ -86,7 +86,8 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     return {
       status: response.status,
       headers: response.headers,
-      body: response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text,
+      // An answer to HEAD has the headers alone.
+      body: text !== "" && response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text,
     };
   };
   return {
@@ -119,7 +120,11 @@ export function goodGroup() {
 }
 
 /** A committed artifact version with these files; its URL. */
-export async function uploadArtifact({ ok }: TestService, files: Readonly<Record<string, string>>, name = "data"): Promise<string> {
+export async function uploadArtifact(
+  { ok }: TestService,
+  files: Readonly<Record<string, string | Uint8Array>>,
+  name = "data",
+): Promise<string> {
   const version = await ok("POST", ARTIFACTS, { project: "demo", name });
   for (const [path, contents] of Object.entries(files)) await ok("PUT", `${ARTIFACTS}/${version.id}/files/${path}`, contents);
   return (await ok("POST", `${ARTIFACTS}/${version.id}/commit`)).url;

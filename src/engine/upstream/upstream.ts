@@ -40,6 +40,8 @@ export interface Upstream {
   /** Identifier here → name there, of every base model that is sampled there. */
   readonly baseModels: ReadonlyMap<string, string>;
   readonly options: UpstreamOptions;
+  /** Returns the context length in tokens of a base model by its identifier here; null if the server does not list it. */
+  contextLengthOf(base: string): number | null;
   /**
    * Whether the server knows a field of chat completions; null where it does not describe itself.
    *
@@ -59,7 +61,10 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
-const servedList = z.looseObject({ data: z.array(z.looseObject({ id: z.string(), parent: z.string().nullish() })) });
+const servedList = z.looseObject({
+  data: z.array(z.looseObject({ id: z.string(), parent: z.string().nullish(), max_model_len: z.int().positive().nullish() })),
+});
+type ServedEntry = z.infer<typeof servedList>["data"][number];
 const description = z.looseObject({
   components: z.looseObject({
     schemas: z.looseObject({ ChatCompletionRequest: z.looseObject({ properties: z.record(z.string(), z.unknown()) }) }),
@@ -95,12 +100,14 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
     return { status: statusCode, body: statusCode === 200 ? parsed(text) : null };
   };
   try {
-    const models = await served(get, options);
+    const { models, entries } = await served(get, options);
+    const lengths = new Map(entries.map((entry) => [entry.id, entry.max_model_len ?? null]));
     const described = description.safeParse((await get("/openapi.json").catch(() => null))?.body);
     const fields = described.success ? new Set(Object.keys(described.data.components.schemas.ChatCompletionRequest.properties)) : null;
     return {
       baseModels: models,
       options,
+      contextLengthOf: (base) => lengths.get(models.get(base) ?? "") ?? null,
       knowsField: (name) => fields?.has(name) ?? null,
       async post(path, body, { signal, requestId }) {
         let answer: Dispatcher.ResponseData;
@@ -147,7 +154,7 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
 async function served(
   get: (path: string) => Promise<{ readonly status: number; readonly body: unknown }>,
   { url, models }: UpstreamOptions,
-): Promise<ReadonlyMap<string, string>> {
+): Promise<{ readonly models: ReadonlyMap<string, string>; readonly entries: readonly ServedEntry[] }> {
   const fail = (problem: string, cause?: unknown): never => {
     throw new ConfigError(`The upstream ${url} ${problem}`, { param: "upstream", cause });
   };
@@ -156,11 +163,12 @@ async function served(
   const list = servedList.safeParse(body);
   if (!list.success) return fail(`does not list its models: GET /v1/models answered ${status}`);
   // An entry with a parent is an adapter.
-  const names = list.data.data.filter(({ parent }) => parent === null || parent === undefined).map(({ id }) => id);
-  if (models === undefined) return new Map(names.map((name) => [name, name]));
-  const missing = Object.values(models).filter((name) => !list.data.data.some(({ id }) => id === name));
+  const entries = list.data.data;
+  const names = entries.filter(({ parent }) => parent === null || parent === undefined).map(({ id }) => id);
+  if (models === undefined) return { models: new Map(names.map((name) => [name, name])), entries };
+  const missing = Object.values(models).filter((name) => !entries.some(({ id }) => id === name));
   if (missing.length > 0) fail(`does not serve ${missing.join(", ")}; it serves ${names.join(", ")}`);
-  return new Map(Object.entries(models));
+  return { models: new Map(Object.entries(models)), entries };
 }
 
 function parsed(text: string): unknown {

@@ -1,5 +1,6 @@
-import { ArgumentError, isAbort, WhetstoneError } from "../../errors.ts";
+import { ArgumentError, WhetstoneError } from "../../errors.ts";
 import type { ErrorBody } from "../../schema/error.ts";
+import { isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../http-errors.ts";
 
 /** A body that is not what the wire says: bad JSON, wrong media type, wrong field type, contradicting fields. */
 export class BodyError extends ArgumentError {}
@@ -18,46 +19,40 @@ export const RETRY_AFTER_SECONDS = 1;
 
 /** An error as this route answers it. `isInternal` asks for a line in the log: the client is told nothing of it. */
 export interface ChatErrorAnswer {
-  readonly status: 400 | 404 | 409 | 413 | 429 | 499 | 500 | 503;
+  readonly status: ErrorStatus;
   readonly body: ErrorBody;
   readonly isInternal: boolean;
 }
 
-function answer(
-  status: ChatErrorAnswer["status"],
-  type: string,
-  error: { readonly message: string; readonly param?: string | null },
-): ChatErrorAnswer {
-  return { status, isInternal: false, body: { error: { message: error.message, type, param: error.param ?? null, code: status } } };
+function answer(status: ErrorStatus, fields: ErrorFields): ChatErrorAnswer {
+  return { status, isInternal: false, body: toErrorBody(status, fields) };
 }
 
-/** The status and body for any failure of a chat request. What is not a caller's fault becomes a 500 without particulars. */
+/** `type` of errors of the body itself, before any rule between a field and the model is checked. */
+const BODY_TYPE = "Bad Request";
+
+const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
+  E_ARGUMENT: 400,
+  E_DATA: 400,
+  E_UNSUPPORTED: 400,
+  E_NOT_FOUND: 404,
+  E_CONFLICT: 409,
+  E_TOO_LARGE: 413,
+  E_OVERLOADED: 429,
+  E_ENGINE_MISSING: 503,
+};
+
+/** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without particulars. */
 export function toChatError(error: unknown): ChatErrorAnswer {
   // Only what walks a body recurses as deep as its data: validation, the template, serialisation.
   if (error instanceof RangeError && error.message.includes("call stack"))
-    return answer(400, "Bad Request", { message: "The body is nested too deeply" });
-  if (isAbort(error)) return answer(499, "ClientClosedRequest", { message: "The client closed the request" });
+    return answer(400, { message: "The body is nested too deeply", code: "E_ARGUMENT", type: BODY_TYPE });
+  if (isClientGone(error)) return answer(499, { message: "The client closed the request", code: "E_ABORTED" });
   if (WhetstoneError.isInstance(error)) {
-    if (error instanceof BodyError) return answer(400, "Bad Request", error);
-    if (error instanceof ShutdownError) return answer(503, "ServiceUnavailableError", error);
-    switch (error.code) {
-      case "E_ARGUMENT":
-      case "E_DATA":
-      case "E_UNSUPPORTED":
-        return answer(400, "BadRequestError", error);
-      case "E_NOT_FOUND":
-        return answer(404, "NotFoundError", error);
-      case "E_CONFLICT":
-        return answer(409, "ConflictError", error);
-      case "E_TOO_LARGE":
-        return answer(413, "RequestTooLargeError", error);
-      case "E_OVERLOADED":
-        return answer(429, "TooManyRequestsError", error);
-      case "E_ENGINE_MISSING":
-        return answer(503, "ServiceUnavailableError", error);
-      default:
-        break;
-    }
+    const { message, param, code } = error;
+    const isBodyError = error instanceof BodyError || error instanceof UnreadableBodyError;
+    const status = error instanceof ShutdownError ? 503 : STATUSES[code];
+    if (status !== undefined) return answer(status, { message, param, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
   }
-  return { ...answer(500, "InternalServerError", { message: "Internal server error" }), isInternal: true };
+  return { ...answer(500, { message: "Internal server error", code: "E_INTERNAL" }), isInternal: true };
 }

@@ -6,6 +6,7 @@ import { UpstreamAdapters } from "../../engine/upstream/adapters.ts";
 import { textOf, type Upstream, type UpstreamAnswer } from "../../engine/upstream/upstream.ts";
 import { EngineError, OverloadedError, UnsupportedError } from "../../errors.ts";
 import { messageOf } from "../error-text.ts";
+import { errorResponse } from "../http-errors.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { stepName } from "../names.ts";
 import { rememberingFind } from "../policies.ts";
@@ -175,14 +176,18 @@ export class ChatForwarder {
     const said = upstreamError.safeParse(flatErrors(text));
     if (answer.status === 429 || answer.status === 503) {
       const message = said.success ? said.data.error.message : "The server that samples this model has no room now";
-      const type = answer.status === 429 ? "TooManyRequestsError" : "ServiceUnavailableError";
-      return errorAnswer(answer.status, { message, type, param: null }, { "retry-after": answer.retryAfter ?? "1" });
+      return errorResponse(answer.status, { message, code: "E_OVERLOADED", headers: { "retry-after": answer.retryAfter ?? "1" } });
     }
     if (said.success && [400, 413, 422].includes(answer.status)) {
       // The interface answers 400 where other servers of its kind say 422.
-      const status = answer.status === 422 ? 400 : answer.status;
+      const isTooLarge = answer.status === 413;
       const { message, type, param } = said.data.error;
-      return errorAnswer(status, { message, type: type ?? "BadRequestError", param: param ?? null });
+      return errorResponse(isTooLarge ? 413 : 400, {
+        message,
+        param,
+        code: isTooLarge ? "E_TOO_LARGE" : "E_ARGUMENT",
+        ...(typeof type === "string" ? { type } : {}),
+      });
     }
     this.#options.logger.error("The upstream refused a chat completion", {
       status: answer.status,
@@ -219,13 +224,5 @@ function flatErrors(text: string): unknown {
 }
 
 function unavailable(message: string): Response {
-  return errorAnswer(503, { message, type: "ServiceUnavailableError", param: null }, { "retry-after": "1" });
-}
-
-function errorAnswer(
-  status: number,
-  error: { readonly message: string; readonly type: string; readonly param: string | null },
-  headers: Readonly<Record<string, string>> = {},
-): Response {
-  return Response.json({ error: { ...error, code: status } }, { status, headers });
+  return errorResponse(503, { message, code: "E_OVERLOADED", headers: { "retry-after": "1" } });
 }

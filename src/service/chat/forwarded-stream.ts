@@ -1,5 +1,6 @@
 /** Server-sent events of another server, handed on as fast as they are read. */
 import { isAbort } from "../../errors.ts";
+import { toErrorBody } from "../http-errors.ts";
 import { withMember } from "./json-members.ts";
 
 /** Options of {@link forwardedStream}. */
@@ -10,7 +11,7 @@ export interface ForwardedStreamOptions {
   readonly onEnd: () => void;
 }
 
-const BROKEN = { message: "Internal server error", type: "InternalServerError", param: null, code: 500 };
+const BROKEN = toErrorBody(500, { message: "Internal server error", code: "E_ENGINE" });
 
 /**
  * The events of `source`, each once it is whole. Nothing is read ahead of the reader, and when the reader leaves the source is
@@ -38,7 +39,7 @@ export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onE
         } catch (error) {
           isGone = isAbort(error);
         }
-        if (!isDone && !isGone) controller.enqueue(Buffer.from(`data: ${JSON.stringify({ error: BROKEN })}\n\ndata: [DONE]\n\n`));
+        if (!isDone && !isGone) controller.enqueue(Buffer.from(`data: ${JSON.stringify(BROKEN)}\n\ndata: [DONE]\n\n`));
         end();
         controller.close();
       },

@@ -1,4 +1,5 @@
 /** What a request says about its prompt: the conversation and how it becomes text and tokens. */
+import { ArgumentError } from "../../errors.ts";
 import type { RequestTool } from "../../schema/chat.ts";
 import type { ChatMessage } from "../../tokenizer/index.ts";
 import { BodyError } from "./errors.ts";
@@ -32,13 +33,17 @@ function templateOf(body: CarriedBody): string | null {
 /**
  * Reads the fields of a body that make its prompt.
  *
- * @throws ArgumentError `E_ARGUMENT` for message content that is not text.
+ * @throws ArgumentError `E_ARGUMENT` for message content that is not text, and for `continue_final_message` without
+ *   `add_generation_prompt: false`.
  */
 export function toPromptRequest(body: CarriedBody): PromptRequest {
   const { chat_template: _, ...kwargs } = body.chat_template_kwargs ?? {};
   const explicit = { documents: body.documents, reasoning_effort: body.reasoning_effort };
   const set = Object.entries(explicit).filter(([, value]) => value !== null && value !== undefined);
   const continuesFinalMessage = body.continue_final_message === true;
+  // Both set to true are a contradiction in the body; here the default of the other field is in the way.
+  if (continuesFinalMessage && body.add_generation_prompt !== false)
+    throw new ArgumentError("`continue_final_message` needs `add_generation_prompt: false`; its default is true");
   return {
     messages: body.messages.map(toTemplateMessage),
     tools: body.tools?.length ? body.tools : null,

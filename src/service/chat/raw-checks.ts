@@ -18,13 +18,8 @@ function checkPromptFlags(body: RawBody): void {
   if (salt === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
   if (typeof salt === "string" && salt.length > MAX_SALT_LENGTH)
     throw new BodyError(`Expected \`cache_salt\` to be at most ${MAX_SALT_LENGTH} characters, got ${salt.length}; send a hash of it`);
-  if (
-    toBoolean(body["continue_final_message"]) === true &&
-    (!("add_generation_prompt" in body) || toBoolean(body["add_generation_prompt"]) === true)
-  ) {
-    throw new BodyError(
-      "`continue_final_message` and `add_generation_prompt` (true unless set) cannot both be true; send add_generation_prompt: false with it",
-    );
+  if (toBoolean(body["continue_final_message"]) === true && toBoolean(body["add_generation_prompt"]) === true) {
+    throw new BodyError("`continue_final_message` and `add_generation_prompt` cannot both be true; send add_generation_prompt: false");
   }
 }
 

@@ -32,6 +32,8 @@ export interface Hub {
    * @throws DataError `E_DATA` for a file that came with other bytes than the hub says.
    */
   directoryOf(base: string): Promise<string | null>;
+  /** Returns whether a base model is in the cache, without contacting the hub. */
+  isKept(base: string): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -77,26 +79,47 @@ export function createHub(
   });
   return {
     async directoryOf(base) {
-      const [, owner, name, revision = "main"] = NAME.exec(base) ?? [];
-      if (owner === undefined || name === undefined || revision.includes("..")) return null;
+      const repository = parseRepository(base);
+      if (repository === null) return null;
       const before = known.get(base);
       if (before !== undefined) return before;
-      const finding = find({ name: `${owner}/${name}`, revision }, settings, agent);
+      const finding = find(repository, settings, agent);
       known.set(base, finding);
       // A hub that is not there today may be there tomorrow.
       finding.catch(() => known.delete(base));
       return finding;
     },
+    async isKept(base) {
+      const repository = parseRepository(base);
+      return repository !== null && (await findKept(repository, settings)) !== null;
+    },
     close: () => agent.destroy(),
   };
 }
 
-async function find(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
-  const { name, revision } = repository;
-  const storage = join(settings.cacheDir, `models--${name.replace("/", "--")}`);
+function parseRepository(base: string): Repository | null {
+  const [, owner, name, revision = "main"] = NAME.exec(base) ?? [];
+  return owner === undefined || name === undefined || revision.includes("..") ? null : { name: `${owner}/${name}`, revision };
+}
+
+function storageOf({ name }: Repository, { cacheDir }: Settings): string {
+  return join(cacheDir, `models--${name.replace("/", "--")}`);
+}
+
+/** Returns the directory of a model that is in the cache; null if it is not, or not as a whole. */
+async function findKept(repository: Repository, settings: Settings): Promise<string | null> {
+  const { revision } = repository;
+  const storage = storageOf(repository, settings);
   const commit = COMMIT.test(revision) ? revision : (await readFile(join(storage, "refs", revision), "utf8").catch(() => "")).trim();
   const kept = join(storage, "snapshots", commit);
-  if (COMMIT.test(commit) && (await isWhole(kept))) return kept;
+  return COMMIT.test(commit) && (await isWhole(kept)) ? kept : null;
+}
+
+async function find(repository: Repository, settings: Settings, agent: Agent): Promise<string> {
+  const { name, revision } = repository;
+  const storage = storageOf(repository, settings);
+  const kept = await findKept(repository, settings);
+  if (kept !== null) return kept;
   if (settings.isOffline) {
     throw new NotFoundError(
       `The base model '${name}' at revision '${revision}' is not in the cache at '${settings.cacheDir}', and this service fetches nothing (offline). Start it once with access to ${settings.url}, or copy the model there`,

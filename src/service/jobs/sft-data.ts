@@ -1,5 +1,6 @@
 import { createReadStream } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { isUtf8 } from "node:buffer";
 import { createInterface } from "node:readline";
 import { setImmediate } from "node:timers/promises";
 import { z } from "zod";
@@ -72,7 +73,7 @@ export async function readSftData(artifact: StoredArtifact, reader: SftReader): 
   let lines = 0;
   let yieldedMs = performance.now();
   for await (const { text, number } of numberedLines(blobPath(file.sha256))) {
-    if (text.trim() === "") continue;
+    if (text?.trim() === "") continue;
     lines++;
     const read = readLine(text, `${file.path} line ${number}`, reader);
     droppedSequences += read.droppedSequences;
@@ -144,14 +145,20 @@ function dataFile(artifact: StoredArtifact, param: string): ArtifactFileRow {
   return file;
 }
 
-/** Lines with their numbers from 1, without line ends and byte order mark. Closes the file when left early. */
-async function* numberedLines(path: string): AsyncGenerator<{ readonly text: string; readonly number: number }> {
-  const stream = createReadStream(path, { encoding: "utf8", highWaterMark: 1 << 18 });
+/**
+ * Yields lines with their numbers from 1, without line ends and byte order mark; `text` is null for a line that is not UTF-8. Closes
+ * the file when left early.
+ */
+async function* numberedLines(path: string): AsyncGenerator<{ readonly text: string | null; readonly number: number }> {
+  // Latin-1 keeps every byte; decoding the stream as UTF-8 would replace what it cannot read.
+  const stream = createReadStream(path, { encoding: "latin1", highWaterMark: 1 << 18 });
   let number = 0;
   try {
     for await (const line of createInterface({ input: stream, crlfDelay: Infinity })) {
       number++;
-      yield { text: number === 1 ? line.replace(/^\uFEFF/, "") : line, number };
+      const bytes = Buffer.from(line, "latin1");
+      const text = isUtf8(bytes) ? bytes.toString("utf8") : null;
+      yield { text: number === 1 ? (text?.replace(/^\uFEFF/, "") ?? null) : text, number };
     }
   } finally {
     stream.destroy();
@@ -159,10 +166,11 @@ async function* numberedLines(path: string): AsyncGenerator<{ readonly text: str
 }
 
 function readLine(
-  text: string,
+  text: string | null,
   where: string,
   { base, tokenizer, assistantTurns, param = PARAM }: SftReader,
 ): ReturnType<typeof sftSequences> {
+  if (text === null) throw new DataError(`${where}: not UTF-8. Write the file in UTF-8 and upload it as a new version`, { param });
   try {
     return sftSequences(readSftExample(JSON.parse(text), where), tokenizer, base, { assistantTurns, where });
   } catch (cause) {

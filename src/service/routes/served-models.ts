@@ -1,24 +1,82 @@
+import { createHash } from "node:crypto";
+import { isAbsolute } from "node:path";
 import { Hono } from "hono";
-import type { ServedModelList } from "../../schema/index.ts";
+import type { ModelPermission, ServedModel, ServedModelList } from "../../schema/index.ts";
 import type { ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { pathOf, stepName } from "../names.ts";
 import { listModels } from "../store/models.ts";
 
+/** Returns the permissions that the single key of a service has. `id` does not change between requests. */
+function permissionOf(id: string, created: number, { allowsTraining }: { readonly allowsTraining: boolean }): ModelPermission {
+  return {
+    id: `modelperm-${createHash("sha256").update(id).digest("hex").slice(0, 16)}`,
+    object: "model_permission",
+    created,
+    allow_create_engine: false,
+    allow_sampling: true,
+    allow_logprobs: true,
+    allow_search_indices: false,
+    allow_view: true,
+    allow_fine_tuning: allowsTraining,
+    organization: "*",
+    group: null,
+    is_blocking: false,
+  };
+}
+
+/** Seconds since 1970. */
+function toSeconds(time: number): number {
+  return Math.floor(time / 1000);
+}
+
 /** `GET /v1/models`: base models first, then every trainable model with its newest checkpoint as `root`. Steps are not listed. */
-export function servedModelRoutes({ engine, upstream, store }: ServiceContext): Hono<ServiceEnvironment> {
+export function servedModelRoutes({ engine, upstream, store, hub }: ServiceContext): Hono<ServiceEnvironment> {
+  const startedAt = toSeconds(Date.now());
+
+  /** Context length of a base model, or null if it is not on this machine: a list must not fetch a model. */
+  async function contextLengthOf(base: string): Promise<number | null> {
+    const isLocal = engine.capabilities().baseModels.includes(base) || isAbsolute(base) || (await hub?.isKept(base)) === true;
+    if (!isLocal) return null;
+    try {
+      return (await engine.describeBase(base)).contextLength;
+    } catch {
+      // A base whose files were removed after the start is reported by the requests that use it.
+      return null;
+    }
+  }
+
   return new Hono<ServiceEnvironment>().get("/v1/models", async (c) => {
-    const ids = new Set([...engine.capabilities().baseModels, ...(upstream?.baseModels.keys() ?? [])]);
-    const bases = [...ids].map((id) => ({ id, object: "model" as const, created: 0, owned_by: "whetstone", root: id }));
-    const trainable = (await listModels(store))
-      .filter((model) => model.latest_step !== null)
-      .map((model) => ({
-        id: pathOf(model),
+    const trainable = engine.capabilities().baseModels;
+    const models = (await listModels(store)).filter((model) => model.latest_step !== null);
+    const bases = [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
+    const lengths = new Map<string, number | null>();
+    for (const base of new Set([...bases, ...models.map((model) => model.base_model)])) {
+      lengths.set(base, upstream?.contextLengthOf(base) ?? (await contextLengthOf(base)));
+    }
+    const data: ServedModel[] = bases.map((id) => ({
+      id,
+      object: "model" as const,
+      created: startedAt,
+      owned_by: "whetstone",
+      root: id,
+      parent: null,
+      max_model_len: lengths.get(id) ?? null,
+      permission: [permissionOf(id, startedAt, { allowsTraining: trainable.includes(id) })],
+    }));
+    for (const model of models) {
+      const [id, created] = [pathOf(model), toSeconds(Date.parse(model.created_at))];
+      data.push({
+        id,
         object: "model" as const,
-        created: Math.floor(Date.parse(model.created_at) / 1000),
+        created,
         owned_by: model.entity,
         root: stepName(model, model.latest_step ?? 0),
-      }));
-    return c.json({ object: "list", data: [...bases, ...trainable] } satisfies ServedModelList);
+        parent: model.base_model,
+        max_model_len: lengths.get(model.base_model) ?? null,
+        permission: [permissionOf(id, created, { allowsTraining: true })],
+      });
+    }
+    return c.json({ object: "list", data } satisfies ServedModelList);
   });
 }

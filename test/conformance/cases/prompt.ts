@@ -31,8 +31,11 @@ export const prompt: readonly ConformanceCase[] = [
     fields: ["continue_final_message", "add_generation_prompt"],
     run: async (target) => {
       const { messages } = CONTINUED;
-      for (const body of [{ continue_final_message: true }, { continue_final_message: true, add_generation_prompt: true }])
-        expect(await target.refused({ messages, ...body })).toMatchObject({ status: 400 });
+      for (const [body, type] of [
+        [{ continue_final_message: true, add_generation_prompt: true }, "Bad Request"],
+        [{ continue_final_message: true }, "BadRequestError"],
+      ] as const)
+        expect(await target.refused({ messages, ...body })).toMatchObject({ status: 400, type, param: null });
     },
   },
   {

@@ -22,6 +22,7 @@ function heldUpstream(maxIdleAdapters: number) {
   const upstream: Upstream = {
     baseModels: new Map(),
     options: { url: "", maxIdleAdapters },
+    contextLengthOf: () => null,
     knowsField: () => null,
     async post(path, body) {
       const { lora_name: name } = JSON.parse(body) as { lora_name: string };

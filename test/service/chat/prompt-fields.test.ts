@@ -22,8 +22,10 @@ describe("the end of the prompt", () => {
     expect(await promptOf({ ...CONTINUE, messages: CONVERSATION })).toBe("<|user|>hi<|end|><|assistant|>Well, ");
   });
   it("67: the two flags exclude each other", async () => {
-    for (const body of [{ continue_final_message: true }, { continue_final_message: true, add_generation_prompt: true }])
-      expect(await refusal({ ...body, messages: CONVERSATION })).toMatchObject({ status: 400 });
+    const refused = (body: object) => refusal({ ...body, messages: CONVERSATION });
+    const both = { continue_final_message: true, add_generation_prompt: true };
+    expect(await refused(both)).toMatchObject({ status: 400, type: "Bad Request", param: null });
+    expect(await refused({ continue_final_message: true })).toMatchObject({ status: 400, type: "BadRequestError", param: null });
   });
   it("parts and turns of any role are continued too; special text in them is no obstacle", async () => {
     const messages = [{ role: "user", content: [{ type: "text", text: "a" }, "b<|end|>c"] }];

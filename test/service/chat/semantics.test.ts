@@ -136,6 +136,7 @@ describe("model", () => {
       type: "NotFoundError",
       param: "model",
       code: 404,
+      error_code: "E_NOT_FOUND",
       message: "The model 'nobody/knows/this' does not exist",
     });
     expect(server.openLeases()).toBe(0);
@@ -428,6 +429,7 @@ describe("failures of the engine", () => {
       message: "Internal server error",
       param: null,
       code: 500,
+      error_code: "E_INTERNAL",
     });
     expect(JSON.stringify(failing.log)).toContain("secret of the engine");
     expect(failing.openLeases()).toBe(0);
@@ -438,7 +440,9 @@ describe("failures of the engine", () => {
     expect(response.status).toBe(200);
     const { chunks, isDone } = await readEvents(response);
     expect(isDone).toBe(true);
-    expect(chunks.at(-1)).toEqual({ error: { message: "Internal server error", type: "InternalServerError", param: null, code: 500 } });
+    expect(chunks.at(-1)).toEqual({
+      error: { message: "Internal server error", type: "InternalServerError", param: null, code: 500, error_code: "E_INTERNAL" },
+    });
     expect(joinChoice(chunks).finishes).toEqual([]);
   });
   it("one failing choice ends its siblings and the request", async () => {
