@@ -23,6 +23,7 @@ export type ErrorCode =
   | "E_DATA_CORRUPTED"
   | "E_ENGINE"
   | "E_ENGINE_MISSING"
+  | "E_UNAVAILABLE"
   | "E_INTERNAL"
   | "E_HTTP"
   | "E_CONNECTION"
@@ -132,6 +133,15 @@ export class EngineError extends WhetstoneError {
 /** The native binary of the embedded engine or store cannot be loaded; the message has the command that repairs it. */
 export class EngineMissingError extends WhetstoneError {
   readonly code = "E_ENGINE_MISSING";
+}
+
+/** A worker of the engine died and is being restarted. Always retryable. The service answers 503 with `Retry-After`. */
+export class UnavailableError extends WhetstoneError {
+  readonly code = "E_UNAVAILABLE";
+
+  constructor(message: string, options: Omit<WhetstoneErrorOptions, "retryable"> = {}) {
+    super(message, { ...options, retryable: true });
+  }
 }
 
 /** A broken invariant of our own. The service answers 500. */

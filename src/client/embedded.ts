@@ -102,7 +102,8 @@ async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<
       signal: signal ?? null,
     });
     await body.dump();
-    return statusCode === 200;
+    // 503: the service answers, and its sampler is being restarted.
+    return statusCode === 200 || statusCode === 503;
   } catch {
     signal?.throwIfAborted();
     return false;

@@ -1,5 +1,6 @@
 /** `whetstone/engine`: the Engine port, the embedded engine, and the one on a Tinker server. */
 export { createOnnxEngine, type OnnxEngineOptions } from "./onnx/engine.ts";
+export type { WorkerDeath } from "./onnx/supervised-worker.ts";
 export { createTinkerEngine, type TinkerEngineOptions } from "./tinker/engine.ts";
 export type { TinkerEncoding } from "./tinker/encoding.ts";
 export type { TinkerServer } from "./tinker/servers.ts";

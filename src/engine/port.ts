@@ -220,9 +220,29 @@ export interface BaseModelInfo {
   readonly parameters: number;
 }
 
+/** State of one worker of an engine. */
+export interface WorkerStatus {
+  /** Name that is unique in the engine, such as `sampler-0`. */
+  readonly name: string;
+  readonly role: "sampler" | "trainer";
+  /** `restarting`: the worker died, and its replacement has not started yet. */
+  readonly state: "running" | "restarting";
+  /** Replacements since the engine started. */
+  readonly restarts: number;
+  /** Milliseconds until the replacement starts; 0 while running. */
+  readonly restartsInMs: number;
+}
+
 /** See the file header. Every failure is a WhetstoneError; every call takes a signal. */
 export interface Engine {
   capabilities(): Capabilities;
+  /** States of the workers that the engine restarts when they die. @default there are none */
+  workers?(): readonly WorkerStatus[];
+  /**
+   * False for a policy or a model that was lost, wholly or on one of several workers, when a worker died: load it again. Calls on
+   * what is lost reject with `E_UNAVAILABLE`; releasing it is harmless. @default always true
+   */
+  holds?(held: PolicyVersion | ModelHandle): boolean;
   /** @throws NotFoundError `E_NOT_FOUND` for a base outside the allowed roots or without a readable config. */
   describeBase(base: string): Promise<BaseModelInfo>;
   /**
@@ -233,7 +253,12 @@ export interface Engine {
    * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` naming what is wrong with the weights.
    */
   verifyBase?(base: string): Promise<void>;
-  /** A fresh trainable model: the base's weights, or a saved state; step 0 optimizer state unless the state brings one. */
+  /**
+   * A fresh trainable model: the base's weights, or a saved state; step 0 optimizer state unless the state brings one. Waits for a
+   * trainer that is being restarted.
+   *
+   * @throws UnavailableError `E_UNAVAILABLE` when the trainer dies meanwhile.
+   */
   createModel(
     spec: {
       readonly base: string;

@@ -80,7 +80,7 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
   const { policies, engine, tokenizers, logger, upstream, store, directory, defaultBase } = context;
   const forwarder = upstream === null ? null : new ChatForwarder({ upstream, store, root: directory.root, defaultBase, logger });
   for (const routes of [
-    healthRoutes(),
+    healthRoutes(context),
     servedModelRoutes(context),
     baseModelRoutes(context),
     modelRoutes(context),

@@ -40,6 +40,7 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_OVERLOADED: 429,
   E_DATA_CORRUPTED: 500,
   E_ENGINE_MISSING: 503,
+  E_UNAVAILABLE: 503,
 };
 
 /** A body whose bytes are not text in UTF-8. 400 on every route. */
@@ -89,7 +90,7 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
         message,
         param,
         code,
-        headers: status === 429 ? { "Retry-After": "1" } : {},
+        headers: error.retryable || status === 429 ? { "Retry-After": "1" } : {},
       });
     }
   }

@@ -10,7 +10,7 @@ export interface ServiceLimits {
   readonly maxWarmModels: number;
   /** Optimizer steps between two commits of an SFT job's progress: what a crash can cost. @default 50 */
   readonly commitEverySteps: number;
-  /** Times a job is started without getting further before it is given up. @default 5 */
+  /** Deaths of the trainer during one job, without a commit of progress in between, after which the job fails. @default 5 */
   readonly maxJobAttempts: number;
   /** What all checkpoints may take on disk, in bytes: beyond it the oldest go that nothing needs. @default null, no bound */
   readonly maxCheckpointBytes: number | null;

@@ -59,6 +59,8 @@ export interface Policies extends PolicyResolver {
 
 interface Entry {
   readonly policy: Promise<PolicyVersion>;
+  /** The policy, once it is loaded. */
+  loaded: PolicyVersion | null;
   leases: number;
   isForgotten: boolean;
 }
@@ -82,20 +84,35 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
     }
   }
   function add(key: string, policy: Promise<PolicyVersion>): Entry {
-    const entry: Entry = { policy, leases: 0, isForgotten: false };
+    const entry: Entry = { policy, loaded: null, leases: 0, isForgotten: false };
     entries.set(key, entry);
-    // A load that failed must not be remembered: the next request tries again.
-    policy.catch(() => {
-      if (entries.get(key) === entry) entries.delete(key);
-    });
+    policy.then(
+      (loaded) => (entry.loaded = loaded),
+      () => {
+        // A load that failed must not be remembered: the next request tries again.
+        if (entries.get(key) === entry) entries.delete(key);
+      },
+    );
     return entry;
+  }
+  /** The entry of a key; one whose weights the engine has lost is dropped, so that they are loaded again. */
+  function find(key: string): Entry | undefined {
+    const entry = entries.get(key);
+    if (entry === undefined || entry.loaded === null || engine.holds?.(entry.loaded) !== false) return entry;
+    drop(key, entry);
+    return undefined;
+  }
+  function drop(key: string, entry: Entry): void {
+    entries.delete(key);
+    entry.isForgotten = true;
+    if (entry.leases === 0) discard(entry);
   }
   async function lease(
     key: string,
     load: () => Promise<PolicyVersion>,
     signal: AbortSignal | undefined,
   ): Promise<{ policy: PolicyVersion; release: () => void }> {
-    const entry = entries.get(key) ?? add(key, load());
+    const entry = find(key) ?? add(key, load());
     entries.delete(key);
     entries.set(key, entry);
     entry.leases++;
@@ -150,9 +167,9 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
     },
     adopt(checkpointId, policy) {
       const key = `checkpoint:${checkpointId}`;
-      if (entries.has(key)) {
+      if (find(key) !== undefined) {
         // A request was faster and loaded it from disk; both are the same weights.
-        discard({ policy, leases: 0, isForgotten: true });
+        discard({ policy, loaded: null, leases: 0, isForgotten: true });
         return;
       }
       add(key, policy);
@@ -162,10 +179,7 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
       for (const id of checkpointIds) {
         const key = `checkpoint:${id}`;
         const entry = entries.get(key);
-        if (entry === undefined) continue;
-        entries.delete(key);
-        entry.isForgotten = true;
-        if (entry.leases === 0) discard(entry);
+        if (entry !== undefined) drop(key, entry);
       }
     },
     isLeased: (checkpointId) => (entries.get(`checkpoint:${checkpointId}`)?.leases ?? 0) > 0,

@@ -130,7 +130,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await recover({ store, directory, blobs, logger: safeLogger });
     const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });
     undo.push(() => hub?.close());
-    const engine = options.engine ?? (await createDefaultEngine(options, hub));
+    const engine = options.engine ?? (await createDefaultEngine(options, hub, safeLogger));
     undo.push(() => engine.close());
     const upstream = options.upstream === undefined ? null : await connectUpstream(options.upstream);
     undo.push(() => upstream?.close());
@@ -184,12 +184,14 @@ function definedOnly<T extends object>(values: T | undefined): Partial<T> {
 async function createDefaultEngine(
   { baseModels = {}, allowedBaseRoots = [], samplers, samplerThreads, trainerThreads }: ServiceOptions,
   hub: Hub | null,
+  logger: ServiceLogger,
 ): Promise<Engine> {
   // Loaded only now: whoever passes an engine needs no native binary.
   const { createOnnxEngine } = await import("../engine/index.ts");
   return createOnnxEngine({
     baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...baseModels },
     allowedRoots: [...allowedBaseRoots],
+    onWorkerDeath: (death) => logger.error("A worker of the engine died; it is restarted", { ...death }),
     ...(hub === null ? {} : { resolveBase: (base) => hub.directoryOf(base) }),
     ...(samplers === undefined ? {} : { samplers }),
     ...(samplerThreads === undefined ? {} : { samplerThreads }),

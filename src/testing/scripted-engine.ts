@@ -22,7 +22,7 @@ import { ArgumentError, DataError, EngineError, NotFoundError } from "../errors.
 
 /** One call of the port, as the `before` hook and the `calls` record see it. */
 export interface ScriptedCall {
-  readonly verb: Exclude<keyof Engine, "capabilities" | "close"> | "sampleToken";
+  readonly verb: Exclude<keyof Engine, "capabilities" | "workers" | "holds" | "close"> | "sampleToken";
   /** The model or policy spoken of; null for `describeBase` and calls that create one. */
   readonly id: string | null;
   /** Rows, optimizer settings, path or token index of the call. */

@@ -98,10 +98,10 @@ test("queued jobs keep their order, and an interrupted RL job comes first", asyn
   expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }, { data: { cancelled: true } }]);
 });
 
-test("a job that takes the service down every time is given up", async () => {
+test("a job outlives any number of ends of the service, none of which it caused", async () => {
   const { start } = await restartable({ limits: { maxJobAttempts: 2 } });
   let jobId = "";
-  for (let attempt = 0; attempt < 2; attempt++) {
+  for (let attempt = 0; attempt < 7; attempt++) {
     const held = holdAt(1);
     const service = await start(held);
     if (attempt === 0) jobId = await startRlJob(service, (await createModel(service)).id);
@@ -109,10 +109,7 @@ test("a job that takes the service down every time is given up", async () => {
     await service.service.close({ graceMs: 0 });
   }
   const last = await start();
-  expect((await finishedEvents(last, jobId)).at(-1)).toMatchObject({
-    type: "training_failed",
-    data: { error_message: expect.stringContaining("started 2 times") },
-  });
+  expect((await finishedEvents(last, jobId)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
 });
 
 test("incomplete files of a crash are removed at the next start; other files without a row go to the quarantine", async () => {

@@ -21,6 +21,7 @@ import type {
   SampledToken,
   SamplingParams,
   StatePath,
+  WorkerStatus,
 } from "../port.ts";
 import { type ModelConfig, readModelConfig } from "./model/config.ts";
 import type { Adapter } from "./model/parameters.ts";
@@ -30,12 +31,12 @@ import { loadRuntime } from "./runtime.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES } from "./sample/options.ts";
 import { Samplers } from "./samplers.ts";
-import { spawnWorker } from "./spawn-worker.ts";
+import type { WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { MOST_THREADS } from "./thread-bits.ts";
 import { threadCandidates } from "./train/threads.ts";
+import { TrainerClient } from "./trainer-client.ts";
 import { verifyWeights } from "./verify-weights.ts";
-import { WorkerClient } from "./worker-rpc.ts";
 
 /** Settings of the embedded engine. */
 export interface OnnxEngineOptions {
@@ -70,6 +71,8 @@ export interface OnnxEngineOptions {
   readonly maxSamplingRows?: number | undefined;
   /** What the beginnings of prompts may take that are kept for later ones, shared out among the samplers; 0 = none are. @default 256 MiB */
   readonly prefixCacheBytes?: number | undefined;
+  /** Called when a worker died; the engine restarts it. @default nothing */
+  readonly onWorkerDeath?: ((death: WorkerDeath) => void) | undefined;
 }
 
 /** The largest `topLogprobs`: more than any vocabulary. What callers may ask for is bounded by the service. */
@@ -106,7 +109,7 @@ class OnnxEngine implements Engine {
   readonly #allowedRoots: readonly string[];
   readonly #resolveBase: (base: string) => Promise<string | null>;
   readonly #samplers: Samplers;
-  readonly #trainer: WorkerClient;
+  readonly #trainer: TrainerClient;
   readonly #configs = new Map<string, Promise<ModelConfig>>();
   readonly #parameterCounts = new Map<string, number>();
   #nextPolicy = 0;
@@ -115,21 +118,28 @@ class OnnxEngine implements Engine {
     this.#baseModels = options.baseModels;
     this.#allowedRoots = options.allowedRoots ?? [];
     this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
-    this.#samplers = new Samplers(options.samplers, {
-      threads: options.samplerThreads,
-      maxRows: options.maxSamplingRows,
-      prefixCacheBytes: options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES,
-    });
-    this.#trainer = new WorkerClient(
-      spawnWorker("trainer-worker", {
-        workerData: {
-          threads: options.trainerThreads ?? threadCandidates(availableParallelism()),
-          niceness: options.trainerNiceness ?? 10,
-        },
-      }),
-      () => {},
-      () => {},
+    const { onWorkerDeath = () => {} } = options;
+    this.#samplers = new Samplers(
+      options.samplers,
+      {
+        threads: options.samplerThreads,
+        maxRows: options.maxSamplingRows,
+        prefixCacheBytes: options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES,
+      },
+      onWorkerDeath,
     );
+    this.#trainer = new TrainerClient(
+      { threads: options.trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 },
+      onWorkerDeath,
+    );
+  }
+
+  workers(): readonly WorkerStatus[] {
+    return [...this.#samplers.status, ...this.#trainer.status];
+  }
+
+  holds(held: PolicyVersion | ModelHandle): boolean {
+    return held.id.startsWith("policy-") ? this.#samplers.holds(held.id) : this.#trainer.holds(held);
   }
 
   capabilities(): Capabilities {
@@ -173,43 +183,42 @@ class OnnxEngine implements Engine {
     spec: { base: string; lora?: LoraSpec | undefined; from?: StatePath | undefined; seed: number; fresh?: boolean | undefined },
     { signal }: CallOptions = {},
   ): Promise<ModelHandle> {
-    const { base: name, ...rest } = spec;
-    const id = await this.#trainer.call<string>("createModel", [await this.#resolve(name), rest], { signal });
-    return { id, base: name };
+    const { base, ...rest } = spec;
+    return this.#trainer.createModel(await this.#resolve(base), rest, { signal });
   }
 
-  forward(model: ModelHandle, rows: readonly Row[], { signal }: CallOptions = {}): Promise<Logprobs[]> {
-    return this.#trainer.call("forward", [model.id, rows], { signal });
+  forward(model: ModelHandle, rows: readonly Row[], options: CallOptions = {}): Promise<Logprobs[]> {
+    return this.#trainer.call(model, "forward", [rows], options);
   }
 
   forwardBackward(
     model: ModelHandle,
     rows: readonly Row[],
     loss: LossSpec,
-    { signal }: CallOptions = {},
+    options: CallOptions = {},
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
-    return this.#trainer.call("forwardBackward", [model.id, rows, loss], { signal });
+    return this.#trainer.call(model, "forwardBackward", [rows, loss], options);
   }
 
-  optimStep(model: ModelHandle, adam: AdamParams, { signal }: CallOptions = {}): Promise<{ gradNorm: number; step: number }> {
-    return this.#trainer.call("optimStep", [model.id, adam], { signal });
+  optimStep(model: ModelHandle, adam: AdamParams, options: CallOptions = {}): Promise<{ gradNorm: number; step: number }> {
+    return this.#trainer.call(model, "optimStep", [adam], options);
   }
 
-  resetOptimizer(model: ModelHandle, { signal }: CallOptions = {}): Promise<void> {
-    return this.#trainer.call("resetOptimizer", [model.id], { signal });
+  resetOptimizer(model: ModelHandle, options: CallOptions = {}): Promise<void> {
+    return this.#trainer.call(model, "resetOptimizer", [], options);
   }
 
-  saveState(model: ModelHandle, path: StatePath, { signal }: CallOptions = {}): Promise<void> {
-    return this.#trainer.call("saveState", [model.id, path], { signal });
+  saveState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
+    return this.#trainer.call(model, "saveState", [path], options);
   }
 
-  loadState(model: ModelHandle, path: StatePath, { signal }: CallOptions = {}): Promise<void> {
-    return this.#trainer.call("loadState", [model.id, path], { signal });
+  loadState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
+    return this.#trainer.call(model, "loadState", [path], options);
   }
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const base = await this.#resolve(model.base);
-    const weights = await this.#trainer.call<{ flat: Float32Array; lora: Adapter | null }>("weights", [model.id], { signal });
+    const weights = await this.#trainer.call<{ flat: Float32Array; lora: Adapter | null }>(model, "weights", [], { signal });
     const id = `policy-${this.#nextPolicy++}`;
     await this.#samplers.addPolicy(id, base, weights, await this.#isSmall(base), { signal });
     return { id, base: model.base };
@@ -241,7 +250,7 @@ class OnnxEngine implements Engine {
   }
 
   unload(model: ModelHandle): Promise<void> {
-    return this.#trainer.call("unload", [model.id]);
+    return this.#trainer.unload(model);
   }
 
   async close(): Promise<void> {

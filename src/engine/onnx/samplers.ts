@@ -1,14 +1,16 @@
 /** The sampler threads of an engine: each has the policies and batches of its own, and a request runs on one of them. */
+import { NotFoundError, UnavailableError } from "../../errors.ts";
 import { pushIterator, type PushIterator } from "../../util/push-iterator.ts";
-import type { CallOptions, SampledToken, SamplingParams } from "../port.ts";
+import type { CallOptions, SampledToken, SamplingParams, WorkerStatus } from "../port.ts";
 import type { Adapter } from "./model/parameters.ts";
 import { PromptHomes } from "./prompt-homes.ts";
 import { grammarText } from "./sample/grammar/grammars.ts";
 import type { SamplerOptions } from "./sample/options.ts";
 import type { SamplerEvent } from "./sampler-worker.ts";
 import { spawnWorker } from "./spawn-worker.ts";
+import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
-import { restoreError, WorkerClient } from "./worker-rpc.ts";
+import { restoreError, type WorkerClient } from "./worker-rpc.ts";
 
 /** Trained weights, or an adapter's. */
 interface TrainedWeights {
@@ -19,22 +21,29 @@ interface TrainedWeights {
 /** How far the thread that knows a prompt may be busier than another before the prompt goes there, in requests. */
 const MAX_DETOUR = 8;
 
-/** One thread. */
+/** One thread, and what it loses when it dies. */
 class SamplerThread {
-  readonly worker: WorkerClient;
-  /** Tokens of its requests, on their way to whoever reads them. */
+  readonly worker: SupervisedWorker;
+  /** Queues of sampled tokens, one per request that runs on the thread. */
   readonly queues = new Map<number, PushIterator<SampledToken>>();
-  isAlive = true;
+  /** Policies whose weights the thread has. */
+  readonly policies = new Set<string>();
 
-  constructor(options: SamplerOptions) {
-    this.worker = new WorkerClient(
-      spawnWorker("sampler-worker", { workerData: options }),
-      (event: SamplerEvent) => this.#onEvent(event),
-      (error) => {
-        this.isAlive = false;
+  constructor(index: number, options: SamplerOptions, onDeath: (death: WorkerDeath) => void) {
+    this.worker = new SupervisedWorker({
+      name: `sampler-${index}`,
+      spawn: () => spawnWorker("sampler-worker", { workerData: options }),
+      onEvent: (event: SamplerEvent) => this.#onEvent(event),
+      onDeath: (death, error) => {
+        this.policies.clear();
         for (const queue of this.queues.values()) queue.fail(error);
+        onDeath(death);
       },
-    );
+    });
+  }
+
+  get isAlive(): boolean {
+    return this.worker.client !== null;
   }
 
   /** Requests on it. */
@@ -52,18 +61,37 @@ class SamplerThread {
 export class Samplers {
   readonly #threads: readonly SamplerThread[];
   readonly #homes = new PromptHomes<SamplerThread>();
-  /** Policies that only the first thread has. */
-  readonly #alone = new Set<string>();
+  /** Policies that were not released, and whether every thread has a copy instead of the first alone. */
+  readonly #policies = new Map<string, { readonly isSmall: boolean }>();
   #nextRequest = 0;
 
-  /** @param count - Threads. Rows and the prefix cache's memory are shared out among them. */
-  constructor(count: number, options: SamplerOptions & { readonly maxRows: number; readonly prefixCacheBytes: number }) {
+  /**
+   * @param count - Threads. Rows and the prefix cache's memory are shared out among them.
+   * @param onDeath - Called after each death of a thread.
+   */
+  constructor(
+    count: number,
+    options: SamplerOptions & { readonly maxRows: number; readonly prefixCacheBytes: number },
+    onDeath: (death: WorkerDeath) => void,
+  ) {
     const share: SamplerOptions = {
       ...options,
       maxRows: Math.ceil(options.maxRows / count),
       prefixCacheBytes: Math.floor(options.prefixCacheBytes / count),
     };
-    this.#threads = Array.from({ length: count }, () => new SamplerThread(share));
+    this.#threads = Array.from({ length: count }, (_, index) => new SamplerThread(index, share, onDeath));
+  }
+
+  get status(): readonly WorkerStatus[] {
+    return this.#threads.map(({ worker }) => worker.statusAs("sampler"));
+  }
+
+  /** False when a thread that should have the policy has lost it, or no such thread runs. */
+  holds(id: string): boolean {
+    const policy = this.#policies.get(id);
+    if (policy === undefined) return false;
+    const threads = this.#homesOf(policy).filter(({ isAlive }) => isAlive);
+    return threads.length > 0 && threads.every(({ policies }) => policies.has(id));
   }
 
   /**
@@ -72,22 +100,22 @@ export class Samplers {
    * @param isSmall - Whether there is memory for one copy per thread; a large model is sampled on one thread alone.
    */
   async addPolicy(id: string, base: BaseSource, weights: TrainedWeights, isSmall: boolean, { signal }: CallOptions): Promise<void> {
-    const threads = this.#placesOf(id, isSmall);
-    await this.#onEach(id, threads, ({ worker }, at) => {
-      // The last one gets the memory itself.
-      const own = at === threads.length - 1 ? weights : { ...weights, flat: weights.flat.slice() };
-      return worker.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
+    await this.#onEach(id, isSmall, (client, isLast) => {
+      // The last thread takes over the memory itself.
+      const own = isLast ? weights : { ...weights, flat: weights.flat.slice() };
+      return client.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
     });
   }
 
   /** The same straight from a saved state. */
   async loadPolicy(id: string, base: BaseSource, state: string | undefined, isSmall: boolean, { signal }: CallOptions): Promise<void> {
-    await this.#onEach(id, this.#placesOf(id, isSmall), ({ worker }) => worker.call("loadPolicy", [id, base, state], { signal }));
+    await this.#onEach(id, isSmall, (client) => client.call("loadPolicy", [id, base, state], { signal }));
   }
 
   async releasePolicy(id: string): Promise<void> {
-    const threads = this.#alone.delete(id) ? this.#threads.slice(0, 1) : this.#threads;
-    await Promise.all(threads.filter(({ isAlive }) => isAlive).map(({ worker }) => worker.call("releasePolicy", [id])));
+    this.#policies.delete(id);
+    const threads = this.#threads.filter(({ policies }) => policies.delete(id));
+    await Promise.all(threads.map((thread) => releaseOn(thread, id)));
   }
 
   async *sample(
@@ -98,16 +126,17 @@ export class Samplers {
     signal: AbortSignal | undefined,
   ): AsyncGenerator<SampledToken, void> {
     const { worker, queues } = this.#choose(policyId, prompt);
+    const client = worker.require();
     const request = this.#nextRequest++;
     const queue = pushIterator<SampledToken>(() => {});
     queues.set(request, queue);
     const onAbort = () => queue.fail(signal!.reason);
     signal?.addEventListener("abort", onAbort, { once: true });
-    const letGo = worker.hold();
+    const letGo = client.hold();
     let isFinished = false;
     try {
       const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
-      worker.call("add", [request, policyId, prompt, params, form]).catch((error: unknown) => queue.fail(error));
+      client.call("add", [request, policyId, prompt, params, form]).catch((error: unknown) => queue.fail(error));
       for await (const token of queue) {
         signal?.throwIfAborted();
         isFinished = token.finish !== undefined;
@@ -118,7 +147,7 @@ export class Samplers {
       signal?.removeEventListener("abort", onAbort);
       queues.delete(request);
       letGo();
-      if (!isFinished) worker.call("cancel", [request]).catch(() => {});
+      if (!isFinished) client.call("cancel", [request]).catch(() => {});
     }
   }
 
@@ -126,41 +155,49 @@ export class Samplers {
     await Promise.all(this.#threads.map(({ worker }) => worker.close()));
   }
 
-  /** Brings a policy to threads; where one fails, or the caller leaves, no other keeps it: calls are answered in their order. */
-  async #onEach(
-    id: string,
-    threads: readonly SamplerThread[],
-    bring: (thread: SamplerThread, at: number) => Promise<unknown>,
-  ): Promise<void> {
+  /** Loads a policy into its threads. If one fails, or the caller aborts, no thread keeps it: calls are answered in their order. */
+  async #onEach(id: string, isSmall: boolean, load: (client: WorkerClient, isLast: boolean) => Promise<unknown>): Promise<void> {
+    const homes = this.#homesOf({ isSmall });
+    const alive = homes.filter(({ isAlive }) => isAlive);
+    const threads = alive.length > 0 ? alive : homes.slice(0, 1);
+    this.#policies.set(id, { isSmall });
+    const loads = threads.map(async (thread, at) => {
+      await load(thread.worker.require(), at === threads.length - 1);
+      thread.policies.add(id);
+    });
     try {
-      await Promise.all(threads.map(bring));
+      await Promise.all(loads);
     } catch (error) {
-      this.releasePolicy(id).catch(() => {});
+      this.#policies.delete(id);
+      for (const thread of threads) {
+        thread.policies.delete(id);
+        releaseOn(thread, id).catch(() => {});
+      }
       throw error;
     }
   }
 
-  #placesOf(policyId: string, isSmall: boolean): readonly SamplerThread[] {
-    if (isSmall) {
-      const alive = this.#threads.filter((thread) => thread.isAlive);
-      return alive.length > 0 ? alive : this.#threads;
-    }
-    this.#alone.add(policyId);
-    return this.#threads.slice(0, 1);
+  #homesOf({ isSmall }: { readonly isSmall: boolean }): readonly SamplerThread[] {
+    return isSmall ? this.#threads : this.#threads.slice(0, 1);
   }
 
   /** The thread that has computed most of the prompt before, unless another one has far less to do; else the idlest. */
   #choose(policyId: string, prompt: Int32Array): SamplerThread {
-    const first = this.#threads[0]!;
-    if (this.#threads.length === 1 || this.#alone.has(policyId)) return first;
-    // A thread that died, of too little memory for example, is not asked again; the others go on.
-    const idlest = this.#threads.reduce(
-      (best, thread) => (thread.isAlive && (!best.isAlive || thread.load < best.load) ? thread : best),
-      first,
-    );
+    const policy = this.#policies.get(policyId);
+    if (policy === undefined) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);
+    const threads = this.#homesOf(policy).filter(({ policies }) => policies.has(policyId));
+    const [first] = threads;
+    if (first === undefined)
+      throw new UnavailableError("The sampler died and lost the model's weights; they are loaded again with the next request");
+    if (threads.length === 1) return first;
+    const idlest = threads.reduce((best, thread) => (thread.load < best.load ? thread : best), first);
     const known = this.#homes.find(policyId, prompt);
-    const chosen = known?.isAlive === true && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
+    const chosen = known?.policies.has(policyId) === true && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
     this.#homes.note(policyId, prompt, chosen);
     return chosen;
   }
+}
+
+async function releaseOn({ worker }: SamplerThread, id: string): Promise<void> {
+  await worker.client?.call("releasePolicy", [id]);
 }

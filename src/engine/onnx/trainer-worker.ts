@@ -5,12 +5,29 @@ import { Handover, serveCalls } from "./worker-rpc.ts";
 import { type BaseSource, Trainer } from "./train/trainer.ts";
 import type { AdamParams, LoraSpec, LossSpec, Row } from "../port.ts";
 
-const { threads, niceness } = workerData as { threads: number | readonly number[]; niceness: number };
+/** Settings of the thread. */
+export interface TrainerSettings {
+  /** Threads in all; of several counts the fastest is chosen. */
+  readonly threads: number | readonly number[];
+  /** Niceness of its compute threads, 0 to 19; Linux only. */
+  readonly niceness: number;
+}
+
+/** Event that the trainer posts by itself: the message with which its helper thread died. */
+export interface TrainerEvent {
+  readonly helperDeath: string;
+}
+
+const { threads, niceness } = workerData as TrainerSettings;
 // On Linux this lowers the calling thread and the compute threads it starts later, and nothing else in the process:
 // whoever samples or serves goes first. Elsewhere it would slow the whole process down.
 if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 
-const trainer = new Trainer({ threads, niceness });
+const trainer = new Trainer({
+  threads,
+  niceness,
+  onHelperDeath: (error) => parentPort!.postMessage({ event: { helperDeath: error.message } satisfies TrainerEvent }),
+});
 
 serveCalls(parentPort!, {
   createModel: ([base, spec]: readonly [BaseSource, { lora?: LoraSpec; from?: string; seed: number; fresh?: boolean }]) =>

@@ -15,6 +15,7 @@ import {
   InternalError,
   NotFoundError,
   ShapeError,
+  UnavailableError,
   UnsupportedError,
   type WhetstoneError,
 } from "../../errors.ts";
@@ -29,6 +30,7 @@ const ERRORS: Readonly<Record<string, new (message: string) => WhetstoneError>> 
   InternalError,
   NotFoundError,
   ShapeError,
+  UnavailableError,
   UnsupportedError,
 };
 
@@ -107,16 +109,18 @@ interface Pending {
 export class WorkerClient {
   readonly #worker: Worker;
   readonly #pending = new Map<number, Pending>();
-  readonly #exited: Promise<void>;
+  /** Resolves when the worker has exited. */
+  readonly exited: Promise<void>;
   #failure: Error | null = null;
   #nextCall = 0;
   #holders = 0;
+  #isClosing = false;
 
   /**
    * @param onEvent - Receives the worker's events.
-   * @param onFailure - Told once when the worker died by itself.
+   * @param onDeath - Called once if the worker exits without {@link close}; pending and later calls reject with the same error.
    */
-  constructor(worker: Worker, onEvent: (event: never) => void, onFailure: (error: Error) => void) {
+  constructor(worker: Worker, onEvent: (event: never) => void, onDeath: (error: Error) => void) {
     this.#worker = worker;
     worker.on("message", (message: FromWorker) => {
       if ("event" in message) onEvent(message.event as never);
@@ -129,14 +133,18 @@ export class WorkerClient {
       this.#failure = error;
       for (const { reject } of this.#pending.values()) reject(error);
       this.#pending.clear();
-      onFailure(error);
+      if (!this.#isClosing) onDeath(error);
     };
     worker.on("error", (cause) =>
-      fail(new EngineError(`An engine worker died: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })),
+      fail(new UnavailableError(`An engine worker died: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })),
     );
-    this.#exited = new Promise((resolve) =>
-      worker.once("exit", () => {
-        fail(new EngineError("The engine is closed"));
+    this.exited = new Promise((resolve) =>
+      worker.once("exit", (code) => {
+        fail(
+          this.#isClosing
+            ? new EngineError("The engine is closed")
+            : new UnavailableError(`An engine worker died: it exited with code ${code}`),
+        );
         resolve();
       }),
     );
@@ -183,9 +191,10 @@ export class WorkerClient {
 
   /** Lets the calls before it finish, then waits until the worker is gone. */
   async close(): Promise<void> {
+    this.#isClosing = true;
     if (!this.#failure) this.#worker.postMessage({ close: true } satisfies ToWorker);
     this.hold();
-    await this.#exited;
+    await this.exited;
   }
 
   #settle(message: Extract<FromWorker, { answer: number }>): void {

@@ -40,6 +40,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
   E_ENGINE_MISSING: 503,
+  E_UNAVAILABLE: 503,
 };
 
 /** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without particulars. */

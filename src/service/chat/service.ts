@@ -88,11 +88,12 @@ function release(held: Held): void {
 }
 
 /** Codes of engine errors that a client is told. */
-const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNSUPPORTED"]);
+const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABLE", "E_UNSUPPORTED"]);
 
 /**
  * {@link generate}, with failures as the client is to see them: whatever an engine calls its own error, it is no fault of a
- * request that was checked before. Only having no room is told, and rules of the request that leave no token to sample.
+ * request that was checked before. Passed on are: no room, a worker that is being restarted, and rules of the request that leave no
+ * token to sample.
  */
 async function generated({ plan, request }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
   try {

@@ -1,10 +1,11 @@
-import { ConflictError } from "../../errors.ts";
+import { ConflictError, EngineError, UnavailableError } from "../../errors.ts";
 import { delay } from "../../util/delay.ts";
 import { appendEvent, getJob, nextQueuedJob } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
 import { removeJobFiles } from "./job-files.ts";
 import { runJob, type RunContext } from "./run-job.ts";
+import { TrainerDeaths } from "./trainer-deaths.ts";
 import { messageOf, traceOf } from "../error-text.ts";
 
 /** How long a cancelling request waits for a running job to stop. */
@@ -38,11 +39,12 @@ interface Running {
 
 /** See {@link JobQueue}. */
 export function createJobQueue(context: RunContext): JobQueue {
-  const { store, changes, warm, logger, directory } = context;
+  const { store, changes, warm, logger, directory, limits } = context;
   let running: Running | null = null;
   let loop: Promise<void> | null = null;
   let isWoken = false;
   let isClosed = false;
+  const deaths = new TrainerDeaths();
 
   async function work(): Promise<void> {
     while (isWoken && !isClosed) {
@@ -69,14 +71,34 @@ export function createJobQueue(context: RunContext): JobQueue {
     } catch (error) {
       // A stopping service leaves the row at `running`: the next start takes the job up again.
       if (isClosed && !mine.isCancelled) return;
-      if (!mine.isCancelled) logger.error("A training job failed", { job: job.id, error: traceOf(error) });
-      await (mine.isCancelled ? settleCancelled(store, job.id) : settleFailed(store, job.id, error));
-      await cleanUp(job.id);
+      if (mine.isCancelled) {
+        await settleCancelled(store, job.id);
+        await cleanUp(job.id);
+      } else if (error instanceof UnavailableError) await resumeOrFail(job.id, error);
+      else await fail(job.id, error);
     } finally {
       running = null;
       settle();
       changes.notify();
     }
+  }
+
+  async function fail(jobId: string, error: unknown): Promise<void> {
+    logger.error("A training job failed", { job: jobId, error: traceOf(error) });
+    await settleFailed(store, jobId, error);
+    await cleanUp(jobId);
+  }
+
+  /** Requeues a job during which the trainer died: it resumes from its last committed step, unless the trainer keeps dying in it. */
+  async function resumeOrFail(jobId: string, error: UnavailableError): Promise<void> {
+    const count = deaths.note(await getJob(store, jobId));
+    if (count >= limits.maxJobAttempts) {
+      const message = `The trainer died ${count} times during the job, which made no progress in between. Send less data at once, or give the service more memory. The last death: ${error.message}`;
+      await fail(jobId, new EngineError(message, { cause: error }));
+      return;
+    }
+    logger.warn("The trainer died during a training job; the job resumes from its last committed step", { job: jobId, deaths: count });
+    await store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId)));
   }
 
   /** Of a job that is over: what cannot be removed now is swept at the next start. */
@@ -175,6 +197,12 @@ function settleCancelled(store: Store, jobId: string): Promise<unknown> {
     const job = await getJob(transaction, jobId);
     if (job.status === "running") await cancelNow(transaction, job);
   });
+}
+
+/** Returns a running job to its place in the queue, within a transaction; its progress stays. A cancelled one ends instead. */
+export async function requeueNow(transaction: Store, job: JobRow): Promise<void> {
+  if (job.cancel_requested === 1) await cancelNow(transaction, job);
+  else await transaction.updateTable("jobs").set({ status: "queued" }).where("id", "=", job.id).execute();
 }
 
 function settleFailed(store: Store, jobId: string, error: unknown): Promise<void> {

@@ -8,7 +8,7 @@ import type { ServiceLogger } from "../logger.ts";
 import { createQuarantine, reportQuarantine, type Quarantine } from "../quarantine.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { Store } from "../store/tables.ts";
-import { cancelNow } from "./queue.ts";
+import { requeueNow } from "./queue.ts";
 
 interface Sweep {
   readonly store: Store;
@@ -51,10 +51,7 @@ export async function recover({
 function requeueJobs(store: Store): Promise<number> {
   return store.transaction().execute(async (transaction) => {
     const interrupted = await transaction.selectFrom("jobs").selectAll().where("status", "=", "running").orderBy("seq").execute();
-    for (const job of interrupted) {
-      if (job.cancel_requested === 1) await cancelNow(transaction, job);
-      else await transaction.updateTable("jobs").set({ status: "queued" }).where("id", "=", job.id).execute();
-    }
+    for (const job of interrupted) await requeueNow(transaction, job);
     return interrupted.length;
   });
 }

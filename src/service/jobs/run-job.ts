@@ -1,5 +1,4 @@
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
-import { EngineError } from "../../errors.ts";
 import type { ServiceLimits } from "../limits.ts";
 import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
@@ -54,14 +53,9 @@ export interface Trained {
  * because its weights are those of no checkpoint.
  */
 export async function runJob(context: RunContext, queued: JobRow, signal: AbortSignal): Promise<void> {
-  const { store, engine, warm, policies, changes, limits } = context;
+  const { store, engine, warm, policies, changes } = context;
   const job = await claim(context, queued);
   if (job === null) return;
-  if (job.attempts > limits.maxJobAttempts) {
-    throw new EngineError(
-      `The job was started ${limits.maxJobAttempts} times and each time the service ended before it did. Send less data at once, or give the service more memory`,
-    );
-  }
   const model = await getModel(store, job.model_id);
   const base = await engine.describeBase(model.base_model);
   const checkpoint = await startingPoint(store, model.id);

@@ -73,7 +73,7 @@ export function createWarmModels({
       const { model, checkpoint, kind, progressDir, signal } = options;
       const kept = warm.get(model.id);
       warm.delete(model.id);
-      if (kept === undefined) return load(options);
+      if (kept === undefined || engine.holds?.(kept.handle) === false) return load(options);
       if (progressDir !== null || kept.checkpointId !== checkpoint.id) {
         await engine.unload(kept.handle);
         return load(options);

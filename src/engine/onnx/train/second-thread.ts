@@ -54,9 +54,9 @@ export class SecondThread {
   #nextBase = 0;
   #compiled = 0;
 
-  /** @param onFailure - Told once when the thread died by itself: it is of no more use. */
-  constructor(options: { readonly niceness: number }, onFailure: () => void) {
-    this.#worker = new WorkerClient(spawnWorker("share-worker", { workerData: options }), () => {}, onFailure);
+  /** @param onDeath - Called once if the thread dies; its calls reject from then on. */
+  constructor(options: { readonly niceness: number }, onDeath: (error: Error) => void) {
+    this.#worker = new WorkerClient(spawnWorker("share-worker", { workerData: options }), () => {}, onDeath);
   }
 
   /** How many programs it had compiled when its last share was done. */

@@ -48,6 +48,8 @@ export interface TrainerOptions {
   readonly niceness?: number | undefined;
   /** Padded tokens per batch; more are cut into several whose gradients add up. @default 512 to 1024, by the model's shape */
   readonly maxBatchTokens?: number | undefined;
+  /** Called when the helper thread died; the next step that needs it starts another. @default nothing */
+  readonly onHelperDeath?: ((error: Error) => void) | undefined;
 }
 
 export class Trainer {
@@ -234,9 +236,12 @@ export class Trainer {
       if (gradients && sum) addTo(gradients, sum);
     };
     const runSideBySide = async (threads: number) => {
-      const { niceness = 0 } = this.#options;
-      // One that died is replaced at the next step.
-      const helper = (this.#second ??= new SecondThread({ niceness }, () => (this.#second = undefined)));
+      const { niceness = 0, onHelperDeath } = this.#options;
+      // A helper that died is replaced at the next step.
+      const helper = (this.#second ??= new SecondThread({ niceness }, (error) => {
+        this.#second = undefined;
+        onHelperDeath?.(error);
+      }));
       const perShare = threadsPerShare(threads);
       const other = helper.run(model.id, model, model.version, { threads: perShare, rows, batches: second, loss }, signal);
       // Whichever fails, nothing is added any more when the gradients are put back: the second thread adds into memory of its own.

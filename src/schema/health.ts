@@ -1,0 +1,22 @@
+import { z } from "zod";
+
+/** State of one worker of the service's engine. */
+export const workerHealth = z.object({
+  /** Name, such as `sampler-0` or `trainer`. */
+  name: z.string(),
+  /** `restarting`: the worker died, and its replacement has not started yet. */
+  state: z.enum(["running", "restarting"]),
+  /** Replacements since the service started. */
+  restarts: z.number().int(),
+  /** Milliseconds until the replacement starts; 0 while running. */
+  restarts_in_ms: z.number(),
+});
+
+/** Answer of `GET /health`. */
+export const healthReport = z.object({
+  /** `degraded`: some worker is being restarted. `unavailable`, with status 503: nothing can be sampled at the moment. */
+  status: z.enum(["ok", "degraded", "unavailable"]),
+  /** Workers of the engine; empty for an engine that has none. */
+  workers: z.array(workerHealth),
+});
+export type HealthReport = z.infer<typeof healthReport>;
