@@ -23,6 +23,7 @@ export interface EngineOptions {
   readonly upstreamAdapters?: boolean;
   readonly upstreamDataDir?: string;
   readonly upstreamRefuse: readonly string[];
+  readonly upstreamAccept: readonly string[];
 }
 
 /** A parser of `key=value`, given again for more. */
@@ -63,7 +64,13 @@ export function addEngineOptions(command: Command): Command {
     .option("--upstream-data-dir <path>", "the data directory as the upstream sees it (default: the same path)")
     .option(
       "--upstream-refuse <field>",
-      "field that the upstream takes and does not carry out: refuse it; can be given again",
+      "field that the upstream accepts and ignores: refuse it; can be given again",
+      (field: string, before: readonly string[]) => [...before, field],
+      [],
+    )
+    .option(
+      "--upstream-accept <field>",
+      "field that the upstream supports although it does not confirm it: forward it; can be given again",
       (field: string, before: readonly string[]) => [...before, field],
       [],
     );
@@ -100,12 +107,21 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
  * @throws ConfigError `E_CONFIG` for options of an upstream without one, and for an empty variable that was named.
  */
 export function upstreamOf(options: EngineOptions): UpstreamOptions | undefined {
-  const { upstream: url, upstreamKeyEnv: keyVariable, upstreamModel, upstreamAdapters, upstreamDataDir, upstreamRefuse } = options;
+  const {
+    upstream: url,
+    upstreamKeyEnv: keyVariable,
+    upstreamModel,
+    upstreamAdapters,
+    upstreamDataDir,
+    upstreamRefuse,
+    upstreamAccept,
+  } = options;
   if (url === undefined) {
     const given = { "--upstream-key-env": keyVariable, "--upstream-adapters": upstreamAdapters, "--upstream-data-dir": upstreamDataDir };
     const names = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
     if (Object.keys(upstreamModel).length > 0) names.push("--upstream-model");
     if (upstreamRefuse.length > 0) names.push("--upstream-refuse");
+    if (upstreamAccept.length > 0) names.push("--upstream-accept");
     if (names.length > 0) throw new ConfigError(`${names[0]} needs the address of an upstream: --upstream`, { param: names[0] });
     return undefined;
   }
@@ -119,5 +135,6 @@ export function upstreamOf(options: EngineOptions): UpstreamOptions | undefined 
     adapters: upstreamAdapters,
     dataDir: upstreamDataDir,
     refusedFields: upstreamRefuse,
+    supportedFields: upstreamAccept,
   };
 }

@@ -63,9 +63,8 @@ describe("a request of a model that the upstream serves", () => {
     const timeless = (answer: Record<string, unknown>) => ({ ...answer, created: 0 });
     expect(timeless(forwarded.body)).toEqual(timeless(direct.body));
     expect(sampled(front)).toEqual([]);
-    const [there] = sampled(back);
-    expect((there!.detail as { params: object }).params).toMatchObject({
-      seed: BigInt(seed),
+    const params = sampled(back).map(({ detail }) => (detail as { params: { seed?: bigint } }).params);
+    expect(params.find((each) => each.seed === BigInt(seed))).toMatchObject({
       temperature: 0.5,
       topK: 7,
       minTokens: 2,
@@ -130,7 +129,8 @@ describe("a request of a model that the upstream serves", () => {
       script: () => Array.from({ length: 100 }, () => 5),
       before: async ({ verb, detail }, { signal }) => {
         if (verb !== "sampleToken") return;
-        spoken++;
+        // The front may also have asked for a token of its own, to see whether `ignore_eos` is read.
+        spoken = Number(detail) + 1;
         if (detail !== 3) return;
         // However long it takes to come here through two services.
         await new Promise((resolve) => signal!.addEventListener("abort", resolve, { once: true }));
@@ -238,6 +238,74 @@ describe("an upstream", () => {
       expect([status, body.error?.param]).toEqual([400, field]);
     }
     expect(asked).toHaveLength(1);
+  });
+
+  /** A server without a description: it reads some fields beyond OpenAI's, and ignores or rejects what it does not know. */
+  async function startUndescribed(reads: readonly string[], { isStrict = false } = {}) {
+    const known = new Set([...reads, "model", "messages", "max_tokens", "temperature", "response_format"]);
+    return startFake((_path, body, response) => {
+      const invalid = Object.keys(body as object).filter((name) => (known.has(name) ? JSON.stringify(body[name]) === "[[{}]]" : isStrict));
+      if (invalid.length === 0) return say(response, 200, completion(body.model));
+      say(response, 400, { error: { message: `invalid ${invalid[0]}`, type: "BadRequestError", param: invalid[0], code: 400 } });
+    });
+  }
+
+  it("without a description is probed once per field beyond OpenAI's, and requests with fields that it ignores are refused", async () => {
+    const { url, asked } = await startUndescribed(["bad_words"]);
+    const front = await startFront(url, { supportedFields: ["prompt_logprobs"] });
+    for (let turn = 0; turn < 2; turn++) {
+      await front.ok("POST", CHAT, { model: "tiny", messages, temperature: 0.5, bad_words: ["x"], prompt_logprobs: 1 });
+      for (const [field, value] of [
+        ["structured_outputs", { choice: ["a"] }],
+        ["allowed_token_ids", [1]],
+        ["vllm_xargs", { a: 1 }],
+      ] as const) {
+        const { status, body } = await front.call("POST", CHAT, { model: "tiny", messages, [field]: value });
+        expect([status, body.error?.param]).toEqual([400, field]);
+        expect(body.error.message).toContain("supportedFields");
+      }
+    }
+    const forwarded = asked.filter(({ body }) => body.max_tokens !== 1).map(({ body }) => Object.keys(body as object));
+    expect(forwarded).toEqual([1, 2].map(() => ["model", "messages", "temperature", "bad_words", "prompt_logprobs"]));
+    // One probe of an unknown field, then one of each field in question.
+    const probed = asked.filter(({ body }) => body.max_tokens === 1).map(({ body }) => Object.keys(body as object).at(-1));
+    expect(probed).toEqual(["whetstone_unknown_field", "bad_words", "structured_outputs", "allowed_token_ids", "vllm_xargs"]);
+  });
+
+  it("without a description that rejects unknown fields itself is sent every field", async () => {
+    const { url, asked } = await startUndescribed([], { isStrict: true });
+    const front = await startFront(url);
+    const { status, body } = await front.call("POST", CHAT, { model: "tiny", messages, bad_words: ["x"] });
+    expect([status, body.error.message]).toEqual([400, "invalid bad_words"]);
+    expect(asked.map(({ body: sent }) => Object.keys(sent as object).at(-1))).toEqual([
+      "whetstone_unknown_field",
+      "max_tokens",
+      "bad_words",
+    ]);
+  });
+
+  it("whose probe fails is probed again with the next request", async () => {
+    let isDown = true;
+    const { url } = await startFake((_path, body, response) => {
+      if (isDown) return say(response, 503, {});
+      if (JSON.stringify(body.bad_words) === "[[{}]]") return say(response, 422, { error: { message: "invalid bad_words" } });
+      say(response, 200, completion(body.model));
+    });
+    const front = await startFront(url);
+    const request = { model: "tiny", messages, bad_words: ["x"] };
+    expect((await front.call("POST", CHAT, request)).status).toBe(400);
+    isDown = false;
+    expect((await front.call("POST", CHAT, request)).status).toBe(200);
+  });
+
+  it("is sent fields that nobody names, which is logged once", async () => {
+    const { url, asked } = await startUndescribed([]);
+    const front = await startFront(url);
+    for (let turn = 0; turn < 2; turn++) await front.ok("POST", CHAT, { model: "tiny", messages, mood: "calm" });
+    expect(asked.map(({ body }) => body.mood)).toEqual(["calm", "calm"]);
+    expect(front.log.filter(({ message }) => message.includes("the upstream may ignore it"))).toMatchObject([
+      { fields: { field: "mood" } },
+    ]);
   });
 
   it("that is silent when its client leaves is left, and nothing has failed", async () => {

@@ -2,6 +2,7 @@
 import { Agent, type Dispatcher } from "undici";
 import { z } from "zod";
 import { ConfigError, EngineError, isAbort, OverloadedError } from "../../errors.ts";
+import { describedFields, UpstreamCapabilities } from "./capabilities.ts";
 
 /** Settings of an upstream. */
 export interface UpstreamOptions {
@@ -20,7 +21,12 @@ export interface UpstreamOptions {
   readonly dataDir?: string | undefined;
   /** Adapters that stay loaded there while nobody samples them. @default 8 */
   readonly maxIdleAdapters?: number | undefined;
-  /** Fields that the server takes and does not carry out; requests that set them are refused. @default none */
+  /**
+   * Fields beyond OpenAI's own that the server supports. They are forwarded without asking the server; needed only for a server that has
+   * no `/openapi.json` and accepts invalid values. @default none
+   */
+  readonly supportedFields?: readonly string[] | undefined;
+  /** Fields that the server accepts and ignores; requests that set them are refused. @default none */
   readonly refusedFields?: readonly string[] | undefined;
   /** How long the server may take to begin its answer, milliseconds. @default 600000 */
   readonly timeoutMs?: number | undefined;
@@ -42,12 +48,8 @@ export interface Upstream {
   readonly options: UpstreamOptions;
   /** Returns the context length in tokens of a base model by its identifier here; null if the server does not list it. */
   contextLengthOf(base: string): number | null;
-  /**
-   * Whether the server knows a field of chat completions; null where it does not describe itself.
-   *
-   * @source the `ChatCompletionRequest` of the server's own `/openapi.json`.
-   */
-  knowsField(name: string): boolean | null;
+  /** Fields of chat completions that the server acts on. */
+  readonly capabilities: UpstreamCapabilities;
   /**
    * Posts a body and gives the answer as soon as it begins.
    *
@@ -65,11 +67,6 @@ const servedList = z.looseObject({
   data: z.array(z.looseObject({ id: z.string(), parent: z.string().nullish(), max_model_len: z.int().positive().nullish() })),
 });
 type ServedEntry = z.infer<typeof servedList>["data"][number];
-const description = z.looseObject({
-  components: z.looseObject({
-    schemas: z.looseObject({ ChatCompletionRequest: z.looseObject({ properties: z.record(z.string(), z.unknown()) }) }),
-  }),
-});
 
 const START_TIMEOUT_MS = 10_000;
 
@@ -102,13 +99,23 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
   try {
     const { models, entries } = await served(get, options);
     const lengths = new Map(entries.map((entry) => [entry.id, entry.max_model_len ?? null]));
-    const described = description.safeParse((await get("/openapi.json").catch(() => null))?.body);
-    const fields = described.success ? new Set(Object.keys(described.data.components.schemas.ChatCompletionRequest.properties)) : null;
-    return {
+    const described = describedFields((await get("/openapi.json").catch(() => null))?.body);
+    const upstream: Upstream = {
       baseModels: models,
       options,
       contextLengthOf: (base) => lengths.get(models.get(base) ?? "") ?? null,
-      knowsField: (name) => fields?.has(name) ?? null,
+      capabilities: new UpstreamCapabilities({
+        described,
+        supportedFields: options.supportedFields,
+        refusedFields: options.refusedFields,
+        async ask(body) {
+          const answer = await upstream.post("/v1/chat/completions", JSON.stringify(body), {
+            signal: AbortSignal.timeout(START_TIMEOUT_MS),
+          });
+          await textOf(answer);
+          return answer.status;
+        },
+      }),
       async post(path, body, { signal, requestId }) {
         let answer: Dispatcher.ResponseData;
         try {
@@ -145,6 +152,7 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
       },
       close: () => agent.destroy(),
     };
+    return upstream;
   } catch (error) {
     await agent.destroy();
     throw error;

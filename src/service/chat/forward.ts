@@ -12,8 +12,9 @@ import { stepName } from "../names.ts";
 import { rememberingFind } from "../policies.ts";
 import type { Store } from "../store/tables.ts";
 import { clientSignal } from "./client-signal.ts";
-import { CARRIED_FIELDS, isDefault } from "./fields.ts";
+import { CARRIED_FIELDS, FIELD_ALIASES, isDefault } from "./fields.ts";
 import { forwardedStream } from "./forwarded-stream.ts";
+import { IgnoredFieldLog } from "./ignored-fields.ts";
 import { memberText, withMember, withoutMember } from "./json-members.ts";
 
 /** What forwarding needs. */
@@ -65,6 +66,9 @@ export class ChatForwarder {
   readonly #options: ForwarderOptions;
   readonly #adapters: UpstreamAdapters;
   readonly #find: ReturnType<typeof rememberingFind>;
+  readonly #unknownFields = new IgnoredFieldLog(
+    "A forwarded chat completion request carries a field that neither this service nor the upstream's description names; the upstream may ignore it",
+  );
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
@@ -78,7 +82,7 @@ export class ChatForwarder {
    * Forwards a request, or gives null for one that is carried out here: of a model that the upstream does not sample, or without
    * a readable model at all.
    *
-   * @throws UnsupportedError `E_UNSUPPORTED` for a field that the upstream does not carry out; other errors as the chat route maps them.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a field that the upstream does not support or confirm; other errors as the chat route maps them.
    */
   async forward(call: ForwardCall): Promise<Response | null> {
     try {
@@ -98,7 +102,7 @@ export class ChatForwarder {
     let isStreaming = false;
     const signal = clientSignal(call.signal);
     try {
-      const body = this.#bodyFor(target, call.body, fields);
+      const body = await this.#bodyFor(target, call.body, fields);
       const { upstream } = this.#options;
       const answer = await upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
       if (answer.status >= 400) return await this.#refusal(answer, target);
@@ -152,21 +156,26 @@ export class ChatForwarder {
   }
 
   /** The body with the upstream's names; every other byte as it came, so that no digit of a number is lost. */
-  #bodyFor({ name }: Target, body: string, fields: Readonly<Record<string, unknown>>): string {
-    const { upstream } = this.#options;
+  async #bodyFor({ name }: Target, body: string, fields: Readonly<Record<string, unknown>>): Promise<string> {
+    const { capabilities } = this.#options.upstream;
     let forwarded = withMember(body, "model", JSON.stringify(name));
-    for (const field of Object.keys(CARRIED_FIELDS) as (keyof typeof CARRIED_FIELDS)[]) {
+    for (const field of [...Object.keys(CARRIED_FIELDS), ...Object.keys(FIELD_ALIASES)]) {
       if (fields[field] === undefined || fields[field] === null) continue;
       const renamed = RENAMED[field];
-      if (renamed !== undefined && upstream.knowsField(renamed) === true) {
+      if (renamed !== undefined && capabilities.describes(renamed) === true) {
         forwarded = withMember(withoutMember(forwarded, field), renamed, memberText(body, field) ?? "null");
         continue;
       }
-      const isRefused = upstream.knowsField(field) === false || upstream.options.refusedFields?.includes(field) === true;
-      if (isRefused && !isDefault(field, fields[field])) {
-        throw new UnsupportedError(`The server that samples this model does not carry out \`${field}\`; leave it out`, { param: field });
-      }
+      const known = (FIELD_ALIASES[field] ?? field) as keyof typeof CARRIED_FIELDS;
+      if (isDefault(known, fields[field]) || (await capabilities.supports(field, name))) continue;
+      throw new UnsupportedError(
+        `The server that samples this model does not support \`${field}\`, or does not confirm that it does; leave it out` +
+          (capabilities.describes(field) === null ? ", or list it in the service's option `upstream.supportedFields`" : ""),
+        { param: field },
+      );
     }
+    const unknown = Object.keys(fields).filter((field) => !isKnownField(field) && capabilities.describes(field) !== true);
+    this.#unknownFields.report(unknown, this.#options.logger);
     return forwarded;
   }
 
@@ -201,6 +210,10 @@ export class ChatForwarder {
     }
     throw new EngineError(`The upstream answered ${answer.status}`);
   }
+}
+
+function isKnownField(field: string): boolean {
+  return Object.hasOwn(CARRIED_FIELDS, field) || Object.hasOwn(FIELD_ALIASES, field);
 }
 
 /** The members of a JSON object; null for anything else. In a request, the local route knows how to refuse it. */

@@ -1,6 +1,7 @@
 /** Which adapters are loaded on an upstream, whatever comes in between. */
 import { describe, expect, it } from "vitest";
 import { UpstreamAdapters } from "../../../src/engine/upstream/adapters.ts";
+import { UpstreamCapabilities } from "../../../src/engine/upstream/capabilities.ts";
 import type { Upstream, UpstreamAnswer } from "../../../src/engine/upstream/upstream.ts";
 
 const turnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -22,8 +23,8 @@ function heldUpstream(maxIdleAdapters: number) {
   const upstream: Upstream = {
     baseModels: new Map(),
     options: { url: "", maxIdleAdapters },
+    capabilities: new UpstreamCapabilities({ described: null, ask: () => Promise.resolve(200) }),
     contextLengthOf: () => null,
-    knowsField: () => null,
     async post(path, body) {
       const { lora_name: name } = JSON.parse(body) as { lora_name: string };
       asked.push(`${path.includes("unload") ? "unload" : "load"} ${name}`);

@@ -1,0 +1,113 @@
+/**
+ * Determines which chat completion fields an upstream acts on. Servers that ignore unknown fields would otherwise answer a request with
+ * `structured_outputs` or `bad_words` as if the field were absent.
+ */
+import { z } from "zod";
+
+/**
+ * Request fields of OpenAI's chat completions. Every server that calls itself compatible is expected to act on them.
+ *
+ * @source OpenAI API reference, "Create chat completion".
+ */
+const STANDARD_FIELDS: ReadonlySet<string> = new Set([
+  ...["messages", "model", "stream", "stream_options", "n", "stop", "seed", "user", "temperature", "top_p", "max_tokens"],
+  ...["max_completion_tokens", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"],
+  ...["response_format", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort"],
+]);
+
+/** A value that no field of chat completions accepts: a server that reads the field answers 400 or 422. */
+const INVALID_VALUE = [[{}]];
+const UNKNOWN_FIELD = "whetstone_unknown_field";
+
+const description = z.looseObject({
+  components: z.looseObject({
+    schemas: z.looseObject({ ChatCompletionRequest: z.looseObject({ properties: z.record(z.string(), z.unknown()) }) }),
+  }),
+});
+
+/** Sends one chat completion request and returns its HTTP status. Rejects when the server cannot be reached. */
+export type Ask = (body: Readonly<Record<string, unknown>>) => Promise<number>;
+
+/** Reads the fields of `ChatCompletionRequest` from a server's OpenAPI document; null for anything else. */
+export function describedFields(openApi: unknown): ReadonlySet<string> | null {
+  const described = description.safeParse(openApi);
+  return described.success ? new Set(Object.keys(described.data.components.schemas.ChatCompletionRequest.properties)) : null;
+}
+
+/** Options of {@link UpstreamCapabilities}. */
+export interface CapabilitiesOptions {
+  /** Fields named by the server's OpenAPI document; null where it has none. */
+  readonly described: ReadonlySet<string> | null;
+  readonly ask: Ask;
+  /** Fields known to be supported, whatever a probe would find. @default none */
+  readonly supportedFields?: readonly string[] | undefined;
+  /** Fields known to have no effect. @default none */
+  readonly refusedFields?: readonly string[] | undefined;
+}
+
+/** Fields that an upstream acts on: from its OpenAPI document, else from OpenAI's list and one probe per further field. */
+export class UpstreamCapabilities {
+  readonly #options: CapabilitiesOptions;
+  readonly #probes = new Map<string, Promise<boolean>>();
+  #rejectsUnknown: Promise<boolean | null> | undefined;
+
+  constructor(options: CapabilitiesOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the server's OpenAPI document names a field; null where there is no such document. */
+  describes(field: string): boolean | null {
+    return this.#options.described?.has(field) ?? null;
+  }
+
+  /**
+   * Whether the server acts on a field. Without an OpenAPI document, a field outside OpenAI's list is probed once: a request with an
+   * invalid value for it, limited to one token. A server that answers 400 or 422 reads the field; one that answers 200 ignores it.
+   * Any other outcome counts as unsupported for this call only.
+   *
+   * @param model - Name of a model that the server has.
+   */
+  async supports(field: string, model: string): Promise<boolean> {
+    const { supportedFields, refusedFields } = this.#options;
+    if (refusedFields?.includes(field) === true) return false;
+    if (supportedFields?.includes(field) === true) return true;
+    const described = this.describes(field);
+    if (described !== null) return described;
+    if (STANDARD_FIELDS.has(field)) return true;
+    const known = this.#probes.get(field);
+    if (known !== undefined) return known;
+    const probe = this.#probe(field, model);
+    const result = probe.then((found) => {
+      if (found === null) this.#probes.delete(field);
+      return found === true;
+    });
+    this.#probes.set(field, result);
+    return result;
+  }
+
+  /** Null when the probe was inconclusive. */
+  async #probe(field: string, model: string): Promise<boolean | null> {
+    this.#rejectsUnknown ??= this.#probeUnknown(model);
+    const rejectsUnknown = await this.#rejectsUnknown;
+    if (rejectsUnknown === null) this.#rejectsUnknown = undefined;
+    // A server that rejects what it does not know reports the field to the client itself.
+    if (rejectsUnknown !== false) return rejectsUnknown;
+    return this.#rejects(model, { [field]: INVALID_VALUE });
+  }
+
+  /** Whether the server rejects fields that no server has; null when it does not answer a plain request either. */
+  async #probeUnknown(model: string): Promise<boolean | null> {
+    const rejects = await this.#rejects(model, { [UNKNOWN_FIELD]: INVALID_VALUE });
+    if (rejects !== true) return rejects;
+    return (await this.#rejects(model, {})) === false ? true : null;
+  }
+
+  /** True for 400 and 422, false for 200, null for any other outcome. */
+  async #rejects(model: string, fields: Readonly<Record<string, unknown>>): Promise<boolean | null> {
+    const status = await this.#options
+      .ask({ model, messages: [{ role: "user", content: "Hi" }], max_tokens: 1, ...fields })
+      .catch(() => null);
+    if (status === 400 || status === 422) return true;
+    return status === 200 ? false : null;
+  }
+}
