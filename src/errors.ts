@@ -19,6 +19,7 @@ export type ErrorCode =
   | "E_UNSUPPORTED"
   | "E_TOO_LARGE"
   | "E_OVERLOADED"
+  | "E_NO_SPACE"
   | "E_DATA"
   | "E_DATA_CORRUPTED"
   | "E_ENGINE"
@@ -110,6 +111,11 @@ export class TooLargeError extends WhetstoneError {
 /** The service has no room now. The service answers 429 with `Retry-After`. */
 export class OverloadedError extends WhetstoneError {
   readonly code = "E_OVERLOADED";
+}
+
+/** The file system of the data directory has no room for what was asked. The service answers 507. */
+export class NoSpaceError extends WhetstoneError {
+  readonly code = "E_NO_SPACE";
 }
 
 /** Data that does not parse; the message names the file and line. */

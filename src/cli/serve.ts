@@ -8,6 +8,7 @@ interface ServeOptions extends EngineOptions {
   readonly port: number;
   readonly dataDir?: string;
   readonly checkpointBudget?: number;
+  readonly minFree?: number;
   readonly logRequests?: boolean;
 }
 
@@ -38,6 +39,7 @@ export function serveCommand(): Command {
       "what all checkpoints may take on disk, such as 500MB or 20GB; the oldest that nothing needs go",
       parseSize,
     )
+    .option("--min-free <size>", "disk space that must stay free, such as 500MB; below it new work is refused (default: 64 MiB)", parseSize)
     .option("--log-requests", "one line per request on standard error")
     .action(serve);
 }
@@ -60,7 +62,10 @@ async function serve(options: ServeOptions): Promise<void> {
     dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
-    limits: { maxCheckpointBytes: options.checkpointBudget ?? null },
+    limits: {
+      maxCheckpointBytes: options.checkpointBudget ?? null,
+      ...(options.minFree === undefined ? {} : { minFreeBytes: options.minFree }),
+    },
     onRequest:
       options.logRequests === true
         ? ({ method, path, status, durationMs }) => process.stderr.write(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms\n`)

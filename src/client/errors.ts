@@ -10,7 +10,7 @@ export interface HttpErrorOptions extends WhetstoneErrorOptions {
   readonly serviceCode?: string | number | null | undefined;
 }
 
-/** The service answered with an error. `retryable` for 408, 409 never, 429 and 5xx; retried inside the client where that is safe. */
+/** The service answered with an error. `retryable` for 408, 429 and 5xx other than 501, 505 and 507; retried inside the client where that is safe. */
 export class HttpError extends WhetstoneError {
   readonly code = "E_HTTP";
   /** The HTTP status; null for an error inside a stream that had begun with 200. */

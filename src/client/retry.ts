@@ -7,7 +7,7 @@ import { ConnectionError, HttpError } from "./errors.ts";
 /**
  * When a request may be sent again.
  *
- * - `idempotent`: GET, PUT, DELETE, and POSTs with an `Idempotency-Key`: on 408, 429, 5xx and every connection error.
+ * - `idempotent`: GET, PUT, DELETE, and POSTs with an `Idempotency-Key`: on 408, 429, 5xx that may pass and every connection error.
  * - `unsent`: sampling, and job POSTs where keys are not honoured: on 429 and 503 (the service said it did not start) and on
  *   errors before the request was sent. A stream that began is never repeated.
  * - `never`.
@@ -66,9 +66,12 @@ function mayRetry(error: unknown, policy: RetryPolicy): boolean {
   return policy === "idempotent" ? isRetryableStatus(error.status) : error.status === 429 || error.status === 503;
 }
 
-/** 408, 429 and 5xx, but for those that say the request itself cannot be served. */
+/** 5xx statuses that a repetition does not change: not implemented, HTTP version not supported, and a full disk (507). */
+const LASTING_STATUSES: readonly number[] = [501, 505, 507];
+
+/** 408, 429 and 5xx, but for those that say the request itself cannot be served, or not before somebody makes room. */
 export function isRetryableStatus(status: number): boolean {
-  return status === 408 || status === 429 || (status >= 500 && status !== 501 && status !== 505);
+  return status === 408 || status === 429 || (status >= 500 && !LASTING_STATUSES.includes(status));
 }
 
 /** `Retry-After` in milliseconds: seconds or an HTTP date; null if absent or unreadable. */

@@ -43,6 +43,8 @@ export interface JsonBody<T> {
   readonly value: T;
   /** SHA-256, hexadecimal. */
   readonly digest: string;
+  /** Length of the text in UTF-8. */
+  readonly sizeBytes: number;
 }
 
 const BYTE_ORDER_MARK = "\uFEFF";
@@ -78,7 +80,7 @@ export async function readJson<S extends z.ZodType>(c: ServiceRequest, schema: S
     throw new ArgumentError(`Expected a JSON body, got ${got}`, { cause });
   }
   if (text.length > LONG_TEXT) await setImmediate();
-  return { value: validate(schema, parsed), digest: createHash("sha256").update(text).digest("hex") };
+  return { value: validate(schema, parsed), digest: createHash("sha256").update(text).digest("hex"), sizeBytes: Buffer.byteLength(text) };
 }
 
 /** Reads and validates the query. A name that comes twice counts once, as the last. */

@@ -4,6 +4,7 @@ import type { BlobStore } from "./artifacts/blob-store.ts";
 import type { Retention } from "./checkpoints/retention.ts";
 import type { CheckpointUses } from "./checkpoints/uses.ts";
 import type { DataDirectory } from "./data-directory.ts";
+import type { DiskSpace } from "./disk/space.ts";
 import type { Hub } from "./hub/hub.ts";
 import type { JobQueue } from "./jobs/queue.ts";
 import type { TokenizerSource } from "./jobs/tokenizers.ts";
@@ -26,6 +27,7 @@ export interface ServiceContext {
   readonly policies: Policies;
   readonly uses: CheckpointUses;
   readonly retention: Retention;
+  readonly space: DiskSpace;
   readonly jobs: JobQueue;
   readonly blobs: BlobStore;
   readonly tokenizers: TokenizerSource;

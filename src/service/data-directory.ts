@@ -22,6 +22,8 @@ export interface DataDirectory {
   readonly temporary: string;
   /** Files that the database does not mention, moved here at a start; see `quarantine.ts`. Made when the first one is found. */
   readonly quarantine: string;
+  /** Space that is kept for deletions on a full disk. */
+  readonly reserve: string;
   readonly keyFile: string;
   readonly serviceFile: string;
 }
@@ -51,6 +53,7 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
     blobs: join(absolute, "artifacts", "blobs"),
     temporary: join(absolute, "tmp"),
     quarantine: join(absolute, "quarantine"),
+    reserve: join(absolute, "reserve"),
     keyFile: join(absolute, "api-key"),
     serviceFile: join(absolute, "service.json"),
   };

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { isNoSpace } from "../util/no-space.ts";
 
 /** Returns a name for a file or directory that is not complete yet. A start removes files that an interruption left under such a name. */
 export function temporaryName(path: string): string {
@@ -70,7 +71,9 @@ export async function removeWhole(path: string, temporary: string): Promise<void
     await rename(path, aside);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
-    throw error;
+    if (!isNoSpace(error)) throw error;
+    // On a full disk there may be no room for the new name.
+    return remove(path);
   }
   await remove(aside);
 }

@@ -1,10 +1,11 @@
 import { ArgumentError, isAbort, WhetstoneError, type ErrorCode } from "../errors.ts";
 import type { ErrorBody } from "../schema/index.ts";
 import type { ServiceLogger } from "./logger.ts";
-import { traceOf } from "./error-text.ts";
+import { isNoSpace } from "../util/no-space.ts";
+import { messageOf, traceOf } from "./error-text.ts";
 
 /** HTTP statuses of errors. */
-export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503;
+export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503 | 507;
 
 /** Codes that the service sends and no error class has. */
 type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQUEST_TIMEOUT";
@@ -24,6 +25,7 @@ const TYPES: Readonly<Record<ErrorStatus, string>> = {
   499: "ClientClosedRequest",
   500: "InternalServerError",
   503: "ServiceUnavailableError",
+  507: "InsufficientStorageError",
 };
 
 /** What the caller can mend is 422; what the caller cannot is not in this table and becomes 500. */
@@ -39,6 +41,7 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
   E_DATA_CORRUPTED: 500,
+  E_NO_SPACE: 507,
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
 };
@@ -93,6 +96,13 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
         headers: error.retryable || status === 429 ? { "Retry-After": "1" } : {},
       });
     }
+  }
+  if (isNoSpace(error)) {
+    // The system's own text names paths; the log has it.
+    logger.warn("A request found no disk space", { path, error: messageOf(error) });
+    const message =
+      "The service's disk is full: nothing of the request was kept. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send it again";
+    return errorResponse(507, { message, code: "E_NO_SPACE" });
   }
   logger.error("A request failed", { path, error: traceOf(error) });
   return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: "E_INTERNAL" });

@@ -14,6 +14,8 @@ export interface ServiceLimits {
   readonly maxJobAttempts: number;
   /** What all checkpoints may take on disk, in bytes: beyond it the oldest go that nothing needs. @default null, no bound */
   readonly maxCheckpointBytes: number | null;
+  /** Bytes that must stay free on the file system of the data directory: below it new work is refused. 0 = no guard. @default 64 MiB */
+  readonly minFreeBytes: number;
 }
 
 /** The defaults. */
@@ -25,4 +27,5 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   commitEverySteps: 50,
   maxJobAttempts: 5,
   maxCheckpointBytes: null,
+  minFreeBytes: 64 * 1024 * 1024,
 };

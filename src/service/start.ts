@@ -1,6 +1,7 @@
 import type { Engine } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
+import { isNoSpace } from "../util/no-space.ts";
 import { createApp, type RequestRecord } from "./app.ts";
 import { createBlobStore } from "./artifacts/blob-store.ts";
 import { whyNotNewDatabase } from "./content.ts";
@@ -14,6 +15,9 @@ import {
   writeServiceFile,
   type DataDirectory,
 } from "./data-directory.ts";
+import { createReserve } from "./disk/reserve.ts";
+import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
+import { createDiskSpace, type DiskSpace } from "./disk/space.ts";
 import { createHub, type Hub, type HubOptions } from "./hub/hub.ts";
 import { createHttpServer } from "./http-server.ts";
 import { createRetention } from "./checkpoints/retention.ts";
@@ -29,7 +33,6 @@ import { createPolicies } from "./policies.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { closeServer, listen, trackSockets } from "./server.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
-import { openStore } from "./store/database.ts";
 import type { Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
 
@@ -120,14 +123,22 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const undo: Undo[] = [];
   try {
     undo.push(await lockDataDirectory(directory));
+    const limits: ServiceLimits = { ...DEFAULT_LIMITS, ...definedOnly(options.limits) };
+    const reserve = createReserve(directory.reserve);
+    const space = createDiskSpace({ root: directory.root, minFreeBytes: limits.minFreeBytes, reserve, logger });
+    const unlessFull = onFullDisk(logger);
     // Before anything is written into the directory.
     const whyNotNew = await whyNotNewDatabase(directory);
-    const store = await openStore(directory.database, { whyNotNew });
+    const ending = new AbortController();
+    const store = await openStoreAnyway(directory.database, { whyNotNew, space, logger, signal: ending.signal });
     undo.push(() => store.destroy());
+    undo.push(() => ending.abort());
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
     const safeLogger = redacting(logger, apiKey);
     const blobs = createBlobStore(directory);
-    await recover({ store, directory, blobs, logger: safeLogger });
+    await unlessFull("An interrupted service's leftovers", () =>
+      space.freeing(() => recover({ store, directory, blobs, logger: safeLogger })),
+    );
     const hub = options.hub === null ? null : createHub(options.hub ?? {}, { dataDir: directory.root, logger: safeLogger });
     undo.push(() => hub?.close());
     const engine = options.engine ?? (await createDefaultEngine(options, hub, safeLogger));
@@ -142,18 +153,20 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       hub,
       blobs,
       logger: safeLogger,
-      limits: { ...DEFAULT_LIMITS, ...definedOnly(options.limits) },
+      limits,
+      space,
     });
     undo.push(() => context.jobs.close());
     // The budget may be another than at the last start.
-    await context.retention.enforceBudget();
+    await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
     const stopping = new AbortController();
     const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
     const server = createHttpServer(app.fetch);
     const sockets = trackSockets(server);
     const url = await listen(server, { host, port });
     undo.push(() => removeServiceFile(directory));
-    await writeServiceFile(directory, url);
+    await unlessFull("service.json", () => space.freeing(() => writeServiceFile(directory, url)));
+    await space.refill();
     context.jobs.wake();
     let closing: Promise<void> | undefined;
     return {
@@ -173,7 +186,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     };
   } catch (error) {
     await undoAll(undo, logger);
-    throw error;
+    if (!isNoSpace(error) || WhetstoneError.isInstance(error)) throw error;
+    throw new NoSpaceError(
+      `The service cannot start, because the file system of the data directory '${directory.root}' is full: ${messageOf(error)}. Make room there and start it again`,
+      { cause: error, param: "dataDir" },
+    );
   }
 }
 
@@ -208,14 +225,15 @@ function createContext(parts: {
   readonly blobs: ServiceContext["blobs"];
   readonly logger: ServiceLogger;
   readonly limits: ServiceLimits;
+  readonly space: DiskSpace;
 }): ServiceContext {
-  const { store, directory, engine, upstream, hub, blobs, logger, limits } = parts;
+  const { store, directory, engine, upstream, hub, blobs, logger, limits, space } = parts;
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
   const policies = createPolicies({ store, engine, root: directory.root, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const uses = createCheckpointUses();
-  const retention = createRetention({ store, directory, policies, uses, limits, logger });
+  const retention = createRetention({ store, directory, policies, uses, limits, logger, space });
   const tokenizers = createTokenizers();
   const warm = createWarmModels({ engine, root: directory.root, max: limits.maxWarmModels });
   const jobs = createJobQueue({
@@ -230,6 +248,23 @@ function createContext(parts: {
     changes: createChanges(),
     blobPath: blobs.path,
     retention,
+    space,
   });
-  return { store, directory, engine, upstream, hub, defaultBase, policies, uses, retention, jobs, blobs, tokenizers, limits, logger };
+  return {
+    store,
+    directory,
+    engine,
+    upstream,
+    hub,
+    defaultBase,
+    policies,
+    uses,
+    retention,
+    space,
+    jobs,
+    blobs,
+    tokenizers,
+    limits,
+    logger,
+  };
 }

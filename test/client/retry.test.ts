@@ -77,6 +77,16 @@ describe("retries", () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  it("does not repeat after 507: somebody must make room first", async () => {
+    const { server, service } = await open();
+    server.intercept = failing(9, 507);
+    await expect(service.models.create({ project: "p", name: "n", baseModel: "tiny" })).rejects.toMatchObject({
+      status: 507,
+      retryable: false,
+    });
+    expect(server.requests).toHaveLength(1);
+  });
+
   const params = { messages: [{ role: "user", content: "hi" }] };
 
   it.each([429, 503])("repeats a chat request after %i, which says it did not begin", async (status) => {

@@ -1,11 +1,12 @@
-/** The queue goes on when the end of one job cannot be put in order. */
+/** The queue runs its jobs in order when the end of one cannot be recorded and when the disk is full. */
 import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { sql } from "kysely";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { EngineError } from "../../src/errors.ts";
 import { openStore } from "../../src/service/store/database.ts";
 import { deferred } from "../../src/util/deferred.ts";
+import { canMount, smallDisk } from "../support/small-disk.ts";
 import { createModel, finishedEvents, RL_JOBS, startRlJob, startTestService, temporaryDirectory, type TestService } from "./support.ts";
 
 /** A service with two jobs, the first of which fails once both are there; `disturb` comes before that, `restore` before the second. */
@@ -60,4 +61,76 @@ test("logs when a job's end cannot be recorded, and runs the next job", async ()
   expect(messages(service)).toEqual(["A training job failed", "The end of a training job could not be recorded"]);
   // Nobody runs it any more, so cancelling ends it, and its model can be deleted.
   expect((await service.ok("POST", `${RL_JOBS}/${first.id}/cancel`)).status).toBe("cancelled");
+});
+
+/** An error as `fs` throws it on a full disk. */
+const diskFull = () => Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+
+test("a job that runs out of disk space is run again before the jobs after it, without a further request", async () => {
+  const [gate, dataDir] = [deferred<void>(), await temporaryDirectory()];
+  let refusals = 1;
+  const service = await startTestService({
+    dataDir,
+    engine: {
+      before: async ({ verb }) => {
+        if (verb === "optimStep") await gate.promise;
+        if (verb === "saveState" && refusals-- > 0) throw diskFull();
+      },
+    },
+  });
+  const { id } = await createModel(service);
+  const jobs = [await startRlJob(service, id), await startRlJob(service, id), await startRlJob(service, id)];
+  gate.resolve();
+  const ends = [];
+  for (const job of jobs) ends.push((await finishedEvents(service, job)).at(-1));
+  expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }]);
+  expect(messages(service)).toEqual(["A training job ran out of disk space; it waits and resumes from its last committed step"]);
+});
+
+test("a job that waits for disk space can be cancelled, and the next job runs", async () => {
+  const gate = deferred<void>();
+  let isFull = true;
+  const service = await startTestService({
+    engine: {
+      before: async ({ verb }) => {
+        if (verb === "optimStep") await gate.promise;
+        if (verb === "saveState" && isFull) throw diskFull();
+      },
+    },
+  });
+  const { id } = await createModel(service);
+  const first = await startRlJob(service, id);
+  const second = await startRlJob(service, id);
+  gate.resolve();
+  await vi.waitFor(() => expect(messages(service)).toHaveLength(1), { timeout: 10_000 });
+  expect((await service.ok("POST", `${RL_JOBS}/${first}/cancel`)).status).toBe("cancelled");
+  isFull = false;
+  expect((await finishedEvents(service, second)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
+});
+
+test.skipIf(!canMount)("after a disk was full for a while the queue goes on by itself, in order", async () => {
+  const disk = await smallDisk(16);
+  const gate = deferred<void>();
+  const service = await startTestService({
+    dataDir: disk.path,
+    limits: { minFreeBytes: 512 * 1024 },
+    engine: { before: ({ verb }) => (verb === "optimStep" ? gate.promise : undefined) },
+  });
+  const { id } = await createModel(service);
+  const jobs = [await startRlJob(service, id), await startRlJob(service, id), await startRlJob(service, id)];
+  await disk.fill();
+  gate.resolve();
+  await vi.waitFor(
+    () => expect(messages(service)).toContain("Disk space is low: uploads, new models and new jobs are refused, and queued jobs wait"),
+    {
+      timeout: 10_000,
+    },
+  );
+  const statuses = async () => Promise.all(jobs.map(async (job) => (await service.ok("GET", `${RL_JOBS}/${job}`)).status));
+  expect(await statuses()).toEqual(["running", "queued", "queued"]);
+  await disk.empty();
+  const ends = [];
+  for (const job of jobs) ends.push((await finishedEvents(service, job)).at(-1));
+  expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }]);
+  expect(messages(service).filter((message) => message === "A training job failed")).toEqual([]);
 });

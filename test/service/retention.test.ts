@@ -162,6 +162,7 @@ async function kept(
     uses: createCheckpointUses(),
     limits: options,
     logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
+    space: { freeing: (work) => work() },
   });
   const steps = async () => (await store.selectFrom("checkpoints").select("step").orderBy("step").execute()).map(({ step }) => step);
   return { retention, steps };

@@ -13,12 +13,14 @@ import {
   EngineError,
   EngineMissingError,
   InternalError,
+  NoSpaceError,
   NotFoundError,
   ShapeError,
   UnavailableError,
   UnsupportedError,
   type WhetstoneError,
 } from "../../errors.ts";
+import { isNoSpace } from "../../util/no-space.ts";
 
 /** Errors that a worker raises, rebuilt on the other side by name. */
 const ERRORS: Readonly<Record<string, new (message: string) => WhetstoneError>> = {
@@ -28,6 +30,7 @@ const ERRORS: Readonly<Record<string, new (message: string) => WhetstoneError>> 
   EngineError,
   EngineMissingError,
   InternalError,
+  NoSpaceError,
   NotFoundError,
   ShapeError,
   UnavailableError,
@@ -61,6 +64,8 @@ export class Handover {
 
 /** How an error crosses the border. */
 export function describeError(error: unknown): { name: string; message: string } {
+  // The code of a system error does not cross, and a full disk must still be recognized on the other side.
+  if (isNoSpace(error)) return { name: "NoSpaceError", message: error instanceof Error ? error.message : String(error) };
   return error instanceof Error ? { name: error.name, message: error.message } : { name: "EngineError", message: String(error) };
 }
 

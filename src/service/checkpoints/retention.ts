@@ -2,6 +2,7 @@ import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import PQueue from "p-queue";
 import type { DataDirectory } from "../data-directory.ts";
+import type { DiskSpace } from "../disk/space.ts";
 import { messageOf } from "../error-text.ts";
 import { remove } from "../files.ts";
 import type { RlJobConfig } from "../jobs/rl.ts";
@@ -23,6 +24,7 @@ export interface RetentionContext {
   readonly uses: CheckpointUses;
   readonly limits: Pick<ServiceLimits, "maxCheckpointBytes">;
   readonly logger: ServiceLogger;
+  readonly space: Pick<DiskSpace, "freeing">;
 }
 
 /** Keeps the checkpoints of one service within its budget. */
@@ -78,7 +80,7 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
   const deleted: CheckpointRow[] = [];
   for (const [index, row] of rows.entries()) {
     if (total <= budget) break;
-    const outcome = await deleteIdle(context, row);
+    const outcome = await context.space.freeing(() => deleteIdle(context, row));
     if (outcome === "needed") continue;
     total -= sizes[index] as number;
     // A user was faster.

@@ -1,6 +1,7 @@
 import { ConflictError, EngineError, UnavailableError } from "../../errors.ts";
 import { delay } from "../../util/delay.ts";
-import { appendEvent, getJob, nextQueuedJob } from "../store/jobs.ts";
+import { isNoSpace } from "../../util/no-space.ts";
+import { appendEvent, getJob, nextLiveJob } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
 import { removeJobFiles } from "./job-files.ts";
@@ -10,6 +11,8 @@ import { messageOf, traceOf } from "../error-text.ts";
 
 /** How long a cancelling request waits for a running job to stop. */
 const CANCEL_PATIENCE_MS = 20_000;
+/** Milliseconds until the queue looks again at jobs whose end it could not record. */
+const RETRY_MS = 60_000;
 
 /** Runs jobs one after another, in the order of creation. */
 export interface JobQueue {
@@ -39,9 +42,11 @@ interface Running {
 
 /** See {@link JobQueue}. */
 export function createJobQueue(context: RunContext): JobQueue {
-  const { store, changes, warm, logger, directory, limits } = context;
+  const { store, changes, warm, logger, directory, limits, space } = context;
   let running: Running | null = null;
   let loop: Promise<void> | null = null;
+  /** Aborted to end a wait for disk space. */
+  let pause: AbortController | null = null;
   let isWoken = false;
   let isClosed = false;
   const deaths = new TrainerDeaths();
@@ -49,56 +54,101 @@ export function createJobQueue(context: RunContext): JobQueue {
   async function work(): Promise<void> {
     while (isWoken && !isClosed) {
       isWoken = false;
-      // A job whose end could not be written down may be the first in the queue still: it waits for the next wake.
+      // A job whose end could not be recorded would be found first again: it waits for the next wake.
       const stuck = new Set<string>();
+      let shortages = 0;
       for (;;) {
-        const job = await nextQueuedJob(store);
-        if (job === undefined || isClosed || stuck.has(job.id)) break;
-        await runOne(job).catch((error: unknown) => {
+        if ((await nextLiveJob(store, stuck)) !== undefined) await waitForSpace(shortages);
+        const job = await nextLiveJob(store, stuck);
+        if (job === undefined || isClosed) break;
+        const isOver = await runOne(job).catch((error: unknown) => {
           stuck.add(job.id);
           logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
+          return true;
         });
+        shortages = isOver ? 0 : shortages + 1;
       }
+      if (stuck.size > 0) wakeLater();
     }
   }
-  async function runOne(job: JobRow): Promise<void> {
+
+  /** @returns false when the job ran out of disk space and is to be run again. */
+  async function runOne(job: JobRow): Promise<boolean> {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
     const mine: Running = { jobId: job.id, controller, isCancelled: false, settled: new Promise((resolve) => (settle = resolve)) };
+    // Asked for before the service ran out of space or was stopped, and never recorded.
+    if (job.cancel_requested === 1) mine.isCancelled = true;
     running = mine;
     try {
+      if (mine.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
       await runJob(context, job, controller.signal);
     } catch (error) {
       // A stopping service leaves the row at `running`: the next start takes the job up again.
-      if (isClosed && !mine.isCancelled) return;
-      if (mine.isCancelled) {
-        await settleCancelled(store, job.id);
-        await cleanUp(job.id);
-      } else if (error instanceof UnavailableError) await resumeOrFail(job.id, error);
-      else await fail(job.id, error);
+      if (isClosed && !mine.isCancelled) return true;
+      if (mine.isCancelled) await end(mine, () => settleCancelled(store, job.id));
+      else if (error instanceof UnavailableError) await resumeOrFail(mine, error);
+      else if (isNoSpace(error)) {
+        logger.warn("A training job ran out of disk space; it waits and resumes from its last committed step", {
+          job: job.id,
+          error: messageOf(error),
+        });
+        return false;
+      } else await fail(mine, error);
     } finally {
       running = null;
       settle();
       changes.notify();
     }
+    return true;
   }
 
-  async function fail(jobId: string, error: unknown): Promise<void> {
-    logger.error("A training job failed", { job: jobId, error: traceOf(error) });
-    await settleFailed(store, jobId, error);
-    await cleanUp(jobId);
+  /** Records what became of a job, and waits for disk space where there is none even for that. */
+  async function record(mine: Running, settle: () => Promise<unknown>): Promise<void> {
+    for (let shortages = 1; ; shortages++) {
+      try {
+        // It may have been cancelled during the wait.
+        await space.freeing(() => (mine.isCancelled ? settleCancelled(store, mine.jobId) : settle()));
+        return;
+      } catch (error) {
+        if (!isNoSpace(error) || isClosed) throw error;
+        logger.warn("The end of a training job waits for disk space to be recorded", { job: mine.jobId });
+        await waitForSpace(shortages);
+      }
+    }
+  }
+
+  async function end(mine: Running, settle: () => Promise<unknown>): Promise<void> {
+    await record(mine, settle);
+    await cleanUp(mine.jobId);
+  }
+
+  async function waitForSpace(failures: number): Promise<void> {
+    pause = new AbortController();
+    await space.untilRoom({ failures, signal: isClosed ? AbortSignal.abort() : pause.signal });
+    pause = null;
+  }
+
+  function wakeLater(): void {
+    setTimeout(() => queue.wake(), RETRY_MS).unref();
+  }
+
+  async function fail(mine: Running, error: unknown): Promise<void> {
+    logger.error("A training job failed", { job: mine.jobId, error: traceOf(error) });
+    await end(mine, () => settleFailed(store, mine.jobId, error));
   }
 
   /** Requeues a job during which the trainer died: it resumes from its last committed step, unless the trainer keeps dying in it. */
-  async function resumeOrFail(jobId: string, error: UnavailableError): Promise<void> {
+  async function resumeOrFail(mine: Running, error: UnavailableError): Promise<void> {
+    const { jobId } = mine;
     const count = deaths.note(await getJob(store, jobId));
     if (count >= limits.maxJobAttempts) {
       const message = `The trainer died ${count} times during the job, which made no progress in between. Send less data at once, or give the service more memory. The last death: ${error.message}`;
-      await fail(jobId, new EngineError(message, { cause: error }));
+      await fail(mine, new EngineError(message, { cause: error }));
       return;
     }
     logger.warn("The trainer died during a training job; the job resumes from its last committed step", { job: jobId, deaths: count });
-    await store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId)));
+    await record(mine, () => store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId))));
   }
 
   /** Of a job that is over: what cannot be removed now is swept at the next start. */
@@ -117,14 +167,17 @@ export function createJobQueue(context: RunContext): JobQueue {
       isWoken = true;
       // Never two loops: a wake during the last look of a loop makes that loop look once more.
       loop ??= work()
-        .catch((error: unknown) => logger.error("The job queue stopped", { error: traceOf(error) }))
+        .catch((error: unknown) => {
+          logger.error("The job queue stopped; it starts again in a minute", { error: traceOf(error) });
+          wakeLater();
+        })
         .finally(() => {
           loop = null;
           if (isWoken && !isClosed) queue.wake();
         });
     },
     async cancel(jobId) {
-      const job = await requestCancel(store, jobId);
+      const job = await space.freeing(() => requestCancel(store, jobId));
       if (job.status === "cancelled") {
         await cleanUp(job.id);
         changes.notify();
@@ -134,12 +187,15 @@ export function createJobQueue(context: RunContext): JobQueue {
       if (current?.jobId === job.id) {
         current.isCancelled = true;
         current.controller.abort(new DOMException("The training job was cancelled", "AbortError"));
+        pause?.abort();
         const patience = new AbortController();
         await Promise.race([current.settled, delay(CANCEL_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
         patience.abort();
       } else {
-        // Nobody runs it: it has ended just now, or its end could not be recorded.
-        await settleCancelled(store, job.id);
+        // Nobody runs it: it has ended just now, waits for disk space, or its end could not be recorded.
+        await space.freeing(() => settleCancelled(store, job.id));
+        await cleanUp(job.id);
+        pause?.abort();
         changes.notify();
       }
       const after = await getJob(store, job.id);
@@ -151,6 +207,7 @@ export function createJobQueue(context: RunContext): JobQueue {
       isClosed = true;
       changes.notify();
       running?.controller.abort(new DOMException("The service is stopping", "AbortError"));
+      pause?.abort();
       await loop;
     },
   };

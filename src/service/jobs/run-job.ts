@@ -1,4 +1,5 @@
 import type { BaseModelInfo, ModelHandle } from "../../engine/port.ts";
+import type { DiskSpace } from "../disk/space.ts";
 import type { ServiceLimits } from "../limits.ts";
 import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
@@ -22,6 +23,7 @@ export interface RunContext extends CommitContext {
   readonly limits: ServiceLimits;
   readonly blobPath: (sha256: string) => string;
   readonly retention: Retention;
+  readonly space: DiskSpace;
 }
 
 /** One job while it runs: what the RL and the SFT trainer are given. */
@@ -102,13 +104,13 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     );
 }
 
-/** Null when the job was cancelled since it was found. */
+/** Null when the job was cancelled since it was found. One that is `running` was interrupted. */
 function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow | null> {
   return store
     .transaction()
     .execute(async (transaction) => {
       const job = await getJob(transaction, queued.id);
-      if (job.status !== "queued") return null;
+      if (job.status !== "queued" && job.status !== "running") return null;
       const changed = {
         status: "running" as const,
         attempts: job.attempts + 1,

@@ -59,11 +59,11 @@ function filePath(c: ServiceRequest): string {
 
 /** Artifact versions: open, put files, commit, read. */
 export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
-  const { store, blobs } = context;
+  const { store, blobs, space } = context;
   return new Hono<ServiceEnvironment>()
     .post("/v1/preview/artifacts", async (c) => {
       const { value, digest } = await readJson(c, createArtifactRequest);
-      return create(c, store, { digest, prepare: () => Promise.resolve(openVersion(value)) });
+      return create(c, store, { digest, prepare: () => space.requireRoom().then(() => openVersion(value)) });
     })
     .get("/v1/preview/artifacts/:id", async (c) => c.json(toWire(await getArtifact(store, c.req.param("id")))))
     .post("/v1/preview/artifacts/:id/commit", async (c) => c.json(toWire(await commitVersion(context, c.req.param("id")))))
@@ -122,15 +122,17 @@ function requireOpen(artifact: StoredArtifact): void {
 }
 
 async function putFile(context: ServiceContext, c: ServiceRequest, id: string | undefined): Promise<ArtifactFile> {
-  const { store, blobs, limits } = context;
+  const { store, blobs, limits, space } = context;
   const path = filePath(c);
   const artifactId = id ?? "";
   requireOpen(await getArtifact(store, artifactId));
-  if (Number(c.env.incoming.headers["content-length"] ?? 0) > limits.maxArtifactFileBytes) {
+  const statedBytes = Number(c.env.incoming.headers["content-length"] ?? 0);
+  if (statedBytes > limits.maxArtifactFileBytes) {
     throw new TooLargeError(`Expected a file of at most ${limits.maxArtifactFileBytes} bytes. Split it, or raise the service's limit`, {
       param: "path",
     });
   }
+  await space.requireRoom(statedBytes);
   const body = c.req.raw.body ?? new Blob([]).stream();
   const blob = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
   const { sha256, sizeBytes } = blob;

@@ -140,26 +140,27 @@ function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
 }
 
 /** An older checkpoint has its optimizer state for the pin alone. */
-async function unpin({ store, directory, retention }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
-  const { row, isOutdated } = await store.transaction().execute(async (transaction) => {
+async function unpin({ store, directory, retention, space }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
+  const change = async (transaction: Store) => {
     const { checkpoint } = await find(transaction, id, step);
     const outdated = (await newestCheckpoint(transaction, checkpoint.model_id))?.id !== checkpoint.id;
     const changed = { pinned: 0, optimizer_kind: outdated ? null : checkpoint.optimizer_kind };
     await transaction.updateTable("checkpoints").set(changed).where("id", "=", checkpoint.id).execute();
     return { row: { ...checkpoint, ...changed }, isOutdated: outdated };
-  });
+  };
+  const { row, isOutdated } = await space.freeing(() => store.transaction().execute(change));
   if (isOutdated && row.state_dir !== null) await remove(join(directory.root, row.state_dir, OPTIMIZER_FILE));
   await retention.enforceBudget();
   return row;
 }
 
 async function deleteCheckpoints(
-  { store, policies, directory }: ServiceContext,
+  { store, policies, directory, space }: ServiceContext,
   id: string,
   asked: readonly number[],
 ): Promise<DeleteCheckpointsResponse> {
   const steps = [...new Set(asked)];
-  const { found, deleted } = await store.transaction().execute(async (transaction) => {
+  const change = async (transaction: Store) => {
     const model = await getModel(transaction, id);
     const rows = await transaction.selectFrom("checkpoints").selectAll().where("model_id", "=", model.id).orderBy("step").execute();
     const matching = rows.filter((row) => steps.includes(row.step));
@@ -174,7 +175,8 @@ async function deleteCheckpoints(
     }
     for (const row of matching) await transaction.deleteFrom("checkpoints").where("id", "=", row.id).execute();
     return { found: new Set(matching.map((row) => row.step)), deleted: matching };
-  });
+  };
+  const { found, deleted } = await space.freeing(() => store.transaction().execute(change));
   policies.forget(deleted.map((row) => row.id));
   for (const row of deleted) {
     if (row.state_dir !== null) await removeWhole(join(directory.root, row.state_dir), directory.temporary);

@@ -80,6 +80,7 @@ async function prepareModel(context: ServiceContext, request: CreateModelRequest
   // Asked before the work, and again when it is done: two requests may make the same model at one time.
   const known = await existing(context.store);
   if (known !== undefined) return { commit: async (store) => toWire((await existing(store)) ?? (await getModel(store, known.id))) };
+  await context.space.requireRoom();
   const id = randomUUID();
   const origin = await prepareOrigin(context, { id, seed: seedOf(name), request });
   let isMade = false;
@@ -137,7 +138,7 @@ async function insertModel(
   return row;
 }
 
-async function deleteModel({ store, jobs, policies, directory }: ServiceContext, id: string): Promise<DeleteModelResponse> {
+async function deleteModel({ store, jobs, policies, directory, space }: ServiceContext, id: string): Promise<DeleteModelResponse> {
   const model = await getModel(store, id);
   for (;;) {
     for (const job of await liveJobs(store, model.id)) {
@@ -146,7 +147,7 @@ async function deleteModel({ store, jobs, policies, directory }: ServiceContext,
         if (!(error instanceof ConflictError)) throw error;
       });
     }
-    const deleted = await store.transaction().execute(async (transaction) => {
+    const change = async (transaction: Store) => {
       // Whoever deleted it first answered with the counts.
       await getModel(transaction, id);
       // A job may have been accepted since; it is cancelled in the next round.
@@ -154,7 +155,8 @@ async function deleteModel({ store, jobs, policies, directory }: ServiceContext,
       const checkpoints = await transaction.deleteFrom("checkpoints").where("model_id", "=", model.id).returning("id").execute();
       await transaction.deleteFrom("models").where("id", "=", model.id).execute();
       return checkpoints.map((checkpoint) => checkpoint.id);
-    });
+    };
+    const deleted = await space.freeing(() => store.transaction().execute(change));
     if (deleted === null) continue;
     policies.forget(deleted);
     await jobs.forgetModel(model.id);

@@ -74,15 +74,15 @@ function eventToWire(row: JobEventRow): JobEvent {
 
 /** Creating, reading, following and cancelling training jobs. */
 export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
-  const { store, jobs } = context;
+  const { store, jobs, space } = context;
   return new Hono<ServiceEnvironment>()
     .post(PATH, async (c) => {
-      const { value, digest } = await readJson(c, rlEnvelope);
-      return create(c, store, { digest, prepare: () => prepareRl(context, value) });
+      const { value, digest, sizeBytes } = await readJson(c, rlEnvelope);
+      return create(c, store, { digest, prepare: () => space.requireRoom(sizeBytes).then(() => prepareRl(context, value)) });
     })
     .post("/v1/preview/sft-training-jobs", async (c) => {
       const { value, digest } = await readJson(c, createSftJobRequest);
-      return create(c, store, { digest, prepare: () => prepareSft(context, value) });
+      return create(c, store, { digest, prepare: () => space.requireRoom().then(() => prepareSft(context, value)) });
     })
     .get(`${PATH}/:id`, async (c) => c.json(toWire(await getJob(store, c.req.param("id")))))
     .post(`${PATH}/:id/cancel`, async (c) => c.json(toWire(await jobs.cancel(c.req.param("id")))))

@@ -45,7 +45,8 @@ export async function connect(path: string, timeoutMs: number): Promise<SqliteCo
 export async function lockFile(path: string): Promise<(() => void) | null> {
   const connection = await connect(path, 0);
   try {
-    connection.exec("BEGIN EXCLUSIVE");
+    // A journal in memory: on a full disk one in a file could not be begun, and nothing is ever written here.
+    connection.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
   } catch (error) {
     connection.close();
     if (error instanceof Error && /locked|busy/i.test(error.message)) return null;

@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
-import { Kysely, Migrator, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
-import { ConfigError, DataCorruptedError, InternalError } from "../../errors.ts";
+import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
+import { ConfigError, DataCorruptedError, InternalError, NoSpaceError } from "../../errors.ts";
+import { isNoSpace } from "../../util/no-space.ts";
 import { connect, type SqliteConnection } from "./connection.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
@@ -17,11 +18,32 @@ export function revisionOf(store: Store): number {
   return revisions.get(store)?.count ?? 0;
 }
 
+/**
+ * A `rollback` that does nothing where SQLite has already rolled back, as it does when the disk is full. Kysely would report the failed
+ * rollback in place of the error that caused it.
+ */
+function rollbackOf(connection: SqliteConnection): ReturnType<SqliteConnection["prepare"]> {
+  const statement = connection.prepare("rollback");
+  return {
+    columns: () => [],
+    all: () => [],
+    iterate: () => [].values(),
+    run() {
+      try {
+        return statement.run();
+      } catch (error) {
+        if (error instanceof Error && error.message.includes("no transaction is active")) return { changes: 0, lastInsertRowid: 0 };
+        throw error;
+      }
+    },
+  };
+}
+
 /** Lends a connection to Kysely, which asks of a statement whether it returns rows. Statements are compiled once. */
 function forKysely(connection: SqliteConnection, revision: { count: number }): SqliteDatabase {
   const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
   const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
-    const statement = connection.prepare(sql);
+    const statement = sql === "rollback" ? rollbackOf(connection) : connection.prepare(sql);
     // A change may return rows too.
     const change = /^\s*select\b/i.test(sql) ? 0 : 1;
     return {
@@ -71,6 +93,13 @@ class TransactionalAdapter extends SqliteAdapter {
   }
 }
 
+/** A transaction that returned is on disk. */
+const SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON";
+/** Keeps the index of the WAL in memory and not in a file. */
+const WITHOUT_FILES = "PRAGMA locking_mode = EXCLUSIVE";
+/** An exclusive connection becomes an ordinary one only outside of WAL mode. */
+const SHARED_AGAIN = ["PRAGMA journal_mode = DELETE", "PRAGMA locking_mode = NORMAL", "PRAGMA journal_mode = WAL", "SELECT 1 FROM models"];
+
 /** Options of {@link openStore}. */
 export interface OpenStoreOptions {
   /**
@@ -79,6 +108,11 @@ export interface OpenStoreOptions {
    * @default a database may be created
    */
   readonly whyNotNew?: string | null | undefined;
+  /**
+   * Opens without the files that SQLite keeps beside a database, for which a full disk has no room: reading works, and writing once there
+   * is room. No other process can open the database before {@link shareStore}. @default false
+   */
+  readonly isExclusive?: boolean | undefined;
 }
 
 /**
@@ -88,15 +122,17 @@ export interface OpenStoreOptions {
  * @throws ConfigError `E_CONFIG` for a database of a newer version, and for a missing one if `whyNotNew` is given.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or a damaged one.
  * @throws EngineMissingError `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
+ * @throws NoSpaceError `E_NO_SPACE` when the disk has no room for a new database or a migration.
  */
-export async function openStore(path: string, { whyNotNew = null }: OpenStoreOptions = {}): Promise<Store> {
+export async function openStore(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions = {}): Promise<Store> {
   const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
   // Opening would create the file, and remove a write-ahead log without its database.
   if (whyNotNew !== null && (await sizeOf(path)) === 0) throw missing();
   const connection = await connect(path, 5000);
   try {
+    if (isExclusive) connection.exec(WITHOUT_FILES);
     requireIntact(connection, path);
-    connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
+    connection.exec(SETTINGS);
     if (requireKnown(connection, path) === 0 && whyNotNew !== null) throw missing();
   } catch (error) {
     connection.close();
@@ -109,7 +145,9 @@ export async function openStore(path: string, { whyNotNew = null }: OpenStoreOpt
   const { error } = await migrator.migrateToLatest();
   if (error !== undefined) {
     await store.destroy();
-    throw new InternalError(`The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`, { cause: error });
+    const message = `The database '${path}' cannot be brought to this version's tables: ${messageOf(error)}`;
+    if (isNoSpace(error)) throw new NoSpaceError(`${message}. Make room on its file system and start again`, { cause: error });
+    throw new InternalError(message, { cause: error });
   }
   return store;
 }
@@ -162,4 +200,11 @@ function requireKnown(connection: SqliteConnection, path: string): number {
     );
   }
   return names.length;
+}
+
+/** Lets other processes open a database that was opened on a full disk. @throws when there is no room for that yet. */
+export async function shareStore(store: Store): Promise<void> {
+  await store.connection().execute(async (connection) => {
+    for (const statement of SHARED_AGAIN) await sql.raw(statement).execute(connection);
+  });
 }

@@ -16,8 +16,15 @@ export function liveJobs(store: Store, modelId: string): Promise<JobRow[]> {
   return store.selectFrom("jobs").selectAll().where("model_id", "=", modelId).where("status", "in", LIVE_STATUSES).orderBy("seq").execute();
 }
 
-export function nextQueuedJob(store: Store): Promise<JobRow | undefined> {
-  return store.selectFrom("jobs").selectAll().where("status", "=", "queued").orderBy("seq").limit(1).executeTakeFirst();
+/**
+ * Returns the first job that is not over, in the order of creation. With one job at a time, one that is `running` while the queue looks
+ * for work is one that was interrupted.
+ *
+ * @param except - Ids to pass over.
+ */
+export function nextLiveJob(store: Store, except: ReadonlySet<string>): Promise<JobRow | undefined> {
+  const live = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).orderBy("seq").limit(1);
+  return (except.size === 0 ? live : live.where("id", "not in", [...except])).executeTakeFirst();
 }
 
 /** A new job at the end of the queue. */
