@@ -32,7 +32,7 @@ TAGS = re.compile(r"<reversed_text>(?!.*<reversed_text>)(.*?)</reversed_text>", 
 @functools.cache
 def prompt_tokens(prompt):
     messages = [{"role": "system", "content": given["system"]}, {"role": "user", "content": prompt}]
-    return tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+    return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
 
 
 def score(tokens, answer):
