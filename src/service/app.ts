@@ -77,8 +77,8 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
   app.use(requireKey(apiKey, { open: (method, path) => READING_METHODS.includes(method) && path === "/health" }));
   const limit = limitBody(context.limits.maxBodyBytes);
   app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : limit(c, next)));
-  const { policies, engine, tokenizers, logger, upstream, store, directory, defaultBase } = context;
-  const forwarder = upstream === null ? null : new ChatForwarder({ upstream, store, root: directory.root, defaultBase, logger });
+  const { policies, engine, tokenizers, logger, upstream, store, files, directory, defaultBase } = context;
+  const forwarder = upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger });
   for (const routes of [
     healthRoutes(context),
     servedModelRoutes(context),

@@ -11,6 +11,7 @@ import type { TokenizerSource } from "./jobs/tokenizers.ts";
 import type { ServiceLimits } from "./limits.ts";
 import type { ServiceLogger } from "./logger.ts";
 import type { Policies } from "./policies.ts";
+import type { StoredFiles } from "./stored-files/stored-files.ts";
 import type { Store } from "./store/tables.ts";
 
 /** What routes and jobs share. */
@@ -30,6 +31,7 @@ export interface ServiceContext {
   readonly space: DiskSpace;
   readonly jobs: JobQueue;
   readonly blobs: BlobStore;
+  readonly files: StoredFiles;
   readonly tokenizers: TokenizerSource;
   readonly limits: ServiceLimits;
   readonly logger: ServiceLogger;

@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import type { BaseModelInfo, CallOptions, Engine, PolicyVersion } from "../engine/port.ts";
 import { NotFoundError } from "../errors.ts";
 import type { ServiceLogger } from "./logger.ts";
@@ -6,6 +5,7 @@ import { parsePolicyName, pathOf, stepName } from "./names.ts";
 import { checkpointAt, newestCheckpoint } from "./store/checkpoints.ts";
 import { revisionOf } from "./store/database.ts";
 import { findModel } from "./store/models.ts";
+import type { StoredFiles } from "./stored-files/stored-files.ts";
 import type { CheckpointRow, ModelRow, Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
 import { remember } from "../util/remember.ts";
@@ -30,6 +30,7 @@ export interface PolicyResolver {
    * The policy that `name` stands for at this moment. Absent, null and empty mean the shipped base model.
    *
    * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` for a checkpoint whose files are missing or damaged.
    */
   resolvePolicy(name: string | null | undefined, options?: CallOptions): Promise<PolicyLease>;
 }
@@ -38,8 +39,7 @@ export interface PolicyResolver {
 export interface PoliciesOptions {
   readonly store: Store;
   readonly engine: Engine;
-  /** State directories are relative to it. */
-  readonly root: string;
+  readonly files: Pick<StoredFiles, "useCheckpoint">;
   /** The base that an absent name stands for. */
   readonly defaultBase: string;
   /** Policies that stay loaded while nobody uses them. */
@@ -66,7 +66,7 @@ interface Entry {
 }
 
 /** Resolves names and keeps what was used last loaded. */
-export function createPolicies({ store, engine, root, defaultBase, maxIdle, logger }: PoliciesOptions): Policies {
+export function createPolicies({ store, engine, files, defaultBase, maxIdle, logger }: PoliciesOptions): Policies {
   const findOnce = rememberingFind(store);
   // In the order of use, oldest first.
   const entries = new Map<string, Entry>();
@@ -146,15 +146,14 @@ export function createPolicies({ store, engine, root, defaultBase, maxIdle, logg
       if (engine.capabilities().baseModels.includes(name)) return leaseBase(name, signal);
       const { model, checkpoint } = await findOnce(name, engine.capabilities().baseModels);
       const base = await engine.describeBase(model.base_model);
-      const { state_dir: stateDir } = checkpoint;
       try {
         // Without a state step 0 is the base itself: a fresh adapter changes nothing.
         const held =
-          stateDir === null
+          checkpoint.state_dir === null
             ? await lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
             : await lease(
                 `checkpoint:${checkpoint.id}`,
-                () => engine.loadPolicy({ base: model.base_model, state: join(root, stateDir) }),
+                () => files.useCheckpoint(model, checkpoint, (path) => engine.loadPolicy({ base: model.base_model, state: path })),
                 signal,
               );
         return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };

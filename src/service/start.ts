@@ -33,6 +33,7 @@ import { createPolicies } from "./policies.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { closeServer, listen, trackSockets } from "./server.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
+import { createStoredFiles } from "./stored-files/stored-files.ts";
 import type { Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
 
@@ -231,11 +232,12 @@ function createContext(parts: {
   const [firstBase] = engine.capabilities().baseModels;
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
-  const policies = createPolicies({ store, engine, root: directory.root, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
+  const files = createStoredFiles({ store, directory, blobs, logger });
+  const policies = createPolicies({ store, engine, files, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
   const uses = createCheckpointUses();
   const retention = createRetention({ store, directory, policies, uses, limits, logger, space });
   const tokenizers = createTokenizers();
-  const warm = createWarmModels({ engine, root: directory.root, max: limits.maxWarmModels });
+  const warm = createWarmModels({ engine, files, max: limits.maxWarmModels });
   const jobs = createJobQueue({
     store,
     engine,
@@ -246,7 +248,7 @@ function createContext(parts: {
     limits,
     logger,
     changes: createChanges(),
-    blobPath: blobs.path,
+    files,
     retention,
     space,
   });
@@ -263,6 +265,7 @@ function createContext(parts: {
     space,
     jobs,
     blobs,
+    files,
     tokenizers,
     limits,
     logger,

@@ -5,6 +5,7 @@ import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { EngineError } from "../../src/errors.ts";
+import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
 import { stderrLogger } from "../../src/service/logger.ts";
 import { createBlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { prepareOrigin, type NewModel, type OriginContext } from "../../src/service/checkpoints/origin.ts";
@@ -44,12 +45,15 @@ async function forkable() {
   await mkdir(state, { recursive: true });
   const handle = await engine.createModel({ base: "scripted", seed: 1 });
   await engine.saveState(handle, state);
+  const blobs = createBlobStore(directory);
+  const files = createStoredFiles({ store, directory, blobs, logger: stderrLogger });
   const context: OriginContext = {
     store,
     directory,
     engine,
     uses: createCheckpointUses(),
-    blobs: createBlobStore(directory),
+    blobs,
+    files,
     logger: stderrLogger,
   };
   const fork = (keepsOptimizer: boolean): NewModel => ({

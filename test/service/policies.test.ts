@@ -1,8 +1,11 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { createBlobStore } from "../../src/service/artifacts/blob-store.ts";
+import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { createPolicies } from "../../src/service/policies.ts";
 import { openStore, revisionOf } from "../../src/service/store/database.ts";
+import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
 import { createScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
 import { deferred } from "../../src/util/deferred.ts";
 import { temporaryDirectory } from "./support.ts";
@@ -57,7 +60,9 @@ async function setUp({
   }
   const warnings: string[] = [];
   const logger = { info: () => undefined, warn: (message: string) => void warnings.push(message), error: () => undefined };
-  const policies = createPolicies({ store, engine, root, defaultBase: "scripted", maxIdle, logger });
+  const directory = await openDataDirectory(root);
+  const files = createStoredFiles({ store, directory, blobs: createBlobStore(directory), logger });
+  const policies = createPolicies({ store, engine, files, defaultBase: "scripted", maxIdle, logger });
   const loads = () => engine.calls.filter((call) => call.verb === "loadPolicy").length;
   const drop = async (step: number) => {
     await store.deleteFrom("checkpoints").where("id", "=", `checkpoint-${step}`).execute();

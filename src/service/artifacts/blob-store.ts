@@ -1,5 +1,4 @@
 import { createHash, randomUUID } from "node:crypto";
-import { createReadStream, type ReadStream } from "node:fs";
 import { mkdir, open, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import PQueue from "p-queue";
@@ -27,7 +26,6 @@ export interface BlobStore {
   ): Promise<WrittenBlob>;
   /** Returns the file of a blob. */
   readonly path: (sha256: string) => string;
-  read(sha256: string): ReadStream;
   /** Removes a blob unless a row mentions it (`isReferenced`) or an upload of the same bytes is under way. */
   removeUnreferenced(sha256: string, isReferenced: () => Promise<boolean>): Promise<void>;
   /** Lists every entry below the blob directory, whether its name is a digest or not. */
@@ -58,7 +56,6 @@ export function createBlobStore({ blobs, temporary }: { readonly blobs: string; 
 
   return {
     path,
-    read: (sha256) => createReadStream(path(sha256)),
     async write(chunks, { maxBytes, signal }) {
       const upload = join(temporary, randomUUID());
       let release: (() => void) | undefined;

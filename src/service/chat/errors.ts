@@ -39,6 +39,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_CONFLICT: 409,
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
+  E_DATA_CORRUPTED: 500,
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
 };

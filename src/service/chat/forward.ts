@@ -10,6 +10,7 @@ import { errorResponse } from "../http-errors.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { stepName } from "../names.ts";
 import { rememberingFind } from "../policies.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { Store } from "../store/tables.ts";
 import { clientSignal } from "./client-signal.ts";
 import { CARRIED_FIELDS, FIELD_ALIASES, isDefault } from "./fields.ts";
@@ -21,6 +22,7 @@ import { memberText, withMember, withoutMember } from "./json-members.ts";
 export interface ForwarderOptions {
   readonly upstream: Upstream;
   readonly store: Store;
+  readonly files: Pick<StoredFiles, "useCheckpoint">;
   /** State directories are relative to it. */
   readonly root: string;
   /** The base that an absent name stands for. */
@@ -142,15 +144,15 @@ export class ChatForwarder {
     // Step 0 is the base itself: a fresh adapter changes nothing.
     if (checkpoint.state_dir === null) return { name, resolvedName, ...HELD_BY_NOBODY };
     if (upstream.options.adapters !== true || row.lora === null) return null;
-    const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, await this.#adapterPath(checkpoint.state_dir));
+    const path = await this.#options.files.useCheckpoint(row, checkpoint, (local) => this.#adapterPath(local, resolvedName));
+    const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, path);
     return { ...lease, resolvedName };
   }
 
-  async #adapterPath(stateDir: string): Promise<string> {
+  async #adapterPath(local: string, resolvedName: string): Promise<string> {
     const { root, upstream } = this.#options;
-    const local = join(root, stateDir);
     await access(join(local, "adapter_config.json")).catch((cause: unknown) => {
-      throw new EngineError(`The state at ${local} has no adapter that an upstream could load`, { cause });
+      throw new EngineError(`Checkpoint '${resolvedName}' has no adapter that an upstream could load`, { cause });
     });
     return upstream.options.dataDir === undefined ? local : join(upstream.options.dataDir, relative(root, local));
   }

@@ -9,7 +9,8 @@ import { saveDurably } from "../jobs/states.ts";
 import { artifactUrl, parseArtifactUrl, stepName } from "../names.ts";
 import { findCheckpoint } from "../policies.ts";
 import { getArtifactByName, type StoredArtifact } from "../store/artifacts.ts";
-import type { CheckpointRow, ModelRow } from "../store/tables.ts";
+import { digestDirectory, type Digests } from "../stored-files/digests.ts";
+import type { ArtifactFileRow, CheckpointRow, ModelRow } from "../store/tables.ts";
 import { readAdapterConfig } from "./peft.ts";
 import { OPTIMIZER_FILE } from "./retention.ts";
 
@@ -20,6 +21,8 @@ const WEIGHTS_FILE = "adapter_model.safetensors";
 export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kind" | "metrics"> {
   readonly lora: LoraConfig | null;
   readonly lineage: CheckpointLineage;
+  /** Digests of the files of step 0; null without files. */
+  readonly digests: Digests | null;
   /** What a fresh adapter's weights are made from. */
   readonly seed: number;
   /** Removes the files again. */
@@ -27,7 +30,7 @@ export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kin
 }
 
 /** What preparing needs. */
-export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "uses" | "blobs" | "logger">;
+export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "uses" | "blobs" | "files" | "logger">;
 
 /** The model that is being made. */
 export interface NewModel {
@@ -61,6 +64,7 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
       metrics: "{}",
       lora: request.lora ?? null,
       lineage: lineageOf(request, null),
+      digests: null,
       discard: () => Promise.resolve(),
     };
   }
@@ -68,7 +72,7 @@ export async function prepareOrigin(context: OriginContext, model: NewModel): Pr
 }
 
 async function forkCheckpoint(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, engine, uses } = context;
+  const { store, directory, engine, uses, files } = context;
   const { request } = model;
   const { model: source, checkpoint } = await findCheckpoint(store, from, { bases: engine.capabilities().baseModels, param: "from" });
   if (source.base_model !== request.base_model) {
@@ -83,7 +87,8 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   const lineage = lineageOf(request, stepName(source, checkpoint.step));
   const columns = { metrics: checkpoint.metrics, optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null, lora, lineage };
   // A fresh adapter is on no disk: what it is made from again is its seed.
-  if (checkpoint.state_dir === null) return { ...columns, seed: source.seed, state_dir: null, discard: () => Promise.resolve() };
+  if (checkpoint.state_dir === null)
+    return { ...columns, seed: source.seed, state_dir: null, digests: null, discard: () => Promise.resolve() };
   const release = uses.hold(checkpoint.id);
   // The budget leaves what is held. A user's deletion, a job that ends and an unpin do not: there the row changes first, then the files.
   const stillWhole = async () => {
@@ -95,18 +100,20 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   };
   try {
     await stillWhole();
-    const { path, discard } = await makeState(context, model, async (temporary) => {
-      const sourcePath = join(directory.root, checkpoint.state_dir as string);
-      try {
+    const { path, digests, discard } = await makeState(context, model, async (temporary) => {
+      const copy = async (sourcePath: string) => {
         for (const name of await readdir(sourcePath)) {
           if (name !== OPTIMIZER_FILE || keepsOptimizer) await share(join(sourcePath, name), join(temporary, name));
         }
+      };
+      try {
+        await files.useCheckpoint(source, checkpoint, copy, { withOptimizer: keepsOptimizer });
       } finally {
         // What has changed says more than the file that is missing for it; and a copy may lack one without any error.
         await stillWhole();
       }
     });
-    return { ...columns, seed: model.seed, state_dir: relative(directory.root, path), discard };
+    return { ...columns, seed: model.seed, state_dir: relative(directory.root, path), digests, discard };
   } finally {
     release();
   }
@@ -122,7 +129,7 @@ function requireOptimizer(source: ModelRow, { step, optimizer_kind: kind }: Chec
 }
 
 async function importAdapter(context: OriginContext, model: NewModel, from: string): Promise<Origin> {
-  const { store, directory, engine, blobs } = context;
+  const { store, directory, engine, files } = context;
   const { request, id, seed } = model;
   if (request.keep_optimizer === true) {
     throw new ArgumentError("An artifact has no optimizer state: leave `keep_optimizer` out", { param: "keep_optimizer" });
@@ -131,7 +138,8 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   const staging = join(directory.temporary, randomUUID());
   await mkdir(staging, { mode: 0o700 });
   try {
-    for (const name of [CONFIG_FILE, WEIGHTS_FILE]) await share(blobs.path(blobOf(artifact, name)), join(staging, name));
+    for (const name of [CONFIG_FILE, WEIGHTS_FILE])
+      await share(await files.blobPath(artifact, fileOf(artifact, name)), join(staging, name));
     const lora = await readAdapterConfig(join(staging, CONFIG_FILE), `${from}: ${CONFIG_FILE}`);
     requireSameAdapter(request, lora, from);
     const handle = await engine.createModel({ base: request.base_model, lora, from: staging, seed });
@@ -140,10 +148,11 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
     try {
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
       await syncDirectory(directory.checkpoints);
-      await saveDurably(context, handle, path);
+      const saved = await saveDurably(context, handle, path);
       // Moments of zero are what a state without any stands for.
       await remove(join(path, OPTIMIZER_FILE));
       return {
+        digests: saved,
         state_dir: relative(directory.root, path),
         optimizer_kind: null,
         seed,
@@ -163,7 +172,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   }
 }
 
-function blobOf(artifact: StoredArtifact, name: string): string {
+function fileOf(artifact: StoredArtifact, name: string): ArtifactFileRow {
   const url = artifactUrl(artifact);
   if (artifact.state === "open") {
     throw new ConflictError(`Artifact '${url}' is not committed yet. Commit it with POST /v1/preview/artifacts/${artifact.id}/commit`, {
@@ -171,7 +180,7 @@ function blobOf(artifact: StoredArtifact, name: string): string {
     });
   }
   const file = artifact.files.find(({ path }) => path === name);
-  if (file !== undefined) return file.sha256;
+  if (file !== undefined) return file;
   throw new DataError(
     `Expected artifact '${url}' to hold an adapter in PEFT's layout, ${CONFIG_FILE} and ${WEIGHTS_FILE}; it has no ${name}`,
     {
@@ -203,7 +212,7 @@ async function makeState(
   context: OriginContext,
   { id }: NewModel,
   fill: (temporary: string) => Promise<void>,
-): Promise<{ readonly path: string; readonly discard: () => Promise<void> }> {
+): Promise<{ readonly path: string; readonly digests: Digests; readonly discard: () => Promise<void> }> {
   const path = statePath(context, id);
   const temporary = temporaryName(path);
   const discard = () => remove(dirname(path));
@@ -211,8 +220,9 @@ async function makeState(
     await mkdir(temporary, { recursive: true, mode: 0o700 });
     await syncDirectory(context.directory.checkpoints);
     await fill(temporary);
+    const digests = await digestDirectory(temporary, relative(context.directory.root, path));
     await renameDurably(temporary, path);
-    return { path, discard };
+    return { path, digests, discard };
   } catch (error) {
     await discard();
     throw error;

@@ -1,10 +1,13 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { DataError } from "../../errors.ts";
+import { DataCorruptedError } from "../../errors.ts";
 import type { TrajectoryGroup } from "../../schema/index.ts";
 import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { remove, syncDirectory, writeDurably } from "../files.ts";
+import { digestBytes, type Digests } from "../stored-files/digests.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import type { JobRow } from "../store/tables.ts";
 
 /** One group per line. */
 const PAYLOAD = "groups.jsonl";
@@ -14,28 +17,38 @@ export function jobDirectory(directory: DataDirectory, jobId: string): string {
   return join(directory.jobs, jobId);
 }
 
-/** Puts the groups of an RL job on disk: only then may the job be accepted. */
-export async function writeGroups(directory: DataDirectory, jobId: string, groups: readonly TrajectoryGroup[]): Promise<void> {
+/** Path of the groups of an RL job, relative to the data directory. */
+function placeOfGroups(jobId: string): string {
+  return `jobs/${jobId}/${PAYLOAD}`;
+}
+
+/** Writes the groups of an RL job to disk, before the job is accepted, and returns their digest. */
+export async function writeGroups(directory: DataDirectory, jobId: string, groups: readonly TrajectoryGroup[]): Promise<Digests> {
   const path = jobDirectory(directory, jobId);
   try {
     await mkdir(path, { mode: 0o700 });
     await syncDirectory(directory.jobs);
-    await writeDurably(join(path, PAYLOAD), await runStepsInSlices(toLines(groups)));
+    const bytes = Buffer.from(await runStepsInSlices(toLines(groups)));
+    await writeDurably(join(path, PAYLOAD), bytes);
+    return { [placeOfGroups(jobId)]: digestBytes(bytes) };
   } catch (error) {
     await remove(path);
     throw error;
   }
 }
 
-/** The groups as they were validated when the job was accepted. */
-export async function readGroups(directory: DataDirectory, jobId: string): Promise<TrajectoryGroup[]> {
-  const path = join(jobDirectory(directory, jobId), PAYLOAD);
+/**
+ * Reads the groups as they were validated when the job was accepted.
+ *
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
+ */
+export async function readGroups(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<TrajectoryGroup[]> {
+  const subject = `The trajectory groups of training job '${job.id}'`;
+  await files.verifyJobFile(job, placeOfGroups(job.id), subject);
   try {
-    return await runStepsInSlices(fromLines(await readFile(path, "utf8")));
+    return await runStepsInSlices(fromLines(await readFile(join(jobDirectory(directory, job.id), PAYLOAD), "utf8")));
   } catch (cause) {
-    throw new DataError("The trajectory groups of this job cannot be read from the data directory. Send them again as a new job", {
-      cause,
-    });
+    throw new DataCorruptedError(`${subject} cannot be read. Send them again as a new job`, { cause });
   }
 }
 

@@ -238,7 +238,13 @@ function requestCancel(store: Store, jobId: string): Promise<JobRow> {
  * only at `training_ended` and `training_failed`.
  */
 export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow> {
-  const changed = { status: "cancelled" as const, training_end: new Date().toISOString(), cancel_requested: 1, progress_dir: null };
+  const changed = {
+    status: "cancelled" as const,
+    training_end: new Date().toISOString(),
+    cancel_requested: 1,
+    progress_dir: null,
+    digests: null,
+  };
   await transaction.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
   await appendEvent(transaction, job.id, { key: "cancelled", type: "training_cancelled", data: {} });
   await appendEvent(transaction, job.id, {
@@ -265,7 +271,13 @@ export async function requeueNow(transaction: Store, job: JobRow): Promise<void>
 function settleFailed(store: Store, jobId: string, error: unknown): Promise<void> {
   const message = messageOf(error);
   return store.transaction().execute(async (transaction) => {
-    const changed = { status: "failed" as const, error_message: message, training_end: new Date().toISOString(), progress_dir: null };
+    const changed = {
+      status: "failed" as const,
+      error_message: message,
+      training_end: new Date().toISOString(),
+      progress_dir: null,
+      digests: null,
+    };
     await transaction.updateTable("jobs").set(changed).where("id", "=", jobId).execute();
     await appendEvent(transaction, jobId, { key: "end", type: "training_failed", data: { error_message: message } });
   });

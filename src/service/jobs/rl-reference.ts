@@ -1,8 +1,8 @@
-import { join } from "node:path";
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { NotFoundError } from "../../errors.ts";
 import type { KlReference } from "../../learner/index.ts";
 import { checkpointAt } from "../store/checkpoints.ts";
+import type { CheckpointRow } from "../store/tables.ts";
 import type { JobScope } from "./run-job.ts";
 import { loraOf } from "./warm-models.ts";
 
@@ -17,8 +17,8 @@ export async function referenceLogprobs(
   rows: readonly Row[],
   reference: KlReference,
 ): Promise<Logprobs[]> {
-  const { engine, store, directory } = context;
-  let from: string | null = null;
+  const { engine, store, files } = context;
+  let from: CheckpointRow | null = null;
   if (reference.kind !== "base") {
     const step = reference.kind === "step" ? reference.step : Math.max(0, checkpoint.step - reference.steps);
     const found = await checkpointAt(store, model.id, step);
@@ -28,10 +28,13 @@ export async function referenceLogprobs(
         { param: reference.kind === "step" ? "experimental_config.kl_penalty_reference_step" : "experimental_config.kl_penalty_step_lag" },
       );
     }
-    from = found.state_dir;
+    from = found.state_dir === null ? null : found;
   }
-  const state = from === null ? {} : { from: join(directory.root, from) };
-  const handle = await engine.createModel({ base: model.base_model, ...loraOf(model), ...state, seed: model.seed }, { signal });
+  const spec = { base: model.base_model, ...loraOf(model), seed: model.seed };
+  const handle =
+    from === null
+      ? await engine.createModel(spec, { signal })
+      : await files.useCheckpoint(model, from, (path) => engine.createModel({ ...spec, from: path }, { signal }));
   try {
     return await engine.forward(handle, rows, { signal });
   } finally {

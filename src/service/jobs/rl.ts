@@ -48,7 +48,7 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const { context, job, handle, base, checkpoint, signal, emit } = scope;
   const { engine, directory, store } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
-  const groups = await readGroups(directory, job.id);
+  const groups = await readGroups(directory, context.files, job);
   const tokenizer = needsRendering(groups) ? await context.tokenizers(base.directory) : undefined;
   const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base, { tokenizer }), { signal });
   const { warnings = [] } = config;
@@ -58,9 +58,10 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const { logprobs, metrics, kl } = await computeGradient({ engine, handle, signal, reference }, batch);
   const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });
   const seconds = (performance.now() - startedMs) / 1000;
-  if (config.experimental_config?.token_report === true) {
-    await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs));
-  }
+  const digests =
+    config.experimental_config?.token_report === true
+      ? await writeTokenReport(directory, job.id, tokenReport(batch.sources, batch.rows, logprobs))
+      : undefined;
   const difference = logprobDifference(batch.rows, logprobs);
   const diagnostics = await runStepsInSlices(policyDiagnosticsSteps(batch, logprobs, { startStep: checkpoint.step }), { signal });
   const entropy = metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens;
@@ -86,6 +87,7 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const raised = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
   return {
     metrics: data,
+    digests,
     events: [
       { key: "step:1", type: "gradient_step", data: { gradient_step: 1, ...data } },
       ...raised.map((warning) => ({ key: `warning:1:${warning.code}`, type: "warning" as const, data: { ...warning } })),

@@ -4,6 +4,8 @@ import type { ServiceLimits } from "../limits.ts";
 import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
+import type { Digests } from "../stored-files/digests.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";
 import type { Changes } from "./changes.ts";
@@ -21,7 +23,7 @@ export interface RunContext extends CommitContext {
   readonly changes: Changes;
   readonly tokenizers: TokenizerSource;
   readonly limits: ServiceLimits;
-  readonly blobPath: (sha256: string) => string;
+  readonly files: StoredFiles;
   readonly retention: Retention;
   readonly space: DiskSpace;
 }
@@ -48,6 +50,8 @@ export interface Trained {
   readonly metrics: Readonly<Record<string, number>>;
   /** To be committed with it. */
   readonly events: readonly NewEvent[];
+  /** Digests of further files that the job leaves. @default none */
+  readonly digests?: Digests | undefined;
 }
 
 /**
@@ -61,7 +65,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
   const model = await getModel(store, job.model_id);
   const base = await engine.describeBase(model.base_model);
   const checkpoint = await startingPoint(store, model.id);
-  const handle = await warm.acquire({ model, checkpoint, kind: job.type, progressDir: job.progress_dir, signal });
+  const handle = await warm.acquire({ model, checkpoint, job, signal });
   let committed: CheckpointRow;
   try {
     const trained = await (job.type === "rl" ? trainRl : trainSft)(scopeOf(context, { job, handle, base, model, checkpoint, signal }));
@@ -71,6 +75,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
       start: checkpoint,
       metrics: trained.metrics,
       events: trained.events,
+      digests: trained.digests ?? null,
       signal,
     });
   } catch (error) {

@@ -11,6 +11,7 @@ import type { SftConfig, SftExperimentalConfig } from "../../schema/index.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import { artifactUrl } from "../names.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { ArtifactFileRow, ModelRow } from "../store/tables.ts";
 import type { TokenizerSource } from "./tokenizers.ts";
 import { messageOf } from "../error-text.ts";
@@ -51,7 +52,7 @@ export interface SftData {
 export interface SftReader {
   readonly base: BaseModelInfo;
   readonly tokenizer: ChatTokenizer;
-  readonly blobPath: (sha256: string) => string;
+  readonly files: Pick<StoredFiles, "blobPath">;
   readonly assistantTurns: "all" | "last";
   /** The request's field that names the artifact. @default "training_data_url" */
   readonly param?: string | undefined;
@@ -63,16 +64,17 @@ export interface SftReader {
  *
  * @throws DataError `E_DATA` naming file and line for what does not parse or cannot be trained.
  * @throws ConflictError `E_CONFLICT` for a version that is still open.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not what was uploaded.
  */
 export async function readSftData(artifact: StoredArtifact, reader: SftReader): Promise<SftData> {
-  const { base, blobPath, signal, param = PARAM } = reader;
+  const { base, files, signal, param = PARAM } = reader;
   const file = dataFile(artifact, param);
   const examples: (readonly TokenSequence[])[] = [];
   let droppedSequences = 0;
   let droppedTokens = 0;
   let lines = 0;
   let yieldedMs = performance.now();
-  for await (const { text, number } of numberedLines(blobPath(file.sha256))) {
+  for await (const { text, number } of numberedLines(await files.blobPath(artifact, file))) {
     if (text?.trim() === "") continue;
     lines++;
     const read = readLine(text, `${file.path} line ${number}`, reader);
@@ -84,7 +86,7 @@ export async function readSftData(artifact: StoredArtifact, reader: SftReader): 
     signal?.throwIfAborted();
     yieldedMs = performance.now();
   }
-  await checkMetadata(artifact, { lines, file, blobPath, param });
+  await checkMetadata(artifact, { lines, file, files, param });
   if (examples.length === 0) {
     const why =
       lines === 0
@@ -100,8 +102,8 @@ export async function checkSftData(
   {
     engine,
     tokenizers,
-    blobs,
-  }: { readonly engine: Engine; readonly tokenizers: TokenizerSource; readonly blobs: { readonly path: (sha256: string) => string } },
+    files,
+  }: { readonly engine: Engine; readonly tokenizers: TokenizerSource; readonly files: Pick<StoredFiles, "blobPath"> },
   {
     model,
     artifact,
@@ -117,7 +119,7 @@ export async function checkSftData(
 ): Promise<SftPlan> {
   const { assistantTurns } = checkSftConfig(config.config, config.experimental_config);
   const base = await engine.describeBase(model.base_model);
-  const reader = { base, tokenizer: await tokenizers(base.directory), blobPath: blobs.path, assistantTurns };
+  const reader = { base, tokenizer: await tokenizers(base.directory), files, assistantTurns };
   const data = await readSftData(artifact, reader);
   if (validation !== null) await readSftData(validation, { ...reader, param: VALIDATION_PARAM });
   return planSft(data.examples.length, config.config, config.experimental_config);
@@ -187,20 +189,21 @@ async function checkMetadata(
   {
     lines,
     file,
-    blobPath,
+    files,
     param,
   }: {
     readonly lines: number;
     readonly file: ArtifactFileRow;
-    readonly blobPath: (sha256: string) => string;
+    readonly files: Pick<StoredFiles, "blobPath">;
     readonly param: string;
   },
 ): Promise<void> {
   const metadata = artifact.files.find((other) => other.path === METADATA_FILE);
   if (metadata === undefined) return;
+  const path = await files.blobPath(artifact, metadata);
   let parsed: unknown;
   try {
-    parsed = JSON.parse(await readFile(blobPath(metadata.sha256), "utf8"));
+    parsed = JSON.parse(await readFile(path, "utf8"));
   } catch (cause) {
     throw new DataError(`${METADATA_FILE}: not JSON: ${messageOf(cause)}`, { cause, param });
   }

@@ -59,10 +59,10 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
 }
 
 async function readWork({ context, job, base, signal }: JobScope): Promise<SftWork> {
-  const { store, tokenizers, blobPath } = context;
+  const { store, tokenizers, files } = context;
   const { artifact_id, validation_artifact_id, config, experimental_config } = JSON.parse(job.config) as SftJobConfig;
   const { assistantTurns } = checkSftConfig(config, experimental_config);
-  const reader = { base, tokenizer: await tokenizers(base.directory), blobPath, assistantTurns, signal };
+  const reader = { base, tokenizer: await tokenizers(base.directory), files, assistantTurns, signal };
   const data = await readSftData(await getArtifact(store, artifact_id), reader);
   const plan = planSft(data.examples.length, config, experimental_config);
   const validation =

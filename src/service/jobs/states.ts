@@ -14,6 +14,7 @@ import { removeJobFiles, jobDirectory } from "./job-files.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
+import { digestDirectory, type Digests } from "../stored-files/digests.ts";
 import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
 
 /** Parts of the service that saving a state needs. */
@@ -38,21 +39,25 @@ export interface NewEvent {
 /**
  * Saves a model so that `path` is either complete and on disk, or absent. A directory of that name that is already there belongs to no
  * row and is moved to the quarantine.
+ *
+ * @returns the digests of its files.
  */
 export async function saveDurably(
   { engine, directory, logger }: SaveContext,
   handle: ModelHandle,
   path: string,
   signal?: AbortSignal,
-): Promise<void> {
+): Promise<Digests> {
   const temporary = temporaryName(path);
   await mkdir(temporary, { recursive: true, mode: 0o700 });
   try {
     await engine.saveState(handle, temporary, { signal });
+    const digests = await digestDirectory(temporary, relative(directory.root, path));
     const quarantine = createQuarantine(directory, logger);
     await quarantine.add(path);
     reportQuarantine(quarantine, directory, logger);
     await renameDurably(temporary, path);
+    return digests;
   } catch (error) {
     await remove(temporary);
     throw error;
@@ -73,9 +78,9 @@ export async function commitProgress(
   const path = join(jobDirectory(directory, job.id), `progress-${steps}`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.jobs);
-  await saveDurably(context, handle, path, signal);
+  const digests = JSON.stringify(await saveDurably(context, handle, path, signal));
   const progressDir = relative(directory.root, path);
-  const changed = { committed_steps: steps, progress_dir: progressDir, attempts: 1 };
+  const changed = { committed_steps: steps, progress_dir: progressDir, digests, attempts: 1 };
   try {
     await store.updateTable("jobs").set(changed).where("id", "=", job.id).execute();
   } catch (error) {
@@ -99,6 +104,7 @@ export async function commitCheckpoint(
     start,
     metrics,
     events,
+    digests,
     signal,
   }: {
     readonly handle: ModelHandle;
@@ -106,6 +112,8 @@ export async function commitCheckpoint(
     readonly start: CheckpointRow;
     readonly metrics: Readonly<Record<string, number>>;
     readonly events: readonly NewEvent[];
+    /** Digests of the files that the job leaves besides its checkpoint; null without any. */
+    readonly digests: Digests | null;
     readonly signal: AbortSignal;
   },
 ): Promise<CheckpointRow> {
@@ -115,7 +123,7 @@ export async function commitCheckpoint(
   const path = join(directory.checkpoints, job.model_id, String(step));
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await syncDirectory(directory.checkpoints);
-  await saveDurably(context, handle, path, signal);
+  const saved = await saveDurably(context, handle, path, signal);
   const now = new Date().toISOString();
   const row: CheckpointRow = {
     id: randomUUID(),
@@ -132,6 +140,7 @@ export async function commitCheckpoint(
       job_type: job.type,
     } satisfies CheckpointLineage),
     pinned: 0,
+    digests: JSON.stringify(saved),
   };
   let older: { state_dir: string | null }[];
   try {
@@ -156,7 +165,13 @@ export async function commitCheckpoint(
       await appendEvent(transaction, job.id, { key: "end", type: "training_ended", data: { step } });
       await transaction
         .updateTable("jobs")
-        .set({ status: "succeeded", step, training_end: now, progress_dir: null })
+        .set({
+          status: "succeeded",
+          step,
+          training_end: now,
+          progress_dir: null,
+          digests: digests === null ? null : JSON.stringify(digests),
+        })
         .where("id", "=", job.id)
         .execute();
       return outdated;

@@ -6,6 +6,9 @@ import type { RowSource } from "../../learner/index.ts";
 import type { TrainedTokens, TrainedTrajectory } from "../../schema/index.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { writeDurably } from "../files.ts";
+import { digestBytes, type Digests } from "../stored-files/digests.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
+import type { JobRow } from "../store/tables.ts";
 
 /** What the trainer made of each turn: its advantage, and the log-probability of every sampled token before the step. */
 export function tokenReport(sources: readonly RowSource[], rows: readonly Row[], logprobs: readonly Logprobs[]): TrainedTokens {
@@ -22,19 +25,32 @@ export function tokenReport(sources: readonly RowSource[], rows: readonly Row[],
   return { object: "list", data: [...found.values()] };
 }
 
-/** Keeps a job's report. Written before the job's end is committed, so that a job that is over has it. */
-export function writeTokenReport(directory: DataDirectory, jobId: string, report: TrainedTokens): Promise<void> {
-  return writeDurably(join(directory.tokens, `${jobId}.json`), JSON.stringify(report));
+/** Path of a job's report, relative to the data directory. */
+function placeOf(jobId: string): string {
+  return `tokens/${jobId}.json`;
 }
 
-/** @throws NotFoundError `E_NOT_FOUND` when the job made none. */
-export async function readTokenReport(directory: DataDirectory, jobId: string): Promise<string> {
+/** Writes a job's report, before the job's end is committed, so that a job that is over has it. Returns its digest. */
+export async function writeTokenReport(directory: DataDirectory, jobId: string, report: TrainedTokens): Promise<Digests> {
+  const bytes = Buffer.from(JSON.stringify(report));
+  await writeDurably(join(directory.tokens, `${jobId}.json`), bytes);
+  return { [placeOf(jobId)]: digestBytes(bytes) };
+}
+
+/**
+ * Reads a job's report.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` when the job made none.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
+ */
+export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<string> {
+  await files.verifyJobFile(job, placeOf(job.id), `The token report of training job '${job.id}'`);
   try {
-    return await readFile(join(directory.tokens, `${jobId}.json`), "utf8");
+    return await readFile(join(directory.tokens, `${job.id}.json`), "utf8");
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "ENOENT") throw cause;
     throw new NotFoundError(
-      `Job '${jobId}' has no token report: it is not over, or it was created without \`token_report: true\` in \`experimental_config\``,
+      `Job '${job.id}' has no token report: it is not over, or it was created without \`token_report: true\` in \`experimental_config\``,
       { param: "id" },
     );
   }

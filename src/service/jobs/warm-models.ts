@@ -1,6 +1,6 @@
-import { join } from "node:path";
 import type { Engine, LoraSpec, ModelHandle } from "../../engine/port.ts";
 import type { LoraConfig } from "../../schema/index.ts";
+import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 
 /** A model in the engine's memory and what its weights are. */
@@ -14,9 +14,8 @@ export interface WarmModel {
 export interface AcquireOptions {
   readonly model: ModelRow;
   readonly checkpoint: CheckpointRow;
-  readonly kind: JobRow["type"];
-  /** Progress of the same job from before a crash, relative to the root; wins over the checkpoint. */
-  readonly progressDir: string | null;
+  /** Its progress from before a crash wins over the checkpoint. */
+  readonly job: JobRow;
   readonly signal: AbortSignal;
 }
 
@@ -39,24 +38,24 @@ export function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<st
 /** See {@link WarmModels}. */
 export function createWarmModels({
   engine,
-  root,
+  files,
   max,
 }: {
   readonly engine: Engine;
-  readonly root: string;
+  readonly files: StoredFiles;
   readonly max: number;
 }): WarmModels {
   // In the order of use, oldest first.
   const warm = new Map<string, WarmModel>();
 
-  async function load({ model, checkpoint, kind, progressDir, signal }: AcquireOptions): Promise<ModelHandle> {
-    const from = progressDir ?? checkpoint.state_dir;
-    const handle = await engine.createModel(
-      { base: model.base_model, ...loraOf(model), ...(from === null ? {} : { from: join(root, from) }), seed: model.seed },
-      { signal },
-    );
-    const loadedKind = progressDir === null ? checkpoint.optimizer_kind : kind;
-    if (loadedKind !== null && loadedKind !== kind) await resetOrUnload(handle, signal);
+  async function load({ model, checkpoint, job, signal }: AcquireOptions): Promise<ModelHandle> {
+    const spec = { base: model.base_model, ...loraOf(model), seed: model.seed };
+    const createFrom = (path: string) => engine.createModel({ ...spec, from: path }, { signal });
+    if (job.progress_dir !== null) return files.useProgress(job, createFrom);
+    if (checkpoint.state_dir === null) return engine.createModel(spec, { signal });
+    const handle = await files.useCheckpoint(model, checkpoint, createFrom, { withOptimizer: true });
+    const { optimizer_kind: kind } = checkpoint;
+    if (kind !== null && kind !== job.type) await resetOrUnload(handle, signal);
     return handle;
   }
   async function resetOrUnload(handle: ModelHandle, signal: AbortSignal): Promise<void> {
@@ -70,15 +69,15 @@ export function createWarmModels({
 
   return {
     async acquire(options) {
-      const { model, checkpoint, kind, progressDir, signal } = options;
+      const { model, checkpoint, job, signal } = options;
       const kept = warm.get(model.id);
       warm.delete(model.id);
       if (kept === undefined || engine.holds?.(kept.handle) === false) return load(options);
-      if (progressDir !== null || kept.checkpointId !== checkpoint.id) {
+      if (job.progress_dir !== null || kept.checkpointId !== checkpoint.id) {
         await engine.unload(kept.handle);
         return load(options);
       }
-      if (kept.optimizerKind !== kind) await resetOrUnload(kept.handle, signal);
+      if (kept.optimizerKind !== job.type) await resetOrUnload(kept.handle, signal);
       return kept.handle;
     },
     async keep(modelId, model) {

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { open, type FileHandle } from "node:fs/promises";
 import { Hono } from "hono";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
 import {
@@ -59,7 +60,7 @@ function filePath(c: ServiceRequest): string {
 
 /** Artifact versions: open, put files, commit, read. */
 export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
-  const { store, blobs, space } = context;
+  const { store, space } = context;
   return new Hono<ServiceEnvironment>()
     .post("/v1/preview/artifacts", async (c) => {
       const { value, digest } = await readJson(c, createArtifactRequest);
@@ -69,23 +70,40 @@ export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment
     .post("/v1/preview/artifacts/:id/commit", async (c) => c.json(toWire(await commitVersion(context, c.req.param("id")))))
     .put(FILES, async (c) => c.json(await putFile(context, c, c.req.param("id"))))
     .get(FILES, async (c) => {
-      const path = filePath(c);
-      const artifact = await getArtifact(store, c.req.param("id"));
-      const file = artifact.files.find((candidate) => candidate.path === path);
-      if (file === undefined) {
-        const known =
-          artifact.files.length > 0
-            ? artifact.files
-                .slice(0, 10)
-                .map((other) => other.path)
-                .join(", ")
-            : "none";
-        throw new NotFoundError(`Artifact '${artifactUrl(artifact)}' has no file '${path}'; its files: ${known}`, { param: "path" });
-      }
-      return new Response(webStream(blobs.read(file.sha256)), {
+      const { file, handle } = await openFile(context, c.req.param("id"), filePath(c));
+      return new Response(webStream(handle.createReadStream()), {
         headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
       });
     });
+}
+
+/** Opens the verified contents of a file: from then on, replacing the file takes nothing from the reader. */
+async function openFile(
+  { store, files }: Pick<ServiceContext, "store" | "files">,
+  id: string,
+  path: string,
+): Promise<{ readonly file: ArtifactFileRow; readonly handle: FileHandle }> {
+  const artifact = await getArtifact(store, id);
+  const file = fileAt(artifact, path);
+  try {
+    return { file, handle: await open(await files.blobPath(artifact, file), "r") };
+  } catch (error) {
+    // The file may have been replaced since its row was read.
+    const { sha256 } = fileAt(await getArtifact(store, id), path);
+    if (sha256 === file.sha256) throw error;
+    return openFile({ store, files }, id, path);
+  }
+}
+
+/** @throws NotFoundError `E_NOT_FOUND` naming the files that there are. */
+function fileAt(artifact: StoredArtifact, path: string): ArtifactFileRow {
+  const file = artifact.files.find((candidate) => candidate.path === path);
+  if (file !== undefined) return file;
+  const known = artifact.files.slice(0, 10).map((other) => other.path);
+  throw new NotFoundError(
+    `Artifact '${artifactUrl(artifact)}' has no file '${path}'; its files: ${known.length > 0 ? known.join(", ") : "none"}`,
+    { param: "path" },
+  );
 }
 
 function openVersion(request: CreateArtifactRequest): Creation {

@@ -101,7 +101,7 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
     // A fresh adapter is on no disk: it is made again, the same from its seed.
     const stateDirectory =
       checkpoint.state_dir !== null
-        ? join(directory.root, checkpoint.state_dir)
+        ? await context.files.useCheckpoint(model, checkpoint, (path) => Promise.resolve(path))
         : isAdapter
           ? await saveFresh(engine, model, scratch)
           : null;

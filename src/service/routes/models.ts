@@ -110,7 +110,7 @@ async function insertModel(
   }: { readonly id: string; readonly name: QualifiedName; readonly request: CreateModelRequest; readonly origin: Origin },
 ): Promise<ModelRow> {
   const now = new Date().toISOString();
-  const { lora, seed, state_dir, optimizer_kind, metrics, lineage } = origin;
+  const { lora, seed, state_dir, optimizer_kind, metrics, lineage, digests } = origin;
   const row: ModelRow = {
     id,
     ...name,
@@ -133,6 +133,7 @@ async function insertModel(
       created_at: now,
       lineage: JSON.stringify(lineage),
       pinned: 0,
+      digests: digests === null ? null : JSON.stringify(digests),
     })
     .execute();
   return row;

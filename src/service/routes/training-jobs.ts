@@ -88,8 +88,8 @@ export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironm
     .post(`${PATH}/:id/cancel`, async (c) => c.json(toWire(await jobs.cancel(c.req.param("id")))))
     .get(`${PATH}/:id/tokens`, async (c) => {
       // The job first: an id that is no job's is another error, and never a file name.
-      const { id } = await getJob(store, c.req.param("id"));
-      return c.body(await readTokenReport(context.directory, id), 200, { "content-type": "application/json" });
+      const job = await getJob(store, c.req.param("id"));
+      return c.body(await readTokenReport(context.directory, context.files, job), 200, { "content-type": "application/json" });
     })
     .get(`${PATH}/:id/events`, async (c) => {
       const query = readQuery(c, eventQuery);
@@ -144,7 +144,7 @@ async function prepareRl(context: ServiceContext, request: RlEnvelope): Promise<
   const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
   await runStepsInSlices(checkRlBatchSteps(groups, config, base, { tokenizer }));
   const id = randomUUID();
-  await writeGroups(directory, id, groups);
+  const digests = await writeGroups(directory, id, groups);
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));
@@ -153,6 +153,7 @@ async function prepareRl(context: ServiceContext, request: RlEnvelope): Promise<
         modelId: model.id,
         type: "rl",
         config: { experimental_config: config, warnings } satisfies RlJobConfig,
+        digests,
       });
       return { id };
     },

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { ArgumentError, NotFoundError } from "../../errors.ts";
+import type { Digests } from "../stored-files/digests.ts";
 import type { JobEventRow, JobRow, Store } from "./tables.ts";
 
 /** States in which a job may still change. */
@@ -30,7 +31,20 @@ export function nextLiveJob(store: Store, except: ReadonlySet<string>): Promise<
 /** A new job at the end of the queue. */
 export async function insertJob(
   store: Store,
-  { id, modelId, type, config }: { readonly id: string; readonly modelId: string; readonly type: JobRow["type"]; readonly config: unknown },
+  {
+    id,
+    modelId,
+    type,
+    config,
+    digests = null,
+  }: {
+    readonly id: string;
+    readonly modelId: string;
+    readonly type: JobRow["type"];
+    readonly config: unknown;
+    /** Of the files that were written for the job. */
+    readonly digests?: Digests | null | undefined;
+  },
 ): Promise<void> {
   const { last } = await store
     .selectFrom("jobs")
@@ -47,6 +61,7 @@ export async function insertJob(
       config: JSON.stringify(config),
       committed_steps: 0,
       progress_dir: null,
+      digests: digests === null ? null : JSON.stringify(digests),
       attempts: 0,
       cancel_requested: 0,
       error_message: null,

@@ -4,7 +4,14 @@ import type { Kysely, Migration } from "kysely";
 export const MIGRATIONS: Record<string, Migration> = {
   "0001-initial": { up: initial },
   "0002-lineage": { up: lineage },
+  "0003-digests": { up: digests },
 };
+
+/** Digests of files that were written before are not known; those of a checkpoint are recorded at its first use. */
+async function digests(db: Kysely<unknown>): Promise<void> {
+  await db.schema.alterTable("checkpoints").addColumn("digests", "text").execute();
+  await db.schema.alterTable("jobs").addColumn("digests", "text").execute();
+}
 
 /** Checkpoints from before have no lineage that is known, and none of them was pinned. */
 async function lineage(db: Kysely<unknown>): Promise<void> {

@@ -43,6 +43,11 @@ export interface CheckpointRow {
   lineage: string | null;
   /** 1 = retention leaves it. */
   pinned: number;
+  /**
+   * JSON of the digests of its files, see `stored-files/digests.ts`; null without files, and until the first use for checkpoints from
+   * before there were digests. The optimizer state may be listed and gone: `optimizer_kind` says whether it was kept.
+   */
+  digests: string | null;
 }
 
 export interface JobRow {
@@ -58,6 +63,8 @@ export interface JobRow {
   committed_steps: number;
   /** Relative to the data directory; null before the first progress commit. */
   progress_dir: string | null;
+  /** JSON of the digests of its files: groups, committed progress, token report. Null without any, and for jobs from before there were digests. */
+  digests: string | null;
   /** Starts since the last commit: a job that takes the process down each time must end. */
   attempts: number;
   /** 1 once somebody asked to cancel. */

@@ -1,0 +1,57 @@
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { join, relative, sep } from "node:path";
+import { z } from "zod";
+
+/** Bytes that are hashed in one piece: the serving thread is free between two pieces. */
+const PIECE_BYTES = 1 << 20;
+
+/** Identity of a file's contents. */
+export interface FileDigest {
+  /** SHA-256, 64 hexadecimal digits. */
+  readonly sha256: string;
+  readonly size_bytes: number;
+}
+
+/** Digests of files by path, relative to the data directory and with `/` as the separator. */
+export type Digests = Readonly<Record<string, FileDigest>>;
+
+const digestsSchema = z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number() }));
+
+/** Parses a `digests` column; null if the digests of its files were never recorded. */
+export function parseDigests(column: string | null): Digests | null {
+  return column === null ? null : digestsSchema.parse(JSON.parse(column));
+}
+
+/** Returns the digest of bytes in memory. */
+export function digestBytes(bytes: Uint8Array): FileDigest {
+  return { sha256: createHash("sha256").update(bytes).digest("hex"), size_bytes: bytes.byteLength };
+}
+
+/** Reads a file and returns its digest. */
+export async function digestFile(path: string): Promise<FileDigest> {
+  const hash = createHash("sha256");
+  let size = 0;
+  for await (const piece of createReadStream(path, { highWaterMark: PIECE_BYTES }) as AsyncIterable<Buffer>) {
+    hash.update(piece);
+    size += piece.byteLength;
+  }
+  return { sha256: hash.digest("hex"), size_bytes: size };
+}
+
+/** Returns the digests of all files below `path`, which are or will be found below `place`, a path relative to the data directory. */
+export async function digestDirectory(path: string, place: string): Promise<Digests> {
+  const digests: Record<string, FileDigest> = {};
+  for (const entry of await readdir(path, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const file = join(entry.parentPath, entry.name);
+    digests[`${toPlace(place)}/${toPlace(relative(path, file))}`] = await digestFile(file);
+  }
+  return digests;
+}
+
+/** Writes a relative path as the database does. */
+function toPlace(path: string): string {
+  return path.split(sep).join("/");
+}

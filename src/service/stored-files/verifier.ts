@@ -1,0 +1,42 @@
+import { stat } from "node:fs/promises";
+import { DataCorruptedError } from "../../errors.ts";
+import { remember } from "../../util/remember.ts";
+import type { ServiceLogger } from "../logger.ts";
+import { digestFile, type FileDigest } from "./digests.ts";
+
+/** Verified files that are remembered. */
+const MAX_REMEMBERED = 10_000;
+
+/** Compares files with their digests. */
+export interface Verifier {
+  /**
+   * Verifies one file. A file is read once per process as long as its inode, size and modification time stay the same.
+   *
+   * @param subject - Name of the file for the error message, without its path.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or differs.
+   */
+  check(path: string, expected: FileDigest, subject: string): Promise<void>;
+}
+
+/** Creates a {@link Verifier} that logs the path of each damaged file. */
+export function createVerifier(logger: Pick<ServiceLogger, "error">): Verifier {
+  const verified = new Map<string, Promise<FileDigest>>();
+  return {
+    async check(path, expected, subject) {
+      const fail = (finding: string, cause?: unknown) => {
+        logger.error("A stored file is damaged", { path, finding, expected });
+        throw new DataCorruptedError(`${subject} is damaged: ${finding}. Restore it from a backup, or delete what needs it`, { cause });
+      };
+      let found: FileDigest | null = null;
+      try {
+        const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
+        found = await remember(verified, `${dev} ${ino} ${size} ${mtimeNs}`, () => digestFile(path), MAX_REMEMBERED);
+      } catch (cause) {
+        const { code = "" } = cause as NodeJS.ErrnoException;
+        fail(code === "ENOENT" ? "the file is missing" : `the file cannot be read (${code})`, cause);
+      }
+      if (found?.size_bytes !== expected.size_bytes) fail(`expected ${expected.size_bytes} bytes, found ${found?.size_bytes}`);
+      if (found?.sha256 !== expected.sha256) fail("its bytes differ from its SHA-256 digest");
+    },
+  };
+}

@@ -1,0 +1,193 @@
+import { readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { connect } from "../../src/service/store/connection.ts";
+import {
+  ARTIFACTS,
+  chatLines,
+  createModel,
+  finishedEvents,
+  goodGroup,
+  MODELS,
+  restartable,
+  RL_JOBS,
+  rlBody,
+  SFT_JOBS,
+  startRlJob,
+  uploadArtifact,
+  type Answer,
+  type TestService,
+} from "./support.ts";
+
+const CHAT = "/v1/chat/completions";
+
+async function flipLastByte(path: string): Promise<void> {
+  const bytes = await readFile(path);
+  bytes[bytes.length - 1]! ^= 1;
+  await writeFile(path, bytes);
+}
+
+/** Ways to damage a file, each with the finding of its error message. */
+const DAMAGE = [
+  { kind: "a flipped bit", damage: flipLastByte, finding: "differ from its SHA-256 digest" },
+  { kind: "a truncated file", damage: (path: string) => truncate(path, 5), finding: "expected 1" },
+  { kind: "a missing file", damage: (path: string) => rm(path), finding: "the file is missing" },
+];
+
+/** A stopped service with one trained step. */
+async function trained(settings: object = {}) {
+  const given = await restartable();
+  const service = await given.start();
+  const { id } = await createModel(service);
+  const job = await service.ok("POST", RL_JOBS, { ...rlBody(id), ...settings });
+  await finishedEvents(service, job.id);
+  return { ...given, service, modelId: id, jobId: job.id as string, state: join(given.dataDir, "checkpoints", id, "1") };
+}
+
+function expectDamage(
+  { status, body }: Answer,
+  given: { readonly dataDir: string; readonly message: RegExp; readonly code?: unknown },
+): void {
+  expect([status, body.error]).toEqual([
+    500,
+    { message: expect.stringMatching(given.message), type: "InternalServerError", param: null, code: given.code ?? "E_DATA_CORRUPTED" },
+  ]);
+  expect(JSON.stringify(body)).not.toContain(given.dataDir);
+}
+
+function chat({ call }: TestService): Promise<Answer> {
+  return call("POST", CHAT, { model: "local/demo/reverse:step1", messages: [{ role: "user", content: "a" }], max_tokens: 2 });
+}
+
+test.each(DAMAGE)(
+  "$kind in the weights of a checkpoint is a 500 that names the step, wherever they are read",
+  async ({ damage, finding }) => {
+    const { dataDir, start, modelId, state, service: first } = await trained();
+    await first.service.close();
+    await damage(join(state, "model.safetensors"));
+    const service = await start();
+    const message = new RegExp(`^Checkpoint 'local/demo/reverse:step1' \\(model\\.safetensors\\) is damaged: .*${finding}`, "u");
+    expectDamage(await chat(service), { dataDir, message, code: 500 });
+    expectDamage(await service.call("GET", `${MODELS}/${modelId}/checkpoints/1/archive`), { dataDir, message });
+    const fork = { project: "demo", name: "fork", base_model: "tiny", from: "local/demo/reverse:step1" };
+    expectDamage(await service.call("POST", MODELS, fork), { dataDir, message });
+    const events = await finishedEvents(service, await startRlJob(service, modelId));
+    expect(events.at(-1)).toMatchObject({ type: "training_failed", data: { error_message: expect.stringMatching(message) } });
+    expect(service.log).toContainEqual({
+      level: "error",
+      message: "A stored file is damaged",
+      fields: expect.objectContaining({ path: join(state, "model.safetensors") }),
+    });
+    // Other steps are served.
+    expect((await service.call("GET", `${MODELS}/${modelId}/checkpoints/0/archive`)).status).not.toBe(500);
+  },
+);
+
+test("a damaged optimizer state stops training and not sampling", async () => {
+  const { start, modelId, state, service: first } = await trained();
+  await first.service.close();
+  await flipLastByte(join(state, "optimizer.safetensors"));
+  const service = await start();
+  expect((await chat(service)).status).toBe(200);
+  const events = await finishedEvents(service, await startRlJob(service, modelId));
+  expect(events.at(-1)?.data.error_message).toMatch(/step1' \(optimizer\.safetensors\) is damaged/u);
+});
+
+test.each(DAMAGE)("$kind in an artifact is neither served nor trained on", async ({ damage, finding }) => {
+  const given = await restartable();
+  const service = await given.start();
+  const { id } = await createModel(service);
+  const url = await uploadArtifact(service, { "train.jsonl": chatLines(3) });
+  const version = await service.ok("POST", ARTIFACTS, { project: "demo", name: "other" });
+  await service.ok("PUT", `${ARTIFACTS}/${version.id}/files/train.jsonl`, chatLines(3));
+  const file = `${ARTIFACTS}/${version.id}/files/train.jsonl`;
+  expect((await service.call("GET", file)).status).toBe(200);
+  const blobs = await readdir(join(given.dataDir, "artifacts", "blobs"), { recursive: true, withFileTypes: true });
+  const [blob] = blobs.filter((entry) => entry.isFile());
+  await damage(join(blob!.parentPath, blob!.name));
+  const message = (name: string) =>
+    new RegExp(`^File 'train\\.jsonl' of artifact 'artifact:///local/demo/${name}:v0' is damaged: .*${finding}`, "u");
+  // The damage came after the file was verified once: its size or modification time shows it.
+  expectDamage(await service.call("GET", file), {
+    ...given,
+    message: finding === "expected 1" ? /is damaged: expected \d+ bytes, found 5/u : message("other"),
+  });
+  const sft = await service.call("POST", SFT_JOBS, { model_id: id, training_data_url: url });
+  expectDamage(sft, { ...given, message: finding === "expected 1" ? /is damaged: expected \d+ bytes, found 5/u : message("data") });
+});
+
+test("damaged groups, progress and token reports are errors that name the job", async () => {
+  const { dataDir, start, service: first, jobId } = await trained({ experimental_config: { token_report: true } });
+  await first.service.close();
+  await flipLastByte(join(dataDir, "tokens", `${jobId}.json`));
+  const service = await start();
+  expectDamage(await service.call("GET", `${RL_JOBS}/${jobId}/tokens`), {
+    dataDir,
+    message: new RegExp(`token report of training job '${jobId}'`, "u"),
+  });
+  await rm(join(dataDir, "tokens", `${jobId}.json`));
+  expectDamage(await service.call("GET", `${RL_JOBS}/${jobId}/tokens`), { dataDir, message: /the file is missing/u });
+});
+
+test("the groups of a queued job and the progress of a running one are verified before they are used", async () => {
+  const { dataDir, bases, start } = await restartable({ limits: { commitEverySteps: 2 } });
+  let steps = 0;
+  let reach: () => void = () => undefined;
+  const reached = new Promise<void>((resolve) => (reach = resolve));
+  const first = await start({
+    async before({ verb }, { signal }) {
+      if (verb !== "optimStep" || ++steps < 4) return;
+      reach();
+      await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error)));
+    },
+  });
+  expect(bases).toHaveLength(1);
+  const { id } = await createModel(first);
+  const url = await uploadArtifact(first, { "train.jsonl": chatLines(8) });
+  const sft = await first.ok("POST", SFT_JOBS, { model_id: id, training_data_url: url, config: { batch_size: 1 } });
+  const rl = await first.ok("POST", RL_JOBS, { model_id: id, trajectory_groups: [goodGroup()] });
+  await reached;
+  await first.service.close({ graceMs: 0 });
+  await flipLastByte(join(dataDir, "jobs", sft.id, "progress-2", "model.safetensors"));
+  await flipLastByte(join(dataDir, "jobs", rl.id, "groups.jsonl"));
+  const second = await start();
+  expect((await finishedEvents(second, sft.id)).at(-1)).toMatchObject({
+    type: "training_failed",
+    data: { error_message: expect.stringMatching(/^The progress of training job '.*' \(model\.safetensors\) is damaged/u) },
+  });
+  expect((await finishedEvents(second, rl.id)).at(-1)).toMatchObject({
+    type: "training_failed",
+    data: { error_message: expect.stringMatching(/^The trajectory groups of training job '.*' is damaged/u) },
+  });
+});
+
+test("digests of a checkpoint from before there were digests are recorded at its first use", async () => {
+  const { dataDir, start, state, service: first } = await trained();
+  await first.service.close();
+  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  database.exec("UPDATE checkpoints SET digests = NULL");
+  database.close();
+  const second = await start();
+  expect((await chat(second)).status).toBe(200);
+  await second.service.close();
+  await flipLastByte(join(state, "model.safetensors"));
+  const third = await start();
+  expect((await chat(third)).status).toBe(500);
+  await rm(state, { recursive: true });
+  expect((await chat(third)).body.error.message).toContain("the file is missing");
+});
+
+test("without digests, a state that the engine cannot read is a 500, too", async () => {
+  const { dataDir, start, state, service: first } = await trained();
+  await first.service.close();
+  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  database.exec("UPDATE checkpoints SET digests = NULL");
+  database.close();
+  await rm(join(state, "state.json"));
+  const service = await start();
+  expectDamage(await chat(service), {
+    dataDir,
+    message: /^Checkpoint 'local\/demo\/reverse:step1' cannot be loaded: its files are damaged/u,
+    code: 500,
+  });
+});
