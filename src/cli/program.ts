@@ -5,6 +5,7 @@ import { evaluateCommand } from "./evaluate.ts";
 import { serveCommand } from "./serve.ts";
 import { trainCommand } from "./train.ts";
 import { validateCommand } from "./validate.ts";
+import { verifyCommand } from "./verify.ts";
 import { traceOf } from "../service/error-text.ts";
 import { packageFile } from "../util/package-file.ts";
 
@@ -28,7 +29,8 @@ export async function run(args: readonly string[]): Promise<number> {
     .description("Train agents: run them, keep what they did, learn from it, run them again.")
     .version(await version())
     .showHelpAfterError("(run with --help for the options)");
-  for (const command of [serveCommand(), trainCommand(), evaluateCommand(), validateCommand()]) program.addCommand(command);
+  for (const command of [serveCommand(), trainCommand(), evaluateCommand(), validateCommand(), verifyCommand()])
+    program.addCommand(command);
   // Settings of the parent do not reach commands that were added whole.
   for (const command of [program, ...program.commands]) command.exitOverride().showSuggestionAfterError();
   try {

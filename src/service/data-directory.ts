@@ -41,10 +41,10 @@ export function defaultDataDirectory(): string {
   return home !== undefined && home !== "" ? home : ".whetstone";
 }
 
-/** Creates what is missing below `root`. */
-export async function openDataDirectory(root: string): Promise<DataDirectory> {
+/** Returns the paths of a data directory and creates nothing. */
+export function dataDirectoryAt(root: string): DataDirectory {
   const absolute = resolve(root);
-  const directory: DataDirectory = {
+  return {
     root: absolute,
     database: join(absolute, "whetstone.db"),
     checkpoints: join(absolute, "checkpoints"),
@@ -57,12 +57,21 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
     keyFile: join(absolute, "api-key"),
     serviceFile: join(absolute, "service.json"),
   };
+}
+
+/**
+ * Creates the directories that are missing below `root`.
+ *
+ * @throws ConfigError `E_CONFIG` if one cannot be created.
+ */
+export async function openDataDirectory(root: string): Promise<DataDirectory> {
+  const directory = dataDirectoryAt(root);
   try {
-    for (const path of [absolute, directory.checkpoints, directory.jobs, directory.tokens, directory.blobs, directory.temporary]) {
+    for (const path of [directory.root, directory.checkpoints, directory.jobs, directory.tokens, directory.blobs, directory.temporary]) {
       await mkdir(path, { recursive: true, mode: 0o700 });
     }
   } catch (cause) {
-    throw new ConfigError(`The data directory '${absolute}' cannot be created: ${messageOf(cause)}`, {
+    throw new ConfigError(`The data directory '${directory.root}' cannot be created: ${messageOf(cause)}`, {
       cause,
       param: "dataDir",
     });

@@ -70,19 +70,16 @@ async function forkable() {
   return { context, state, modelId, checkpointId, fork };
 }
 
-/** The same context, but something happens once, when the first file is about to be copied. */
+/** The same context, but something happens when the first file is about to be copied. */
 function interrupted(context: OriginContext, happen: () => void): OriginContext {
-  let isOver = false;
-  const directory = Object.create(context.directory, {
-    root: {
-      get: () => {
-        if (!isOver) happen();
-        isOver = true;
-        return context.directory.root;
-      },
-    },
-  }) as OriginContext["directory"];
-  return { ...context, directory };
+  const useCheckpoint: OriginContext["files"]["useCheckpoint"] = (model, row, use, options) => {
+    const copy = (path: string) => {
+      happen();
+      return use(path);
+    };
+    return context.files.useCheckpoint(model, row, copy, options);
+  };
+  return { ...context, files: { ...context.files, useCheckpoint } };
 }
 
 test("a fork copies the moments where they are asked for", async () => {

@@ -43,7 +43,7 @@ export async function writeGroups(directory: DataDirectory, jobId: string, group
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
 export async function readGroups(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<TrajectoryGroup[]> {
-  const subject = `The trajectory groups of training job '${job.id}'`;
+  const subject = `File '${PAYLOAD}' of training job '${job.id}'`;
   await files.verifyJobFile(job, placeOfGroups(job.id), subject);
   try {
     return await runStepsInSlices(fromLines(await readFile(join(jobDirectory(directory, job.id), PAYLOAD), "utf8")));

@@ -14,7 +14,7 @@ export interface SqliteConnection {
 }
 
 interface SqliteModule {
-  readonly DatabaseSync: new (path: string, options: { timeout: number }) => SqliteConnection;
+  readonly DatabaseSync: new (path: string, options: { timeout: number; readOnly: boolean }) => SqliteConnection;
 }
 
 async function loadSqlite(): Promise<SqliteModule> {
@@ -31,9 +31,13 @@ async function loadSqlite(): Promise<SqliteModule> {
 }
 
 /** Opens a connection that waits at most `timeoutMs` for a busy database. */
-export async function connect(path: string, timeoutMs: number): Promise<SqliteConnection> {
+export async function connect(
+  path: string,
+  timeoutMs: number,
+  { isReadOnly = false }: { readonly isReadOnly?: boolean | undefined } = {},
+): Promise<SqliteConnection> {
   const { DatabaseSync } = await loadSqlite();
-  return new DatabaseSync(path, { timeout: timeoutMs });
+  return new DatabaseSync(path, { timeout: timeoutMs, readOnly: isReadOnly });
 }
 
 /**

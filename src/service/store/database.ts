@@ -7,6 +7,8 @@ import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
 import { messageOf } from "../error-text.ts";
 
+/** Time to wait for a database that another connection has locked. */
+const BUSY_TIMEOUT_MS = 5000;
 /** Compiled statements that are kept: more than the service has. */
 const MAX_STATEMENTS = 500;
 
@@ -40,7 +42,7 @@ function rollbackOf(connection: SqliteConnection): ReturnType<SqliteConnection["
 }
 
 /** Lends a connection to Kysely, which asks of a statement whether it returns rows. Statements are compiled once. */
-function forKysely(connection: SqliteConnection, revision: { count: number }): SqliteDatabase {
+function forKysely(connection: SqliteConnection, revision: { count: number }, isReadOnly = false): SqliteDatabase {
   const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
   const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
     const statement = sql === "rollback" ? rollbackOf(connection) : connection.prepare(sql);
@@ -64,7 +66,7 @@ function forKysely(connection: SqliteConnection, revision: { count: number }): S
     close() {
       // A binding may keep the connection open for its statements. Without this, all data would then stay in the write-ahead log.
       try {
-        connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+        if (!isReadOnly) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
       } finally {
         connection.close();
       }
@@ -128,7 +130,7 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
   const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
   // Opening would create the file, and remove a write-ahead log without its database.
   if (whyNotNew !== null && (await sizeOf(path)) === 0) throw missing();
-  const connection = await connect(path, 5000);
+  const connection = await connect(path, BUSY_TIMEOUT_MS);
   try {
     if (isExclusive) connection.exec(WITHOUT_FILES);
     requireIntact(connection, path);
@@ -150,6 +152,28 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
     throw new InternalError(message, { cause: error });
   }
   return store;
+}
+
+/**
+ * Opens a database to read it, whatever its version up to the present one; columns that later migrations added are missing in the rows of
+ * an older one. Another process may write to it at the same time.
+ *
+ * @throws ConfigError `E_CONFIG` if there is no database, or one of a newer version.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or a damaged one.
+ * @throws EngineMissingError `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
+ */
+export async function openStoreReadOnly(path: string): Promise<Store> {
+  const missing = new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
+  if ((await sizeOf(path)) === 0) throw missing;
+  const connection = await connect(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
+  try {
+    requireIntact(connection, path);
+    if (requireKnown(connection, path) === 0) throw missing;
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+  return new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, { count: 0 }, true) }) });
 }
 
 function sizeOf(path: string): Promise<number> {

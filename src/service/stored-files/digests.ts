@@ -19,9 +19,9 @@ export type Digests = Readonly<Record<string, FileDigest>>;
 
 const digestsSchema = z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number() }));
 
-/** Parses a `digests` column; null if the digests of its files were never recorded. */
-export function parseDigests(column: string | null): Digests | null {
-  return column === null ? null : digestsSchema.parse(JSON.parse(column));
+/** Parses a `digests` column; null if the digests of its files were never recorded, or the database has no such column yet. */
+export function parseDigests(column: string | null | undefined): Digests | null {
+  return (column ?? null) === null ? null : digestsSchema.parse(JSON.parse(column as string));
 }
 
 /** Returns the digest of bytes in memory. */
@@ -52,6 +52,6 @@ export async function digestDirectory(path: string, place: string): Promise<Dige
 }
 
 /** Writes a relative path as the database does. */
-function toPlace(path: string): string {
+export function toPlace(path: string): string {
   return path.split(sep).join("/");
 }

@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { DataCorruptedError, WhetstoneError } from "../../errors.ts";
+import { isNoSpace } from "../../util/no-space.ts";
 import type { BlobStore } from "../artifacts/blob-store.ts";
 import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { DataDirectory } from "../data-directory.ts";
@@ -73,12 +74,16 @@ export function createStoredFiles({ store, directory, blobs, logger }: StoredFil
   /** Digests of a checkpoint from before there were digests. Several callers at a time record the same. */
   async function record(row: CheckpointRow, path: string): Promise<void> {
     const digests = await digestDirectory(path, row.state_dir as string);
-    await store
+    const recording = store
       .updateTable("checkpoints")
       .set({ digests: JSON.stringify(digests) })
-      .where("id", "=", row.id)
-      .where("digests", "is", null)
-      .execute();
+      .where("id", "=", row.id);
+    try {
+      await recording.where("digests", "is", null).execute();
+    } catch (error) {
+      // The files can be used all the same; the next use records them.
+      if (!isNoSpace(error)) throw error;
+    }
   }
 
   return {

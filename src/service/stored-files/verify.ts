@@ -1,0 +1,87 @@
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
+import { dataDirectoryAt } from "../data-directory.ts";
+import { openStoreReadOnly } from "../store/database.ts";
+import { digestFile } from "./digests.ts";
+import { filesOnDisk, storedFiles, type StoredFile } from "./inventory.ts";
+
+/** A file that is not as the database says. */
+export interface Finding {
+  /** Path relative to the data directory. */
+  readonly path: string;
+  /** Name of the object that the file belongs to. */
+  readonly subject: string;
+}
+
+/** Result of {@link verifyDataDirectory}. */
+export interface Verification {
+  readonly data_dir: string;
+  /** Files that the database mentions. */
+  readonly files: number;
+  /** Bytes that were read and compared. */
+  readonly bytes: number;
+  readonly seconds: number;
+  /** Files that the database mentions and that do not exist. */
+  readonly missing: readonly Finding[];
+  /** Files that differ from their digests, or cannot be read. */
+  readonly damaged: readonly Finding[];
+  /** Files without a recorded digest: the service records it at their first use. */
+  readonly unknown: readonly Finding[];
+  /** Files that the database does not mention. The next start moves them to the quarantine. */
+  readonly unreferenced: readonly string[];
+}
+
+type State = "intact" | "missing" | "damaged" | "unknown";
+
+/**
+ * Compares every file of a data directory with its digest. Changes nothing; a service may run on the directory at the same time.
+ *
+ * @throws ConfigError `E_CONFIG` if there is no database, or one of a newer version.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database itself is damaged.
+ */
+export async function verifyDataDirectory(root: string): Promise<Verification> {
+  const directory = dataDirectoryAt(root);
+  const startedMs = performance.now();
+  const store = await openStoreReadOnly(directory.database);
+  try {
+    const onDisk = await filesOnDisk(directory);
+    const files = await storedFiles(store, directory);
+    const states = new Map<string, State>();
+    let bytes = 0;
+    for (const file of files.values()) {
+      states.set(file.place, await stateOf(directory.root, file));
+      bytes += file.digest?.size_bytes ?? 0;
+    }
+    // A running service may have changed rows and files meanwhile: only what both readings agree on is a finding.
+    const now = await storedFiles(store, directory);
+    const findings: Record<State, Finding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
+    for (const [place, state] of states) {
+      const file = now.get(place);
+      if (file === undefined || state === "intact") continue;
+      findings[state === "unknown" ? state : await stateOf(directory.root, file)].push({ path: place, subject: file.subject });
+    }
+    return {
+      data_dir: directory.root,
+      files: files.size,
+      bytes,
+      seconds: (performance.now() - startedMs) / 1000,
+      missing: findings.missing,
+      damaged: findings.damaged,
+      unknown: findings.unknown,
+      unreferenced: onDisk.filter((place) => !files.has(place) && !now.has(place)).toSorted(),
+    };
+  } finally {
+    await store.destroy();
+  }
+}
+
+async function stateOf(root: string, { place, digest }: StoredFile): Promise<State> {
+  const path = join(root, place);
+  try {
+    if (digest === null) return (await stat(path)).isFile() ? "unknown" : "damaged";
+    const { sha256, size_bytes } = await digestFile(path);
+    return sha256 === digest.sha256 && size_bytes === digest.size_bytes ? "intact" : "damaged";
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? "missing" : "damaged";
+  }
+}

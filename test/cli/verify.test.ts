@@ -1,0 +1,107 @@
+import { mkdir, readdir, rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { run } from "../../src/cli/program.ts";
+import { connect } from "../../src/service/store/connection.ts";
+import {
+  chatLines,
+  createModel,
+  finishedEvents,
+  restartable,
+  RL_JOBS,
+  rlBody,
+  startSftJob,
+  temporaryDirectory,
+  uploadArtifact,
+} from "../service/support.ts";
+
+/** Runs `whetstone verify` in this process. */
+async function verify(dataDir: string, ...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const written = { stdout: "", stderr: "" };
+  const spies = (["stdout", "stderr"] as const).map((name) =>
+    vi.spyOn(process[name], "write").mockImplementation((text) => {
+      written[name] += String(text);
+      return true;
+    }),
+  );
+  onTestFinished(() => void (process.exitCode = undefined));
+  try {
+    const code = await run(["verify", "--data-dir", dataDir, ...args]);
+    process.exitCode = undefined;
+    return { code, ...written };
+  } finally {
+    for (const spy of spies) spy.mockRestore();
+  }
+}
+
+async function verifyJson(dataDir: string): Promise<any> {
+  const { code, stdout } = await verify(dataDir, "--json");
+  return { code, ...JSON.parse(stdout) };
+}
+
+/** A running service with two checkpoints, a token report and an artifact. */
+async function filled() {
+  const given = await restartable();
+  const service = await given.start();
+  const { id } = await createModel(service);
+  const { id: jobId } = await service.ok("POST", RL_JOBS, { ...rlBody(id), experimental_config: { token_report: true } });
+  await finishedEvents(service, jobId);
+  await finishedEvents(service, await startSftJob(service, id, 3));
+  await uploadArtifact(service, { "train.jsonl": chatLines(2) });
+  return { ...given, service, modelId: id, jobId: jobId as string };
+}
+
+test("verify finds a running service's directory intact and counts every file", async () => {
+  const { dataDir } = await filled();
+  const result = await verifyJson(dataDir);
+  expect(result).toMatchObject({ code: 0, intact: true, missing: [], damaged: [], unknown: [], unreferenced: [] });
+  // Two states, of which one has an optimizer, a token report, and two artifacts.
+  expect(result.files).toBe(2 + 3 + 1 + 2);
+  expect((await verify(dataDir)).stdout).toMatch(
+    /: intact; 8 files, \d+\.\d MB in \d+\.\d s; 0 missing, 0 damaged, 0 without a digest, 0 unreferenced\n$/u,
+  );
+});
+
+test("verify lists missing, damaged, unknown and unreferenced files, and exits with 1", async () => {
+  const { dataDir, service, modelId, jobId } = await filled();
+  await service.service.close();
+  const state = `checkpoints/${modelId}/2`;
+  await rm(join(dataDir, state, "model.safetensors"));
+  await truncate(join(dataDir, "tokens", `${jobId}.json`), 3);
+  const blobs = await readdir(join(dataDir, "artifacts", "blobs"), { recursive: true, withFileTypes: true });
+  const blob = blobs.find((entry) => entry.isFile())!;
+  await writeFile(join(blob.parentPath, blob.name), "other bytes");
+  await mkdir(join(dataDir, "checkpoints", "nobody"));
+  await writeFile(join(dataDir, "checkpoints", "nobody", "x"), "");
+  const database = await connect(join(dataDir, "whetstone.db"), 1000);
+  database.exec("UPDATE checkpoints SET digests = NULL WHERE step = 1");
+  database.close();
+  const result = await verifyJson(dataDir);
+  expect(result).toMatchObject({
+    code: 1,
+    intact: false,
+    missing: [{ path: `${state}/model.safetensors`, subject: "checkpoint 'local/demo/reverse:step2'" }],
+    unreferenced: ["checkpoints/nobody/x"],
+  });
+  expect(result.damaged.map(({ subject }: { subject: string }) => subject).toSorted()).toEqual([
+    expect.stringMatching(/^file 'train\.jsonl' of artifact 'artifact:\/\/\/local\/demo\/data:v\d'$/u),
+    `training job '${jobId}'`,
+  ]);
+  expect(result.unknown.map(({ path }: { path: string }) => path).toSorted()).toEqual([
+    `checkpoints/${modelId}/1/model.safetensors`,
+    `checkpoints/${modelId}/1/state.json`,
+  ]);
+  // A directory that is gone as a whole is missing, too, also without digests.
+  await rm(join(dataDir, "checkpoints", modelId, "1"), { recursive: true });
+  const text = await verify(dataDir);
+  expect(text.code).toBe(1);
+  expect(text.stdout).toContain(`missing: checkpoints/${modelId}/1 (checkpoint 'local/demo/reverse:step1')\n`);
+  expect(text.stdout).toContain("unreferenced: checkpoints/nobody/x\n");
+});
+
+test("verify refuses a directory without a database, and changes nothing", async () => {
+  const dataDir = await temporaryDirectory();
+  const result = await verify(dataDir);
+  expect([result.code, result.stderr]).toEqual([1, expect.stringContaining("Expected a data directory with a database")]);
+  expect(await readdir(dataDir)).toEqual([]);
+});
