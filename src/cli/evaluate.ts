@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { evaluate } from "../environment/index.ts";
+import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { withModel, type ModelOptions } from "./connected.ts";
 import { loadEnvironment } from "./environment-file.ts";
@@ -37,15 +38,15 @@ async function run(file: string, { step, samples, temperature, concurrency, json
       ...found
     } = await evaluate(environment, policy, { samples, temperature, concurrency, signal });
     if (json === true) {
-      process.stdout.write(`${JSON.stringify(found)}\n`);
+      printLine(JSON.stringify(found));
       return;
     }
     const interval = ({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }) =>
       `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
-    process.stdout.write(`${found.environment} by ${found.policy}: ${found.scenarios} scenarios, ${samples} rollouts each\n`);
-    process.stdout.write(`reward    ${interval(found.reward)}\n`);
-    for (const each of found.passAtK) process.stdout.write(`pass@${String(each.k).padEnd(4)} ${interval(each)}\n`);
-    for (const [name, value] of Object.entries(found.rewards)) process.stdout.write(`${name.padEnd(9)} ${interval(value)}\n`);
-    if (found.exceptions > 0) process.stdout.write(`${found.exceptions} rollouts failed\n`);
+    printLine(`${found.environment} by ${found.policy}: ${found.scenarios} scenarios, ${samples} rollouts each`);
+    printLine(`reward    ${interval(found.reward)}`);
+    for (const each of found.passAtK) printLine(`pass@${String(each.k).padEnd(4)} ${interval(each)}`);
+    for (const [name, value] of Object.entries(found.rewards)) printLine(`${name.padEnd(9)} ${interval(value)}`);
+    if (found.exceptions > 0) printLine(`${found.exceptions} rollouts failed`);
   });
 }

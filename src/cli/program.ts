@@ -7,6 +7,7 @@ import { trainCommand } from "./train.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
 import { traceOf } from "../service/error-text.ts";
+import { logLines } from "../util/output.ts";
 import { packageFile } from "../util/package-file.ts";
 
 /** Exit codes: 0 done, 1 failed, 2 called wrongly. */
@@ -39,8 +40,8 @@ export async function run(args: readonly string[]): Promise<number> {
   } catch (error) {
     // Commander has already written what is wrong.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
-    if (WhetstoneError.isInstance(error)) process.stderr.write(`error: ${error.message} (${error.code})\n`);
-    else process.stderr.write(`${traceOf(error)}\n`);
+    if (WhetstoneError.isInstance(error)) logLines(`error: ${error.message} (${error.code})`);
+    else logLines(traceOf(error));
     return FAILED;
   }
 }

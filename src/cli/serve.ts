@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
+import { logLine, printLine } from "../util/output.ts";
 import { addEngineOptions, engineOf, type EngineOptions, upstreamOf } from "./engine-options.ts";
 
 interface ServeOptions extends EngineOptions {
@@ -68,17 +69,17 @@ async function serve(options: ServeOptions): Promise<void> {
     },
     onRequest:
       options.logRequests === true
-        ? ({ method, path, status, durationMs }) => process.stderr.write(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms\n`)
+        ? ({ method, path, status, durationMs }) => logLine(`${method} ${path} ${status} ${durationMs.toFixed(1)} ms`)
         : undefined,
   }).catch(async (error: unknown) => {
     await engine?.close();
     throw error;
   });
   const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
-  process.stdout.write(`Listening on ${service.url}\n`);
-  process.stdout.write(`API key: ${isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key")}\n`);
+  printLine(`Listening on ${service.url}`);
+  printLine(`API key: ${isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key")}`);
   const signal = await stop;
-  process.stderr.write(`${signal} received: finishing requests; send it again to stop now\n`);
+  logLine(`${signal} received: finishing requests; send it again to stop now`);
   await service.close({ graceMs: 10_000 });
 }
 

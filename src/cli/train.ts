@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { trainRl, type RunEvent } from "../train/index.ts";
+import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { withModel, type ModelOptions } from "./connected.ts";
 import { loadEnvironment } from "./environment-file.ts";
@@ -55,10 +56,10 @@ async function train(file: string, options: TrainOptions): Promise<void> {
     });
     for await (const event of run) {
       const line = lineOf(event);
-      if (line !== null) process.stdout.write(`${line}\n`);
+      if (line !== null) printLine(line);
     }
     const { reason, steps, checkpointStep } = await run.done;
-    process.stdout.write(`${reason} after ${steps} steps; checkpoint ${checkpointStep}; report in ${runDir}/report.html\n`);
+    printLine(`${reason} after ${steps} steps; checkpoint ${checkpointStep}; report in ${runDir}/report.html`);
   });
 }
 

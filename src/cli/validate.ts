@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { validate } from "../environment/index.ts";
+import { printLine } from "../util/output.ts";
 import { integer } from "./arguments.ts";
 import { loadEnvironment } from "./environment-file.ts";
 
@@ -16,10 +17,8 @@ async function run(file: string, { count }: { readonly count: number }): Promise
   const environment = await loadEnvironment(file);
   const { isValid, expected, findings, scores } = await validate(environment, { count });
   for (const { severity, count: places, message, examples } of findings) {
-    process.stdout.write(`${severity}: ${message} (${places}; ${examples.join(", ")})\n`);
+    printLine(`${severity}: ${message} (${places}; ${examples.join(", ")})`);
   }
-  process.stdout.write(
-    `${environment.name}: ${isValid ? "valid" : "not valid"}; ${scores.length} right answers held to a reward of ${expected}\n`,
-  );
+  printLine(`${environment.name}: ${isValid ? "valid" : "not valid"}; ${scores.length} right answers held to a reward of ${expected}`);
   if (!isValid) process.exitCode = 1;
 }

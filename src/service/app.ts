@@ -18,6 +18,7 @@ import { trainingJobRoutes } from "./routes/training-jobs.ts";
 /** One answered request, as the request hook sees it. No query, no headers, no body. */
 export interface RequestRecord {
   readonly method: string;
+  /** Percent-encoded: no control characters and no spaces, so that it can be part of a line. Keys in it are replaced by `[key]`. */
   readonly path: string;
   readonly status: number;
   /** Until the headers of the answer were ready, in milliseconds. */
@@ -49,7 +50,7 @@ function reportRequests(report: (record: RequestRecord) => void): MiddlewareHand
   return async function reportRequestsMiddleware(c, next) {
     const startedMs = performance.now();
     await next();
-    report({ method: c.req.method, path: c.req.path, status: c.res.status, durationMs: performance.now() - startedMs });
+    report({ method: c.req.method, path: new URL(c.req.url).pathname, status: c.res.status, durationMs: performance.now() - startedMs });
   };
 }
 

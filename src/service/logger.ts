@@ -1,11 +1,13 @@
-/** Where the service says what no answer can say. Fields never hold request bodies or keys. */
+import { logLine } from "../util/output.ts";
+
+/** Log of the service. Fields never hold request bodies or keys. */
 export interface ServiceLogger {
   info(message: string, fields?: Readonly<Record<string, unknown>>): void;
   warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
   error(message: string, fields?: Readonly<Record<string, unknown>>): void;
 }
 
-/** Warnings and errors to standard error, one line each; nothing else. */
+/** Writes warnings and errors to standard error, one line each, and drops the rest. */
 export const stderrLogger: ServiceLogger = {
   info: () => undefined,
   warn: (message, fields) => write("warn", message, fields),
@@ -13,19 +15,28 @@ export const stderrLogger: ServiceLogger = {
 };
 
 function write(level: string, message: string, fields: Readonly<Record<string, unknown>> = {}): void {
-  process.stderr.write(
-    `${new Date().toISOString()} ${level} ${message}${Object.keys(fields).length > 0 ? ` ${JSON.stringify(fields)}` : ""}\n`,
-  );
+  const json = Object.keys(fields).length > 0 ? ` ${JSON.stringify(fields)}` : "";
+  logLine(`${new Date().toISOString()} ${level} ${message}${json}`);
 }
 
-/** A logger that replaces `secret` wherever it would appear: a message may quote what a client sent. */
-export function redacting(logger: ServiceLogger, secret: string): ServiceLogger {
-  const clean = (text: string) => text.replaceAll(secret, "[key]");
-  const cleanFields = (fields: Readonly<Record<string, unknown>> | undefined) =>
-    fields === undefined ? undefined : (JSON.parse(clean(JSON.stringify(fields))) as Record<string, unknown>);
+/** Applies `redact` to every string of a JSON value, names of members included. */
+function redactedValue(value: unknown, redact: (text: string) => string): unknown {
+  if (typeof value === "string") return redact(value);
+  if (Array.isArray(value)) return value.map((item) => redactedValue(item, redact));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [redact(name), redactedValue(item, redact)]));
+}
+
+/** Returns a logger that removes secrets before `logger` gets a message: it may quote what a client sent. */
+export function redacting(logger: ServiceLogger, redact: (text: string) => string): ServiceLogger {
+  const clean = (fields: Readonly<Record<string, unknown>> | undefined) => {
+    if (fields === undefined) return undefined;
+    const json = JSON.stringify(fields, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
+    return redactedValue(JSON.parse(json), redact) as Record<string, unknown>;
+  };
   return {
-    info: (message, fields) => logger.info(clean(message), cleanFields(fields)),
-    warn: (message, fields) => logger.warn(clean(message), cleanFields(fields)),
-    error: (message, fields) => logger.error(clean(message), cleanFields(fields)),
+    info: (message, fields) => logger.info(redact(message), clean(fields)),
+    warn: (message, fields) => logger.warn(redact(message), clean(fields)),
+    error: (message, fields) => logger.error(redact(message), clean(fields)),
   };
 }

@@ -18,7 +18,7 @@ import {
 import { createReserve } from "./disk/reserve.ts";
 import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
 import { createDiskSpace, type DiskSpace } from "./disk/space.ts";
-import { createHub, type Hub, type HubOptions } from "./hub/hub.ts";
+import { createHub, hubToken, type Hub, type HubOptions } from "./hub/hub.ts";
 import { createHttpServer } from "./http-server.ts";
 import { createRetention } from "./checkpoints/retention.ts";
 import { createCheckpointUses } from "./checkpoints/uses.ts";
@@ -29,6 +29,7 @@ import { createTokenizers } from "./jobs/tokenizers.ts";
 import { createWarmModels } from "./jobs/warm-models.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
+import { createRedactor } from "./redact.ts";
 import { createPolicies } from "./policies.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { closeServer, listen, trackSockets } from "./server.ts";
@@ -122,6 +123,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const { host = "127.0.0.1", port = 0, logger = stderrLogger } = options;
   const directory = await openDataDirectory(options.dataDir ?? defaultDataDirectory());
   const undo: Undo[] = [];
+  let safeLogger = logger;
   try {
     undo.push(await lockDataDirectory(directory));
     const limits: ServiceLimits = { ...DEFAULT_LIMITS, ...definedOnly(options.limits) };
@@ -135,7 +137,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => store.destroy());
     undo.push(() => ending.abort());
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
-    const safeLogger = redacting(logger, apiKey);
+    const redact = createRedactor([apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)]);
+    safeLogger = redacting(logger, redact);
     const blobs = createBlobStore(directory);
     await unlessFull("An interrupted service's leftovers", () =>
       space.freeing(() => recover({ store, directory, blobs, logger: safeLogger })),
@@ -161,7 +164,14 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     // The budget may be another than at the last start.
     await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
     const stopping = new AbortController();
-    const app = createApp(context, { apiKey, chatLimits: options.limits?.chat, signal: stopping.signal, onRequest: options.onRequest });
+    const { onRequest } = options;
+    const app = createApp(context, {
+      apiKey,
+      chatLimits: options.limits?.chat,
+      signal: stopping.signal,
+      // A path may hold a key that was pasted into it.
+      onRequest: onRequest && ((record) => onRequest({ ...record, path: redact(record.path) })),
+    });
     const server = createHttpServer(app.fetch);
     const sockets = trackSockets(server);
     const url = await listen(server, { host, port });
@@ -186,7 +196,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
         })()),
     };
   } catch (error) {
-    await undoAll(undo, logger);
+    await undoAll(undo, safeLogger);
     if (!isNoSpace(error) || WhetstoneError.isInstance(error)) throw error;
     throw new NoSpaceError(
       `The service cannot start, because the file system of the data directory '${directory.root}' is full: ${messageOf(error)}. Make room there and start it again`,

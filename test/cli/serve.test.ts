@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
@@ -40,7 +40,7 @@ test("serve says where it listens and where the key is, never the key, and stops
   const environment = { ...process.env, WHETSTONE_API_KEY: "" };
   const child = spawn(
     process.execPath,
-    ["--conditions=whetstone/source", "--import", "tsx", MAIN, "serve", "--port", "0", "--data-dir", dataDir],
+    ["--conditions=whetstone/source", "--import", "tsx", MAIN, "serve", "--port", "0", "--data-dir", dataDir, "--log-requests"],
     {
       stdio: ["ignore", "pipe", "pipe"],
       env: environment,
@@ -57,6 +57,14 @@ test("serve says where it listens and where the key is, never the key, and stops
   expect(listening + keyPlace).not.toContain(key);
   const response = await fetch(`${url}/v1/preview/base-models`, { headers: { authorization: `Bearer ${key}` } });
   expect(await response.json()).toEqual(["whetstone-tiny"]);
+  let logged = "";
+  child.stderr.on("data", (chunk: Buffer) => (logged += chunk.toString()));
+  await fetch(`${url}/v1/x%0AGET%20/forged%20200%1B%5B2K/${key}`, { headers: { authorization: `Bearer ${key}` } });
+  await vi.waitFor(() =>
+    expect(logged.split("\n")).toContainEqual(
+      expect.stringMatching(/^GET \/v1\/x%0AGET%20\/forged%20200%1B%5B2K\/\[key\] 404 [\d.]+ ms$/u),
+    ),
+  );
   const second = await run("serve", "--port", "0", "--data-dir", dataDir);
   expect([second.code, second.stderr]).toEqual([1, expect.stringContaining(`in use by the service at ${url}`)]);
   child.kill("SIGTERM");

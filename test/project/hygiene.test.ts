@@ -27,6 +27,21 @@ function places(file: string, pattern: RegExp): string[] {
     .flatMap((line, index) => (pattern.test(line) ? [`${file}:${index + 1}`] : []));
 }
 
+/** Ways to write to a terminal or a log. Examples in doc comments may print. */
+const WRITES = /process\.(?:stdout|stderr)\.|(?<![\w.])console\.|process\.emitWarning/u;
+
+describe("the sources", () => {
+  it("write to standard output and standard error in one file alone, where text is encoded", () => {
+    const sources = files.filter((file) => /^src\/.*\.ts$/u.test(file));
+    const code = (file: string) =>
+      read(file)
+        .split("\n")
+        .filter((line) => !/^\s*(?:\*|\/\/|\/\*)/u.test(line))
+        .join("\n");
+    expect(sources.filter((file) => WRITES.test(code(file)))).toEqual(["src/util/output.ts"]);
+  });
+});
+
 describe("the project's text", () => {
   it("has no path of a machine it was written on", () => {
     expect(files.flatMap((file) => places(file, MACHINE_PATHS))).toEqual([]);

@@ -162,6 +162,31 @@ test("an error of ours is a 500 that tells nothing, and the log tells it without
   expect((await ok("GET", "/v1/models")).data).toHaveLength(1);
 });
 
+test("a key with quotes, and one inside a path, is nowhere in the log", async () => {
+  const apiKey = `a"quoted'key\\0/1`;
+  const { call, log, requests } = await startTestService({
+    apiKey,
+    engine: {
+      before: ({ verb }) => {
+        if (verb === "describeBase")
+          throw new Error(`body ${JSON.stringify({ authorization: `Bearer ${apiKey}` })} of ${encodeURI(apiKey)}`);
+      },
+    },
+  });
+  await call("POST", MODELS, { project: "demo", name: "x", base_model: "tiny" });
+  await call("GET", `/v1/${encodeURIComponent(apiKey)}`);
+  expect(log).toMatchObject([
+    { level: "error", fields: { path: MODELS, error: expect.stringContaining('{"authorization":"Bearer [key]"} of [key]') } },
+  ]);
+  expect(requests.at(-1)).toMatchObject({ path: "/v1/[key]", status: 404 });
+});
+
+test("control characters in a path stay percent-encoded for the request hook", async () => {
+  const { call, requests } = await startTestService();
+  await call("GET", "/v1/x%0A2026-01-01T00:00:00Z%20error%20forged%1B%5B2K%E2%80%AE", undefined, { key: null });
+  expect(requests).toMatchObject([{ path: "/v1/x%0A2026-01-01T00:00:00Z%20error%20forged%1B%5B2K%E2%80%AE", status: 401 }]);
+});
+
 test("the request hook sees method, path without query, status and time", async () => {
   const { call, requests } = await startTestService();
   await call("GET", "/v1/models?key=secret");

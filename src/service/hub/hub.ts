@@ -57,6 +57,11 @@ interface Settings {
   readonly logger: ServiceLogger;
 }
 
+/** Returns the token that a hub is asked with. */
+export function hubToken({ token }: HubOptions = {}): string | undefined {
+  return token ?? (process.env["HF_TOKEN"] || undefined);
+}
+
 /** Resolves paths of a hub. A model that is in the cache is never asked for again: a moved branch does not change what is trained on. */
 export function createHub(
   { url, cacheDir, isOffline, token }: HubOptions,
@@ -68,7 +73,7 @@ export function createHub(
     url: (url ?? env("HF_ENDPOINT") ?? "https://huggingface.co").replace(/\/+$/u, ""),
     cacheDir: cacheDir ?? env("HF_HUB_CACHE") ?? (home === undefined ? join(dataDir, "hub") : join(home, "hub")),
     isOffline: isOffline ?? env("HF_HUB_OFFLINE") === "1",
-    token: token ?? env("HF_TOKEN"),
+    token: hubToken({ token }),
     logger,
   };
   const known = new Map<string, Promise<string>>();

@@ -1,0 +1,31 @@
+/** Text output of programs: the only writer to standard output and standard error, so that nothing is written unencoded. */
+
+/**
+ * Characters that end a line, control a terminal or reorder what it shows: C0 and C1 controls, DEL, line and paragraph separators,
+ * bidirectional controls, zero-width characters, and surrogates without a partner.
+ */
+// oxlint-disable-next-line no-control-regex
+const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\p{Surrogate}/gu;
+
+/**
+ * Replaces unsafe characters by their JSON escapes, such as `\u000a`, so that text from a client cannot forge a line. Text that is JSON
+ * stays the same JSON.
+ */
+export function encodeLine(text: string): string {
+  return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** Writes one line to standard error. */
+export function logLine(text: string): void {
+  process.stderr.write(`${encodeLine(text)}\n`);
+}
+
+/** Writes lines to standard error, such as a stack trace. Each line after the first is indented, so that none passes for a line of its own. */
+export function logLines(text: string): void {
+  process.stderr.write(`${text.split("\n").map(encodeLine).join("\n  ")}\n`);
+}
+
+/** Writes one line to standard output. */
+export function printLine(text: string): void {
+  process.stdout.write(`${encodeLine(text)}\n`);
+}
