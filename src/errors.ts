@@ -25,6 +25,7 @@ export type ErrorCode =
   | "E_ENGINE"
   | "E_ENGINE_MISSING"
   | "E_UNAVAILABLE"
+  | "E_NON_FINITE"
   | "E_INTERNAL"
   | "E_HTTP"
   | "E_CONNECTION"
@@ -134,6 +135,14 @@ export class DataCorruptedError extends WhetstoneError {
 /** The compute engine failed. */
 export class EngineError extends WhetstoneError {
   readonly code = "E_ENGINE";
+}
+
+/**
+ * A loss, a gradient, a weight or a log-probability is NaN or infinite; the message names the tensor or the token. The service
+ * answers 500, and a training job fails.
+ */
+export class NonFiniteError extends WhetstoneError {
+  readonly code = "E_NON_FINITE";
 }
 
 /** The native binary of the embedded engine or store cannot be loaded; the message has the command that repairs it. */

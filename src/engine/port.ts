@@ -176,7 +176,7 @@ export interface PromptToken extends TokenLogprob {
 
 /**
  * One sampled token. `logprob` is `log_softmax` of the raw logits, before any of the sampling parameters but `constraint`: a
- * token that cannot follow has −∞.
+ * token that cannot follow has −∞. Never NaN.
  */
 export interface SampledToken {
   readonly id: number;
@@ -270,16 +270,29 @@ export interface Engine {
     },
     options?: CallOptions,
   ): Promise<ModelHandle>;
-  /** Log-probabilities without gradients. */
+  /**
+   * Log-probabilities without gradients.
+   *
+   * @throws NonFiniteError `E_NON_FINITE` when one is NaN or infinite.
+   */
   forward(model: ModelHandle, rows: readonly Row[], options?: CallOptions): Promise<Logprobs[]>;
-  /** Adds `∂ Σ weights·L / ∂ parameters` to the accumulated gradients. */
+  /**
+   * Adds `∂ Σ weights·L / ∂ parameters` to the accumulated gradients.
+   *
+   * @throws NonFiniteError `E_NON_FINITE` when the loss or a log-probability is NaN or infinite; then nothing is added.
+   */
   forwardBackward(
     model: ModelHandle,
     rows: readonly Row[],
     loss: LossSpec,
     options?: CallOptions,
   ): Promise<{ readonly logprobs: Logprobs[]; readonly metrics: LossMetrics }>;
-  /** Clip, AdamW, zero the gradients. `gradNorm` is the norm before clipping, NaN where the engine does not report it. */
+  /**
+   * Clip, AdamW, zero the gradients. `gradNorm` is the norm before clipping, NaN where the engine does not report it.
+   *
+   * @throws NonFiniteError `E_NON_FINITE` naming the tensor when the norm or an updated weight is NaN or infinite; then weights and
+   *   moments stay, and the gradients are zeroed. An engine that computes elsewhere names what its server reported.
+   */
   optimStep(model: ModelHandle, adam: AdamParams, options?: CallOptions): Promise<{ readonly gradNorm: number; readonly step: number }>;
   /** Sets moments and step count to zero; weights stay. */
   resetOptimizer(model: ModelHandle, options?: CallOptions): Promise<void>;
@@ -295,6 +308,7 @@ export interface Engine {
    * Ends by itself after a token with `finish`; leaving the loop or aborting frees the slot within one token.
    *
    * @throws UnsupportedError `E_UNSUPPORTED` when the request's own rules leave no token to sample.
+   * @throws NonFiniteError `E_NON_FINITE` when the weights give no finite log-probabilities.
    */
   sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, options?: CallOptions): AsyncIterable<SampledToken>;
   /** Frees published weights once the last request on them ends. */

@@ -28,7 +28,7 @@ const TYPES: Readonly<Record<ErrorStatus, string>> = {
   507: "InsufficientStorageError",
 };
 
-/** What the caller can mend is 422; what the caller cannot is not in this table and becomes 500. */
+/** Statuses of the codes whose message is shown to the caller; any other failure is a 500 without particulars. */
 const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_ARGUMENT: 422,
   E_CONFIG: 422,
@@ -44,6 +44,7 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_NO_SPACE: 507,
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
+  E_NON_FINITE: 500,
 };
 
 /** A body whose bytes are not text in UTF-8. 400 on every route. */

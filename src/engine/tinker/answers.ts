@@ -1,8 +1,14 @@
 /** What a Tinker-protocol server answers, as far as it is read here. Further keys are the server's own. */
 import { z } from "zod";
 
-/** A list of numbers as the wire carries it. */
-const tensor = z.looseObject({ data: z.array(z.number()) });
+/** A list of numbers as the wire carries it; JSON has no NaN, and servers write null for it. */
+const numbers = z.array(
+  z
+    .number()
+    .nullable()
+    .transform((value) => value ?? NaN),
+);
+const tensor = z.looseObject({ data: numbers });
 
 export const capabilitiesAnswer = z.looseObject({
   supported_models: z.array(z.looseObject({ model_name: z.string(), max_context_length: z.number().nullish() })),
@@ -32,9 +38,7 @@ export const samplerAnswer = z.looseObject({ sampling_session_id: z.string() });
 export const doneAnswer = z.looseObject({});
 
 export const sampleAnswer = z.looseObject({
-  sequences: z
-    .array(z.looseObject({ stop_reason: z.enum(["stop", "length"]), tokens: z.array(z.number()), logprobs: z.array(z.number()) }))
-    .min(1),
+  sequences: z.array(z.looseObject({ stop_reason: z.enum(["stop", "length"]), tokens: z.array(z.number()), logprobs: numbers })).min(1),
 });
 
 /** A sequence as it was sampled. */

@@ -1,5 +1,5 @@
 /** Sampling from a published policy: whole sequences at once, as the protocol gives them. */
-import { EngineError, UnsupportedError } from "../../errors.ts";
+import { EngineError, NonFiniteError, UnsupportedError } from "../../errors.ts";
 import type { SampledToken, SamplingParams } from "../port.ts";
 import { sampleAnswer, type SampledSequence } from "./answers.ts";
 import { decodeSample, type TinkerEncoding } from "./encoding.ts";
@@ -85,6 +85,8 @@ export async function sampleSequence(
 function toTokens({ tokens, logprobs, stop_reason: reason }: SampledSequence): SampledToken[] {
   if (tokens.length === 0 || tokens.length !== logprobs.length)
     throw new EngineError(`The Tinker server sampled ${tokens.length} tokens with ${logprobs.length} log-probabilities`);
+  const broken = logprobs.findIndex(Number.isNaN);
+  if (broken >= 0) throw new NonFiniteError(`The Tinker server gave NaN for the log-probability of sampled token ${broken}`);
   return tokens.map((id, i): SampledToken => {
     const token = { id, logprob: logprobs[i]!, top: [] };
     return i === tokens.length - 1 ? { ...token, finish: reason } : token;

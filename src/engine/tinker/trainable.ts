@@ -1,5 +1,6 @@
 /** One trainable model: passes rescaled to the port's sum, steps of AdamW, and what of it the server does not know. */
-import { EngineError, UnsupportedError } from "../../errors.ts";
+import { EngineError, NonFiniteError, UnsupportedError } from "../../errors.ts";
+import { requireFiniteLogprobs } from "../check-results.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../port.ts";
 import { passAnswer, stepAnswer } from "./answers.ts";
 import { forwardCall, lossCall, lossValue, needsOldLogprobs } from "./datum.ts";
@@ -52,7 +53,9 @@ export class Trainable {
   async forward(rows: readonly Row[], signal: AbortSignal | undefined): Promise<Logprobs[]> {
     this.#requireCertain();
     const trained = rows.filter(isTrained);
-    return aligned(rows, await this.#pass("forward", encodeForward(forwardCall(trained)), signal));
+    const logprobs = aligned(rows, await this.#pass("forward", encodeForward(forwardCall(trained)), signal));
+    requireFiniteLogprobs(logprobs);
+    return logprobs;
   }
 
   async forwardBackward(
@@ -63,7 +66,8 @@ export class Trainable {
     this.#requireCertain();
     const known = needsOldLogprobs(rows, loss) ? withOldLogprobs(rows, await this.forward(rows, signal)) : rows;
     const trained = known.filter(isTrained);
-    const logprobs = aligned(rows, await this.#uncertainUntil(this.#send(trained, loss, this.#sequences + trained.length, signal)));
+    // Gradients that are not finite stay on the server: the model is of no more use.
+    const logprobs = await this.#uncertainUntil(this.#sendFinite(rows, trained, loss, signal));
     const tokens = rows.reduce((sum, { weights }) => sum + weights.reduce((count, weight) => count + (weight === 0 ? 0 : 1), 0), 0);
     return { logprobs, metrics: { loss: lossValue(rows, loss, logprobs), tokens, entropy: NaN } };
   }
@@ -104,6 +108,8 @@ export class Trainable {
     this.serverStep++;
     this.#forget();
     const norm = Object.entries(metrics ?? {}).find(([name]) => /(^|[/:.])grad(ient)?_norm(:|$)/.test(name))?.[1];
+    // JSON has no NaN: servers write null for it.
+    if (norm === null) throw new NonFiniteError("Expected a finite gradient norm, the Tinker server reported null");
     return norm ?? NaN;
   }
 
@@ -115,6 +121,12 @@ export class Trainable {
     if (this.#sent.every(({ scale }) => scale === this.#sequences)) return;
     const total = 2 * this.#sequences;
     for (const { rows, loss, scale } of [...this.#sent]) await this.#uncertainUntil(this.#send(rows, loss, total - scale, signal));
+  }
+
+  async #sendFinite(rows: readonly Row[], trained: readonly Row[], loss: LossSpec, signal: AbortSignal | undefined): Promise<Logprobs[]> {
+    const logprobs = aligned(rows, await this.#send(trained, loss, this.#sequences + trained.length, signal));
+    requireFiniteLogprobs(logprobs);
+    return logprobs;
   }
 
   async #send(rows: readonly Row[], loss: LossSpec, scale: number, signal: AbortSignal | undefined): Promise<Float32Array[]> {

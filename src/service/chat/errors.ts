@@ -42,6 +42,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_DATA_CORRUPTED: 500,
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
+  E_NON_FINITE: 500,
 };
 
 /** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without particulars. */

@@ -1,3 +1,4 @@
+import { NonFiniteError } from "../../errors.ts";
 import type { PromptToken, SampledToken } from "../../engine/port.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 
@@ -41,7 +42,9 @@ function face(tokenizer: ChatTokenizer, id: number): TokenFace {
   return (known[id] = { token, bytes: [...bytes] });
 }
 
+/** @throws NonFiniteError `E_NON_FINITE` for NaN. */
 function wireLogprob(value: number): number {
+  if (Number.isNaN(value)) throw new NonFiniteError("The engine gave a log-probability that is NaN");
   return value > LOGPROB_FLOOR ? value : LOGPROB_FLOOR;
 }
 

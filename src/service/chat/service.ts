@@ -1,7 +1,7 @@
 /** The steps of a chat completion in their order, and who gives back what a request holds. */
 import { randomBytes } from "node:crypto";
 import type { Engine } from "../../engine/port.ts";
-import { EngineError, InternalError, isAbort, WhetstoneError } from "../../errors.ts";
+import { EngineError, InternalError, isAbort, NonFiniteError, WhetstoneError } from "../../errors.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import { remember } from "../../util/remember.ts";
 import type { ServiceLogger } from "../logger.ts";
@@ -92,10 +92,10 @@ const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABLE"
 
 /**
  * {@link generate}, with failures as the client is to see them: whatever an engine calls its own error, it is no fault of a
- * request that was checked before. Passed on are: no room, a worker that is being restarted, and rules of the request that leave no
- * token to sample.
+ * request that was checked before. Passed on are: no room, a worker that is being restarted, rules of the request that leave no
+ * token to sample, and weights that give no finite log-probabilities.
  */
-async function generated({ plan, request }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
+async function generated({ plan, request, shape }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
   try {
     if (request.beamSearch === null) return await generate(plan, options);
     const choices = await beamSearch(plan, { ...request.beamSearch, signal: options.signal });
@@ -103,6 +103,8 @@ async function generated({ plan, request }: Run, options: GenerateOptions): Prom
     return choices;
   } catch (error) {
     if (isAbort(error) || (WhetstoneError.isInstance(error) && TOLD_CODES.has(error.code))) throw error;
+    if (WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE")
+      throw new NonFiniteError(`The model '${shape.head.model}' cannot be sampled. ${error.message}`, { cause: error });
     throw new EngineError("The engine failed while it generated", { cause: error });
   }
 }

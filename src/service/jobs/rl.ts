@@ -5,6 +5,7 @@ import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 import { recentRlSteps } from "../store/jobs.ts";
 import { readGroups } from "./job-files.ts";
+import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
 import { knownMetrics } from "./known-metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
@@ -53,10 +54,16 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base, { tokenizer }), { signal });
   const { warnings = [] } = config;
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
+  const step = `Step ${scope.model.next_step}`;
   const startedMs = performance.now();
   const reference = (rows: readonly Row[]) => referenceLogprobs(scope, rows, batch.reference ?? { kind: "base" });
-  const { logprobs, metrics, kl } = await computeGradient({ engine, handle, signal, reference }, batch);
-  const { gradNorm } = await engine.optimStep(handle, batch.adam, { signal });
+  const { logprobs, metrics, kl, gradNorm } = await requireFinite(step, async () => {
+    const gradient = await computeGradient({ engine, handle, signal, reference }, batch);
+    requireFiniteLoss(gradient.metrics);
+    const { gradNorm: norm } = await engine.optimStep(handle, batch.adam, { signal });
+    requireFiniteNorm(norm);
+    return { ...gradient, gradNorm: norm };
+  });
   const seconds = (performance.now() - startedMs) / 1000;
   const digests =
     config.experimental_config?.token_report === true
@@ -66,24 +73,26 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const diagnostics = await runStepsInSlices(policyDiagnosticsSteps(batch, logprobs, { startStep: checkpoint.step }), { signal });
   const entropy = metrics.tokens === 0 ? 0 : metrics.entropy / metrics.tokens;
   const numTokens = batch.rows.reduce((sum, row) => sum + row.tokens.length, 0);
-  const data = knownMetrics({
-    ...batch.metrics,
-    ...diagnostics,
-    "policy/entropy": entropy,
-    "tokens/padding_share": paddingShare(metrics),
-    ...threadMetrics(metrics),
-    loss: metrics.loss,
-    entropy,
-    ...(kl === null ? {} : { kl_policy_ref: kl }),
-    grad_norm: gradNorm,
-    learning_rate: batch.adam.learningRate,
-    num_tokens: numTokens,
-    num_trainable_tokens: metrics.tokens,
-    num_sequences: batch.rows.length,
-    logprob_difference_max: difference.max,
-    logprob_difference_mean: difference.mean,
-    tokens_per_second: numTokens / Math.max(seconds, 1e-9),
-  });
+  const data = await requireFinite(step, async () =>
+    knownMetrics({
+      ...batch.metrics,
+      ...diagnostics,
+      "policy/entropy": entropy,
+      "tokens/padding_share": paddingShare(metrics),
+      ...threadMetrics(metrics),
+      loss: metrics.loss,
+      entropy,
+      ...(kl === null ? {} : { kl_policy_ref: kl }),
+      grad_norm: gradNorm,
+      learning_rate: batch.adam.learningRate,
+      num_tokens: numTokens,
+      num_trainable_tokens: metrics.tokens,
+      num_sequences: batch.rows.length,
+      logprob_difference_max: difference.max,
+      logprob_difference_mean: difference.mean,
+      tokens_per_second: numTokens / Math.max(seconds, 1e-9),
+    }),
+  );
   const raised = trainingWarnings(data, await recentRlSteps(store, job.model_id, WARNING_HISTORY));
   return {
     metrics: data,

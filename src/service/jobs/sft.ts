@@ -2,6 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, type TokenSequence } from "../../learner/index.ts";
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
+import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
 import { knownMetrics } from "./known-metrics.ts";
 import { paddingShare } from "./padding.ts";
 import type { JobScope, Trained } from "./run-job.ts";
@@ -49,9 +50,14 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
   for (const step of plan.steps(done)) {
     done++;
     signal.throwIfAborted();
-    const metrics = await trainStep(scope, data, { step, number: done });
-    const validation = step.validates && work.validation.length > 0 ? await measure(scope, work.validation) : {};
-    await emit({ key: `step:${done}`, type: "gradient_step", data: knownMetrics({ ...metrics, ...validation }) });
+    const number = done;
+    const metrics = await requireFinite(`Step ${number}`, () => trainStep(scope, data, { step, number }));
+    const validation =
+      step.validates && work.validation.length > 0
+        ? await requireFinite(`The validation after step ${number}`, () => measure(scope, work.validation))
+        : {};
+    const reported = await requireFinite(`Step ${number}`, async () => knownMetrics({ ...metrics, ...validation }));
+    await emit({ key: `step:${number}`, type: "gradient_step", data: reported });
     // The last step is committed by the checkpoint itself.
     if (done % context.limits.commitEverySteps === 0 && done < plan.stepCount) await scope.commitProgress(done);
   }
@@ -80,7 +86,9 @@ async function trainStep(
   const batch = buildSftBatch(step.examples.flatMap((example) => data.examples[example] ?? []));
   const startedMs = performance.now();
   const { metrics } = await context.engine.forwardBackward(handle, batch.rows, batch.loss, { signal });
+  requireFiniteLoss(metrics);
   const { gradNorm } = await context.engine.optimStep(handle, step.adam, { signal });
+  requireFiniteNorm(gradNorm);
   const seconds = (performance.now() - startedMs) / 1000;
   return {
     gradient_step: number,

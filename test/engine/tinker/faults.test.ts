@@ -49,6 +49,41 @@ const answer = (status: number, body: object) => (_: IncomingMessage, response: 
   response.end(JSON.stringify(body));
 };
 
+describe("a number that is not finite", () => {
+  /** An engine whose server answers the next futures with `body`. */
+  async function answering(): Promise<{ engine: Engine; next: { body: Record<string, unknown> | null } }> {
+    const next: { body: Record<string, unknown> | null } = { body: null };
+    const { engine } = await start((path) => (path === "retrieve_future" && next.body !== null ? { status: 200, body: next.body } : null));
+    return { engine, next };
+  }
+  const broken = (rows: ReturnType<typeof rowsOf>) => ({
+    loss_fn_outputs: rows.map(({ tokens }) => ({ logprobs: { data: Array.from(tokens.subarray(1), (_, t) => (t === 2 ? null : -1)) } })),
+  });
+
+  it("among log-probabilities fails the pass, and leaves the model unknown once gradients were asked for", async () => {
+    const { engine, next } = await answering();
+    const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
+    const rows = rowsOf(2).map((row) => ({ ...row, weights: row.weights.map((_, t) => (t === 0 ? 0 : 1)) }));
+    next.body = broken(rows);
+    const failed = { code: "E_NON_FINITE", message: expect.stringContaining("got NaN for token 3 of row 0") as string };
+    await expect(engine.forward(model, rows)).rejects.toMatchObject(failed);
+    await expect(engine.forwardBackward(model, rows, { kind: "cross-entropy" })).rejects.toMatchObject(failed);
+    next.body = null;
+    await expect(engine.optimStep(model, plainStep(0.1))).rejects.toMatchObject({ code: "E_ENGINE" });
+  });
+
+  it("for a gradient norm or a sampled token is an error, too", async () => {
+    const { engine, next } = await answering();
+    const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
+    const policy = await engine.publish(model);
+    await engine.forwardBackward(model, rowsOf(2), { kind: "cross-entropy" });
+    next.body = { metrics: { "optim/grad_norm": null } };
+    expect(await codeOf(engine.optimStep(model, plainStep(0.1)))).toBe("E_NON_FINITE");
+    next.body = { sequences: [{ stop_reason: "length", tokens: [1, 2], logprobs: [-1, null] }] };
+    expect(await codeOf(sampleAll(engine, policy, tokensOf(1), params(1)))).toBe("E_NON_FINITE");
+  });
+});
+
 describe("an answer that is lost", () => {
   it("is asked for again under the same number, and the work is done once", async () => {
     const rows = rowsOf(3);

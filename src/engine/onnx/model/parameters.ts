@@ -6,6 +6,7 @@
  * key and value are one matrix side by side: narrow products are slower, and a narrow product's last bits depend on the
  * thread count. A file sees the parts.
  */
+import { InternalError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
 
 /** One tensor as a file names it: columns `[start, start + width)` of a matrix, elements of a vector, or all of a table. */
@@ -186,4 +187,14 @@ export function fileShape(parameter: Parameter, width: number): number[] {
 /** The view of one parameter in a flat vector. */
 export function viewOf(flat: Float32Array, parameter: Parameter): Float32Array {
   return flat.subarray(parameter.offset, parameter.offset + parameter.size);
+}
+
+/** Name in a file of the tensor that holds element `index` of a flat vector. */
+export function tensorAt({ parameters }: Layout, index: number): string {
+  const parameter = parameters.find(({ offset, size }) => index >= offset && index < offset + size);
+  if (parameter === undefined) throw new InternalError(`No tensor holds element ${index}`);
+  const { files, shape, offset, kind } = parameter;
+  // An embedding is one tensor; of any other parameter the last dimension is cut.
+  const column = kind === "embedding" ? 0 : (index - offset) % shape.at(-1)!;
+  return files.find(({ start, width }) => column >= start && column < start + width)!.name;
 }

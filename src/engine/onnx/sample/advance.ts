@@ -1,6 +1,6 @@
 /** From a row's distribution to its next token. */
 import type { SampledToken } from "../../port.ts";
-import { chooseToken, topTokens } from "./choose.ts";
+import { chooseToken, requireDistribution, topTokens } from "./choose.ts";
 import type { Distributions } from "./forward.ts";
 import type { Request, RunningRow } from "./request.ts";
 
@@ -22,6 +22,7 @@ function logitsOf(
  *
  * @param index - Which of the distributions is the row's.
  * @throws UnsupportedError `E_UNSUPPORTED` when the request's rules leave no token.
+ * @throws NonFiniteError `E_NON_FINITE` when the weights give no distribution.
  */
 export function advance(
   row: RunningRow<Drawn>,
@@ -34,6 +35,7 @@ export function advance(
   const part = (all: Float32Array) => all.subarray(index * V, (index + 1) * V);
   // Under a grammar the raw log-probabilities are those of the tokens that it leaves.
   const free = part(distributions.logprobs);
+  requireDistribution(free, row.length);
   const logprobs = constraint?.logprobs(free) ?? free;
   const id = chooseToken(
     logitsOf(row.request, part, distributions) ?? logprobs,

@@ -1,4 +1,5 @@
 /** From a row of log-probabilities to a token. */
+import { NonFiniteError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
 import type { PromptToken, SamplingParams, TokenLogprob } from "../../port.ts";
 import { argmax, draw, drawFrom } from "./logits/draw.ts";
@@ -38,6 +39,20 @@ export function chooseToken(
   if (topK > 0) keepTopK(shaped, topK);
   if (topP < 1) keepTopP(shaped, topP);
   return draw(shaped, u);
+}
+
+/**
+ * Checks a row of log-probabilities.
+ *
+ * @param logprobs - `[V]`, a `log softmax`: one NaN or +∞ among the logits makes every element NaN.
+ * @param position - Of the token in its sequence, from 0; for the message.
+ * @throws NonFiniteError `E_NON_FINITE` when they are NaN.
+ */
+export function requireDistribution(logprobs: Float32Array, position: number): void {
+  if (!Number.isNaN(logprobs[0])) return;
+  throw new NonFiniteError(
+    `The weights give no finite log-probabilities for the token at position ${position}: values in the network are NaN or overflow. Sample from another checkpoint, or train this one again with a lower learning rate`,
+  );
 }
 
 /** A token that was there already, with its place among all and the `count` best. */

@@ -16,6 +16,9 @@ interface LayerCache {
 /**
  * The keys and values of the rows of one batch, rows `0 … count − 1` in use. The arrays are graph inputs as they lie:
  * the first rows are a prefix, so any batch size is a view.
+ *
+ * Positions without a token hold zeros. Masking adds to a score and multiplies a value by 0, so a NaN, an infinity or a huge number
+ * that an earlier row left there would reach the row that uses the slot now.
  */
 export class KvCache {
   readonly #config: ModelConfig;
@@ -85,6 +88,7 @@ export class KvCache {
   load(slot: number, prompt: PromptCache, source: number, length: number): void {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
+    const before = this.#lengthOf(slot);
     prompt.layers.forEach((from, layer) => {
       const { keys, values } = this.#layers[layer]!;
       for (let head = 0; head < kvHeads; head++) {
@@ -92,6 +96,9 @@ export class KvCache {
         const row = (slot * kvHeads + head) * d * capacity;
         values.set(from.values.subarray(start, start + length * d), row);
         transpose(from.keys.subarray(start, start + length * d), d, keys, row, capacity);
+        if (before <= length) continue;
+        values.fill(0, row + length * d, row + before * d);
+        for (let i = 0; i < d; i++) keys.fill(0, row + i * capacity + length, row + i * capacity + before);
       }
     });
     this.#mask.fill(0, slot * capacity, slot * capacity + length);
@@ -122,6 +129,12 @@ export class KvCache {
     for (let slot = 0; slot < rows; slot++) this.#mask[slot * capacity + places[slot]!] = 0;
   }
 
+  /** Tokens that the last row in a slot had. */
+  #lengthOf(slot: number): number {
+    const length = this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity).indexOf(MASKED);
+    return length < 0 ? this.#capacity : length;
+  }
+
   /** Copies a row over another. */
   copy(from: number, to: number): void {
     if (from === to) return;
@@ -145,8 +158,11 @@ function transpose(from: Float32Array, d: number, to: Float32Array, start: numbe
   for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) to[start + i * stride + t] = from[t * d + i]!;
 }
 
-/** Gives each of the first lines of `from` elements room for `to`, in place; what is behind a line is left as it is. */
+/** Gives each of the first lines of `from` elements room for `to`, in place; the new elements are 0. */
 function spreadOut(data: Float32Array, lines: number, from: number, to: number): void {
   if (from === to) return;
-  for (let line = lines - 1; line > 0; line--) data.copyWithin(line * to, line * from, (line + 1) * from);
+  for (let line = lines - 1; line >= 0; line--) {
+    data.copyWithin(line * to, line * from, (line + 1) * from);
+    data.fill(0, line * to + from, (line + 1) * to);
+  }
 }

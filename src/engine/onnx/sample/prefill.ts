@@ -5,7 +5,7 @@
 import type { PromptToken } from "../../port.ts";
 import { loadRuntime, type TensorConstructor } from "../runtime.ts";
 import type { StackedAdapters } from "./adapters.ts";
-import { placeToken } from "./choose.ts";
+import { placeToken, requireDistribution } from "./choose.ts";
 import type { Distributions, Forward } from "./forward.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
@@ -140,8 +140,11 @@ export class PrefillTask {
   #score({ logprobs, vocabularySize: V }: Distributions, start: number, time: number): void {
     if (this.#scored === null) return;
     const { prompt, params } = this.#heads[0]!;
-    for (let t = 0; t < time && start + t + 1 < prompt.length; t++)
-      this.#scored.push(placeToken(logprobs.subarray(t * V, (t + 1) * V), prompt[start + t + 1]!, params.promptLogprobs!));
+    for (let t = 0; t < time && start + t + 1 < prompt.length; t++) {
+      const row = logprobs.subarray(t * V, (t + 1) * V);
+      requireDistribution(row, start + t + 1);
+      this.#scored.push(placeToken(row, prompt[start + t + 1]!, params.promptLogprobs!));
+    }
   }
 
   #completed(start: number): Prefilled[] {

@@ -1,8 +1,9 @@
 import type { AdamParams } from "../../port.ts";
 import { BLOCK, type Layout } from "../model/parameters.ts";
 import { loadRuntime, Program } from "../runtime.ts";
-import { AdamKernel } from "./adam-kernel.ts";
+import { AdamKernel, type AdamScalars } from "./adam-kernel.ts";
 import { normGraph } from "./optimizer-graph.ts";
+import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
 
 /** Vectors of one trainable model, all of the layout's length. */
 export interface OptimizerState {
@@ -33,38 +34,73 @@ export class Optimizer {
   /**
    * One step in place: clips by the global norm, updates parameters and moments, zeroes the gradients.
    *
-   * @returns The norm before clipping. When it is not finite nothing is changed but the gradients, which are dropped.
+   * @returns The norm before clipping.
+   * @throws NonFiniteError `E_NON_FINITE` naming the tensor when the norm or an updated weight is not finite; then parameters and
+   *   moments are unchanged.
    */
   async step(state: OptimizerState, layout: Layout, adam: AdamParams): Promise<number> {
     const { Tensor } = await loadRuntime();
-    const { learningRate } = adam;
-    const beta1 = adam.beta1 ?? ADAM_DEFAULTS.beta1;
-    const beta2 = adam.beta2 ?? ADAM_DEFAULTS.beta2;
-    const epsilon = adam.epsilon ?? ADAM_DEFAULTS.epsilon;
-    const weightDecay = adam.weightDecay ?? ADAM_DEFAULTS.weightDecay;
-    const maxGradNorm = adam.maxGradNorm ?? ADAM_DEFAULTS.maxGradNorm;
-
     const { norm } = await this.#norm.run({ gradient: new Tensor("float32", state.gradients, [layout.length / BLOCK, BLOCK]) }, ["norm"]);
     const gradNorm = (norm!.data as Float32Array)[0]!;
-    if (Number.isFinite(gradNorm)) {
+    try {
+      requireFiniteGradient(layout, state.gradients, gradNorm);
       const t = state.step + 1;
-      const scalars = {
-        // The 1e-6 is torch.nn.utils.clip_grad_norm_'s.
-        clip: maxGradNorm > 0 ? Math.min(1, maxGradNorm / (gradNorm + 1e-6)) : 1,
-        beta1,
-        rest1: 1 - beta1,
-        beta2,
-        rest2: 1 - beta2,
-        scaledRate: learningRate / (1 - beta1 ** t),
-        correction: Math.sqrt(1 - beta2 ** t),
-        epsilon,
+      const { decayed, rest } = scalarsOf(adam, gradNorm, t);
+      const update = (vectors: Vectors): void => {
+        this.#adam.update(vectors, 0, layout.decayed, decayed);
+        this.#adam.update(vectors, layout.decayed, layout.length, rest);
       };
-      const vectors = { p: state.parameters, m: state.first, v: state.second, g: state.gradients };
-      this.#adam.update(vectors, 0, layout.decayed, { ...scalars, shrink: learningRate * weightDecay });
-      this.#adam.update(vectors, layout.decayed, layout.length, { ...scalars, shrink: 0 });
+      const vectors: Vectors = { p: state.parameters, m: state.first, v: state.second, g: state.gradients };
+      if (mayOverflow(decayed)) {
+        const copies = { ...vectors, p: vectors.p.slice(), m: vectors.m.slice(), v: vectors.v.slice() };
+        update(copies);
+        requireFiniteWeights({ layout, parameters: copies.p });
+        for (const name of ["p", "m", "v"] as const) vectors[name].set(copies[name]);
+      } else update(vectors);
       state.step = t;
+    } finally {
+      state.gradients.fill(0);
     }
-    state.gradients.fill(0);
     return gradNorm;
   }
+}
+
+type Vectors = Parameters<AdamKernel["update"]>[0];
+
+/** The kernel's scalars for step `t`, with weight decay and without. */
+function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: AdamScalars; rest: AdamScalars } {
+  const { learningRate } = adam;
+  const beta1 = adam.beta1 ?? ADAM_DEFAULTS.beta1;
+  const beta2 = adam.beta2 ?? ADAM_DEFAULTS.beta2;
+  const epsilon = adam.epsilon ?? ADAM_DEFAULTS.epsilon;
+  const weightDecay = adam.weightDecay ?? ADAM_DEFAULTS.weightDecay;
+  const maxGradNorm = adam.maxGradNorm ?? ADAM_DEFAULTS.maxGradNorm;
+  const rest = {
+    // The 1e-6 is torch.nn.utils.clip_grad_norm_'s.
+    clip: maxGradNorm > 0 ? Math.min(1, maxGradNorm / (gradNorm + 1e-6)) : 1,
+    beta1,
+    rest1: 1 - beta1,
+    beta2,
+    rest2: 1 - beta2,
+    shrink: 0,
+    scaledRate: learningRate / (1 - beta1 ** t),
+    correction: Math.sqrt(1 - beta2 ** t),
+    epsilon,
+  };
+  return { decayed: { ...rest, shrink: learningRate * weightDecay }, rest };
+}
+
+/** Bound of a first moment: a mean of gradients whose squares have a finite sum in float32. */
+const MAX_MOMENT = 2e19;
+
+/** Updates below this size leave a finite float32 finite: they are less than half of the largest one's last place, 2^103. */
+const HARMLESS_UPDATE = 1e30;
+
+/**
+ * Whether an update can take a finite weight to infinity or NaN. With usual settings it cannot, by the bound
+ * `|rate · m / (√v / correction + ε)| ≤ rate · |m| / ε`, and the weights need no look after the step.
+ */
+function mayOverflow({ scaledRate, epsilon, correction, shrink }: AdamScalars): boolean {
+  const isBounded = (scaledRate * MAX_MOMENT) / Math.fround(epsilon) < HARMLESS_UPDATE;
+  return !(isBounded && shrink <= 1 && Math.fround(correction) > 0);
 }

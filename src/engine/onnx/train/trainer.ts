@@ -15,6 +15,7 @@ import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
 import { forEachTrained } from "./inputs.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { SecondThread } from "./second-thread.ts";
+import { requireFinitePass } from "./require-finite.ts";
 import { addTo, shareOut } from "./shares.ts";
 import { threadsPerShare, TrainerThreads } from "./trainer-threads.ts";
 
@@ -116,10 +117,13 @@ export class Trainer {
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
     this.#optimizer ??= Optimizer.create(this.#threads.most);
-    const gradNorm = await (await this.#optimizer).step(model, model.layout, adam);
-    model.hasGradients = false;
-    model.version++;
-    return { gradNorm, step: model.step };
+    try {
+      const gradNorm = await (await this.#optimizer).step(model, model.layout, adam);
+      model.version++;
+      return { gradNorm, step: model.step };
+    } finally {
+      model.hasGradients = false;
+    }
   }
 
   resetOptimizer(id: string): void {
@@ -197,6 +201,7 @@ export class Trainer {
     try {
       const { results, threads } = await this.#runAll(model, rows, batches, loss, signal);
       const { logprobs, metrics } = summary(rows, results);
+      requireFinitePass(model, logprobs, loss && metrics.loss);
       return { logprobs, metrics: { ...metrics, threads } };
     } catch (error) {
       if (before) model.gradients.set(before);

@@ -1,7 +1,9 @@
+import { fc } from "@fast-check/vitest";
 import { expect, test } from "vitest";
 import type { ModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { loadRuntime } from "../../../../src/engine/onnx/runtime.ts";
 import { KvCache } from "../../../../src/engine/onnx/sample/kv-cache.ts";
+import type { PromptCache } from "../../../../src/engine/onnx/sample/prompt-cache.ts";
 
 const [kv, d] = [2, 8];
 const config = { kvHeads: kv, headSize: d, layers: 2 } as ModelConfig;
@@ -58,4 +60,56 @@ test("rows keep their tokens while slots and capacity grow, in place and in new 
     }
   }
   expect(cache.feeds(Tensor, 5)["past_k0"]!.dims[3]).toBe(256);
+});
+
+/** A change of the cache: a prompt into a new or a used slot, a token for the first rows, the last row over another. */
+const change = fc.oneof(
+  fc.record({ kind: fc.constant("load" as const), slot: fc.nat(3), length: fc.integer({ min: 1, max: 150 }) }),
+  fc.record({ kind: fc.constant("append" as const), rows: fc.integer({ min: 1, max: 4 }) }),
+  fc.record({ kind: fc.constant("copy" as const), from: fc.nat(3), to: fc.nat(3) }),
+);
+
+test("positions without a token hold zeros, whatever was in the slot or moved through it", async () => {
+  const { Tensor } = await loadRuntime();
+  const filled = (size: number) => new Float32Array(size).fill(NaN);
+  fc.assert(
+    fc.property(fc.array(change, { minLength: 4, maxLength: 30 }), (changes) => {
+      const cache = new KvCache(config);
+      const lengths: number[] = [];
+      for (const each of changes) {
+        if (each.kind === "load") {
+          const slot = Math.min(each.slot, lengths.length);
+          const size = kv * each.length * d;
+          const layers = [0, 1].map(() => ({ keys: filled(size), values: filled(size) }));
+          cache.reserve(Math.max(slot + 1, lengths.length), each.length + 1);
+          cache.load(slot, { capacity: each.length, layers } as unknown as PromptCache, 0, each.length);
+          lengths[slot] = each.length;
+        } else if (each.kind === "append") {
+          const rows = Math.min(each.rows, lengths.length);
+          if (rows === 0) continue;
+          cache.reserve(lengths.length, Math.max(...lengths) + 1);
+          const names = [0, 1].flatMap((layer) => [`k${layer}`, `v${layer}`]);
+          const results = Object.fromEntries(names.map((name) => [name, new Tensor("float32", filled(rows * kv * d), [rows, kv, 1, d])]));
+          cache.append(results, Int32Array.from(lengths), rows);
+          for (let slot = 0; slot < rows; slot++) lengths[slot]!++;
+        } else if (each.from < lengths.length && each.to < lengths.length) {
+          cache.copy(each.from, each.to);
+          lengths[each.to] = lengths[each.from]!;
+        }
+      }
+      if (lengths.length === 0) return;
+      const feeds = cache.feeds(Tensor, lengths.length);
+      const capacity = feeds["past_k0"]!.dims[3]!;
+      for (const name of ["past_k0", "past_v0", "past_k1", "past_v1"]) {
+        const isKeys = name.startsWith("past_k");
+        (feeds[name]!.data as Float32Array).forEach((value, i) => {
+          const slot = Math.floor(i / (kv * d * capacity));
+          const token = isKeys ? i % capacity : Math.floor(i / d) % capacity;
+          const expected = token < lengths[slot]! ? NaN : 0;
+          if (!Object.is(value, expected)) throw new Error(`${name}, slot ${slot}, token ${token} of ${lengths[slot]}: ${value}`);
+        });
+      }
+    }),
+    { numRuns: 60, seed: 1 },
+  );
 });

@@ -1,17 +1,12 @@
 /** The sampler by itself, on the shipped model: what it computes, when, and that no row's bits depend on either. */
-import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Program } from "../../../../src/engine/onnx/runtime.ts";
 import { Batch } from "../../../../src/engine/onnx/sample/batch.ts";
-import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";
 import { BLOCK_TOKENS } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
 import { Pace } from "../../../../src/engine/onnx/sample/pace.ts";
 import { PrefillTask } from "../../../../src/engine/onnx/sample/prefill.ts";
-import type { SamplerOptions } from "../../../../src/engine/onnx/sample/options.ts";
-import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
-import type { SampledToken, SamplingParams } from "../../../../src/engine/port.ts";
-
-const base = { id: "shipped", directory: join(import.meta.dirname, "../../../../models/whetstone-tiny") };
+import type { SampledToken } from "../../../../src/engine/port.ts";
+import { base, Harness, numbers, params } from "./harness.ts";
 
 /** A run of a graph: rows and new tokens of each. */
 interface Run {
@@ -34,65 +29,11 @@ beforeEach(() => {
 });
 afterEach(() => void vi.restoreAllMocks());
 
-const params = (seed: number, more: Partial<SamplingParams> = {}): SamplingParams => ({
-  maxTokens: 12,
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  seed: BigInt(seed),
-  stopTokenIds: [],
-  topLogprobs: 2,
-  ...more,
-});
 /** Prompts of one `family` begin alike; they differ from token `shared` on, or in their length. */
 const promptOf = (length: number, family: number, index = 0, shared = 40) =>
   Int32Array.from({ length }, (_, t) => (family * 37 + t * 17 + ((family * t) % 7) + (t >= shared ? index * 5 : 0)) % 500);
 const promptRuns = () => runs.filter(({ time }) => time > 1);
 const computedTokens = () => promptRuns().reduce((sum, { rows, time }) => sum + rows * time, 0);
-
-class Harness {
-  readonly sampler: Sampler;
-  readonly tokens = new Map<number, SampledToken[]>();
-  #next = 0;
-  #waiting = new Map<number, { resolve: (tokens: SampledToken[]) => void; reject: (error: unknown) => void }>();
-  onToken: (event: SampledEvent) => void = () => {};
-
-  constructor(options: Partial<SamplerOptions> = {}) {
-    this.sampler = new Sampler(
-      { threads: 1, ...options },
-      (events) => events.forEach((event) => this.#take(event)),
-      (requests, error) => requests.forEach((id) => this.#waiting.get(id)?.reject(error)),
-    );
-  }
-
-  static async start(options: Partial<SamplerOptions> = {}): Promise<Harness> {
-    const harness = new Harness(options);
-    await harness.sampler.loadPolicy("p", base, undefined);
-    return harness;
-  }
-
-  add(prompt: Int32Array, options: SamplingParams, policy = "p"): { id: number; done: Promise<SampledToken[]> } {
-    const id = this.#next++;
-    this.tokens.set(id, []);
-    const done = new Promise<SampledToken[]>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
-    this.sampler.add(id, policy, prompt, options);
-    return { id, done };
-  }
-
-  run(prompt: Int32Array, options: SamplingParams, policy = "p"): Promise<SampledToken[]> {
-    return this.add(prompt, options, policy).done;
-  }
-
-  #take(event: SampledEvent): void {
-    const tokens = this.tokens.get(event.request)!;
-    tokens.push(event.token);
-    this.onToken(event);
-    if (event.token.finish) this.#waiting.get(event.request)!.resolve(tokens);
-  }
-}
-
-/** What a caller sees of the numbers. */
-const numbers = (tokens: readonly SampledToken[]) => tokens.map(({ id, logprob, top }) => ({ id, logprob, top }));
 
 describe("the prefix cache", () => {
   test("a later request computes only what it does not share, and gets the same bits", async () => {
