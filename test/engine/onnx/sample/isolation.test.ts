@@ -5,7 +5,6 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
 import type { SampledToken } from "../../../../src/engine/port.ts";
-import { uniform } from "../../../../src/util/rng.ts";
 import { base, Harness, numbers, params } from "./harness.ts";
 
 const RANK = 2;
@@ -22,14 +21,13 @@ interface Request {
 }
 
 let weights: Float32Array;
-let adapterLength: number;
+let adapters: readonly Float32Array[];
 beforeAll(async () => {
   const config = await readModelConfig(base.directory);
   weights = await readBaseWeights(base.directory, baseLayout(config));
-  adapterLength = adapterLayout(config, RANK).length;
+  const { length } = adapterLayout(config, RANK);
+  adapters = [1, 2, 3].map((seed) => Float32Array.from({ length }, (_, i) => 0.1 * Math.sin(seed * i)));
 });
-
-const adapter = (seed: number) => Float32Array.from({ length: adapterLength }, (_, i) => 0.2 * uniform(BigInt(seed), i) - 0.1);
 
 /** Every `stride`-th value replaced. */
 const poison = (flat: Float32Array, value: number, stride: number) => flat.map((weight, i) => ((i + 1) % stride === 0 ? value : weight));
@@ -39,8 +37,8 @@ async function start(value: number, stride: number): Promise<Harness> {
   const { sampler } = harness;
   const lora = { rank: RANK, alpha: RANK };
   await sampler.loadPolicy("base", base, undefined);
-  for (const seed of [1, 2]) await sampler.addPolicy(`adapter-${seed}`, base, { flat: adapter(seed), lora });
-  await sampler.addPolicy("poisoned-adapter", base, { flat: poison(adapter(3), value, stride), lora });
+  for (const at of [0, 1]) await sampler.addPolicy(`adapter-${at + 1}`, base, { flat: adapters[at]!, lora });
+  await sampler.addPolicy("poisoned-adapter", base, { flat: poison(adapters[2]!, value, stride), lora });
   await sampler.addPolicy("poisoned-weights", base, { flat: poison(weights, value, stride), lora: null });
   return harness;
 }
@@ -61,17 +59,17 @@ function expected(request: Request): Promise<SampledToken[]> {
 const request = fc.record<Request>({
   policy: fc.constantFrom(...HEALTHY, ...POISONED),
   prompt: fc.constantFrom(3, 17, 40, 63, 100),
-  maxTokens: fc.constantFrom(2, 12, 30),
+  maxTokens: fc.constantFrom(2, 12),
 });
 /** Runs through all waves: without a row the batch of the adapters would be dropped with its cache. */
-const KEEPER: Request = { policy: "adapter-1", prompt: 17, maxTokens: 120 };
+const KEEPER: Request = { policy: "adapter-1", prompt: 17, maxTokens: 80 };
 
-test("healthy rows are the same bits as alone, beside and after rows that are not finite", { timeout: 60_000 }, async () => {
+test("healthy rows are the same bits as alone, beside and after rows that are not finite", { timeout: 180_000 }, async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.constantFrom(...POISON),
       fc.constantFrom(1, 7, 1009),
-      fc.array(fc.array(request, { minLength: 1, maxLength: 5 }), { minLength: 2, maxLength: 4 }),
+      fc.array(fc.array(request, { minLength: 1, maxLength: 4 }), { minLength: 2, maxLength: 4 }),
       async (value, stride, waves) => {
         const harness = await start(value, stride);
         const keeper = run(harness, KEEPER);
