@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import type { Finding } from "../service/stored-files/verify.ts";
+import { printLine } from "../util/output.ts";
 
 /** `whetstone verify`: compares the files of a data directory with their digests. Changes nothing. */
 export function verifyCommand(): Command {
@@ -17,17 +18,16 @@ async function run({ dataDir, json = false }: { readonly dataDir?: string; reado
   const result = await verifyDataDirectory(dataDir ?? defaultDataDirectory());
   const isIntact = result.missing.length + result.damaged.length === 0;
   if (json) {
-    process.stdout.write(`${JSON.stringify({ intact: isIntact, ...result })}\n`);
+    printLine(JSON.stringify({ intact: isIntact, ...result }));
   } else {
-    const say = (text: string) => process.stdout.write(`${text}\n`);
     const list = (state: string, findings: readonly Finding[]) =>
-      findings.forEach(({ path, subject }) => say(`${state}: ${path} (${subject})`));
+      findings.forEach(({ path, subject }) => printLine(`${state}: ${path} (${subject})`));
     list("missing", result.missing);
     list("damaged", result.damaged);
     list("without a digest", result.unknown);
-    for (const path of result.unreferenced) say(`unreferenced: ${path}`);
+    for (const path of result.unreferenced) printLine(`unreferenced: ${path}`);
     const { files, bytes, seconds, missing, damaged, unknown, unreferenced } = result;
-    say(
+    printLine(
       `${result.data_dir}: ${isIntact ? "intact" : "damaged"}; ${files} files, ${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s; ` +
         `${missing.length} missing, ${damaged.length} damaged, ${unknown.length} without a digest, ${unreferenced.length} unreferenced`,
     );

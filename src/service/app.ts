@@ -1,7 +1,8 @@
 import { Hono, type MiddlewareHandler } from "hono";
 import { NotFoundError } from "../errors.ts";
 import { requireKey } from "./auth.ts";
-import { limitBody, type ServiceEnvironment } from "./body.ts";
+import { BodyBudget, budgetBodies } from "./body-budget.ts";
+import { limitBody, maxBytesOf, type ServiceEnvironment } from "./body.ts";
 import { ChatForwarder } from "./chat/forward.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { chatRoutes } from "./routes/chat.ts";
@@ -76,9 +77,12 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
   app.use(requireKey(apiKey, { open: (method, path) => READING_METHODS.includes(method) && path === "/health" }));
-  const limit = limitBody(context.limits.maxBodyBytes);
-  app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : limit(c, next)));
-  const { policies, engine, tokenizers, logger, upstream, store, files, directory, defaultBase } = context;
+  const { maxBodyBytes, maxBodiesBytes } = context.limits;
+  const maxBytes = (path: string) => maxBytesOf(path, maxBodyBytes);
+  for (const middleware of [limitBody(maxBytes), budgetBodies(new BodyBudget(maxBodiesBytes), maxBytes)]) {
+    app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : middleware(c, next)));
+  }
+  const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
   const forwarder = upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger });
   for (const routes of [
     healthRoutes(context),
@@ -88,7 +92,7 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     checkpointRoutes(context),
     artifactRoutes(context),
     trainingJobRoutes(context),
-    chatRoutes({ policies, engine, tokenizers, limits: chatLimits, logger, signal }, forwarder),
+    chatRoutes({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal }, forwarder),
   ]) {
     app.route("/", routes as Hono<ServiceEnvironment>);
   }

@@ -13,6 +13,7 @@ import type { ServiceLogger } from "./logger.ts";
 import type { Policies } from "./policies.ts";
 import type { StoredFiles } from "./stored-files/stored-files.ts";
 import type { Store } from "./store/tables.ts";
+import type { RequestWork } from "./work/request-work.ts";
 
 /** What routes and jobs share. */
 export interface ServiceContext {
@@ -33,6 +34,7 @@ export interface ServiceContext {
   readonly blobs: BlobStore;
   readonly files: StoredFiles;
   readonly tokenizers: TokenizerSource;
+  readonly work: RequestWork;
   readonly limits: ServiceLimits;
   readonly logger: ServiceLogger;
 }

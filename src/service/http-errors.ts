@@ -56,7 +56,7 @@ export function isClientGone(error: unknown): boolean {
 }
 
 /** True on the chat routes, where existing clients expect validation to answer 400. */
-function isChatPath(path: string): boolean {
+export function isChatPath(path: string): boolean {
   return path.startsWith("/v1/chat/");
 }
 

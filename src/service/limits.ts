@@ -1,7 +1,9 @@
 /** Bounds of one service. */
 export interface ServiceLimits {
-  /** The largest JSON body, in bytes. @default 64 MiB */
+  /** The largest JSON body, in bytes; most routes have lower bounds of their own. @default 64 MiB */
   readonly maxBodyBytes: number;
+  /** Bytes of the JSON bodies over 1 MiB that are in memory at one time; further ones wait in their sockets. @default 128 MiB */
+  readonly maxBodiesBytes: number;
   /** The largest file of an artifact, in bytes. @default 1 GiB */
   readonly maxArtifactFileBytes: number;
   /** Policies that stay loaded for sampling while nobody uses them. @default 4 */
@@ -21,6 +23,7 @@ export interface ServiceLimits {
 /** The defaults. */
 export const DEFAULT_LIMITS: ServiceLimits = {
   maxBodyBytes: 64 * 1024 * 1024,
+  maxBodiesBytes: 128 * 1024 * 1024,
   maxArtifactFileBytes: 1024 * 1024 * 1024,
   maxIdlePolicies: 4,
   maxWarmModels: 2,

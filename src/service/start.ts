@@ -36,6 +36,7 @@ import { closeServer, listen, trackSockets } from "./server.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
 import type { Store } from "./store/tables.ts";
+import { RequestWork } from "./work/request-work.ts";
 import { messageOf } from "./error-text.ts";
 
 /** Options of {@link startService}. */
@@ -160,6 +161,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       limits,
       space,
     });
+    undo.push(() => context.work.close());
     undo.push(() => context.jobs.close());
     // The budget may be another than at the last start.
     await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
@@ -247,6 +249,7 @@ function createContext(parts: {
   const uses = createCheckpointUses();
   const retention = createRetention({ store, directory, policies, uses, limits, logger, space });
   const tokenizers = createTokenizers();
+  const work = new RequestWork(tokenizers);
   const warm = createWarmModels({ engine, files, max: limits.maxWarmModels });
   const jobs = createJobQueue({
     store,
@@ -254,7 +257,7 @@ function createContext(parts: {
     directory,
     policies,
     warm,
-    tokenizers,
+    work,
     limits,
     logger,
     changes: createChanges(),
@@ -277,6 +280,7 @@ function createContext(parts: {
     blobs,
     files,
     tokenizers,
+    work,
     limits,
     logger,
   };

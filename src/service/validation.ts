@@ -49,13 +49,18 @@ function deepest(issue: Issue): Issue {
   return deepest({ ...inner, path: [...issue.path, ...inner.path] } as Issue);
 }
 
+/** Unknown fields that a message names. */
+const MAX_NAMED_KEYS = 10;
+
 function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[]): string {
   const place = [...at, ...issue.path];
   const where = place.length === 0 ? "the body" : `\`${place.join(".")}\``;
   if (issue.code === "unrecognized_keys") {
     const allowed = allowedKeys(schema, issue.path);
     const known = allowed.length > 0 ? `; allowed: ${allowed.join(", ")}` : "";
-    return `${where} has unknown ${issue.keys.length === 1 ? "field" : "fields"} ${issue.keys.map((key) => `\`${key}\``).join(", ")}${known}`;
+    const named = issue.keys.slice(0, MAX_NAMED_KEYS).map((key) => `\`${key.slice(0, 80)}\``);
+    const more = issue.keys.length > MAX_NAMED_KEYS ? ` and ${issue.keys.length - MAX_NAMED_KEYS} more` : "";
+    return `${where} has unknown ${issue.keys.length === 1 ? "field" : "fields"} ${named.join(", ")}${more}${known}`;
   }
   const input = "input" in issue ? issue.input : undefined;
   return `${where}: ${issue.message}${issue.message.includes("received") ? "" : `, got ${preview(input)}`}`;

@@ -1,6 +1,7 @@
 /** From messages as clients write them to messages as chat templates read them. */
 
-import { DataError, UnsupportedError } from "../errors.ts";
+import { DataError, UnsupportedError, WhetstoneError } from "../errors.ts";
+import { parseNestedJson } from "../util/json-size.ts";
 import type { ChatMessage, ChatToolCall } from "./chat-tokenizer.ts";
 
 const TEXT_PARTS: ReadonlySet<string> = new Set(["text", "input_text", "output_text", "refusal", "thinking"]);
@@ -63,8 +64,10 @@ function argumentsObject(value: unknown, where: string): unknown {
   let parsed: unknown = value;
   if (typeof value === "string") {
     try {
-      parsed = JSON.parse(value);
+      parsed = parseNestedJson(value);
     } catch (error) {
+      if (WhetstoneError.isInstance(error))
+        throw new DataError(`${where}.function.arguments: ${error.message}`, { cause: error, param: "messages" });
       throw new DataError(`${where}.function.arguments: expected the JSON text of an object, got text that is not JSON.`, {
         cause: error,
         param: "messages",

@@ -7,7 +7,7 @@ import { PromptHomes } from "./prompt-homes.ts";
 import { grammarText } from "./sample/grammar/grammars.ts";
 import type { SamplerOptions } from "./sample/options.ts";
 import type { SamplerEvent } from "./sampler-worker.ts";
-import { spawnWorker } from "./spawn-worker.ts";
+import { spawnWorker } from "../../util/spawn-worker.ts";
 import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { restoreError, type WorkerClient } from "./worker-rpc.ts";
@@ -32,7 +32,7 @@ class SamplerThread {
   constructor(index: number, options: SamplerOptions, onDeath: (death: WorkerDeath) => void) {
     this.worker = new SupervisedWorker({
       name: `sampler-${index}`,
-      spawn: () => spawnWorker("sampler-worker", { workerData: options }),
+      spawn: () => spawnWorker("engine/onnx/sampler-worker", { workerData: options }),
       onEvent: (event: SamplerEvent) => this.#onEvent(event),
       onDeath: (death, error) => {
         this.policies.clear();

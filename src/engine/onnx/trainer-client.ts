@@ -1,7 +1,7 @@
 /** The calling side of the trainer's worker: restarts it when it dies, and knows which models died with it. */
 import { UnavailableError } from "../../errors.ts";
 import type { CallOptions, LoraSpec, ModelHandle, StatePath, WorkerStatus } from "../port.ts";
-import { spawnWorker } from "./spawn-worker.ts";
+import { spawnWorker } from "../../util/spawn-worker.ts";
 import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import type { TrainerEvent, TrainerSettings } from "./trainer-worker.ts";
@@ -23,7 +23,7 @@ export class TrainerClient {
   constructor(settings: TrainerSettings, onDeath: (death: WorkerDeath) => void) {
     this.#worker = new SupervisedWorker({
       name: "trainer",
-      spawn: () => spawnWorker("trainer-worker", { workerData: settings }),
+      spawn: () => spawnWorker("engine/onnx/trainer-worker", { workerData: settings }),
       onEvent: ({ helperDeath }: TrainerEvent) => {
         this.#helperRestarts++;
         onDeath({ worker: "trainer-helper", message: helperDeath, restartsInMs: 0 });

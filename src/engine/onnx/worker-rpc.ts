@@ -54,11 +54,11 @@ type FromWorker =
 export type Methods = Readonly<Record<string, (args: never, signal: AbortSignal) => unknown>>;
 
 /** A value whose buffers are handed over instead of copied. */
-export class Handover {
-  readonly value: unknown;
+export class Handover<T = unknown> {
+  readonly value: T;
   readonly transfer: readonly ArrayBuffer[];
 
-  constructor(value: unknown, transfer: readonly ArrayBuffer[]) {
+  constructor(value: T, transfer: readonly ArrayBuffer[]) {
     this.value = value;
     this.transfer = transfer;
   }

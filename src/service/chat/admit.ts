@@ -113,9 +113,6 @@ function outOfRange(field: string, range: string, value: number | string, param:
   return new ArgumentError(`Expected \`${field}\` to be ${range}, got ${value}`, { param });
 }
 
-/** The longest stop string, UTF-16 units; as many may be held back of each choice, and are searched with each token. */
-const MAX_STOP_LENGTH = 4096;
-
 /**
  * Checks what needs no model but is no matter of types either.
  *
@@ -126,8 +123,6 @@ export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): v
   if (request.stop.length > limits.maxStopStrings)
     throw outOfRange("stop", `at most ${limits.maxStopStrings} strings`, request.stop.length, null);
   if (request.stop.includes("")) throw outOfRange("stop", "free of empty strings", '""', null);
-  const longest = request.stop.reduce((most, { length }) => Math.max(most, length), 0);
-  if (longest > MAX_STOP_LENGTH) throw outOfRange("stop", `free of strings of more than ${MAX_STOP_LENGTH} UTF-16 units`, longest, null);
   checkRepetitionDetection(request.repetitionDetection);
   if (request.priority !== 0n && !limits.priorityScheduling) {
     throw new ArgumentError(

@@ -69,8 +69,8 @@ export interface GeneratedToken {
 export interface GenerateOptions {
   /** Called with each token of each choice. */
   readonly onToken?: ((token: GeneratedToken) => void) | undefined;
-  /** Called with each choice once it has given back its engine slot, before `onToken` is with its last token. */
-  readonly onChoice?: ((choice: GeneratedChoice) => void) | undefined;
+  /** Called with each choice once it has released its engine slot; `onToken` gets its last token when the promise is settled. */
+  readonly onChoice?: ((choice: GeneratedChoice) => Promise<void>) | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -168,7 +168,7 @@ async function generateChoice(
   }
   if (watched === null) text = wholeText(plan, ids, end);
   const choice = { index, text, ids, logprobs, promptTokens, cachedTokens, ...end };
-  onChoice?.(choice);
+  await onChoice?.(choice);
   onToken?.(last);
   return choice;
 }

@@ -10,14 +10,9 @@ type RawBody = Readonly<Record<string, unknown>>;
 const isObject = (value: unknown): value is RawBody => typeof value === "object" && value !== null && !Array.isArray(value);
 const isSet = (value: unknown): boolean => value !== undefined && value !== null;
 
-/** The salt is kept for as long as anything computed under it. */
-const MAX_SALT_LENGTH = 1024;
-
 function checkPromptFlags(body: RawBody): void {
   const { cache_salt: salt } = body;
   if (salt === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
-  if (typeof salt === "string" && salt.length > MAX_SALT_LENGTH)
-    throw new BodyError(`Expected \`cache_salt\` to be at most ${MAX_SALT_LENGTH} characters, got ${salt.length}; send a hash of it`);
   if (toBoolean(body["continue_final_message"]) === true && toBoolean(body["add_generation_prompt"]) === true) {
     throw new BodyError("`continue_final_message` and `add_generation_prompt` cannot both be true; send add_generation_prompt: false");
   }

@@ -1,6 +1,6 @@
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import type { PromptRequest } from "./prompt-request.ts";
-import { renderText } from "./render-text.ts";
+import type { PromptEncoder } from "./render.ts";
+import { isLongText } from "../work/size.ts";
 
 /** A conversation as its template renders it, and that text as the encoder has it. */
 interface EncodedPrompt {
@@ -15,6 +15,11 @@ const MAX_ENTRIES = 256;
 /** Longer conversations are hardly ever sent twice. */
 const MAX_KEY_LENGTH = 16_384;
 
+async function encoded(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
+  const text = await encoder.render(request);
+  return { text, ids: await encoder.encode(text, request) };
+}
+
 /**
  * Renders and encodes conversations, once for several requests with the same one: the rollouts of a group arrive together and
  * differ in their seed alone, and a template costs more than all the rest of a short request.
@@ -28,14 +33,12 @@ export class RecentPrompts {
     this.#now = now;
   }
 
-  /**
-   * @param directory - The model, which stands for its tokenizer.
-   * @throws whatever the template or the encoder throws; nothing is kept then.
-   */
-  render(tokenizer: ChatTokenizer, directory: string, request: PromptRequest): EncodedPrompt {
+  /** @throws the error of the template or the encoder; nothing is kept then. */
+  async render(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
+    if (isLongText(request, MAX_KEY_LENGTH)) return encoded(encoder, request);
     const { messages, tools, addGenerationPrompt, continuesFinalMessage, addsSpecialTokens, variables, template } = request;
     const key = JSON.stringify([
-      directory,
+      encoder.directory,
       messages,
       tools,
       addGenerationPrompt,
@@ -46,8 +49,7 @@ export class RecentPrompts {
     ]);
     const known = this.#entries.get(key);
     if (known !== undefined && this.#now() - known.madeAtMs < LIFETIME_MS) return known;
-    const text = renderText(tokenizer, request);
-    const entry = { text, ids: tokenizer.encode(text, { addSpecialTokens: addsSpecialTokens }), madeAtMs: this.#now() };
+    const entry = { ...(await encoded(encoder, request)), madeAtMs: this.#now() };
     this.#entries.delete(key);
     if (key.length <= MAX_KEY_LENGTH) this.#entries.set(key, entry);
     if (this.#entries.size > MAX_ENTRIES) this.#entries.delete(this.#entries.keys().next().value!);

@@ -3,7 +3,6 @@ import { ArgumentError } from "../../errors.ts";
 import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
 import type { PromptRequest } from "./prompt-request.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
-import { renderText } from "./render-text.ts";
 import type { SampledIds } from "./sampled-ids.ts";
 
 /** A prompt as text and as tokens. */
@@ -22,10 +21,21 @@ export interface SplicePlace {
   readonly scope: string;
 }
 
-/** What rendering uses besides the request. */
+/** Context of {@link renderPrompt}. */
 export interface RenderContext {
   readonly recent: RecentPrompts;
   readonly place: SplicePlace;
+  readonly encoder: PromptEncoder;
+}
+
+/** Renders and encodes the conversations of one model. */
+export interface PromptEncoder {
+  readonly tokenizer: ChatTokenizer;
+  /** The model's directory, which stands for its tokenizer. */
+  readonly directory: string;
+  readonly render: (request: PromptRequest) => Promise<string>;
+  /** Tokens of a text. @throws ArgumentError `E_ARGUMENT` for a text that surely has more tokens than the context. */
+  readonly encode: (text: string, request: PromptRequest) => Promise<Int32Array>;
 }
 
 const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
@@ -52,27 +62,22 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
  * An assistant turn that was sampled here, under the same key and model and after the same beginning, gets exactly the ids
  * that were sampled; the rest is encoded. So one turn's prompt starts with the previous turn's prompt and completion.
  *
- * @param directory - The model, which stands for its tokenizer.
- * @throws ArgumentError `E_ARGUMENT` when the template refuses the conversation, or renders nothing.
+ * @throws ArgumentError `E_ARGUMENT` when the template refuses the conversation or renders nothing, and for a text that surely has
+ *   more tokens than the context.
  */
-export function renderPrompt(
-  tokenizer: ChatTokenizer,
-  directory: string,
-  request: PromptRequest,
-  { recent, place }: RenderContext,
-): RenderedPrompt {
+export async function renderPrompt(request: PromptRequest, { recent, place, encoder }: RenderContext): Promise<RenderedPrompt> {
   // Remembered ids have no tokens of a post-processor among them.
   const mayBeKnown =
     place.memory.size > 0 && !request.addsSpecialTokens && request.messages.some((message) => message.role === "assistant");
   // A conversation under way is sent once; only its beginning, without an answer yet, is sent by a whole group.
   if (!mayBeKnown) {
-    const { text, ids } = recent.render(tokenizer, directory, request);
+    const { text, ids } = await recent.render(encoder, request);
     return { text, ids: notEmpty(ids.slice()), isWhole: true };
   }
-  const text = renderText(tokenizer, request);
-  const known = place.memory.find(place.scope, text, terminatorsOf(tokenizer));
-  const ids = known === null ? tokenizer.encode(text) : joined(known.ids, tokenizer.encode(text.slice(known.length)));
-  return { text, ids: notEmpty(ids), isWhole: true };
+  const text = await encoder.render(request);
+  const known = place.memory.find(place.scope, text, terminatorsOf(encoder.tokenizer));
+  const rest = await encoder.encode(known === null ? text : text.slice(known.length), request);
+  return { text, ids: notEmpty(known === null ? rest : joined(known.ids, rest)), isWhole: true };
 }
 
 function notEmpty(ids: Int32Array): Int32Array {
@@ -99,13 +104,14 @@ export interface SampledTurn {
 }
 
 /** Remembers the ids of a turn for the day its message comes back. */
-export function rememberTurn(
-  tokenizer: ChatTokenizer,
+export async function rememberTurn(
+  encoder: PromptEncoder,
   request: PromptRequest,
   prompt: RenderedPrompt,
   turn: SampledTurn,
   place: SplicePlace,
-): void {
+): Promise<void> {
+  const { tokenizer } = encoder;
   // What a client sends back is a conversation by the model's own template, none that was cut or begun differently.
   if (!prompt.isWhole || request.addsSpecialTokens || request.template !== null) return;
   const terminators = terminatorsOf(tokenizer);
@@ -118,7 +124,7 @@ export function rememberTurn(
     return;
   }
   for (const message of turn.rewritten) {
-    const rendered = renderText(tokenizer, {
+    const rendered = await encoder.render({
       ...request,
       messages: [...request.messages, message],
       addGenerationPrompt: false,

@@ -1,5 +1,8 @@
 /** First step of a request: from the bytes on the wire to a request whose every field is known, typed and carried out. */
 import type { z } from "zod";
+import { ArgumentError } from "../../errors.ts";
+import { checkFieldLimits, REQUEST_LIMITS } from "../request-limits.ts";
+import { bodyText } from "../requests.ts";
 import { shown } from "./coercion.ts";
 import { BodyError } from "./errors.ts";
 import { CARRIED_FIELDS, FIELD_ALIASES, inertFields, readCarried, type CarriedBody, type FieldNeeds } from "./fields.ts";
@@ -148,20 +151,45 @@ function toPromptLogprobs(body: CarriedBody): number | null {
   return body.prompt_logprobs ?? (body.echo === true ? (body.top_logprobs ?? 0) : null);
 }
 
+function checkLimits(given: Record<string, unknown>): void {
+  try {
+    checkFieldLimits(given, REQUEST_LIMITS.chat.fields);
+  } catch (cause) {
+    if (!(cause instanceof ArgumentError)) throw cause;
+    throw new BodyError(cause.message, { cause });
+  }
+}
+
+/** Body of a chat completion as it came. */
+export interface ChatBody {
+  readonly bytes: Uint8Array;
+  /** The `content-type` header. */
+  readonly contentType: string | undefined;
+  /** Features of the server that some fields need. */
+  readonly needs: FieldNeeds;
+}
+
+/** A {@link ChatRequest} as plain data. */
+export type ParsedChat = Omit<ChatRequest, "forcedCalls">;
+
+/** Adds what is no plain data. */
+export function toChatRequest(parsed: ParsedChat): ChatRequest {
+  return { ...parsed, forcedCalls: toForcedCalls(parsed.output) };
+}
+
 /**
  * Reads the body of a chat completion.
  *
- * @param text - The body.
- * @param contentType - The `content-type` header.
- * @param needs - What the server has that some fields need.
  * @throws {@link BodyError} `E_ARGUMENT` for another media type, bad JSON, a wrong type, contradicting fields.
- * @throws ArgumentError `E_ARGUMENT` for message content that is not text.
+ * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
  */
-export function parseChatRequest(text: string, contentType: string | undefined, needs: FieldNeeds): ChatRequest {
+export function readChat({ bytes, contentType, needs }: ChatBody): ParsedChat {
   const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
   if (mediaType !== "application/json")
     throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
-  const raw = withoutAliases(parseBody(text));
+  const given = parseBody(bodyText("chat", bytes));
+  checkLimits(given);
+  const raw = withoutAliases(given);
   checkRawBody(raw);
 
   const read = readCarried(raw);
@@ -175,7 +203,6 @@ export function parseChatRequest(text: string, contentType: string | undefined, 
   return {
     ...prompt,
     model: body.model ?? null,
-    forcedCalls: toForcedCalls(output),
     output,
     shouldParseToolCalls: prompt.tools !== null && (body.tool_choice ?? "auto") === "auto",
     allowsParallelToolCalls: body.parallel_tool_calls ?? true,

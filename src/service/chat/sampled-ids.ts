@@ -20,6 +20,9 @@ export interface KnownPrefix {
   readonly length: number;
 }
 
+/** Ends of turns that are looked up in one text, the last ones; each costs a digest. */
+const MAX_CANDIDATES = 1024;
+
 /** Besides its ids an entry costs a digest, a map slot and an object. */
 const ENTRY_OVERHEAD_BYTES = 160;
 
@@ -79,6 +82,8 @@ export class SampledIds {
         ends.push({ end: at + terminator.length, terminator });
     }
     ends.sort((a, b) => a.end - b.end);
+    // The first ones may be anything that spells a terminator; turns that end after them are found all the same.
+    ends.splice(0, ends.length - MAX_CANDIDATES);
     // One pass over the text serves all candidates: each digest continues the one before it.
     const hash = start(scope);
     let hashed = 0;

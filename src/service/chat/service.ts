@@ -1,11 +1,12 @@
 /** The steps of a chat completion in their order, and who gives back what a request holds. */
 import { randomBytes } from "node:crypto";
-import type { Engine } from "../../engine/port.ts";
+import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import { EngineError, InternalError, isAbort, NonFiniteError, WhetstoneError } from "../../errors.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import { remember } from "../../util/remember.ts";
 import type { ServiceLogger } from "../logger.ts";
 import type { PolicyLease, PolicyResolver } from "../policies.ts";
+import { RequestWork } from "../work/request-work.ts";
 import {
   Admission,
   checkCounts,
@@ -26,9 +27,9 @@ import { truncatePrompt } from "./length.ts";
 import { echoedText, responseRole } from "./prompt-request.ts";
 import { RecentPrompts } from "./recent-prompts.ts";
 import { hasEndedReasoning } from "./reasoning.ts";
-import { rememberTurn, renderPrompt, terminatorsOf, type RenderedPrompt, type SplicePlace } from "./render.ts";
+import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder, type RenderedPrompt, type SplicePlace } from "./render.ts";
 import { checkRepetitionDetection } from "./repetition.ts";
-import { parseChatRequest, type ChatRequest } from "./request.ts";
+import { toChatRequest, type ChatRequest } from "./request.ts";
 import { SampledIdsByKey } from "./sampled-ids.ts";
 import { constraintOf } from "./structured/constraint.ts";
 import { OutputGrammars } from "./structured/output-grammar.ts";
@@ -44,6 +45,8 @@ export interface ChatDependencies {
   /** The tokenizer of a model directory; called for each request, so it should keep what it has loaded. */
   readonly tokenizers: (directory: string) => Promise<ChatTokenizer>;
   readonly limits?: ChatLimits | undefined;
+  /** Threads for large requests. @default the route's own */
+  readonly work?: RequestWork | undefined;
   /** @default nothing is logged */
   readonly logger?: ServiceLogger | undefined;
   /** Aborted when the service goes down: running requests end with {@link ShutdownError}, streams with an error event. */
@@ -52,7 +55,8 @@ export interface ChatDependencies {
 
 /** One request as it came. */
 export interface ChatCall {
-  readonly body: string;
+  /** The body's bytes, taken over. */
+  readonly body: Uint8Array;
   readonly contentType: string | undefined;
   /** The `x-request-id` header; wins over the body's `request_id`. */
   readonly requestId: string | undefined;
@@ -71,6 +75,7 @@ export type ChatAnswer =
 interface Run {
   readonly request: ChatRequest;
   readonly tokenizer: ChatTokenizer;
+  readonly encoder: PromptEncoder;
   readonly prompt: RenderedPrompt;
   readonly plan: GenerationPlan;
   readonly shape: ShapeOptions;
@@ -99,7 +104,7 @@ async function generated({ plan, request, shape }: Run, options: GenerateOptions
   try {
     if (request.beamSearch === null) return await generate(plan, options);
     const choices = await beamSearch(plan, { ...request.beamSearch, signal: options.signal });
-    for (const choice of choices) options.onChoice?.(choice);
+    for (const choice of choices) await options.onChoice?.(choice);
     return choices;
   } catch (error) {
     if (isAbort(error) || (WhetstoneError.isInstance(error) && TOLD_CODES.has(error.code))) throw error;
@@ -118,13 +123,16 @@ export class ChatService {
   readonly #recentPrompts = new RecentPrompts();
   readonly #unknownFields = new IgnoredFieldLog("A chat completion request carries a field that nothing here knows; it is ignored");
   readonly #inertFields = new IgnoredFieldLog("A chat completion request sets a field that acts on nothing here; it has no effect");
-  readonly #outputGrammars = new OutputGrammars();
+  readonly #outputGrammars: OutputGrammars;
+  readonly #work: RequestWork;
   readonly #running = new Set<AbortController>();
   readonly #defaults = new Map<string, Promise<GenerationDefaults>>();
 
   constructor(dependencies: ChatDependencies) {
     this.#dependencies = dependencies;
     this.#limits = resolveLimits(dependencies.limits);
+    this.#work = dependencies.work ?? new RequestWork(dependencies.tokenizers);
+    this.#outputGrammars = new OutputGrammars((request, options) => this.#work.grammar(request, options));
     this.#admission = new Admission(this.#limits.maxRunningChoices);
     this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
     // One listener for all requests: a signal with one for each of hundreds warns of a leak.
@@ -147,7 +155,9 @@ export class ChatService {
    * @throws what {@link toChatError} turns into an answer.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
-    const request = parseChatRequest(call.body, call.contentType, { parsesReasoning: this.#limits.reasoningParser !== "none" });
+    const needs = { parsesReasoning: this.#limits.reasoningParser !== "none" };
+    const body = { bytes: call.body, contentType: call.contentType, needs };
+    const request = toChatRequest(await this.#work.readChat(body, call.signal));
     this.#unknownFields.report(request.unknownFields, this.#dependencies.logger);
     this.#inertFields.report(request.inertFields, this.#dependencies.logger);
     checkCounts(request, this.#limits);
@@ -160,7 +170,8 @@ export class ChatService {
         return { kind: "stream", events: this.#stream(run, held) };
       }
       const choices = await generated(run, { signal: held.abort.signal });
-      const messages = choices.map((choice) => this.#conclude(run, choice));
+      const messages: ChoiceMessage[] = [];
+      for (const choice of choices) messages.push(await this.#conclude(run, choice));
       const scored = choices[0]!.promptTokens;
       const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
       return { kind: "json", body: JSON.stringify(toCompletion(choices, messages, { ...run.shape, promptLogprobs })) };
@@ -198,7 +209,9 @@ export class ChatService {
     const place = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
     checkToolParser(request, this.#limits);
     checkTemplate(request, this.#limits);
-    const whole = renderPrompt(tokenizer, base.directory, request, { recent: this.#recentPrompts, place });
+    const encoder = this.#encoder(tokenizer, request, { base, signal });
+    const whole = await renderPrompt(request, { recent: this.#recentPrompts, place, encoder });
+    signal.throwIfAborted();
     const prompt = truncatePrompt(whole, request, base.contextLength);
     const params = resolveSampling(request, this.#limits, {
       base,
@@ -209,15 +222,17 @@ export class ChatService {
     });
     const { shouldParseToolCalls } = request;
     const shouldParseReasoning = this.#limits.reasoningParser !== "none" && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
-    const constraint = constraintOf(request, {
+    const constraint = await constraintOf(request, {
       grammars: this.#outputGrammars,
       canConstrain: engine.capabilities().constraints === true,
       tokenizer,
       shouldParseReasoning,
     });
+    signal.throwIfAborted();
     return {
       request,
       tokenizer,
+      encoder,
       prompt,
       place,
       plan: {
@@ -255,6 +270,22 @@ export class ChatService {
     };
   }
 
+  #encoder(
+    tokenizer: ChatTokenizer,
+    { truncatePromptTokens }: ChatRequest,
+    { base: { directory, contextLength }, signal }: { readonly base: BaseModelInfo; readonly signal: AbortSignal },
+  ): PromptEncoder {
+    // A prompt that is to be cut may have any length.
+    const maxTokens = truncatePromptTokens === null ? contextLength : null;
+    return {
+      tokenizer,
+      directory,
+      render: (request) => this.#work.renderText(tokenizer, directory, request, signal),
+      encode: (text, { addsSpecialTokens }) =>
+        this.#work.encode(tokenizer, { directory, text, addSpecialTokens: addsSpecialTokens, maxTokens }, signal),
+    };
+  }
+
   async #tokenizer({ base }: PolicyLease): Promise<ChatTokenizer> {
     try {
       return await this.#dependencies.tokenizers(base.directory);
@@ -269,7 +300,7 @@ export class ChatService {
   }
 
   /** Reads the message out of a finished choice and remembers its ids for when the message comes back. */
-  #conclude({ request, tokenizer, prompt, plan, place, shape }: Run, choice: GeneratedChoice): ChoiceMessage {
+  async #conclude({ request, tokenizer, encoder, prompt, plan, place, shape }: Run, choice: GeneratedChoice): Promise<ChoiceMessage> {
     const { shouldParseToolCalls, shouldParseReasoning } = shape;
     const { allowsParallelToolCalls, forcedCalls } = request;
     const message = toMessage(choice, { shouldParseToolCalls, forcedCalls, shouldParseReasoning, allowsParallelToolCalls });
@@ -278,7 +309,7 @@ export class ChatService {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
       // A text that shows its end token comes back with two.
       if (!(isEnded && plan.includesStop && plan.keepsSpecialTokens))
-        rememberTurn(tokenizer, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, place);
+        await rememberTurn(encoder, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, place);
     } catch (error) {
       // The template may refuse its own model's words; then they can be answered, only not spliced.
       this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });
@@ -298,8 +329,8 @@ export class ChatService {
     const options: GenerateOptions = {
       signal,
       // Before its end is shown: the client's next turn may be here sooner than anything else happens.
-      onChoice: (choice) => {
-        stream.conclude(choice, this.#conclude(run, choice).toolCalls);
+      onChoice: async (choice) => {
+        stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
         if (run.request.beamSearch !== null) stream.pushChoice(choice);
       },
       onToken: (token) => stream.push(token),

@@ -1,4 +1,4 @@
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DataCorruptedError } from "../../errors.ts";
 import type { TrajectoryGroup } from "../../schema/index.ts";
@@ -37,18 +37,31 @@ export async function writeGroups(directory: DataDirectory, jobId: string, group
   }
 }
 
+/** Bytes of a job's groups on disk; 0 when they are not there. */
+export async function groupsBytes(directory: DataDirectory, jobId: string): Promise<number> {
+  const found = await stat(join(jobDirectory(directory, jobId), PAYLOAD)).catch(() => null);
+  return found?.size ?? 0;
+}
+
+function subjectOf(jobId: string): string {
+  return `File '${PAYLOAD}' of training job '${jobId}'`;
+}
+
+/** Compares the groups on disk with their digest. @throws DataCorruptedError `E_DATA_CORRUPTED` for a file missing or damaged. */
+export function verifyGroups(files: StoredFiles, job: JobRow): Promise<void> {
+  return files.verifyJobFile(job, placeOfGroups(job.id), subjectOf(job.id));
+}
+
 /**
  * Reads the groups as they were validated when the job was accepted.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
-export async function readGroups(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<TrajectoryGroup[]> {
-  const subject = `File '${PAYLOAD}' of training job '${job.id}'`;
-  await files.verifyJobFile(job, placeOfGroups(job.id), subject);
+export async function readGroups(directory: DataDirectory, jobId: string): Promise<TrajectoryGroup[]> {
   try {
-    return await runStepsInSlices(fromLines(await readFile(join(jobDirectory(directory, job.id), PAYLOAD), "utf8")));
+    return await runStepsInSlices(fromLines(await readFile(join(jobDirectory(directory, jobId), PAYLOAD), "utf8")));
   } catch (cause) {
-    throw new DataCorruptedError(`${subject} cannot be read. Send them again as a new job`, { cause });
+    throw new DataCorruptedError(`${subjectOf(jobId)} cannot be read. Send them again as a new job`, { cause });
   }
 }
 

@@ -1,10 +1,10 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
-import { needsRendering, policyDiagnosticsSteps, rlBatchSteps, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
+import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
 import type { RlConfig } from "../../schema/index.ts";
 import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 import { recentRlSteps } from "../store/jobs.ts";
-import { readGroups } from "./job-files.ts";
+import { verifyGroups } from "./job-files.ts";
 import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
 import { knownMetrics } from "./known-metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
@@ -49,9 +49,8 @@ export async function trainRl(scope: JobScope): Promise<Trained> {
   const { context, job, handle, base, checkpoint, signal, emit } = scope;
   const { engine, directory, store } = context;
   const config = JSON.parse(job.config) as RlJobConfig;
-  const groups = await readGroups(directory, context.files, job);
-  const tokenizer = needsRendering(groups) ? await context.tokenizers(base.directory) : undefined;
-  const batch = await runStepsInSlices(rlBatchSteps(groups, config.experimental_config, base, { tokenizer }), { signal });
+  await verifyGroups(context.files, job);
+  const batch = await context.work.rlBatch({ directory, jobId: job.id, config: config.experimental_config, base }, signal);
   const { warnings = [] } = config;
   await emit({ key: "start", type: "training_started", data: { num_sequences: 1, ...(warnings.length > 0 ? { warnings } : {}) } });
   const step = `Step ${scope.model.next_step}`;

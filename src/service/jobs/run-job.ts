@@ -12,7 +12,7 @@ import type { Changes } from "./changes.ts";
 import { trainRl } from "./rl.ts";
 import { trainSft } from "./sft.ts";
 import { commitCheckpoint, commitProgress, startingPoint, type CommitContext, type NewEvent } from "./states.ts";
-import type { TokenizerSource } from "./tokenizers.ts";
+import type { RequestWork } from "../work/request-work.ts";
 import type { WarmModels } from "./warm-models.ts";
 import { messageOf } from "../error-text.ts";
 
@@ -21,7 +21,7 @@ export interface RunContext extends CommitContext {
   readonly policies: Policies;
   readonly warm: WarmModels;
   readonly changes: Changes;
-  readonly tokenizers: TokenizerSource;
+  readonly work: RequestWork;
   readonly limits: ServiceLimits;
   readonly files: StoredFiles;
   readonly retention: Retention;

@@ -1,7 +1,6 @@
 import { createReadStream } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { isUtf8 } from "node:buffer";
-import { createInterface } from "node:readline";
 import { setImmediate } from "node:timers/promises";
 import { z } from "zod";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
@@ -9,11 +8,13 @@ import { ArgumentError, ConflictError, DataError, WhetstoneError } from "../../e
 import { checkSftConfig, planSft, readSftExample, sftSequences, type SftPlan, type TokenSequence } from "../../learner/index.ts";
 import type { SftConfig, SftExperimentalConfig } from "../../schema/index.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import { parseNestedJson } from "../../util/json-size.ts";
 import { artifactUrl } from "../names.ts";
+import { checkFieldLimits, MAX_DATA_LINE_BYTES, TRAJECTORY_LIMITS } from "../request-limits.ts";
 import type { StoredArtifact } from "../store/artifacts.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { ArtifactFileRow, ModelRow } from "../store/tables.ts";
-import type { TokenizerSource } from "./tokenizers.ts";
+import type { RequestWork } from "../work/request-work.ts";
 import { messageOf } from "../error-text.ts";
 
 const PARAM = "training_data_url";
@@ -24,6 +25,7 @@ const DATA_FILES = ["trajectories.jsonl", "train.jsonl"];
 const METADATA_FILE = "metadata.json";
 /** Reading shares the thread that serves: it lets others in this often. */
 const YIELD_AFTER_MS = 8;
+const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
 
 const metadataSchema = z.looseObject({ num_trajectories: z.int().min(0).nullish() });
 
@@ -48,15 +50,45 @@ export interface SftData {
   readonly droppedExamples: number;
 }
 
-/** What reading data needs. */
-export interface SftReader {
+/** Training data to be read, as plain data. */
+export interface SftSource {
+  readonly artifact: StoredArtifact;
   readonly base: BaseModelInfo;
-  readonly tokenizer: ChatTokenizer;
-  readonly files: Pick<StoredFiles, "blobPath">;
+  /** Files by the digests of their contents. */
+  readonly paths: Readonly<Record<string, string>>;
   readonly assistantTurns: "all" | "last";
-  /** The request's field that names the artifact. @default "training_data_url" */
+  /** Field of the request that names the artifact. @default "training_data_url" */
   readonly param?: string | undefined;
+}
+
+/** The tokenizer of a source's base model, and a signal. */
+export interface SftReading {
+  readonly tokenizer: ChatTokenizer;
   readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of {@link sftSource}. */
+export type SftSourceOptions = Pick<SftSource, "base" | "assistantTurns" | "param"> & { readonly files: Pick<StoredFiles, "blobPath"> };
+
+/**
+ * Finds the verified files of an artifact version.
+ *
+ * @throws ConflictError `E_CONFLICT` for a version that is still open; ArgumentError `E_ARGUMENT` for one without training data.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not what was uploaded.
+ */
+export async function sftSource(
+  artifact: StoredArtifact,
+  { base, assistantTurns, param = PARAM, files }: SftSourceOptions,
+): Promise<SftSource> {
+  const metadata = artifact.files.filter(({ path }) => path === METADATA_FILE);
+  const paths: Record<string, string> = {};
+  for (const file of [dataFile(artifact, param), ...metadata]) paths[file.sha256] = await files.blobPath(artifact, file);
+  return { artifact, base, paths, assistantTurns, param };
+}
+
+/** Bytes of the file that holds a source's lines; 0 for a version without one. */
+export function sftBytes({ artifact }: SftSource): number {
+  return artifact.files.reduce((sum, file) => sum + (DATA_FILES.includes(file.path) ? file.size_bytes : 0), 0);
 }
 
 /**
@@ -66,18 +98,18 @@ export interface SftReader {
  * @throws ConflictError `E_CONFLICT` for a version that is still open.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not what was uploaded.
  */
-export async function readSftData(artifact: StoredArtifact, reader: SftReader): Promise<SftData> {
-  const { base, files, signal, param = PARAM } = reader;
+export async function readSftData(source: SftSource, { tokenizer, signal }: SftReading): Promise<SftData> {
+  const { artifact, base, paths, param = PARAM } = source;
   const file = dataFile(artifact, param);
   const examples: (readonly TokenSequence[])[] = [];
   let droppedSequences = 0;
   let droppedTokens = 0;
   let lines = 0;
   let yieldedMs = performance.now();
-  for await (const { text, number } of numberedLines(await files.blobPath(artifact, file))) {
+  for await (const { text, number } of numberedLines(paths[file.sha256] ?? "", file.path, param)) {
     if (text?.trim() === "") continue;
     lines++;
-    const read = readLine(text, `${file.path} line ${number}`, reader);
+    const read = readLine(text, `${file.path} line ${number}`, source, tokenizer);
     droppedSequences += read.droppedSequences;
     droppedTokens += read.droppedTokens;
     if (read.sequences.length > 0) examples.push(read.sequences);
@@ -86,7 +118,7 @@ export async function readSftData(artifact: StoredArtifact, reader: SftReader): 
     signal?.throwIfAborted();
     yieldedMs = performance.now();
   }
-  await checkMetadata(artifact, { lines, file, files, param });
+  await checkMetadata(artifact, { lines, file, paths, param });
   if (examples.length === 0) {
     const why =
       lines === 0
@@ -99,11 +131,7 @@ export async function readSftData(artifact: StoredArtifact, reader: SftReader): 
 
 /** Checks all that can be checked before a job is accepted, and plans it. */
 export async function checkSftData(
-  {
-    engine,
-    tokenizers,
-    files,
-  }: { readonly engine: Engine; readonly tokenizers: TokenizerSource; readonly files: Pick<StoredFiles, "blobPath"> },
+  { engine, work, files }: { readonly engine: Engine; readonly work: RequestWork; readonly files: Pick<StoredFiles, "blobPath"> },
   {
     model,
     artifact,
@@ -119,9 +147,9 @@ export async function checkSftData(
 ): Promise<SftPlan> {
   const { assistantTurns } = checkSftConfig(config.config, config.experimental_config);
   const base = await engine.describeBase(model.base_model);
-  const reader = { base, tokenizer: await tokenizers(base.directory), files, assistantTurns };
-  const data = await readSftData(artifact, reader);
-  if (validation !== null) await readSftData(validation, { ...reader, param: VALIDATION_PARAM });
+  const options = { base, files, assistantTurns };
+  const data = await work.sftData(await sftSource(artifact, options));
+  if (validation !== null) await work.sftData(await sftSource(validation, { ...options, param: VALIDATION_PARAM }));
   return planSft(data.examples.length, config.config, config.experimental_config);
 }
 
@@ -150,18 +178,41 @@ function dataFile(artifact: StoredArtifact, param: string): ArtifactFileRow {
 /**
  * Yields lines with their numbers from 1, without line ends and byte order mark; `text` is null for a line that is not UTF-8. Closes
  * the file when left early.
+ *
+ * @throws DataError `E_DATA` for a line of more than {@link MAX_DATA_LINE_BYTES}.
  */
-async function* numberedLines(path: string): AsyncGenerator<{ readonly text: string | null; readonly number: number }> {
-  // Latin-1 keeps every byte; decoding the stream as UTF-8 would replace what it cannot read.
-  const stream = createReadStream(path, { encoding: "latin1", highWaterMark: 1 << 18 });
+async function* numberedLines(
+  path: string,
+  name: string,
+  param: string,
+): AsyncGenerator<{ readonly text: string | null; readonly number: number }> {
+  const stream = createReadStream(path, { highWaterMark: 1 << 18 });
   let number = 0;
+  const lineOf = (bytes: Buffer) => {
+    number++;
+    const line = bytes.at(-1) === CARRIAGE_RETURN ? bytes.subarray(0, -1) : bytes;
+    const text = isUtf8(line) ? line.toString("utf8") : null;
+    return { text: number === 1 ? (text?.replace(/^\uFEFF/, "") ?? null) : text, number };
+  };
+  let parts: Buffer[] = [];
+  let length = 0;
+  const keep = (part: Buffer): void => {
+    parts.push(part);
+    length += part.length;
+    if (length > MAX_DATA_LINE_BYTES)
+      throw new DataError(`${name} line ${number + 1}: expected a line of at most ${MAX_DATA_LINE_BYTES} bytes, got more`, { param });
+  };
   try {
-    for await (const line of createInterface({ input: stream, crlfDelay: Infinity })) {
-      number++;
-      const bytes = Buffer.from(line, "latin1");
-      const text = isUtf8(bytes) ? bytes.toString("utf8") : null;
-      yield { text: number === 1 ? (text?.replace(/^\uFEFF/, "") ?? null) : text, number };
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      let start = 0;
+      for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
+        keep(chunk.subarray(start, end));
+        yield lineOf(parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts));
+        [parts, length, start] = [[], 0, end + 1];
+      }
+      if (start < chunk.length) keep(chunk.subarray(start));
     }
+    if (length > 0) yield lineOf(Buffer.concat(parts));
   } finally {
     stream.destroy();
   }
@@ -170,11 +221,14 @@ async function* numberedLines(path: string): AsyncGenerator<{ readonly text: str
 function readLine(
   text: string | null,
   where: string,
-  { base, tokenizer, assistantTurns, param = PARAM }: SftReader,
+  { base, assistantTurns, param = PARAM }: SftSource,
+  tokenizer: ChatTokenizer,
 ): ReturnType<typeof sftSequences> {
   if (text === null) throw new DataError(`${where}: not UTF-8. Write the file in UTF-8 and upload it as a new version`, { param });
   try {
-    return sftSequences(readSftExample(JSON.parse(text), where), tokenizer, base, { assistantTurns, where });
+    const value = parseNestedJson(text);
+    checkFieldLimits(value, TRAJECTORY_LIMITS);
+    return sftSequences(readSftExample(value, where), tokenizer, base, { assistantTurns, where });
   } catch (cause) {
     // Only what the data can be blamed for gets a line number; a defect of ours must not look like bad data.
     if (cause instanceof SyntaxError) throw new DataError(`${where}: not JSON: ${cause.message}`, { cause, param });
@@ -189,21 +243,22 @@ async function checkMetadata(
   {
     lines,
     file,
-    files,
+    paths,
     param,
   }: {
     readonly lines: number;
     readonly file: ArtifactFileRow;
-    readonly files: Pick<StoredFiles, "blobPath">;
+    readonly paths: SftSource["paths"];
     readonly param: string;
   },
 ): Promise<void> {
   const metadata = artifact.files.find((other) => other.path === METADATA_FILE);
   if (metadata === undefined) return;
-  const path = await files.blobPath(artifact, metadata);
+  if (metadata.size_bytes > MAX_DATA_LINE_BYTES)
+    throw new DataError(`${METADATA_FILE}: expected at most ${MAX_DATA_LINE_BYTES} bytes, got ${metadata.size_bytes}`, { param });
   let parsed: unknown;
   try {
-    parsed = JSON.parse(await readFile(path, "utf8"));
+    parsed = parseNestedJson(await readFile(paths[metadata.sha256] ?? "", "utf8"));
   } catch (cause) {
     throw new DataError(`${METADATA_FILE}: not JSON: ${messageOf(cause)}`, { cause, param });
   }

@@ -7,7 +7,7 @@ import { knownMetrics } from "./known-metrics.ts";
 import { paddingShare } from "./padding.ts";
 import type { JobScope, Trained } from "./run-job.ts";
 import { threadMetrics } from "./threads.ts";
-import { readSftData, type SftData, type SftJobConfig } from "./sft-data.ts";
+import { sftSource, type SftData, type SftJobConfig } from "./sft-data.ts";
 
 /** What a `gradient_step` event of an SFT job says. */
 interface SftStepMetrics {
@@ -65,16 +65,16 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
 }
 
 async function readWork({ context, job, base, signal }: JobScope): Promise<SftWork> {
-  const { store, tokenizers, files } = context;
+  const { store, work, files } = context;
   const { artifact_id, validation_artifact_id, config, experimental_config } = JSON.parse(job.config) as SftJobConfig;
   const { assistantTurns } = checkSftConfig(config, experimental_config);
-  const reader = { base, tokenizer: await tokenizers(base.directory), files, assistantTurns, signal };
-  const data = await readSftData(await getArtifact(store, artifact_id), reader);
+  const read = async (id: string) => work.sftData(await sftSource(await getArtifact(store, id), { base, files, assistantTurns }), signal);
+  const data = await read(artifact_id);
   const plan = planSft(data.examples.length, config, experimental_config);
   const validation =
     validation_artifact_id === undefined
       ? plan.heldOut.map((index) => data.examples[index] ?? [])
-      : (await readSftData(await getArtifact(store, validation_artifact_id), reader)).examples;
+      : (await read(validation_artifact_id)).examples;
   return { data, plan, validation: validation.flat(), validationExamples: validation.length };
 }
 

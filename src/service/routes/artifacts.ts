@@ -2,14 +2,7 @@ import { randomUUID } from "node:crypto";
 import { open, type FileHandle } from "node:fs/promises";
 import { Hono } from "hono";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
-import {
-  artifactPath,
-  createArtifactRequest,
-  type ArtifactFile,
-  type ArtifactVersion,
-  type CreateArtifactRequest,
-  type JsonObject,
-} from "../../schema/index.ts";
+import { artifactPath, type ArtifactFile, type ArtifactVersion, type CreateArtifactRequest, type JsonObject } from "../../schema/index.ts";
 import { readJson, type ServiceEnvironment, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
@@ -63,7 +56,7 @@ export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment
   const { store, space } = context;
   return new Hono<ServiceEnvironment>()
     .post("/v1/preview/artifacts", async (c) => {
-      const { value, digest } = await readJson(c, createArtifactRequest);
+      const { value, digest } = await readJson(c, "artifact", context.work);
       return create(c, store, { digest, prepare: () => space.requireRoom().then(() => openVersion(value)) });
     })
     .get("/v1/preview/artifacts/:id", async (c) => c.json(toWire(await getArtifact(store, c.req.param("id")))))

@@ -1,9 +1,9 @@
 /** `POST /v1/chat/completions`. */
 import { Hono, type Context } from "hono";
-import { readText } from "../body.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/errors.ts";
 import type { ChatForwarder } from "../chat/forward.ts";
 import { ChatService, type ChatDependencies } from "../chat/service.ts";
+import { bodyText } from "../requests.ts";
 
 export type { ChatLimits } from "../chat/admit.ts";
 export type { ChatDependencies } from "../chat/service.ts";
@@ -27,8 +27,9 @@ async function handle({ chat, forwarder }: Places, context: Context): Promise<Re
   const idHeader = chat.requestIdHeader(req.header("x-request-id"));
   const [contentType, requestId, { signal }] = [req.header("content-type"), req.header("x-request-id"), req.raw];
   try {
-    const body = await readText(context);
-    const forwarded = /^\s*application\/json\b/i.test(contentType ?? "") ? await forwarder?.forward({ body, requestId, signal }) : null;
+    const body = new Uint8Array(await req.arrayBuffer());
+    const isJson = /^\s*application\/json\b/i.test(contentType ?? "");
+    const forwarded = forwarder !== null && isJson ? await forwarder.forward({ body: bodyText("chat", body), requestId, signal }) : null;
     if (forwarded) {
       for (const [name, value] of Object.entries(idHeader)) forwarded.headers.set(name, value);
       return forwarded;

@@ -6,7 +6,6 @@ import { Hono } from "hono";
 import type { Engine } from "../../engine/port.ts";
 import { ArgumentError, ConflictError, NotFoundError } from "../../errors.ts";
 import {
-  deleteCheckpointsRequest,
   listQuery,
   type Checkpoint,
   type CheckpointLineage,
@@ -58,7 +57,7 @@ export function checkpointRoutes(context: ServiceContext): Hono<ServiceEnvironme
       } satisfies CheckpointList);
     })
     .delete(PATH, async (c) => {
-      const { value } = await readJson(c, deleteCheckpointsRequest);
+      const { value } = await readJson(c, "checkpoints", context.work);
       return c.json(await deleteCheckpoints(context, c.req.param("id"), value.steps));
     })
     .get(`${PATH}/:step`, async (c) => c.json(toWire((await find(store, c.req.param("id"), c.req.param("step"))).checkpoint)))
@@ -159,11 +158,12 @@ async function deleteCheckpoints(
   id: string,
   asked: readonly number[],
 ): Promise<DeleteCheckpointsResponse> {
-  const steps = [...new Set(asked)];
+  const wanted = new Set(asked);
+  const steps = [...wanted];
   const change = async (transaction: Store) => {
     const model = await getModel(transaction, id);
     const rows = await transaction.selectFrom("checkpoints").selectAll().where("model_id", "=", model.id).orderBy("step").execute();
-    const matching = rows.filter((row) => steps.includes(row.step));
+    const matching = rows.filter((row) => wanted.has(row.step));
     const [job] = await liveJobs(transaction, model.id);
     // A job starts from the newest checkpoint, and step 0 is what a broken training falls back to.
     const needed = matching.find((row) => row.step === 0 || row.step === rows.at(-1)?.step);

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { Hono } from "hono";
 import { ConflictError, DataError, UnsupportedError, WhetstoneError, type ErrorCode } from "../../errors.ts";
-import { createModelRequest, type CreateModelRequest, type DeleteModelResponse, type LoraConfig, type Model } from "../../schema/index.ts";
+import type { CreateModelRequest, DeleteModelResponse, LoraConfig, Model } from "../../schema/index.ts";
 import { readJson, type ServiceEnvironment } from "../body.ts";
 import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
 import type { ServiceContext } from "../context.ts";
@@ -35,7 +35,7 @@ function seedOf(name: QualifiedName): number {
 export function modelRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
   return new Hono<ServiceEnvironment>()
     .post("/v1/preview/models", async (c) => {
-      const { value, digest } = await readJson(c, createModelRequest);
+      const { value, digest } = await readJson(c, "model", context.work);
       return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
     })
     .delete("/v1/preview/models/:id", async (c) => c.json(await deleteModel(context, c.req.param("id"))));

@@ -2,33 +2,18 @@ import { randomUUID } from "node:crypto";
 import { Hono } from "hono";
 import { z } from "zod";
 import { ConflictError } from "../../errors.ts";
-import { checkRlBatchSteps, checkRlConfig, needsRendering } from "../../learner/index.ts";
-import {
-  createRlJobRequest,
-  createSftJobRequest,
-  listQuery,
-  type CreateSftJobRequest,
-  trajectory,
-  trajectoryGroup,
-  type JobEvent,
-  type JobEventList,
-  type TrainingJob,
-  type TrajectoryGroup,
-} from "../../schema/index.ts";
-import { refuseFatal } from "../../trajectory/findings.ts";
-import { preflightSteps } from "../../trajectory/preflight.ts";
-import { validateTrajectory } from "../../trajectory/validate.ts";
-import { runStepsInSlices, type Steps } from "../../util/steps.ts";
+import { checkRlConfig } from "../../learner/index.ts";
+import { listQuery, type CreateSftJobRequest, type JobEvent, type JobEventList, type TrainingJob } from "../../schema/index.ts";
 import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
-import { validate } from "../validation.ts";
 import { offeredClipping } from "../jobs/clipping.ts";
-import { removeJobFiles, writeGroups } from "../jobs/job-files.ts";
+import { removeJobFiles } from "../jobs/job-files.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
 import type { RlJobConfig } from "../jobs/rl.ts";
 import { checkSftData, VALIDATION_PARAM, type SftJobConfig } from "../jobs/sft-data.ts";
 import { parseArtifactUrl, pathOf } from "../names.ts";
+import type { OpenRlRequest } from "../work/request-work.ts";
 import { getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getJob, insertJob, pageOfEvents } from "../store/jobs.ts";
@@ -41,27 +26,6 @@ const eventQuery = listQuery.omit({ order: true }).extend({
   /** Extension: seconds to hold the answer until there is an event, 0 to 30. */
   wait: z.coerce.number().min(0).max(30).default(0),
 });
-
-/** An RL request whose trajectories are still to be read, one by one: all at once they would hold up every open stream. */
-const rlEnvelope = createRlJobRequest.extend({
-  trajectory_groups: z.array(trajectoryGroup.extend({ trajectories: z.array(z.unknown()) })).min(1),
-});
-type RlEnvelope = z.output<typeof rlEnvelope>;
-
-function* readGroups(groups: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
-  const groupsRead: TrajectoryGroup[] = [];
-  for (const [groupIndex, group] of groups.entries()) {
-    const trajectories: TrajectoryGroup["trajectories"] = [];
-    for (const [index, value] of group.trajectories.entries()) {
-      const read = validateTrajectory(value);
-      // What is wrong with it is said like everything else that is wrong with a body.
-      trajectories.push(read.success ? read.data : validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
-      yield;
-    }
-    groupsRead.push({ ...group, trajectories });
-  }
-  return groupsRead;
-}
 
 function toWire(row: JobRow): TrainingJob {
   const { id, model_id, type, status, created_at, training_start, training_end, error_message, step } = row;
@@ -77,11 +41,16 @@ export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironm
   const { store, jobs, space } = context;
   return new Hono<ServiceEnvironment>()
     .post(PATH, async (c) => {
-      const { value, digest, sizeBytes } = await readJson(c, rlEnvelope);
-      return create(c, store, { digest, prepare: () => space.requireRoom(sizeBytes).then(() => prepareRl(context, value)) });
+      const bytes = new Uint8Array(await c.req.arrayBuffer());
+      const sizeBytes = bytes.length;
+      const accept = (request: OpenRlRequest) => {
+        const { digest } = request.head;
+        return create(c, store, { digest, prepare: () => space.requireRoom(sizeBytes).then(() => prepareRl(context, request)) });
+      };
+      return context.work.withRlRequest(bytes, accept, c.req.raw.signal);
     })
     .post("/v1/preview/sft-training-jobs", async (c) => {
-      const { value, digest } = await readJson(c, createSftJobRequest);
+      const { value, digest } = await readJson(c, "sft", context.work);
       return create(c, store, { digest, prepare: () => space.requireRoom().then(() => prepareSft(context, value)) });
     })
     .get(`${PATH}/:id`, async (c) => c.json(toWire(await getJob(store, c.req.param("id")))))
@@ -131,20 +100,14 @@ async function requireStart(store: Store, model: ModelRow): Promise<void> {
   });
 }
 
-async function prepareRl(context: ServiceContext, request: RlEnvelope): Promise<Creation> {
-  const { store, engine, directory, jobs, tokenizers } = context;
-  const groups = await runStepsInSlices(readGroups(request.trajectory_groups));
-  const model = await getModel(store, request.model_id);
-  const config = offeredClipping(request.experimental_config ?? null, engine);
-  const { allowsUnknownLogprobs } = checkRlConfig(config);
+async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest): Promise<Creation> {
+  const { store, engine, directory, jobs } = context;
+  const model = await getModel(store, head.modelId);
+  const config = offeredClipping(head.config, engine);
+  checkRlConfig(config);
   const base = await engine.describeBase(model.base_model);
-  const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true };
-  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
-  // What cannot be trained must be refused before it is accepted.
-  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
-  await runStepsInSlices(checkRlBatchSteps(groups, config, base, { tokenizer }));
   const id = randomUUID();
-  const digests = await writeGroups(directory, id, groups);
+  const { warnings, digests } = await accept({ directory, jobId: id, config, base });
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));

@@ -2,7 +2,7 @@
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
-import { spawnWorker } from "../spawn-worker.ts";
+import { spawnWorker } from "../../../util/spawn-worker.ts";
 import { WorkerClient } from "../worker-rpc.ts";
 import type { Batch } from "./batch.ts";
 import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
@@ -56,7 +56,7 @@ export class SecondThread {
 
   /** @param onDeath - Called once if the thread dies; its calls reject from then on. */
   constructor(options: { readonly niceness: number }, onDeath: (error: Error) => void) {
-    this.#worker = new WorkerClient(spawnWorker("share-worker", { workerData: options }), () => {}, onDeath);
+    this.#worker = new WorkerClient(spawnWorker("engine/onnx/share-worker", { workerData: options }), () => {}, onDeath);
   }
 
   /** How many programs it had compiled when its last share was done. */

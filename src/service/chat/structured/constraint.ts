@@ -23,17 +23,17 @@ export interface ConstraintContext {
  *
  * @throws ArgumentError `E_ARGUMENT`, UnsupportedError `E_UNSUPPORTED` for a form that is not well-formed or cannot be enforced.
  */
-export function constraintOf(
+export async function constraintOf(
   request: Pick<ChatRequest, "output" | "beamSearch" | "stopTokenIds">,
   { grammars, canConstrain, tokenizer, shouldParseReasoning }: ConstraintContext,
-): GrammarParams | null {
+): Promise<GrammarParams | null> {
   const { output, beamSearch, stopTokenIds } = request;
   if (output === null || beamSearch !== null) return null;
   if (!canConstrain)
     throw new UnsupportedError(
       "The engine of this model cannot hold its output to a form: leave out `response_format`, `structured_outputs` and a `tool_choice` that forces calls",
     );
-  const grammar = grammars.grammar(output, { reasoningEnd: shouldParseReasoning ? REASONING_END : null });
+  const grammar = await grammars.grammar(output, { reasoningEnd: shouldParseReasoning ? REASONING_END : null });
   const endTokenIds = tokenizer.eosTokenIds.length > 0 ? tokenizer.eosTokenIds : stopTokenIds;
   if (endTokenIds.length === 0)
     throw new UnsupportedError("The model has no end token, so that an output that must have a form cannot end; send `stop_token_ids`");

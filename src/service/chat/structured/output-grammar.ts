@@ -12,6 +12,7 @@ import {
   type Grammar,
 } from "../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../errors.ts";
+import { parseNestedJson } from "../../../util/json-size.ts";
 import { WeightedCache } from "../../../util/weighted-cache.ts";
 import { shown } from "../coercion.ts";
 import type { RequestTool } from "../../../schema/chat.ts";
@@ -27,9 +28,10 @@ import { structuralTagExpression } from "./structural-tag.ts";
 function parsed(value: unknown, field: string): unknown {
   if (typeof value !== "string") return value;
   try {
-    return JSON.parse(value);
+    return parseNestedJson(value);
   } catch (cause) {
-    throw new ArgumentError(`\`${field}\` is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    if (!(cause instanceof SyntaxError)) throw cause;
+    throw new ArgumentError(`\`${field}\` is not JSON: ${cause.message}`, { cause });
   }
 }
 
@@ -134,10 +136,7 @@ export interface OutputGrammarOptions {
  * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is not well-formed, or that no text matches.
  * @throws UnsupportedError `E_UNSUPPORTED` naming what of it cannot be enforced exactly.
  */
-function toGrammar(
-  { form, whitespacePattern, closesObjects }: OutputRequest,
-  { reasoningEnd }: OutputGrammarOptions,
-): { readonly grammar: Grammar; readonly states: number } {
+export function toGrammar({ form, whitespacePattern, closesObjects }: OutputRequest, { reasoningEnd }: OutputGrammarOptions): SizedGrammar {
   const builder = new GrammarBuilder();
   const whitespace = whitespacePattern === null ? undefined : whitespaceOf(whitespacePattern);
   const isCall = form.kind === "calls" || form.kind === "arguments";
@@ -156,19 +155,34 @@ const MAX_KEY_LENGTH = 65_536;
 /** States of all kept grammars together: a few of the largest, or the {@link MAX_KEPT} of any run. */
 const MAX_KEPT_STATES = 1_000_000;
 
+/** A grammar, and about how many states it takes. */
+export interface SizedGrammar {
+  readonly grammar: Grammar;
+  readonly states: number;
+}
+
+/** Makes a grammar: {@link toGrammar}, on this thread or another. */
+type GrammarMaker = (request: OutputRequest, options: OutputGrammarOptions) => SizedGrammar | Promise<SizedGrammar>;
+
 /** The grammars of requests, remembered: the requests of a run mostly ask for the same form. */
 export class OutputGrammars {
   readonly #kept = new WeightedCache<Grammar>({ maxEntries: MAX_KEPT, maxWeight: MAX_KEPT_STATES });
+  readonly #make: GrammarMaker;
+
+  /** @param make - @default on this thread */
+  constructor(make: GrammarMaker = toGrammar) {
+    this.#make = make;
+  }
 
   /**
    * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is not well-formed, or that no text matches.
-   * @throws UnsupportedError `E_UNSUPPORTED` naming what of it cannot be enforced exactly.
+   * @throws UnsupportedError `E_UNSUPPORTED` naming the part that cannot be enforced exactly.
    */
-  grammar(request: OutputRequest, options: OutputGrammarOptions): Grammar {
+  async grammar(request: OutputRequest, options: OutputGrammarOptions): Promise<Grammar> {
     const key = JSON.stringify([request, options]);
     const known = this.#kept.get(key);
     if (known !== undefined) return known;
-    const { grammar, states } = toGrammar(request, options);
+    const { grammar, states } = await this.#make(request, options);
     if (key.length <= MAX_KEY_LENGTH) this.#kept.set(key, grammar, states);
     return grammar;
   }

@@ -1,0 +1,256 @@
+/**
+ * Bounds of every body, list and string of a request. `docs/reference/limits.md` has the same tables; a test compares them, and
+ * another sends each field at its largest value.
+ */
+import { ArgumentError } from "../errors.ts";
+import { MAX_JSON_DEPTH, type JsonLimit } from "../util/json-size.ts";
+
+/** Bounds of a whole JSON body, checked on its bytes before it is parsed. */
+export interface BodyLimit extends JsonLimit {
+  /** Length in bytes; `maxBodyBytes` of the service applies as well, if it is less. */
+  readonly bytes: number;
+}
+
+/** Bounds of one field; a kind that is absent has the bounds of the body alone. Lengths of strings are in UTF-16 units. */
+export interface FieldLimit {
+  /** Length of a string. */
+  readonly characters?: number;
+  /** Entries of an array or an object. */
+  readonly items?: number;
+  /** Length of each string in an array, and of each key of an object. */
+  readonly each?: number;
+  /** Length of all strings of an array together. */
+  readonly total?: number;
+  /** Length of the value's JSON text. */
+  readonly json?: number;
+}
+
+/** Fields by path; `*` stands for every entry of an array. */
+export type FieldLimits = Readonly<Record<string, FieldLimit>>;
+
+/** Bounds of the requests of one kind. */
+export interface RequestLimit {
+  readonly body: BodyLimit;
+  readonly fields: FieldLimits;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+const SMALL_BODY: BodyLimit = { bytes: 4 * MIB, depth: MAX_JSON_DEPTH, values: 200_000, stringBytes: 64 * KIB };
+const NAME = 128;
+const REFERENCE = 1024;
+
+const MESSAGE: FieldLimits = {
+  role: { characters: 64 },
+  content: { characters: 4 * MIB, items: 4096 },
+  name: { characters: 1024, json: 64 * KIB },
+  tool_calls: { items: 512 },
+  "tool_calls.*.id": { characters: 1024 },
+  "tool_calls.*.function.name": { characters: 256 },
+  "tool_calls.*.function.arguments": { json: MIB },
+  tool_call_id: { characters: 1024 },
+  reasoning: { characters: 4 * MIB },
+  reasoning_content: { characters: 4 * MIB },
+  tools: { items: 1024 },
+};
+
+const TOOL: FieldLimits = {
+  "function.name": { characters: 256 },
+  "function.description": { characters: 64 * KIB },
+  "function.parameters": { json: 256 * KIB },
+};
+
+/** `limits` with `prefix` before each path. */
+function under(prefix: string, limits: FieldLimits): FieldLimits {
+  return Object.fromEntries(Object.entries(limits).map(([path, limit]) => [`${prefix}.${path}`, limit]));
+}
+
+/** Lists of one history of a trajectory, and of a line of training data. */
+const HISTORY: FieldLimits = {
+  messages: { items: 4096 },
+  messages_and_choices: { items: 4096 },
+  tools: { items: 1024 },
+};
+
+/** Lists of a trajectory, which is also a line of training data. */
+export const TRAJECTORY_LIMITS: FieldLimits = {
+  ...HISTORY,
+  additional_histories: { items: 256 },
+  ...under("additional_histories.*", HISTORY),
+  metrics: { items: 1024, each: 256 },
+  metadata: { items: 1024, each: 256 },
+  logs: { items: 4096 },
+};
+
+/** The bounds by kind of request. */
+export const REQUEST_LIMITS = {
+  chat: {
+    body: { bytes: 8 * MIB, depth: MAX_JSON_DEPTH, values: 400_000, stringBytes: 4 * MIB },
+    fields: {
+      messages: { items: 4096 },
+      ...under("messages.*", MESSAGE),
+      model: { characters: REFERENCE },
+      tools: { items: 1024 },
+      ...under("tools.*", TOOL),
+      tool_choice: { json: 1024 },
+      user: { characters: 1024 },
+      documents: { items: 256 },
+      "documents.*": { items: 64, each: 256 },
+      chat_template: { characters: 64 * KIB },
+      chat_template_kwargs: { items: 256, each: 256, json: 256 * KIB },
+      cache_salt: { characters: 1024 },
+      logit_bias: { items: 16_384, each: 32 },
+      allowed_token_ids: { items: 300_000 },
+      bad_words: { items: 1024, each: 256, total: 16 * KIB },
+      stop: { characters: 4096, items: 256, each: 4096, total: 64 * KIB },
+      stop_token_ids: { items: 4096 },
+      request_id: { characters: 256 },
+      response_format: { json: 256 * KIB },
+      structured_outputs: { json: 320 * KIB },
+      "structured_outputs.json": { json: 256 * KIB },
+      "structured_outputs.regex": { characters: 16 * KIB },
+      "structured_outputs.choice": { items: 16_384, each: 4096, total: 200_000 },
+      "structured_outputs.grammar": { characters: 64 * KIB },
+      "structured_outputs.structural_tag": { characters: 256 * KIB },
+      "structured_outputs.whitespace_pattern": { characters: 256 },
+      mm_processor_kwargs: { json: 64 * KIB },
+      kv_transfer_params: { json: 64 * KIB },
+      engine_xargs: { json: 64 * KIB },
+      vllm_xargs: { json: 64 * KIB },
+      repetition_detection: { json: 1024 },
+      stream_options: { json: 1024 },
+    },
+  },
+  model: {
+    body: SMALL_BODY,
+    fields: {
+      entity: { characters: NAME },
+      project: { characters: NAME },
+      name: { characters: NAME },
+      base_model: { characters: REFERENCE },
+      from: { characters: REFERENCE },
+      lora: { json: 1024 },
+    },
+  },
+  checkpoints: { body: SMALL_BODY, fields: { steps: { items: 10_000 } } },
+  artifact: {
+    body: SMALL_BODY,
+    fields: {
+      entity: { characters: NAME },
+      project: { characters: NAME },
+      name: { characters: NAME },
+      metadata: { items: 1024, each: 256, json: 64 * KIB },
+    },
+  },
+  sft: {
+    body: SMALL_BODY,
+    fields: {
+      training_data_url: { characters: REFERENCE },
+      "config.learning_rate": { items: 100_000 },
+      "config.metric_logging": { json: 1024 },
+      "experimental_config.validation_data_url": { characters: REFERENCE },
+    },
+  },
+  rl: {
+    body: { bytes: Infinity, depth: MAX_JSON_DEPTH, values: Infinity, stringBytes: 4 * MIB },
+    fields: {
+      trajectory_groups: { items: 4096 },
+      "trajectory_groups.*.trajectories": { items: 4096 },
+      ...under("trajectory_groups.*.trajectories.*", TRAJECTORY_LIMITS),
+      "trajectory_groups.*.exceptions": { items: 4096 },
+      "trajectory_groups.*.metrics": { items: 1024, each: 256 },
+      "trajectory_groups.*.metadata": { items: 1024, each: 256 },
+      "trajectory_groups.*.logs": { items: 4096 },
+      experimental_config: { json: 64 * KIB },
+    },
+  },
+} as const satisfies Readonly<Record<string, RequestLimit>>;
+
+/** A kind of request with a JSON body. */
+export type RequestKind = keyof typeof REQUEST_LIMITS;
+
+/** The longest line of training data, in bytes. */
+export const MAX_DATA_LINE_BYTES = 16 * MIB;
+
+/** Levels of a path, with the fields below each. */
+interface Node {
+  limit: FieldLimit | null;
+  readonly inner: Map<string, Node>;
+}
+
+const trees = new WeakMap<FieldLimits, Node>();
+
+function treeOf(limits: FieldLimits): Node {
+  const known = trees.get(limits);
+  if (known !== undefined) return known;
+  const root: Node = { limit: null, inner: new Map() };
+  for (const [path, limit] of Object.entries(limits)) {
+    let at = root;
+    for (const part of path.split(".")) {
+      let next = at.inner.get(part);
+      if (next === undefined) at.inner.set(part, (next = { limit: null, inner: new Map() }));
+      at = next;
+    }
+    at.limit = limit;
+  }
+  trees.set(limits, root);
+  return root;
+}
+
+function tooMuch(param: string, expected: string, got: number): ArgumentError {
+  return new ArgumentError(`Expected \`${param}\` to have at most ${expected}, got ${got}`, { param });
+}
+
+function checkStrings(strings: readonly unknown[], { each = Infinity, total = Infinity }: FieldLimit, param: string, what: string): void {
+  let sum = 0;
+  for (const text of strings) {
+    if (typeof text !== "string") continue;
+    if (text.length > each) throw tooMuch(param, `${each} characters in each ${what}`, text.length);
+    sum += text.length;
+  }
+  if (sum > total) throw tooMuch(param, `${total} characters in all`, sum);
+}
+
+/** Longest strings and lists first: the JSON text of a value is made only when nothing in it is too long. */
+function checkValue(value: unknown, limit: FieldLimit, param: string): void {
+  const { characters = Infinity, items = Infinity, json } = limit;
+  if (typeof value === "string") {
+    if (value.length > characters) throw tooMuch(param, `${characters} characters`, value.length);
+    if (json !== undefined && value.length > json) throw tooMuch(param, `${json} characters`, value.length);
+    return;
+  }
+  if (typeof value !== "object" || value === null) return;
+  const isList = Array.isArray(value);
+  const entries: readonly unknown[] = isList ? value : Object.keys(value);
+  if (entries.length > items) throw tooMuch(param, `${items} ${isList ? "items" : "members"}`, entries.length);
+  if (limit.each !== undefined || limit.total !== undefined) checkStrings(entries, limit, param, isList ? "item" : "key");
+  if (json === undefined) return;
+  const { length } = JSON.stringify(value);
+  if (length > json) throw tooMuch(param, `${json} characters as JSON`, length);
+}
+
+function checkNode(value: unknown, { limit, inner }: Node, param: string): void {
+  if (limit !== null) checkValue(value, limit, param);
+  if (inner.size === 0 || typeof value !== "object" || value === null) return;
+  const dot = param === "" ? "" : `${param}.`;
+  if (Array.isArray(value)) {
+    const every = inner.get("*");
+    if (every !== undefined) for (let at = 0; at < value.length; at++) checkNode(value[at], every, `${dot}${at}`);
+    return;
+  }
+  for (const [name, node] of inner) {
+    if (Object.hasOwn(value, name)) checkNode((value as Readonly<Record<string, unknown>>)[name], node, `${dot}${name}`);
+  }
+}
+
+/**
+ * Checks the lists and strings of a parsed body, before anything looks at what is in them. A value of another type than its field
+ * has is left to the check of types.
+ *
+ * @param at - Path of `value` in the body. @default it is the body
+ * @throws ArgumentError `E_ARGUMENT` naming the first field over its limit, the limit and the size received.
+ */
+export function checkFieldLimits(value: unknown, limits: FieldLimits, at = ""): void {
+  checkNode(value, treeOf(limits), at);
+}

@@ -1,0 +1,139 @@
+/** Threads for work that would hold up the thread that serves: reading large bodies, templates, tokenizing, grammars, training data. */
+import type { Worker } from "node:worker_threads";
+import PQueue from "p-queue";
+import { WorkerClient } from "../../engine/onnx/worker-rpc.ts";
+import { EngineError, UnsupportedError } from "../../errors.ts";
+import { spawnWorker } from "../../util/spawn-worker.ts";
+import { valueOf, type Outcome } from "./refusals.ts";
+import type { TaskInput, TaskName, TaskOutput } from "./tasks.ts";
+
+/** Milliseconds after which a thread without work ends, and its memory with it. */
+const IDLE_MS = 30_000;
+
+/** Options of {@link WorkThread.run}. */
+export interface RunOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Buffers of the input to move instead of copy. */
+  readonly transfer?: readonly ArrayBuffer[] | undefined;
+  /** Milliseconds after which the thread is ended and the task refused. @default no bound */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** One thread. It runs one task at a time. */
+export class WorkThread {
+  readonly #worker: Worker;
+  readonly #client: WorkerClient;
+  #isAlive = true;
+
+  constructor() {
+    this.#worker = spawnWorker("service/work/request-worker");
+    this.#client = new WorkerClient(
+      this.#worker,
+      () => {},
+      () => (this.#isAlive = false),
+    );
+  }
+
+  get isAlive(): boolean {
+    return this.#isAlive;
+  }
+
+  /**
+   * Runs a task.
+   *
+   * @throws the error that the task refused the request with, of the same code.
+   * @throws UnsupportedError `E_UNSUPPORTED` when it takes longer than `timeoutMs`; the thread is ended.
+   * @throws EngineError `E_ENGINE` when the thread fails.
+   */
+  async run<N extends TaskName>(name: N, input: TaskInput<N>, { signal, transfer, timeoutMs }: RunOptions = {}): Promise<TaskOutput<N>> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      if (timeoutMs === undefined) return;
+      timer = setTimeout(() => {
+        reject(
+          new UnsupportedError(
+            `Expected a request that is prepared within ${timeoutMs / 1000} s, got one that takes longer; send less at once`,
+          ),
+        );
+        void this.end();
+      }, timeoutMs);
+    });
+    late.catch(() => undefined);
+    try {
+      return valueOf(await Promise.race([this.#client.call<Outcome<TaskOutput<N>>>(name, [input], { signal, transfer }), late]));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Ends the thread, whatever it does. */
+  async end(): Promise<void> {
+    this.#isAlive = false;
+    await this.#worker.terminate();
+  }
+}
+
+/** See the file header. Threads are started when there is work for them. */
+export class WorkPool {
+  readonly #queue: PQueue;
+  readonly #idle: { readonly thread: WorkThread; readonly timer: NodeJS.Timeout }[] = [];
+  readonly #all = new Set<WorkThread>();
+  #isClosed = false;
+
+  /** @param maxThreads - Tasks that run at one time; further ones wait in the order of their arrival. */
+  constructor(maxThreads: number) {
+    this.#queue = new PQueue({ concurrency: maxThreads });
+  }
+
+  /**
+   * Gives `work` a thread of its own until it is done. What one task leaves in the thread is there for the next of the same `work`.
+   *
+   * @throws the signal's reason, while waiting for a thread.
+   */
+  async use<T>(work: (thread: WorkThread) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const leased = async (): Promise<T> => {
+      if (this.#isClosed) throw new EngineError("The service is closed");
+      const thread = this.#take();
+      try {
+        return await work(thread);
+      } finally {
+        this.#giveBack(thread);
+      }
+    };
+    return this.#queue.add(leased, signal === undefined ? {} : { signal });
+  }
+
+  /** Ends all threads; work under way fails. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const { timer } of this.#idle.splice(0)) clearTimeout(timer);
+    await Promise.all([...this.#all].map((thread) => thread.end()));
+  }
+
+  #take(): WorkThread {
+    for (let known = this.#idle.pop(); known !== undefined; known = this.#idle.pop()) {
+      clearTimeout(known.timer);
+      if (known.thread.isAlive) return known.thread;
+      this.#all.delete(known.thread);
+    }
+    const thread = new WorkThread();
+    this.#all.add(thread);
+    return thread;
+  }
+
+  #giveBack(thread: WorkThread): void {
+    if (!thread.isAlive || this.#isClosed) {
+      this.#all.delete(thread);
+      return;
+    }
+    const entry = {
+      thread,
+      timer: setTimeout(() => {
+        this.#idle.splice(this.#idle.indexOf(entry), 1);
+        this.#all.delete(thread);
+        void thread.end();
+      }, IDLE_MS).unref(),
+    };
+    this.#idle.push(entry);
+  }
+}

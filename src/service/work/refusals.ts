@@ -1,0 +1,57 @@
+/** Errors of a work thread on their way to the thread that serves: a request's own faults keep their code and parameter. */
+import { WhetstoneError, type ErrorCode } from "../../errors.ts";
+import { BodyError } from "../chat/errors.ts";
+import { UnreadableBodyError } from "../http-errors.ts";
+
+/** A {@link WhetstoneError} as plain data. */
+export interface Refusal {
+  readonly name: string;
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly param: string | null;
+  readonly retryable: boolean;
+}
+
+/** An error of the operating system, such as a full disk. */
+export interface SystemFailure {
+  readonly message: string;
+  /** Such as `ENOSPC`. */
+  readonly code: string;
+}
+
+/** Result of a task: its value, or the error that ended it. */
+export type Outcome<T> = { readonly value: T } | { readonly refusal: Refusal } | { readonly failure: SystemFailure };
+
+/** An error that a work thread raised, with the code that it had there. */
+class RestoredError extends WhetstoneError {
+  readonly code: ErrorCode;
+
+  constructor({ name, code, message, param, retryable }: Refusal) {
+    super(message, { param, retryable });
+    this.name = name;
+    this.code = code;
+  }
+}
+
+/** Describes an error for another thread; null for an error of neither the request nor the system. */
+export function describeFailure(error: unknown): { readonly refusal: Refusal } | { readonly failure: SystemFailure } | null {
+  if (WhetstoneError.isInstance(error)) {
+    const { name, code, message, param, retryable } = error;
+    return code === "E_INTERNAL" ? null : { refusal: { name, code, message, param, retryable } };
+  }
+  const { code, message } = error as { readonly code?: unknown; readonly message?: unknown };
+  return typeof code === "string" && typeof message === "string" ? { failure: { message, code } } : null;
+}
+
+function fromRefusal(refusal: Refusal): WhetstoneError {
+  const { name, message, param } = refusal;
+  if (name === BodyError.name) return new BodyError(message, { param });
+  return name === UnreadableBodyError.name ? new UnreadableBodyError(message, { param }) : new RestoredError(refusal);
+}
+
+/** The value of an outcome. @throws the error that ended the task, with its code. */
+export function valueOf<T>(outcome: Outcome<T>): T {
+  if ("refusal" in outcome) throw fromRefusal(outcome.refusal);
+  if ("failure" in outcome) throw Object.assign(new Error(outcome.failure.message), { code: outcome.failure.code });
+  return outcome.value;
+}

@@ -1,0 +1,96 @@
+/** The trajectory groups of an RL job: read, examined and put on disk before the job is accepted, and made into rows when it runs. */
+import type { BaseModelInfo } from "../../engine/port.ts";
+import { checkRlBatchSteps, checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
+import { trajectory, type RlConfig, type TrajectoryGroup } from "../../schema/index.ts";
+import { refuseFatal, type Finding } from "../../trajectory/findings.ts";
+import { preflightSteps } from "../../trajectory/preflight.ts";
+import { validateTrajectory } from "../../trajectory/validate.ts";
+import { runStepsInSlices, type Steps } from "../../util/steps.ts";
+import type { DataDirectory } from "../data-directory.ts";
+import { readGroups, writeGroups } from "../jobs/job-files.ts";
+import type { TokenizerSource } from "../jobs/tokenizers.ts";
+import { readBody, type RlEnvelope } from "../requests.ts";
+import type { Digests } from "../stored-files/digests.ts";
+import { validate } from "../validation.ts";
+
+/** An RL request without its groups. */
+export interface RlHead {
+  readonly modelId: string;
+  readonly config: RlConfig | null;
+  /** SHA-256 of the body, hexadecimal. */
+  readonly digest: string;
+}
+
+/** A whole RL request. */
+export interface RlRequest {
+  readonly head: RlHead;
+  readonly groups: readonly TrajectoryGroup[];
+}
+
+/** Where the groups of a job are written, and how they are trained. */
+export interface RlJobPlan {
+  readonly directory: DataDirectory;
+  readonly jobId: string;
+  readonly config: RlConfig | null;
+  readonly base: BaseModelInfo;
+}
+
+/** Result of {@link acceptGroups}. */
+export interface AcceptedGroups {
+  readonly warnings: readonly Finding[];
+  readonly digests: Digests;
+}
+
+function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGroup[]> {
+  const groups: TrajectoryGroup[] = [];
+  for (const [groupIndex, group] of given.entries()) {
+    const trajectories: TrajectoryGroup["trajectories"] = [];
+    for (const [index, value] of group.trajectories.entries()) {
+      const read = validateTrajectory(value);
+      // A trajectory that fails goes through the plain schema, whose messages name the path in the body.
+      trajectories.push(read.success ? read.data : validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
+      yield;
+    }
+    groups.push({ ...group, trajectories });
+  }
+  return groups;
+}
+
+/** Reads the body of an RL job. @throws ArgumentError `E_ARGUMENT` naming the first fields that are wrong. */
+export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
+  const { value, digest } = readBody("rl", bytes);
+  const groups = await runStepsInSlices(groupsOf(value.trajectory_groups));
+  return { head: { modelId: value.model_id, config: value.experimental_config ?? null, digest }, groups };
+}
+
+/**
+ * Examines groups as the job will read them, and writes them to the job's directory.
+ *
+ * @returns The warnings of the preflight, and the digest of the file.
+ * @throws PreflightError `E_PREFLIGHT`, ArgumentError `E_ARGUMENT`, DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for groups
+ *   that cannot be trained.
+ */
+export async function acceptGroups(
+  groups: readonly TrajectoryGroup[],
+  { directory, jobId, config, base }: RlJobPlan,
+  tokenizers: TokenizerSource,
+): Promise<AcceptedGroups> {
+  const { allowsUnknownLogprobs } = checkRlConfig(config);
+  const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true };
+  const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
+  // What cannot be trained must be refused before it is accepted.
+  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
+  await runStepsInSlices(checkRlBatchSteps(groups, config, base, { tokenizer }));
+  return { warnings, digests: await writeGroups(directory, jobId, groups) };
+}
+
+/** The rows of an accepted job. */
+export async function batchOf(
+  { directory, jobId, config, base }: RlJobPlan,
+  tokenizers: TokenizerSource,
+  signal: AbortSignal,
+): Promise<RlBatch> {
+  const groups = await readGroups(directory, jobId);
+  const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
+  return runStepsInSlices(rlBatchSteps(groups, config, base, { tokenizer }), { signal });
+}

@@ -1,0 +1,76 @@
+/** Tasks of a work thread. Each takes plain data and gives plain data, and does what the serving thread does itself for small requests. */
+import { Handover } from "../../engine/onnx/worker-rpc.ts";
+import { ConflictError } from "../../errors.ts";
+import type { RlBatch } from "../../learner/index.ts";
+import type { TrajectoryGroup } from "../../schema/index.ts";
+import { encodePrompt, type PromptText } from "../chat/encode-prompt.ts";
+import type { PromptRequest } from "../chat/prompt-request.ts";
+import { renderText } from "../chat/render-text.ts";
+import { readChat, type ParsedChat, type ChatBody } from "../chat/request.ts";
+import { toGrammar, type OutputGrammarOptions } from "../chat/structured/output-grammar.ts";
+import type { OutputRequest } from "../chat/structured/output-request.ts";
+import { readSftData, type SftSource } from "../jobs/sft-data.ts";
+import { createTokenizers } from "../jobs/tokenizers.ts";
+import { readBody, type JsonBody, type PlainBody, type PlainKind } from "../requests.ts";
+import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
+import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
+
+const tokenizers = createTokenizers();
+
+/** The groups that `readRl` read, for the `acceptRl` that follows on the same thread. */
+let opened: readonly TrajectoryGroup[] | null = null;
+
+/** By name. The second argument is the signal of the caller. */
+export const TASKS = {
+  readBody: ({ kind, bytes }: { readonly kind: PlainKind; readonly bytes: Uint8Array }): JsonBody<PlainBody<PlainKind>> =>
+    readBody(kind, bytes),
+
+  readChat: (body: ChatBody): ParsedChat => readChat(body),
+
+  renderText: async ({ directory, request }: { readonly directory: string; readonly request: PromptRequest }): Promise<string> =>
+    renderText(await tokenizers(directory), request),
+
+  encode: async (prompt: PromptText): Promise<Handover<Int32Array>> => {
+    const ids = encodePrompt(await tokenizers(prompt.directory), prompt);
+    return new Handover(ids, [ids.buffer as ArrayBuffer]);
+  },
+
+  grammar: ({ request, options }: { readonly request: OutputRequest; readonly options: OutputGrammarOptions }) => {
+    const { grammar, states } = toGrammar(request, options);
+    return { text: JSON.stringify(grammar), states };
+  },
+
+  readRl: async (bytes: Uint8Array): Promise<RlHead> => {
+    opened = null;
+    const { head, groups } = await readRlRequest(bytes);
+    opened = groups;
+    return head;
+  },
+
+  acceptRl: async (plan: RlJobPlan): Promise<AcceptedGroups> => {
+    const groups = opened;
+    opened = null;
+    if (groups === null) throw new ConflictError("Expected the groups of an RL job to be read first");
+    return acceptGroups(groups, plan, tokenizers);
+  },
+
+  rlBatch: async (plan: RlJobPlan, signal: AbortSignal): Promise<Handover<RlBatch>> => {
+    const batch = await batchOf(plan, tokenizers, signal);
+    const buffers = batch.rows.flatMap(({ tokens, weights, advantages, logprobs }) =>
+      [tokens, weights, advantages, logprobs].flatMap((list) => (list === undefined ? [] : [list.buffer])),
+    );
+    return new Handover(batch, [...new Set(buffers)] as ArrayBuffer[]);
+  },
+
+  sftData: async (source: SftSource, signal: AbortSignal): Promise<Handover<PackedSftData>> => {
+    const tokenizer = await tokenizers(source.base.directory);
+    const packed = packSftData(await readSftData(source, { tokenizer, signal }));
+    return new Handover(packed, buffersOf(packed));
+  },
+} as const;
+
+type Tasks = typeof TASKS;
+export type TaskName = keyof Tasks;
+export type TaskInput<N extends TaskName> = Parameters<Tasks[N]>[0];
+type Value<T> = T extends Handover<infer V> ? V : T;
+export type TaskOutput<N extends TaskName> = Value<Awaited<ReturnType<Tasks[N]>>>;

@@ -1,0 +1,76 @@
+/** JSON texts from outside: their size is checked before they are parsed. */
+import { ArgumentError } from "../errors.ts";
+
+/** Levels of nested arrays and objects that any JSON text from outside may have; code that walks values by recursion relies on it. */
+export const MAX_JSON_DEPTH = 128;
+
+const [QUOTE, BACKSLASH, COMMA, OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x22, 0x5c, 0x2c, 0x5b, 0x5d, 0x7b, 0x7d];
+
+/** Bounds of a JSON text besides its length. */
+export interface JsonLimit {
+  /** Levels of nested arrays and objects. */
+  readonly depth: number;
+  /** Strings, numbers, booleans, nulls, arrays and objects together, object keys not counted. */
+  readonly values: number;
+  /** Length of any one string or key, in bytes as sent. */
+  readonly stringBytes: number;
+}
+
+/** Index of the closing quote of the string that opens before `start`; the end of the text if there is none. */
+function endOfString(bytes: Uint8Array, start: number): number {
+  let at = start;
+  for (; at < bytes.length && bytes[at] !== QUOTE; at++) if (bytes[at] === BACKSLASH) at++;
+  return at;
+}
+
+/**
+ * Checks nesting, the number of values and the longest string of a JSON text in one pass over its bytes, without parsing it. Text
+ * that is not JSON may pass.
+ *
+ * @throws ArgumentError `E_ARGUMENT` naming the bound.
+ */
+export function checkJsonSize(bytes: Uint8Array, { depth: maxDepth, values: maxValues, stringBytes }: JsonLimit): void {
+  let depth = 0;
+  // Every value but the first of its container follows a comma.
+  let values = 1;
+  for (let at = 0; at < bytes.length; at++) {
+    switch (bytes[at]) {
+      case QUOTE: {
+        const end = endOfString(bytes, at + 1);
+        if (end - at - 1 > stringBytes)
+          throw new ArgumentError(`Expected JSON strings of at most ${stringBytes} bytes, got one of ${end - at - 1}`);
+        at = end;
+        break;
+      }
+      case OPEN_ARRAY:
+      case OPEN_OBJECT:
+        if (++depth > maxDepth) throw new ArgumentError(`Expected JSON nested at most ${maxDepth} levels deep, got more`);
+        if (++values > maxValues) throw tooManyValues(maxValues);
+        break;
+      case CLOSE_ARRAY:
+      case CLOSE_OBJECT:
+        depth--;
+        break;
+      case COMMA:
+        if (++values > maxValues) throw tooManyValues(maxValues);
+        break;
+      default:
+    }
+  }
+}
+
+function tooManyValues(max: number): ArgumentError {
+  return new ArgumentError(`Expected a JSON body of at most ${max} values, got more`);
+}
+
+/**
+ * Parses a JSON text that is a string within a request, such as a tool call's arguments or a line of training data.
+ *
+ * @throws SyntaxError for text that is not JSON.
+ * @throws ArgumentError `E_ARGUMENT` for text nested more than {@link MAX_JSON_DEPTH} levels deep.
+ */
+export function parseNestedJson(text: string): unknown {
+  // Fewer characters cannot nest deeper.
+  if (text.length > MAX_JSON_DEPTH) checkJsonSize(Buffer.from(text), { depth: MAX_JSON_DEPTH, values: Infinity, stringBytes: Infinity });
+  return JSON.parse(text) as unknown;
+}
