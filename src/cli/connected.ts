@@ -1,5 +1,6 @@
 import type { Model, Service } from "../client/index.ts";
 import { connect } from "../index.ts";
+import { onStop } from "./stop-signal.ts";
 
 /** Which model of which service. */
 export interface ModelOptions {
@@ -11,7 +12,7 @@ export interface ModelOptions {
 export interface Connected {
   readonly service: Service;
   readonly model: Model;
-  /** Aborts at the first interrupt; a second one ends the process. */
+  /** Aborts at the first SIGINT or SIGTERM; a second one ends the process. */
   readonly signal: AbortSignal;
 }
 
@@ -21,14 +22,13 @@ export async function withModel<T>(
   run: (connected: Connected) => Promise<T>,
 ): Promise<T> {
   const controller = new AbortController();
-  const interrupt = () => controller.abort(new Error("interrupted; the same command goes on from here"));
-  process.once("SIGINT", interrupt);
+  const release = onStop(() => controller.abort(new Error("interrupted; start the same command again and it resumes")));
   const service = await connect();
   try {
     const model = await service.models.create({ project, name, baseModel: base, returnExisting: true, signal: controller.signal });
     return await run({ service, model, signal: controller.signal });
   } finally {
-    process.off("SIGINT", interrupt);
     await service.close();
+    release();
   }
 }

@@ -1,7 +1,7 @@
-import { once } from "node:events";
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { logLine, printLine } from "../util/output.ts";
+import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
 import { addEngineOptions, engineOf, type EngineOptions, upstreamOf } from "./engine-options.ts";
 
 interface ServeOptions extends EngineOptions {
@@ -47,7 +47,7 @@ export function serveCommand(): Command {
 
 async function serve(options: ServeOptions): Promise<void> {
   // Listened for before the start, so that an interrupt during a long recovery is not lost.
-  const stop = stopSignal();
+  const stop = new Promise<StopReason>((resolve) => onStop(resolve));
   // Loaded only now: `--help` needs no native binary.
   const { startService } = await import("../service/index.ts");
   const upstream = upstreamOf(options);
@@ -78,26 +78,8 @@ async function serve(options: ServeOptions): Promise<void> {
   const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
   printLine(`Listening on ${service.url}`);
   printLine(`API key: ${isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key")}`);
-  const signal = await stop;
-  logLine(`${signal} received: finishing requests; send it again to stop now`);
+  const reason = await stop;
+  const what = reason === "parent-exit" ? "The package manager that started the service has ended" : `${reason} received`;
+  logLine(`${what}: finishing requests; send SIGTERM again to stop now`);
   await service.close({ graceMs: 10_000 });
-}
-
-/** The first SIGINT or SIGTERM; the second ends the process at once, as a shell expects. */
-async function stopSignal(): Promise<NodeJS.Signals> {
-  const listening = new AbortController();
-  const [signal] = (await Promise.race(
-    (["SIGINT", "SIGTERM"] as const).map(async (name) => {
-      await once(process, name, { signal: listening.signal });
-      return [name];
-    }),
-  )) as [NodeJS.Signals];
-  listening.abort();
-  process.once("SIGINT", exitNow);
-  process.once("SIGTERM", exitNow);
-  return signal;
-}
-
-function exitNow(signal: NodeJS.Signals): never {
-  return process.exit(signal === "SIGINT" ? 130 : 143);
 }

@@ -26,6 +26,8 @@ export interface LocalServiceOptions {
 
 const serviceFile = z.looseObject({ pid: z.int(), url: z.url({ protocol: /^https?$/ }) });
 
+const serviceReport = z.looseObject({ status: z.string() });
+
 /** How long another process may take to get from its lock to its first answer. */
 const START_PATIENCE_MS = 15_000;
 const HEALTH_TIMEOUT_MS = 2_000;
@@ -42,22 +44,19 @@ export function defaultDataDir(): string {
  */
 export async function localService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService> {
   const directory = resolve(dataDir);
-  const running = await attach(directory, apiKey, signal);
-  if (running !== null) return running;
-  signal?.throwIfAborted();
-  try {
-    return await start(directory, apiKey);
-  } catch (error) {
-    const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir";
-    if (!isTaken) throw error;
-    // Another process holds the directory's lock: it is starting this very moment, or it cannot be reached.
-    const giveUpAtMs = performance.now() + START_PATIENCE_MS;
-    while (performance.now() < giveUpAtMs) {
-      await delay(200, { signal });
-      const other = await attach(directory, apiKey, signal);
-      if (other !== null) return other;
+  const giveUpAtMs = performance.now() + START_PATIENCE_MS;
+  for (;;) {
+    const running = await attach(directory, apiKey, signal);
+    if (running !== null) return running;
+    signal?.throwIfAborted();
+    try {
+      return await start(directory, apiKey);
+    } catch (error) {
+      // Another process holds the directory's lock: it is starting or stopping this very moment, or it cannot be reached.
+      const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir" && error.retryable;
+      if (!isTaken || performance.now() > giveUpAtMs) throw error;
     }
-    throw error;
+    await delay(200, { signal });
   }
 }
 
@@ -101,9 +100,10 @@ async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<
       bodyTimeout: HEALTH_TIMEOUT_MS,
       signal: signal ?? null,
     });
+    // 503 with a report: the service answers, and its sampler is being restarted. With an error it is shutting down.
+    if (statusCode === 503) return serviceReport.safeParse(await body.json()).success;
     await body.dump();
-    // 503: the service answers, and its sampler is being restarted.
-    return statusCode === 200 || statusCode === 503;
+    return statusCode === 200;
   } catch {
     signal?.throwIfAborted();
     return false;

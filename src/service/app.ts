@@ -30,7 +30,7 @@ export interface RequestRecord {
 export interface AppOptions {
   readonly apiKey: string;
   readonly chatLimits?: ChatLimits | undefined;
-  /** Aborted when the service goes down. */
+  /** Aborted when the service cuts off the requests that still run. */
   readonly signal: AbortSignal;
   readonly onRequest?: ((record: RequestRecord) => void) | undefined;
 }
@@ -83,7 +83,8 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : middleware(c, next)));
   }
   const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
-  const forwarder = upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger });
+  const forwarder =
+    upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal });
   for (const routes of [
     healthRoutes(context),
     servedModelRoutes(context),

@@ -91,7 +91,8 @@ export async function lockDataDirectory(directory: DataDirectory): Promise<() =>
   const where = other === null ? "a service that is starting or stopping" : `the service at ${other.url} (process ${other.pid})`;
   throw new ConfigError(
     `The data directory '${directory.root}' is in use by ${where}. Use that service, stop it, or choose another directory`,
-    { param: "dataDir" },
+    // The other service may be ending.
+    { param: "dataDir", retryable: true },
   );
 }
 

@@ -11,6 +11,9 @@ const LINGER_MS = 1000;
 /** Longer than clients keep idle sockets: if both ends close at the same moment, the client loses a request. */
 const KEEP_ALIVE_MS = 75_000;
 
+/** Time for a whole request, an upload included. Silent ones are ended much earlier; Node's default would cut a long upload. */
+const REQUEST_MS = 60 * 60_000;
+
 type Refusal = readonly [ErrorStatus, ErrorFields];
 
 function malformed(problem: string): Refusal {
@@ -48,6 +51,12 @@ function refuse(socket: Duplex, refusal: Refusal): void {
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
+/** Returns the answer to a request that comes while the service ends; its connection is closed. */
+export function shuttingDown(): Response {
+  const message = "The service is shutting down; send the request again once it is back";
+  return errorResponse(503, { message, code: "E_OVERLOADED", headers: { "Retry-After": "1", Connection: "close" } });
+}
+
 /**
  * Creates the server around an app.
  *
@@ -63,10 +72,13 @@ export function createHttpServer(fetch: Parameters<typeof getRequestListener>[0]
   /** Response in progress per connection: bytes written around it would corrupt it. */
   const responses = new WeakMap<Duplex, ServerResponse>();
   const refused = new WeakSet<Duplex>();
-  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false }, (request, response) => {
-    responses.set(request.socket, response);
-    void listener(request, response);
-  });
+  const server = createServer(
+    { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_MS, requireHostHeader: false },
+    (request, response) => {
+      responses.set(request.socket, response);
+      void listener(request, response);
+    },
+  );
 
   server.on("clientError", (error: NodeJS.ErrnoException & { reason?: unknown }, socket: Socket) => {
     // The rest of a refused request arrives as further errors.

@@ -16,6 +16,8 @@ export interface ServiceLimits {
   readonly maxJobAttempts: number;
   /** What all checkpoints may take on disk, in bytes: beyond it the oldest go that nothing needs. @default null, no bound */
   readonly maxCheckpointBytes: number | null;
+  /** Milliseconds without a byte after which a request whose body is not complete is answered 408 and its connection closed. @default 30 000 */
+  readonly bodyTimeoutMs: number;
   /** Bytes that must stay free on the file system of the data directory: below it new work is refused. 0 = no guard. @default 64 MiB */
   readonly minFreeBytes: number;
 }
@@ -30,5 +32,6 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   commitEverySteps: 50,
   maxJobAttempts: 5,
   maxCheckpointBytes: null,
+  bodyTimeoutMs: 30_000,
   minFreeBytes: 64 * 1024 * 1024,
 };

@@ -19,7 +19,7 @@ import { createReserve } from "./disk/reserve.ts";
 import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
 import { createDiskSpace, type DiskSpace } from "./disk/space.ts";
 import { createHub, hubToken, type Hub, type HubOptions } from "./hub/hub.ts";
-import { createHttpServer } from "./http-server.ts";
+import { createHttpServer, shuttingDown } from "./http-server.ts";
 import { createRetention } from "./checkpoints/retention.ts";
 import { createCheckpointUses } from "./checkpoints/uses.ts";
 import { createChanges } from "./jobs/changes.ts";
@@ -32,7 +32,7 @@ import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
 import { createRedactor } from "./redact.ts";
 import { createPolicies } from "./policies.ts";
 import type { ChatLimits } from "./routes/chat.ts";
-import { closeServer, listen, trackSockets } from "./server.ts";
+import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";
 import type { Store } from "./store/tables.ts";
@@ -87,11 +87,14 @@ export interface RunningService {
   /** Lets the process end while the service runs. */
   unref(): void;
   /**
-   * Refuses new requests, lets running ones finish for `graceMs`, then cuts them off. A running job stops and goes on at the next
-   * start. Calling it again returns the same promise.
+   * Answers new requests with 503, lets running ones finish for `graceMs` (default 10 000), then cuts them off; a stream ends with an error
+   * event. A running job stops at once and resumes at the next start. Calling it again returns the same promise.
    */
   close(options?: { readonly graceMs?: number | undefined }): Promise<void>;
 }
+
+/** Default milliseconds that running requests have at the end of the service. */
+const GRACE_MS = 10_000;
 
 /** Undoes, newest first, what a start has done so far. */
 type Undo = () => void | Promise<void>;
@@ -165,17 +168,20 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     undo.push(() => context.jobs.close());
     // The budget may be another than at the last start.
     await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
-    const stopping = new AbortController();
+    const cut = new AbortController();
+    let isDraining = false;
     const { onRequest } = options;
     const app = createApp(context, {
       apiKey,
       chatLimits: options.limits?.chat,
-      signal: stopping.signal,
+      signal: cut.signal,
       // A path may hold a key that was pasted into it.
       onRequest: onRequest && ((record) => onRequest({ ...record, path: redact(record.path) })),
     });
-    const server = createHttpServer(app.fetch);
+    const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)));
     const sockets = trackSockets(server);
+    const requests = trackRequests(server);
+    limitSilence(server, limits.bodyTimeoutMs);
     const url = await listen(server, { host, port });
     undo.push(() => removeServiceFile(directory));
     await unlessFull("service.json", () => space.freeing(() => writeServiceFile(directory, url)));
@@ -187,12 +193,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       apiKey,
       dataDir: directory.root,
       unref: () => sockets.unref(),
-      close: ({ graceMs = 2000 } = {}) =>
+      close: ({ graceMs = GRACE_MS } = {}) =>
         (closing ??= (async () => {
-          stopping.abort();
+          isDraining = true;
           // Long polls return at once when the queue closes, so it goes first; the store and the engine go last.
           const jobsClosed = context.jobs.close();
-          await closeServer(server, { graceMs });
+          await closeServer(server, { graceMs, requests, onCut: () => cut.abort() });
           await jobsClosed;
           await undoAll(undo, safeLogger);
         })()),

@@ -123,6 +123,23 @@ describe("a request of a model that the upstream serves", () => {
     expect(chunks(forwarded.body).at(-1)!["usage"]).toEqual(chunks(direct.body).at(-1)!["usage"]);
   });
 
+  it("ends with an error event when the service that forwards ends before the stream", async () => {
+    const { front } = await startPair({
+      before: async ({ verb, detail }, { signal }) => {
+        if (verb !== "sampleToken" || detail !== 1) return;
+        await new Promise((resolve) => signal!.addEventListener("abort", resolve, { once: true }));
+      },
+    });
+    const response = await fetch(front.service.url + CHAT, {
+      method: "POST",
+      headers: { authorization: `Bearer ${front.service.apiKey}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "tiny", messages, stream: true, max_tokens: 8 }),
+    });
+    const closed = front.service.close({ graceMs: 100 });
+    expect((await response.text()).split("\n\n").slice(-3)).toEqual([expect.stringContaining("shutting down"), "data: [DONE]", ""]);
+    await closed;
+  });
+
   it("ends on the upstream within a token when its client leaves", async () => {
     let [spoken, isEnded] = [0, false];
     const { front } = await startPair({

@@ -45,6 +45,10 @@ test("new work is refused early where less than the minimum is free, and what is
     await service.call("POST", ARTIFACTS, { project: "demo", name: "data" }),
   ];
   for (const answer of refused) expect(answer).toMatchObject(FULL);
+  expect(await service.ok("GET", "/health")).toMatchObject({
+    status: "degraded",
+    storage: { state: "low", message: expect.stringContaining("Delete") },
+  });
   expect(refused[0]!.body.error.message).toMatch(/must stay free.*Delete checkpoints/s);
   expect((await service.call("POST", CHAT, { model: "tiny", messages: [{ role: "user", content: "hello" }] })).status).toBe(200);
 });

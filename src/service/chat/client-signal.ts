@@ -1,4 +1,5 @@
-/** The end of a client's connection as a signal. */
+/** The end of a client's connection, or of the service, as a signal. */
+import { ShutdownError } from "./errors.ts";
 
 /** Calls `onAbort` when `signal` is aborted, or at once when it is already. Returns how to stop listening. */
 export function onceAborted(signal: AbortSignal, onAbort: () => void): () => void {
@@ -12,9 +13,20 @@ export function clientGone(): DOMException {
   return new DOMException("The client closed the connection", "AbortError");
 }
 
-/** Aborted with `client`, for a reason that is an AbortError: what a server gives as its reason may be any text. */
-export function clientSignal(client: AbortSignal): AbortSignal {
+/** A signal for one request, and how to stop listening for the end of the service. */
+export interface RequestSignal {
+  readonly signal: AbortSignal;
+  /** Call it when the request is over: the service's signal outlives it. */
+  readonly release: () => void;
+}
+
+/**
+ * Aborts with `client`, for a reason that is an AbortError (what a server gives as its reason may be any text), and with `service`, with a
+ * {@link ShutdownError}.
+ */
+export function requestSignal(client: AbortSignal, service: AbortSignal | undefined): RequestSignal {
   const abort = new AbortController();
   onceAborted(client, () => abort.abort(clientGone()));
-  return abort.signal;
+  const release = service === undefined ? () => undefined : onceAborted(service, () => abort.abort(new ShutdownError()));
+  return { signal: abort.signal, release };
 }

@@ -1,4 +1,5 @@
 /** Chat completions of models that another server samples: the body goes there as it came, the answer comes back as it is. */
+import { setMaxListeners } from "node:events";
 import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { z } from "zod";
@@ -12,7 +13,7 @@ import { stepName } from "../names.ts";
 import { rememberingFind } from "../policies.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { Store } from "../store/tables.ts";
-import { clientSignal } from "./client-signal.ts";
+import { requestSignal } from "./client-signal.ts";
 import { CARRIED_FIELDS, FIELD_ALIASES, isDefault } from "./fields.ts";
 import { forwardedStream } from "./forwarded-stream.ts";
 import { IgnoredFieldLog } from "./ignored-fields.ts";
@@ -28,6 +29,8 @@ export interface ForwarderOptions {
   /** The base that an absent name stands for. */
   readonly defaultBase: string;
   readonly logger: ServiceLogger;
+  /** Aborted when the service cuts off what still runs. @default never */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** One request as it came. */
@@ -74,6 +77,8 @@ export class ChatForwarder {
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
+    // Each running request listens, and stops when it is over.
+    if (options.signal !== undefined) setMaxListeners(0, options.signal);
     this.#find = rememberingFind(options.store);
     this.#adapters = new UpstreamAdapters(options.upstream, (error) =>
       options.logger.warn("An adapter could not be unloaded from the upstream", { error: messageOf(error) }),
@@ -102,7 +107,11 @@ export class ChatForwarder {
     const target = await this.#target(fields["model"]);
     if (target === null) return null;
     let isStreaming = false;
-    const signal = clientSignal(call.signal);
+    const { signal, release } = requestSignal(call.signal, this.#options.signal);
+    const onEnd = () => {
+      release();
+      target.release();
+    };
     try {
       const body = await this.#bodyFor(target, call.body, fields);
       const { upstream } = this.#options;
@@ -111,7 +120,7 @@ export class ChatForwarder {
       const rename = target.name === target.resolvedName ? null : target.resolvedName;
       if (answer.contentType.includes("text/event-stream")) {
         isStreaming = true;
-        return new Response(forwardedStream(answer.body, { rename, onEnd: target.release }), { headers: STREAM_HEADERS });
+        return new Response(forwardedStream(answer.body, { rename, onEnd }), { headers: STREAM_HEADERS });
       }
       const text = await textOf(answer);
       if (readFields(text) === null) {
@@ -124,7 +133,7 @@ export class ChatForwarder {
       return new Response(rename === null ? text : withMember(text, "model", JSON.stringify(rename)), { headers: JSON_HEADERS });
     } finally {
       // A stream outlives this call and gives back what it holds at its own end.
-      if (!isStreaming) target.release();
+      if (!isStreaming) onEnd();
     }
   }
 

@@ -1,6 +1,7 @@
 /** Server-sent events of another server, handed on as fast as they are read. */
 import { isAbort } from "../../errors.ts";
 import { toErrorBody } from "../http-errors.ts";
+import { ShutdownError, toChatError } from "./errors.ts";
 import { withMember } from "./json-members.ts";
 
 /** Options of {@link forwardedStream}. */
@@ -30,6 +31,7 @@ export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onE
     {
       async pull(controller) {
         let isGone = false;
+        let failure = BROKEN;
         try {
           const { done, value } = await events.next();
           if (done !== true) {
@@ -38,8 +40,9 @@ export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onE
           }
         } catch (error) {
           isGone = isAbort(error);
+          if (error instanceof ShutdownError) failure = toChatError(error).body;
         }
-        if (!isDone && !isGone) controller.enqueue(Buffer.from(`data: ${JSON.stringify(BROKEN)}\n\ndata: [DONE]\n\n`));
+        if (!isDone && !isGone) controller.enqueue(Buffer.from(`data: ${JSON.stringify(failure)}\n\ndata: [DONE]\n\n`));
         end();
         controller.close();
       },

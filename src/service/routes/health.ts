@@ -4,14 +4,23 @@ import type { HealthReport } from "../../schema/index.ts";
 import type { ServiceEnvironment } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 
-/** `GET /health`: the state of the engine's workers, without a key. Status 503 only while nothing can be sampled. */
-export function healthRoutes({ engine, upstream }: Pick<ServiceContext, "engine" | "upstream">): Hono<ServiceEnvironment> {
-  return new Hono<ServiceEnvironment>().get("/health", (c) => {
+const LOW_SPACE: HealthReport["storage"] = {
+  state: "low",
+  message:
+    "Disk space is low: uploads, new models and new jobs are refused with 507, and queued jobs wait. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory",
+};
+
+/** `GET /health`: the state of the engine's workers and of the disk, without a key. Status 503 only while nothing can be sampled. */
+export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "engine" | "upstream" | "space">): Hono<ServiceEnvironment> {
+  return new Hono<ServiceEnvironment>().get("/health", async (c) => {
     const workers = engine.workers?.() ?? [];
-    const status = statusOf(workers, upstream !== null);
+    const sampling = statusOf(workers, upstream !== null);
+    const isLow = await space.isLow();
+    const status = sampling === "ok" && isLow ? "degraded" : sampling;
     const report: HealthReport = {
       status,
       workers: workers.map(({ name, state, restarts, restartsInMs }) => ({ name, state, restarts, restarts_in_ms: restartsInMs })),
+      storage: isLow ? LOW_SPACE : { state: "ok", message: null },
     };
     return c.json(report, status === "unavailable" ? 503 : 200, status === "unavailable" ? { "Retry-After": "1" } : {});
   });

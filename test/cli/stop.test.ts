@@ -1,0 +1,92 @@
+/** Signals to real processes of `whetstone serve`. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { connect, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { ROOT } from "../project/files.ts";
+
+const ENVIRONMENT = { ...process.env, WHETSTONE_API_KEY: "the-key-of-this-test" };
+
+interface Served {
+  readonly child: ChildProcess;
+  readonly exited: Promise<unknown[]>;
+  readonly url: string;
+  /** Of the process that serves, whatever is between. */
+  readonly pid: number;
+}
+
+/** Starts `command` with the arguments of `serve` after its own. */
+async function serve(command: string, args: readonly string[]): Promise<Served> {
+  const dataDir = await mkdtemp(join(tmpdir(), "whetstone-stop-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  const child = spawn(command, [...args, "serve", "--port", "0", "--data-dir", dataDir], {
+    cwd: ROOT,
+    stdio: ["ignore", "pipe", "ignore"],
+    env: ENVIRONMENT,
+  });
+  const exited = once(child, "exit");
+  for await (const chunk of child.stdout!) if (String(chunk).includes("Listening")) break;
+  const { pid, url } = JSON.parse(await readFile(join(dataDir, "service.json"), "utf8")) as { pid: number; url: string };
+  onTestFinished(() => {
+    if (isAlive(pid)) process.kill(pid, "SIGKILL");
+  });
+  return { child, exited, url, pid };
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const serveDirectly = () => serve(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", "src/cli/main.ts"]);
+
+const BODY = JSON.stringify({ project: "demo", name: "data" });
+
+/** A request whose body is still to come. */
+async function begin(url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  await once(socket, "connect");
+  socket.on("error", () => undefined);
+  const lines = ["POST /v1/preview/artifacts HTTP/1.1", "Host: x", `Authorization: Bearer ${ENVIRONMENT.WHETSTONE_API_KEY}`];
+  socket.write([...lines, "Content-Type: application/json", `Content-Length: ${BODY.length}`, "", ""].join("\r\n"));
+  // Answered after the one above was read.
+  expect((await fetch(`${url}/health`)).status).toBe(200);
+  return socket;
+}
+
+const status = (url: string) => fetch(`${url}/health`).then((response) => response.status);
+
+test("after SIGTERM a running request is finished and new ones are refused; then the process ends with code 0", async () => {
+  const { child, exited, url } = await serveDirectly();
+  const socket = await begin(url);
+  child.kill("SIGTERM");
+  await expect.poll(() => status(url), { timeout: 10_000 }).toBe(503);
+  socket.write(BODY);
+  expect(String((await once(socket, "data"))[0])).toMatch(/^HTTP\/1\.1 200 /);
+  expect(await exited).toEqual([0, null]);
+});
+
+test("a second signal ends the process at once", async () => {
+  const { child, exited, url } = await serveDirectly();
+  await begin(url);
+  child.kill("SIGTERM");
+  await expect.poll(() => status(url), { timeout: 10_000 }).toBe(503);
+  child.kill("SIGTERM");
+  expect(await exited).toEqual([143, null]);
+});
+
+test.skipIf(process.platform === "win32")("SIGTERM to `npm run` stops the service too", async () => {
+  const { child, exited, pid } = await serve("npm", ["run", "-s", "whetstone", "--"]);
+  expect(pid).not.toBe(child.pid);
+  child.kill("SIGTERM");
+  await exited;
+  await expect.poll(() => isAlive(pid), { timeout: 15_000 }).toBe(false);
+});
