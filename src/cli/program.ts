@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
 import { WhetstoneError } from "../errors.ts";
+import { backupCommand, restoreCommand } from "./backup.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { serveCommand } from "./serve.ts";
 import { trainCommand } from "./train.ts";
@@ -30,7 +31,15 @@ export async function run(args: readonly string[]): Promise<number> {
     .description("Train agents: run them, keep what they did, learn from it, run them again.")
     .version(await version())
     .showHelpAfterError("(run with --help for the options)");
-  for (const command of [serveCommand(), trainCommand(), evaluateCommand(), validateCommand(), verifyCommand()])
+  for (const command of [
+    serveCommand(),
+    trainCommand(),
+    evaluateCommand(),
+    validateCommand(),
+    verifyCommand(),
+    backupCommand(),
+    restoreCommand(),
+  ])
     program.addCommand(command);
   // Settings of the parent do not reach commands that were added whole.
   for (const command of [program, ...program.commands]) command.exitOverride().showSuggestionAfterError();

@@ -15,7 +15,7 @@ export async function whyNotNewDatabase(directory: DataDirectory): Promise<strin
   if (found.length === 0) return null;
   return (
     `The data directory '${directory.root}' has files in ${found.join(", ")}, but its database whetstone.db is missing or empty. Nothing was changed. ` +
-    "Put the database back (whetstone.db with whetstone.db-wal), restore a backup into another directory and use that, or choose another data directory. " +
+    "Put the database back (whetstone.db with whetstone.db-wal), make another data directory from a backup with `whetstone restore`, or use another data directory. " +
     `To start without these files, move ${found.join(", ")} to another place first`
   );
 }

@@ -1,7 +1,6 @@
 import { mkdir, readdir, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, onTestFinished, test, vi } from "vitest";
-import { run } from "../../src/cli/program.ts";
+import { expect, test } from "vitest";
 import { connect } from "../../src/service/store/connection.ts";
 import {
   chatLines,
@@ -14,25 +13,9 @@ import {
   temporaryDirectory,
   uploadArtifact,
 } from "../service/support.ts";
+import { runHere } from "./run-here.ts";
 
-/** Runs `whetstone verify` in this process. */
-async function verify(dataDir: string, ...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const written = { stdout: "", stderr: "" };
-  const spies = (["stdout", "stderr"] as const).map((name) =>
-    vi.spyOn(process[name], "write").mockImplementation((text) => {
-      written[name] += String(text);
-      return true;
-    }),
-  );
-  onTestFinished(() => void (process.exitCode = undefined));
-  try {
-    const code = await run(["verify", "--data-dir", dataDir, ...args]);
-    process.exitCode = undefined;
-    return { code, ...written };
-  } finally {
-    for (const spy of spies) spy.mockRestore();
-  }
-}
+const verify = (dataDir: string, ...args: string[]) => runHere("verify", "--data-dir", dataDir, ...args);
 
 async function verifyJson(dataDir: string): Promise<any> {
   const { code, stdout } = await verify(dataDir, "--json");

@@ -1,7 +1,7 @@
-import { stat } from "node:fs/promises";
 import { Kysely, Migrator, sql, SqliteAdapter, SqliteDialect, type SqliteDatabase } from "kysely";
-import { ConfigError, DataCorruptedError, InternalError, NoSpaceError } from "../../errors.ts";
+import { ConfigError, InternalError, NoSpaceError } from "../../errors.ts";
 import { isNoSpace } from "../../util/no-space.ts";
+import { requireIntact, requireKnown, sizeOf } from "./checks.ts";
 import { connect, type SqliteConnection } from "./connection.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
@@ -163,12 +163,11 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
  * @throws EngineMissingError `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
  */
 export async function openStoreReadOnly(path: string): Promise<Store> {
-  const missing = new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
-  if ((await sizeOf(path)) === 0) throw missing;
+  if ((await sizeOf(path)) === 0) throw noDatabase(path);
   const connection = await connect(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
   try {
     requireIntact(connection, path);
-    if (requireKnown(connection, path) === 0) throw missing;
+    if (requireKnown(connection, path) === 0) throw noDatabase(path);
   } catch (error) {
     connection.close();
     throw error;
@@ -176,54 +175,23 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
   return new Kysely<Tables>({ dialect: new SqliteDialect({ database: forKysely(connection, { count: 0 }, true) }) });
 }
 
-function sizeOf(path: string): Promise<number> {
-  return stat(path).then(
-    ({ size }) => size,
-    () => 0,
-  );
-}
-
-/** @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or fails SQLite's check. */
-function requireIntact(connection: SqliteConnection, path: string): void {
-  let finding: unknown;
-  try {
-    [finding] = Object.values(connection.prepare("PRAGMA quick_check(1)").all()[0] as object);
-    if (finding === "ok") return;
-  } catch (error) {
-    if (!isDamage(error)) throw error;
-    finding = messageOf(error);
-  }
-  throw new DataCorruptedError(
-    `The database '${path}' is damaged: ${String(finding)}. Nothing was changed. Restore a backup into another directory and use that`,
-    { param: "dataDir" },
-  );
-}
-
-/** Whether SQLite reports a damaged file (SQLITE_CORRUPT, 11, or SQLITE_NOTADB, 26). */
-function isDamage(error: unknown): boolean {
-  return error instanceof Error && "errcode" in error && [11, 26].includes((error as { errcode: number }).errcode & 0xff);
-}
-
 /**
- * Returns how many migrations a database has.
+ * Copies a database as it is at one moment into a new file at `target`, also while another process writes to it.
  *
- * @throws ConfigError `E_CONFIG` for migrations that this version does not know.
+ * @throws ConfigError `E_CONFIG` if there is no database.
  */
-function requireKnown(connection: SqliteConnection, path: string): number {
-  const [table] = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'kysely_migration'").all();
-  if (table === undefined) return 0;
-  const names = connection
-    .prepare("SELECT name FROM kysely_migration ORDER BY name")
-    .all()
-    .map((row) => (row as { name: string }).name);
-  const unknown = names.filter((name) => !Object.hasOwn(MIGRATIONS, name));
-  if (unknown.length > 0) {
-    throw new ConfigError(
-      `The database '${path}' was written by a newer version: expected migrations up to '${Object.keys(MIGRATIONS).at(-1)}', found ${unknown.map((name) => `'${name}'`).join(", ")}. Nothing was changed. Use that version or a newer one`,
-      { param: "dataDir" },
-    );
+export async function copyDatabase(path: string, target: string): Promise<void> {
+  if ((await sizeOf(path)) === 0) throw noDatabase(path);
+  const connection = await connect(path, BUSY_TIMEOUT_MS, { isReadOnly: true });
+  try {
+    connection.prepare("VACUUM INTO ?").run(target);
+  } finally {
+    connection.close();
   }
-  return names.length;
+}
+
+function noDatabase(path: string): ConfigError {
+  return new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
 }
 
 /** Lets other processes open a database that was opened on a full disk. @throws when there is no room for that yet. */

@@ -1,0 +1,34 @@
+import { Command } from "commander";
+import type { CopyResult } from "../service/stored-files/copying.ts";
+import { printLine } from "../util/output.ts";
+
+/** `whetstone backup`: copies a data directory, also while a service runs on it. */
+export function backupCommand(): Command {
+  return new Command("backup")
+    .description("copy a data directory, consistently also while a service runs on it")
+    .argument("<directory>", "directory to write: empty, or not there yet")
+    .option("--data-dir <path>", "the data directory (default: WHETSTONE_HOME, or .whetstone)")
+    .action(async (directory: string, { dataDir }: { readonly dataDir?: string }) => {
+      // Loaded only now: `--help` needs no native binary.
+      const { defaultDataDirectory } = await import("../service/data-directory.ts");
+      const { backUp } = await import("../service/stored-files/backup.ts");
+      report("Backup", await backUp(dataDir ?? defaultDataDirectory(), directory));
+    });
+}
+
+/** `whetstone restore`: makes a data directory from a backup. */
+export function restoreCommand(): Command {
+  return new Command("restore")
+    .description("make a data directory from a backup, verifying every file")
+    .argument("<backup>", "directory that `whetstone backup` wrote")
+    .option("--data-dir <path>", "data directory to make: empty, or not there yet (default: WHETSTONE_HOME, or .whetstone)")
+    .action(async (backup: string, { dataDir }: { readonly dataDir?: string }) => {
+      const { defaultDataDirectory } = await import("../service/data-directory.ts");
+      const { restore } = await import("../service/stored-files/restore.ts");
+      report("Data directory", await restore(backup, dataDir ?? defaultDataDirectory()));
+    });
+}
+
+function report(what: string, { directory, files, bytes }: CopyResult): void {
+  printLine(`${what}: ${directory} (${files} files, ${(bytes / 1e6).toFixed(1)} MB)`);
+}

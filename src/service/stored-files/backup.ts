@@ -1,0 +1,159 @@
+import { randomUUID } from "node:crypto";
+import { copyFile, link, mkdir, readdir, stat } from "node:fs/promises";
+import { dirname, join, relative, resolve } from "node:path";
+import { ConfigError, DataCorruptedError } from "../../errors.ts";
+import { dataDirectoryAt, type DataDirectory } from "../data-directory.ts";
+import { remove, writeDurably } from "../files.ts";
+import { copyDatabase, openStoreReadOnly } from "../store/database.ts";
+import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, syncFile, type CopyResult } from "./copying.ts";
+import { digestFile, toPlace, type FileDigest } from "./digests.ts";
+import { storedFiles, type StoredFile } from "./inventory.ts";
+
+/** Times the database is read before a backup gives up. Each time, only files that are new since the last have to be captured. */
+const MAX_READINGS = 1000;
+/** Readings that mention a file which does not exist before it counts as missing: contents may be deleted, uploaded and deleted again. */
+const MAX_MISSES = 5;
+const HUB = "hub";
+const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
+
+type Digests = Record<string, FileDigest>;
+
+/**
+ * Copies a data directory, consistently also while a service runs on it: the copy has the database of one moment and every file that it
+ * mentions, verified against its digest. Base models from the model hub that are kept in the directory are copied, too.
+ *
+ * The database is copied first. The service deletes a row before its files, so a file that is gone by then means that the database has
+ * changed: it is read again. Files are captured by hard links, which takes no time, and copied from there.
+ *
+ * @param root - The data directory.
+ * @param target - The directory to write, which must be empty or not exist, and outside of the data directory.
+ * @throws ConfigError `E_CONFIG` for an unsuitable directory.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every file that is missing or damaged; then nothing is left at `target`.
+ */
+export async function backUp(root: string, target: string): Promise<CopyResult> {
+  const directory = dataDirectoryAt(root);
+  if (!relative(directory.root, resolve(target)).startsWith("..")) {
+    throw new ConfigError(`Expected a directory outside of the data directory '${directory.root}', got '${target}'`, {
+      param: "directory",
+    });
+  }
+  return fillDirectory(target, "directory", async (temporary) => {
+    const files: Digests = await copyStored(directory, temporary);
+    for (const place of await hubFiles(directory)) {
+      files[place] = await copyFileDurably(join(directory.root, place), join(temporary, place));
+    }
+    if (await isFile(directory.keyFile)) files["api-key"] = await copyFileDurably(directory.keyFile, join(temporary, "api-key"));
+    const manifest = { format: FORMAT, created_at: new Date().toISOString(), files };
+    await writeDurably(join(temporary, MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`);
+    const bytes = Object.values(files).reduce((sum, digest) => sum + digest.size_bytes, 0);
+    return { directory: resolve(target), files: Object.keys(files).length, bytes };
+  });
+}
+
+/** Copies the database and the files that it mentions. */
+async function copyStored(directory: DataDirectory, target: string): Promise<Digests> {
+  const staging = join(directory.temporary, `backup-${randomUUID()}`);
+  const database = join(target, "whetstone.db");
+  const copied: Digests = {};
+  const misses = new Map<string, number>();
+  try {
+    for (let reading = 0; reading < MAX_READINGS; reading++) {
+      await remove(database);
+      await copyDatabase(directory.database, database);
+      const files = await readFiles(database, directory);
+      const left = [...files.values()].filter(({ place }) => !Object.hasOwn(copied, place));
+      const gone = await capture(directory, staging, left);
+      for (const { place } of gone) misses.set(place, (misses.get(place) ?? 0) + 1);
+      const lost = gone.filter(({ place }) => (misses.get(place) ?? 0) >= MAX_MISSES);
+      if (lost.length > 0) throw damaged(lost, "missing");
+      if (gone.length > 0 || !(await copyCaptured(staging, target, left, copied))) continue;
+      const unneeded = Object.keys(copied).filter((place) => !files.has(place));
+      for (const place of unneeded) {
+        await remove(join(target, place));
+        delete copied[place];
+      }
+      await syncFile(database);
+      return { ...copied, "whetstone.db": await digestFile(database) };
+    }
+    throw new ConfigError("The data directory changed faster than it could be copied. Try again while less is deleted");
+  } finally {
+    await remove(staging);
+  }
+}
+
+async function readFiles(database: string, directory: DataDirectory): Promise<Map<string, StoredFile>> {
+  const store = await openStoreReadOnly(database);
+  try {
+    return await storedFiles(store, directory);
+  } finally {
+    await store.destroy();
+  }
+}
+
+/** Links files into `staging`, so that a deletion takes nothing from the backup. Returns those that do not exist. */
+async function capture(directory: DataDirectory, staging: string, files: readonly StoredFile[]): Promise<StoredFile[]> {
+  const gone: StoredFile[] = [];
+  for (const file of files) {
+    const [from, to] = [join(directory.root, file.place), join(staging, file.place)];
+    await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+    try {
+      await link(from, to).catch((error: NodeJS.ErrnoException) => {
+        if (error.code === "EEXIST") return;
+        if (error.code === "ENOENT") throw error;
+        // A file system without hard links.
+        return copyFile(from, to);
+      });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      gone.push(file);
+    }
+  }
+  return gone;
+}
+
+/**
+ * Copies captured files and adds them to `copied`.
+ *
+ * @returns false if a captured file is gone: a service that started has emptied the directory for temporary files.
+ */
+async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: Digests): Promise<boolean> {
+  const bad: StoredFile[] = [];
+  for (const file of files) {
+    const { place, digest } = file;
+    try {
+      const found = await copyFileDurably(join(staging, place), join(target, place));
+      copied[place] = found;
+      if (digest !== null && (found.sha256 !== digest.sha256 || found.size_bytes !== digest.size_bytes)) bad.push(file);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      await remove(join(target, place));
+      return false;
+    }
+  }
+  if (bad.length > 0) throw damaged(bad, "damaged");
+  return true;
+}
+
+function damaged(files: readonly StoredFile[], state: string): DataCorruptedError {
+  const list = files.map(({ place, subject }) => `${place} (${subject})`).join(", ");
+  return new DataCorruptedError(
+    `The data directory cannot be backed up, because files are ${state}: ${list}. Delete the objects that need them, or restore the files`,
+  );
+}
+
+/** Lists the files of the base models in the directory. Revisions come before the files that they name: those are complete by then. */
+async function hubFiles(directory: DataDirectory): Promise<string[]> {
+  const path = join(directory.root, HUB);
+  const names = await readdir(path, { recursive: true }).catch(() => []);
+  const places: string[] = [];
+  for (const name of names) if (!INCOMPLETE.test(name) && (await isFile(join(path, name)))) places.push(`${HUB}/${toPlace(name)}`);
+  const isRevision = (place: string) => place.split("/")[2] === "refs";
+  return [...places.filter(isRevision), ...places.filter((place) => !isRevision(place))];
+}
+
+function isFile(path: string): Promise<boolean> {
+  return stat(path).then(
+    (facts) => facts.isFile(),
+    () => false,
+  );
+}

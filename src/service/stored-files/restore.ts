@@ -1,0 +1,64 @@
+import { readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { ConfigError, DataCorruptedError } from "../../errors.ts";
+import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, manifestSchema, type CopyResult } from "./copying.ts";
+
+/**
+ * Makes a data directory from a backup. Every file is verified while it is copied.
+ *
+ * @param backup - A directory that {@link backUp} wrote.
+ * @param target - The data directory to make, which must be empty or not exist.
+ * @throws ConfigError `E_CONFIG` if `backup` is no backup, or one of a newer version, or `target` is not empty.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every file of the backup that is missing or damaged; then nothing is left at `target`.
+ */
+export async function restore(backup: string, target: string): Promise<CopyResult> {
+  const { files } = await readManifest(backup);
+  return fillDirectory(target, "dataDir", async (temporary) => {
+    const bad: string[] = [];
+    let bytes = 0;
+    for (const [place, expected] of Object.entries(files)) {
+      const found = await copyFileDurably(join(backup, place), join(temporary, place)).catch((error: NodeJS.ErrnoException) => {
+        if (error.code === "ENOENT") return null;
+        throw error;
+      });
+      if (found === null) bad.push(`${place} is missing`);
+      else if (found.sha256 !== expected.sha256) bad.push(`${place} differs from its digest`);
+      bytes += expected.size_bytes;
+    }
+    if (bad.length > 0) {
+      throw new DataCorruptedError(
+        `The backup '${resolve(backup)}' is damaged: ${bad.join(", ")}. Nothing was restored. Use another backup`,
+      );
+    }
+    return { directory: resolve(target), files: Object.keys(files).length, bytes };
+  });
+}
+
+async function readManifest(backup: string): Promise<{ readonly files: Readonly<Record<string, { sha256: string; size_bytes: number }>> }> {
+  const path = join(backup, MANIFEST);
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(path, "utf8"));
+  } catch (cause) {
+    throw new ConfigError(`Expected a directory made by \`whetstone backup\`, found no readable ${MANIFEST} in '${resolve(backup)}'`, {
+      cause,
+      param: "backup",
+    });
+  }
+  const parsed = manifestSchema.safeParse(value);
+  if (!parsed.success || parsed.data.format !== FORMAT) {
+    throw new ConfigError(
+      `Expected '${path}' to list the files of a backup in format ${FORMAT}. Use the version that made it, or a newer one`,
+      {
+        param: "backup",
+      },
+    );
+  }
+  const outside = Object.keys(parsed.data.files).find(
+    (place) => place.split(/[/\\]/u).includes("..") || resolve("/", place) !== `/${place}`,
+  );
+  if (outside !== undefined) {
+    throw new ConfigError(`Expected '${path}' to list paths inside of the backup, found '${outside.slice(0, 200)}'`, { param: "backup" });
+  }
+  return parsed.data;
+}

@@ -1,0 +1,153 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test } from "vitest";
+import { backUp } from "../../../src/service/stored-files/backup.ts";
+import { restore } from "../../../src/service/stored-files/restore.ts";
+import { verifyDataDirectory } from "../../../src/service/stored-files/verify.ts";
+import {
+  chatLines,
+  createModel,
+  finishedEvents,
+  MODELS,
+  restartable,
+  startRlJob,
+  startTestService,
+  temporaryDirectory,
+  testBase,
+  uploadArtifact,
+} from "../support.ts";
+
+const INTACT = { missing: [], damaged: [], unknown: [], unreferenced: [] };
+
+/** A running service with a checkpoint, an artifact, and a base model of the hub in its directory. */
+async function filled() {
+  const given = await restartable({ apiKey: undefined });
+  const service = await given.start();
+  const { id: modelId } = await createModel(service);
+  await finishedEvents(service, await startRlJob(service, modelId));
+  await uploadArtifact(service, { "train.jsonl": chatLines(2) });
+  const hub = join(given.dataDir, "hub", "models--owner--name");
+  await mkdir(join(hub, "refs"), { recursive: true });
+  await mkdir(join(hub, "snapshots", "0".repeat(40)), { recursive: true });
+  await writeFile(join(hub, "refs", "main"), "0".repeat(40));
+  await writeFile(join(hub, "snapshots", "0".repeat(40), "config.json"), "{}");
+  return { ...given, service, modelId, target: join(await temporaryDirectory(), "backup") };
+}
+
+test("backups made under load restore, verify and serve every checkpoint", async () => {
+  const [dataDir, bases, parent] = [await temporaryDirectory(), await testBase(), await temporaryDirectory()];
+  const script = fileURLToPath(new URL("loaded-service.ts", import.meta.url));
+  const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const exited = once(child, "exit");
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const { apiKey } = JSON.parse((await lines.next()).value as string) as { apiKey: string };
+  for (let step = 0; step < 8; step++) expect((await lines.next()).value).toBe("step");
+  const backups = [];
+  for (let index = 0; index < 4; index++) {
+    const path = join(parent, `backup-${index}`);
+    backups.push({ path, result: await backUp(dataDir, path) });
+    // Work went on meanwhile, and does so between two backups.
+    for (let step = 0; step < 3; step++) expect((await lines.next()).value).toBe("step");
+  }
+  child.kill("SIGKILL");
+  await exited;
+  for (const [index, { path, result }] of backups.entries()) {
+    expect(result.files).toBeGreaterThan(5);
+    const restored = join(parent, `restored-${index}`);
+    await restore(path, restored);
+    expect(await verifyDataDirectory(restored)).toMatchObject(INTACT);
+    const service = await startTestService({ dataDir: restored, engine: { bases } });
+    expect(service.service.apiKey).toBe(apiKey);
+    let checkpoints = 0;
+    for (const name of ["a", "b"]) {
+      const { id } = await service.ok("POST", MODELS, { project: "load", name, base_model: "tiny", return_existing: true });
+      const { data } = await service.ok("GET", `${MODELS}/${id}/checkpoints?limit=100`);
+      for (const { step } of data as { step: number }[]) {
+        const request = { model: `local/load/${name}:step${step}`, messages: [{ role: "user", content: "a" }], max_tokens: 2 };
+        expect((await service.ok("POST", "/v1/chat/completions", request)).model).toBe(request.model);
+        checkpoints++;
+      }
+      // Training goes on from the newest.
+      expect((await finishedEvents(service, await startRlJob(service, id))).at(-1)?.type).toBe("training_ended");
+    }
+    expect(checkpoints).toBeGreaterThan(6);
+    expect(await readdir(restored)).not.toContain("quarantine");
+    await service.service.close({ graceMs: 0 });
+  }
+}, 120_000);
+
+test("a backup has the key, the base models of the hub and nothing temporary, and leaves nothing in the directory", async () => {
+  const { dataDir, target, service } = await filled();
+  await writeFile(
+    join(dataDir, "hub", "models--owner--name", `config.json.incomplete-${"0".repeat(8)}-0000-0000-0000-${"0".repeat(12)}`),
+    "x",
+  );
+  const { files } = await backUp(dataDir, target);
+  expect((await readdir(target)).toSorted()).toEqual(["api-key", "artifacts", "backup.json", "checkpoints", "hub", "whetstone.db"]);
+  expect(await readdir(join(target, "hub", "models--owner--name"))).toEqual(["refs", "snapshots"]);
+  expect(Object.keys(JSON.parse(await readFile(join(target, "backup.json"), "utf8")).files)).toHaveLength(files);
+  expect(await readdir(join(dataDir, "tmp"))).toEqual([]);
+  expect(await verifyDataDirectory(target)).toMatchObject(INTACT);
+  const restored = join(target, "..", "restored");
+  await mkdir(restored);
+  await restore(target, restored);
+  expect((await readFile(join(restored, "api-key"), "utf8")).trim()).toBe(service.service.apiKey);
+});
+
+test("a damaged file is named and not backed up", async () => {
+  const { dataDir, target, service, modelId } = await filled();
+  const weights = join(dataDir, "checkpoints", modelId, "1", "model.safetensors");
+  const bytes = await readFile(weights);
+  await truncate(weights, 3);
+  const named = expect.stringContaining(`checkpoints/${modelId}/1/model.safetensors (checkpoint 'local/demo/reverse:step1')`);
+  await expect(backUp(dataDir, target)).rejects.toMatchObject({ code: "E_DATA_CORRUPTED", message: named });
+  await rm(weights);
+  await expect(backUp(dataDir, target)).rejects.toMatchObject({ code: "E_DATA_CORRUPTED", message: named });
+  expect(await readdir(join(target, ".."))).toEqual([]);
+  expect(await readdir(join(dataDir, "tmp"))).toEqual([]);
+  await writeFile(weights, bytes);
+  await backUp(dataDir, target);
+  await service.service.close();
+});
+
+test("a damaged backup, one that is incomplete, and one of a newer format are not restored", async () => {
+  const { dataDir, target, modelId } = await filled();
+  await backUp(dataDir, target);
+  const restored = join(target, "..", "restored");
+  const weights = join(target, "checkpoints", modelId, "1", "model.safetensors");
+  const bytes = await readFile(weights);
+  const refused = async (code: string, message: string) => {
+    await expect(restore(target, restored)).rejects.toMatchObject({ code, message: expect.stringContaining(message) });
+    expect(await readdir(join(target, ".."))).toEqual(["backup"]);
+  };
+  await truncate(weights, 3);
+  await refused("E_DATA_CORRUPTED", `checkpoints/${modelId}/1/model.safetensors differs from its digest`);
+  await rm(weights);
+  await refused("E_DATA_CORRUPTED", "is missing");
+  await writeFile(weights, bytes);
+  const manifest = join(target, "backup.json");
+  const text = await readFile(manifest, "utf8");
+  await writeFile(manifest, text.replace('"format": 1', '"format": 2'));
+  await refused("E_CONFIG", "format 1");
+  await writeFile(manifest, text.replace('"whetstone.db"', '"../whetstone.db"'));
+  await refused("E_CONFIG", "inside of the backup");
+  await rm(manifest);
+  await refused("E_CONFIG", "backup.json");
+});
+
+test("only empty directories are written to, and none inside the data directory", async () => {
+  const { dataDir, target } = await filled();
+  const inside = join(dataDir, "backup");
+  await expect(backUp(dataDir, inside)).rejects.toMatchObject({ code: "E_CONFIG", param: "directory" });
+  await backUp(dataDir, target);
+  await expect(backUp(dataDir, target)).rejects.toMatchObject({ code: "E_CONFIG", message: expect.stringContaining("empty") });
+  await expect(restore(target, dataDir)).rejects.toMatchObject({ code: "E_CONFIG", param: "dataDir" });
+  await expect(backUp(join(target, "nothing"), join(target, "..", "other"))).rejects.toMatchObject({ code: "E_CONFIG", param: "dataDir" });
+});
