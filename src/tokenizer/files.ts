@@ -1,8 +1,11 @@
 /** The files of a directory in Hugging Face layout, as far as tokenizing needs them. */
 
-import { readFile } from "node:fs/promises";
 import { z } from "zod";
-import { DataError } from "../errors.ts";
+import { DataError, WhetstoneError } from "../errors.ts";
+import { parseFileJson, readRegularFile } from "../util/regular-file.ts";
+
+/** Size of the largest file that is read, in bytes: `tokenizer.json` of 256,000 tokens has 34 MB. */
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
 /** A named part of the pipeline. */
 export const component = z.looseObject({ type: z.string() });
@@ -63,9 +66,10 @@ export const modelConfigFile = z.looseObject({ eos_token_id: tokenIds, vocab_siz
 /** The text of a file, or undefined where there is none. */
 export async function readOptional(path: string, signal: AbortSignal | undefined): Promise<string | undefined> {
   try {
-    return await readFile(path, { encoding: "utf8", ...(signal === undefined ? {} : { signal }) });
+    return await readRegularFile(path, { maxBytes: MAX_FILE_BYTES, signal });
   } catch (error) {
     signal?.throwIfAborted();
+    if (WhetstoneError.isInstance(error)) throw error;
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw new DataError(`${path} cannot be read: ${(error as Error).message}`, { cause: error });
   }
@@ -73,13 +77,7 @@ export async function readOptional(path: string, signal: AbortSignal | undefined
 
 /** @throws DataError `E_DATA` naming the file and the place in it. */
 export function parseFile<T extends z.ZodType>(path: string, text: string, schema: T): z.infer<T> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new DataError(`${path}: expected JSON: ${(error as Error).message}`, { cause: error });
-  }
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(parseFileJson(path, text));
   if (!result.success) {
     const issue = result.error.issues[0];
     throw new DataError(`${path}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "invalid"}`, { cause: result.error });

@@ -11,6 +11,7 @@ import { ByteLevelChatTokenizer } from "./byte-level-tokenizer.ts";
 import type { Component, TokenizerConfigFile, TokenizerFile } from "./files.ts";
 import { component, generationConfigFile, modelConfigFile, parseFile, readOptional, tokenizerConfigFile, tokenizerFile } from "./files.ts";
 import { exactPreTokenizer } from "./pre-tokenizer.ts";
+import { vetTokenizerFile } from "./vet-file.ts";
 
 /** Options of {@link loadTokenizer}. */
 export interface LoadTokenizerOptions {
@@ -54,6 +55,7 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   const config = parseFile(join(directory, "tokenizer_config.json"), configText ?? "{}", tokenizerConfigFile);
   const generation = parseFile(join(directory, "generation_config.json"), generationText ?? "{}", generationConfigFile);
   const model = parseFile(join(directory, "config.json"), modelText ?? "{}", modelConfigFile);
+  vetTokenizerFile(join(directory, "tokenizer.json"), file);
   requireByteLevel(directory, file);
   refuseSingleWords(directory, file);
   requireWhole(directory, file);

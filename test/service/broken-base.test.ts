@@ -2,47 +2,9 @@
 import { rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { parseModelConfig } from "../../src/engine/onnx/model/config.ts";
-import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
-import { writeSafetensors } from "../../src/engine/onnx/model/safetensors.ts";
-import { WEIGHTS_FILE } from "../../src/engine/onnx/model/weight-source.ts";
-import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import { startService } from "../../src/service/index.ts";
-import { modelDirectory, modelFiles } from "../tokenizer/fixture.ts";
+import { CONFIG, fileWith, weights, writeBase, writeWeights } from "./base-files.ts";
 import { MODELS, temporaryDirectory } from "./support.ts";
-
-const CONFIG = {
-  ...(modelFiles()["config.json"] as { vocab_size: number }),
-  architectures: ["LlamaForCausalLM"],
-  hidden_size: 8,
-  num_hidden_layers: 1,
-  num_attention_heads: 2,
-  intermediate_size: 16,
-  max_position_embeddings: 32,
-  tie_word_embeddings: true,
-};
-
-const weights = (directory: string) => join(directory, WEIGHTS_FILE);
-
-async function writeWeights(directory: string): Promise<void> {
-  const layout = baseLayout(parseModelConfig(CONFIG, "test"));
-  await writeSafetensors(weights(directory), unpackTensors(new Float32Array(layout.length), layout));
-}
-
-/** A whole base model. */
-async function writeBase(): Promise<string> {
-  const directory = await modelDirectory({ "config.json": CONFIG });
-  await writeWeights(directory);
-  return directory;
-}
-
-/** A safetensors file with this header and `bytes` of data. */
-function fileWith(header: unknown, bytes = 0): Buffer {
-  const text = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(text.length));
-  return Buffer.concat([length, text, Buffer.alloc(bytes)]);
-}
 
 test("a base model is checked when a model is made on it, and what can never train makes no model", async () => {
   const directory = await writeBase();
@@ -80,7 +42,7 @@ test("a base model is checked when a model is made on it, and what can never tra
   ] as const) {
     await breakIt();
     const answer = await create();
-    expect(answer).toMatchObject({ status: 422, body: { error: { code, param: "base_model" } } });
+    expect(answer).toMatchObject({ status: 422, body: { error: { error_code: code, param: "base_model" } } });
     expect(answer.body.error.message).toMatch(message);
   }
   expect((await request("GET", "/v1/models")).body.data.map((one: { id: string }) => one.id)).not.toContain("local/demo/x");
@@ -111,6 +73,6 @@ test.each([
   });
   expect(response.status).toBe(422);
   expect(await response.json()).toMatchObject({
-    error: { code: "E_DATA", param: "base_model", message: expect.stringMatching(message) },
+    error: { error_code: "E_DATA", param: "base_model", message: expect.stringMatching(message) },
   });
 });

@@ -27,6 +27,7 @@ import { type ModelConfig, readModelConfig } from "./model/config.ts";
 import type { Adapter } from "./model/parameters.ts";
 import { isLarge } from "./model/size.ts";
 import { countParameters } from "./model/transformer.ts";
+import { BaseInspector } from "./inspect-base.ts";
 import { loadRuntime } from "./runtime.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES } from "./sample/options.ts";
@@ -36,7 +37,6 @@ import type { BaseSource } from "./train/trainer.ts";
 import { MOST_THREADS } from "./thread-bits.ts";
 import { threadCandidates } from "./train/threads.ts";
 import { TrainerClient } from "./trainer-client.ts";
-import { verifyWeights } from "./verify-weights.ts";
 
 /** Settings of the embedded engine. */
 export interface OnnxEngineOptions {
@@ -110,6 +110,7 @@ class OnnxEngine implements Engine {
   readonly #resolveBase: (base: string) => Promise<string | null>;
   readonly #samplers: Samplers;
   readonly #trainer: TrainerClient;
+  readonly #inspector = new BaseInspector();
   readonly #configs = new Map<string, Promise<ModelConfig>>();
   readonly #parameterCounts = new Map<string, number>();
   #nextPolicy = 0;
@@ -176,7 +177,7 @@ class OnnxEngine implements Engine {
 
   async verifyBase(base: string): Promise<void> {
     const { directory } = await this.#resolve(base);
-    await verifyWeights(directory, await this.#config(directory));
+    await this.#inspector.inspect(directory);
   }
 
   async createModel(
@@ -254,7 +255,7 @@ class OnnxEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#samplers.close(), this.#trainer.close()]);
+    await Promise.all([this.#samplers.close(), this.#trainer.close(), this.#inspector.close()]);
   }
 
   async #isSmall({ directory }: BaseSource): Promise<boolean> {

@@ -1,8 +1,8 @@
 /** Base models: their weights are the server's, their tokenizers are here. */
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError, DataError, NotFoundError } from "../../errors.ts";
+import { parseFileJson, readRegularFile } from "../../util/regular-file.ts";
 import type { BaseModelInfo } from "../port.ts";
 import type { capabilitiesAnswer } from "./answers.ts";
 
@@ -11,6 +11,9 @@ export interface RemoteBase {
   readonly info: BaseModelInfo;
   readonly serverName: string;
 }
+
+/** Size of the largest `config.json`, in bytes. */
+const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
 const facts = z.looseObject({ vocab_size: z.int().positive(), max_position_embeddings: z.int().positive() });
 const configuration = z.union([facts, z.looseObject({ text_config: facts }).transform((outer) => outer.text_config)]);
@@ -52,7 +55,9 @@ export function findBase(bases: ReadonlyMap<string, RemoteBase>, id: string): Re
 async function describe(id: string, directory: string, most: number): Promise<BaseModelInfo> {
   const path = join(directory, "config.json");
   try {
-    const { vocab_size: vocabularySize, max_position_embeddings: context } = configuration.parse(JSON.parse(await readFile(path, "utf8")));
+    const { vocab_size: vocabularySize, max_position_embeddings: context } = configuration.parse(
+      parseFileJson(path, await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES })),
+    );
     return { id, directory, vocabularySize, contextLength: Math.min(context, most), parameters: NaN };
   } catch (cause) {
     throw new DataError(`${path}: expected vocab_size and max_position_embeddings of the base model "${id}"`, { cause });

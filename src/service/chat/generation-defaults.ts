@@ -1,7 +1,7 @@
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { InternalError } from "../../errors.ts";
+import { parseFileJson, readRegularFile } from "../../util/regular-file.ts";
 
 const generationConfig = z.looseObject({
   temperature: z.number().min(0).nullish(),
@@ -11,6 +11,9 @@ const generationConfig = z.looseObject({
   min_p: z.number().min(0).max(1).nullish(),
   repetition_penalty: z.number().gt(0).nullish(),
 });
+
+/** Size of the largest file that is read, in bytes. */
+const MAX_FILE_BYTES = 1024 * 1024;
 
 /** What a model's author wants where a request says nothing. */
 export interface GenerationDefaults {
@@ -34,7 +37,7 @@ export async function readGenerationDefaults(directory: string): Promise<Generat
   const path = join(directory, "generation_config.json");
   let config: z.infer<typeof generationConfig>;
   try {
-    config = generationConfig.parse(JSON.parse(await readFile(path, "utf8")));
+    config = generationConfig.parse(parseFileJson(path, await readRegularFile(path, { maxBytes: MAX_FILE_BYTES })));
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "ENOENT")
       throw new InternalError(`Expected ${path} to hold sampling defaults within their bounds`, { cause });

@@ -1,10 +1,11 @@
-import { open, readdir, readFile, type FileHandle } from "node:fs/promises";
+import { readdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import type { TarSource } from "modern-tar/fs";
 import { UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../schema/index.ts";
 import type { BaseModelInfo } from "../../engine/port.ts";
+import { openRegularFile, readRegularFile } from "../../util/regular-file.ts";
 import { OPTIMIZER_FILE } from "./retention.ts";
 
 /** What of a base's directory belongs to a whole model beside its weights. */
@@ -24,6 +25,9 @@ const WEIGHTS = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
 const PRIVATE_FILES = new Set([OPTIMIZER_FILE, "state.json"]);
 /** Keys of `config.json` that name the type of the stored weights: one in older files, one in newer. */
 const DTYPE_KEYS = ["torch_dtype", "dtype"];
+
+/** Size of the largest `config.json`, in bytes. */
+const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
 /** A checkpoint's files and what to say of it. */
 export interface ArchiveSource {
@@ -64,7 +68,8 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
     for (const name of ofBase.sort()) {
       const path = join(base.directory, name);
       // Trained weights are stored as float32, whatever the base's were.
-      if (name === "config.json" && stateDirectory !== null) sources.push(content(name, asFloat32(await readFile(path, "utf8"))));
+      if (name === "config.json" && stateDirectory !== null)
+        sources.push(content(name, asFloat32(await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }))));
       else sources.push(await file(name, path, handles));
     }
     for (const name of stored.sort()) sources.push(await file(name, join(stateDirectory as string, name), handles));
@@ -82,7 +87,7 @@ function content(target: string, text: string): TarSource {
 }
 
 async function file(target: string, path: string, handles: FileHandle[]): Promise<TarSource> {
-  const handle = await open(path, "r");
+  const handle = await openRegularFile(path);
   handles.push(handle);
   const { size } = await handle.stat();
   if (size === 0) return content(target, "");

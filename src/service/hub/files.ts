@@ -1,10 +1,13 @@
 /** Which files of a repository make a base model. */
-import { access, readFile } from "node:fs/promises";
+import { access } from "node:fs/promises";
 import { join } from "node:path";
+import { readRegularFile } from "../../util/regular-file.ts";
 
 /** The whole weights in one file, and what names the files where there are several. */
 const WEIGHTS = "model.safetensors";
 const INDEX = "model.safetensors.index.json";
+/** Size of the largest index, in bytes. */
+const MAX_INDEX_BYTES = 16 * 1024 * 1024;
 const SHARD = /^model-\d+-of-\d+\.safetensors$/u;
 
 /** Without these there is no base model. */
@@ -38,7 +41,9 @@ export async function missingFrom(directory: string): Promise<string | null> {
   if (await exists(join(directory, WEIGHTS))) return null;
   let parts: Set<string>;
   try {
-    const { weight_map: map } = JSON.parse(await readFile(join(directory, INDEX), "utf8")) as { weight_map: Record<string, string> };
+    const { weight_map: map } = JSON.parse(await readRegularFile(join(directory, INDEX), { maxBytes: MAX_INDEX_BYTES })) as {
+      weight_map: Record<string, string>;
+    };
     parts = new Set(Object.values(map));
   } catch {
     return `an ${INDEX} that can be read`;

@@ -1,6 +1,6 @@
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { DataError, UnsupportedError } from "../../../errors.ts";
+import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
+import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
 import { ARCHITECTURES, type Architecture } from "./architectures.ts";
 import { parseRope, type RopeScaling } from "./rope.ts";
 
@@ -41,6 +41,27 @@ export interface ModelConfig {
 
 type Raw = Readonly<Record<string, unknown>>;
 
+/** Size of the largest `config.json`, in bytes. */
+const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
+
+/**
+ * Largest values of the numbers that memory and time depend on before any tensor is read: several times those of the largest
+ * published models of the supported families.
+ */
+const MAX_VALUES: Readonly<Record<string, number>> = {
+  vocab_size: 2 ** 20,
+  hidden_size: 2 ** 16,
+  num_hidden_layers: 1024,
+  num_attention_heads: 1024,
+  num_key_value_heads: 1024,
+  head_dim: 1024,
+  intermediate_size: 2 ** 20,
+  max_position_embeddings: 2 ** 20,
+};
+
+/** Largest `max_position_embeddings · head_dim`: the tables of rotary positions take 4 bytes for each. */
+const MAX_ROTARY_SIZE = 2 ** 27;
+
 /** Keys whose other values would change the computation: the one value that is carried out. Null and absent are fine. */
 const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
   hidden_act: "silu",
@@ -57,16 +78,13 @@ const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
  */
 export async function readModelConfig(directory: string): Promise<ModelConfig> {
   const path = join(directory, "config.json");
-  let raw: Record<string, unknown>;
-  try {
-    raw = JSON.parse(await readFile(path, "utf8")) as Record<string, unknown>;
-  } catch (cause) {
-    throw new DataError(
-      `Expected a model configuration at ${path}; it could not be read: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
-  }
-  return parseModelConfig(raw, path);
+  const text = await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }).catch((cause: unknown) => {
+    if (WhetstoneError.isInstance(cause)) throw cause;
+    throw new DataError(`Expected a model configuration at ${path}; it could not be read: ${(cause as Error).message}`, { cause });
+  });
+  const raw = parseFileJson(path, text);
+  if (typeof raw !== "object" || raw === null || Array.isArray(raw)) throw new DataError(`${path}: expected a JSON object`);
+  return parseModelConfig(raw as Raw, path);
 }
 
 /** The same from parsed JSON; `where` names the source in messages. */
@@ -76,8 +94,11 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   const number = (key: string, fallback?: number): number => {
     const value = raw[key] ?? fallback;
     if (typeof value !== "number" || !Number.isFinite(value) || value <= 0) {
-      throw new DataError(`${where}: expected "${key}" to be a number > 0, got ${JSON.stringify(raw[key])}`);
+      throw new DataError(`${where}: expected "${key}" to be a number > 0, got ${shown(raw[key])}`);
     }
+    const max = MAX_VALUES[key];
+    if (max !== undefined && !(Number.isInteger(value) && value <= max))
+      throw new DataError(`${where}: expected "${key}" to be a whole number of at most ${max}, got ${value}`);
     return value;
   };
   const hiddenSize = number("hidden_size");
@@ -107,7 +128,17 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
       `${where}: expected num_key_value_heads to divide num_attention_heads and an even head_dim, got ${config.kvHeads}, ${config.heads} and ${config.headSize}`,
     );
   }
+  if (config.contextLength * config.headSize > MAX_ROTARY_SIZE) {
+    throw new DataError(
+      `${where}: expected max_position_embeddings · head_dim to be at most ${MAX_ROTARY_SIZE}, got ${config.contextLength} · ${config.headSize}`,
+    );
+  }
   return config;
+}
+
+/** A value of the file as messages show it, at most 100 characters. */
+function shown(value: unknown): string {
+  return String(JSON.stringify(value)).slice(0, 100);
 }
 
 function architectureOf(raw: Raw, where: string): Architecture {
@@ -116,7 +147,7 @@ function architectureOf(raw: Raw, where: string): Architecture {
   const known = typeof name === "string" && Object.hasOwn(ARCHITECTURES, name) ? ARCHITECTURES[name] : undefined;
   if (!known) {
     throw new UnsupportedError(
-      `${where}: expected architectures to name one of ${Object.keys(ARCHITECTURES).join(", ")}, got ${JSON.stringify(names)}; other families are not carried out`,
+      `${where}: expected architectures to name one of ${Object.keys(ARCHITECTURES).join(", ")}, got ${shown(names)}; other families are not carried out`,
     );
   }
   return known;
@@ -124,7 +155,7 @@ function architectureOf(raw: Raw, where: string): Architecture {
 
 function refuseUnsupported(raw: Raw, where: string, architecture: Architecture): void {
   const refuse = (key: string, expected: unknown): never => {
-    throw new UnsupportedError(`${where}: "${key}": ${JSON.stringify(raw[key])} is not carried out; only ${JSON.stringify(expected)} is`);
+    throw new UnsupportedError(`${where}: "${key}": ${shown(raw[key])} is not carried out; only ${JSON.stringify(expected)} is`);
   };
   const given = (key: string) => raw[key] !== undefined && raw[key] !== null;
   for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) if (given(key) && raw[key] !== allowed) refuse(key, allowed);
@@ -146,10 +177,10 @@ function unrotatedLayers(raw: Raw, where: string, layers: number): number[] {
   const interval = raw["no_rope_layer_interval"] ?? 4;
   if (marks === null) {
     if (typeof interval !== "number" || !Number.isInteger(interval) || interval < 1)
-      throw new DataError(`${where}: expected "no_rope_layer_interval" to be a whole number from 1, got ${JSON.stringify(interval)}`);
+      throw new DataError(`${where}: expected "no_rope_layer_interval" to be a whole number from 1, got ${shown(interval)}`);
     return Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % interval === 0);
   }
   if (!Array.isArray(marks) || marks.length !== layers || !marks.every((mark) => mark === 0 || mark === 1))
-    throw new DataError(`${where}: expected "no_rope_layers" to be ${layers} numbers, each 0 or 1, got ${JSON.stringify(marks)}`);
+    throw new DataError(`${where}: expected "no_rope_layers" to be ${layers} numbers, each 0 or 1, got ${shown(marks)}`);
   return marks.flatMap((mark, layer) => (mark === 0 ? [layer] : []));
 }

@@ -4,7 +4,8 @@
  * @source https://github.com/huggingface/safetensors#format
  */
 import { type FileHandle, open } from "node:fs/promises";
-import { DataError, UnsupportedError } from "../../../errors.ts";
+import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
+import { openRegularFile } from "../../../util/regular-file.ts";
 
 /** A tensor to write: float32, row-major. */
 export interface NamedTensor {
@@ -19,8 +20,10 @@ interface HeaderEntry {
   readonly data_offsets: readonly [number, number];
 }
 
-/** Longest header that is read. */
-const MAX_HEADER_BYTES = 100 * 1024 * 1024;
+/** Longest header that is read, in bytes. */
+const MAX_HEADER_BYTES = 16 * 1024 * 1024;
+/** Most tensors in a file; a model of 1,024 layers has 12,000. */
+const MAX_TENSORS = 65_536;
 
 /** Writes tensors to a new file and syncs it to disk. */
 export async function writeSafetensors(
@@ -91,7 +94,8 @@ export interface OpenSafetensors {
  * @throws UnsupportedError `E_UNSUPPORTED` for element types other than F32, F16 and BF16.
  */
 export async function openSafetensors(path: string): Promise<OpenSafetensors> {
-  const file = await open(path, "r").catch((cause: unknown) => {
+  const file = await openRegularFile(path).catch((cause: unknown) => {
+    if (WhetstoneError.isInstance(cause)) throw cause;
     throw new DataError(`${path} cannot be read: ${(cause as Error).message}`, { cause });
   });
   try {
@@ -130,8 +134,9 @@ async function readHeader(
   const prefix = Buffer.alloc(8);
   const { bytesRead } = await file.read(prefix, 0, 8, 0);
   const length = bytesRead === 8 ? Number(prefix.readBigUInt64LE()) : Infinity;
-  if (length > MAX_HEADER_BYTES || 8 + length > size)
-    throw new DataError(`${path}: expected a safetensors file, its header does not fit in ${size} bytes`);
+  if (length > MAX_HEADER_BYTES && 8 + length <= size)
+    throw new DataError(`${path}: expected a safetensors header of at most ${MAX_HEADER_BYTES} bytes, got ${length}`);
+  if (8 + length > size) throw new DataError(`${path}: expected a safetensors file, its header does not fit in ${size} bytes`);
   const text = Buffer.alloc(length);
   await readFully(path, file, text, 8);
   const header = parseObject(text.toString("utf8"));
@@ -139,7 +144,9 @@ async function readHeader(
   const { __metadata__: metadata, ...described } = header;
   const dataStart = 8 + length;
   const entries = new Map<string, HeaderEntry>();
-  for (const [name, entry] of Object.entries(described)) {
+  const all = Object.entries(described);
+  if (all.length > MAX_TENSORS) throw new DataError(`${path}: expected at most ${MAX_TENSORS} tensors, got ${all.length}`);
+  for (const [name, entry] of all) {
     if (!isEntry(entry)) throw new DataError(`${path}: the safetensors header does not describe tensor "${name}"`);
     const { dtype, shape, data_offsets: offsets } = entry;
     const decoder = Object.hasOwn(DECODERS, dtype) ? DECODERS[dtype] : undefined;

@@ -1,7 +1,8 @@
 /** Where weights are read from: one safetensors file, or several that an index tells apart. */
-import { access, readFile } from "node:fs/promises";
+import { access } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { DataError, UnsupportedError } from "../../../errors.ts";
+import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
 import { openSafetensors, type OpenSafetensors } from "./safetensors.ts";
 
 /** The weights file of a model directory. */
@@ -9,6 +10,11 @@ export const WEIGHTS_FILE = "model.safetensors";
 
 /** Says which file holds which tensor, where there are several. */
 const INDEX_FILE = "model.safetensors.index.json";
+
+/** Size of the largest index, in bytes. */
+const MAX_INDEX_BYTES = 16 * 1024 * 1024;
+/** Files that are open at once. */
+const MAX_SHARDS = 1024;
 
 /** Tensors by name, read one at a time. */
 export interface WeightSource {
@@ -72,21 +78,17 @@ async function openShards(directory: string, index: string): Promise<WeightSourc
 
 /** The file of each tensor. A file is named without a directory: an index cannot point outside its own. */
 async function readIndex(index: string): Promise<Map<string, string>> {
-  let content: unknown;
-  try {
-    content = JSON.parse(await readFile(index, "utf8"));
-  } catch (cause) {
-    throw new DataError(`${index}: expected JSON, it could not be read: ${(cause as Error).message}`, { cause });
-  }
+  const content = parseFileJson(index, await readRegularFile(index, { maxBytes: MAX_INDEX_BYTES }));
   const map = (content as { weight_map?: unknown } | null)?.weight_map;
-  if (typeof map !== "object" || map === null)
-    throw new DataError(`${index}: expected "weight_map" to be an object, got ${JSON.stringify(map)}`);
+  if (typeof map !== "object" || map === null) throw new DataError(`${index}: expected "weight_map" to be an object, got ${typeof map}`);
   const entries = Object.entries(map as Record<string, unknown>);
+  const files = new Set(entries.map(([, file]) => file));
+  if (files.size > MAX_SHARDS) throw new DataError(`${index}: expected at most ${MAX_SHARDS} files, got ${files.size}`);
   return new Map(
     entries.map(([tensor, file]) => {
       if (typeof file !== "string" || file !== basename(file) || !file.endsWith(".safetensors"))
         throw new DataError(
-          `${index}: expected "weight_map.${tensor}" to be the name of a .safetensors file here, got ${JSON.stringify(file)}`,
+          `${index}: expected "weight_map.${tensor.slice(0, 100)}" to be the name of a .safetensors file here, got ${String(JSON.stringify(file)).slice(0, 100)}`,
         );
       return [tensor, file];
     }),

@@ -1,0 +1,109 @@
+/** Inspection of base models in a thread of its own, within limits of time and memory. */
+import type { Worker } from "node:worker_threads";
+import { DataError, EngineError } from "../../errors.ts";
+import type { Inspection } from "./inspect-worker.ts";
+import { spawnWorker } from "../../util/spawn-worker.ts";
+import { restoreError } from "./worker-rpc.ts";
+
+/** Limits of one inspection. */
+export interface InspectionLimits {
+  /** @default 60_000 */
+  readonly timeoutMs?: number | undefined;
+  /** Heap of the thread, in MiB. @default 2048 */
+  readonly maxHeapMb?: number | undefined;
+}
+
+/** Time after which an idle thread ends, in milliseconds. */
+const IDLE_MS = 10_000;
+
+/** Inspects base models; the content of a directory can neither block nor end the process. */
+export class BaseInspector {
+  readonly #timeoutMs: number;
+  readonly #maxHeapMb: number;
+  readonly #running = new Map<string, Promise<void>>();
+  readonly #workers = new Set<Worker>();
+  /** A thread that waits for the next inspection. */
+  #idle: { readonly worker: Worker; readonly timer: NodeJS.Timeout } | null = null;
+
+  constructor({ timeoutMs = 60_000, maxHeapMb = 2048 }: InspectionLimits = {}) {
+    this.#timeoutMs = timeoutMs;
+    this.#maxHeapMb = maxHeapMb;
+  }
+
+  /**
+   * Reads the configuration and the headers of the weights, loads the tokenizer and tries it. Calls for a directory that is being
+   * inspected share the result.
+   *
+   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED`, NotFoundError `E_NOT_FOUND` naming what is wrong with the files;
+   *   `E_DATA` also beyond a limit.
+   */
+  inspect(directory: string): Promise<void> {
+    const running = this.#running.get(directory);
+    if (running !== undefined) return running;
+    const result = this.#inspect(directory).finally(() => this.#running.delete(directory));
+    this.#running.set(directory, result);
+    return result;
+  }
+
+  /** Ends the running inspections, which reject. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.terminate()));
+  }
+
+  async #inspect(directory: string): Promise<void> {
+    const worker = this.#take();
+    const { error } = await this.#ask(worker, directory).catch((failure: unknown) => {
+      void worker.terminate();
+      throw failure;
+    });
+    this.#keep(worker);
+    if (error !== null) throw restoreError(error);
+  }
+
+  #take(): Worker {
+    const idle = this.#idle;
+    this.#idle = null;
+    if (idle !== null) {
+      clearTimeout(idle.timer);
+      idle.worker.ref();
+      return idle.worker;
+    }
+    const worker = spawnWorker("engine/onnx/inspect-worker", { resourceLimits: { maxOldGenerationSizeMb: this.#maxHeapMb } });
+    this.#workers.add(worker);
+    // An inspection listens for itself; an idle thread that dies is replaced at the next one.
+    worker.on("error", () => {});
+    worker.once("exit", () => {
+      this.#workers.delete(worker);
+      if (this.#idle?.worker === worker) this.#idle = null;
+    });
+    return worker;
+  }
+
+  #keep(worker: Worker): void {
+    if (this.#idle !== null) return void worker.terminate();
+    worker.unref();
+    this.#idle = { worker, timer: setTimeout(() => void worker.terminate(), IDLE_MS).unref() };
+  }
+
+  #ask(worker: Worker, directory: string): Promise<Inspection> {
+    return new Promise<Inspection>((resolve, reject) => {
+      const refuse = (limit: string) => reject(new DataError(`${directory}: loading its files takes more than ${limit}`));
+      const timer = setTimeout(() => refuse(`${this.#timeoutMs / 1000} s`), this.#timeoutMs);
+      const onError = (error: NodeJS.ErrnoException) => {
+        if (error.code === "ERR_WORKER_OUT_OF_MEMORY") refuse(`${this.#maxHeapMb} MiB of memory`);
+        else reject(new EngineError(`${directory} could not be inspected: ${error.message}`, { cause: error }));
+      };
+      const onExit = () => {
+        clearTimeout(timer);
+        reject(new EngineError("The engine is closed"));
+      };
+      worker.once("error", onError).once("exit", onExit);
+      worker.once("message", (inspection: Inspection) => {
+        clearTimeout(timer);
+        worker.off("error", onError).off("exit", onExit);
+        resolve(inspection);
+      });
+      worker.postMessage(directory);
+    });
+  }
+}

@@ -1,0 +1,73 @@
+/** Reading of files that others provide: regular files inside their directory, up to a size, and nothing else. */
+import { constants } from "node:fs";
+import { type FileHandle, open, realpath } from "node:fs/promises";
+import { basename, dirname, join, relative } from "node:path";
+import { DataError } from "../errors.ts";
+
+/** Name of a file in the `blobs` folder of a model hub's cache: its Git or SHA-256 digest. */
+const BLOB_NAME = /^[0-9a-f]{40,64}$/u;
+
+/** Opening a FIFO for reading waits for a writer without this flag. Windows has neither. */
+const NON_BLOCKING = constants.O_NONBLOCK ?? 0;
+
+/**
+ * Opens a regular file for reading. Symbolic links are followed as far as they lead to a file in the same directory or below it, or,
+ * in the layout of a model hub's cache, from `snapshots/<revision>` to the neighboring `blobs`.
+ *
+ * @throws DataError `E_DATA` for a link that leads elsewhere, and for a directory, FIFO, socket or device.
+ * @throws the system's error, such as `ENOENT`.
+ */
+export async function openRegularFile(path: string): Promise<FileHandle> {
+  const [directory, target] = await Promise.all([realpath(dirname(path)), realpath(path)]);
+  if (!isBelow(directory, target) && !isBlobOf(directory, target)) {
+    throw new DataError(`${path}: expected a file inside its directory, got a link that leads out of it. Copy the file to this place`);
+  }
+  const file = await open(target, constants.O_RDONLY | NON_BLOCKING | (constants.O_NOFOLLOW ?? 0));
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  throw new DataError(`${path}: expected a regular file, got a directory, FIFO, socket or device`);
+}
+
+/**
+ * Reads a text file in UTF-8; see {@link openRegularFile}.
+ *
+ * @param options - `maxBytes`: size of the largest file that is read.
+ * @throws DataError `E_DATA` for a larger file.
+ */
+export async function readRegularFile(
+  path: string,
+  { maxBytes, signal }: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined },
+): Promise<string> {
+  const file = await openRegularFile(path);
+  try {
+    const { size } = await file.stat();
+    if (size > maxBytes) throw new DataError(`${path}: expected at most ${maxBytes} bytes, got ${size}`);
+    return await file.readFile({ encoding: "utf8", ...(signal === undefined ? {} : { signal }) });
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * Parses JSON. Unlike that of `JSON.parse`, the message of the error holds nothing of the text.
+ *
+ * @throws DataError `E_DATA` naming `path`.
+ */
+export function parseFileJson(path: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const [at] = /position \d+/u.exec((error as Error).message) ?? ["its end"];
+    throw new DataError(`${path}: expected JSON, it does not parse at ${at}`);
+  }
+}
+
+function isBelow(directory: string, path: string): boolean {
+  const way = relative(directory, path);
+  return way !== "" && !way.startsWith("..");
+}
+
+function isBlobOf(directory: string, path: string): boolean {
+  const snapshots = dirname(directory);
+  return basename(snapshots) === "snapshots" && dirname(path) === join(snapshots, "..", "blobs") && BLOB_NAME.test(basename(path));
+}
