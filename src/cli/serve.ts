@@ -10,6 +10,8 @@ interface ServeOptions extends EngineOptions {
   readonly dataDir?: string;
   readonly checkpointBudget?: number;
   readonly minFree?: number;
+  readonly retainJobs?: number;
+  readonly retainArtifacts?: number;
   readonly logRequests?: boolean;
 }
 
@@ -20,6 +22,15 @@ function parseSize(text: string): number {
   const factor = UNITS[unit.toUpperCase() === "B" ? "" : unit.toUpperCase()];
   if (digits === "" || factor === undefined) throw new InvalidArgumentError("Expected a size such as 500MB or 20GB, or a number of bytes.");
   return Math.floor(Number(digits) * factor);
+}
+
+const TIMES: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+function parseTime(text: string): number {
+  const [, digits = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*([mhd])$/iu.exec(text.trim()) ?? [];
+  const factor = TIMES[unit.toLowerCase()];
+  if (digits === "" || factor === undefined) throw new InvalidArgumentError("Expected a time such as 90m, 12h or 30d.");
+  return Number(digits) * factor;
 }
 
 function parsePort(text: string): number {
@@ -41,6 +52,8 @@ export function serveCommand(): Command {
       parseSize,
     )
     .option("--min-free <size>", "disk space that must stay free, such as 500MB; below it new work is refused (default: 64 MiB)", parseSize)
+    .option("--retain-jobs <time>", "how long finished jobs are kept with their events, such as 12h or 30d (default: for ever)", parseTime)
+    .option("--retain-artifacts <time>", "how long artifact versions are kept, such as 12h or 30d (default: for ever)", parseTime)
     .option("--log-requests", "one line per request on standard error")
     .action(serve);
 }
@@ -65,6 +78,8 @@ async function serve(options: ServeOptions): Promise<void> {
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
     limits: {
       maxCheckpointBytes: options.checkpointBudget ?? null,
+      maxJobAgeMs: options.retainJobs ?? null,
+      maxArtifactAgeMs: options.retainArtifacts ?? null,
       ...(options.minFree === undefined ? {} : { minFreeBytes: options.minFree }),
     },
     onRequest:

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { artifactPath, artifactVersion, type JsonObject } from "../schema/index.ts";
+import { artifactPath, artifactVersion, deleteArtifactResponse, type JsonObject } from "../schema/index.ts";
 import { ArgumentError } from "../errors.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import type { RequestOptions } from "./transport.ts";
@@ -28,6 +28,12 @@ export interface Artifacts {
   commit(artifactId: string, options?: CallOptions): Promise<ArtifactVersion>;
   get(artifactId: string, options?: CallOptions): Promise<ArtifactVersion>;
   readFile(artifactId: string, path: string, options?: CallOptions): Promise<Uint8Array>;
+  /**
+   * Extension: deletes a version with its files. Its number is not given again.
+   *
+   * @throws HttpError with status 409 while a job that is not over reads it.
+   */
+  delete(artifactId: string, options?: CallOptions): Promise<void>;
 }
 
 export function artifactsResource(api: Api): Artifacts {
@@ -53,6 +59,13 @@ export function artifactsResource(api: Api): Artifacts {
         await callJson(api, "POST", `${root(artifactId)}/commit`, { ...options, retry: "idempotent", headersTimeoutMs: LONG_CALL_MS }),
       ),
     get: async (artifactId, options = {}) => version(await callJson(api, "GET", root(artifactId), options)),
+    delete: async (artifactId, options = {}) => {
+      parseAnswer(
+        deleteArtifactResponse,
+        await callJson(api, "DELETE", root(artifactId), options),
+        "answer to the deletion of an artifact version",
+      );
+    },
     readFile: (artifactId, path, options = {}) =>
       api.transport.bytes("GET", api.baseUrl + file(artifactId, path), { ...options, headers: { accept: "*/*" } }),
   };

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import {
   createdJob,
+  deleteJobResponse,
+  deleteTokensResponse,
   jobEventList,
   trainedTokens,
   trainingJob,
@@ -36,6 +38,14 @@ export interface TrainingJobs {
   cancel(jobId: string, options?: CallOptions): Promise<TrainingJobInfo>;
   /** Extension: what the trainer made of every trained token, of an RL job that is over and was created with `tokenReport: true`. */
   tokens(jobId: string, options?: CallOptions): Promise<readonly TrainedTrajectory[]>;
+  /**
+   * Extension: deletes a job that is over with its events and token report; its checkpoint stays.
+   *
+   * @throws HttpError with status 409 for a job that is not over: cancel it first.
+   */
+  delete(jobId: string, options?: CallOptions): Promise<void>;
+  /** Extension: deletes the token report of a job that is over, and nothing else. */
+  deleteTokens(jobId: string, options?: CallOptions): Promise<void>;
   /** Extension: one page of events, in the wire's form. `pollJob` follows them. */
   events(jobId: string, options?: ListEventsOptions): Promise<JobEventList>;
 }
@@ -59,6 +69,13 @@ export function trainingJobsResource(api: Api): TrainingJobs {
     },
     tokens: async (jobId, options = {}) =>
       parseAnswer(trainedTokens, await callJson(api, "GET", `${path(jobId)}/tokens`, options), "token report").data,
+    delete: async (jobId, options = {}) => {
+      parseAnswer(deleteJobResponse, await callJson(api, "DELETE", path(jobId), options), "answer to the deletion of a job");
+    },
+    deleteTokens: async (jobId, options = {}) => {
+      const answer = await callJson(api, "DELETE", `${path(jobId)}/tokens`, options);
+      parseAnswer(deleteTokensResponse, answer, "answer to the deletion of a token report");
+    },
     events: async (jobId, { after, limit = 100, waitSeconds, ...options } = {}) => {
       const headersTimeoutMs = 60_000 + (waitSeconds ?? 0) * 1000;
       const answer = await callJson(api, "GET", `${path(jobId)}/events`, {

@@ -48,3 +48,7 @@ export const artifactVersion = z.object({
   created_at: z.string(),
 });
 export type ArtifactVersion = z.infer<typeof artifactVersion>;
+
+/** Answer of `DELETE /v1/preview/artifacts/{id}`. Extension. */
+export const deleteArtifactResponse = z.object({ artifact_id: uuid, deleted_files: z.int().min(0) });
+export type DeleteArtifactResponse = z.infer<typeof deleteArtifactResponse>;

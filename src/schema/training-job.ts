@@ -213,3 +213,16 @@ export type TrainedTrajectory = z.infer<typeof trainedTrajectory>;
 /** Extension: answer of `GET /v1/preview/training-jobs/{id}/tokens`. */
 export const trainedTokens = z.looseObject({ object: z.literal("list"), data: z.array(trainedTrajectory) });
 export type TrainedTokens = z.infer<typeof trainedTokens>;
+
+/** Answer of `DELETE /v1/preview/training-jobs/{id}`. Extension. */
+export const deleteJobResponse = z.object({
+  training_job_id: uuid,
+  deleted_events: z.int().min(0),
+  /** True if the job had a token report. */
+  deleted_tokens: z.boolean(),
+});
+export type DeleteJobResponse = z.infer<typeof deleteJobResponse>;
+
+/** Answer of `DELETE /v1/preview/training-jobs/{id}/tokens`. Extension. */
+export const deleteTokensResponse = z.object({ training_job_id: uuid, deleted_tokens: z.literal(true) });
+export type DeleteTokensResponse = z.infer<typeof deleteTokensResponse>;

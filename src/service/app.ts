@@ -11,6 +11,7 @@ import { errorResponse, toErrorResponse } from "./http-errors.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
 import { baseModelRoutes } from "./routes/base-models.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
+import { deletionRoutes } from "./routes/deletions.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
@@ -93,6 +94,7 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     checkpointRoutes(context),
     artifactRoutes(context),
     trainingJobRoutes(context),
+    deletionRoutes(context),
     chatRoutes({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal }, forwarder),
   ]) {
     app.route("/", routes as Hono<ServiceEnvironment>);

@@ -16,6 +16,10 @@ export interface ServiceLimits {
   readonly maxJobAttempts: number;
   /** What all checkpoints may take on disk, in bytes: beyond it the oldest go that nothing needs. @default null, no bound */
   readonly maxCheckpointBytes: number | null;
+  /** Age in milliseconds, from its end, at which a finished job is deleted with its events and token report. @default null, never */
+  readonly maxJobAgeMs: number | null;
+  /** Age in milliseconds, from its creation, at which an artifact version is deleted that no unfinished job reads. @default null, never */
+  readonly maxArtifactAgeMs: number | null;
   /** Milliseconds without a byte after which a request whose body is not complete is answered 408 and its connection closed. @default 30 000 */
   readonly bodyTimeoutMs: number;
   /** Bytes that must stay free on the file system of the data directory: below it new work is refused. 0 = no guard. @default 64 MiB */
@@ -32,6 +36,8 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   commitEverySteps: 50,
   maxJobAttempts: 5,
   maxCheckpointBytes: null,
+  maxJobAgeMs: null,
+  maxArtifactAgeMs: null,
   bodyTimeoutMs: 30_000,
   minFreeBytes: 64 * 1024 * 1024,
 };

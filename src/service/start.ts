@@ -18,6 +18,7 @@ import {
 import { createReserve } from "./disk/reserve.ts";
 import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
 import { createDiskSpace, type DiskSpace } from "./disk/space.ts";
+import { keepAges } from "./history/ages.ts";
 import { createHub, hubToken, type Hub, type HubOptions } from "./hub/hub.ts";
 import { createHttpServer, shuttingDown } from "./http-server.ts";
 import { createRetention } from "./checkpoints/retention.ts";
@@ -187,6 +188,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await unlessFull("service.json", () => space.freeing(() => writeServiceFile(directory, url)));
     await space.refill();
     context.jobs.wake();
+    undo.push(keepAges(context));
     let closing: Promise<void> | undefined;
     return {
       url,

@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { NotFoundError } from "../../errors.ts";
@@ -53,5 +53,16 @@ export async function readTokenReport(directory: DataDirectory, files: StoredFil
       `Job '${job.id}' has no token report: it is not over, or it was created without \`token_report: true\` in \`experimental_config\``,
       { param: "id" },
     );
+  }
+}
+
+/** Removes a job's report. Returns whether it had one. */
+export async function removeTokenReport(directory: DataDirectory, jobId: string): Promise<boolean> {
+  try {
+    await unlink(join(directory.tokens, `${jobId}.json`));
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    throw error;
   }
 }

@@ -3,13 +3,13 @@ import { open, type FileHandle } from "node:fs/promises";
 import { Hono } from "hono";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
 import { artifactPath, type ArtifactFile, type ArtifactVersion, type CreateArtifactRequest, type JsonObject } from "../../schema/index.ts";
+import { removeBlob } from "../artifacts/remove-blob.ts";
 import { readJson, type ServiceEnvironment, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
-import { messageOf } from "../error-text.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { artifactUrl, DEFAULT_ENTITY } from "../names.ts";
-import { getArtifact, isBlobReferenced, type StoredArtifact } from "../store/artifacts.ts";
-import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
+import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
+import type { ArtifactFileRow } from "../store/tables.ts";
 import { webStream } from "../web-stream.ts";
 
 const FILES = "/v1/preview/artifacts/:id/files/*";
@@ -110,7 +110,7 @@ function openVersion(request: CreateArtifactRequest): Creation {
         .where("project", "=", name.project)
         .where("name", "=", name.name)
         .executeTakeFirstOrThrow();
-      const row: ArtifactRow = {
+      const row: Omit<StoredArtifact, "files"> = {
         id: randomUUID(),
         ...name,
         version: last === null ? 0 : last + 1,
@@ -166,13 +166,6 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
     blob.release();
     if (unused !== undefined) await removeBlob(context, unused);
   }
-}
-
-/** Removes a blob that no artifact file has. A failure is logged: the next start moves the blob to the quarantine. */
-async function removeBlob({ store, blobs, logger }: ServiceContext, sha256: string): Promise<void> {
-  await blobs
-    .removeUnreferenced(sha256, () => isBlobReferenced(store, sha256))
-    .catch((error: unknown) => logger.warn("The contents of a replaced artifact file could not be removed", { error: messageOf(error) }));
 }
 
 function commitVersion({ store }: ServiceContext, id: string): Promise<StoredArtifact> {

@@ -14,7 +14,7 @@ import type { RlJobConfig } from "../jobs/rl.ts";
 import { checkSftData, VALIDATION_PARAM, type SftJobConfig } from "../jobs/sft-data.ts";
 import { parseArtifactUrl, pathOf } from "../names.ts";
 import type { OpenRlRequest } from "../work/request-work.ts";
-import { getArtifactByName } from "../store/artifacts.ts";
+import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getJob, insertJob, pageOfEvents } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
@@ -142,6 +142,9 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));
+      // They may have been deleted since they were read.
+      for (const { id: artifactId } of validation === null ? [artifact] : [artifact, validation])
+        await getArtifact(transaction, artifactId);
       await insertJob(transaction, { id, modelId: model.id, type: "sft", config });
       return { id };
     },

@@ -4,10 +4,17 @@ import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
 
 /** A version with its files, by path. */
 export interface StoredArtifact extends ArtifactRow {
+  readonly state: "open" | "committed";
   readonly files: readonly ArtifactFileRow[];
 }
 
-async function withFiles(store: Store, row: ArtifactRow): Promise<StoredArtifact> {
+type ExistingRow = ArtifactRow & Pick<StoredArtifact, "state">;
+
+function exists(row: ArtifactRow | undefined): row is ExistingRow {
+  return row !== undefined && row.state !== "deleted";
+}
+
+async function withFiles(store: Store, row: ExistingRow): Promise<StoredArtifact> {
   const files = await store.selectFrom("artifact_files").selectAll().where("artifact_id", "=", row.id).orderBy("path").execute();
   return { ...row, files };
 }
@@ -15,8 +22,10 @@ async function withFiles(store: Store, row: ArtifactRow): Promise<StoredArtifact
 /** @throws NotFoundError `E_NOT_FOUND`. */
 export async function getArtifact(store: Store, id: string): Promise<StoredArtifact> {
   const row = await store.selectFrom("artifacts").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
-  if (row === undefined)
-    throw new NotFoundError(`Artifact version '${id}' does not exist. Open one with POST /v1/preview/artifacts`, { param: "artifact_id" });
+  if (!exists(row))
+    throw new NotFoundError(`Artifact version '${id}' does not exist, or was deleted. Open one with POST /v1/preview/artifacts`, {
+      param: "artifact_id",
+    });
   return withFiles(store, row);
 }
 
@@ -34,8 +43,10 @@ export async function getArtifactByName(
     .where("name", "=", name.name)
     .where("version", "=", name.version)
     .executeTakeFirst();
-  if (row === undefined)
-    throw new NotFoundError(`Artifact '${artifactUrl(name)}' does not exist. Upload it to '${pathOf(name)}' first`, { param });
+  if (!exists(row))
+    throw new NotFoundError(`Artifact '${artifactUrl(name)}' does not exist, or was deleted. Upload it to '${pathOf(name)}' first`, {
+      param,
+    });
   return withFiles(store, row);
 }
 

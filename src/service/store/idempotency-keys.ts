@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import type { IdempotencyKeyRow, Store } from "./tables.ts";
 
 /** How long an answer is remembered. */
@@ -34,5 +35,14 @@ export async function rememberAnswer(store: Store, answer: Omit<IdempotencyKeyRo
   await store
     .insertInto("idempotency_keys")
     .values({ ...answer, created_at: new Date(now).toISOString() })
+    .execute();
+}
+
+/** Forgets the answers of a route that made the resource with this id, so that the same request makes a new one. */
+export async function forgetAnswer(store: Store, route: string, id: string): Promise<void> {
+  await store
+    .deleteFrom("idempotency_keys")
+    .where("route", "=", route)
+    .where(sql<string>`json_extract(body, '$.id')`, "=", id)
     .execute();
 }

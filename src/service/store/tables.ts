@@ -95,7 +95,8 @@ export interface ArtifactRow {
   project: string;
   name: string;
   version: number;
-  state: "open" | "committed";
+  /** `deleted`: only the number of the version is left, which is not given again. */
+  state: "open" | "committed" | "deleted";
   metadata: string;
   created_at: string;
 }

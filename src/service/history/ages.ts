@@ -1,0 +1,79 @@
+import { WhetstoneError } from "../../errors.ts";
+import { messageOf } from "../error-text.ts";
+import type { ServiceLimits } from "../limits.ts";
+import { LIVE_STATUSES } from "../store/jobs.ts";
+import { deleteArtifact, deleteJob, type DeletionContext } from "./deletion.ts";
+
+/** Milliseconds between two looks for what is too old. */
+const LOOK_MS = 60 * 60_000;
+
+/** Context of {@link keepAges}. */
+export type AgesContext = DeletionContext & { readonly limits: Pick<ServiceLimits, "maxJobAgeMs" | "maxArtifactAgeMs"> };
+
+/**
+ * Deletes finished jobs and artifact versions that are older than the limits, now and every hour. A version that a job which is not over
+ * reads is deleted by a later look.
+ *
+ * @returns a function that ends the looks and waits for a running one.
+ */
+export function keepAges(context: AgesContext): () => Promise<void> {
+  const { maxJobAgeMs, maxArtifactAgeMs } = context.limits;
+  if (maxJobAgeMs === null && maxArtifactAgeMs === null) return () => Promise.resolve();
+  let isClosed = false;
+  const look = () =>
+    deleteOld(context, () => isClosed).catch((error: unknown) =>
+      context.logger.warn("Old jobs and artifacts could not be deleted", { error: messageOf(error) }),
+    );
+  let looking = look();
+  const timer = setInterval(() => {
+    looking = looking.then(look);
+  }, LOOK_MS).unref();
+  return async () => {
+    isClosed = true;
+    clearInterval(timer);
+    await looking;
+  };
+}
+
+async function deleteOld(context: AgesContext, isClosed: () => boolean): Promise<void> {
+  const { store, limits, logger } = context;
+  const deleted = { jobs: 0, artifacts: 0 };
+  if (limits.maxJobAgeMs !== null) {
+    const old = store
+      .selectFrom("jobs")
+      .select("id")
+      .where("status", "not in", LIVE_STATUSES)
+      .where("training_end", "<", before(limits.maxJobAgeMs));
+    for (const { id } of await old.orderBy("seq").execute()) {
+      if (isClosed()) return;
+      if (await succeeds(() => deleteJob(context, id))) deleted.jobs++;
+    }
+  }
+  if (limits.maxArtifactAgeMs !== null) {
+    const old = store
+      .selectFrom("artifacts")
+      .select("id")
+      .where("state", "!=", "deleted")
+      .where("created_at", "<", before(limits.maxArtifactAgeMs));
+    for (const { id } of await old.orderBy("created_at").execute()) {
+      if (isClosed()) return;
+      if (await succeeds(() => deleteArtifact(context, id))) deleted.artifacts++;
+    }
+  }
+  if (deleted.jobs + deleted.artifacts > 0) logger.info("Old jobs and artifacts were deleted", deleted);
+}
+
+function before(ageMs: number): string {
+  return new Date(Date.now() - ageMs).toISOString();
+}
+
+/** False where somebody else deleted it, or a job needs it. */
+async function succeeds(deletion: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await deletion();
+    return true;
+  } catch (error) {
+    if (WhetstoneError.isInstance(error) && (error.code === "E_CONFLICT" || error.code === "E_NOT_FOUND")) return false;
+    throw error;
+  }
+}

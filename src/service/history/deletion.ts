@@ -1,0 +1,121 @@
+/** Deleting what the service keeps until somebody asks: artifact versions, finished jobs with their events, token reports. */
+import { setImmediate } from "node:timers/promises";
+import { ConflictError, NotFoundError } from "../../errors.ts";
+import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } from "../../schema/index.ts";
+import { removeBlob } from "../artifacts/remove-blob.ts";
+import type { ServiceContext } from "../context.ts";
+import type { SftJobConfig } from "../jobs/sft-data.ts";
+import { removeTokenReport } from "../jobs/token-report.ts";
+import { artifactUrl } from "../names.ts";
+import { getArtifact } from "../store/artifacts.ts";
+import { forgetAnswer } from "../store/idempotency-keys.ts";
+import { getJob, LIVE_STATUSES } from "../store/jobs.ts";
+import type { JobRow, Store } from "../store/tables.ts";
+
+/** Parts of the service that deletions need. */
+export type DeletionContext = Pick<ServiceContext, "store" | "blobs" | "directory" | "logger" | "space">;
+
+/** Events deleted in one transaction: few enough for the reserve of a full disk, and for other requests in between. */
+const EVENTS_AT_ONCE = 200;
+
+/**
+ * Deletes an artifact version with its files. Its number is not given again. Jobs that are over may have used it.
+ *
+ * @throws NotFoundError `E_NOT_FOUND`; ConflictError `E_CONFLICT` while a job that is not over reads it.
+ */
+export async function deleteArtifact(context: DeletionContext, id: string): Promise<DeleteArtifactResponse> {
+  const change = async (transaction: Store) => {
+    const artifact = await getArtifact(transaction, id);
+    const job = await readerOf(transaction, artifact.id);
+    if (job !== null) {
+      throw new ConflictError(
+        `Artifact '${artifactUrl(artifact)}' cannot be deleted while training job '${job.id}', which reads it, is ${job.status}. Wait for the job, or cancel it`,
+        { param: "artifact_id" },
+      );
+    }
+    await transaction.deleteFrom("artifact_files").where("artifact_id", "=", artifact.id).execute();
+    // The row stays, so that the version is not given to other contents.
+    await transaction.updateTable("artifacts").set({ state: "deleted", metadata: "{}" }).where("id", "=", artifact.id).execute();
+    // The same upload under the same key must make a new version.
+    await forgetAnswer(transaction, "/v1/preview/artifacts", artifact.id);
+    return artifact;
+  };
+  const artifact = await context.space.freeing(() => context.store.transaction().execute(change));
+  for (const sha256 of new Set(artifact.files.map((file) => file.sha256))) await removeBlob(context, sha256);
+  return { artifact_id: artifact.id, deleted_files: artifact.files.length };
+}
+
+/** Returns the first job that is not over and reads an artifact, for training or validation. */
+async function readerOf(store: Store, artifactId: string): Promise<JobRow | null> {
+  const jobs = await store
+    .selectFrom("jobs")
+    .selectAll()
+    .where("type", "=", "sft")
+    .where("status", "in", LIVE_STATUSES)
+    .orderBy("seq")
+    .execute();
+  const reads = ({ config }: JobRow) => {
+    const { artifact_id, validation_artifact_id } = JSON.parse(config) as SftJobConfig;
+    return artifact_id === artifactId || validation_artifact_id === artifactId;
+  };
+  return jobs.find(reads) ?? null;
+}
+
+/**
+ * Deletes a job that is over with its events and token report. Its checkpoint stays. A deletion that a crash interrupts leaves the job with
+ * a part of its events; deleting it again completes that.
+ *
+ * @throws NotFoundError `E_NOT_FOUND`; ConflictError `E_CONFLICT` for a job that is not over.
+ */
+export async function deleteJob(context: DeletionContext, id: string): Promise<DeleteJobResponse> {
+  const { store, directory, space } = context;
+  const job = await getJob(store, id);
+  requireOver(job, "deleted");
+  let events = 0;
+  const deleteSome = async (transaction: Store) => {
+    const some = transaction.selectFrom("job_events").select("id").where("job_id", "=", job.id).orderBy("seq").limit(EVENTS_AT_ONCE);
+    const { numDeletedRows } = await transaction.deleteFrom("job_events").where("id", "in", some).executeTakeFirstOrThrow();
+    const count = Number(numDeletedRows);
+    // Whoever deletes the last events deletes the job, too: a job with few events goes in one transaction.
+    if (count < EVENTS_AT_ONCE) {
+      const { numDeletedRows: jobs } = await transaction.deleteFrom("jobs").where("id", "=", job.id).executeTakeFirstOrThrow();
+      if (jobs === 0n) throw new NotFoundError(`Training job '${id}' does not exist`, { param: "training_job_id" });
+    }
+    return count;
+  };
+  for (let count = EVENTS_AT_ONCE; count === EVENTS_AT_ONCE; events += count) {
+    count = await space.freeing(() => store.transaction().execute(deleteSome));
+    await setImmediate();
+  }
+  const hadReport = await removeTokenReport(directory, job.id);
+  return { training_job_id: job.id, deleted_events: events, deleted_tokens: hadReport };
+}
+
+/**
+ * Deletes the token report of a job that is over; the job and its events stay.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for a job without a report; ConflictError `E_CONFLICT` for a job that is not over.
+ */
+export async function deleteTokens({ store, directory, space }: DeletionContext, id: string): Promise<DeleteTokensResponse> {
+  const job = await getJob(store, id);
+  requireOver(job, "relieved of its token report");
+  // Of a job that is over, the token report is the only file whose digest is recorded.
+  await space.freeing(() => store.updateTable("jobs").set({ digests: null }).where("id", "=", job.id).execute());
+  if (!(await removeTokenReport(directory, job.id))) {
+    throw new NotFoundError(
+      `Training job '${job.id}' has no token report: it was created without \`token_report: true\`, or the report was deleted`,
+      {
+        param: "training_job_id",
+      },
+    );
+  }
+  return { training_job_id: job.id, deleted_tokens: true };
+}
+
+function requireOver(job: JobRow, what: string): void {
+  if (!(LIVE_STATUSES as readonly string[]).includes(job.status)) return;
+  throw new ConflictError(
+    `Training job '${job.id}' is ${job.status} and cannot be ${what}. Wait until it is over, or cancel it with POST /v1/preview/training-jobs/${job.id}/cancel`,
+    { param: "training_job_id" },
+  );
+}
