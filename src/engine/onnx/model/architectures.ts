@@ -16,6 +16,8 @@ export interface Architecture {
   readonly mayLeaveLayersUnrotated: boolean;
   /** Whether `sliding_window` counts only beside `use_sliding_window: true`. */
   readonly readsUseSlidingWindow: boolean;
+  /** Whether there is a window where `use_sliding_window` is true and the file has no `sliding_window`. */
+  readonly hasDefaultWindow: boolean;
 }
 
 const LLAMA: Architecture = {
@@ -26,6 +28,7 @@ const LLAMA: Architecture = {
   hasQueryKeyNorm: false,
   mayLeaveLayersUnrotated: false,
   readsUseSlidingWindow: false,
+  hasDefaultWindow: false,
 };
 
 /** The architectures that are carried out, by their name in `config.json`. */
@@ -33,13 +36,14 @@ export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   // Llama 2 and 3, SmolLM and SmolLM 2, and what else was trained in their layout.
   LlamaForCausalLM: LLAMA,
   // Qwen 2 and 2.5.
-  Qwen2ForCausalLM: { ...LLAMA, alwaysHasQkvBias: true, mayHaveMlpBias: false, readsUseSlidingWindow: true },
+  Qwen2ForCausalLM: { ...LLAMA, alwaysHasQkvBias: true, mayHaveMlpBias: false, readsUseSlidingWindow: true, hasDefaultWindow: true },
   Qwen3ForCausalLM: {
     ...LLAMA,
     defaultHeadSize: 128,
     mayHaveMlpBias: false,
     hasQueryKeyNorm: true,
     readsUseSlidingWindow: true,
+    hasDefaultWindow: true,
   },
   SmolLM3ForCausalLM: {
     ...LLAMA,

@@ -166,6 +166,8 @@ function refuseUnsupported(raw: Raw, where: string, architecture: Architecture):
   // Most files of these families name a window and say beside it that it is not used.
   const isWindowUsed = architecture.readsUseSlidingWindow ? raw["use_sliding_window"] === true : true;
   if (given("sliding_window") && isWindowUsed) refuse("sliding_window", null);
+  // Without the key these families have a window of their own.
+  if (raw["sliding_window"] === undefined && architecture.hasDefaultWindow && isWindowUsed) refuse("use_sliding_window", false);
   const types = raw["layer_types"];
   if (given("layer_types") && !(Array.isArray(types) && types.every((type) => type === "full_attention")))
     refuse("layer_types", ["full_attention"]);

@@ -43,28 +43,62 @@ export interface RopeConfig {
 type Raw = Readonly<Record<string, unknown>>;
 
 /**
- * The rotary settings of a `config.json`: `rope_theta` and `rope_scaling`, or newer files' `rope_parameters`.
+ * Parses the rotary settings of a `config.json`: `rope_theta`, `rope_scaling` and newer files' `rope_parameters`, with the precedence
+ * that transformers gives them. A `rope_scaling` that is not empty replaces `rope_parameters` as a whole; `rope_theta` inside of
+ * either comes before the one beside it, `original_max_position_embeddings` the other way round.
  *
  * Type "dynamic" changes frequencies only beyond `max_position_embeddings`, where no sequence reaches here: it is "none".
  *
  * @param raw - The parsed file; `where` names it in messages.
- * @throws UnsupportedError `E_UNSUPPORTED` for a type that is not carried out.
+ * @throws UnsupportedError `E_UNSUPPORTED` for another type, for heads that are rotated in part, and for settings per type of layer.
  * @throws DataError `E_DATA` when a number that the type needs is missing.
+ * @source transformers, `modeling_rope_utils.py`, `RotaryEmbeddingConfigMixin.convert_rope_params_to_dict`.
  */
 export function parseRope(raw: Raw, where: string, contextLength: number, defaultTheta: number): Pick<RopeConfig, "rope" | "ropeTheta"> {
-  const key = isObject(raw["rope_parameters"]) ? "rope_parameters" : "rope_scaling";
+  const key = isEmpty(raw["rope_scaling"]) ? "rope_parameters" : "rope_scaling";
   const given = raw[key] ?? {};
   if (!isObject(given)) throw new DataError(`${where}: expected "${key}" to be an object or null, got ${JSON.stringify(given)}`);
+  refuseUnsupported(given, `${where}: "${key}.`);
   const number = (name: string, fallback?: number): number => positive(given[name] ?? fallback, `${where}: expected "${key}.${name}"`);
   const theta = given["rope_theta"] ?? raw["rope_theta"] ?? defaultTheta;
+  const original = raw["original_max_position_embeddings"] ?? given["original_max_position_embeddings"] ?? contextLength;
   return {
     ropeTheta: positive(theta, `${where}: expected "rope_theta"`),
-    rope: parseScaling(given, number, contextLength, `${where}: "${key}"`),
+    rope: parseScaling(given, number, { contextLength, original, where: `${where}: "${key}"` }),
   };
 }
 
-function parseScaling(given: Raw, number: (name: string, fallback?: number) => number, contextLength: number, where: string): RopeScaling {
+function isEmpty(value: unknown): boolean {
+  return value === undefined || value === null || (isObject(value) && Object.keys(value).length === 0);
+}
+
+/** Refuses settings that would change the computation, whatever the type. */
+function refuseUnsupported(given: Raw, where: string): void {
+  const part = given["partial_rotary_factor"] ?? 1;
+  if (part !== 1)
+    throw new UnsupportedError(
+      `${where}partial_rotary_factor": ${JSON.stringify(part)} is not supported: heads are rotated as a whole, expected 1 or no such key`,
+    );
+  for (const [name, value] of Object.entries(given)) {
+    if (isObject(value))
+      throw new UnsupportedError(`${where}${name}": settings per type of layer are not supported, expected one set for all layers`);
+  }
+}
+
+interface ScalingPlace {
+  readonly contextLength: number;
+  /** `original_max_position_embeddings`, unchecked. */
+  readonly original: unknown;
+  readonly where: string;
+}
+
+function parseScaling(
+  given: Raw,
+  number: (name: string, fallback?: number) => number,
+  { contextLength, original, where }: ScalingPlace,
+): RopeScaling {
   const type = given["rope_type"] ?? given["type"] ?? "default";
+  const originalContextLength = () => positive(original, `${where}: expected "original_max_position_embeddings"`);
   switch (type) {
     case "default":
     case "dynamic":
@@ -77,18 +111,23 @@ function parseScaling(given: Raw, number: (name: string, fallback?: number) => n
         factor: number("factor"),
         lowFrequencyFactor: number("low_freq_factor"),
         highFrequencyFactor: number("high_freq_factor"),
-        originalContextLength: number("original_max_position_embeddings"),
+        originalContextLength: originalContextLength(),
       };
-    case "yarn":
+    case "yarn": {
+      const factor = given["factor"] === null ? contextLength / originalContextLength() : number("factor");
+      const { truncate = true } = given;
+      if (typeof truncate !== "boolean" && truncate !== null)
+        throw new DataError(`${where}: expected "truncate" to be a boolean, got ${JSON.stringify(truncate)}`);
       return {
         kind: "yarn",
-        factor: number("factor"),
-        originalContextLength: number("original_max_position_embeddings", contextLength),
-        attentionFactor: number("attention_factor", yarnAttentionFactor(given, number)),
-        betaFast: number("beta_fast", 32),
-        betaSlow: number("beta_slow", 1),
-        isTruncated: given["truncate"] !== false,
+        factor,
+        originalContextLength: originalContextLength(),
+        attentionFactor: number("attention_factor", yarnAttentionFactor(given, factor, number)),
+        betaFast: given["beta_fast"] === 0 ? 32 : number("beta_fast", 32),
+        betaSlow: given["beta_slow"] === 0 ? 1 : number("beta_slow", 1),
+        isTruncated: truncate === true,
       };
+    }
     default:
       throw new UnsupportedError(
         `${where}: type ${JSON.stringify(type)} is not carried out; "default", "linear", "dynamic", "llama3" and "yarn" are`,
@@ -97,8 +136,7 @@ function parseScaling(given: Raw, number: (name: string, fallback?: number) => n
 }
 
 /** `m(mscale) / m(mscale_all_dim)` where both are given, else `m(1)`, with `m(s) = 0.1·s·ln(factor) + 1`. */
-function yarnAttentionFactor(given: Raw, number: (name: string) => number): number {
-  const factor = number("factor");
+function yarnAttentionFactor(given: Raw, factor: number, number: (name: string) => number): number {
   const magnitude = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
   if (!given["mscale"] || !given["mscale_all_dim"]) return magnitude(1);
   return magnitude(number("mscale")) / magnitude(number("mscale_all_dim"));
