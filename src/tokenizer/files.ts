@@ -1,8 +1,9 @@
 /** The files of a directory in Hugging Face layout, as far as tokenizing needs them. */
 
+import { basename } from "node:path";
 import { z } from "zod";
 import { DataError, WhetstoneError } from "../errors.ts";
-import { parseFileJson, readRegularFile } from "../util/regular-file.ts";
+import { parseFileJson, readRegularFile, reasonOf } from "../util/regular-file.ts";
 
 /** Size of the largest file that is read, in bytes: `tokenizer.json` of 256,000 tokens has 34 MB. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -71,7 +72,7 @@ export async function readOptional(path: string, signal: AbortSignal | undefined
     signal?.throwIfAborted();
     if (WhetstoneError.isInstance(error)) throw error;
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw new DataError(`${path} cannot be read: ${(error as Error).message}`, { cause: error });
+    throw new DataError(`${basename(path)} cannot be read: ${reasonOf(error)}`, { cause: error });
   }
 }
 

@@ -47,24 +47,22 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
     read("chat_template.jinja"),
   ]);
   if (tokenizerText === undefined) {
-    throw new NotFoundError(
-      `Expected a \`tokenizer.json\` in ${directory}, found none. A base model is a directory in Hugging Face layout.`,
-    );
+    throw new NotFoundError(`Expected a \`tokenizer.json\`, found none. A base model is a directory in Hugging Face layout.`);
   }
-  const file = parseFile(join(directory, "tokenizer.json"), tokenizerText, tokenizerFile);
-  const config = parseFile(join(directory, "tokenizer_config.json"), configText ?? "{}", tokenizerConfigFile);
-  const generation = parseFile(join(directory, "generation_config.json"), generationText ?? "{}", generationConfigFile);
-  const model = parseFile(join(directory, "config.json"), modelText ?? "{}", modelConfigFile);
-  vetTokenizerFile(join(directory, "tokenizer.json"), file);
-  requireByteLevel(directory, file);
-  refuseSingleWords(directory, file);
-  requireWhole(directory, file);
+  const file = parseFile("tokenizer.json", tokenizerText, tokenizerFile);
+  const config = parseFile("tokenizer_config.json", configText ?? "{}", tokenizerConfigFile);
+  const generation = parseFile("generation_config.json", generationText ?? "{}", generationConfigFile);
+  const model = parseFile("config.json", modelText ?? "{}", modelConfigFile);
+  vetTokenizerFile("tokenizer.json", file);
+  requireByteLevel(file);
+  refuseSingleWords(file);
+  requireWhole(file);
 
   const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
     try {
       return compileTemplate(source, templateLimits);
     } catch (error) {
-      throw new DataError(`${join(directory, name)}: ${(error as Error).message}`, { cause: error });
+      throw new DataError(`${name}: ${(error as Error).message}`, { cause: error });
     }
   };
   const named = templateSources(templateText, config.chat_template);
@@ -103,7 +101,7 @@ function templateSources(file: string | undefined, configured: TokenizerConfigFi
   return { file: name, default: find("default"), toolUse: find("tool_use") };
 }
 
-function requireByteLevel(directory: string, file: TokenizerFile): void {
+function requireByteLevel(file: TokenizerFile): void {
   const type = file.model.type ?? "BPE";
   const has = (part: Component | null, list: string): boolean =>
     part !== null &&
@@ -115,33 +113,33 @@ function requireByteLevel(directory: string, file: TokenizerFile): void {
           .data?.some((inner) => has(inner, list)) === true));
   if (type !== "BPE" || !has(file.pre_tokenizer, "pretokenizers") || !has(file.decoder, "decoders")) {
     throw new UnsupportedError(
-      `${join(directory, "tokenizer.json")}: expected a byte-level BPE tokenizer (pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
+      `tokenizer.json: expected a byte-level BPE tokenizer (pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
         `pre-tokenizer \`${file.pre_tokenizer?.type ?? "none"}\`, decoder \`${file.decoder?.type ?? "none"}\`.`,
     );
   }
 }
 
 /** The library finds such a token inside other words too, which would make other ids than the reference does. */
-function refuseSingleWords(directory: string, file: TokenizerFile): void {
+function refuseSingleWords(file: TokenizerFile): void {
   const token = file.added_tokens.find((added) => added.single_word);
   if (token !== undefined) {
     throw new UnsupportedError(
-      `${join(directory, "tokenizer.json")}: the added token ${JSON.stringify(token.content)} has \`single_word\`, which is not carried out. Expected added tokens without it.`,
+      `tokenizer.json: the added token ${JSON.stringify(token.content)} has \`single_word\`, which is not carried out. Expected added tokens without it.`,
     );
   }
 }
 
 /** The library drops what the vocabulary lacks without a word, so a vocabulary with holes would train on other text than was given. */
-function requireWhole(directory: string, file: TokenizerFile): void {
-  const path = join(directory, "tokenizer.json");
+function requireWhole(file: TokenizerFile): void {
   const { vocab, merges } = file.model;
   for (const [byte, character] of byteAlphabet().entries()) {
-    if (!Object.hasOwn(vocab, character)) throw new DataError(`${path}: expected a token for every byte, found none for byte ${byte}.`);
+    if (!Object.hasOwn(vocab, character))
+      throw new DataError(`tokenizer.json: expected a token for every byte, found none for byte ${byte}.`);
   }
   for (const [index, merge] of merges.entries()) {
     const [left = "", right = ""] = typeof merge === "string" ? merge.split(" ", 2) : merge;
     if (!Object.hasOwn(vocab, left + right)) {
-      throw new DataError(`${path}: model.merges.${index} makes ${JSON.stringify(left + right)}, which is not in the vocabulary.`);
+      throw new DataError(`tokenizer.json: model.merges.${index} makes ${JSON.stringify(left + right)}, which is not in the vocabulary.`);
     }
   }
 }

@@ -1,4 +1,7 @@
-/** Reading of files that others provide: regular files inside their directory, up to a size, and nothing else. */
+/**
+ * Reading of files that others provide: regular files inside their directory, up to a size, and nothing else. Messages name a file
+ * without its directory: they reach clients, which know the object by another name.
+ */
 import { constants } from "node:fs";
 import { type FileHandle, open, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
@@ -20,12 +23,14 @@ const NON_BLOCKING = constants.O_NONBLOCK ?? 0;
 export async function openRegularFile(path: string): Promise<FileHandle> {
   const [directory, target] = await Promise.all([realpath(dirname(path)), realpath(path)]);
   if (!isBelow(directory, target) && !isBlobOf(directory, target)) {
-    throw new DataError(`${path}: expected a file inside its directory, got a link that leads out of it. Copy the file to this place`);
+    throw new DataError(
+      `${basename(path)}: expected a file inside its directory, got a link that leads out of it. Copy the file to this place`,
+    );
   }
   const file = await open(target, constants.O_RDONLY | NON_BLOCKING | (constants.O_NOFOLLOW ?? 0));
   if ((await file.stat()).isFile()) return file;
   await file.close();
-  throw new DataError(`${path}: expected a regular file, got a directory, FIFO, socket or device`);
+  throw new DataError(`${basename(path)}: expected a regular file, got a directory, FIFO, socket or device`);
 }
 
 /**
@@ -41,7 +46,7 @@ export async function readRegularFile(
   const file = await openRegularFile(path);
   try {
     const { size } = await file.stat();
-    if (size > maxBytes) throw new DataError(`${path}: expected at most ${maxBytes} bytes, got ${size}`);
+    if (size > maxBytes) throw new DataError(`${basename(path)}: expected at most ${maxBytes} bytes, got ${size}`);
     return await file.readFile({ encoding: "utf8", ...(signal === undefined ? {} : { signal }) });
   } finally {
     await file.close();
@@ -51,15 +56,21 @@ export async function readRegularFile(
 /**
  * Parses JSON. Unlike that of `JSON.parse`, the message of the error holds nothing of the text.
  *
- * @throws DataError `E_DATA` naming `path`.
+ * @throws DataError `E_DATA` naming the file.
  */
 export function parseFileJson(path: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
     const [at] = /position \d+/u.exec((error as Error).message) ?? ["its end"];
-    throw new DataError(`${path}: expected JSON, it does not parse at ${at}`);
+    throw new DataError(`${basename(path)}: expected JSON, it does not parse at ${at}`);
   }
+}
+
+/** Returns the message of a system's error without the paths in it: `ENOENT: no such file or directory`. */
+export function reasonOf(error: unknown): string {
+  const { message } = error instanceof Error ? error : { message: String(error) };
+  return message.replace(/, \w+ '.*$/su, "");
 }
 
 function isBelow(directory: string, path: string): boolean {

@@ -1,10 +1,20 @@
 /** Models on the embedded engine's bases whose files are not whole. */
-import { rm, truncate, writeFile } from "node:fs/promises";
+import { appendFile, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { startService } from "../../src/service/index.ts";
 import { CONFIG, fileWith, weights, writeBase, writeWeights } from "./base-files.ts";
 import { MODELS, temporaryDirectory } from "./support.ts";
+
+/** Writes whole weights with one number replaced. */
+async function breakWeights(directory: string, value: number): Promise<void> {
+  await rm(weights(directory));
+  await writeWeights(directory);
+  const bytes = await readFile(weights(directory));
+  const dataStart = 8 + Number(bytes.readBigUInt64LE());
+  bytes.writeFloatLE(value, dataStart + 20);
+  await writeFile(weights(directory), bytes);
+}
 
 test("a base model is checked when a model is made on it, and what can never train makes no model", async () => {
   const directory = await writeBase();
@@ -39,9 +49,13 @@ test("a base model is checked when a model is made on it, and what can never tra
       "E_DATA",
       /"model.embed_tokens.weight" of shape \[\d+, 8\], got \[2\]/,
     ],
+    [() => breakWeights(directory, NaN), "E_DATA", /tensor "model\.embed_tokens\.weight" to hold finite numbers, got NaN at element 5/],
+    [() => breakWeights(directory, -Infinity), "E_DATA", /to hold finite numbers, got -Infinity/],
+    [() => appendFile(weights(directory), Buffer.alloc(4)), "E_DATA", /expected \d+ bytes of data, as the header describes/],
   ] as const) {
     await breakIt();
     const answer = await create();
+    expect(JSON.stringify(answer.body)).not.toContain(directory);
     expect(answer).toMatchObject({ status: 422, body: { error: { error_code: code, param: "base_model" } } });
     expect(answer.body.error.message).toMatch(message);
   }
@@ -72,7 +86,9 @@ test.each([
     body: JSON.stringify({ project: "demo", name: "x", base_model: "base" }),
   });
   expect(response.status).toBe(422);
-  expect(await response.json()).toMatchObject({
+  const body: unknown = await response.json();
+  expect(JSON.stringify(body)).not.toContain(directory);
+  expect(body).toMatchObject({
     error: { error_code: "E_DATA", param: "base_model", message: expect.stringMatching(message) },
   });
 });

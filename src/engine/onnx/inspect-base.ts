@@ -87,11 +87,11 @@ export class BaseInspector {
 
   #ask(worker: Worker, directory: string): Promise<Inspection> {
     return new Promise<Inspection>((resolve, reject) => {
-      const refuse = (limit: string) => reject(new DataError(`${directory}: loading its files takes more than ${limit}`));
+      const refuse = (limit: string) => reject(new DataError(`Loading the files of the base model takes more than ${limit}`));
       const timer = setTimeout(() => refuse(`${this.#timeoutMs / 1000} s`), this.#timeoutMs);
       const onError = (error: NodeJS.ErrnoException) => {
         if (error.code === "ERR_WORKER_OUT_OF_MEMORY") refuse(`${this.#maxHeapMb} MiB of memory`);
-        else reject(new EngineError(`${directory} could not be inspected: ${error.message}`, { cause: error }));
+        else reject(new EngineError(`The base model could not be inspected: ${error.message}`, { cause: error }));
       };
       const onExit = () => {
         clearTimeout(timer);

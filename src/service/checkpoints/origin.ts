@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { copyFile, link, mkdir, readdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
-import { ArgumentError, ConflictError, DataError } from "../../errors.ts";
+import { ArgumentError, ConflictError, DataError, UnsupportedError, WhetstoneError } from "../../errors.ts";
 import type { CheckpointLineage, CreateModelRequest, LoraConfig } from "../../schema/index.ts";
 import type { ServiceContext } from "../context.ts";
 import { remove, renameDurably, syncDirectory, temporaryName } from "../files.ts";
@@ -142,7 +142,9 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
       await share(await files.blobPath(artifact, fileOf(artifact, name)), join(staging, name));
     const lora = await readAdapterConfig(join(staging, CONFIG_FILE), `${from}: ${CONFIG_FILE}`);
     requireSameAdapter(request, lora, from);
-    const handle = await engine.createModel({ base: request.base_model, lora, from: staging, seed });
+    const handle = await engine
+      .createModel({ base: request.base_model, lora, from: staging, seed })
+      .catch((cause: unknown) => Promise.reject(ofArtifact(from, cause)));
     const path = statePath(context, id);
     const discard = () => remove(dirname(path));
     try {
@@ -170,6 +172,14 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   } finally {
     await remove(staging);
   }
+}
+
+/** The error of an engine that refused an artifact's weights, as one of the request's field `from`. */
+function ofArtifact(from: string, cause: unknown): unknown {
+  if (!(cause instanceof Error && WhetstoneError.isInstance(cause))) return cause;
+  const message = `${from}: ${cause.message}`;
+  if (cause.code === "E_DATA") return new DataError(message, { cause, param: "from" });
+  return cause.code === "E_UNSUPPORTED" ? new UnsupportedError(message, { cause, param: "from" }) : cause;
 }
 
 function fileOf(artifact: StoredArtifact, name: string): ArtifactFileRow {

@@ -5,6 +5,7 @@ import { Agent, fetch as undiciFetch } from "undici";
 import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../errors.ts";
 import { writeDurably } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
+import { reasonOf } from "../../util/regular-file.ts";
 import { messageOf } from "../error-text.ts";
 import { filesToFetch, isWhole, missingFrom } from "./files.ts";
 import { keep, removeAbandoned } from "./incomplete.ts";
@@ -127,7 +128,7 @@ async function find(repository: Repository, settings: Settings, agent: Agent): P
   if (kept !== null) return kept;
   if (settings.isOffline) {
     throw new NotFoundError(
-      `The base model '${name}' at revision '${revision}' is not in the cache at '${settings.cacheDir}', and this service fetches nothing (offline). Start it once with access to ${settings.url}, or copy the model there`,
+      `The base model '${name}' at revision '${revision}' is not in the cache of this service, and the service fetches nothing (offline). Start it once with access to ${settings.url}, or copy the model there`,
       { param: "base_model" },
     );
   }
@@ -195,14 +196,16 @@ async function fetchModel(
 }
 
 /** What went wrong, in terms of what to do. */
-function explain(error: unknown, { name, revision }: Repository, { url, token, cacheDir }: Settings): unknown {
+function explain(error: unknown, { name, revision }: Repository, { url, token, cacheDir, logger }: Settings): unknown {
   if (WhetstoneError.isInstance(error)) return error;
   const status = error instanceof Error && "statusCode" in error && typeof error.statusCode === "number" ? error.statusCode : null;
   const says = (text: string) => new NotFoundError(text, { cause: error, param: "base_model" });
-  if (isOfDisk(error))
+  if (isOfDisk(error)) {
+    logger.warn("The cache of base models cannot be written", { cacheDir, error: error.message });
     return says(
-      `The base model '${name}' cannot be kept in the cache at '${cacheDir}': ${error.message}. Make room for it there, or name a directory that can be written with HF_HUB_CACHE`,
+      `The base model '${name}' cannot be kept in the cache of this service: ${reasonOf(error)}. Make room for it there, or name a directory that can be written with HF_HUB_CACHE`,
     );
+  }
   if (status === 404) return says(`The hub at ${url} has no model '${name}' with a revision '${revision}'`);
   if (status === 401 || status === 403) {
     const why =

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
-import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
+import { parseFileJson, readRegularFile, reasonOf } from "../../../util/regular-file.ts";
 import { ARCHITECTURES, type Architecture } from "./architectures.ts";
 import { parseRope, type RopeScaling } from "./rope.ts";
 
@@ -80,11 +80,11 @@ export async function readModelConfig(directory: string): Promise<ModelConfig> {
   const path = join(directory, "config.json");
   const text = await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }).catch((cause: unknown) => {
     if (WhetstoneError.isInstance(cause)) throw cause;
-    throw new DataError(`Expected a model configuration at ${path}; it could not be read: ${(cause as Error).message}`, { cause });
+    throw new DataError(`Expected a model configuration in config.json; it could not be read: ${reasonOf(cause)}`, { cause });
   });
   const raw = parseFileJson(path, text);
-  if (typeof raw !== "object" || raw === null || Array.isArray(raw)) throw new DataError(`${path}: expected a JSON object`);
-  return parseModelConfig(raw as Raw, path);
+  if (typeof raw !== "object" || raw === null || Array.isArray(raw)) throw new DataError("config.json: expected a JSON object");
+  return parseModelConfig(raw as Raw, "config.json");
 }
 
 /** The same from parsed JSON; `where` names the source in messages. */

@@ -17,18 +17,19 @@ export const ADAPTER_FILE = "adapter_model.safetensors";
  *   model, or half of a pair; the message names it.
  */
 export async function readForeignAdapter(directory: string, layout: Layout, parameters: Float32Array): Promise<void> {
-  const path = join(directory, ADAPTER_FILE);
-  const file = await openSafetensors(path);
+  const file = await openSafetensors(join(directory, ADAPTER_FILE));
   try {
     const known = new Map(layout.parameters.map((parameter) => [nameOf(parameter), parameter]));
-    for (const [name, shape] of file.shapes) requireFit(path, name, shape, known);
+    for (const [name, shape] of file.shapes) requireFit(name, shape, known);
     const read = new Map<string, Float32Array>();
     for (const name of file.shapes.keys()) read.set(name, await file.read(name));
     for (const [name, parameter] of known) {
       const data = read.get(name);
       const pair = pairOf(name);
       if ((data === undefined) !== !file.shapes.has(pair))
-        throw new DataError(`${path}: expected tensor "${data === undefined ? name : pair}" beside the other of its pair, found none`);
+        throw new DataError(
+          `${ADAPTER_FILE}: expected tensor "${data === undefined ? name : pair}" beside the other of its pair, found none`,
+        );
       if (data !== undefined) packTensor(data, parameter, viewOf(parameters, parameter), 0, parameter.files[0]!.width);
       else if (isSecond(name)) viewOf(parameters, parameter).fill(0);
     }
@@ -37,16 +38,16 @@ export async function readForeignAdapter(directory: string, layout: Layout, para
   }
 }
 
-function requireFit(path: string, name: string, shape: readonly number[], known: ReadonlyMap<string, Parameter>): void {
+function requireFit(name: string, shape: readonly number[], known: ReadonlyMap<string, Parameter>): void {
   const parameter = known.get(name);
   if (parameter === undefined) {
     throw new DataError(
-      `${path}: tensor "${name}" belongs to no linear layer of the transformer's blocks of this base. Was the adapter made for another base, or for the embedding or the head?`,
+      `${ADAPTER_FILE}: tensor "${name}" belongs to no linear layer of the transformer's blocks of this base. Was the adapter made for another base, or for the embedding or the head?`,
     );
   }
   const expected = fileShape(parameter, parameter.files[0]!.width);
   if (expected.join() !== shape.join())
-    throw new DataError(`${path}: expected tensor "${name}" of shape [${expected.join(", ")}], got [${shape.join(", ")}]`);
+    throw new DataError(`${ADAPTER_FILE}: expected tensor "${name}" of shape [${expected.join(", ")}], got [${shape.join(", ")}]`);
 }
 
 /** A matrix of an adapter is one tensor in the file. */

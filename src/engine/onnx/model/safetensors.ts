@@ -4,8 +4,10 @@
  * @source https://github.com/huggingface/safetensors#format
  */
 import { type FileHandle, open } from "node:fs/promises";
+import { basename } from "node:path";
 import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
-import { openRegularFile } from "../../../util/regular-file.ts";
+import { openRegularFile, reasonOf } from "../../../util/regular-file.ts";
+import { ELEMENT_TYPES } from "./element-types.ts";
 
 /** A tensor to write: float32, row-major. */
 export interface NamedTensor {
@@ -60,7 +62,7 @@ export interface SafetensorsFile {
 /**
  * Reads a whole file. F32, F16 and BF16 are converted exactly to float32.
  *
- * @throws DataError `E_DATA` when the file cannot be read, is torn, or its header does not describe its bytes.
+ * @throws DataError `E_DATA` when the file cannot be read, is torn, its header does not describe its bytes, or a number is not finite.
  * @throws UnsupportedError `E_UNSUPPORTED` for other element types.
  */
 export async function readSafetensors(path: string): Promise<SafetensorsFile> {
@@ -79,37 +81,55 @@ export interface OpenSafetensors {
   readonly shapes: ReadonlyMap<string, readonly number[]>;
   readonly metadata: Readonly<Record<string, string>>;
   /**
-   * The numbers of one tensor, converted exactly to float32.
+   * Reads one tensor and converts it exactly to float32.
    *
-   * @throws DataError `E_DATA` when there is no such tensor, or the file has become shorter.
+   * @throws DataError `E_DATA` naming the tensor when there is none of that name, when it holds NaN or an infinity, or when the file has
+   *   become shorter.
    */
   read(name: string): Promise<Float32Array>;
+  /** Checks one tensor as {@link read} does, piece by piece: about 1 s per 10⁹ elements besides reading the file. */
+  check(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
  * Opens a file and checks the names, shapes, types and places of all its tensors; reads none of their numbers.
  *
- * @throws DataError `E_DATA` when the file cannot be read or is torn, or its header does not describe its bytes.
+ * @throws DataError `E_DATA` when the file cannot be read or is torn, or its header does not describe its bytes: tensors overlap, or
+ *   leave a hole.
  * @throws UnsupportedError `E_UNSUPPORTED` for element types other than F32, F16 and BF16.
  */
 export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   const file = await openRegularFile(path).catch((cause: unknown) => {
     if (WhetstoneError.isInstance(cause)) throw cause;
-    throw new DataError(`${path} cannot be read: ${(cause as Error).message}`, { cause });
+    throw new DataError(`${basename(path)} cannot be read: ${reasonOf(cause)}`, { cause });
   });
+  const label = basename(path);
   try {
-    const { entries, metadata, dataStart } = await readHeader(path, file);
+    const { entries, metadata, dataStart } = await readHeader(label, file);
+    const place = (name: string) => {
+      const entry = entries.get(name);
+      if (!entry) throw new DataError(`${label}: expected tensor "${name}", found none`);
+      const [start, end] = entry.data_offsets;
+      return { dtype: entry.dtype, start: dataStart + start, end: dataStart + end };
+    };
     return {
       shapes: new Map([...entries].map(([name, { shape }]) => [name, shape])),
       metadata,
       async read(name) {
-        const entry = entries.get(name);
-        if (!entry) throw new DataError(`${path}: expected tensor "${name}", found none`);
-        const [start, end] = entry.data_offsets;
+        const { dtype, start, end } = place(name);
         const raw = new ArrayBuffer(end - start);
-        await readFully(path, file, new Uint8Array(raw), dataStart + start);
-        return DECODERS[entry.dtype]!.decode(raw);
+        await readFully(label, file, new Uint8Array(raw), start);
+        requireFinite(label, name, { dtype, raw, first: 0 });
+        return ELEMENT_TYPES[dtype]!.decode(raw);
+      },
+      async check(name) {
+        const { dtype, start, end } = place(name);
+        for (let at = start; at < end; at += CHECKED_BYTES) {
+          const raw = new ArrayBuffer(Math.min(CHECKED_BYTES, end - at));
+          await readFully(label, file, new Uint8Array(raw), at);
+          requireFinite(label, name, { dtype, raw, first: (at - start) / ELEMENT_TYPES[dtype]!.width });
+        }
       },
       close: () => file.close(),
     };
@@ -119,15 +139,20 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   }
 }
 
-/** Bytes per element of the types that can be read, and how. */
-const DECODERS: Readonly<Record<string, { readonly width: number; readonly decode: (raw: ArrayBuffer) => Float32Array }>> = {
-  F32: { width: 4, decode: (raw) => new Float32Array(raw) },
-  F16: { width: 2, decode: fromFloat16 },
-  BF16: { width: 2, decode: fromBfloat16 },
-};
+/** Bytes that {@link OpenSafetensors.check} reads at once; a multiple of every element's width. */
+const CHECKED_BYTES = 8 * 1024 * 1024;
+
+/** @param part - Elements of the tensor from `first` on. */
+function requireFinite(label: string, name: string, { dtype, raw, first }: { dtype: string; raw: ArrayBuffer; first: number }): void {
+  const decoder = ELEMENT_TYPES[dtype]!;
+  const index = decoder.findNonFinite(raw);
+  if (index < 0) return;
+  const [value] = decoder.decode(raw.slice(index * decoder.width, (index + 1) * decoder.width));
+  throw new DataError(`${label}: expected tensor "${name}" to hold finite numbers, got ${value} at element ${first + index}`);
+}
 
 async function readHeader(
-  path: string,
+  label: string,
   file: FileHandle,
 ): Promise<{ entries: Map<string, HeaderEntry>; metadata: Record<string, string>; dataStart: number }> {
   const { size } = await file.stat();
@@ -135,37 +160,52 @@ async function readHeader(
   const { bytesRead } = await file.read(prefix, 0, 8, 0);
   const length = bytesRead === 8 ? Number(prefix.readBigUInt64LE()) : Infinity;
   if (length > MAX_HEADER_BYTES && 8 + length <= size)
-    throw new DataError(`${path}: expected a safetensors header of at most ${MAX_HEADER_BYTES} bytes, got ${length}`);
-  if (8 + length > size) throw new DataError(`${path}: expected a safetensors file, its header does not fit in ${size} bytes`);
+    throw new DataError(`${label}: expected a safetensors header of at most ${MAX_HEADER_BYTES} bytes, got ${length}`);
+  if (8 + length > size) throw new DataError(`${label}: expected a safetensors file, its header does not fit in ${size} bytes`);
   const text = Buffer.alloc(length);
-  await readFully(path, file, text, 8);
+  await readFully(label, file, text, 8);
   const header = parseObject(text.toString("utf8"));
-  if (header === null) throw new DataError(`${path}: the safetensors header is not a JSON object`);
+  if (header === null) throw new DataError(`${label}: the safetensors header is not a JSON object`);
   const { __metadata__: metadata, ...described } = header;
   const dataStart = 8 + length;
   const entries = new Map<string, HeaderEntry>();
   const all = Object.entries(described);
-  if (all.length > MAX_TENSORS) throw new DataError(`${path}: expected at most ${MAX_TENSORS} tensors, got ${all.length}`);
+  if (all.length > MAX_TENSORS) throw new DataError(`${label}: expected at most ${MAX_TENSORS} tensors, got ${all.length}`);
   for (const [name, entry] of all) {
-    if (!isEntry(entry)) throw new DataError(`${path}: the safetensors header does not describe tensor "${name}"`);
+    if (!isEntry(entry)) throw new DataError(`${label}: the safetensors header does not describe tensor "${name}"`);
     const { dtype, shape, data_offsets: offsets } = entry;
-    const decoder = Object.hasOwn(DECODERS, dtype) ? DECODERS[dtype] : undefined;
-    if (!decoder) throw new UnsupportedError(`${path}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
+    const decoder = Object.hasOwn(ELEMENT_TYPES, dtype) ? ELEMENT_TYPES[dtype] : undefined;
+    if (!decoder) throw new UnsupportedError(`${label}: tensor "${name}" has type ${dtype}; F32, F16 and BF16 can be read`);
     const bytes = shape.reduce((a, b) => a * b, decoder.width);
     if (offsets[0] < 0 || offsets[1] - offsets[0] !== bytes || dataStart + offsets[1] > size)
-      throw new DataError(`${path}: tensor "${name}" does not lie inside the file`);
+      throw new DataError(`${label}: tensor "${name}" does not lie inside the file`);
     entries.set(name, entry);
   }
+  requireContiguous(label, entries, size - dataStart);
   return { entries, metadata: (metadata ?? {}) as Record<string, string>, dataStart };
+}
+
+/** The format allows neither overlapping tensors nor bytes that belong to none. */
+function requireContiguous(label: string, entries: ReadonlyMap<string, HeaderEntry>, bytes: number): void {
+  const inOrder = [...entries].sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0] || a.data_offsets[1] - b.data_offsets[1]);
+  let end = 0;
+  for (const [name, { data_offsets: offsets }] of inOrder) {
+    if (offsets[0] !== end) {
+      const wrong = offsets[0] < end ? "overlaps the one before it" : "leaves a hole before it";
+      throw new DataError(`${label}: tensor "${name}" ${wrong}: expected its data to start at byte ${end}, got ${offsets[0]}`);
+    }
+    end = offsets[1];
+  }
+  if (end !== bytes) throw new DataError(`${label}: expected ${end} bytes of data, as the header describes, got ${bytes}`);
 }
 
 /** One system call reads less than 2 GiB. */
 const MAX_READ_BYTES = 2 ** 30;
 
-async function readFully(path: string, file: FileHandle, target: Uint8Array, position: number): Promise<void> {
+async function readFully(label: string, file: FileHandle, target: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < target.length;) {
     const { bytesRead } = await file.read(target, done, Math.min(target.length - done, MAX_READ_BYTES), position + done);
-    if (bytesRead === 0) throw new DataError(`${path}: the file ends after ${position + done} bytes, its header speaks of more`);
+    if (bytesRead === 0) throw new DataError(`${label}: the file ends after ${position + done} bytes, its header speaks of more`);
     done += bytesRead;
   }
 }
@@ -181,22 +221,7 @@ function parseObject(text: string): Record<string, unknown> | null {
 
 function isEntry(value: unknown): value is HeaderEntry {
   const { dtype, shape, data_offsets: offsets } = (value ?? {}) as Partial<Record<keyof HeaderEntry, unknown>>;
-  const isNumbers = (list: unknown): list is number[] => Array.isArray(list) && list.every((item) => Number.isSafeInteger(item));
+  const isNumbers = (list: unknown): list is number[] =>
+    Array.isArray(list) && list.every((item) => Number.isSafeInteger(item) && item >= 0);
   return typeof dtype === "string" && isNumbers(shape) && isNumbers(offsets) && offsets.length === 2;
-}
-
-function fromBfloat16(raw: ArrayBuffer): Float32Array {
-  return new Float32Array(Uint32Array.from(new Uint16Array(raw), (bits) => bits << 16).buffer);
-}
-
-/** IEEE 754 half precision: 1 sign, 5 exponent and 10 fraction bits. */
-function fromFloat16(raw: ArrayBuffer): Float32Array {
-  return Float32Array.from(new Uint16Array(raw), (bits) => {
-    const sign = bits & 0x8000 ? -1 : 1;
-    const exponent = (bits >> 10) & 31;
-    const fraction = bits & 1023;
-    if (exponent === 0) return sign * fraction * 2 ** -24;
-    if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
-    return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-  });
 }

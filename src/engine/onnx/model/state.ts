@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { DataError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
+import { reasonOf } from "../../../util/regular-file.ts";
 import { ADAPTER_FILE, readForeignAdapter } from "./peft.ts";
 import { readSafetensors, writeSafetensors } from "./safetensors.ts";
 import { WEIGHTS_FILE } from "./weight-source.ts";
@@ -84,7 +85,7 @@ export async function readState(directory: string, identity: StateIdentity, vect
   const state = await readStateFile(directory);
   if (state.base !== base || JSON.stringify(state.lora) !== JSON.stringify(lora)) {
     throw new DataError(
-      `${directory}: expected a state of base "${base}" with adapter ${JSON.stringify(lora)}, found one of "${state.base}" with ${JSON.stringify(state.lora)}`,
+      `Expected a state of base "${base}" with adapter ${JSON.stringify(lora)}, found one of "${state.base}" with ${JSON.stringify(state.lora)}`,
     );
   }
   const parameters = await readWeights(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), layout);
@@ -96,7 +97,7 @@ export async function readState(directory: string, identity: StateIdentity, vect
   const moments = hasMoments ? (await readSafetensors(path)).tensors : null;
   const [first, second] = [moments?.get("first")?.data, moments?.get("second")?.data];
   if (moments && (first?.length !== layout.length || second?.length !== layout.length)) {
-    throw new DataError(`${path}: expected two vectors of ${layout.length} elements`);
+    throw new DataError(`${OPTIMIZER_FILE}: expected two vectors of ${layout.length} elements`);
   }
   vectors.parameters.set(parameters);
   if (first && second) {
@@ -129,7 +130,7 @@ export async function readAdapterOrWeights(
   config: ModelConfig,
 ): Promise<{ flat: Float32Array; lora: Adapter | null }> {
   const state = await readStateFile(directory);
-  if (state.base !== base) throw new DataError(`${directory}: expected a state of base "${base}", found one of "${state.base}"`);
+  if (state.base !== base) throw new DataError(`Expected a state of base "${base}", found one of "${state.base}"`);
   const layout = state.lora ? adapterLayout(config, state.lora.rank) : baseLayout(config);
   return { flat: await readWeights(join(directory, state.lora ? ADAPTER_FILE : WEIGHTS_FILE), layout), lora: state.lora };
 }
@@ -139,14 +140,11 @@ export async function readStateFile(directory: string): Promise<StateFile> {
   const path = join(directory, STATE_FILE);
   try {
     const state = JSON.parse(await readFile(path, "utf8")) as StateFile;
-    if (state.format !== FORMAT) throw new DataError(`${path}: expected format ${FORMAT}, got ${state.format}`);
+    if (state.format !== FORMAT) throw new DataError(`${STATE_FILE}: expected format ${FORMAT}, got ${state.format}`);
     return state;
   } catch (cause) {
     if (cause instanceof DataError) throw cause;
-    throw new DataError(
-      `${path}: expected a saved training state, it could not be read: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    );
+    throw new DataError(`${STATE_FILE}: expected a saved training state, it could not be read: ${reasonOf(cause)}`, { cause });
   }
 }
 

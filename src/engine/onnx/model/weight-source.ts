@@ -18,10 +18,12 @@ const MAX_SHARDS = 1024;
 
 /** Tensors by name, read one at a time. */
 export interface WeightSource {
-  /** The file that names the tensors; for messages. */
-  readonly path: string;
+  /** Name of the file that names the tensors, without its directory; for messages. */
+  readonly label: string;
   shapeOf(name: string): readonly number[] | undefined;
   read(name: string): Promise<Float32Array>;
+  /** Checks the numbers of a tensor as {@link read} does, without keeping them. */
+  check(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -32,9 +34,15 @@ export interface WeightSource {
  * @throws DataError `E_DATA` for a file that is not whole.
  */
 export async function openWeights(path: string): Promise<WeightSource> {
-  if (!(await exists(path))) throw new UnsupportedError(`Expected weights at ${path}, found no such file`);
+  if (!(await exists(path))) throw new UnsupportedError(`Expected weights in ${basename(path)}, found no such file`);
   const file = await openSafetensors(path);
-  return { path, shapeOf: (name) => file.shapes.get(name), read: (name) => file.read(name), close: () => file.close() };
+  return {
+    label: basename(path),
+    shapeOf: (name) => file.shapes.get(name),
+    read: (name) => file.read(name),
+    check: (name) => file.check(name),
+    close: () => file.close(),
+  };
 }
 
 /**
@@ -48,7 +56,7 @@ export async function openBaseWeights(directory: string): Promise<WeightSource> 
   const index = join(directory, INDEX_FILE);
   if (await exists(whole)) return openWeights(whole);
   if (await exists(index)) return openShards(directory, index);
-  throw new UnsupportedError(`Expected weights at ${whole}, or in files that ${index} names; found no such file`);
+  throw new UnsupportedError(`Expected weights in ${WEIGHTS_FILE}, or in files that ${INDEX_FILE} names; found no such file`);
 }
 
 async function openShards(directory: string, index: string): Promise<WeightSource> {
@@ -64,14 +72,16 @@ async function openShards(directory: string, index: string): Promise<WeightSourc
     throw error;
   }
   const holder = (name: string) => files.get(fileOf.get(name) ?? "");
+  const require = (name: string): OpenSafetensors => {
+    const file = holder(name);
+    if (!file) throw new DataError(`${INDEX_FILE}: expected tensor "${name}", found none`);
+    return file;
+  };
   return {
-    path: index,
+    label: INDEX_FILE,
     shapeOf: (name) => holder(name)?.shapes.get(name),
-    async read(name) {
-      const file = holder(name);
-      if (!file) throw new DataError(`${index}: expected tensor "${name}", found none`);
-      return file.read(name);
-    },
+    read: async (name) => require(name).read(name),
+    check: async (name) => require(name).check(name),
     close,
   };
 }
@@ -80,15 +90,16 @@ async function openShards(directory: string, index: string): Promise<WeightSourc
 async function readIndex(index: string): Promise<Map<string, string>> {
   const content = parseFileJson(index, await readRegularFile(index, { maxBytes: MAX_INDEX_BYTES }));
   const map = (content as { weight_map?: unknown } | null)?.weight_map;
-  if (typeof map !== "object" || map === null) throw new DataError(`${index}: expected "weight_map" to be an object, got ${typeof map}`);
+  if (typeof map !== "object" || map === null)
+    throw new DataError(`${INDEX_FILE}: expected "weight_map" to be an object, got ${typeof map}`);
   const entries = Object.entries(map as Record<string, unknown>);
   const files = new Set(entries.map(([, file]) => file));
-  if (files.size > MAX_SHARDS) throw new DataError(`${index}: expected at most ${MAX_SHARDS} files, got ${files.size}`);
+  if (files.size > MAX_SHARDS) throw new DataError(`${INDEX_FILE}: expected at most ${MAX_SHARDS} files, got ${files.size}`);
   return new Map(
     entries.map(([tensor, file]) => {
       if (typeof file !== "string" || file !== basename(file) || !file.endsWith(".safetensors"))
         throw new DataError(
-          `${index}: expected "weight_map.${tensor.slice(0, 100)}" to be the name of a .safetensors file here, got ${String(JSON.stringify(file)).slice(0, 100)}`,
+          `${INDEX_FILE}: expected "weight_map.${tensor.slice(0, 100)}" to be the name of a .safetensors file here, got ${String(JSON.stringify(file)).slice(0, 100)}`,
         );
       return [tensor, file];
     }),

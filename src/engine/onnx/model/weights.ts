@@ -31,7 +31,7 @@ export function checkShapes(source: WeightSource, layout: Layout): void {
       const found = source.shapeOf(name);
       if (found?.join() !== expected.join()) {
         throw new DataError(
-          `${source.path}: expected tensor "${name}" of shape [${expected.join(", ")}], ${found ? `got [${found.join(", ")}]` : "found none"}`,
+          `${source.label}: expected tensor "${name}" of shape [${expected.join(", ")}], ${found ? `got [${found.join(", ")}]` : "found none"}`,
         );
       }
     }

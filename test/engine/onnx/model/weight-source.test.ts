@@ -3,7 +3,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { DataError, UnsupportedError } from "../../../../src/errors.ts";
-import { readSafetensors } from "../../../../src/engine/onnx/model/safetensors.ts";
 import { openBaseWeights } from "../../../../src/engine/onnx/model/weight-source.ts";
 
 const sharded = join(import.meta.dirname, "../../../oracle/families/llama3/model");
@@ -21,15 +20,6 @@ async function changeIndex(directory: string, change: (map: Record<string, unkno
   const index = JSON.parse(await readFile(join(directory, INDEX), "utf8")) as { weight_map: Record<string, unknown> };
   change(index.weight_map);
   await writeFile(join(directory, INDEX), JSON.stringify(index));
-}
-
-/** A safetensors file of one tensor. */
-function oneTensor(dtype: string, bytes: Buffer): Buffer {
-  const width = dtype === "F32" ? 4 : 2;
-  const header = Buffer.from(JSON.stringify({ x: { dtype, shape: [bytes.length / width], data_offsets: [0, bytes.length] } }));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(header.length));
-  return Buffer.concat([length, header, bytes]);
 }
 
 test("tensors of all files are found by name", async () => {
@@ -62,29 +52,4 @@ test("an index that is not one, and weights that are nowhere, are refused", asyn
   await rm(join(directory, INDEX));
   await expect(openBaseWeights(directory)).rejects.toThrow(UnsupportedError);
   await expect(openBaseWeights(directory)).rejects.toThrow(/found no such file/);
-});
-
-test("every bfloat16 and float16 pattern is read as the number it is", async () => {
-  const directory = await mkdtemp(join(tmpdir(), "whetstone-weights-"));
-  onTestFinished(() => rm(directory, { recursive: true }));
-  const bits = Uint16Array.from({ length: 65_536 }, (_, i) => i);
-  const read = async (dtype: string) => {
-    await writeFile(join(directory, dtype), oneTensor(dtype, Buffer.from(bits.buffer)));
-    return (await readSafetensors(join(directory, dtype))).tensors.get("x")!.data;
-  };
-  // bfloat16 is the upper half of a float32.
-  const view = new DataView(new ArrayBuffer(4));
-  const bfloat16 = await read("BF16");
-  const float16 = await read("F16");
-  for (let i = 0; i < 65_536; i++) {
-    view.setUint32(0, i * 65_536);
-    if (!Object.is(bfloat16[i], view.getFloat32(0))) throw new Error(`bfloat16 ${i}: ${bfloat16[i]}`);
-    // float16, from its bits in text: sign, five of exponent, ten of fraction.
-    const text = i.toString(2).padStart(16, "0");
-    const [sign, exponent, fraction] = [text[0] === "1" ? -1 : 1, parseInt(text.slice(1, 6), 2), parseInt(text.slice(6), 2)];
-    const small = fraction * 2 ** -24;
-    const usual = exponent === 31 ? (fraction ? NaN : Infinity) : 2 ** (exponent - 25) * (1024 + fraction);
-    if (!Object.is(float16[i], sign * (exponent === 0 ? small : usual))) throw new Error(`float16 ${i}: ${float16[i]}`);
-  }
-  expect([bfloat16[0x3f80], bfloat16[0x8000], float16[0x3c00], float16[0x0001], float16[0xfbff]]).toEqual([1, -0, 1, 2 ** -24, -65_504]);
 });
