@@ -20,6 +20,7 @@ export type ErrorCode =
   | "E_TOO_LARGE"
   | "E_OVERLOADED"
   | "E_NO_SPACE"
+  | "E_OUTPUT"
   | "E_DATA"
   | "E_DATA_CORRUPTED"
   | "E_ENGINE"

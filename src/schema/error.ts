@@ -13,6 +13,8 @@ export const errorBody = z.object({
     code: z.int(),
     /** Permanent code, such as `E_NOT_FOUND`. */
     error_code: z.string(),
+    /** Text that violated its schema, with `E_OUTPUT`. */
+    failed_generation: z.string().optional(),
   }),
 });
 export type ErrorBody = z.infer<typeof errorBody>;

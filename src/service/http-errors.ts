@@ -36,6 +36,7 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_DATA: 422,
   E_PREFLIGHT: 422,
   E_UNSUPPORTED: 422,
+  E_OUTPUT: 422,
   E_NOT_FOUND: 404,
   E_CONFLICT: 409,
   E_TOO_LARGE: 413,

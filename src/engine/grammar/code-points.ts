@@ -24,7 +24,15 @@ export function complement(ranges: readonly CodePointRange[]): CodePointRange[] 
   return result;
 }
 
-/** What is in both. */
+/** The code points that are in both. */
 export function intersection(a: readonly CodePointRange[], b: readonly CodePointRange[]): CodePointRange[] {
-  return complement([...complement(a), ...complement(b)]);
+  const [left, right] = [normalized(a), normalized(b)];
+  const result: CodePointRange[] = [];
+  for (let i = 0, j = 0; i < left.length && j < right.length;) {
+    const [first, last] = [Math.max(left[i]![0], right[j]![0]), Math.min(left[i]![1], right[j]![1])];
+    if (first <= last) result.push([first, last]);
+    if (left[i]![1] < right[j]![1]) i++;
+    else j++;
+  }
+  return result;
 }

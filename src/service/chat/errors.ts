@@ -14,6 +14,18 @@ export class ShutdownError extends WhetstoneError {
   }
 }
 
+/** A finished text that violates its schema, where the grammar could not enforce all of it. */
+export class OutputError extends WhetstoneError {
+  readonly code = "E_OUTPUT";
+  /** The whole text. */
+  readonly text: string;
+
+  constructor(message: string, text: string) {
+    super(message);
+    this.text = text;
+  }
+}
+
 /** Seconds a client is asked to wait after a 429 or 503. */
 export const RETRY_AFTER_SECONDS = 1;
 
@@ -39,6 +51,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_CONFLICT: 409,
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
+  E_OUTPUT: 422,
   E_DATA_CORRUPTED: 500,
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
@@ -55,7 +68,11 @@ export function toChatError(error: unknown): ChatErrorAnswer {
     const { message, param, code } = error;
     const isBodyError = error instanceof BodyError || error instanceof UnreadableBodyError;
     const status = error instanceof ShutdownError ? 503 : STATUSES[code];
-    if (status !== undefined) return answer(status, { message, param, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
+    if (status !== undefined) {
+      const answered = answer(status, { message, param, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
+      if (error instanceof OutputError) answered.body.error.failed_generation = error.text;
+      return answered;
+    }
   }
   return { ...answer(500, { message: "Internal server error", code: "E_INTERNAL" }), isInternal: true };
 }

@@ -32,6 +32,7 @@ import { checkRepetitionDetection } from "./repetition.ts";
 import { toChatRequest, type ChatRequest } from "./request.ts";
 import { SampledIdsByKey } from "./sampled-ids.ts";
 import { constraintOf } from "./structured/constraint.ts";
+import { validateOutput, type OutputCheck } from "./structured/output-check.ts";
 import { OutputGrammars } from "./structured/output-grammar.ts";
 import { returningMessages } from "./returning-messages.ts";
 import { toCompletion, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
@@ -80,6 +81,8 @@ interface Run {
   readonly plan: GenerationPlan;
   readonly shape: ShapeOptions;
   readonly place: SplicePlace;
+  /** Schemas for which finished texts are validated; null if the grammar enforces everything. */
+  readonly check: OutputCheck | null;
 }
 
 /** What a request holds until it ends, whichever way. */
@@ -93,7 +96,7 @@ function release(held: Held): void {
 }
 
 /** Codes of engine errors that a client is told. */
-const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABLE", "E_UNSUPPORTED"]);
+const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABLE", "E_UNSUPPORTED", "E_OUTPUT"]);
 
 /**
  * {@link generate}, with failures as the client is to see them: whatever an engine calls its own error, it is no fault of a
@@ -132,7 +135,7 @@ export class ChatService {
     this.#dependencies = dependencies;
     this.#limits = resolveLimits(dependencies.limits);
     this.#work = dependencies.work ?? new RequestWork(dependencies.tokenizers);
-    this.#outputGrammars = new OutputGrammars((request, options) => this.#work.grammar(request, options));
+    this.#outputGrammars = new OutputGrammars((request, options) => this.#work.compileOutput(request, options));
     this.#admission = new Admission(this.#limits.maxRunningChoices);
     this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
     // One listener for all requests: a signal with one for each of hundreds warns of a leak.
@@ -235,12 +238,13 @@ export class ChatService {
       encoder,
       prompt,
       place,
+      check: constraint?.check ?? null,
       plan: {
         engine,
         policy: lease.policy,
         tokenizer,
         promptIds: prompt.ids,
-        params: constraint === null ? params : { ...params, constraint },
+        params: constraint === null ? params : { ...params, constraint: constraint.params },
         n: request.n,
         stop: request.stop,
         includesStop: request.includesStop,
@@ -299,11 +303,19 @@ export class ChatService {
     return remember(this.#defaults, directory, () => readGenerationDefaults(directory));
   }
 
-  /** Reads the message out of a finished choice and remembers its ids for when the message comes back. */
-  async #conclude({ request, tokenizer, encoder, prompt, plan, place, shape }: Run, choice: GeneratedChoice): Promise<ChoiceMessage> {
+  /**
+   * Reads the message out of a finished choice and remembers its ids for when the message comes back.
+   *
+   * @throws OutputError `E_OUTPUT` for a text that violates its schema.
+   */
+  async #conclude(
+    { request, tokenizer, encoder, prompt, plan, place, shape, check }: Run,
+    choice: GeneratedChoice,
+  ): Promise<ChoiceMessage> {
     const { shouldParseToolCalls, shouldParseReasoning } = shape;
     const { allowsParallelToolCalls, forcedCalls } = request;
     const message = toMessage(choice, { shouldParseToolCalls, forcedCalls, shouldParseReasoning, allowsParallelToolCalls });
+    if (check !== null) await validateOutput(check, { choice, message, validate: (schema, text) => this.#work.validate(schema, text) });
     const rewritten = returningMessages(message, choice.text);
     try {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);

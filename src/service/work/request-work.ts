@@ -9,7 +9,7 @@ import { encodePrompt, type PromptText } from "../chat/encode-prompt.ts";
 import type { PromptRequest } from "../chat/prompt-request.ts";
 import { renderText } from "../chat/render-text.ts";
 import { readChat, type ChatBody, type ParsedChat } from "../chat/request.ts";
-import { toGrammar, type OutputGrammarOptions, type SizedGrammar } from "../chat/structured/output-grammar.ts";
+import { compileOutput, type CompiledOutput, type OutputGrammarOptions } from "../chat/structured/output-grammar.ts";
 import type { OutputRequest } from "../chat/structured/output-request.ts";
 import { groupsBytes } from "../jobs/job-files.ts";
 import { readSftData, sftBytes, type SftData, type SftSource } from "../jobs/sft-data.ts";
@@ -91,12 +91,23 @@ export class RequestWork {
     return this.#onChatThread("encode", prompt, signal);
   }
 
-  /** See `toGrammar`. */
-  async grammar(request: OutputRequest, options: OutputGrammarOptions): Promise<SizedGrammar> {
-    if (!isSlowForm(request)) return toGrammar(request, options);
+  /** See `compileOutput`. A schema that must be validated is one that can be. */
+  async compileOutput(request: OutputRequest, options: OutputGrammarOptions): Promise<CompiledOutput> {
+    const compiled = await this.#compiled(request, options);
+    if (compiled.check !== null) await this.#onChatThread("checkValidators", compiled.check, undefined);
+    return compiled;
+  }
+
+  async #compiled(request: OutputRequest, options: OutputGrammarOptions): Promise<CompiledOutput> {
+    if (!isSlowForm(request)) return compileOutput(request, options);
     // A text crosses between threads in no time, unlike the many small objects of a grammar.
-    const { text, states } = await this.#onChatThread("grammar", { request, options }, undefined);
-    return { grammar: JSON.parse(text) as Grammar, states };
+    const { text, states, check } = await this.#onChatThread("grammar", { request, options }, undefined);
+    return { grammar: JSON.parse(text) as Grammar, states, check };
+  }
+
+  /** See `violationOf`. Validators are kept on the threads: making one takes many milliseconds. */
+  async validate(schema: string, text: string): Promise<string | null> {
+    return this.#onChatThread("validate", { schema, text }, undefined);
   }
 
   /** Reads the body of an RL job and calls `use` with it. Takes the bytes over. */

@@ -28,6 +28,6 @@ const SHORT_FORM_LENGTH = 768;
 /** Whether making a grammar may take long. */
 export function isSlowForm({ form, whitespacePattern }: OutputRequest): boolean {
   if (countDown(whitespacePattern, countDown(form, SHORT_FORM_LENGTH)) < 0) return true;
-  // Properties of characters are looked up among all there are.
-  return form.kind !== "choice" && /\\[pP]/.test(JSON.stringify(form));
+  // Properties of characters are looked up among all there are; lookaheads, and patterns of schemas, may take large automata.
+  return form.kind !== "choice" && /\\[pP]|\(\?[=!]|"(?:pattern|format|multipleOf|patternProperties)\\?"/.test(JSON.stringify(form));
 }

@@ -7,8 +7,10 @@ import { encodePrompt, type PromptText } from "../chat/encode-prompt.ts";
 import type { PromptRequest } from "../chat/prompt-request.ts";
 import { renderText } from "../chat/render-text.ts";
 import { readChat, type ParsedChat, type ChatBody } from "../chat/request.ts";
-import { toGrammar, type OutputGrammarOptions } from "../chat/structured/output-grammar.ts";
+import { schemasOf, type OutputCheck } from "../chat/structured/output-check.ts";
+import { compileOutput, type OutputGrammarOptions } from "../chat/structured/output-grammar.ts";
 import type { OutputRequest } from "../chat/structured/output-request.ts";
+import { checkValidator, violationOf } from "../chat/structured/output-validation.ts";
 import { readSftData, type SftSource } from "../jobs/sft-data.ts";
 import { createTokenizers } from "../jobs/tokenizers.ts";
 import { readBody, type JsonBody, type PlainBody, type PlainKind } from "../requests.ts";
@@ -36,9 +38,13 @@ export const TASKS = {
   },
 
   grammar: ({ request, options }: { readonly request: OutputRequest; readonly options: OutputGrammarOptions }) => {
-    const { grammar, states } = toGrammar(request, options);
-    return { text: JSON.stringify(grammar), states };
+    const { grammar, states, check } = compileOutput(request, options);
+    return { text: JSON.stringify(grammar), states, check };
   },
+
+  checkValidators: (check: OutputCheck): void => schemasOf(check).forEach(checkValidator),
+
+  validate: ({ schema, text }: { readonly schema: string; readonly text: string }): string | null => violationOf(schema, text),
 
   readRl: async (bytes: Uint8Array): Promise<RlHead> => {
     opened = null;

@@ -151,10 +151,11 @@ describe("structured_outputs", () => {
   });
   it.each([
     [{ regex: "[.*" }, /does not parse/],
-    [{ regex: "(?=a)b" }, /lookahead/],
+    [{ regex: "(a)\\1" }, /back reference/],
     [{ json: "{" }, /not JSON/],
     [{ json: { type: "text" } }, /`type`/],
-    [{ json: { type: "string", format: "email" } }, /`format`/],
+    [{ json: { $ref: "https://example.com/x" } }, /`\$ref`/],
+    [{ json: { type: "array", uniqueItems: true, items: { pattern: "(?<" } } }, /does not parse/],
     [{ grammar: "root ::= " }, /expected an item/],
     [{ grammar: "start: x" }, /not defined/],
     [{ structural_tag: "{}" }, /structural tag/],
@@ -167,6 +168,56 @@ describe("structured_outputs", () => {
       expect((await scripted.post({ ...HELLO, structured_outputs, stream })).status).toBe(400);
     }
     expect(scripted.engine.calls.filter(({ verb }) => verb === "sample")).toEqual([]);
+  });
+});
+
+describe("a schema that its grammar enforces only in part", () => {
+  /** The grammar makes 5 and nothing else. */
+  const never = { type: "integer", minimum: 5, maximum: 5, not: { const: 5 } };
+  const error = {
+    type: "ValidationError",
+    code: 422,
+    error_code: "E_OUTPUT",
+    param: null,
+    message: expect.stringMatching(/^Choice \d violates.*`not`.*seed/),
+    failed_generation: "5",
+  };
+
+  it("fails the request where the text violates it, with the text in the error", async () => {
+    for (const n of [1, 3]) {
+      const answer = await post({ n, structured_outputs: { json: never } });
+      expect([answer.status, answer.body]).toEqual([422, { error }]);
+    }
+  });
+  it("ends a stream with an error in place of the last chunk", async () => {
+    const chunks = await chunksOf({ structured_outputs: { json: never } });
+    expect(chunks.at(-1)).toEqual({ error });
+    expect(chunks.flatMap((chunk) => chunk.choices ?? []).filter((choice) => choice.finish_reason !== null)).toEqual([]);
+  });
+  it("fails calls whose arguments violate it", async () => {
+    const tools = [
+      { type: "function", function: { name: "f", parameters: { type: "object", properties: { x: never }, required: ["x"] } } },
+    ];
+    for (const tool_choice of ["required", { type: "function", function: { name: "f" } }]) {
+      const { status, body } = await post({ tools, tool_choice, parallel_tool_calls: false });
+      expect([status, body.error.error_code]).toEqual([422, "E_OUTPUT"]);
+      expect(body.error.message).toContain("/x");
+    }
+  });
+  it("answers with a text that fits, and with one that was cut short", async () => {
+    const json = { type: "array", uniqueItems: true, items: { type: "integer", minimum: 0, maximum: 9 }, minItems: 1 };
+    const few = { json: { ...json, maxItems: 2, contains: { maximum: 9 } }, disable_any_whitespace: true };
+    const statuses = new Set<number>();
+    for (let seed = 0; seed < 8; seed++) {
+      const { status, body } = await post({ seed, structured_outputs: few });
+      statuses.add(status);
+      if (status !== 200) continue;
+      const items = JSON.parse(body.choices[0].message.content) as number[];
+      expect(new Set(items).size).toBe(items.length);
+    }
+    expect(statuses.has(200)).toBe(true);
+    const [cut] = await choicesOf({ structured_outputs: { json: { ...json, minItems: 40 } }, max_tokens: 10 });
+    expect(cut.finish_reason).toBe("length");
   });
 });
 

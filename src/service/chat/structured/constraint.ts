@@ -4,6 +4,7 @@ import { UnsupportedError } from "../../../errors.ts";
 import type { ChatTokenizer } from "../../../tokenizer/index.ts";
 import { REASONING_END } from "../reasoning.ts";
 import type { ChatRequest } from "../request.ts";
+import type { OutputCheck } from "./output-check.ts";
 import type { OutputGrammars } from "./output-grammar.ts";
 
 /** What a constraint depends on besides the request. */
@@ -16,6 +17,14 @@ export interface ConstraintContext {
   readonly shouldParseReasoning: boolean;
 }
 
+/** The constraint of a request. */
+export interface OutputConstraint {
+  /** For the engine. */
+  readonly params: GrammarParams;
+  /** Schemas for which the finished text must be validated; null if the grammar enforces everything. */
+  readonly check: OutputCheck | null;
+}
+
 /**
  * The constraint of a request; null where it has none, and with beam search, which looks at no such thing.
  *
@@ -26,16 +35,16 @@ export interface ConstraintContext {
 export async function constraintOf(
   request: Pick<ChatRequest, "output" | "beamSearch" | "stopTokenIds">,
   { grammars, canConstrain, tokenizer, shouldParseReasoning }: ConstraintContext,
-): Promise<GrammarParams | null> {
+): Promise<OutputConstraint | null> {
   const { output, beamSearch, stopTokenIds } = request;
   if (output === null || beamSearch !== null) return null;
   if (!canConstrain)
     throw new UnsupportedError(
       "The engine of this model cannot hold its output to a form: leave out `response_format`, `structured_outputs` and a `tool_choice` that forces calls",
     );
-  const grammar = await grammars.grammar(output, { reasoningEnd: shouldParseReasoning ? REASONING_END : null });
+  const { grammar, check } = await grammars.compile(output, { reasoningEnd: shouldParseReasoning ? REASONING_END : null });
   const endTokenIds = tokenizer.eosTokenIds.length > 0 ? tokenizer.eosTokenIds : stopTokenIds;
   if (endTokenIds.length === 0)
     throw new UnsupportedError("The model has no end token, so that an output that must have a form cannot end; send `stop_token_ids`");
-  return { grammar, endTokenIds };
+  return { params: { grammar, endTokenIds }, check };
 }

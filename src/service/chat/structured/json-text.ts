@@ -70,6 +70,23 @@ export function spelled(ranges: readonly CodePointRange[]): Expression {
   return choiceOf([...(plain.length > 0 ? [{ kind: "set" as const, ranges: plain }] : []), ...escaped]);
 }
 
+/** Sets of escaped characters up to this many are written where they stand. */
+const MAX_INLINE_ESCAPES = 2;
+
+/** {@link spelled} for one grammar: long lists of escapes are rules, written once. */
+export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRange[]) => Expression {
+  const rules = new Map<string, Expression>();
+  return (ranges) => {
+    const escaped = intersection(ranges, ESCAPED);
+    if (escaped.reduce((sum, [first, last]) => sum + last - first + 1, 0) <= MAX_INLINE_ESCAPES) return spelled(ranges);
+    const key = escaped.join(";");
+    const rule = rules.get(key) ?? builder.rule(() => spelled(escaped));
+    rules.set(key, rule);
+    const plain = intersection(ranges, UNESCAPED);
+    return plain.length === 0 ? rule : choice({ kind: "set", ranges: plain }, rule);
+  };
+}
+
 /** One character that must be escaped, as {@link spelled} has it. */
 export const ESCAPED_CHARACTER: Expression = spelled(ESCAPED);
 

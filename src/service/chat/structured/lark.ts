@@ -55,7 +55,7 @@ class LarkReader extends RuleReader {
     const found = this.match(/\/((?:[^/\\\n]|\\.)+)\/([a-z]*)/y);
     if (found === null) throw this.error("expected a regular expression");
     if (found[2] !== "") throw this.refuse(`the flags \`${found[2]}\` of a regular expression`);
-    return regexExpression(found[1]!, { of: "whole", name: "A regular expression of the grammar" });
+    return regexExpression(found[1]!, this.builder, "A regular expression of the grammar");
   }
 }
 

@@ -1,4 +1,4 @@
-/** From what a request says about its output to the grammar of it. */
+/** Compiles the form that a request asks of its output. */
 import { checkGrammar } from "../../../engine/grammar/check.ts";
 import { complement, intersection } from "../../../engine/grammar/code-points.ts";
 import {
@@ -19,6 +19,7 @@ import type { RequestTool } from "../../../schema/chat.ts";
 import { ebnfExpression } from "./ebnf.ts";
 import { textWithout } from "./free-text.ts";
 import { isLark, larkExpression } from "./lark.ts";
+import type { OutputCheck } from "./output-check.ts";
 import type { OutputForm, OutputRequest } from "./output-request.ts";
 import { regexExpression } from "./regex.ts";
 import { SchemaCompiler } from "./schema/compiler.ts";
@@ -65,26 +66,42 @@ function isBlank(expression: Expression): boolean {
   }
 }
 
-function whitespaceOf(pattern: string): Expression {
+function whitespaceOf(pattern: string, builder: GrammarBuilder): Expression {
   const name = "`structured_outputs.whitespace_pattern`";
-  const expression = regexExpression(pattern, { of: "whole", name });
+  const expression = regexExpression(pattern, builder, name);
   if (!isBlank(expression))
     throw new ArgumentError(`Expected ${name} to describe only spaces, tabs and line breaks, which JSON allows, got ${shown(pattern)}`);
   return expression;
 }
 
-function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: SchemaCompiler): Expression {
+/** The expression of a form, and the schemas that its text must be validated for. */
+interface Compiled {
+  readonly expression: Expression;
+  readonly check: OutputCheck | null;
+}
+
+function schemaOf(schema: Schema, compiler: SchemaCompiler): Compiled {
+  const { expression, relaxations } = compiler.document(schema);
+  return { expression, check: relaxations.length === 0 ? null : { kind: "json", schema: JSON.stringify(schema) } };
+}
+
+function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: SchemaCompiler): Compiled {
   const { whitespace } = compiler.parts;
+  const schemas: Record<string, string> = {};
   const call = choiceOf(
-    tools.map((tool) =>
-      sequence(
+    tools.map((tool) => {
+      const { name } = tool.function;
+      const schema = argumentsSchema(tool);
+      const { expression, relaxations } = compiler.document(schema);
+      if (relaxations.length > 0) schemas[name] = JSON.stringify(schema);
+      return sequence(
         text("{"),
         whitespace,
         text('"name"'),
         whitespace,
         text(":"),
         whitespace,
-        text(JSON.stringify(tool.function.name)),
+        text(JSON.stringify(name)),
         whitespace,
         text(","),
         whitespace,
@@ -92,98 +109,105 @@ function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: Schema
         whitespace,
         text(":"),
         whitespace,
-        compiler.document(argumentsSchema(tool)),
+        expression,
         whitespace,
         text("}"),
         whitespace,
-      ),
-    ),
+      );
+    }),
   );
   const more = repeat(sequence(text(","), whitespace, call), 0, isOne ? 0 : null);
-  return sequence(text("["), whitespace, call, more, text("]"));
+  const check: OutputCheck | null = Object.keys(schemas).length === 0 ? null : { kind: "calls", schemas };
+  return { expression: sequence(text("["), whitespace, call, more, text("]")), check };
 }
 
-function expressionOf(form: OutputForm, compiler: SchemaCompiler): Expression {
+function compiledForm(form: OutputForm, compiler: SchemaCompiler): Compiled {
+  const exact = (expression: Expression): Compiled => ({ expression, check: null });
   switch (form.kind) {
     case "json":
-      return compiler.document(toSchema(parsed(form.schema, "structured_outputs.json"), "json", "#"));
+      return schemaOf(toSchema(parsed(form.schema, "structured_outputs.json"), "json", "#"), compiler);
     case "json_object":
-      return compiler.parts.object;
+      return exact(compiler.parts.object);
     case "regex":
-      return regexExpression(form.pattern, { of: "whole", name: "`structured_outputs.regex`" });
+      return exact(regexExpression(form.pattern, compiler.builder, "`structured_outputs.regex`"));
     case "choice":
-      return choiceOf(form.options.map(text));
-    case "grammar":
-      return isLark(form.source) ? larkExpression(form.source, compiler.builder) : ebnfExpression(form.source, compiler.builder);
+      return exact(choiceOf(form.options.map(text)));
+    case "grammar": {
+      const { source } = form;
+      return exact(isLark(source) ? larkExpression(source, compiler.builder) : ebnfExpression(source, compiler.builder));
+    }
     case "structural_tag":
-      return structuralTagExpression(parsed(form.tag, "structured_outputs.structural_tag"), compiler);
+      return exact(structuralTagExpression(parsed(form.tag, "structured_outputs.structural_tag"), compiler));
     case "calls":
       return callsOf(form.tools, form.isOne, compiler);
     case "arguments":
-      return compiler.document(argumentsSchema(form.tool));
+      return schemaOf(argumentsSchema(form.tool), compiler);
   }
 }
 
-/** How {@link toGrammar} makes a grammar. */
+/** Options of {@link compileOutput}. */
 export interface OutputGrammarOptions {
-  /** What ends the reasoning with which the text begins; null where it begins with what the request is about. */
+  /** End of the reasoning that the text begins with; null if there is none. */
   readonly reasoningEnd: string | null;
 }
 
+/** A request's output as the sampler and the validation take it. Plain data. */
+export interface CompiledOutput {
+  readonly grammar: Grammar;
+  /** Estimated states of the grammar. */
+  readonly states: number;
+  /** Schemas for which the finished text must be validated; null if the grammar enforces everything. */
+  readonly check: OutputCheck | null;
+}
+
 /**
- * The grammar of a request's output, and about how many states it takes.
+ * Compiles the form of a request's output. Depends on its arguments alone.
  *
- * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is not well-formed, or that no text matches.
- * @throws UnsupportedError `E_UNSUPPORTED` naming what of it cannot be enforced exactly.
+ * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is malformed, or that no text matches.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming a construct that can be neither enforced nor validated.
  */
-export function toGrammar({ form, whitespacePattern, closesObjects }: OutputRequest, { reasoningEnd }: OutputGrammarOptions): SizedGrammar {
+export function compileOutput(
+  { form, whitespacePattern, closesObjects }: OutputRequest,
+  { reasoningEnd }: OutputGrammarOptions,
+): CompiledOutput {
   const builder = new GrammarBuilder();
-  const whitespace = whitespacePattern === null ? undefined : whitespaceOf(whitespacePattern);
+  const whitespace = whitespacePattern === null ? undefined : whitespaceOf(whitespacePattern, builder);
   const isCall = form.kind === "calls" || form.kind === "arguments";
   const compiler = new SchemaCompiler(builder, { whitespace, closesObjects: closesObjects || isCall });
-  const expression = expressionOf(form, compiler);
+  const { expression, check } = compiledForm(form, compiler);
   const root = reasoningEnd === null ? expression : sequence(textWithout([reasoningEnd], builder), text(reasoningEnd), expression);
   const grammar = builder.build(root);
-  return { grammar, states: checkGrammar(grammar).states };
+  return { grammar, states: checkGrammar(grammar).states, check };
 }
 
-/** Grammars kept; the one not used for longest goes first. */
+/** Number of outputs kept; the least recently used is dropped first. */
 const MAX_KEPT = 64;
-/** What is longer is made anew each time. */
+/** Requests with a longer form are compiled each time. */
 const MAX_KEY_LENGTH = 65_536;
 
-/** States of all kept grammars together: a few of the largest, or the {@link MAX_KEPT} of any run. */
+/** States of all kept grammars together: a few of the largest, or {@link MAX_KEPT} of usual size. */
 const MAX_KEPT_STATES = 1_000_000;
 
-/** A grammar, and about how many states it takes. */
-export interface SizedGrammar {
-  readonly grammar: Grammar;
-  readonly states: number;
-}
+/** Compiles an output: {@link compileOutput}, on this thread or another. */
+type OutputCompiler = (request: OutputRequest, options: OutputGrammarOptions) => CompiledOutput | Promise<CompiledOutput>;
 
-/** Makes a grammar: {@link toGrammar}, on this thread or another. */
-type GrammarMaker = (request: OutputRequest, options: OutputGrammarOptions) => SizedGrammar | Promise<SizedGrammar>;
-
-/** The grammars of requests, remembered: the requests of a run mostly ask for the same form. */
+/** Compiled outputs of requests: the requests of a run mostly ask for the same form. */
 export class OutputGrammars {
-  readonly #kept = new WeightedCache<Grammar>({ maxEntries: MAX_KEPT, maxWeight: MAX_KEPT_STATES });
-  readonly #make: GrammarMaker;
+  readonly #kept = new WeightedCache<CompiledOutput>({ maxEntries: MAX_KEPT, maxWeight: MAX_KEPT_STATES });
+  readonly #compile: OutputCompiler;
 
-  /** @param make - @default on this thread */
-  constructor(make: GrammarMaker = toGrammar) {
-    this.#make = make;
+  /** @param compile - @default on this thread */
+  constructor(compile: OutputCompiler = compileOutput) {
+    this.#compile = compile;
   }
 
-  /**
-   * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is not well-formed, or that no text matches.
-   * @throws UnsupportedError `E_UNSUPPORTED` naming the part that cannot be enforced exactly.
-   */
-  async grammar(request: OutputRequest, options: OutputGrammarOptions): Promise<Grammar> {
+  /** {@link compileOutput}, remembered. */
+  async compile(request: OutputRequest, options: OutputGrammarOptions): Promise<CompiledOutput> {
     const key = JSON.stringify([request, options]);
     const known = this.#kept.get(key);
     if (known !== undefined) return known;
-    const { grammar, states } = await this.#make(request, options);
-    if (key.length <= MAX_KEY_LENGTH) this.#kept.set(key, grammar, states);
-    return grammar;
+    const compiled = await this.#compile(request, options);
+    if (key.length <= MAX_KEY_LENGTH) this.#kept.set(key, compiled, compiled.states);
+    return compiled;
   }
 }

@@ -1,80 +1,51 @@
-/** Regular expressions as grammars: what is regular about them, and a refusal by name of what is not. */
+/**
+ * Regular expressions in JavaScript's syntax as regular languages, by code points.
+ *
+ * An expression is translated from its end to its beginning: each part takes the language of what may follow it, so that a lookahead is
+ * the intersection with that language. Greedy and lazy quantifiers mean the same.
+ */
 import { RegExpParser, type AST } from "@eslint-community/regexpp";
-import { complement } from "../../../engine/grammar/code-points.ts";
-import { choiceOf, repeat, sequenceOf, type CodePointRange, type Expression, LAST_CODE_POINT } from "../../../engine/grammar/expression.ts";
+import type { CodePointRange, Expression, GrammarBuilder } from "../../../engine/grammar/expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../errors.ts";
 import { shown } from "../coercion.ts";
+import { CharacterReader } from "./regex-characters.ts";
+import { Languages } from "./regular/language.ts";
+import type { Term, Terms } from "./regular/term.ts";
 
-/** How {@link regexExpression} reads. */
+/** Options of {@link regexLanguage}. */
 export interface RegexOptions {
-  /** Whether the expression describes a whole text, or a part of it that `^` and `$` tie to its ends. */
+  /** Whether the expression describes a whole text, or any part of a text, which `^` and `$` tie to its ends. */
   readonly of: "whole" | "part";
-  /** How one character of the ranges is written. @default as itself */
-  readonly spell?: ((ranges: readonly CodePointRange[]) => Expression) | undefined;
-  /** Whether escapes must be those of JavaScript's flag `u`. @default escapes that need not be are taken as well */
-  readonly isStrict?: boolean | undefined;
-  /** What messages call it. @default The regular expression */
+  /** Name of the expression in error messages. @default The regular expression */
   readonly name?: string | undefined;
 }
 
-const DIGITS: readonly CodePointRange[] = [[0x30, 0x39]];
-const WORDS: readonly CodePointRange[] = [
-  [0x30, 0x39],
-  [0x41, 0x5a],
-  [0x5f, 0x5f],
-  [0x61, 0x7a],
-];
-const LINE_ENDS: readonly CodePointRange[] = [
-  [0x0a, 0x0a],
-  [0x0d, 0x0d],
-  [0x2028, 0x2029],
-];
-/** Different properties that one expression may have: each is looked for among all characters. */
-const MAX_PROPERTIES = 16;
-
-/** Every character, in order; made when it is first needed. */
-let characters: string | null = null;
-const properties = new Map<string, readonly CodePointRange[]>();
-
-function everyCharacter(): string {
-  const units: number[] = [];
-  for (let unit = 0; unit < 0xd800; unit++) units.push(unit);
-  for (let unit = 0xe000; unit <= 0xffff; unit++) units.push(unit);
-  for (let high = 0xd800; high <= 0xdbff; high++) for (let low = 0xdc00; low <= 0xdfff; low++) units.push(high, low);
-  return Buffer.from(Uint16Array.from(units).buffer).toString("utf16le");
+/** The language of an expression. */
+export interface RegexLanguage {
+  /** The texts of the expression, or more where {@link loose} is not null. */
+  readonly term: Term;
+  /** The first construct that the term leaves out; null if the term is exact. */
+  readonly loose: { readonly what: string; readonly source: string } | null;
 }
 
-/** The code points of a property such as `\p{L}`, which has its own spelling; there are few, so that all are kept. */
-function propertyRanges(source: string): readonly CodePointRange[] {
-  const known = properties.get(source);
-  if (known !== undefined) return known;
-  characters ??= everyCharacter();
-  // A run of matches is a range, but for the gap where the surrogates would be.
-  const ranges = [...characters.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
-    const [first, last] = [run.codePointAt(0)!, index + run.length];
-    const end = characters!.charCodeAt(last - 1);
-    const lastPoint = end >= 0xdc00 && end <= 0xdfff ? characters!.codePointAt(last - 2)! : end;
-    return first < 0xd800 && lastPoint > 0xdfff
-      ? [
-          [first, 0xd7ff],
-          [0xe000, lastPoint],
-        ]
-      : [[first, lastPoint]];
-  });
-  properties.set(source, ranges);
-  return ranges;
-}
+/** Most iterations of a bounded loop around an assertion: each is written out. */
+const MAX_UNROLLED = 32;
 
-function parse(source: string, isStrict: boolean, name: string): AST.Pattern {
+/** Whether a position is the beginning of the text; null where some ways there are and some are not. */
+type IsStart = boolean | null;
+
+type Alternatives = readonly { readonly elements: readonly AST.Element[] }[];
+
+function parse(source: string, name: string): AST.Pattern {
   const parser = new RegExpParser({ ecmaVersion: 2024 });
   try {
     return parser.parsePattern(source, 0, source.length, { unicode: true });
   } catch (cause) {
-    if (!isStrict && !/[\u{10000}-\u{10ffff}]/u.test(source) && !source.includes("\\u{")) {
+    if (!/[\u{10000}-\u{10ffff}]/u.test(source) && !source.includes("\\u{")) {
       try {
         return parser.parsePattern(source, 0, source.length, { unicode: false });
       } catch {
-        // What is wrong with it by the stricter rules says more.
+        // The message of the stricter rules says more.
       }
     }
     const problem = cause instanceof Error ? cause.message : String(cause);
@@ -82,107 +53,195 @@ function parse(source: string, isStrict: boolean, name: string): AST.Pattern {
   }
 }
 
-class Converter {
-  readonly #spell: (ranges: readonly CodePointRange[]) => Expression;
+function alternativesOf(node: AST.Node): Alternatives {
+  return "alternatives" in node ? (node.alternatives as Alternatives) : [];
+}
+
+/** Whether an assertion stands anywhere in a node. */
+function hasAssertion(node: AST.Element | AST.QuantifiableElement): boolean {
+  if (node.type === "Assertion") return true;
+  if (node.type === "Quantifier") return hasAssertion(node.element);
+  return alternativesOf(node).some(({ elements }) => elements.some(hasAssertion));
+}
+
+/** Whether a node matches one character or more: always true, never false, sometimes null. */
+function consumes(node: AST.Element | AST.QuantifiableElement): boolean | null {
+  switch (node.type) {
+    case "Assertion":
+      return false;
+    case "Backreference":
+      return null;
+    case "Quantifier": {
+      if (node.max === 0) return false;
+      const inner = consumes(node.element);
+      return node.min === 0 && inner === true ? null : inner;
+    }
+    case "Group":
+    case "CapturingGroup": {
+      const each = alternativesOf(node).map(({ elements }) => {
+        const all = elements.map(consumes);
+        return all.includes(true) ? true : all.includes(null) ? null : false;
+      });
+      return each.every((one) => one === each[0]) ? each[0]! : null;
+    }
+    default:
+      return true;
+  }
+}
+
+class Translator {
+  readonly #terms: Terms;
   readonly #name: string;
-  readonly #isPart: boolean;
-  readonly #properties = new Set<string>();
+  readonly #characters = new CharacterReader((node, what) => this.#refuse(node, what));
+  loose: RegexLanguage["loose"] = null;
 
-  constructor({ of, spell = (ranges) => ({ kind: "set", ranges }), name = "The regular expression" }: RegexOptions) {
-    this.#spell = spell;
+  constructor(terms: Terms, name: string) {
+    this.#terms = terms;
     this.#name = name;
-    this.#isPart = of === "part";
   }
 
-  pattern({ alternatives }: AST.Pattern): Expression {
-    const anything = repeat(this.#spell([[0, LAST_CODE_POINT]]));
-    return choiceOf(
-      alternatives.map(({ elements }) => {
-        const isEdge = (element: AST.Element | undefined, kind: "start" | "end") => element?.type === "Assertion" && element.kind === kind;
-        const [first, last] = [
-          elements.findIndex((each) => !isEdge(each, "start")),
-          elements.findLastIndex((each) => !isEdge(each, "end")),
-        ];
-        const inner = elements.slice(first === -1 ? elements.length : first, last + 1);
-        return sequenceOf([
-          ...(this.#isPart && !isEdge(elements[0], "start") ? [anything] : []),
-          ...inner.map((element) => this.#element(element)),
-          ...(this.#isPart && !isEdge(elements.at(-1), "end") ? [anything] : []),
-        ]);
-      }),
-    );
+  /** The texts of some alternatives, each followed by `rest`. */
+  alternatives(given: Alternatives, rest: Term, isStart: IsStart): Term {
+    return this.#terms.or(given.map(({ elements }) => this.#sequence(elements, rest, isStart)));
   }
 
-  #refuse(node: AST.Node, what: string): UnsupportedError {
-    return new UnsupportedError(
-      `${this.#name} has ${what} (\`${shown(node.raw).slice(1, -1)}\`), which cannot be enforced; write it without`,
-    );
+  #sequence(elements: readonly AST.Element[], rest: Term, isStart: IsStart): Term {
+    let at = isStart;
+    const starts = elements.map((element) => {
+      const before = at;
+      const moves = consumes(element);
+      if (moves === true) at = false;
+      else if (moves === null && at === true) at = null;
+      return before;
+    });
+    return elements.reduceRight((following, element, index) => this.#element(element, following, starts[index]!), rest);
   }
 
-  #element(node: AST.QuantifiableElement | AST.Element): Expression {
+  #element(node: AST.Element | AST.QuantifiableElement, rest: Term, isStart: IsStart): Term {
+    const terms = this.#terms;
     switch (node.type) {
       case "Character":
       case "CharacterSet":
       case "CharacterClass":
-        return this.#spell(this.#ranges(node));
+        return terms.concat(terms.set(this.#characters.ranges(node)), rest);
       case "Group":
         if (node.modifiers !== null) throw this.#refuse(node, "flags inside a group");
-        return choiceOf(node.alternatives.map((each) => this.#alternative(each)));
+        return this.#group(node, rest, isStart);
       case "CapturingGroup":
-        return choiceOf(node.alternatives.map((each) => this.#alternative(each)));
+        return this.#group(node, rest, isStart);
       case "Quantifier":
-        return repeat(this.#element(node.element), node.min, node.max === Infinity ? null : node.max);
+        return this.#quantifier(node, rest, isStart);
       case "Assertion":
-        if (node.kind === "word") throw this.#refuse(node, "a word boundary");
-        if (node.kind === "start" || node.kind === "end") throw this.#refuse(node, "an anchor that is not at an end of the expression");
-        throw this.#refuse(node, node.kind === "lookahead" ? "a lookahead" : "a lookbehind");
+        return this.#assertion(node, rest, isStart);
       case "Backreference":
-        throw this.#refuse(node, "a back reference");
+        return terms.concat(terms.anything, this.#loosen(node, "a back reference", rest));
       default:
         throw this.#refuse(node, "an operation on classes");
     }
   }
 
-  #alternative({ elements }: AST.Alternative): Expression {
-    return sequenceOf(elements.map((element) => this.#element(element)));
+  #group(node: AST.Group | AST.CapturingGroup, rest: Term, isStart: IsStart): Term {
+    // Without assertions inside, the group stands for itself and is written once.
+    if (hasAssertion(node)) return this.alternatives(node.alternatives, rest, isStart);
+    return this.#terms.concat(this.alternatives(node.alternatives, this.#terms.empty, null), rest);
   }
 
-  #ranges(node: AST.Character | AST.CharacterSet | AST.CharacterClass | AST.CharacterClassElement): readonly CodePointRange[] {
-    switch (node.type) {
-      case "Character":
-        return [[node.value, node.value]];
-      case "CharacterClassRange":
-        return [[node.min.value, node.max.value]];
-      case "CharacterClass": {
-        const ranges = (node.elements as readonly AST.CharacterClassElement[]).flatMap((element) => this.#ranges(element));
-        return node.negate ? complement(ranges) : ranges;
+  #quantifier({ element, min, max, raw, ...node }: AST.Quantifier, rest: Term, isStart: IsStart): Term {
+    const terms = this.#terms;
+    if (!hasAssertion(element)) return terms.concat(terms.repeat(this.#element(element, terms.empty, null), min, max), rest);
+    if (max > MAX_UNROLLED) {
+      const loose = this.#loosen({ ...node, element, min, max, raw } as AST.Quantifier, "an assertion inside a loop", rest);
+      return terms.concat(terms.repeat(this.#withoutAssertions(element), min, max), loose);
+    }
+    let following = rest;
+    for (let count = max; count > 0; count--) {
+      const one = this.#element(element, following, count === 1 ? isStart : isStart === true ? null : isStart);
+      following = count > min ? terms.or([rest, one]) : one;
+    }
+    return following;
+  }
+
+  /** More than the texts of a node: those without its assertions. */
+  #withoutAssertions(node: AST.Element | AST.QuantifiableElement): Term {
+    const terms = this.#terms;
+    if (node.type === "Assertion") return terms.empty;
+    if (node.type === "Quantifier") return terms.repeat(this.#withoutAssertions(node.element), node.min, node.max);
+    if (node.type !== "Group" && node.type !== "CapturingGroup") return this.#element(node, terms.empty, null);
+    return terms.or(
+      node.alternatives.map(({ elements }) =>
+        elements.reduceRight((following, element) => terms.concat(this.#withoutAssertions(element), following), terms.empty),
+      ),
+    );
+  }
+
+  #assertion(node: AST.Assertion, rest: Term, isStart: IsStart): Term {
+    const terms = this.#terms;
+    switch (node.kind) {
+      case "start":
+        if (isStart === null) return this.#loosen(node, "an anchor that may stand inside", rest);
+        return isStart ? rest : terms.nothing;
+      case "end":
+        return terms.and([terms.empty, rest]);
+      case "word":
+        return this.#loosen(node, "a word boundary", rest);
+      case "lookbehind":
+        return this.#loosen(node, "a lookbehind", rest);
+      case "lookahead": {
+        const before = this.loose;
+        this.loose = null;
+        const ahead = this.alternatives(node.alternatives, terms.anything, isStart);
+        const isExact = this.loose === null;
+        this.loose = before ?? this.loose;
+        // Fewer texts remain where more than was meant is excluded.
+        if (node.negate) return isExact ? terms.and([terms.not(ahead), rest]) : rest;
+        return terms.and([ahead, rest]);
       }
-      case "CharacterSet":
-        return this.#namedSet(node);
-      default:
-        throw this.#refuse(node, "an operation on classes");
     }
   }
 
-  #namedSet(node: AST.CharacterSet): readonly CodePointRange[] {
-    if (node.kind === "any") return complement(LINE_ENDS);
-    if (node.kind === "property") {
-      const source = `\\p${node.raw.slice(2)}`;
-      if (this.#properties.add(source).size > MAX_PROPERTIES)
-        throw this.#refuse(node, `more than ${MAX_PROPERTIES} properties of characters`);
-      return node.negate ? complement(propertyRanges(source)) : propertyRanges(source);
-    }
-    const ranges = node.kind === "digit" ? DIGITS : node.kind === "word" ? WORDS : propertyRanges("\\s");
-    return node.negate ? complement(ranges) : ranges;
+  #loosen(node: AST.Node, what: string, rest: Term): Term {
+    this.loose ??= { what, source: shown(node.raw).slice(1, -1) };
+    return rest;
+  }
+
+  #refuse(node: AST.Node, what: string): UnsupportedError {
+    return new UnsupportedError(
+      `${this.#name} has ${what} (\`${shown(node.raw).slice(1, -1)}\`), which is not supported; write it without`,
+    );
   }
 }
 
 /**
- * The texts that a regular expression in JavaScript's syntax describes; it is read by code points. Greedy and lazy mean the same.
+ * Translates a regular expression.
  *
- * @throws ArgumentError `E_ARGUMENT` where it does not parse.
- * @throws UnsupportedError `E_UNSUPPORTED` for lookarounds, back references, word boundaries, flags, and anchors inside.
+ * @throws ArgumentError `E_ARGUMENT` if it does not parse.
+ * @throws UnsupportedError `E_UNSUPPORTED` for flags inside a group.
  */
-export function regexExpression(source: string, options: RegexOptions): Expression {
-  return new Converter(options).pattern(parse(source, options.isStrict === true, options.name ?? "The regular expression"));
+export function regexLanguage(source: string, terms: Terms, { of, name = "The regular expression" }: RegexOptions): RegexLanguage {
+  const { alternatives } = parse(source, name);
+  const translator = new Translator(terms, name);
+  if (of === "whole") return { term: translator.alternatives(alternatives, terms.empty, true), loose: translator.loose };
+  const atStart = translator.alternatives(alternatives, terms.anything, true);
+  const later = translator.alternatives(alternatives, terms.anything, false);
+  const term =
+    atStart === later
+      ? terms.concat(terms.anything, later)
+      : terms.or([atStart, terms.concat(terms.character, terms.concat(terms.anything, later))]);
+  return { term, loose: translator.loose };
+}
+
+/**
+ * The texts that a regular expression matches as a whole, character by character.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if it does not parse, or if its automaton is too large.
+ * @throws UnsupportedError `E_UNSUPPORTED` for lookbehinds, back references, word boundaries, assertions inside unbounded loops, and flags.
+ */
+export function regexExpression(source: string, builder: GrammarBuilder, name = "The regular expression"): Expression {
+  const languages = new Languages(builder);
+  const { term, loose } = regexLanguage(source, languages.terms, { of: "whole", name });
+  if (loose !== null)
+    throw new UnsupportedError(`${name} has ${loose.what} (\`${loose.source}\`), which cannot be enforced; write it without`);
+  const expression = languages.expression(term, (ranges: readonly CodePointRange[]) => ({ kind: "set", ranges }));
+  if (expression === null) throw new ArgumentError(`${name} needs an automaton of too many states: simplify its lookaheads`);
+  return expression;
 }

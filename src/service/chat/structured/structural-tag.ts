@@ -87,9 +87,9 @@ class TagReader {
       case "any_text":
         return this.#without([]);
       case "json_schema":
-        return this.#compiler.document(toSchema(format["json_schema"], "json_schema", path));
+        return this.#compiler.document(toSchema(format["json_schema"], "json_schema", path), { isStrict: true }).expression;
       case "regex":
-        return regexExpression(this.#string(format, "pattern", path), { of: "whole", name: `\`${path}.pattern\`` });
+        return regexExpression(this.#string(format, "pattern", path), this.#compiler.builder, `\`${path}.pattern\``);
       case "grammar":
         return ebnfExpression(this.#string(format, "grammar", path), this.#compiler.builder);
       case "sequence":

@@ -1,16 +1,25 @@
 /** Regular expressions, EBNF, Lark and structural tags as grammars. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import type { Expression } from "../../../../src/engine/grammar/expression.ts";
+import { GrammarBuilder, type Expression } from "../../../../src/engine/grammar/expression.ts";
 import { ebnfExpression } from "../../../../src/service/chat/structured/ebnf.ts";
 import { textWithout } from "../../../../src/service/chat/structured/free-text.ts";
 import { larkExpression } from "../../../../src/service/chat/structured/lark.ts";
-import { regexExpression } from "../../../../src/service/chat/structured/regex.ts";
+import { regexExpression, regexLanguage } from "../../../../src/service/chat/structured/regex.ts";
+import { Languages } from "../../../../src/service/chat/structured/regular/language.ts";
 import { SchemaCompiler } from "../../../../src/service/chat/structured/schema/compiler.ts";
 import { structuralTagExpression } from "../../../../src/service/chat/structured/structural-tag.ts";
 import { languageOfExpression } from "./support.ts";
 
-const regex = (source: string, of: "whole" | "part" = "whole") => languageOfExpression(() => regexExpression(source, { of }));
+const regex = (source: string) => languageOfExpression((builder) => regexExpression(source, builder));
+/** Texts in which an expression finds a match. */
+const search = (source: string) =>
+  languageOfExpression((builder) => {
+    const languages = new Languages(builder);
+    const { term, loose } = regexLanguage(source, languages.terms, { of: "part" });
+    expect(loose).toBe(null);
+    return languages.expression(term, (ranges) => ({ kind: "set", ranges }))!;
+  });
 const ebnf = (source: string) => languageOfExpression((builder) => ebnfExpression(source, builder));
 const lark = (source: string) => languageOfExpression((builder) => larkExpression(source, builder));
 const tag = (value: unknown) => languageOfExpression((builder) => structuralTagExpression(value, new SchemaCompiler(builder)));
@@ -44,15 +53,27 @@ describe("a regular expression", () => {
     expect(regex(source).accepts(given)).toBe(new RegExp(`^(?:${source})$`, "u").test(given));
   });
 
-  const PARTS = ["^a", "b$", "^ab$", "a|^b", "a$|b", "x", ""];
+  const PARTS = [
+    ...["^a", "b$", "^ab$", "a|^b", "a$|b", "x", "", "(^|b)a", "a(b|$)", "(?:^)a", "^$", "(a|$){1,3}"],
+    ...[
+      "^(?=.*a)(?=.*b).{3,}$",
+      "^(?!.*aa)[ab-]+$",
+      "(?!a)[ab]$",
+      "^[ab](?=b)",
+      "a(?!b)",
+      "^(?:(?=a)..|b){2}$",
+      "(?=(?=a)[ab])",
+      "^(?!a(?!b))",
+    ],
+  ];
   test.prop([fc.constantFrom(...PARTS), text], { numRuns: 500 })("is tied to the ends of a text only where it says so", (source, given) => {
-    expect(regex(source, "part").accepts(given)).toBe(new RegExp(source, "u").test(given));
+    expect(search(source).accepts(given)).toBe(new RegExp(source, "u").test(given));
   });
 
   it.each(["\\p{L}", "\\P{Lu}", "\\p{Script=Latin}", "\\p{Any}", "\\p{Assigned}", "\\s", "\\p{Co}"])(
     "knows the characters of %s",
     (source) => {
-      const { ranges } = regexExpression(source, { of: "whole" }) as Extract<Expression, { kind: "set" }>;
+      const { ranges } = regexExpression(source, new GrammarBuilder()) as Extract<Expression, { kind: "set" }>;
       const pattern = new RegExp(source, "u");
       const wrong = Array.from({ length: 0x110000 / 64 }, (_, at) => at * 64 + (at % 64)).filter(
         (point) =>
@@ -76,15 +97,17 @@ describe("a regular expression", () => {
   });
 
   it.each([
-    ["(?=a)b", /lookahead/],
+    ["(?=a)b", /No text matches/],
+    ["(?:(?!--)[a-z-])*", /assertion inside a loop.*\(\?:/],
     ["(?<!a)b", /lookbehind/],
     ["\\bword", /word boundary/],
     ["(a)\\1", /back reference/],
-    ["a(^b)", /anchor/],
+    ["(?:a?^b)c", /anchor that may stand inside/],
+    ["a(^b)", /No text matches/],
+    ["(?=.*a.{14}$).*", /automaton/],
     ["[.*", /does not parse/],
     ["(?i)a", /does not parse/],
     ["a{2,1}", /does not parse/],
-    ["(?:){0,999999999}a", /states/],
     ["\\ud800", /No text matches/],
     ["a\\ud800|a\\ud801", /No text matches/],
   ])("%s is an error", (source, message) => {
@@ -286,7 +309,7 @@ describe("a structural tag", () => {
     [{ structures: [{ begin: "a", schema: {}, end: "b" }], triggers: ["x"] }, /begin with a trigger/],
     [{ format: { type: "qwen_xml_parameter", json_schema: {} } }, /qwen_xml_parameter/],
     [{ format: { type: "other" } }, /type/],
-    [{ format: { type: "json_schema", json_schema: { not: {} } } }, /`not`/],
+    [{ format: { type: "json_schema", json_schema: { type: "array", uniqueItems: true } } }, /`uniqueItems`/],
     [{ format: { type: "regex" } }, /pattern/],
   ])("%j is an error", (value, message) => {
     expect(() => tag(value)).toThrow(message);

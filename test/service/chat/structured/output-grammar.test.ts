@@ -4,8 +4,8 @@ import { OutputGrammars } from "../../../../src/service/chat/structured/output-g
 import type { OutputForm } from "../../../../src/service/chat/structured/output-request.ts";
 import { languageOf } from "./support.ts";
 
-const grammarOf = (grammars: OutputGrammars, form: OutputForm) =>
-  grammars.grammar({ form, whitespacePattern: null, closesObjects: false }, { reasoningEnd: null });
+const grammarOf = async (grammars: OutputGrammars, form: OutputForm) =>
+  (await grammars.compile({ form, whitespacePattern: null, closesObjects: false }, { reasoningEnd: null })).grammar;
 
 describe("the grammars of requests", () => {
   it("may be a choice of very many texts", async () => {

@@ -1,6 +1,6 @@
 /** Grammars as tests look at them: texts that they accept, and texts that they make. */
 import { GrammarBuilder, type Expression, type Grammar } from "../../../../src/engine/grammar/expression.ts";
-import { compileGrammar } from "../../../../src/engine/onnx/sample/grammar/automaton.ts";
+import { compileGrammar, type State } from "../../../../src/engine/onnx/sample/grammar/automaton.ts";
 import { Configurations, type Configuration } from "../../../../src/engine/onnx/sample/grammar/configurations.ts";
 import { SchemaCompiler, type JsonTextOptions } from "../../../../src/service/chat/structured/schema/compiler.ts";
 
@@ -17,8 +17,32 @@ const CLOSING = Buffer.from('"}]:,0aeluSZ-T');
 const FREE_STEPS = 24;
 const MAX_STEPS = 250;
 
+/** Bytes that may follow, by how a walk chooses among them. */
+interface Choices {
+  readonly allowed: readonly number[];
+  /** White space and letters would fill a text: other bytes have their turn as often. */
+  readonly rare: readonly number[];
+  readonly closing: number | undefined;
+}
+
 export function languageOf(grammar: Grammar): Language {
-  const configurations = new Configurations(compileGrammar(grammar), 8);
+  const automaton = compileGrammar(grammar);
+  const configurations = new Configurations(automaton, 8);
+  const known = new Map<Configuration, Choices>();
+  const choicesAt = (at: Configuration): Choices => {
+    const before = known.get(at);
+    if (before !== undefined) return before;
+    const reached = new Set<number>();
+    for (const { state } of at.points) {
+      const { edges } = automaton.states[state] as Extract<State, { kind: "bytes" }>;
+      for (const { first, last } of edges) for (let byte = first; byte <= last; byte++) reached.add(byte);
+    }
+    const allowed = [...reached].filter((byte) => configurations.step(at, byte) !== null).sort((a, b) => a - b);
+    const rare = allowed.filter((byte) => byte > 0x20 && byte < 0x7f && !/[a-zA-Z]/.test(String.fromCharCode(byte)));
+    const made = { allowed, rare, closing: CLOSING.find((byte) => allowed.includes(byte)) };
+    known.set(at, made);
+    return made;
+  };
   return {
     accepts: (text) => {
       let at: Configuration | null = configurations.start();
@@ -29,13 +53,10 @@ export function languageOf(grammar: Grammar): Language {
       const bytes: number[] = [];
       let at = configurations.start();
       for (let step = 0; step < MAX_STEPS; step++) {
-        const allowed = Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => configurations.step(at, byte) !== null);
+        const { allowed, rare, closing } = choicesAt(at);
         if (at.canEnd && (allowed.length === 0 || step > FREE_STEPS || draw(4) === 0))
           return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes));
         if (allowed.length === 0) throw new Error(`A text cannot go on after ${Buffer.from(bytes).toString()}`);
-        const closing = CLOSING.find((byte) => allowed.includes(byte));
-        // White space and letters would fill the text: other bytes have their turn as often.
-        const rare = allowed.filter((byte) => byte > 0x20 && byte < 0x7f && !/[a-zA-Z]/.test(String.fromCharCode(byte)));
         const from = step <= FREE_STEPS || closing === undefined ? (rare.length > 0 && draw(3) > 0 ? rare : allowed) : [closing];
         const byte = from[draw(from.length)]!;
         bytes.push(byte);
@@ -51,6 +72,13 @@ export function languageOfExpression(make: (builder: GrammarBuilder) => Expressi
   return languageOf(builder.build(make(builder)));
 }
 
+/** The language of a schema, and the keywords that its grammar leaves to the validation. */
+export function compileSchema(schema: unknown, options: JsonTextOptions = {}): { language: Language; loose: string[] } {
+  const builder = new GrammarBuilder();
+  const { expression, relaxations } = new SchemaCompiler(builder, options).document(schema as boolean);
+  return { language: languageOf(builder.build(expression)), loose: relaxations.map(({ keyword }) => keyword) };
+}
+
 export function languageOfSchema(schema: unknown, options: JsonTextOptions = {}): Language {
-  return languageOfExpression((builder) => new SchemaCompiler(builder, options).document(schema as boolean));
+  return compileSchema(schema, options).language;
 }

@@ -1,29 +1,100 @@
 /** Arrays that a schema describes. */
-import { EMPTY, NOTHING, optional, repeat, sequence, text, type Expression } from "../../../../engine/grammar/expression.ts";
-import { invalid, refuse, toCount, toSchema, toSchemas, type Schema, type SchemaObject } from "./keywords.ts";
+import { EMPTY, NOTHING, choiceOf, optional, repeat, sequence, text, type Expression } from "../../../../engine/grammar/expression.ts";
+import { literal } from "../json-text.ts";
 import type { SchemaCompiler } from "./compiler.ts";
+import { finiteValues } from "./finite.ts";
+import { invalid, toCount, toSchema, toSchemas, type Schema, type SchemaObject } from "./keywords.ts";
 
-/** Schemas by place, and that of all further places. */
-function placesOf(schema: SchemaObject, path: string): { readonly first: readonly Schema[]; readonly rest: Schema } {
-  const { items, additionalItems } = schema;
-  // Before 2020 the places were listed in `items`.
-  if (Array.isArray(items))
-    return { first: toSchemas(items, "items", path), rest: toSchema(additionalItems ?? true, "additionalItems", path) };
-  return { first: toSchemas(schema["prefixItems"], "prefixItems", path), rest: toSchema(items ?? true, "items", path) };
+/** Bounds of the number of items. */
+interface Counts {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Values of which sets are enumerated: each set of them is a state. */
+const MAX_SET_VALUES = 10;
+
+/** Items, separated by commas, each value at most once. */
+function setOf(values: readonly unknown[], { min, max }: Counts, compiler: SchemaCompiler): Expression {
+  const { whitespace } = compiler.parts;
+  const items = values.map((value) => compiler.rule(() => sequence(literal(value, whitespace), whitespace)));
+  const comma = sequence(text(","), whitespace);
+  const rest = new Map<number, Expression>();
+  /** The items that may follow those in `used`, at least one. */
+  const next = (used: number, count: number): Expression =>
+    count >= max
+      ? NOTHING
+      : choiceOf(items.flatMap((item, at) => (used & (1 << at) ? [] : [sequence(item, after(used | (1 << at), count + 1))])));
+  const after = (used: number, count: number): Expression => {
+    const known = rest.get(used);
+    if (known !== undefined) return known;
+    const more = compiler.rule(() => {
+      const following = sequence(comma, next(used, count));
+      return count >= min ? optional(following) : following;
+    });
+    rest.set(used, more);
+    return more;
+  };
+  return min === 0 ? optional(next(0, 0)) : next(0, 0);
+}
+
+function countsOf(schema: SchemaObject, path: string, first: readonly Schema[], rest: Schema): Counts {
+  const min = toCount(schema, "minItems", path) ?? 0;
+  const closedAt = first.findIndex((each) => each === false);
+  const most = closedAt >= 0 ? closedAt : rest === false ? first.length : Infinity;
+  return { min, max: Math.min(toCount(schema, "maxItems", path) ?? Infinity, most) };
+}
+
+/** Items of which at least `count` fit a further schema, where no other bounds stand in the way; null otherwise. */
+function containing(schema: SchemaObject, count: number, { min, max }: Counts, compiler: SchemaCompiler, path: string): Expression | null {
+  const { items, prefixItems, contains, maxContains } = schema;
+  if (prefixItems !== undefined || maxContains !== undefined || max !== Infinity || min > count) return null;
+  const { whitespace } = compiler.parts;
+  const comma = sequence(text(","), whitespace);
+  const any = compiler.rule(() => sequence(compiler.compile(toSchema(items ?? true, "items", path), `${path}/items`), whitespace));
+  const wanted = compiler.rule(() => {
+    const both = [items ?? true, contains].map((each) => toSchema(each, "contains", path));
+    return sequence(compiler.compile({ allOf: both }, `${path}/contains`), whitespace);
+  });
+  const one = sequence(repeat(sequence(any, comma)), wanted);
+  return sequence(one, repeat(sequence(comma, one), count - 1, count - 1), repeat(sequence(comma, any)));
 }
 
 /** An array. */
 export function arrayOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
-  const { uniqueItems } = schema;
+  const { uniqueItems, contains } = schema;
   if (uniqueItems !== undefined && typeof uniqueItems !== "boolean") throw invalid("uniqueItems", path, "a boolean", uniqueItems);
-  const places = placesOf(schema, path);
-  const min = toCount(schema, "minItems", path) ?? 0;
-  const max = Math.min(toCount(schema, "maxItems", path) ?? Infinity, places.rest === false ? places.first.length : Infinity);
-  if (uniqueItems === true && max > 1) throw refuse("uniqueItems", path);
+  const first = toSchemas(schema["prefixItems"], "prefixItems", path);
+  const rest = toSchema(schema["items"] ?? true, "items", path);
+  const counts = countsOf(schema, path, first, rest);
   const { whitespace } = compiler.parts;
-  const item = (place: Schema, at: string) => compiler.rule(() => sequence(compiler.compile(place, `${path}/${at}`), whitespace));
-  const first = places.first.map((place, at) => item(place, `prefixItems/${at}`));
-  const rest = item(places.rest, "items");
+  const brackets = (items: Expression): Expression => sequence(text("["), whitespace, items, text("]"));
+  let { min, max } = counts;
+
+  if (uniqueItems === true && max > 1) {
+    const values = first.length === 0 ? finiteValues(rest, compiler, path) : null;
+    if (values !== null) max = Math.min(max, values.length);
+    if (min > max) return NOTHING;
+    if (values !== null && values.length <= MAX_SET_VALUES && contains === undefined)
+      return brackets(setOf(values, { min, max }, compiler));
+    compiler.relax("uniqueItems", path, "items are compared at the end");
+  }
+  if (contains !== undefined) {
+    const least = toCount(schema, "minContains", path) ?? 1;
+    toCount(schema, "maxContains", path);
+    const items = least > 0 && least <= 64 ? containing(schema, least, { min, max }, compiler, path) : null;
+    if (items !== null) return brackets(items);
+    if (least > 0 || schema["maxContains"] !== undefined) compiler.relax("contains", path, "other bounds of the items stand beside it");
+    min = Math.max(min, Math.min(least, max));
+  }
+  return min > max ? NOTHING : brackets(itemsOf(first, rest, { min, max }, compiler, path));
+}
+
+function itemsOf(places: readonly Schema[], others: Schema, { min, max }: Counts, compiler: SchemaCompiler, path: string): Expression {
+  const { whitespace } = compiler.parts;
+  const item = (schema: Schema, at: string) => compiler.rule(() => sequence(compiler.compile(schema, `${path}/${at}`), whitespace));
+  const first = places.slice(0, max === Infinity ? undefined : max).map((place, at) => item(place, `prefixItems/${at}`));
+  const rest = item(others, "items");
   const comma = sequence(text(","), whitespace);
   const many = (body: Expression, from: number): Expression =>
     max < from ? EMPTY : repeat(body, Math.max(0, min - from), max === Infinity ? null : max - from);
@@ -36,6 +107,5 @@ export function arrayOf(schema: SchemaObject, compiler: SchemaCompiler, path: st
     after = at >= max ? EMPTY : compiler.rule(() => (at < min ? one : optional(one)));
   }
   const inner = sequence(first[0] ?? rest, after);
-  const items = max === 0 ? EMPTY : min > 0 ? inner : optional(inner);
-  return min > max ? NOTHING : sequence(text("["), whitespace, items, text("]"));
+  return max === 0 ? EMPTY : min > 0 ? inner : optional(inner);
 }

@@ -1,15 +1,17 @@
 /** From a JSON schema to an expression of the JSON texts that are valid for it. */
 import { choice, choiceOf, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../../errors.ts";
-import { ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, type JsonParts } from "../json-text.ts";
+import { ANY_CHARACTER, ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, speller, type JsonParts } from "../json-text.ts";
+import { regexLanguage } from "../regex.ts";
+import { Languages, type Spell } from "../regular/language.ts";
 import { arrayOf } from "./arrays.ts";
-import { areAllDisjoint } from "./disjoint.ts";
+import { areAllDisjoint, flattened, withTags } from "./disjoint.ts";
+import { fits, isOfType } from "./finite.ts";
 import {
-  checkKeywords,
+  asList,
   assertionsOf,
   invalid,
   isSameJson,
-  isSchemaObject,
   KEYWORDS_OF,
   refuse,
   toNames,
@@ -17,9 +19,10 @@ import {
   type Schema,
   type SchemaObject,
 } from "./keywords.ts";
-import { mergeSchemas } from "./merge.ts";
+import { mergeSchemas, notsOf, type Merging } from "./merge.ts";
 import { numberOf } from "./numbers.ts";
 import { objectOf } from "./objects.ts";
+import { asPrepared, preparer } from "./prepare.ts";
 import { resolveReference } from "./references.ts";
 import { stringOf } from "./strings.ts";
 
@@ -34,40 +37,79 @@ export interface JsonTextOptions {
 /** Parts of a schema; with a reference to it a part counts once. */
 const MAX_SCHEMAS = 20_000;
 
+/** Keywords that say nothing of their own: what they stand for is merged. */
+const MERGED = ["$ref", "allOf", "unevaluatedProperties", "unevaluatedItems"];
+
 const TYPES = ["null", "boolean", "object", "array", "number", "string"] as const;
 const NAMES: readonly unknown[] = [...TYPES, "integer"];
 
-/** Several schemas of one grammar, each a document of its own. */
+/** A keyword that a grammar does not enforce wholly. */
+export interface Relaxation {
+  readonly keyword: string;
+  /** Position of its schema. */
+  readonly path: string;
+}
+
+/** Compiles several schemas into one grammar, each a document of its own. */
 export class SchemaCompiler {
   readonly builder: GrammarBuilder;
   readonly parts: JsonParts;
   readonly closesObjects: boolean;
+  readonly languages: Languages;
+  /** Writes one character of a string, each in one spelling. */
+  readonly spell: Spell;
+  /** One character of a string, in any spelling. */
+  readonly character: Expression;
   /** Any number of characters of a key, each in one spelling, and the closing quote. */
   readonly restOfKey: Expression;
   /** One character of a key that must be escaped. */
   readonly escapedCharacter: Expression;
-  /** By the schema's place in memory, which is its place in its document. */
+  /** By the schema's identity, which is its place in its document. */
   readonly #rules = new Map<SchemaObject, Expression>();
+  readonly #followed = new WeakMap<SchemaObject, Schema>();
+  readonly #merging: Merging;
+  #relaxations: Relaxation[] = [];
   #document: Schema = true;
+  #isStrict = false;
   #size = 0;
 
   constructor(builder: GrammarBuilder, options: JsonTextOptions = {}) {
     this.builder = builder;
     this.parts = jsonParts(builder, options.whitespace ?? USUAL_WHITESPACE);
     this.closesObjects = options.closesObjects ?? false;
+    this.languages = new Languages(builder);
+    this.spell = speller(builder);
+    this.character = builder.rule(() => ANY_CHARACTER);
     const characters = builder.rule(() => repeat(spelled([[0, 0x10ffff]])));
     this.escapedCharacter = builder.rule(() => ESCAPED_CHARACTER);
     this.restOfKey = builder.rule(() => ({ kind: "sequence", parts: [characters, text('"')] }));
+    const resolve: Merging["resolve"] = (reference, path) => resolveReference(this.#document, reference, path);
+    const relax: Merging["relax"] = (keyword, path, why) => this.relax(keyword, path, why);
+    this.#merging = {
+      resolve,
+      relax,
+      prepare: preparer(resolve, relax),
+      matches: (pattern, name) => this.finds(pattern, name),
+      pairs: new WeakMap(),
+      spent: { pairs: 0, entries: 0 },
+    };
   }
 
-  /** The JSON texts that are valid for a whole schema. */
-  document(schema: Schema): Expression {
-    const before = this.#document;
-    this.#document = schema;
+  /**
+   * Compiles a whole schema.
+   *
+   * @returns The JSON texts that are valid for the schema, or more, with the keywords that must be validated.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a keyword that is not supported; with `isStrict`, for one not enforced wholly.
+   * @throws ArgumentError `E_ARGUMENT` for a malformed schema.
+   */
+  document(schema: Schema, { isStrict = false } = {}): { readonly expression: Expression; readonly relaxations: readonly Relaxation[] } {
+    const before = [this.#document, this.#isStrict, this.#relaxations] as const;
+    [this.#document, this.#isStrict, this.#relaxations] = [schema, isStrict, []];
     try {
-      return this.rule(() => this.compile(schema, "#"));
+      const expression = this.rule(() => this.compile(schema, "#"));
+      return { expression, relaxations: this.#relaxations };
     } finally {
-      this.#document = before;
+      [this.#document, this.#isStrict, this.#relaxations] = before;
     }
   }
 
@@ -77,14 +119,41 @@ export class SchemaCompiler {
   }
 
   /**
+   * Notes that the grammar does not enforce a keyword wholly.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` in a schema that nothing validates.
+   */
+  relax(keyword: string, path: string, why: string): void {
+    if (this.#isStrict) throw refuse(keyword, path, why);
+    this.#relaxations.push({ keyword, path });
+  }
+
+  /** Whether a pattern is found in a text; null if unknown. */
+  finds(pattern: string, given: string): boolean | null {
+    const { term, loose } = regexLanguage(pattern, this.languages.terms, { of: "part", name: "A pattern of the schema" });
+    const isFound = this.languages.matches(term, given);
+    return isFound && loose !== null ? null : isFound;
+  }
+
+  /** A schema with its references and `allOf` written out. */
+  follow(schema: Schema, path: string): Schema {
+    if (typeof schema === "boolean") return schema;
+    const known = this.#followed.get(schema);
+    if (known !== undefined) return known;
+    const prepared = assertionsOf(this.#merging.prepare(schema, path), path);
+    const isPlain = !MERGED.some((keyword) => keyword in prepared);
+    const followed = isPlain ? asPrepared(prepared) : mergeSchemas([schema, asPrepared({ allOf: [true] })], this.#merging, path);
+    this.#followed.set(schema, followed);
+    return followed;
+  }
+
+  /**
    * The JSON texts that are valid for a part of the present schema.
    *
-   * @param path - Where the part is; for messages.
-   * @throws UnsupportedError `E_UNSUPPORTED` naming a keyword that cannot be enforced exactly.
-   * @throws ArgumentError `E_ARGUMENT` for a schema that is none.
+   * @param path - Position of the part, for messages.
    */
   compile(schema: Schema, path: string): Expression {
-    // What is merged from several schemas is made of new ones each time: only here can a schema that contains itself be known.
+    // Merged schemas are new objects each time: only references and `allOf` reveal a schema that contains itself.
     const isMerged = typeof schema === "object" && ("$ref" in schema || "allOf" in schema);
     return isMerged ? this.#remembered(schema, path) : this.#expression(schema, path);
   }
@@ -93,23 +162,17 @@ export class SchemaCompiler {
     if (schema === false) return NOTHING;
     if (schema === true) return this.parts.value;
     if (++this.#size > MAX_SCHEMAS) throw new ArgumentError(`Expected a schema of at most ${MAX_SCHEMAS} parts, references followed`);
-    checkKeywords(schema, path);
-    const asserted = assertionsOf(schema);
-    const { $ref, allOf, ...rest } = asserted;
+    const asserted = assertionsOf(this.#merging.prepare(schema, path), path);
+    const { $ref } = asserted;
     if ($ref !== undefined && Object.keys(asserted).length === 1) {
-      const { schema: meant, path: target } = this.#resolve($ref, path);
+      const { schema: meant, path: target } = this.#merging.resolve($ref, path);
       return this.#remembered(meant, target);
     }
-    if ($ref !== undefined || allOf !== undefined) {
-      const parts = [rest, ...($ref === undefined ? [] : [{ $ref }]), ...toSchemas(allOf, "allOf", path)];
-      return this.compile(mergeSchemas(parts, this.#resolve, path), path);
-    }
+    if (MERGED.some((keyword) => keyword in asserted)) return this.#expression(this.follow(schema, path), path);
     for (const keyword of ["anyOf", "oneOf"] as const) if (keyword in asserted) return this.#either(keyword, asserted, path);
     if ("enum" in asserted || "const" in asserted) return this.#values(asserted, path);
     return choice(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
   }
-
-  readonly #resolve = (reference: unknown, path: string) => resolveReference(this.#document, reference, path);
 
   /** The rule of a schema that may contain itself. */
   #remembered(schema: Schema, path: string): Expression {
@@ -124,35 +187,34 @@ export class SchemaCompiler {
 
   #either(keyword: "anyOf" | "oneOf", { [keyword]: given, ...rest }: SchemaObject, path: string): Expression {
     const options = toSchemas(given, keyword, path);
-    const merged = Object.keys(rest).length === 0 ? options : options.map((option) => mergeSchemas([rest, option], this.#resolve, path));
+    const beside = asPrepared(rest);
+    let merged = Object.keys(rest).length === 0 ? options : options.map((option) => mergeSchemas([beside, option], this.#merging, path));
     if (keyword === "oneOf") {
-      const followed = merged.map((option) => mergeSchemas([option, { allOf: [true] }], this.#resolve, path));
-      const isPlain = areAllDisjoint(followed);
-      if (isPlain !== true)
-        throw refuse(
-          "oneOf",
-          path,
-          isPlain === null
-            ? "it has too many parts to compare each with each; use `anyOf`"
-            : "that no value fits two of them is not plain from their types, constants or required members; use `anyOf`",
-        );
+      const direct = merged.map((option) => this.follow(option, path));
+      const followed = flattened(direct, this, path);
+      if (!areAllDisjoint(followed, this, path)) {
+        const tagged = withTags(followed, this, path);
+        if (tagged === null) this.relax(keyword, path, "two of its schemas may have a value in common");
+        else merged = tagged;
+      }
     }
     return choiceOf(merged.map((option, at) => this.compile(option, `${path}/${keyword}/${at}`)));
   }
 
   #values(schema: SchemaObject, path: string): Expression {
-    const beside = Object.keys(schema).find((keyword) => !["enum", "const", "type"].includes(keyword));
-    if (beside !== undefined) throw refuse(beside, path, "`enum` or `const` stand beside it, which say everything");
     const { enum: listed, const: only } = schema;
     if (listed !== undefined && !Array.isArray(listed)) throw invalid("enum", path, "an array", listed);
+    if (schema["type"] !== undefined) this.#typesOf(schema, path);
     const wanted = (listed ?? [only]) as readonly unknown[];
-    const values = "const" in schema ? wanted.filter((value) => isSameJson(value, only)) : wanted;
-    const types = schema["type"] === undefined ? null : this.#typesOf(schema, path);
-    return choiceOf(
-      values
-        .filter((value) => types === null || types.some((type) => isOfType(value, type)))
-        .map((value) => literal(value, this.parts.whitespace)),
-    );
+    const { enum: _listed, const: _only, type, ...rest } = schema;
+    const others = asPrepared(rest);
+    const values = ("const" in schema ? wanted.filter((value) => isSameJson(value, only)) : wanted).filter((value) => {
+      if (type !== undefined && !asList(type).some((each) => isOfType(value, each))) return false;
+      const doesFit = Object.keys(rest).length === 0 || fits(value, others, this, path);
+      if (doesFit === null) this.relax("enum", path, "its values are held to other keywords at the end");
+      return doesFit !== false;
+    });
+    return choiceOf(values.map((value) => literal(value, this.parts.whitespace)));
   }
 
   #typesOf({ type }: SchemaObject, path: string): readonly string[] {
@@ -168,25 +230,28 @@ export class SchemaCompiler {
     const isPlain = !(KEYWORDS_OF[kind as keyof typeof KEYWORDS_OF] ?? []).some((keyword) => keyword in schema);
     switch (type) {
       case "null":
-        return text("null");
       case "boolean":
-        return choice(text("true"), text("false"));
+        return this.#values({ ...schema, type, enum: type === "null" ? [null] : [true, false] }, path);
       case "object":
+        if ("not" in schema) this.#relaxExcluded(schema, isObjectValue, path);
         return isPlain && !this.closesObjects ? this.parts.object : objectOf(schema, this, path);
       case "array":
+        if ("not" in schema) this.#relaxExcluded(schema, Array.isArray, path);
         return isPlain ? this.parts.array : arrayOf(schema, this, path);
       case "string":
-        return stringOf(schema, this.parts, path);
+        return stringOf(schema, this, path);
       default:
-        return numberOf(schema, type === "integer", path);
+        return numberOf(schema, type === "integer", this, path);
     }
+  }
+
+  /** Single objects and arrays that are excluded are found at the end. */
+  #relaxExcluded({ not }: SchemaObject, isOfKind: (value: unknown) => boolean, path: string): void {
+    if (notsOf(not).some(({ enum: values }) => asList(values).some(isOfKind)))
+      this.relax("not", path, "whole values are compared at the end");
   }
 }
 
-function isOfType(value: unknown, type: string): boolean {
-  if (type === "null") return value === null;
-  if (type === "array") return Array.isArray(value);
-  if (type === "integer") return Number.isInteger(value);
-  if (type === "object") return isSchemaObject(value);
-  return typeof value === type;
+function isObjectValue(value: unknown): boolean {
+  return isOfType(value, "object");
 }

@@ -1,4 +1,4 @@
-/** The keywords of JSON Schema, and how one that is not carried out is refused. */
+/** The keywords of JSON Schema, and errors about them. */
 import { ArgumentError, UnsupportedError } from "../../../../errors.ts";
 import { shown } from "../../coercion.ts";
 
@@ -10,28 +10,31 @@ export type Schema = boolean | SchemaObject;
 /** Keywords of one type of values; they say nothing about values of other types. */
 export const KEYWORDS_OF = {
   string: ["minLength", "maxLength", "pattern", "format"],
-  number: ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
-  array: ["items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"],
-  object: ["properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties"],
+  number: ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format"],
+  array: ["items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains", "unevaluatedItems"],
+  object: [
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "unevaluatedProperties",
+  ],
 } as const;
 
 /** Keywords that combine schemas, or stand for one. */
-const COMBINING = ["$ref", "allOf", "anyOf", "oneOf", "enum", "const", "type"];
+const COMBINING = ["$ref", "allOf", "anyOf", "oneOf", "enum", "const", "type", "not"];
 
-/** Every keyword that is carried out where it can be; of those that are no assertions, none. */
-const CARRIED_OUT: ReadonlySet<string> = new Set([...COMBINING, ...Object.values(KEYWORDS_OF).flat()]);
+/** Every keyword that asserts something. Other names are annotations. */
+const ASSERTIONS: ReadonlySet<string> = new Set([...COMBINING, ...Object.values(KEYWORDS_OF).flat()]);
 
-/** Assertions that are not carried out at all, with the value under which they assert nothing. */
-const REFUSED: ReadonlyMap<string, unknown> = new Map<string, unknown>([
-  ...["not", "if", "then", "else", "contains", "minContains", "maxContains", "$dynamicRef", "$recursiveRef"].map(
-    (name) => [name, undefined] as const,
-  ),
-  ...["dependentRequired", "dependentSchemas", "dependencies"].map((name) => [name, {}] as const),
-  ...["unevaluatedProperties", "unevaluatedItems"].map((name) => [name, true] as const),
-]);
+/** References that depend on the schema they are reached from; neither the grammar nor the validation follows them. */
+const REFUSED = ["$dynamicRef", "$recursiveRef"];
 
-/** A keyword that cannot be carried out exactly. */
-export function refuse(keyword: string, path: string, why = "it is not carried out"): UnsupportedError {
+/** The error for a keyword that can be neither enforced nor validated. */
+export function refuse(keyword: string, path: string, why = "it is not supported"): UnsupportedError {
   return new UnsupportedError(`The keyword \`${keyword}\` of the schema at ${path} cannot be enforced: ${why}. Leave it out`);
 }
 
@@ -104,17 +107,24 @@ export function toNames(value: unknown, keyword: string, path: string): readonly
 }
 
 /**
- * Checks that a schema has no assertion that nothing here carries out. Names that JSON Schema does not know are annotations.
+ * The keywords of a schema that assert something.
  *
- * @throws UnsupportedError `E_UNSUPPORTED` naming the keyword.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming a keyword that can be neither enforced nor validated.
  */
-export function checkKeywords(schema: SchemaObject, path: string): void {
-  for (const [keyword, value] of Object.entries(schema)) {
-    if (REFUSED.has(keyword) && !isSameJson(value, REFUSED.get(keyword))) throw refuse(keyword, path);
-  }
+export function assertionsOf(schema: SchemaObject, path: string): SchemaObject {
+  for (const keyword of REFUSED) if (keyword in schema) throw refuse(keyword, path);
+  return Object.fromEntries(Object.entries(schema).filter(([keyword]) => ASSERTIONS.has(keyword)));
 }
 
-/** The part of a schema that asserts something. */
-export function assertionsOf(schema: SchemaObject): SchemaObject {
-  return Object.fromEntries(Object.entries(schema).filter(([keyword]) => CARRIED_OUT.has(keyword) || REFUSED.has(keyword)));
+/** The values that a schema lists; null if it lists none. */
+export function valuesOf(schema: SchemaObject): readonly unknown[] | null {
+  const { enum: listed } = schema;
+  if ("const" in schema) return [schema["const"]];
+  return Array.isArray(listed) ? listed : null;
+}
+
+/** A value that may be one or a list: keywords of schemas that must hold together. */
+export function asList(value: unknown): readonly unknown[] {
+  if (value === undefined) return [];
+  return Array.isArray(value) ? value : [value];
 }

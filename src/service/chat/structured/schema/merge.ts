@@ -1,11 +1,11 @@
-/** Two schemas as one that accepts what both accept, where that can be said. */
+/** Several schemas as one that accepts what all of them accept. */
 import {
+  asList,
   assertionsOf,
   canonicalJson,
   invalid,
   isSameJson,
   isSchemaObject,
-  refuse,
   toNames,
   toSchema,
   toSchemaMap,
@@ -13,27 +13,53 @@ import {
   type Schema,
   type SchemaObject,
 } from "./keywords.ts";
+import { asPrepared, type Prepare, type Relax, type Resolve } from "./prepare.ts";
 
-/** What a reference stands for. */
-export type Resolve = (reference: unknown, path: string) => { readonly schema: Schema; readonly path: string };
-
-interface Context {
+/** Merges the schemas of one document. */
+export interface Merging {
   readonly resolve: Resolve;
+  readonly prepare: Prepare;
+  readonly relax: Relax;
+  /** Whether a pattern is found in a name; null if unknown. */
+  readonly matches: (pattern: string, name: string) => boolean | null;
+  /** Pairs of schemas that must hold together, by both: a schema that contains itself leads to the same pair again. */
+  readonly pairs: WeakMap<SchemaObject, WeakMap<SchemaObject, SchemaObject>>;
+  /** Work done so far: pairs of schemas merged, and entries of lists compared. */
+  readonly spent: { pairs: number; entries: number };
+}
+
+interface Context extends Merging {
   readonly path: string;
   /** References followed and parts entered on the way here: a schema may contain itself. */
   readonly depth: number;
-  /** Pairs merged in all, and entries of lists compared for it: alternatives multiply. */
-  readonly spent: { pairs: number; entries: number };
+  /** Alternatives that this merge is one of: those of several schemas multiply. */
+  readonly ways: number;
 }
 
 const MAX_DEPTH = 64;
 const MAX_PAIRS = 20_000;
 const MAX_ENTRIES = 1_000_000;
+const MAX_WAYS = 500;
 
-function spend({ spent, path }: Context, entries: number): void {
+/** Counts work; returns false once there was too much. */
+function spend({ spent }: Context, entries: number): boolean {
   spent.entries += entries;
-  if (spent.pairs > MAX_PAIRS || spent.entries > MAX_ENTRIES)
-    throw refuse("allOf", path, "it has too many alternatives that must hold together");
+  return spent.pairs <= MAX_PAIRS && spent.entries <= MAX_ENTRIES;
+}
+
+/** Two schemas that must hold together, merged where they are compiled. */
+function both(a: Schema, b: Schema, { pairs }: Merging): Schema {
+  if (a === true || b === false) return b;
+  if (b === true || a === false || a === b) return a;
+  let ofFirst = pairs.get(a);
+  if (ofFirst === undefined) pairs.set(a, (ofFirst = new WeakMap()));
+  let pair = ofFirst.get(b);
+  if (pair === undefined) ofFirst.set(b, (pair = asPrepared({ allOf: [a, b] })));
+  return pair;
+}
+
+function tooMany({ relax, path }: Context): void {
+  relax("allOf", path, "it has too many alternatives that must hold together");
 }
 
 function asTypes(value: unknown, path: string): readonly string[] {
@@ -49,7 +75,10 @@ function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
 /** The values that both lists have. */
 function mergedValues(a: unknown, b: unknown, context: Context): readonly unknown[] {
   if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", context.path, "an array", Array.isArray(a) ? b : a);
-  spend(context, a.length + b.length);
+  if (!spend(context, a.length + b.length)) {
+    tooMany(context);
+    return a;
+  }
   const others = new Set(b.map(canonicalJson));
   return a.filter((value) => others.has(canonicalJson(value)));
 }
@@ -79,40 +108,105 @@ function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context
     return [...new Set(names)];
   }
   if (keyword === "uniqueItems") return a === true || b === true;
+  if (keyword === "not") return { anyOf: [...notsOf(a), ...notsOf(b)] };
+  if (keyword === "propertyNames") return { allOf: [a, b] };
+  if (keyword === "pattern" || keyword === "format" || keyword === "multipleOf") return [...new Set([...asList(a), ...asList(b)])];
   const stricter = STRICTER[keyword];
   if (stricter !== undefined) {
     if (typeof a !== "number" || typeof b !== "number") throw invalid(keyword, path, "a number", typeof a === "number" ? b : a);
     return stricter(a, b);
   }
-  throw refuse(keyword, path, "two schemas that must hold together both have it");
+  context.relax(keyword, path, "two schemas that must hold together both have it");
+  return a;
 }
 
-/** What one schema says about the members of an object. */
+/** The schemas that a merged `not` excludes. */
+export function notsOf(not: unknown): readonly SchemaObject[] {
+  if (!isSchemaObject(not)) return [];
+  return Array.isArray(not["anyOf"]) ? (not["anyOf"] as readonly SchemaObject[]) : [not];
+}
+
+/** A schema's keywords about the members of an object. */
+class Members {
+  readonly named: ReadonlyMap<string, Schema>;
+  readonly patterns: ReadonlyMap<string, Schema>;
+  readonly more: Schema;
+  readonly #context: Context;
+
+  constructor(schema: SchemaObject, context: Context) {
+    this.named = toSchemaMap(schema["properties"], "properties", context.path);
+    this.patterns = toSchemaMap(schema["patternProperties"], "patternProperties", context.path);
+    this.more = toSchema(schema["additionalProperties"] ?? true, "additionalProperties", context.path);
+    this.#context = context;
+  }
+
+  /** Whether one of the patterns, which apply beside everything else, speaks of a name. */
+  hasPatternFor(name: string): boolean {
+    return [...this.patterns.keys()].some((pattern) => this.#context.matches(pattern, name) !== false);
+  }
+
+  /** The schema of a member, patterns left out. */
+  schemaOf(name: string): Schema {
+    return this.named.get(name) ?? (this.hasPatternFor(name) ? true : this.more);
+  }
+}
+
+/** The patterns of one schema, held to the other's schema of additional members. */
+function patternsBeside(own: Members, other: Members, context: Context): [string, Schema][] {
+  return [...own.patterns].map(([pattern, schema]) => {
+    if (other.more === true || other.patterns.has(pattern)) return [pattern, schema];
+    const isNamed = [...other.named.keys()].some((name) => context.matches(pattern, name) !== false);
+    if (isNamed || other.patterns.size > 0) {
+      context.relax("patternProperties", context.path, "another schema must hold together with it");
+      return [pattern, schema];
+    }
+    return [pattern, both(schema, other.more, context)];
+  });
+}
+
+/** The keywords about the members of an object that hold for both. */
 function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
-  const { path } = context;
   const keywords = ["properties", "additionalProperties", "patternProperties"].filter((keyword) => keyword in a || keyword in b);
   if (keywords.length === 0) return {};
-  if (keywords.every((keyword) => isSameJson(a[keyword], b[keyword])))
-    return Object.fromEntries(keywords.map((keyword) => [keyword, a[keyword]]));
-  if (keywords.includes("patternProperties")) throw refuse("patternProperties", path, "another schema must hold together with it");
-  const [left, right] = [toSchemaMap(a["properties"], "properties", path), toSchemaMap(b["properties"], "properties", path)];
-  const [moreLeft, moreRight] = [a, b].map((each) => toSchema(each["additionalProperties"] ?? true, "additionalProperties", path));
-  const properties = [...new Set([...left.keys(), ...right.keys()])].map((name): [string, Schema] => [
+  if (keywords.every((keyword) => isSameJson(a[keyword], b[keyword]))) return pick(a, keywords);
+  const [left, right] = [new Members(a, context), new Members(b, context)];
+  const properties = [...new Set([...left.named.keys(), ...right.named.keys()])].map((name): [string, Schema] => [
     name,
-    merged(left.get(name) ?? moreLeft!, right.get(name) ?? moreRight!, { ...deeper(context), path: `${path}/properties/${name}` }),
+    both(left.schemaOf(name), right.schemaOf(name), context),
   ]);
-  const more = merged(moreLeft!, moreRight!, deeper(context));
-  return { properties: Object.fromEntries(properties), ...(more === true ? {} : { additionalProperties: more }) };
+  const more = both(left.more, right.more, context);
+  const patterns = new Map(patternsBeside(left, right, context));
+  for (const [pattern, schema] of patternsBeside(right, left, context)) {
+    const own = patterns.get(pattern);
+    patterns.set(pattern, own === undefined ? schema : both(own, schema, context));
+  }
+  return {
+    ...(properties.length > 0 ? { properties: Object.fromEntries(properties) } : {}),
+    ...(more === true ? {} : { additionalProperties: more }),
+    ...(patterns.size > 0 ? { patternProperties: Object.fromEntries(patterns) } : {}),
+  };
 }
 
+/** The keywords about the items of an array that hold for both. */
 function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
-  const keywords = ["items", "prefixItems", "additionalItems"].filter((keyword) => keyword in a || keyword in b);
-  const only = (schema: SchemaObject) => keywords.every((keyword) => !(keyword in schema));
-  if (only(b) || keywords.every((keyword) => isSameJson(a[keyword], b[keyword]))) return pick(a, keywords);
-  if (only(a)) return pick(b, keywords);
-  if (keywords.length > 1 || keywords[0] !== "items" || Array.isArray(a["items"]) || Array.isArray(b["items"]))
-    throw refuse(keywords.at(-1)!, context.path, "two schemas that must hold together both speak of items");
-  return { items: merged(toSchema(a["items"], "items", context.path), toSchema(b["items"], "items", context.path), deeper(context)) };
+  const { path } = context;
+  const [left, right] = [a, b].map((each) => ({
+    first: toSchemas(each["prefixItems"], "prefixItems", path),
+    rest: toSchema(each["items"] ?? true, "items", path),
+  })) as [{ first: readonly Schema[]; rest: Schema }, { first: readonly Schema[]; rest: Schema }];
+  const at = (index: number) => both(left.first[index] ?? left.rest, right.first[index] ?? right.rest, context);
+  const prefixItems = Array.from({ length: Math.max(left.first.length, right.first.length) }, (_, index) => at(index));
+  const items = both(left.rest, right.rest, context);
+  return { ...(prefixItems.length > 0 ? { prefixItems } : {}), ...(items === true ? {} : { items }) };
+}
+
+/** `contains` and its counts, which belong together. */
+function mergedContains(a: SchemaObject, b: SchemaObject, { relax, path }: Context): SchemaObject {
+  const keywords = ["contains", "minContains", "maxContains"];
+  if (!("contains" in a)) return pick(b, keywords);
+  if ("contains" in b && !keywords.every((keyword) => isSameJson(a[keyword], b[keyword])))
+    relax("contains", path, "two schemas that must hold together both have it");
+  return pick(a, keywords);
 }
 
 function pick(schema: SchemaObject, keywords: readonly string[]): SchemaObject {
@@ -123,20 +217,23 @@ function omit(schema: SchemaObject, ...keywords: readonly string[]): SchemaObjec
   return Object.fromEntries(Object.entries(schema).filter(([keyword]) => !keywords.includes(keyword)));
 }
 
-const GROUPED = ["properties", "additionalProperties", "patternProperties", "items", "prefixItems", "additionalItems"];
+const GROUPED = [
+  ...["properties", "additionalProperties", "patternProperties"],
+  ...["items", "prefixItems", "contains", "minContains", "maxContains"],
+];
 
-/**
- * The schema of what both accept.
- *
- * @throws UnsupportedError `E_UNSUPPORTED` naming a keyword of which this cannot be said.
- */
+/** The schema of what both accept, or of more: `relax` is called for what it leaves out. */
 function merged(a: Schema, b: Schema, context: Context): Schema {
   context.spent.pairs++;
-  spend(context, 0);
   if (a === true || b === false) return b;
   if (b === true || a === false) return a;
+  if (!spend(context, 0) || context.depth > MAX_DEPTH) {
+    if (context.depth > MAX_DEPTH) context.relax("allOf", context.path, "schemas that must hold together refer to themselves");
+    else tooMany(context);
+    return a;
+  }
   if (isSameJson(a, b)) return a;
-  const [left, right] = [a, b].map((each) => spreadOut(each as SchemaObject, context)) as [SchemaObject | boolean, SchemaObject | boolean];
+  const [left, right] = [spreadOut(a, context), spreadOut(b, context)];
   if (!isSchemaObject(left) || !isSchemaObject(right)) return merged(left, right, context);
   for (const [one, other] of [
     [left, right],
@@ -144,11 +241,21 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
   ] as const) {
     for (const keyword of ["anyOf", "oneOf"]) {
       if (!(keyword in one)) continue;
+      const options = toSchemas(one[keyword], keyword, context.path);
       const rest = merged(omit(one, keyword), other, context);
-      return { [keyword]: toSchemas(one[keyword], keyword, context.path).map((option) => merged(rest, option, deeper(context))) };
+      const ways = context.ways * Math.max(1, options.length);
+      if (context.ways > 1 && ways > MAX_WAYS) {
+        tooMany(context);
+        return rest;
+      }
+      return asPrepared({ [keyword]: options.map((option) => merged(rest, option, { ...deeper(context), ways })) });
     }
   }
-  const result: Record<string, unknown> = { ...mergedMembers(left, right, context), ...mergedItems(left, right, context) };
+  const result: Record<string, unknown> = {
+    ...mergedMembers(left, right, context),
+    ...mergedItems(left, right, context),
+    ...mergedContains(left, right, context),
+  };
   for (const keyword of new Set([...Object.keys(left), ...Object.keys(right)])) {
     if (GROUPED.includes(keyword)) continue;
     result[keyword] =
@@ -156,34 +263,49 @@ function merged(a: Schema, b: Schema, context: Context): Schema {
         ? mergedKeyword(keyword, left[keyword], right[keyword], context)
         : (left[keyword] ?? right[keyword]);
   }
-  return result;
+  return asPrepared(result);
 }
 
 function deeper(context: Context): Context {
-  if (context.depth >= MAX_DEPTH)
-    throw refuse("allOf", context.path, "schemas that must hold together refer to themselves, or are nested too deeply");
   return { ...context, depth: context.depth + 1 };
+}
+
+/** A merged schema whose additional members or items are those that `unevaluated` allows. */
+function closed(schema: Schema, keyword: string, unevaluated: unknown): Schema {
+  if (!isSchemaObject(schema)) return schema;
+  for (const either of ["anyOf", "oneOf"]) {
+    const options = schema[either];
+    if (Array.isArray(options))
+      return asPrepared({ ...schema, [either]: options.map((each: Schema) => closed(each, keyword, unevaluated)) });
+  }
+  const additional = keyword === "unevaluatedItems" ? "items" : "additionalProperties";
+  return additional in schema ? schema : asPrepared({ ...schema, [additional]: unevaluated });
 }
 
 /** A schema with its reference and its `allOf` written out, and `const` as an `enum`. */
 function spreadOut(given: SchemaObject, context: Context): Schema {
-  const schema = assertionsOf(given);
+  const schema = assertionsOf(context.prepare(given, context.path), context.path);
+  for (const keyword of ["unevaluatedProperties", "unevaluatedItems"]) {
+    if (!(keyword in schema)) continue;
+    context.relax(keyword, context.path, "other schemas that hold together with it decide what is evaluated");
+    return closed(spreadOut(asPrepared(omit(schema, keyword)), deeper(context)), keyword, schema[keyword]);
+  }
   if ("$ref" in schema) {
     const { schema: meant } = context.resolve(schema["$ref"], context.path);
-    return merged(omit(schema, "$ref"), meant, deeper(context));
+    return merged(asPrepared(omit(schema, "$ref")), meant, deeper(context));
   }
   if ("allOf" in schema) {
     const parts = toSchemas(schema["allOf"], "allOf", context.path);
-    return parts.reduce((all, part) => merged(all, part, deeper(context)), omit(schema, "allOf") as Schema);
+    return parts.reduce((all, part) => merged(all, part, deeper(context)), asPrepared(omit(schema, "allOf")) as Schema);
   }
-  if (!("const" in schema)) return schema;
+  if (!("const" in schema)) return asPrepared(schema);
   const values = [schema["const"]];
   const rest = omit(schema, "const");
-  return { ...rest, enum: "enum" in rest ? mergedValues(rest["enum"], values, context) : values };
+  return asPrepared({ ...rest, enum: "enum" in rest ? mergedValues(rest["enum"], values, context) : values });
 }
 
-/** Schemas that must all hold, as one. */
-export function mergeSchemas(schemas: readonly Schema[], resolve: Resolve, path: string): Schema {
-  const context = { resolve, path, depth: 0, spent: { pairs: 0, entries: 0 } };
+/** Schemas that must all hold, as one that accepts what all accept, or more: `relax` is called for what it leaves out. */
+export function mergeSchemas(schemas: readonly Schema[], merging: Merging, path: string): Schema {
+  const context = { ...merging, path, depth: 0, ways: 1 };
   return schemas.reduce((all, schema) => merged(all, schema, context), true as Schema);
 }

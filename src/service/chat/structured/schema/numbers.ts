@@ -1,7 +1,14 @@
 /** Numbers that a schema describes. */
-import type { Expression } from "../../../../engine/grammar/expression.ts";
+import { intersection } from "../../../../engine/grammar/code-points.ts";
+import { set, type Expression } from "../../../../engine/grammar/expression.ts";
 import { INTEGER, NUMBER } from "../json-text.ts";
-import { invalid, refuse, type SchemaObject } from "./keywords.ts";
+import { TooLarge } from "../regular/derivative.ts";
+import { dfaExpression, minimized, productOf } from "../regular/dfa.ts";
+import type { SchemaCompiler } from "./compiler.ts";
+import { INTEGER_FORMATS, NUMBER_FORMATS } from "./formats.ts";
+import { asList, invalid, type SchemaObject } from "./keywords.ts";
+import { notsOf } from "./merge.ts";
+import { multiplesOf, toDivisor } from "./multiples.ts";
 import { integersBetween, nextUp, numbersBetween } from "./number-range.ts";
 
 function bound(schema: SchemaObject, keyword: string, path: string): number | null {
@@ -11,24 +18,72 @@ function bound(schema: SchemaObject, keyword: string, path: string): number | nu
   return value;
 }
 
-/** The bounds, exclusive ones as the next number that is allowed: a text between two doubles counts as one of them. */
-function boundsOf(schema: SchemaObject, path: string): { readonly low: number | null; readonly high: number | null } {
-  const stricter = (a: number | null, b: number | null, of: (a: number, b: number) => number) =>
-    a === null ? b : b === null ? a : of(a, b);
-  const [above, below] = [bound(schema, "exclusiveMinimum", path), bound(schema, "exclusiveMaximum", path)];
-  return {
-    low: stricter(bound(schema, "minimum", path), above === null ? null : nextUp(above), Math.max),
-    high: stricter(bound(schema, "maximum", path), below === null ? null : -nextUp(-below), Math.min),
-  };
+interface Bounds {
+  readonly low: number | null;
+  readonly high: number | null;
 }
 
-/** A number, or a whole one, which is written without fraction. With bounds it is written without exponent. */
-export function numberOf(schema: SchemaObject, isInteger: boolean, path: string): Expression {
-  const { multipleOf } = schema;
-  if (multipleOf !== undefined && !(multipleOf === 1 && isInteger))
-    throw refuse("multipleOf", path, "only 1, of an integer, is carried out");
-  const { low, high } = boundsOf(schema, path);
-  if (!isInteger) return low === null && high === null ? NUMBER : numbersBetween(low, high);
-  if (low === null && high === null) return INTEGER;
+function stricter(a: number | null, b: number | null, of: (a: number, b: number) => number): number | null {
+  return a === null ? b : b === null ? a : of(a, b);
+}
+
+/** The bounds, exclusive ones as the next number that is allowed: a text between two doubles counts as one of them. */
+function boundsOf(schema: SchemaObject, path: string): Bounds {
+  const [above, below] = [bound(schema, "exclusiveMinimum", path), bound(schema, "exclusiveMaximum", path)];
+  let low = stricter(bound(schema, "minimum", path), above === null ? null : nextUp(above), Math.max);
+  let high = stricter(bound(schema, "maximum", path), below === null ? null : -nextUp(-below), Math.min);
+  for (const format of asList(schema["format"])) {
+    const range = NUMBER_FORMATS.get(format as string);
+    if (range === undefined) continue;
+    low = stricter(low, range[0], Math.max);
+    high = stricter(high, range[1], Math.min);
+  }
+  return { low, high };
+}
+
+function between({ low, high }: Bounds, isInteger: boolean): Expression {
+  if (!isInteger) return numbersBetween(low, high);
   return integersBetween(low === null ? null : BigInt(Math.ceil(low)), high === null ? null : BigInt(Math.floor(high)));
+}
+
+/** Digits of a number before its last place: with more, doubles are too few to tell multiples apart. */
+const MAX_DIGITS = 15;
+
+/** The multiples of all divisors between bounds; null if the automaton would be too large. */
+function multiplesBetween(bounds: Bounds, isInteger: boolean, divisors: readonly number[], compiler: SchemaCompiler): Expression | null {
+  const { languages, builder } = compiler;
+  const found = divisors.map(toDivisor);
+  if (found.includes(null)) return null;
+  const fractions = found.map((divisor) => divisor!);
+  const largest = 10 ** (MAX_DIGITS - Math.max(...fractions.map(({ digits }) => digits))) - 1;
+  const low = stricter(bounds.low, -largest, Math.max);
+  const high = stricter(bounds.high, largest, Math.min);
+  try {
+    let dfa = languages.dfa(languages.termOf(between({ low, high }, isInteger)));
+    for (const fraction of fractions) dfa = productOf(dfa, minimized(multiplesOf(fraction)), intersection);
+    return dfaExpression(dfa, builder, (ranges) => set(...ranges));
+  } catch (error) {
+    if (error instanceof TooLarge) return null;
+    throw error;
+  }
+}
+
+/** A number, or a whole number, which is written without fraction. With bounds or divisors it is written without exponent. */
+export function numberOf(schema: SchemaObject, isIntegral: boolean, compiler: SchemaCompiler, path: string): Expression {
+  const isInteger = isIntegral || asList(schema["format"]).some((format) => INTEGER_FORMATS.has(format as string));
+  const divisors = asList(schema["multipleOf"]).map((value) => {
+    if (typeof value !== "number" || !(value > 0) || !Number.isFinite(value)) throw invalid("multipleOf", path, "a number above 0", value);
+    return value;
+  });
+  if (notsOf(schema["not"]).some(({ enum: values }) => asList(values).some((value) => typeof value === "number")))
+    compiler.relax("not", path, "numbers are compared with single values at the end");
+  const bounds = boundsOf(schema, path);
+  const needed = divisors.filter((divisor) => !(isInteger && divisor === 1));
+  if (needed.length > 0) {
+    const multiples = multiplesBetween(bounds, isInteger, needed, compiler);
+    if (multiples !== null) return multiples;
+    compiler.relax("multipleOf", path, "its automaton has too many states");
+  }
+  if (bounds.low === null && bounds.high === null) return isInteger ? INTEGER : NUMBER;
+  return between(bounds, isInteger);
 }

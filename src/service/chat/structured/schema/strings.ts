@@ -1,30 +1,99 @@
 /** Strings that a schema describes. */
 import { repeat, sequence, text, type Expression } from "../../../../engine/grammar/expression.ts";
-import { ANY_CHARACTER, spelled, type JsonParts } from "../json-text.ts";
-import { regexExpression } from "../regex.ts";
-import { FORMATS } from "./formats.ts";
-import { invalid, refuse, toCount, type SchemaObject } from "./keywords.ts";
+import { regexLanguage } from "../regex.ts";
+import type { Term } from "../regular/term.ts";
+import type { SchemaCompiler } from "./compiler.ts";
+import { FORMATS, LOOSE_FORMATS } from "./formats.ts";
+import { asList, toCount, type SchemaObject } from "./keywords.ts";
+import { notsOf } from "./merge.ts";
+
+/** A keyword of a string and its texts. */
+interface Part {
+  readonly keyword: string;
+  readonly term: Term;
+}
+
+/** Longest length that an automaton counts next to other keywords. */
+const MAX_COUNTED = 300;
+
+/** The texts in which a pattern is found; more, which is noted, if it has constructs that are not regular. */
+function patternTerm(pattern: string, compiler: SchemaCompiler, path: string): Term {
+  const { term, loose } = regexLanguage(pattern, compiler.languages.terms, { of: "part", name: `The pattern of the schema at ${path}` });
+  if (loose !== null) compiler.relax("pattern", path, `it has ${loose.what} (\`${loose.source}\`)`);
+  return term;
+}
+
+function formatPart(format: string, compiler: SchemaCompiler, path: string): Part[] {
+  const why = LOOSE_FORMATS.get(format);
+  if (why !== undefined) compiler.relax("format", path, why);
+  const source = FORMATS.get(format);
+  if (source === undefined) return [];
+  const { term } = regexLanguage(source, compiler.languages.terms, { of: "whole", name: `The format of the schema at ${path}` });
+  return [{ keyword: "format", term }];
+}
+
+/** The strings that are not among those that `not` excludes. */
+function exceptParts(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
+  const { terms } = compiler.languages;
+  return notsOf(schema["not"]).flatMap((excluded): Part[] => {
+    const { enum: values, pattern } = excluded;
+    if (Array.isArray(values)) {
+      const strings = values.filter((value) => typeof value === "string");
+      return [{ keyword: "not", term: terms.not(terms.or(strings.map((value) => terms.text(value)))) }];
+    }
+    const { term, loose } = regexLanguage(String(pattern), terms, { of: "part", name: `The pattern of the schema at ${path}/not` });
+    if (loose === null) return [{ keyword: "not", term: terms.not(term) }];
+    compiler.relax("not", path, `its pattern has ${loose.what}`);
+    return [];
+  });
+}
+
+/** The parts of a string's language, one for each keyword, the length last. */
+function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
+  const { terms } = compiler.languages;
+  const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
+  return [
+    ...asList(schema["pattern"]).map((pattern) => ({ keyword: "pattern", term: patternTerm(pattern as string, compiler, path) })),
+    ...asList(schema["format"]).flatMap((format) => formatPart(format as string, compiler, path)),
+    ...exceptParts(schema, compiler, path),
+    ...(min === undefined && max === undefined
+      ? []
+      : [{ keyword: max === undefined ? "minLength" : "maxLength", term: terms.repeat(terms.character, min ?? 0, max ?? Infinity) }]),
+  ];
+}
+
+/** The language of a string's keywords; null without any. */
+export function stringTerm(schema: SchemaObject, compiler: SchemaCompiler, path: string): Term | null {
+  const parts = partsOf(schema, compiler, path);
+  return parts.length === 0 ? null : compiler.languages.terms.and(parts.map(({ term }) => term));
+}
 
 /**
- * A string. What a pattern or a format describes is spelled as `JSON.stringify` does; other strings may have any escapes.
+ * A string. Strings with a pattern, a format or excluded values are spelled as `JSON.stringify` does; others may have any escapes.
  *
- * Beside a pattern a format is a remark: libraries that write both mean the same by them.
+ * A keyword without which the automaton of the others is small enough is left to the validation.
  */
-export function stringOf(schema: SchemaObject, parts: JsonParts, path: string): Expression {
-  const { pattern, format } = schema;
-  const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
+export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
+  const { languages, spell } = compiler;
   const quoted = (body: Expression): Expression => sequence(text('"'), body, text('"'));
-  if (format !== undefined && typeof format !== "string") throw invalid("format", path, "a string", format);
-  if (pattern === undefined && format === undefined)
-    return min === undefined && max === undefined ? parts.string : quoted(repeat(ANY_CHARACTER, min ?? 0, max ?? null));
-  const keyword = pattern === undefined ? "format" : "pattern";
-  if ((min ?? 0) > 0 || max !== undefined) throw refuse(keyword, path, "bounds of the length stand beside it; say the length in a pattern");
-  if (pattern === undefined) {
-    const source = Object.hasOwn(FORMATS, format!) ? FORMATS[format!] : undefined;
-    if (source === undefined)
-      throw refuse("format", path, `\`${format}\` is not among ${Object.keys(FORMATS).join(", ")}; a \`pattern\` can say it`);
-    return quoted(regexExpression(source, { of: "whole", spell: spelled, name: `The format of the schema at ${path}` }));
+  const parts = partsOf(schema, compiler, path);
+  if (parts.length === 0) return compiler.parts.string;
+  if (parts.every(({ keyword }) => keyword.endsWith("Length"))) {
+    const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
+    return quoted(repeat(compiler.character, min ?? 0, max ?? null));
   }
-  if (typeof pattern !== "string") throw invalid("pattern", path, "a string", pattern);
-  return quoted(regexExpression(pattern, { of: "part", spell: spelled, isStrict: true, name: `The pattern of the schema at ${path}` }));
+  const whole = languages.terms.and(parts.map(({ term }) => term));
+  const mostCounted = Math.max(toCount(schema, "minLength", path) ?? 0, toCount(schema, "maxLength", path) ?? 0);
+  const all = whole.isPlain || mostCounted <= MAX_COUNTED ? languages.expression(whole, spell) : null;
+  if (all !== null) return quoted(all);
+  let term = languages.terms.anything;
+  let expression: Expression = repeat(spell([[0, 0x10ffff]]));
+  for (const { keyword, term: more } of parts) {
+    const narrower = languages.terms.and([term, more]);
+    const isTooLong = keyword.endsWith("Length") && mostCounted > MAX_COUNTED && !narrower.isPlain;
+    const made = isTooLong ? null : languages.expression(narrower, spell);
+    if (made === null) compiler.relax(keyword, path, "with the other keywords of the string it takes too many states");
+    else [term, expression] = [narrower, made];
+  }
+  return quoted(expression);
 }

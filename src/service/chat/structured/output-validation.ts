@@ -1,0 +1,111 @@
+/**
+ * Validation of texts by ajv, with two differences: a pattern may have escapes that the flag `u` forbids, and `multipleOf` counts in
+ * decimal, so that 0.3 is a multiple of 0.1.
+ */
+import { createContext, Script } from "node:vm";
+import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
+import ajvFormats from "ajv-formats";
+import { ArgumentError } from "../../../errors.ts";
+import { WeightedCache } from "../../../util/weighted-cache.ts";
+import { toLatestDraftDeep } from "./schema/drafts.ts";
+import type { SchemaObject } from "./schema/keywords.ts";
+import { isMultiple } from "./schema/multiples.ts";
+
+/** Milliseconds that one validation may take: patterns may backtrack. */
+const MAX_VALIDATION_MS = 1000;
+
+/** Reads a pattern with the flag `u`, and without where it has escapes that the flag forbids. */
+const regExp = Object.assign(
+  (pattern: string): RegExp => {
+    try {
+      return new RegExp(pattern, "u");
+    } catch {
+      return new RegExp(pattern);
+    }
+  },
+  { code: "" },
+);
+
+/** Validators kept, and characters of their schemas together; the least recently used is dropped first. */
+const validators = new WeightedCache<ValidateFunction>({ maxEntries: 64, maxWeight: 4_000_000 });
+
+/**
+ * The validator of a schema, given as JSON.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot read.
+ */
+function validatorOf(schema: string): ValidateFunction {
+  const known = validators.get(schema);
+  if (known !== undefined) return known;
+  const ajv = new Ajv2020({ strict: false, meta: false, validateSchema: false, logger: false, code: { regExp, optimize: false } });
+  ajvFormats.default(ajv);
+  ajv.removeKeyword("multipleOf");
+  ajv.addKeyword({
+    keyword: "multipleOf",
+    type: "number",
+    schemaType: "number",
+    validate: (of: number, value: number) => isMultiple(value, of),
+    error: { message: ({ schemaCode }) => `must be multiple of ${String(schemaCode)}` },
+  });
+  const {
+    $schema: _schema,
+    $id: _id,
+    id: _oldId,
+    ...latest
+  } = toLatestDraftDeep(JSON.parse(schema) as SchemaObject) as Record<string, unknown>;
+  try {
+    const validator = ajv.compile(latest);
+    validators.set(schema, validator, schema.length);
+    return validator;
+  } catch (cause) {
+    const problem = cause instanceof Error ? cause.message : String(cause);
+    throw new ArgumentError(`The schema cannot be validated, which some of its keywords need: ${problem.slice(0, 300)}`, { cause });
+  }
+}
+
+/**
+ * Checks that texts can be validated for a schema, given as JSON.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot read.
+ */
+export function checkValidator(schema: string): void {
+  validatorOf(schema);
+}
+
+const context = createContext({ run: null as (() => boolean) | null });
+const script = new Script("run()");
+
+/** Runs a validation no longer than {@link MAX_VALIDATION_MS}; null if it took longer. */
+function within(run: () => boolean): boolean | null {
+  context["run"] = run;
+  try {
+    return script.runInContext(context, { timeout: MAX_VALIDATION_MS }) as boolean;
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code === "ERR_SCRIPT_EXECUTION_TIMEOUT") return null;
+    throw error;
+  } finally {
+    context["run"] = null;
+  }
+}
+
+function shownError({ instancePath, message, keyword }: ErrorObject): string {
+  return `${instancePath === "" ? "the value" : instancePath} ${message ?? "does not fit"} (\`${keyword}\`)`;
+}
+
+/**
+ * Finds the first violation of a schema in a text, both JSON.
+ *
+ * @returns A description of it; null if the text is valid, or only the beginning of a value.
+ */
+export function violationOf(schema: string, text: string): string | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const validator = validatorOf(schema);
+  const isValid = within(() => validator(value));
+  if (isValid === null) return `the validation took more than ${MAX_VALIDATION_MS} ms`;
+  return isValid ? null : shownError(validator.errors![0]!);
+}

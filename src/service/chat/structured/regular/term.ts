@@ -1,0 +1,241 @@
+/**
+ * Regular languages over code points as terms with intersection and complement.
+ *
+ * Equal terms of one {@link Terms} are one object, and the constructors simplify: bounds on the length move into repetitions where they
+ * can, so that most intersections need no automaton.
+ */
+import { intersection, normalized } from "../../../../engine/grammar/code-points.ts";
+import type { CodePointRange } from "../../../../engine/grammar/expression.ts";
+
+interface Facts {
+  readonly id: number;
+  /** Whether the language has the empty text. */
+  readonly isNullable: boolean;
+  /** Lower bound of the length of a text, in code points. */
+  readonly min: number;
+  /** Upper bound of the length of a text. */
+  readonly max: number;
+  /** Whether the term has neither `and` nor `not` in it. */
+  readonly isPlain: boolean;
+}
+
+type Shape =
+  | { readonly kind: "empty" }
+  /** One code point; no ranges is the empty language. */
+  | { readonly kind: "set"; readonly ranges: readonly CodePointRange[] }
+  | { readonly kind: "concat"; readonly head: Term; readonly tail: Term }
+  | { readonly kind: "or"; readonly parts: readonly Term[] }
+  | { readonly kind: "and"; readonly parts: readonly Term[] }
+  | { readonly kind: "not"; readonly body: Term }
+  /** `max` may be infinite. */
+  | { readonly kind: "repeat"; readonly body: Term; readonly least: number; readonly most: number };
+
+/** A regular language. */
+export type Term = Shape & Facts;
+type SetTerm = Extract<Shape, { kind: "set" }> & Facts;
+
+/** Code points that texts consist of: all but surrogates. */
+const CHARACTERS: readonly CodePointRange[] = [
+  [0, 0xd7ff],
+  [0xe000, 0x10ffff],
+];
+
+/** Texts whose characters all lie in one set, with bounds of the length. */
+interface Run {
+  readonly set: SetTerm;
+  readonly least: number;
+  readonly most: number;
+}
+
+function runOf(term: Term): Run | null {
+  if (term.kind === "set") return { set: term, least: 1, most: 1 };
+  return term.kind === "repeat" && term.body.kind === "set" ? { set: term.body, least: term.least, most: term.most } : null;
+}
+
+/** Makes terms. */
+export class Terms {
+  readonly #known = new Map<string, Term>();
+  readonly nothing: Term;
+  readonly empty: Term;
+  /** Any one character. */
+  readonly character: SetTerm;
+  /** Any text. */
+  readonly anything: Term;
+
+  constructor() {
+    this.nothing = this.set([]);
+    this.empty = this.#make("e", { kind: "empty" }, { isNullable: true, min: 0, max: 0, isPlain: true });
+    this.character = this.set(CHARACTERS);
+    this.anything = this.repeat(this.character, 0, Infinity);
+  }
+
+  /** Number of different terms made so far. */
+  get size(): number {
+    return this.#known.size;
+  }
+
+  #make(key: string, shape: Shape, facts: Omit<Facts, "id">): Term {
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const made = { ...shape, ...facts, id: this.#known.size };
+    this.#known.set(key, made);
+    return made;
+  }
+
+  /** One code point of the ranges. */
+  set(ranges: readonly CodePointRange[]): SetTerm {
+    const within = intersection(ranges, CHARACTERS);
+    return this.#make(
+      `s${within.join(";")}`,
+      { kind: "set", ranges: within },
+      { isNullable: false, min: 1, max: 1, isPlain: true },
+    ) as SetTerm;
+  }
+
+  /** Exactly this text. */
+  text(value: string): Term {
+    const points = Array.from(value, (character) => character.codePointAt(0)!);
+    return points.reduceRight((tail, point) => this.concat(this.set([[point, point]]), tail), this.empty);
+  }
+
+  concat(head: Term, tail: Term): Term {
+    if (head === this.nothing || tail === this.nothing) return this.nothing;
+    if (head === this.empty) return tail;
+    if (tail === this.empty) return head;
+    if (head.kind === "concat") {
+      const heads: Term[] = [];
+      let last: Term = head;
+      while (last.kind === "concat") {
+        heads.push(last.head);
+        last = last.tail;
+      }
+      return heads.reduceRight((rest, each) => this.concat(each, rest), this.concat(last, tail));
+    }
+    const [next, rest] = tail.kind === "concat" ? [tail.head, tail.tail] : [tail, this.empty];
+    if (head.kind === "repeat") {
+      const [body, least, most]: [Term, number, number] = next.kind === "repeat" ? [next.body, next.least, next.most] : [next, 1, 1];
+      if (body === head.body) return this.concat(this.repeat(body, head.least + least, head.most + most), rest);
+    }
+    return this.#make(
+      `c${head.id},${tail.id}`,
+      { kind: "concat", head, tail },
+      {
+        isNullable: head.isNullable && tail.isNullable,
+        min: head.min + tail.min,
+        max: head.max + tail.max,
+        isPlain: head.isPlain && tail.isPlain,
+      },
+    );
+  }
+
+  /** The texts of any part. */
+  or(given: readonly Term[]): Term {
+    const flat = given.flatMap((part) => (part.kind === "or" ? part.parts : [part]));
+    if (flat.includes(this.anything)) return this.anything;
+    const ranges = flat.flatMap((part) => (part.kind === "set" ? part.ranges : []));
+    const parts = new Set<Term>(flat.filter((part) => part.kind !== "set"));
+    if (ranges.length > 0) parts.add(this.set(normalized(ranges)));
+    const sorted = [...parts].sort((a, b) => a.id - b.id);
+    if (sorted.length === 0) return this.nothing;
+    if (sorted.length === 1) return sorted[0]!;
+    return this.#make(
+      `o${sorted.map(({ id }) => id).join()}`,
+      { kind: "or", parts: sorted },
+      {
+        isNullable: sorted.some(({ isNullable }) => isNullable),
+        min: sorted.reduce((min, part) => Math.min(min, part.min), Infinity),
+        max: sorted.reduce((max, part) => Math.max(max, part.max), 0),
+        isPlain: sorted.every(({ isPlain }) => isPlain),
+      },
+    );
+  }
+
+  /** The texts that all parts have. */
+  and(given: readonly Term[]): Term {
+    const flat = new Set(given.flatMap((part) => (part.kind === "and" ? part.parts : [part])));
+    flat.delete(this.anything);
+    if (flat.has(this.nothing)) return this.nothing;
+    let run: Run | null = null;
+    const parts = new Set<Term>();
+    for (const part of flat) {
+      const other = runOf(part);
+      if (other === null) parts.add(part);
+      else run = run === null ? other : this.#bothRuns(run, other);
+    }
+    if (run !== null) {
+      if (run.least > run.most) return this.nothing;
+      if (run.set === this.nothing && run.least > 0) return this.nothing;
+      return this.#within([...parts], run);
+    }
+    return this.#all([...parts]);
+  }
+
+  #bothRuns(a: Run, b: Run): Run {
+    const set = this.set(intersection(a.set.ranges, b.set.ranges));
+    return { set, least: Math.max(a.least, b.least), most: set === this.nothing ? 0 : Math.min(a.most, b.most) };
+  }
+
+  /** The texts of all parts that are of a run as well. */
+  #within(parts: readonly Term[], { set, least, most }: Run): Term {
+    if (parts.length === 0) return this.repeat(set, least, most);
+    const min = parts.reduce((longest, part) => Math.max(longest, part.min), 0);
+    const max = parts.reduce((shortest, part) => Math.min(shortest, part.max), Infinity);
+    if (min > most || max < least) return this.nothing;
+    // Bounds that follow from the parts themselves say nothing.
+    const [from, to] = [min >= least ? 0 : least, max <= most ? Infinity : most];
+    if (set !== this.character) return this.#all([...parts, this.repeat(set, from, to)]);
+    if (from === 0 && to === Infinity) return this.#all(parts);
+    const [only] = parts;
+    // After a beginning of fixed length the bounds are those of the rest.
+    if (parts.length === 1 && only?.kind === "concat" && only.head.min === only.head.max) {
+      const length = only.head.min;
+      return this.concat(only.head, this.and([only.tail, this.repeat(set, Math.max(0, from - length), to - length)]));
+    }
+    return this.#all([...parts, this.repeat(set, from, to)]);
+  }
+
+  #all(parts: readonly Term[]): Term {
+    const sorted = [...parts].sort((a, b) => a.id - b.id);
+    if (sorted.length === 0) return this.anything;
+    if (sorted.length === 1) return sorted[0]!;
+    if (sorted.includes(this.empty)) return sorted.every(({ isNullable }) => isNullable) ? this.empty : this.nothing;
+    return this.#make(
+      `a${sorted.map(({ id }) => id).join()}`,
+      { kind: "and", parts: sorted },
+      {
+        isNullable: sorted.every(({ isNullable }) => isNullable),
+        min: sorted.reduce((min, part) => Math.max(min, part.min), 0),
+        max: sorted.reduce((max, part) => Math.min(max, part.max), Infinity),
+        isPlain: false,
+      },
+    );
+  }
+
+  /** Every text that `body` has not. */
+  not(body: Term): Term {
+    if (body.kind === "not") return body.body;
+    if (body === this.nothing) return this.anything;
+    if (body === this.anything) return this.nothing;
+    return this.#make(
+      `n${body.id}`,
+      { kind: "not", body },
+      { isNullable: !body.isNullable, min: body.isNullable ? 1 : 0, max: Infinity, isPlain: false },
+    );
+  }
+
+  /** Between `least` and `most` times. */
+  repeat(body: Term, least: number, most: number): Term {
+    if (least > most) return this.nothing;
+    if (most === 0 || body === this.empty) return this.empty;
+    if (body === this.nothing) return least === 0 ? this.empty : this.nothing;
+    if (least === 1 && most === 1) return body;
+    // Fewer times are part of it where the body may be empty.
+    const from = body.isNullable ? 0 : least;
+    if (body.kind === "repeat" && body.least === 0 && body.most === Infinity) return body;
+    return this.#make(
+      `r${body.id},${from},${most}`,
+      { kind: "repeat", body, least: from, most },
+      { isNullable: from === 0, min: body.min * from, max: body.max === 0 ? 0 : body.max * most, isPlain: body.isPlain },
+    );
+  }
+}

@@ -1,0 +1,130 @@
+/** Schemas of older drafts, and of OpenAPI, in the keywords of draft 2020-12. */
+import { asList, invalid, isSchemaObject, toNames, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
+
+/** Keywords that hold a schema, a list of schemas, and schemas by name. */
+const HOLDS_ONE = [
+  "additionalProperties",
+  "items",
+  "contains",
+  "propertyNames",
+  "not",
+  "if",
+  "then",
+  "else",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+];
+const HOLDS_LIST = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const HOLDS_MAP = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/** Keywords that apply further schemas to the value itself. */
+const IN_PLACE = ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "$dynamicRef"];
+
+/** Draft 4 has exclusive bounds as flags beside the bounds. */
+function withExclusiveBounds(schema: Record<string, unknown>): void {
+  for (const [flag, bound] of [
+    ["exclusiveMinimum", "minimum"],
+    ["exclusiveMaximum", "maximum"],
+  ] as const) {
+    const isExclusive = schema[flag];
+    if (typeof isExclusive !== "boolean") continue;
+    delete schema[flag];
+    if (!isExclusive || schema[bound] === undefined) continue;
+    schema[flag] = schema[bound];
+    delete schema[bound];
+  }
+}
+
+/** Drafts up to 2019-09 list the first items in `items`. */
+function withPrefixItems(schema: Record<string, unknown>): void {
+  const { items, additionalItems } = schema;
+  delete schema["additionalItems"];
+  if (!Array.isArray(items)) return;
+  delete schema["items"];
+  schema["prefixItems"] = items;
+  if (additionalItems !== undefined) schema["items"] = additionalItems;
+}
+
+function withDependents(schema: Record<string, unknown>, path: string): void {
+  const { dependencies } = schema;
+  delete schema["dependencies"];
+  if (dependencies === undefined) return;
+  if (!isSchemaObject(dependencies)) throw invalid("dependencies", path, "an object of schemas or names", dependencies);
+  const entries = Object.entries(dependencies);
+  const [lists, schemas] = [entries.filter(([, each]) => Array.isArray(each)), entries.filter(([, each]) => !Array.isArray(each))];
+  const merge = (keyword: string, more: typeof entries): void => {
+    if (more.length > 0) schema[keyword] = { ...(schema[keyword] as object | undefined), ...Object.fromEntries(more) };
+  };
+  merge("dependentRequired", lists);
+  merge("dependentSchemas", schemas);
+}
+
+/** OpenAPI 3.0 has null as a flag next to the type, or next to an `allOf` that holds a reference. */
+function withNull(schema: Record<string, unknown>): Record<string, unknown> {
+  const { nullable, type, ...rest } = schema;
+  if (nullable !== true) return type === undefined ? rest : { ...rest, type };
+  if (type !== undefined) return { ...rest, type: [...new Set([...asList(type), "null"])] };
+  // References into definitions stay what they are.
+  const { $defs, definitions, ...asserted } = rest;
+  const kept = Object.fromEntries(Object.entries({ $defs, definitions }).filter(([, value]) => value !== undefined));
+  return { ...kept, anyOf: [{ type: "null" }, asserted] };
+}
+
+/** Where no other schema applies to the value itself, what is not evaluated is what is additional. */
+function withoutUnevaluated(schema: Record<string, unknown>): void {
+  if (IN_PLACE.some((keyword) => keyword in schema)) return;
+  for (const [unevaluated, additional] of [
+    ["unevaluatedProperties", "additionalProperties"],
+    ["unevaluatedItems", "items"],
+  ] as const) {
+    if (schema[unevaluated] === undefined || (unevaluated === "unevaluatedItems" && "contains" in schema)) continue;
+    schema[additional] ??= schema[unevaluated];
+    delete schema[unevaluated];
+  }
+}
+
+/** One schema in the keywords of draft 2020-12; the schemas in it stay as they are. */
+export function toLatestDraft(given: SchemaObject, path: string): SchemaObject {
+  const schema: Record<string, unknown> = { ...given };
+  withExclusiveBounds(schema);
+  withPrefixItems(schema);
+  withDependents(schema, path);
+  const nullable = "nullable" in schema ? withNull(schema) : schema;
+  withoutUnevaluated(nullable);
+  return nullable;
+}
+
+/** A schema and all schemas in it in the keywords of draft 2020-12. */
+export function toLatestDraftDeep(given: Schema, path = "#"): Schema {
+  if (typeof given === "boolean") return given;
+  const schema: Record<string, unknown> = { ...toLatestDraft(given, path) };
+  const deep = (value: unknown, at: string): unknown => (isSchemaObject(value) ? toLatestDraftDeep(value, `${path}/${at}`) : value);
+  for (const keyword of HOLDS_ONE) if (keyword in schema) schema[keyword] = deep(schema[keyword], keyword);
+  for (const keyword of HOLDS_LIST) {
+    const list = schema[keyword];
+    if (Array.isArray(list)) schema[keyword] = list.map((each, at) => deep(each, `${keyword}/${at}`));
+  }
+  for (const keyword of HOLDS_MAP) {
+    const map = schema[keyword];
+    if (isSchemaObject(map))
+      schema[keyword] = Object.fromEntries(Object.entries(map).map(([name, each]) => [name, deep(each, `${keyword}/${name}`)]));
+  }
+  return schema;
+}
+
+/** `if` and the dependencies of members as alternatives. */
+export function withoutConditions(schema: SchemaObject, path: string): SchemaObject {
+  const { if: condition, then, else: otherwise, dependentRequired, dependentSchemas, ...rest } = schema;
+  const more: unknown[] = [];
+  if (condition !== undefined && (then !== undefined || otherwise !== undefined))
+    more.push({ anyOf: [{ allOf: [condition, then ?? true] }, { allOf: [{ not: condition }, otherwise ?? true] }] });
+  if (dependentRequired !== undefined) {
+    if (!isSchemaObject(dependentRequired)) throw invalid("dependentRequired", path, "an object of names", dependentRequired);
+    for (const [name, names] of Object.entries(dependentRequired))
+      more.push({ anyOf: [{ properties: { [name]: false } }, { required: toNames(names, "dependentRequired", path) }] });
+  }
+  for (const [name, dependent] of toSchemaMap(dependentSchemas, "dependentSchemas", path))
+    more.push({ anyOf: [{ properties: { [name]: false } }, dependent] });
+  if (more.length === 0) return rest;
+  return { ...rest, allOf: [...asList(rest["allOf"]), ...more] };
+}

@@ -1,0 +1,113 @@
+/** Negated schemas. */
+import {
+  asList,
+  assertionsOf,
+  isSchemaObject,
+  toNames,
+  toSchema,
+  toSchemaMap,
+  toSchemas,
+  valuesOf,
+  type Schema,
+  type SchemaObject,
+} from "./keywords.ts";
+import type { Prepare, Resolve } from "./prepare.ts";
+
+const TYPES = ["null", "boolean", "object", "array", "number", "string"];
+
+/** Bounds by the keyword that says the opposite, with the type of values they are about. */
+const OPPOSITES: Readonly<Record<string, readonly [type: string, keyword: string, shift: number]>> = {
+  minimum: ["number", "exclusiveMaximum", 0],
+  maximum: ["number", "exclusiveMinimum", 0],
+  exclusiveMinimum: ["number", "maximum", 0],
+  exclusiveMaximum: ["number", "minimum", 0],
+  minLength: ["string", "maxLength", -1],
+  maxLength: ["string", "minLength", 1],
+  minItems: ["array", "maxItems", -1],
+  maxItems: ["array", "minItems", 1],
+  minProperties: ["object", "maxProperties", -1],
+  maxProperties: ["object", "minProperties", 1],
+};
+
+/** How far references are followed. */
+const MAX_DEPTH = 32;
+
+export interface NegateContext {
+  readonly resolve: Resolve;
+  readonly prepare: Prepare;
+  readonly path: string;
+}
+
+/** Alternatives that together are the opposite of one keyword; null if no schema says it. */
+function opposites(keyword: string, schema: SchemaObject, context: NegateContext, depth: number): readonly Schema[] | null {
+  const { path } = context;
+  const value = schema[keyword];
+  const all = (parts: readonly Schema[]): readonly Schema[] | null => {
+    const each = parts.map((part) => negated(part, context, depth + 1));
+    return each.includes(null) ? null : (each as Schema[]);
+  };
+  const bound = OPPOSITES[keyword];
+  if (bound !== undefined) {
+    const [type, opposite, shift] = bound;
+    if (typeof value !== "number") return null;
+    return value + shift < 0 && shift < 0 ? [] : [{ type, [opposite]: value + shift }];
+  }
+  switch (keyword) {
+    case "type": {
+      const types = asList(value);
+      if (types.includes("integer") && !types.includes("number")) return null;
+      const others = TYPES.filter((type) => !types.includes(type));
+      return others.length === 0 ? [] : [{ type: others }];
+    }
+    case "enum":
+    case "const": {
+      const values = valuesOf({ [keyword]: value });
+      return values === null ? null : [{ not: { enum: values } }];
+    }
+    case "pattern":
+      return [{ type: "string", not: { pattern: value } }];
+    case "required":
+      return toNames(value, keyword, path).map((name) => ({ type: "object", properties: { [name]: false } }));
+    case "properties": {
+      const members = [...toSchemaMap(value, keyword, path)];
+      const each = all(members.map(([, member]) => member));
+      return (
+        each?.map((opposite, at) => ({ type: "object", required: [members[at]![0]], properties: { [members[at]![0]]: opposite } })) ?? null
+      );
+    }
+    case "not":
+      return [toSchema(value, keyword, path)];
+    case "allOf":
+      return all(toSchemas(value, keyword, path));
+    case "anyOf": {
+      const each = all(toSchemas(value, keyword, path));
+      return each === null ? null : [{ allOf: each }];
+    }
+    case "$ref":
+      return all([context.resolve(value, path).schema]);
+    default:
+      return null;
+  }
+}
+
+/** The schema of all values that do not fit `schema`; null if none is known. Lists of values and patterns stay under a `not`. */
+export function negated(schema: Schema, context: NegateContext, depth = 0): Schema | null {
+  if (typeof schema === "boolean") return !schema;
+  if (depth > MAX_DEPTH) return null;
+  const asserted = assertionsOf(context.prepare(schema, context.path), context.path);
+  const alternatives: Schema[] = [];
+  for (const keyword of Object.keys(asserted)) {
+    const more = opposites(keyword, asserted, context, depth);
+    if (more === null) return null;
+    alternatives.push(...more);
+  }
+  if (alternatives.length === 1) return alternatives[0]!;
+  return alternatives.length === 0 ? false : { anyOf: alternatives };
+}
+
+/** Whether a negation is left as it is: of a list of values, or of a pattern alone. */
+export function isAtom(schema: unknown): schema is SchemaObject {
+  if (!isSchemaObject(schema)) return false;
+  const [keyword, ...more] = Object.keys(schema);
+  return more.length === 0 && ((keyword === "enum" && Array.isArray(schema["enum"])) || keyword === "pattern");
+}

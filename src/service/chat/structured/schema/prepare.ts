@@ -1,0 +1,51 @@
+/** Schemas in the few forms that the compiler knows: one draft, no conditions, negations of lists of values and patterns alone. */
+import { asList, invalid, toSchema, type Schema, type SchemaObject } from "./keywords.ts";
+import { toLatestDraft, withoutConditions } from "./drafts.ts";
+import { isAtom, negated } from "./negate.ts";
+
+/** Follows a reference. */
+export type Resolve = (reference: unknown, path: string) => { readonly schema: Schema; readonly path: string };
+
+/** One schema in the forms of the compiler; schemas in it stay as they are. */
+export type Prepare = (schema: SchemaObject, path: string) => SchemaObject;
+
+/** Notes a keyword that the grammar does not enforce wholly. */
+export type Relax = (keyword: string, path: string, why: string) => void;
+
+function checkTexts(schema: SchemaObject, path: string): void {
+  for (const keyword of ["pattern", "format"]) {
+    const value = schema[keyword];
+    if (value !== undefined && typeof value !== "string") throw invalid(keyword, path, "a string", value);
+  }
+}
+
+/** Schemas made here, which may hold lists of patterns and formats. */
+const made = new WeakSet<object>();
+
+/** Marks a schema that several were merged into: it is prepared, and its keywords may be lists. */
+export function asPrepared(schema: SchemaObject): SchemaObject {
+  made.add(schema);
+  return schema;
+}
+
+/** Prepares the schemas of one document. */
+export function preparer(resolve: Resolve, relax: Relax): Prepare {
+  const known = new WeakMap<object, SchemaObject>();
+  const prepare: Prepare = (given, path) => {
+    if (made.has(given)) return given;
+    const before = known.get(given);
+    if (before !== undefined) return before;
+    checkTexts(given, path);
+    const { not, ...rest } = withoutConditions(toLatestDraft(given, path), path);
+    let result: SchemaObject = rest;
+    if (isAtom(not)) result = { ...rest, not };
+    else if (not !== undefined) {
+      const opposite = negated(toSchema(not, "not", path), { resolve, prepare, path });
+      if (opposite === null) relax("not", path, "no schema says its opposite");
+      else result = { ...rest, allOf: [...asList(rest["allOf"]), opposite] };
+    }
+    known.set(given, result);
+    return result;
+  };
+  return prepare;
+}

@@ -1,0 +1,117 @@
+/**
+ * Schemas as libraries send them: 102 pydantic models, in validation and in serialization mode, and 97 zod models in every draft that zod
+ * writes. All compile, and what their grammars make is valid for ajv with formats, but for keywords that are left to the validation,
+ * which then says what ajv says.
+ */
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import ajvFormats from "ajv-formats";
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { compileOutput } from "../../../../src/service/chat/structured/output-grammar.ts";
+import { violationOf } from "../../../../src/service/chat/structured/output-validation.ts";
+import type { SchemaObject } from "../../../../src/service/chat/structured/schema/keywords.ts";
+import { languageOf } from "./support.ts";
+import { ZOD_MODELS, ZOD_OPTIONS } from "./zod-models.ts";
+
+interface Case {
+  readonly name: string;
+  readonly schema: SchemaObject;
+  /** A schema of the same values that ajv can read, where `schema` is of a draft that ajv does not know. */
+  readonly readable: SchemaObject;
+}
+
+/** Different schemas alone: modes and drafts mostly say the same. */
+function different(cases: readonly Case[]): Case[] {
+  const withoutDraft = ({ $schema: _draft, ...rest }: SchemaObject) => rest;
+  return [
+    ...new Map(cases.map((each) => [JSON.stringify(withoutDraft(each.schema)), { ...each, schema: withoutDraft(each.schema) }])).values(),
+  ];
+}
+
+function pydanticCases(): Case[] {
+  const { models } = JSON.parse(gunzipSync(readFileSync(new URL("../../../oracle/schema-models.json.gz", import.meta.url))).toString()) as {
+    readonly models: Readonly<Record<string, Readonly<Record<string, SchemaObject>>>>;
+  };
+  return different(
+    Object.entries(models).flatMap(([name, modes]) =>
+      Object.entries(modes).map(([mode, schema]) => ({ name: `${name}, ${mode}`, schema, readable: schema })),
+    ),
+  );
+}
+
+function zodCases(): Case[] {
+  return different(
+    Object.entries(ZOD_MODELS).flatMap(([name, model]) =>
+      ZOD_OPTIONS.map((options) => {
+        const schema = z.toJSONSchema(model, options) as SchemaObject;
+        const readable = z.toJSONSchema(model, { ...options, target: "draft-2020-12" }) as SchemaObject;
+        return { name: `${name}, ${options.target}, ${options.io}, ${options.reused}`, schema, readable };
+      }),
+    ),
+  );
+}
+
+/** Patterns are JavaScript's with the flag `u`, or without where they have escapes that it forbids. */
+const regExp = Object.assign(
+  (pattern: string): RegExp => {
+    try {
+      return new RegExp(pattern, "u");
+    } catch {
+      return new RegExp(pattern);
+    }
+  },
+  { code: "" },
+);
+
+function ajvOf({ schema, readable }: Case): ValidateFunction {
+  // A decimal multiple is one up to rounding.
+  const ajv = new Ajv2020({ strict: false, logger: false, multipleOfPrecision: 6, code: { regExp } });
+  ajvFormats.default(ajv);
+  try {
+    return ajv.compile(schema);
+  } catch {
+    return ajv.compile(readable);
+  }
+}
+
+function generator(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+describe.each([
+  ["pydantic", pydanticCases, 55, 1],
+  ["zod", zodCases, 22, 0],
+] as const)("schemas of %s", (_library, casesOf, perSchema, least) => {
+  it("all compile, and their outputs are valid for ajv unless the validation finds what ajv finds", () => {
+    const draw = generator(1);
+    const counts = { outputs: 0, found: 0 };
+    const wrong: string[] = [];
+    for (const each of casesOf()) {
+      const form = { kind: "json", schema: each.schema } as const;
+      const { grammar, check } = compileOutput({ form, whitespacePattern: null, closesObjects: false }, { reasoningEnd: null });
+      const language = languageOf(grammar);
+      const isValid = ajvOf(each);
+      for (let made = 0, turn = 0; made < perSchema && turn < 2 * perSchema; turn++) {
+        const text = language.walk(draw);
+        if (text === null) continue;
+        made++;
+        const value: unknown = JSON.parse(text);
+        const violation = check === null ? null : violationOf(JSON.stringify(each.schema), text);
+        counts.outputs++;
+        if (violation !== null) counts.found++;
+        if (isValid(value) !== (violation === null)) wrong.push(`${each.name}: ${text} ${JSON.stringify(isValid.errors)} ${violation}`);
+      }
+    }
+    expect(wrong).toEqual([]);
+    expect(counts.outputs).toBeGreaterThan(5000);
+    // Few keywords are left to the validation, and there it finds something.
+    expect(counts.found).toBeLessThan(counts.outputs / 20);
+    expect(counts.found).toBeGreaterThanOrEqual(least);
+  }, 120_000);
+});
