@@ -66,7 +66,9 @@ export function run(args: string[]): Promise<void> {
   const rows = Object.entries(SCHEMAS).map(([label, schema]) => {
     const compiling = performance.now();
     const builder = new GrammarBuilder();
-    const automaton = compileGrammar(builder.build(new SchemaCompiler(builder).document(schema as Readonly<Record<string, unknown>>).expression));
+    const automaton = compileGrammar(
+      builder.build(new SchemaCompiler(builder).document(schema as Readonly<Record<string, unknown>>).expression),
+    );
     const compiled = performance.now() - compiling;
     const configurations = new Configurations(automaton, vocabulary.maxTokenBytes);
     const masks: number[] = [];
