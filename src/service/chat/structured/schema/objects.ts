@@ -16,7 +16,10 @@ import { KeyRules } from "./keys.ts";
 import { toCount, toNames, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 
 interface Member {
-  readonly expression: Expression;
+  /** The key as JSON. */
+  readonly key: string;
+  /** Everything after the key: the colon and the value. */
+  readonly value: Expression;
   readonly isRequired: boolean;
 }
 
@@ -57,12 +60,38 @@ function countsOf(schema: SchemaObject, members: readonly Member[], mayHaveMore:
   return { min: 0, max: Infinity };
 }
 
+/** A key and everything that may follow it. */
+interface Keyed {
+  readonly key: string;
+  readonly rest: Expression;
+}
+
+/** Optional members of which the keys are read together: alternatives that begin alike are one while they are read. */
+const BLOCK_SIZE = 64;
+
+/** Keys from a position on, each with what follows it; no key begins with another. */
+function keyTrie(entries: readonly Keyed[], from: number): Expression {
+  const [first] = entries;
+  if (first === undefined) return NOTHING;
+  if (entries.length === 1) return sequence(text(first.key.slice(from)), first.rest);
+  let to = from;
+  while (entries.every(({ key }) => key[to] === first.key[to])) to++;
+  // A character of two units stays whole.
+  if (/[\ud800-\udbff]/.test(first.key[to - 1] ?? "")) to--;
+  const byNext = new Map<string, Keyed[]>();
+  for (const entry of entries) {
+    const next = String.fromCodePoint(entry.key.codePointAt(to)!);
+    byNext.set(next, [...(byNext.get(next) ?? []), entry]);
+  }
+  return sequence(text(first.key.slice(from, to)), choiceOf([...byNext.values()].map((same) => keyTrie(same, to))));
+}
+
 /** The members of an object, separated by commas. */
 function membersOf(members: readonly Member[], more: Expression | null, { min, max }: Counts, compiler: SchemaCompiler): Expression {
   const comma = sequence(text(","), compiler.parts.whitespace);
   // Counts above are the same: with an upper bound all are told apart, without one those below the lower.
   const top = max === Infinity ? min : max;
-  const states = Array.from({ length: top + 1 }, (_, count) => count);
+  const states = Array.from({ length: members.length === 0 ? 1 : top + 1 }, (_, count) => count);
   const up = (count: number): number => Math.min(count + 1, top);
 
   /** By the number of members so far: those that may follow, at least one; and those that may follow one, commas included. */
@@ -78,15 +107,26 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
         return ends && count >= min ? optional(others) : others;
       }),
     );
-  for (const { expression, isRequired } of members.toReversed()) {
+  /** The members of the present block, where no counts are told apart, and those beyond it. */
+  let block: Keyed[] = [];
+  let beyond = next[0]!;
+  for (const [at, { key, value, isRequired }] of [...members.entries()].reverse()) {
     const [tail, after] = [next, following(next, isEnd)];
     next = states.map((count) =>
       compiler.rule(() => {
-        const one = count >= max ? NOTHING : sequence(expression, after[up(count)]!);
+        const one = count >= max ? NOTHING : sequence(text(key), value, after[up(count)]!);
         return isRequired ? one : choice(one, tail[count]!);
       }),
     );
     isEnd &&= !isRequired;
+    if (isRequired) block = [];
+    else block.push({ key, rest: sequence(value, after[0]!) });
+    if (at % BLOCK_SIZE !== 0) continue;
+    if (block.length === BLOCK_SIZE && top === 0) {
+      const [entries, others] = [block, beyond];
+      next = [compiler.rule(() => choice(keyTrie(entries, 0), others))];
+    }
+    [block, beyond] = [[], next[0]!];
   }
   return isEnd && min === 0 ? (next[0] === NOTHING ? EMPTY : optional(next[0]!)) : next[0]!;
 }
@@ -99,19 +139,18 @@ export function objectOf(given: SchemaObject, compiler: SchemaCompiler, path: st
   const isRequired = new Set(required);
   const names = [...new Set([...properties.keys(), ...required])];
   const { whitespace } = compiler.parts;
-  const member = (key: Expression, value: Schema, at: string): Expression =>
-    sequence(
-      key,
-      compiler.rule(() => sequence(whitespace, text(":"), whitespace, compiler.compile(value, `${path}/${at}`), whitespace)),
-    );
+  const valueOf = (value: Schema, at: string): Expression =>
+    compiler.rule(() => sequence(whitespace, text(":"), whitespace, compiler.compile(value, `${path}/${at}`), whitespace));
 
   const keys = new KeyRules(schema, compiler, path);
   const members = names.flatMap((name): Member[] => {
     const value = keys.schemaOf(name, properties.get(name));
     if (value === false && !isRequired.has(name)) return [];
-    return [{ expression: member(text(JSON.stringify(name)), value, `properties/${name}`), isRequired: isRequired.has(name) }];
+    return [{ key: JSON.stringify(name), value: valueOf(value, `properties/${name}`), isRequired: isRequired.has(name) }];
   });
-  const further = keys.further(names).map((each) => compiler.rule(() => member(each.expression, each.schema, "additionalProperties")));
+  const further = keys
+    .further(names)
+    .map((each) => compiler.rule(() => sequence(each.expression, valueOf(each.schema, "additionalProperties"))));
   const more = further.length === 0 ? null : choiceOf(further);
   const counts = countsOf(schema, members, more !== null, compiler, path);
   return sequence(text("{"), whitespace, membersOf(members, more, counts, compiler), text("}"));
