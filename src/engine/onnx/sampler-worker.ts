@@ -1,8 +1,9 @@
 /** Entry of the sampler's thread. */
 import { parentPort, workerData } from "node:worker_threads";
-import type { SamplingParams } from "../port.ts";
 import type { Adapter } from "./model/parameters.ts";
+import type { GrammarConstraint } from "./sample/grammar/constraint.ts";
 import { Grammars, type GrammarText } from "./sample/grammar/grammars.ts";
+import type { SentParams } from "./sample/logits/lists.ts";
 import type { SampledEvent } from "./sample/request.ts";
 import type { SamplerOptions } from "./sample/options.ts";
 import { Sampler } from "./sample/sampler.ts";
@@ -28,14 +29,32 @@ const grammars = new Grammars();
 /** What the text of a request must be, over the tokens of a model. */
 type OutputForm = GrammarText & { readonly directory: string };
 
+/** Requests whose grammars are compiled. */
+const awaiting = new Set<number>();
+
+async function addConstrained(id: number, form: OutputForm, add: (constraint: GrammarConstraint) => void): Promise<void> {
+  awaiting.add(id);
+  try {
+    const constraint = await grammars.constraint(form.directory, form);
+    if (awaiting.has(id)) add(constraint);
+  } catch (error) {
+    post({ failed: [id], error: describeError(error) });
+  } finally {
+    awaiting.delete(id);
+  }
+}
+
 serveCalls(port, {
   addPolicy: ([id, base, trained]: readonly [string, BaseSource, { flat: Float32Array; lora: Adapter | null }]) =>
     sampler.addPolicy(id, base, trained),
   loadPolicy: ([id, base, state]: readonly [string, BaseSource, string | undefined]) => sampler.loadPolicy(id, base, state),
   releasePolicy: ([id]: readonly [string]) => sampler.releasePolicy(id),
-  add: async ([id, policy, prompt, params, form]: readonly [number, string, Int32Array, SamplingParams, OutputForm | null]) => {
-    const constraint = form === null ? null : await grammars.constraint(form.directory, form);
-    sampler.add(id, policy, prompt, params, constraint);
+  add: ([id, policy, prompt, params, form]: readonly [number, string, Int32Array, SentParams, OutputForm | null]) => {
+    if (form === null) sampler.add(id, policy, prompt, params, null);
+    // Not awaited: the calls that follow, such as another request's, must not wait for a grammar.
+    else void addConstrained(id, form, (constraint) => sampler.add(id, policy, prompt, params, constraint));
   },
-  cancel: ([id]: readonly [number]) => sampler.cancel(id),
+  cancel: ([id]: readonly [number]) => {
+    if (!awaiting.delete(id)) sampler.cancel(id);
+  },
 });

@@ -5,6 +5,7 @@ import type { CallOptions, SampledToken, SamplingParams, WorkerStatus } from "..
 import type { Adapter } from "./model/parameters.ts";
 import { PromptHomes } from "./prompt-homes.ts";
 import { grammarText } from "./sample/grammar/grammars.ts";
+import { toSent } from "./sample/logits/lists.ts";
 import type { SamplerOptions } from "./sample/options.ts";
 import type { SamplerEvent } from "./sampler-worker.ts";
 import { spawnWorker } from "../../util/spawn-worker.ts";
@@ -136,7 +137,7 @@ export class Samplers {
     let isFinished = false;
     try {
       const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
-      client.call("add", [request, policyId, prompt, params, form]).catch((error: unknown) => queue.fail(error));
+      client.call("add", [request, policyId, prompt, toSent(params), form]).catch((error: unknown) => queue.fail(error));
       for await (const token of queue) {
         signal?.throwIfAborted();
         isFinished = token.finish !== undefined;

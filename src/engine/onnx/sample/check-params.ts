@@ -5,6 +5,9 @@ function fail(param: string, expected: string, got: unknown): never {
   throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
 }
 
+/** Lists that were checked, with the vocabulary that they fit: the choices of a request share theirs. */
+const checked = new WeakMap<object, number>();
+
 /**
  * Checks what a request asks of its logits.
  *
@@ -16,18 +19,27 @@ export function checkLogitParams(params: SamplingParams, vocabularySize: number)
     for (const id of values)
       if (!(Number.isInteger(id) && id >= 0 && id < vocabularySize)) fail(param, `token ids in [0, ${vocabularySize})`, id);
   };
+  const once = <T extends object>(list: T | undefined, check: (list: T) => void): void => {
+    if (list === undefined || checked.get(list) === vocabularySize) return;
+    check(list);
+    checked.set(list, vocabularySize);
+  };
   if (!(minP >= 0 && minP <= 1)) fail("minP", "in [0, 1]", minP);
   if (!(minTokens >= 0)) fail("minTokens", "at least 0", minTokens);
   if (!(repetitionPenalty > 0 && repetitionPenalty < Infinity)) fail("repetitionPenalty", "above 0", repetitionPenalty);
   if (!Number.isFinite(frequencyPenalty)) fail("frequencyPenalty", "a finite number", frequencyPenalty);
   if (!Number.isFinite(presencePenalty)) fail("presencePenalty", "a finite number", presencePenalty);
   if (allowedTokenIds?.length === 0) fail("allowedTokenIds", "at least one id", "none");
-  ids("allowedTokenIds", allowedTokenIds ?? []);
+  once(allowedTokenIds, (list) => ids("allowedTokenIds", list));
   ids("lateTokenIds", params.lateTokenIds ?? []);
-  ids("logitBias", params.logitBias?.keys() ?? []);
-  for (const bias of params.logitBias?.values() ?? []) if (!Number.isFinite(bias)) fail("logitBias", "finite numbers", bias);
-  for (const sequence of params.bannedSequences ?? []) {
-    if (sequence.length === 0) fail("bannedSequences", "sequences of at least one id", "an empty one");
-    ids("bannedSequences", sequence);
-  }
+  once(params.logitBias, (bias) => {
+    ids("logitBias", bias.keys());
+    for (const value of bias.values()) if (!Number.isFinite(value)) fail("logitBias", "finite numbers", value);
+  });
+  once(params.bannedSequences, (sequences) => {
+    for (const sequence of sequences) {
+      if (sequence.length === 0) fail("bannedSequences", "sequences of at least one id", "an empty one");
+      ids("bannedSequences", sequence);
+    }
+  });
 }

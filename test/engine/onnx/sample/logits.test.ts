@@ -7,6 +7,7 @@ import { addBias, penalizeFrequency, penalizePresence, penalizeRepetition } from
 import { argmax, draw } from "../../../../src/engine/onnx/sample/logits/draw.ts";
 import { applyTemperature, keepMinP, keepTopK, keepTopP } from "../../../../src/engine/onnx/sample/logits/filters.ts";
 import { allowOnly, ban, banSequences } from "../../../../src/engine/onnx/sample/logits/masks.ts";
+import { ruleLists, toSent } from "../../../../src/engine/onnx/sample/logits/lists.ts";
 import { LogitRules } from "../../../../src/engine/onnx/sample/logits/rules.ts";
 import { uniform } from "../../../../src/util/rng.ts";
 
@@ -31,11 +32,11 @@ const params = (more: Partial<SamplingParams> = {}): SamplingParams => ({
 
 describe("masks", () => {
   it("41: only allowed tokens are left", () => {
-    expect(left(after(row(1, 2, 3, 4), (x) => allowOnly(x, new Set([3, 1]))))).toEqual([1, 3]);
+    expect(left(after(row(1, 2, 3, 4), (x) => allowOnly(x, ruleLists(params({ allowedTokenIds: [3, 1] })).allowed!)))).toEqual([1, 3]);
   });
   it("42: a sequence bans its last token right after the others, one of a single token always", () => {
     const banned = (outputs: number[], ...sequences: number[][]) =>
-      left(after(row(0, 0, 0, 0), (x) => banSequences(x, sequences, outputs)));
+      left(after(row(0, 0, 0, 0), (x) => banSequences(x, ruleLists(params({ bannedSequences: sequences })).banned!, outputs)));
     expect(banned([], [2])).toEqual([0, 1, 3]);
     expect(banned([], [1, 2])).toEqual([0, 1, 2, 3]);
     expect(banned([0, 1], [1, 2])).toEqual([0, 1, 3]);
@@ -48,16 +49,38 @@ describe("masks", () => {
   });
 });
 
+describe("lists on their way to a sampler", () => {
+  it("are made once for all choices of a request, in memory that threads share", () => {
+    const request = params({ allowedTokenIds: [3, 1], bannedSequences: [[1, 2], [3]], logitBias: new Map([[2, -0.5]]) });
+    const [first, second] = [toSent(request), toSent({ ...request, seed: 2n })];
+    expect(Object.keys(first)).not.toContain("allowedTokenIds");
+    for (const name of ["allowed", "banned", "bias"] as const) expect(second.lists[name]).toBe(first.lists[name]);
+    expect(first.lists.allowed?.buffer).toBeInstanceOf(SharedArrayBuffer);
+    expect([...first.lists.allowed!]).toEqual([0, 1, 0, 1]);
+    expect([[...first.lists.banned!.tokens], [...first.lists.banned!.starts]]).toEqual([
+      [1, 2, 3],
+      [0, 2, 3],
+    ]);
+    const rules = LogitRules.of(first, Int32Array.of(1));
+    expect([...rules!.apply(row(1, 1, 1, 1, 1))]).toEqual([-Infinity, 1, -Infinity, -Infinity, -Infinity]);
+    expect(toSent(params({ bannedSequences: [], logitBias: new Map() })).lists).toEqual({ allowed: null, banned: null, bias: null });
+  });
+});
+
 describe("adjustments", () => {
   it("43: a bias is added", () => {
     expect([
       ...after(row(1, -2, 3), (x) =>
         addBias(
           x,
-          new Map([
-            [1, 100],
-            [2, -0.5],
-          ]),
+          ruleLists(
+            params({
+              logitBias: new Map([
+                [1, 100],
+                [2, -0.5],
+              ]),
+            }),
+          ).bias!,
         ),
       ),
     ]).toEqual([1, 98, 2.5]);

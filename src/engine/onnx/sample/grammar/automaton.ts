@@ -2,6 +2,7 @@
 import { checkGrammar } from "../../../grammar/check.ts";
 import type { Expression, Grammar } from "../../../grammar/expression.ts";
 import type { GrammarFacts } from "../../../grammar/facts.ts";
+import { runSteps, type Steps } from "../../../../util/steps.ts";
 import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
 
 /** One byte and what comes after it. */
@@ -48,12 +49,15 @@ class Compiler {
     this.#facts = facts;
     // Each rule has its first state from the beginning, so that rules can call those that come later.
     this.#starts = grammar.rules.map(() => this.#add({ kind: "either", targets: [] }));
-    for (const [index, rule] of grammar.rules.entries())
-      this.states[this.#starts[index]!] = { kind: "either", targets: [this.#compile(rule, END)] };
   }
 
-  get start(): number {
-    return this.#starts[0]!;
+  /** Compiles the rules one by one. */
+  *rules({ rules }: Grammar): Steps<Automaton> {
+    for (const [index, rule] of rules.entries()) {
+      this.states[this.#starts[index]!] = { kind: "either", targets: [this.#compile(rule, END)] };
+      yield;
+    }
+    return { states: this.states, start: this.#starts[0]! };
   }
 
   #add(state: State): number {
@@ -164,6 +168,12 @@ class Compiler {
  * @throws ArgumentError `E_ARGUMENT` where the grammar cannot be carried out.
  */
 export function compileGrammar(grammar: Grammar): Automaton {
-  const { states, start } = new Compiler(grammar, checkGrammar(grammar));
-  return { states, start };
+  return runSteps(compileGrammarSteps(grammar));
+}
+
+/** {@link compileGrammar}, one rule at a time, for a thread that samples meanwhile. */
+export function* compileGrammarSteps(grammar: Grammar): Steps<Automaton> {
+  const facts = checkGrammar(grammar);
+  yield;
+  return yield* new Compiler(grammar, facts).rules(grammar);
 }

@@ -1,10 +1,11 @@
 /** The grammars of a sampler: vocabularies by model, compiled grammars by what they say. */
 import { loadTokenizer, type ChatTokenizer } from "../../../../tokenizer/index.ts";
 import { remember } from "../../../../util/remember.ts";
+import { runStepsInSlices } from "../../../../util/steps.ts";
 import { WeightedCache } from "../../../../util/weighted-cache.ts";
 import type { Grammar } from "../../../grammar/expression.ts";
 import type { GrammarParams } from "../../../port.ts";
-import { compileGrammar } from "./automaton.ts";
+import { compileGrammarSteps } from "./automaton.ts";
 import { Configurations } from "./configurations.ts";
 import { GrammarConstraint } from "./constraint.ts";
 import { Vocabulary } from "./vocabulary.ts";
@@ -24,6 +25,8 @@ export function textVocabulary(tokenizer: ChatTokenizer): Vocabulary {
 interface Model {
   readonly vocabulary: Vocabulary;
   readonly compiled: WeightedCache<Configurations>;
+  /** By text, while they are compiled. */
+  readonly compiling: Map<string, Promise<Configurations>>;
 }
 
 /** A constraint on its way to the sampler. */
@@ -45,19 +48,32 @@ export function grammarText({ grammar, endTokenIds }: GrammarParams): GrammarTex
 export class Grammars {
   readonly #models = new Map<string, Promise<Model>>();
 
-  /** Follows a new choice of the model in `directory`. */
+  /** Follows a new choice of the model in `directory`. A grammar is compiled in slices, between which the thread samples. */
   async constraint(directory: string, { text, endTokenIds }: GrammarText): Promise<GrammarConstraint> {
-    const load = async () => ({
+    const load = async (): Promise<Model> => ({
       vocabulary: textVocabulary(await loadTokenizer(directory)),
       compiled: new WeightedCache<Configurations>(COMPILED),
+      compiling: new Map(),
     });
-    const { vocabulary, compiled } = await remember(this.#models, directory, load, MAX_MODELS);
-    let configurations = compiled.get(text);
-    if (configurations === undefined) {
-      const automaton = compileGrammar(JSON.parse(text) as Grammar);
-      configurations = new Configurations(automaton, vocabulary.maxTokenBytes);
-      compiled.set(text, configurations, automaton.states.length);
-    }
-    return new GrammarConstraint(configurations, vocabulary, endTokenIds);
+    const model = await remember(this.#models, directory, load, MAX_MODELS);
+    return new GrammarConstraint(await configurationsOf(model, text), model.vocabulary, endTokenIds);
+  }
+}
+
+/** The configurations of a grammar; the choices of a request wait for the same ones. */
+async function configurationsOf({ vocabulary, compiled, compiling }: Model, text: string): Promise<Configurations> {
+  const known = compiled.get(text) ?? compiling.get(text);
+  if (known !== undefined) return known;
+  const made = (async () => {
+    const automaton = await runStepsInSlices(compileGrammarSteps(JSON.parse(text) as Grammar));
+    const configurations = new Configurations(automaton, vocabulary.maxTokenBytes);
+    compiled.set(text, configurations, automaton.states.length);
+    return configurations;
+  })();
+  compiling.set(text, made);
+  try {
+    return await made;
+  } finally {
+    compiling.delete(text);
   }
 }

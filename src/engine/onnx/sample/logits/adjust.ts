@@ -1,8 +1,9 @@
 /** Steps that move the logits of some tokens. Each works in place on one row of logits `[V]`. */
+import type { LogitBias } from "./lists.ts";
 
 /** Adds to the logit of each token its bias. */
-export function addBias(logits: Float32Array, bias: ReadonlyMap<number, number>): void {
-  for (const [id, value] of bias) logits[id]! += value;
+export function addBias(logits: Float32Array, { ids, values }: LogitBias): void {
+  for (let at = 0; at < ids.length; at++) logits[ids[at]!]! += values[at]!;
 }
 
 /**

@@ -1,8 +1,13 @@
 /** Steps that forbid tokens. Each works in place on one row of logits `[V]`; a forbidden token has the logit −∞. */
+import type { BannedSequences } from "./lists.ts";
 
-/** Forbids every token that is not allowed. */
-export function allowOnly(logits: Float32Array, allowed: ReadonlySet<number>): void {
-  for (let id = 0; id < logits.length; id++) if (!allowed.has(id)) logits[id] = -Infinity;
+/**
+ * Forbids every token that is not allowed.
+ *
+ * @param allowed - 1 for each allowed id.
+ */
+export function allowOnly(logits: Float32Array, allowed: Uint8Array): void {
+  for (let id = 0; id < logits.length; id++) if (allowed[id] !== 1) logits[id] = -Infinity;
 }
 
 /**
@@ -11,13 +16,14 @@ export function allowOnly(logits: Float32Array, allowed: ReadonlySet<number>): v
  *
  * @param outputs - The tokens sampled so far.
  */
-export function banSequences(logits: Float32Array, sequences: readonly (readonly number[])[], outputs: readonly number[]): void {
-  for (const sequence of sequences) {
-    const start = outputs.length - (sequence.length - 1);
+export function banSequences(logits: Float32Array, { tokens, starts }: BannedSequences, outputs: readonly number[]): void {
+  for (let index = 0; index + 1 < starts.length; index++) {
+    const [first, last] = [starts[index]!, starts[index + 1]! - 1];
+    const start = outputs.length - (last - first);
     if (start < 0) continue;
     let at = 0;
-    while (start + at < outputs.length && outputs[start + at] === sequence[at]) at++;
-    if (start + at === outputs.length) logits[sequence[at]!] = -Infinity;
+    while (start + at < outputs.length && outputs[start + at] === tokens[first + at]) at++;
+    if (start + at === outputs.length) logits[tokens[last]!] = -Infinity;
   }
 }
 

@@ -2,16 +2,15 @@
 import { UnsupportedError } from "../../../../errors.ts";
 import type { SamplingParams } from "../../../port.ts";
 import { addBias, penalizeFrequency, penalizePresence, penalizeRepetition } from "./adjust.ts";
+import { ruleLists, type SentParams } from "./lists.ts";
 import { allowOnly, ban, banSequences } from "./masks.ts";
 
 /** The parameters that are rules, with what stands for their absence. */
-function filledIn(params: SamplingParams) {
+function filledIn(params: SamplingParams | SentParams) {
   return {
-    allowedTokenIds: params.allowedTokenIds,
-    bannedSequences: params.bannedSequences ?? [],
+    lists: "lists" in params ? params.lists : ruleLists(params),
     minTokens: params.minTokens ?? 0,
     lateTokenIds: params.lateTokenIds ?? [],
-    logitBias: params.logitBias ?? new Map<number, number>(),
     repetitionPenalty: params.repetitionPenalty ?? 1,
     frequencyPenalty: params.frequencyPenalty ?? 0,
     presencePenalty: params.presencePenalty ?? 0,
@@ -25,7 +24,6 @@ export class LogitRules {
   /** Whether the rules tell a logit from the same logit moved: then log-probabilities do not serve in their place. */
   readonly needsLogits: boolean;
   readonly #params: RuleParams;
-  readonly #allowed: ReadonlySet<number> | null;
   /** Tokens of the prompt and the output; empty where nothing asks for them. */
   readonly #seen: Set<number>;
   readonly #counts = new Map<number, number>();
@@ -33,19 +31,18 @@ export class LogitRules {
 
   private constructor(params: RuleParams, prompt: Int32Array) {
     this.#params = params;
-    this.#allowed = params.allowedTokenIds === undefined ? null : new Set(params.allowedTokenIds);
     this.needsLogits = params.repetitionPenalty !== 1;
     this.#seen = new Set(this.needsLogits ? prompt : []);
   }
 
   /** The rules of a request; null when it has none. */
-  static of(params: SamplingParams, prompt: Int32Array): LogitRules | null {
+  static of(params: SamplingParams | SentParams, prompt: Int32Array): LogitRules | null {
     const rules = filledIn(params);
     const isPlain =
-      rules.allowedTokenIds === undefined &&
-      rules.bannedSequences.length === 0 &&
+      rules.lists.allowed === null &&
+      rules.lists.banned === null &&
+      rules.lists.bias === null &&
       rules.minTokens === 0 &&
-      rules.logitBias.size === 0 &&
       rules.repetitionPenalty === 1 &&
       rules.frequencyPenalty === 0 &&
       rules.presencePenalty === 0;
@@ -59,12 +56,12 @@ export class LogitRules {
    * @throws UnsupportedError `E_UNSUPPORTED` when the rules leave no token.
    */
   apply(logits: Float32Array): Float32Array {
-    const { bannedSequences, minTokens, lateTokenIds, logitBias, repetitionPenalty, frequencyPenalty, presencePenalty } = this.#params;
+    const { lists, minTokens, lateTokenIds, repetitionPenalty, frequencyPenalty, presencePenalty } = this.#params;
     const changed = logits.slice();
-    if (this.#allowed !== null) allowOnly(changed, this.#allowed);
-    banSequences(changed, bannedSequences, this.#outputs);
+    if (lists.allowed !== null) allowOnly(changed, lists.allowed);
+    if (lists.banned !== null) banSequences(changed, lists.banned, this.#outputs);
     if (this.#outputs.length < minTokens) ban(changed, lateTokenIds);
-    addBias(changed, logitBias);
+    if (lists.bias !== null) addBias(changed, lists.bias);
     if (repetitionPenalty !== 1) penalizeRepetition(changed, this.#seen, repetitionPenalty);
     if (frequencyPenalty !== 0) penalizeFrequency(changed, this.#counts, frequencyPenalty);
     if (presencePenalty !== 0) penalizePresence(changed, this.#counts, presencePenalty);

@@ -1,0 +1,85 @@
+/**
+ * Lists of a request's rules as flat arrays in shared memory: made once per request, and read by all of its choices on every thread.
+ * A structured clone per choice would take milliseconds each for a list as long as the vocabulary.
+ */
+import type { SamplingParams } from "../../../port.ts";
+
+/** Banned sequences, one after another: sequence `i` is `tokens[starts[i]]` to `tokens[starts[i + 1] - 1]`. */
+export interface BannedSequences {
+  readonly tokens: Int32Array;
+  readonly starts: Int32Array;
+}
+
+/** Biases by token. */
+export interface LogitBias {
+  readonly ids: Int32Array;
+  readonly values: Float64Array;
+}
+
+/** See the file header. Null where a request has no such list. */
+export interface RuleLists {
+  /** 1 for each allowed id, by id; ids beyond its end are not allowed. */
+  readonly allowed: Uint8Array | null;
+  readonly banned: BannedSequences | null;
+  readonly bias: LogitBias | null;
+}
+
+/** Parameters of a request on their way to a sampler. */
+export type SentParams = Omit<SamplingParams, "constraint" | "allowedTokenIds" | "bannedSequences" | "logitBias"> & {
+  readonly lists: RuleLists;
+};
+
+function shared(bytes: number): SharedArrayBuffer {
+  return new SharedArrayBuffer(bytes);
+}
+
+function toAllowed(ids: readonly number[]): Uint8Array {
+  const last = ids.reduce((most, id) => Math.max(most, id), -1);
+  const allowed = new Uint8Array(shared(last + 1));
+  for (const id of ids) allowed[id] = 1;
+  return allowed;
+}
+
+function toBanned(sequences: readonly (readonly number[])[]): BannedSequences {
+  const total = sequences.reduce((sum, { length }) => sum + length, 0);
+  const tokens = new Int32Array(shared(4 * total));
+  const starts = new Int32Array(shared(4 * (sequences.length + 1)));
+  let at = 0;
+  for (const [index, sequence] of sequences.entries()) {
+    tokens.set(sequence, at);
+    starts[index + 1] = at += sequence.length;
+  }
+  return { tokens, starts };
+}
+
+function toBias(bias: ReadonlyMap<number, number>): LogitBias {
+  const [ids, values] = [new Int32Array(shared(4 * bias.size)), new Float64Array(shared(8 * bias.size))];
+  let at = 0;
+  for (const [id, value] of bias) [ids[at], values[at++]] = [id, value];
+  return { ids, values };
+}
+
+const known = new WeakMap<object, unknown>();
+
+/** The list made of `source`; the choices of a request have the same source. */
+function once<S extends object, T>(source: S | undefined, make: (source: S) => T): T | null {
+  if (source === undefined) return null;
+  const made = (known.get(source) as T | undefined) ?? make(source);
+  known.set(source, made);
+  return made;
+}
+
+/** The lists of a request. */
+export function ruleLists({ allowedTokenIds, bannedSequences, logitBias }: SamplingParams): RuleLists {
+  return {
+    allowed: once(allowedTokenIds, toAllowed),
+    banned: once(bannedSequences?.length === 0 ? undefined : bannedSequences, toBanned),
+    bias: once(logitBias?.size === 0 ? undefined : logitBias, toBias),
+  };
+}
+
+/** Parameters with their lists in shared memory. */
+export function toSent(params: SamplingParams): SentParams {
+  const { constraint: _, allowedTokenIds: _ids, bannedSequences: _sequences, logitBias: _bias, ...rest } = params;
+  return { ...rest, lists: ruleLists(params) };
+}
