@@ -69,11 +69,11 @@ export class StopStrings {
   /** Takes the next piece. */
   push(piece: string): StopResult {
     if (piece === "") return { text: "", matched: null };
-    // A stop string that completes in this piece begins in the held text or after it, so nothing older need be searched.
     const text = this.#held + piece;
     const shown = this.#isIncluded ? this.#held.length : 0;
     for (const stop of this.#stops) {
-      const at = text.indexOf(stop);
+      // A stop string that completes in this piece begins at most its length before the piece: nothing older need be searched.
+      const at = text.indexOf(stop, this.#held.length - stop.length + 1);
       if (at === -1) continue;
       this.#held = "";
       return { text: text.slice(shown, this.#isIncluded ? at + stop.length : at), matched: stop };
