@@ -1,0 +1,108 @@
+/** How a service answers while it works on a request: its event loop, `/health`, and one open stream. */
+import type { ChildProcess } from "node:child_process";
+import { Agent, request } from "undici";
+import type { Address, LoopDelay } from "../bench/latency.bench.ts";
+import { nextMessage } from "../bench/latency-service.ts";
+import { LiveStreams } from "../bench/latency-streams.ts";
+import type { Existing, LargestRequest } from "./largest-requests.ts";
+
+/** Worst delays during one request, in milliseconds. */
+export interface Responsiveness {
+  readonly status: number;
+  /** From the first byte sent to the last one received. */
+  readonly tookMs: number;
+  /** Of the serving thread's event loop. */
+  readonly loopMs: number;
+  readonly healthMs: number;
+  /** Between two tokens of the stream. */
+  readonly gapMs: number;
+  /** Beginning of an answer other than 200. */
+  readonly message: string;
+}
+
+/** Sends requests to a service and watches it meanwhile. */
+export class Watch {
+  readonly #address: Address;
+  readonly #host: ChildProcess;
+  readonly #streams: LiveStreams;
+  readonly #agent = new Agent({ connections: null, headersTimeout: 0, bodyTimeout: 0 });
+  readonly #healthAgent = new Agent();
+
+  constructor(address: Address, host: ChildProcess) {
+    this.#address = address;
+    this.#host = host;
+    this.#streams = new LiveStreams(address, 1);
+  }
+
+  /** Sends requests at one time and measures until the last is answered. */
+  async during(sent: readonly LargestRequest[], { settleMs = 60 }: { readonly settleMs?: number } = {}): Promise<Responsiveness> {
+    await this.#take();
+    const done = new AbortController();
+    const health = this.#probeHealth(done.signal);
+    const startedMs = performance.now();
+    const answers = Promise.all(sent.map((each) => this.send(each.method, each.path, each.body)));
+    const gaps = this.#streams.run(settleMs, answers);
+    const [first] = await answers;
+    const tookMs = performance.now() - startedMs;
+    const gapMs = Math.max(0, ...(await gaps));
+    done.abort();
+    const healthMs = await health;
+    const { max: loopMs } = await this.#take();
+    const { status, text } = first!;
+    await this.#cancelJob(text);
+    return { status, tookMs, loopMs, healthMs, gapMs, message: status === 200 ? "" : text.slice(0, 200) };
+  }
+
+  /** A job that was accepted need not be trained. */
+  async #cancelJob(answer: string): Promise<void> {
+    const [, id] = /^\{"id":"([\w-]{36})"\}$/.exec(answer) ?? [];
+    if (id !== undefined) await this.send("POST", `/v1/preview/training-jobs/${id}/cancel`);
+  }
+
+  /** Sends one request. */
+  async send(
+    method: "POST" | "PUT" | "DELETE" | "GET",
+    path: string,
+    body?: Uint8Array | string,
+  ): Promise<{ readonly status: number; readonly text: string }> {
+    const { statusCode, body: answer } = await request(this.#address.url + path, {
+      method,
+      dispatcher: this.#agent,
+      headers: { authorization: `Bearer ${this.#address.apiKey}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body }),
+    });
+    return { status: statusCode, text: await answer.text() };
+  }
+
+  /** Creates a model and an artifact version with these lines. */
+  async prepare(lines: string): Promise<Existing> {
+    const post = async (path: string, body?: object) => JSON.parse((await this.send("POST", path, JSON.stringify(body ?? {}))).text) as any;
+    const { id: modelId } = await post("/v1/preview/models", { project: "largest", name: "model", base_model: "whetstone-tiny" });
+    const { id } = await post("/v1/preview/artifacts", { project: "largest", name: "data" });
+    await this.send("PUT", `/v1/preview/artifacts/${id}/files/train.jsonl`, lines);
+    const { url: dataUrl } = await post(`/v1/preview/artifacts/${id}/commit`);
+    return { modelId, dataUrl };
+  }
+
+  async close(): Promise<void> {
+    await this.#streams.stop();
+    await Promise.all([this.#agent.close(), this.#healthAgent.close()]);
+  }
+
+  async #take(): Promise<LoopDelay> {
+    this.#host.send("take");
+    return nextMessage<LoopDelay>(this.#host);
+  }
+
+  async #probeHealth(signal: AbortSignal): Promise<number> {
+    let worst = 0;
+    while (!signal.aborted) {
+      const startedMs = performance.now();
+      const { body } = await request(`${this.#address.url}/health`, { dispatcher: this.#healthAgent });
+      await body.dump();
+      worst = Math.max(worst, performance.now() - startedMs);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    return worst;
+  }
+}
