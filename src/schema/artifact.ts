@@ -1,16 +1,17 @@
 import { z } from "zod";
 import { namePart, uuid } from "./common.ts";
 
-/** A path inside an artifact: relative, forward slashes, no empty, `.` or `..` part. */
+/** One part of a path: no slash, backslash or NUL, and neither `.` nor `..`. */
+const PART = String.raw`(?!\.{1,2}(?:/|$))[^/\\\0]+`;
+
+/** A path inside an artifact: relative, forward slashes, no empty, `.` or `..` part; at most 512 characters. */
 export const artifactPath = z
   .string()
   .min(1)
   .max(512)
-  .refine(
-    (path) => !path.includes("\\") && !path.includes("\0") && path.split("/").every((part) => part !== "" && part !== "." && part !== ".."),
-    {
-      message: "must be a relative path inside the artifact: no leading '/', no '.', '..' or empty part, no backslash",
-    },
+  .regex(
+    new RegExp(`^${PART}(?:/${PART})*$`),
+    "must be a relative path inside the artifact: no leading '/', no '.', '..' or empty part, no backslash",
   );
 
 /** Body of `POST /v1/preview/artifacts`: opens a new version of `entity/project/name`. Extension. */

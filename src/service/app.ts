@@ -8,10 +8,12 @@ import type { ChatLimits } from "./routes/chat.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { ServiceContext } from "./context.ts";
 import { errorResponse, toErrorResponse } from "./http-errors.ts";
+import { register, type Route } from "./openapi/route.ts";
 import { artifactRoutes } from "./routes/artifacts.ts";
 import { baseModelRoutes } from "./routes/base-models.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
 import { deletionRoutes } from "./routes/deletions.ts";
+import { descriptionRoutes } from "./routes/description.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
@@ -37,9 +39,6 @@ export interface AppOptions {
 }
 
 const METHODS = ["GET", "POST", "PUT", "DELETE"] as const;
-
-/** Methods that need no key on `/health`. */
-const READING_METHODS = ["GET", "HEAD"];
 
 /** Returns the methods of a path, as in the header `Allow`; empty for an unknown path. */
 function allowedMethods({ router }: Hono<ServiceEnvironment>, path: string): string[] {
@@ -67,6 +66,25 @@ function isUpload(method: string, path: string): boolean {
   return method === "PUT" && path.startsWith("/v1/preview/artifacts/");
 }
 
+/** Every route of the service. What is not in this table does not exist, and what is in it is in the OpenAPI document. */
+function createRoutes(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): Route[] {
+  const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
+  const forwarder =
+    upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal });
+  const routes = [
+    ...chatRoutes({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal }, forwarder),
+    ...servedModelRoutes(context),
+    ...baseModelRoutes(context),
+    ...modelRoutes(context),
+    ...checkpointRoutes(context),
+    ...trainingJobRoutes(context),
+    ...artifactRoutes(context),
+    ...deletionRoutes(context),
+    ...healthRoutes(context),
+  ];
+  return [...routes, ...descriptionRoutes(routes)];
+}
+
 /** All routes behind one key, one limit on bodies and one shape of errors. */
 export function createApp(context: ServiceContext, { apiKey, chatLimits, signal, onRequest }: AppOptions): Hono<ServiceEnvironment> {
   const app = new Hono<ServiceEnvironment>();
@@ -77,28 +95,17 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     const allowed = allowedMethods(app, c.req.path);
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
-  app.use(requireKey(apiKey, { open: (method, path) => READING_METHODS.includes(method) && path === "/health" }));
+  const routes = createRoutes(context, { chatLimits, signal });
+  // Every method of a public path: another one than its own is a 405, with and without a key.
+  const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
+  app.use(requireKey(apiKey, { open: (path) => publicPaths.has(path) }));
+  const { logger } = context;
   const { maxBodyBytes, maxBodiesBytes } = context.limits;
   const maxBytes = (path: string) => maxBytesOf(path, maxBodyBytes);
   for (const middleware of [limitBody(maxBytes), budgetBodies(new BodyBudget(maxBodiesBytes), maxBytes)]) {
     app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : middleware(c, next)));
   }
-  const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
-  const forwarder =
-    upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal });
-  for (const routes of [
-    healthRoutes(context),
-    servedModelRoutes(context),
-    baseModelRoutes(context),
-    modelRoutes(context),
-    checkpointRoutes(context),
-    artifactRoutes(context),
-    trainingJobRoutes(context),
-    deletionRoutes(context),
-    chatRoutes({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal }, forwarder),
-  ]) {
-    app.route("/", routes as Hono<ServiceEnvironment>);
-  }
+  register(app, routes);
   app.onError((error, c) => toErrorResponse(error, { path: c.req.path, logger }));
   app.notFound((c) => {
     const { method, path } = c.req;

@@ -10,7 +10,8 @@ export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 
 /** Codes that the service sends and no error class has. */
 type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQUEST_TIMEOUT";
 
-const TYPES: Readonly<Record<ErrorStatus, string>> = {
+/** `type` of an error per status. */
+export const ERROR_TYPES: Readonly<Record<ErrorStatus, string>> = {
   400: "BadRequestError",
   401: "AuthenticationError",
   404: "NotFoundError",
@@ -72,7 +73,7 @@ export interface ErrorFields {
 }
 
 /** Returns the one error body of all routes: `code` is the status, `error_code` the permanent code. */
-export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = TYPES[status] }: ErrorFields): ErrorBody {
+export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = ERROR_TYPES[status] }: ErrorFields): ErrorBody {
   return { error: { message, type, param, code: status, error_code: code } };
 }
 

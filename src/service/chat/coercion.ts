@@ -56,26 +56,39 @@ function toBigInt(value: unknown): bigint | undefined {
   return number === undefined ? undefined : BigInt(number);
 }
 
-function lax<T>(expected: string, convert: (value: unknown) => T | undefined) {
-  return z.unknown().transform((value, context): T => {
-    const converted = convert(value);
-    if (converted !== undefined) return converted;
-    context.addIssue({ code: "custom", message: `expected ${expected}, got ${shown(value)}` });
-    return z.NEVER;
-  });
+/** JSON schemas of the texts that are read as numbers and booleans. White space around them is accepted, too. */
+const INTEGER_SCHEMA = { type: "string", pattern: "^[+-]?[0-9]+(?:\\.0*)?$" };
+const NUMBER_SCHEMA = { type: "string", pattern: "^[+-]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?$" };
+const BOOLEAN_SCHEMA = { type: "string", pattern: `^(?:${[...WORDS.keys()].map(anyCase).join("|")})$` };
+
+function anyCase(word: string): string {
+  return word.replace(/[a-z]/gu, (letter) => `[${letter}${letter.toUpperCase()}]`);
+}
+
+/** @param schema - JSON schema of the accepted values, for the description of the service. */
+function lax<T>(expected: string, convert: (value: unknown) => T | undefined, schema: Readonly<Record<string, unknown>>) {
+  return z
+    .unknown()
+    .transform((value, context): T => {
+      const converted = convert(value);
+      if (converted !== undefined) return converted;
+      context.addIssue({ code: "custom", message: `expected ${expected}, got ${shown(value)}` });
+      return z.NEVER;
+    })
+    .meta(schema);
 }
 
 /** An integer; `2.0`, `"2"` and `true` are integers too. */
-export const laxInteger = lax("an integer", toInteger);
+export const laxInteger = lax("an integer", toInteger, { anyOf: [{ type: "integer" }, INTEGER_SCHEMA, { type: "boolean" }] });
 
 /** A finite number; `"0.5"` and `true` are numbers too. */
-export const laxNumber = lax("a finite number", toNumber);
+export const laxNumber = lax("a finite number", toNumber, { anyOf: [{ type: "number" }, NUMBER_SCHEMA, { type: "boolean" }] });
 
 /** A boolean; 0, 1 and the words true, false, yes, no, on, off, t, f, y, n in any case are booleans too. */
-export const laxBoolean = lax("a boolean", toBoolean);
+export const laxBoolean = lax("a boolean", toBoolean, { anyOf: [{ type: "boolean" }, { enum: [0, 1] }, BOOLEAN_SCHEMA] });
 
 /** A string; nothing else is one. */
-export const strictString = lax("a string", (value) => (typeof value === "string" ? value : undefined));
+export const strictString = lax("a string", (value) => (typeof value === "string" ? value : undefined), { type: "string" });
 
 /**
  * A signed 64-bit integer, as bigint. A number that JSON spelled with more digits than a double holds must come as bigint
@@ -84,7 +97,7 @@ export const strictString = lax("a string", (value) => (typeof value === "string
  * @param min - The least value allowed. @default -2^63
  */
 export function laxInt64(min: bigint = INT64_MIN) {
-  return z.unknown().transform((value, context): bigint => {
+  const convert = z.unknown().transform((value, context): bigint => {
     const integer = toBigInt(value);
     const bound =
       integer === undefined
@@ -98,4 +111,8 @@ export function laxInt64(min: bigint = INT64_MIN) {
     context.addIssue({ code: "custom", message: `expected ${bound}` });
     return z.NEVER;
   });
+  // Doubles next to the bounds lie outside of them, so the bounds are left out where they are those of the type.
+  const bound = min === INT64_MIN ? {} : { minimum: Number(min) };
+  const text = { ...INTEGER_SCHEMA, maxLength: MAX_DIGITS };
+  return convert.meta({ anyOf: [{ type: "integer", ...bound }, text, { type: "boolean" }], description: "A signed 64-bit integer." });
 }

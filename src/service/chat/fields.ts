@@ -116,6 +116,9 @@ const passedThrough = {
 /** One schema per field that is carried out. */
 export const CARRIED_FIELDS = { ...conversation, ...prompt, ...sampling, ...stopping, ...output, ...answer, ...passedThrough } as const;
 
+/** A whole body, for the description of the service. Unknown fields are accepted and have no effect. */
+export const wireRequest = z.looseObject(CARRIED_FIELDS);
+
 /** A body's fields, typed. */
 export type CarriedBody = z.infer<z.ZodObject<typeof CARRIED_FIELDS>>;
 

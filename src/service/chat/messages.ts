@@ -20,9 +20,13 @@ const isContent = (value: unknown): boolean =>
   typeof value === "string" ||
   (Array.isArray(value) && value.every((part) => typeof part === "string" || isObject(part)));
 
-const content = z.custom<string | readonly (string | Record<string, unknown>)[] | null>(isContent, {
-  error: (issue) => `expected a string or an array of content parts, got ${shown(issue.input)}`,
-});
+const content = z
+  .custom<string | readonly (string | Record<string, unknown>)[] | null>(isContent, {
+    error: (issue) => `expected a string or an array of content parts, got ${shown(issue.input)}`,
+  })
+  .meta({
+    anyOf: [{ type: "string" }, { type: "array", items: { anyOf: [{ type: "string" }, { type: "object" }] } }, { type: "null" }],
+  });
 
 /** A message of a chat request: {@link requestMessage} with the rules that only chat has for `content`, `name` and `tools`. */
 export const wireMessage = requestMessage

@@ -1,18 +1,29 @@
 import { randomUUID } from "node:crypto";
 import { open, type FileHandle } from "node:fs/promises";
-import { Hono } from "hono";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
-import { artifactPath, type ArtifactFile, type ArtifactVersion, type CreateArtifactRequest, type JsonObject } from "../../schema/index.ts";
+import {
+  artifactFile,
+  artifactPath,
+  artifactVersion,
+  createArtifactRequest,
+  type ArtifactFile,
+  type ArtifactVersion,
+  type CreateArtifactRequest,
+  type JsonObject,
+} from "../../schema/index.ts";
+import { readJson, type ServiceRequest } from "../body.ts";
 import { removeBlob } from "../artifacts/remove-blob.ts";
-import { readJson, type ServiceEnvironment, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { artifactUrl, DEFAULT_ENTITY } from "../names.ts";
 import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
 import type { ArtifactFileRow } from "../store/tables.ts";
+import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { webStream } from "../web-stream.ts";
 
-const FILES = "/v1/preview/artifacts/:id/files/*";
+const PATH = "/v1/preview/artifacts";
+const FILES = `${PATH}/{artifact_id}/files/{path}`;
+const tag = "Artifacts";
 
 function fileToWire({ path, size_bytes, sha256 }: ArtifactFileRow): ArtifactFile {
   return { path, size_bytes, sha256 };
@@ -52,22 +63,91 @@ function filePath(c: ServiceRequest): string {
 }
 
 /** Artifact versions: open, put files, commit, read. */
-export function artifactRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
+export function artifactRoutes(context: ServiceContext): Route[] {
   const { store, space } = context;
-  return new Hono<ServiceEnvironment>()
-    .post("/v1/preview/artifacts", async (c) => {
-      const { value, digest } = await readJson(c, "artifact", context.work);
-      return create(c, store, { digest, prepare: () => space.requireRoom().then(() => openVersion(value)) });
-    })
-    .get("/v1/preview/artifacts/:id", async (c) => c.json(toWire(await getArtifact(store, c.req.param("id")))))
-    .post("/v1/preview/artifacts/:id/commit", async (c) => c.json(toWire(await commitVersion(context, c.req.param("id")))))
-    .put(FILES, async (c) => c.json(await putFile(context, c, c.req.param("id"))))
-    .get(FILES, async (c) => {
-      const { file, handle } = await openFile(context, c.req.param("id"), filePath(c));
-      return new Response(webStream(handle.createReadStream()), {
-        headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
-      });
-    });
+  const idOf = (c: ServiceRequest) => pathParameter(c, "artifact_id");
+  return [
+    route(
+      {
+        method: "POST",
+        path: PATH,
+        id: "createArtifactVersion",
+        tag,
+        summary: "Open the next version of an artifact",
+        isExtension: true,
+        isIdempotent: true,
+        body: createArtifactRequest,
+        answer: artifactVersion,
+        errors: [409],
+      },
+      async (c) => {
+        const { value, digest } = await readJson(c, "artifact", context.work);
+        return create(c, store, { digest, prepare: () => space.requireRoom().then(() => openVersion(value)) });
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: `${PATH}/{artifact_id}`,
+        id: "getArtifactVersion",
+        tag,
+        summary: "Read a version",
+        isExtension: true,
+        answer: artifactVersion,
+      },
+      async (c) => c.json(toWire(await getArtifact(store, idOf(c)))),
+    ),
+    route(
+      {
+        method: "POST",
+        path: `${PATH}/{artifact_id}/commit`,
+        id: "commitArtifactVersion",
+        tag,
+        summary: "Make a version immutable and usable",
+        description: "Committing again has no effect. A version without files cannot be committed: 409.",
+        isExtension: true,
+        answer: artifactVersion,
+        errors: [409],
+      },
+      async (c) => c.json(toWire(await commitVersion(context, idOf(c)))),
+    ),
+    route(
+      {
+        method: "PUT",
+        path: FILES,
+        id: "putArtifactFile",
+        tag,
+        summary: "Store the body as a file of an open version",
+        description: "The same path again replaces the file.",
+        isExtension: true,
+        body: "binary",
+        answer: artifactFile,
+        errors: [409],
+      },
+      async (c) => c.json(await putFile(context, c, idOf(c))),
+    ),
+    route(
+      {
+        method: "GET",
+        path: FILES,
+        id: "getArtifactFile",
+        tag,
+        summary: "Read a file",
+        isExtension: true,
+        answer: {
+          description: "The bytes of the file.",
+          content: { "application/octet-stream": "binary" },
+          headers: { ETag: "The SHA-256 of the file, hexadecimal." },
+        },
+      },
+      async (c) => {
+        const { file, handle } = await openFile(context, idOf(c), filePath(c));
+        return new Response(webStream(handle.createReadStream()), {
+          headers: { "Content-Type": "application/octet-stream", "Content-Length": String(file.size_bytes), ETag: `"${file.sha256}"` },
+        });
+      },
+    ),
+  ];
 }
 
 /** Opens the verified contents of a file: from then on, replacing the file takes nothing from the reader. */

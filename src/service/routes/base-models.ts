@@ -1,8 +1,21 @@
-import { Hono } from "hono";
-import type { ServiceEnvironment } from "../body.ts";
+import { z } from "zod";
 import type { ServiceContext } from "../context.ts";
+import { route, type Route } from "../openapi/route.ts";
 
 /** `GET /v1/preview/base-models`: identifiers that `base_model` accepts, as an array of strings. */
-export function baseModelRoutes({ engine }: ServiceContext): Hono<ServiceEnvironment> {
-  return new Hono<ServiceEnvironment>().get("/v1/preview/base-models", (c) => c.json([...engine.capabilities().baseModels]));
+export function baseModelRoutes({ engine }: ServiceContext): Route[] {
+  return [
+    route(
+      {
+        method: "GET",
+        path: "/v1/preview/base-models",
+        id: "listBaseModels",
+        tag: "Models",
+        summary: "List the base models that can be trained",
+        isExtension: true,
+        answer: z.array(z.string()),
+      },
+      (c) => c.json([...engine.capabilities().baseModels]),
+    ),
+  ];
 }

@@ -1,6 +1,9 @@
 /** `POST /v1/chat/completions`. */
-import { Hono, type Context } from "hono";
+import { chatCompletion } from "../../schema/index.ts";
+import type { ServiceRequest } from "../body.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/errors.ts";
+import { wireRequest } from "../chat/fields.ts";
+import { route, type Route, type RouteSpec } from "../openapi/route.ts";
 import type { ChatForwarder } from "../chat/forward.ts";
 import { ChatService, type ChatDependencies } from "../chat/service.ts";
 import { bodyText } from "../requests.ts";
@@ -22,7 +25,7 @@ interface Places {
   readonly forwarder: ChatForwarder | null;
 }
 
-async function handle({ chat, forwarder }: Places, context: Context): Promise<Response> {
+async function handle({ chat, forwarder }: Places, context: ServiceRequest): Promise<Response> {
   const { req } = context;
   const idHeader = chat.requestIdHeader(req.header("x-request-id"));
   const [contentType, requestId, { signal }] = [req.header("content-type"), req.header("x-request-id"), req.raw];
@@ -50,14 +53,26 @@ async function handle({ chat, forwarder }: Places, context: Context): Promise<Re
  * The chat completion route, with and without a trailing slash. Authentication and the limit on bodies are the surrounding app's.
  *
  * @param forwarder - Carries out requests of models that another server samples. @default all are carried out here
- * @example
- * ```ts
- * app.route("/", chatRoutes({ policies, engine, tokenizers }));
- * ```
  */
-export function chatRoutes(dependencies: ChatDependencies, forwarder: ChatForwarder | null = null): Hono {
+export function chatRoutes(dependencies: ChatDependencies, forwarder: ChatForwarder | null = null): Route[] {
   const places: Places = { chat: new ChatService(dependencies), forwarder };
-  const app = new Hono();
-  for (const path of ["/v1/chat/completions", "/v1/chat/completions/"]) app.post(path, (context) => handle(places, context));
-  return app;
+  const spec: RouteSpec = {
+    method: "POST",
+    path: "/v1/chat/completions",
+    id: "createChatCompletion",
+    tag: "Chat",
+    summary: "Generate the next message of a conversation",
+    description:
+      "With `stream: true` the answer is a stream of server-sent events: each has a chunk of the completion as its data, or an error body, and the last one `[DONE]`.",
+    body: wireRequest,
+    answer: {
+      description: "A completion, or a stream of its chunks.",
+      content: { "application/json": chatCompletion, "text/event-stream": "text" },
+    },
+    errors: [404, 409, 429],
+    validationStatus: 400,
+  };
+  const answerTo = (context: ServiceRequest) => handle(places, context);
+  const withSlash = { ...spec, path: `${spec.path}/`, id: "createChatCompletionWithSlash", summary: "The same with a slash at the end" };
+  return [route(spec, answerTo), route(withSlash, answerTo)];
 }

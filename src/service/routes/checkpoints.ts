@@ -2,17 +2,20 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
-import { Hono } from "hono";
 import type { Engine } from "../../engine/port.ts";
 import { ArgumentError, ConflictError, NotFoundError } from "../../errors.ts";
 import {
+  checkpoint,
+  checkpointList,
+  deleteCheckpointsRequest,
+  deleteCheckpointsResponse,
   listQuery,
   type Checkpoint,
   type CheckpointLineage,
   type CheckpointList,
   type DeleteCheckpointsResponse,
 } from "../../schema/index.ts";
-import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
+import { readJson, readQuery, type ServiceRequest } from "../body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
 import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
@@ -24,9 +27,11 @@ import { checkpointAt, newestCheckpoint, pageOfCheckpoints } from "../store/chec
 import { liveJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
+import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { webStream } from "../web-stream.ts";
 
-const PATH = "/v1/preview/models/:id/checkpoints";
+const PATH = "/v1/preview/models/{model_id}/checkpoints";
+const tag = "Checkpoints";
 
 function toWire(row: CheckpointRow): Checkpoint {
   return {
@@ -39,13 +44,22 @@ function toWire(row: CheckpointRow): Checkpoint {
   };
 }
 
-/** `GET` and `DELETE /v1/preview/models/{model_id}/checkpoints`. */
-export function checkpointRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
+/** Routes below `/v1/preview/models/{model_id}/checkpoints`. */
+export function checkpointRoutes(context: ServiceContext): Route[] {
   const { store } = context;
-  return new Hono<ServiceEnvironment>()
-    .get(PATH, async (c) => {
+  const list = route(
+    {
+      method: "GET",
+      path: PATH,
+      id: "listCheckpoints",
+      tag,
+      summary: "List the checkpoints of a model by step",
+      query: listQuery,
+      answer: checkpointList,
+    },
+    async (c) => {
       const query = readQuery(c, listQuery);
-      const model = await getModel(store, c.req.param("id"));
+      const model = await getModel(store, pathParameter(c, "model_id"));
       const { rows, hasMore } = await pageOfCheckpoints(store, model.id, query);
       const data = rows.map(toWire);
       return c.json({
@@ -55,22 +69,91 @@ export function checkpointRoutes(context: ServiceContext): Hono<ServiceEnvironme
         last_id: data.at(-1)?.id ?? null,
         has_more: hasMore,
       } satisfies CheckpointList);
-    })
-    .delete(PATH, async (c) => {
+    },
+  );
+  const deletion = route(
+    {
+      method: "DELETE",
+      path: PATH,
+      id: "deleteCheckpoints",
+      tag,
+      summary: "Delete checkpoints by step",
+      description: "Unknown steps are reported, not an error. While a job is not over, step 0 and the newest step are kept: 409.",
+      body: deleteCheckpointsRequest,
+      answer: deleteCheckpointsResponse,
+      errors: [409],
+    },
+    async (c) => {
       const { value } = await readJson(c, "checkpoints", context.work);
-      return c.json(await deleteCheckpoints(context, c.req.param("id"), value.steps));
-    })
-    .get(`${PATH}/:step`, async (c) => c.json(toWire((await find(store, c.req.param("id"), c.req.param("step"))).checkpoint)))
-    .get(`${PATH}/:step/archive`, async (c) => {
-      const { model, checkpoint } = await find(store, c.req.param("id"), c.req.param("step"));
-      const archive = await download(context, model, checkpoint);
+      return c.json(await deleteCheckpoints(context, pathParameter(c, "model_id"), value.steps));
+    },
+  );
+  const one = route(
+    {
+      method: "GET",
+      path: `${PATH}/{step}`,
+      id: "getCheckpoint",
+      tag,
+      summary: "Read a checkpoint",
+      isExtension: true,
+      answer: checkpoint,
+    },
+    async (c) => c.json(toWire((await findAsked(store, c)).checkpoint)),
+  );
+  const archived = route(
+    {
+      method: "GET",
+      path: `${PATH}/{step}/archive`,
+      id: "downloadCheckpoint",
+      tag,
+      summary: "Download a checkpoint",
+      description: "An adapter in the layout of PEFT, or a whole model in the layout of Hugging Face.",
+      isExtension: true,
+      answer: {
+        description: "A tar archive.",
+        content: { "application/x-tar": "binary" },
+        headers: { "Content-Disposition": "The name of the file." },
+      },
+    },
+    async (c) => {
+      const { model, checkpoint: found } = await findAsked(store, c);
+      const archive = await download(context, model, found);
       return c.body(webStream(archive), 200, {
         "content-type": "application/x-tar",
-        "content-disposition": `attachment; filename="${model.name}-step${checkpoint.step}.tar"`,
+        "content-disposition": `attachment; filename="${model.name}-step${found.step}.tar"`,
       });
-    })
-    .put(`${PATH}/:step/pin`, async (c) => c.json(toWire(await pin(store, c.req.param("id"), c.req.param("step")))))
-    .delete(`${PATH}/:step/pin`, async (c) => c.json(toWire(await unpin(context, c.req.param("id"), c.req.param("step")))));
+    },
+  );
+  const pinned = route(
+    {
+      method: "PUT",
+      path: `${PATH}/{step}/pin`,
+      id: "pinCheckpoint",
+      tag,
+      summary: "Keep a checkpoint and its optimizer state beyond the budget",
+      isExtension: true,
+      answer: checkpoint,
+    },
+    async (c) => c.json(toWire(await pin(store, pathParameter(c, "model_id"), pathParameter(c, "step")))),
+  );
+  const unpinned = route(
+    {
+      method: "DELETE",
+      path: `${PATH}/{step}/pin`,
+      id: "unpinCheckpoint",
+      tag,
+      summary: "Remove the pin of a checkpoint",
+      description: "A checkpoint that is not the newest loses its optimizer state.",
+      isExtension: true,
+      answer: checkpoint,
+    },
+    async (c) => c.json(toWire(await unpin(context, pathParameter(c, "model_id"), pathParameter(c, "step")))),
+  );
+  return [list, deletion, one, archived, pinned, unpinned];
+}
+
+function findAsked(store: Store, c: ServiceRequest): ReturnType<typeof find> {
+  return find(store, pathParameter(c, "model_id"), pathParameter(c, "step"));
 }
 
 /** @throws NotFoundError `E_NOT_FOUND`; ArgumentError `E_ARGUMENT` for what is neither a step nor `latest`. */

@@ -1,8 +1,8 @@
-import { Hono } from "hono";
+import { z } from "zod";
 import type { WorkerStatus } from "../../engine/port.ts";
-import type { HealthReport } from "../../schema/index.ts";
-import type { ServiceEnvironment } from "../body.ts";
+import { errorBody, healthReport, type HealthReport } from "../../schema/index.ts";
 import type { ServiceContext } from "../context.ts";
+import { route, type Route } from "../openapi/route.ts";
 
 const LOW_SPACE: HealthReport["storage"] = {
   state: "low",
@@ -11,8 +11,20 @@ const LOW_SPACE: HealthReport["storage"] = {
 };
 
 /** `GET /health`: the state of the engine's workers and of the disk, without a key. Status 503 only while nothing can be sampled. */
-export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "engine" | "upstream" | "space">): Hono<ServiceEnvironment> {
-  return new Hono<ServiceEnvironment>().get("/health", async (c) => {
+export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "engine" | "upstream" | "space">): Route[] {
+  const spec = {
+    method: "GET",
+    path: "/health",
+    id: "getHealth",
+    tag: "Service",
+    summary: "Read the state of the service",
+    isPublic: true,
+    isExtension: true,
+    answer: healthReport,
+    // With an error body while the service ends.
+    otherAnswers: { 503: z.union([healthReport, errorBody]) },
+  } as const;
+  const health = route(spec, async (c) => {
     const workers = engine.workers?.() ?? [];
     const sampling = statusOf(workers, upstream !== null);
     const isLow = await space.isLow();
@@ -24,6 +36,7 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
     };
     return c.json(report, status === "unavailable" ? 503 : 200, status === "unavailable" ? { "Retry-After": "1" } : {});
   });
+  return [health];
 }
 
 function statusOf(workers: readonly WorkerStatus[], hasUpstream: boolean): HealthReport["status"] {

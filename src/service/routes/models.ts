@@ -1,13 +1,21 @@
 import { createHash, randomUUID } from "node:crypto";
 import { join } from "node:path";
-import { Hono } from "hono";
 import { ConflictError, DataError, UnsupportedError, WhetstoneError, type ErrorCode } from "../../errors.ts";
-import type { CreateModelRequest, DeleteModelResponse, LoraConfig, Model } from "../../schema/index.ts";
-import { readJson, type ServiceEnvironment } from "../body.ts";
+import {
+  createModelRequest,
+  deleteModelResponse,
+  model,
+  type CreateModelRequest,
+  type DeleteModelResponse,
+  type LoraConfig,
+  type Model,
+} from "../../schema/index.ts";
+import { readJson } from "../body.ts";
 import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
 import { removeWhole } from "../files.ts";
+import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../names.ts";
 import { liveJobs } from "../store/jobs.ts";
@@ -32,13 +40,38 @@ function seedOf(name: QualifiedName): number {
 }
 
 /** `POST /v1/preview/models`, `DELETE /v1/preview/models/{model_id}`. */
-export function modelRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
-  return new Hono<ServiceEnvironment>()
-    .post("/v1/preview/models", async (c) => {
-      const { value, digest } = await readJson(c, "model", context.work);
-      return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
-    })
-    .delete("/v1/preview/models/:id", async (c) => c.json(await deleteModel(context, c.req.param("id"))));
+export function modelRoutes(context: ServiceContext): Route[] {
+  return [
+    route(
+      {
+        method: "POST",
+        path: "/v1/preview/models",
+        id: "createModel",
+        tag: "Models",
+        summary: "Create a trainable model",
+        isIdempotent: true,
+        body: createModelRequest,
+        answer: model,
+        errors: [404, 409],
+      },
+      async (c) => {
+        const { value, digest } = await readJson(c, "model", context.work);
+        return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
+      },
+    ),
+    route(
+      {
+        method: "DELETE",
+        path: "/v1/preview/models/{model_id}",
+        id: "deleteModel",
+        tag: "Models",
+        summary: "Delete a model with its checkpoints",
+        description: "Jobs of the model that are not over are cancelled first.",
+        answer: deleteModelResponse,
+      },
+      async (c) => c.json(await deleteModel(context, pathParameter(c, "model_id"))),
+    ),
+  ];
 }
 
 /** What is wrong with a base's files, as opposed to with the machine. */

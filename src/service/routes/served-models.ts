@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import { isAbsolute } from "node:path";
-import { Hono } from "hono";
-import type { ModelPermission, ServedModel, ServedModelList } from "../../schema/index.ts";
-import type { ServiceEnvironment } from "../body.ts";
+import { servedModelList, type ModelPermission, type ServedModel, type ServedModelList } from "../../schema/index.ts";
 import type { ServiceContext } from "../context.ts";
+import { route, type Route } from "../openapi/route.ts";
 import { pathOf, stepName } from "../names.ts";
 import { listModels } from "../store/models.ts";
 
@@ -31,7 +30,7 @@ function toSeconds(time: number): number {
 }
 
 /** `GET /v1/models`: base models first, then every trainable model with its newest checkpoint as `root`. Steps are not listed. */
-export function servedModelRoutes({ engine, upstream, store, hub }: ServiceContext): Hono<ServiceEnvironment> {
+export function servedModelRoutes({ engine, upstream, store, hub }: ServiceContext): Route[] {
   const startedAt = toSeconds(Date.now());
 
   /** Context length of a base model, or null if it is not on this machine: a list must not fetch a model. */
@@ -46,7 +45,15 @@ export function servedModelRoutes({ engine, upstream, store, hub }: ServiceConte
     }
   }
 
-  return new Hono<ServiceEnvironment>().get("/v1/models", async (c) => {
+  const spec = {
+    method: "GET",
+    path: "/v1/models",
+    id: "listServedModels",
+    tag: "Models",
+    summary: "List the models that can be sampled",
+    answer: servedModelList,
+  } as const;
+  const list = route(spec, async (c) => {
     const trainable = engine.capabilities().baseModels;
     const models = (await listModels(store)).filter((model) => model.latest_step !== null);
     const bases = [...new Set([...trainable, ...(upstream?.baseModels.keys() ?? [])])];
@@ -79,4 +86,5 @@ export function servedModelRoutes({ engine, upstream, store, hub }: ServiceConte
     }
     return c.json({ object: "list", data } satisfies ServedModelList);
   });
+  return [list];
 }

@@ -1,14 +1,26 @@
 import { randomUUID } from "node:crypto";
-import { Hono } from "hono";
 import { z } from "zod";
 import { ConflictError } from "../../errors.ts";
 import { checkRlConfig } from "../../learner/index.ts";
-import { listQuery, type CreateSftJobRequest, type JobEvent, type JobEventList, type TrainingJob } from "../../schema/index.ts";
-import { readJson, readQuery, type ServiceEnvironment } from "../body.ts";
+import {
+  createdJob,
+  createRlJobRequest,
+  createSftJobRequest,
+  listQuery,
+  type CreateSftJobRequest,
+  jobEventList,
+  trainedTokens,
+  trainingJob,
+  type JobEvent,
+  type JobEventList,
+  type TrainingJob,
+} from "../../schema/index.ts";
+import { readJson, readQuery, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { offeredClipping } from "../jobs/clipping.ts";
 import { removeJobFiles } from "../jobs/job-files.ts";
+import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
 import type { RlJobConfig } from "../jobs/rl.ts";
 import { checkSftData, VALIDATION_PARAM, type SftJobConfig } from "../jobs/sft-data.ts";
@@ -21,6 +33,7 @@ import { getModel } from "../store/models.ts";
 import type { JobEventRow, JobRow, ModelRow, Store } from "../store/tables.ts";
 
 const PATH = "/v1/preview/training-jobs";
+const tag = "Training jobs";
 
 const eventQuery = listQuery.omit({ order: true }).extend({
   /** Extension: seconds to hold the answer until there is an event, 0 to 30. */
@@ -37,33 +50,87 @@ function eventToWire(row: JobEventRow): JobEvent {
 }
 
 /** Creating, reading, following and cancelling training jobs. */
-export function trainingJobRoutes(context: ServiceContext): Hono<ServiceEnvironment> {
+export function trainingJobRoutes(context: ServiceContext): Route[] {
   const { store, jobs, space } = context;
-  return new Hono<ServiceEnvironment>()
-    .post(PATH, async (c) => {
-      const bytes = new Uint8Array(await c.req.arrayBuffer());
-      const sizeBytes = bytes.length;
-      const accept = (request: OpenRlRequest) => {
-        const { digest } = request.head;
-        return create(c, store, { digest, prepare: () => space.requireRoom(sizeBytes).then(() => prepareRl(context, request)) });
-      };
-      return context.work.withRlRequest(bytes, accept, c.req.raw.signal);
-    })
-    .post("/v1/preview/sft-training-jobs", async (c) => {
-      const { value, digest } = await readJson(c, "sft", context.work);
-      return create(c, store, { digest, prepare: () => space.requireRoom().then(() => prepareSft(context, value)) });
-    })
-    .get(`${PATH}/:id`, async (c) => c.json(toWire(await getJob(store, c.req.param("id")))))
-    .post(`${PATH}/:id/cancel`, async (c) => c.json(toWire(await jobs.cancel(c.req.param("id")))))
-    .get(`${PATH}/:id/tokens`, async (c) => {
-      // The job first: an id that is no job's is another error, and never a file name.
-      const job = await getJob(store, c.req.param("id"));
-      return c.body(await readTokenReport(context.directory, context.files, job), 200, { "content-type": "application/json" });
-    })
-    .get(`${PATH}/:id/events`, async (c) => {
-      const query = readQuery(c, eventQuery);
-      return c.json(await eventsOf(context, c.req.param("id"), { ...query, signal: c.req.raw.signal }));
-    });
+  const idOf = (c: ServiceRequest) => pathParameter(c, "job_id");
+  const creation = { method: "POST", tag, isIdempotent: true, answer: createdJob, errors: [404, 409] } as const;
+  return [
+    route(
+      { ...creation, path: PATH, id: "createRlJob", summary: "Train a model on trajectories: one step", body: createRlJobRequest },
+      async (c) => {
+        const bytes = new Uint8Array(await c.req.arrayBuffer());
+        const sizeBytes = bytes.length;
+        const accept = (request: OpenRlRequest) => {
+          const { digest } = request.head;
+          return create(c, store, { digest, prepare: () => space.requireRoom(sizeBytes).then(() => prepareRl(context, request)) });
+        };
+        return context.work.withRlRequest(bytes, accept, c.req.raw.signal);
+      },
+    ),
+    route(
+      {
+        ...creation,
+        path: "/v1/preview/sft-training-jobs",
+        id: "createSftJob",
+        summary: "Train a model on an uploaded dataset",
+        body: createSftJobRequest,
+      },
+      async (c) => {
+        const { value, digest } = await readJson(c, "sft", context.work);
+        return create(c, store, { digest, prepare: () => space.requireRoom().then(() => prepareSft(context, value)) });
+      },
+    ),
+    route({ method: "GET", path: `${PATH}/{job_id}`, id: "getJob", tag, summary: "Read a job", answer: trainingJob }, async (c) =>
+      c.json(toWire(await getJob(store, idOf(c)))),
+    ),
+    route(
+      {
+        method: "POST",
+        path: `${PATH}/{job_id}/cancel`,
+        id: "cancelJob",
+        tag,
+        summary: "Cancel a job that is not over",
+        description: "A cancelled job leaves no checkpoint. Cancelling again has no effect; a job that succeeded or failed answers 409.",
+        isExtension: true,
+        answer: trainingJob,
+        errors: [409],
+      },
+      async (c) => c.json(toWire(await jobs.cancel(idOf(c)))),
+    ),
+    route(
+      {
+        method: "GET",
+        path: `${PATH}/{job_id}/tokens`,
+        id: "getJobTokens",
+        tag,
+        summary: "Read the token report of an RL job",
+        description: "For jobs that were created with `token_report: true` and are over.",
+        isExtension: true,
+        answer: trainedTokens,
+      },
+      async (c) => {
+        // The job first: an id that is no job's is another error, and never a file name.
+        const job = await getJob(store, idOf(c));
+        return c.body(await readTokenReport(context.directory, context.files, job), 200, { "content-type": "application/json" });
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: `${PATH}/{job_id}/events`,
+        id: "listJobEvents",
+        tag,
+        summary: "List the events of a job, oldest first",
+        isExtension: true,
+        query: eventQuery,
+        answer: jobEventList,
+      },
+      async (c) => {
+        const query = readQuery(c, eventQuery);
+        return c.json(await eventsOf(context, idOf(c), { ...query, signal: c.req.raw.signal }));
+      },
+    ),
+  ];
 }
 
 async function eventsOf(

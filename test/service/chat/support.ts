@@ -10,6 +10,8 @@ import { NotFoundError } from "../../../src/errors.ts";
 import { errorBody } from "../../../src/schema/index.ts";
 import type { ServiceLogger } from "../../../src/service/logger.ts";
 import type { PolicyLease } from "../../../src/service/policies.ts";
+import type { ServiceEnvironment } from "../../../src/service/body.ts";
+import { register } from "../../../src/service/openapi/route.ts";
 import { chatRoutes, type ChatLimits } from "../../../src/service/routes/chat.ts";
 import {
   createScriptedEngine,
@@ -81,9 +83,9 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
   const write = (level: string) => (message: string, fields?: unknown) => void log.push({ level, message, fields });
   const logger: ServiceLogger = { info: write("info"), warn: write("warn"), error: write("error") };
   let openLeases = 0;
-  const app = new Hono();
-  app.route(
-    "/",
+  const app = new Hono<ServiceEnvironment>();
+  register(
+    app,
     chatRoutes({
       engine: options.wrap?.(engine) ?? engine,
       tokenizers: () => Promise.resolve(tokenizer),

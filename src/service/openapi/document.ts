@@ -1,0 +1,177 @@
+/** The OpenAPI 3.1 document of the service. */
+import { readFileSync } from "node:fs";
+import { z } from "zod";
+import { artifactPath, errorBody, uuid } from "../../schema/index.ts";
+import { packageFile } from "../../util/package-file.ts";
+import { ERROR_TYPES, type ErrorStatus } from "../http-errors.ts";
+import { parametersOf, TAGS, type Contents, type RouteSpec } from "./route.ts";
+import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
+
+/** A part of the document. */
+export type DocumentPart = { readonly [key: string]: unknown };
+
+const ERROR_DESCRIPTIONS: Readonly<Record<ErrorStatus, string>> = {
+  400: "The request is malformed, or a field of a chat completion is invalid.",
+  401: "The key is missing, or not the one of this service.",
+  404: "The addressed object does not exist.",
+  405: "The path does not support the method.",
+  408: "The request was not received in time.",
+  409: "The request conflicts with the present state.",
+  413: "The body is over its size limit.",
+  417: "The header `Expect` is not supported.",
+  422: "A parameter or a field is invalid; `param` names it.",
+  429: "The service has no room for the request now.",
+  431: "The headers are over their size limit.",
+  499: "The client closed the request.",
+  500: "The service failed; its log has the reason.",
+  503: "The service cannot answer now.",
+  507: "The disk of the service is full.",
+};
+
+/** Headers that errors always carry. */
+const ERROR_HEADERS: Partial<Readonly<Record<ErrorStatus, string>>> = { 401: "WWW-Authenticate", 429: "Retry-After" };
+
+const STEP = { type: "string", pattern: "^(?:[0-9]{1,9}|latest)$" };
+
+/** Schema and description per path parameter. */
+const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; readonly schema: z.ZodType | JsonSchema }>> = {
+  model_id: { description: "Identifier of a trainable model.", schema: uuid },
+  job_id: { description: "Identifier of a training job.", schema: uuid },
+  artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
+  step: { description: "Step of a checkpoint, or `latest`.", schema: STEP },
+  path: { description: "Path of a file inside the artifact. Slashes may be percent-encoded.", schema: artifactPath },
+};
+
+const IDEMPOTENCY_KEY = {
+  name: "Idempotency-Key",
+  in: "header",
+  description: "The same key with the same body gives the same answer for a day.",
+  schema: { type: "string", pattern: "^[!-~]{1,255}$" },
+};
+
+/** Returns the statuses of errors that a route may answer. 405, 408, 417 and 431 belong to no route: they are found before it. */
+function errorStatuses(spec: RouteSpec): ErrorStatus[] {
+  const { isPublic = false, method, body, query, errors = [], validationStatus = 422 } = spec;
+  const parameters = parametersOf(spec);
+  const validates = body !== undefined || query !== undefined || parameters.some((name) => name === "step" || name === "path");
+  const implied: ErrorStatus[] = [
+    400,
+    ...(isPublic ? [] : ([401] as const)),
+    ...(parameters.length > 0 ? ([404] as const) : []),
+    ...(body === undefined ? [] : ([413] as const)),
+    ...(validates ? [validationStatus] : []),
+    ...(body === undefined || body === "binary" ? [] : ([429] as const)),
+    500,
+    503,
+    ...(method === "GET" ? [] : ([507] as const)),
+  ];
+  return [...new Set([...implied, ...errors])].toSorted((a, b) => a - b);
+}
+
+/** Makes the document of routes. */
+export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
+  const [requests, answers] = [requestSchemas(), answerSchemas()];
+  const media = (contents: Contents, schemas: typeof requests): DocumentPart => {
+    if (contents === "text") return { schema: { type: "string" } };
+    return contents === "binary" ? {} : { schema: schemas.at(contents) };
+  };
+
+  function parametersFor(spec: RouteSpec): DocumentPart[] {
+    const inPath = parametersOf(spec).map((name) => {
+      const parameter = PATH_PARAMETERS[name];
+      if (parameter === undefined) throw new Error(`The path parameter {${name}} has no description`);
+      const { description, schema } = parameter;
+      return { name, in: "path", required: true, description, schema: schema instanceof z.ZodType ? requests.at(schema) : schema };
+    });
+    const inQuery = Object.entries(spec.query?.shape ?? {}).map(([name, schema]) => {
+      const { description, ...rest } = requests.at(schema as z.ZodType);
+      return { name, in: "query", required: false, ...(description === undefined ? {} : { description }), schema: rest };
+    });
+    return [...inPath, ...inQuery, ...(spec.isIdempotent === true ? [IDEMPOTENCY_KEY] : [])];
+  }
+
+  function successOf({ answer, isIdempotent = false }: RouteSpec): DocumentPart {
+    const {
+      description,
+      content,
+      headers = {},
+    } = answer instanceof z.ZodType ? { description: "Success.", content: { "application/json": answer } } : answer;
+    const all = { ...headers, ...(isIdempotent ? { "Idempotency-Key": "The key of the request, if it had one." } : {}) };
+    return {
+      description,
+      ...(Object.keys(all).length === 0
+        ? {}
+        : {
+            headers: Object.fromEntries(
+              Object.entries(all).map(([name, text]) => [name, { description: text, schema: { type: "string" } }]),
+            ),
+          }),
+      content: Object.fromEntries(Object.entries(content).map(([type, contents]) => [type, media(contents, answers)])),
+    };
+  }
+
+  function bodyOf({ body }: RouteSpec): DocumentPart {
+    if (body === undefined) return {};
+    const type = body === "binary" ? "application/octet-stream" : "application/json";
+    return { requestBody: { required: body !== "binary", content: { [type]: media(body, requests) } } };
+  }
+
+  const operations = routes.map((spec) => {
+    const parameters = parametersFor(spec);
+    const request = { ...(parameters.length > 0 ? { parameters } : {}), ...bodyOf(spec) };
+    const others = Object.entries(spec.otherAnswers ?? {}).map(([status, schema]) => {
+      const description = ERROR_DESCRIPTIONS[Number(status) as ErrorStatus];
+      return [status, { description, content: { "application/json": media(schema, answers) } }] as const;
+    });
+    return { spec, request, successes: { 200: successOf(spec), ...Object.fromEntries(others) } };
+  });
+  const { components, forRequest } = joined(
+    requests.reachable(operations.map(({ request }) => request)),
+    answers.reachable([answers.at(errorBody), operations.map(({ successes }) => successes)]),
+  );
+  const paths: Record<string, Record<string, DocumentPart>> = {};
+  for (const { spec, request, successes } of operations) {
+    const note = spec.isExtension === true ? "Extension of the interface." : "";
+    const description = [spec.description ?? "", note].filter((text) => text !== "").join(" ");
+    const errors = errorStatuses(spec).map((status) => [status, { $ref: `#/components/responses/${ERROR_TYPES[status]}${status}` }]);
+    (paths[spec.path] ??= {})[spec.method.toLowerCase()] = {
+      operationId: spec.id,
+      tags: [spec.tag],
+      summary: spec.summary,
+      ...(description === "" ? {} : { description }),
+      ...(spec.isPublic === true ? { security: [] } : {}),
+      ...forRequest(request),
+      responses: { ...Object.fromEntries(errors), ...successes },
+    };
+  }
+  const usedErrors = [...new Set(routes.flatMap(errorStatuses))].toSorted((a, b) => a - b);
+  const { version, license } = JSON.parse(readFileSync(packageFile("package.json"), "utf8")) as { version: string; license: string };
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Whetstone",
+      version,
+      license: { name: license, identifier: license },
+      description:
+        "Chat completions, trainable models, checkpoints, training jobs and artifacts. Every GET route answers HEAD; OPTIONS lists the methods of a path in the header Allow. Bodies, lists and strings have upper bounds, which this document does not repeat.",
+    },
+    servers: [{ url: "/" }],
+    security: [{ key: [] }],
+    tags: TAGS.filter((tag) => routes.some((spec) => spec.tag === tag)).map((name) => ({ name })),
+    paths,
+    components: {
+      securitySchemes: { key: { type: "http", scheme: "bearer", description: "The one key of the service." } },
+      responses: Object.fromEntries(usedErrors.map((status) => [`${ERROR_TYPES[status]}${status}`, errorPart(status)])),
+      schemas: components,
+    },
+  };
+}
+
+function errorPart(status: ErrorStatus): DocumentPart {
+  const header = ERROR_HEADERS[status];
+  return {
+    description: ERROR_DESCRIPTIONS[status],
+    ...(header === undefined ? {} : { headers: { [header]: { required: true, schema: { type: "string" } } } }),
+    content: { "application/json": { schema: { $ref: "#/components/schemas/ErrorBody" } } },
+  };
+}

@@ -1,0 +1,36 @@
+import { z } from "zod";
+import { openApiDocument, type DocumentPart } from "../openapi/document.ts";
+import { documentPage } from "../openapi/page.ts";
+import { route, type Route, type RouteSpec } from "../openapi/route.ts";
+
+/** The page runs no script and loads nothing. */
+const PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const common = { method: "GET", tag: "Service", isPublic: true, isExtension: true } as const;
+
+const DOCUMENT: RouteSpec = {
+  ...common,
+  path: "/openapi.json",
+  id: "getOpenApi",
+  summary: "Read this description as an OpenAPI 3.1 document",
+  answer: z.record(z.string(), z.unknown()),
+};
+
+const PAGE: RouteSpec = {
+  ...common,
+  path: "/docs",
+  id: "getDocs",
+  summary: "Read this description as a page",
+  answer: { description: "A page that loads nothing else.", content: { "text/html": "text" } },
+};
+
+/** `GET /openapi.json` and `GET /docs`: the description of `others` and of these two routes. */
+export function descriptionRoutes(others: readonly RouteSpec[]): Route[] {
+  // Made at the first request: most services are never asked for it.
+  let known: DocumentPart | undefined;
+  const document = () => (known ??= openApiDocument([...others, DOCUMENT, PAGE]));
+  return [
+    route(DOCUMENT, (c) => c.json(document())),
+    route(PAGE, (c) => c.html(documentPage(document()), 200, { "Content-Security-Policy": PAGE_POLICY })),
+  ];
+}
