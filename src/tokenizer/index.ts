@@ -11,4 +11,5 @@ export type {
 } from "./chat-tokenizer.ts";
 export { loadTokenizer, type LoadTokenizerOptions } from "./load.ts";
 export { createDetokenizer, type Detokenizer } from "./detokenizer.ts";
+export { strip } from "./jinja/index.ts";
 export type { TemplateLimits } from "./chat-template.ts";

@@ -1,8 +1,8 @@
 /** From messages as clients write them to messages as chat templates read them. */
 
 import { DataError, UnsupportedError, WhetstoneError } from "../errors.ts";
-import { parseNestedJson } from "../util/json-size.ts";
 import type { ChatMessage, ChatToolCall } from "./chat-tokenizer.ts";
+import { Dict, parseJson } from "./jinja/index.ts";
 
 const TEXT_PARTS: ReadonlySet<string> = new Set(["text", "input_text", "output_text", "refusal", "thinking"]);
 
@@ -22,7 +22,12 @@ export function templateMessages(messages: readonly ChatMessage[]): Record<strin
       // Templates ask `is defined`: what a client wrote as null or undefined must look absent.
       if (value === undefined || value === null) delete result[key];
     }
-    if (typeof message.reasoning === "string") result["reasoning_content"] ??= message.reasoning;
+    // As transformers does: templates read the reasoning under one of these names.
+    const reasoning: unknown = message["reasoning_content"] ?? message["thinking"] ?? message.reasoning;
+    if (typeof reasoning === "string") {
+      result["reasoning_content"] = reasoning;
+      result["thinking"] ??= reasoning;
+    }
     if (toolCalls !== undefined && toolCalls !== null && toolCalls.length > 0) {
       result["tool_calls"] = toolCalls.map((call, callIndex) => templateToolCall(call, `${where}.tool_calls[${callIndex}]`));
     }
@@ -64,7 +69,7 @@ function argumentsObject(value: unknown, where: string): unknown {
   let parsed: unknown = value;
   if (typeof value === "string") {
     try {
-      parsed = parseNestedJson(value);
+      parsed = parseJson(value);
     } catch (error) {
       if (WhetstoneError.isInstance(error))
         throw new DataError(`${where}.function.arguments: ${error.message}`, { cause: error, param: "messages" });
@@ -74,6 +79,7 @@ function argumentsObject(value: unknown, where: string): unknown {
       });
     }
   }
+  if (parsed instanceof Dict) return parsed;
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
     const kind = parsed === null ? "null" : Array.isArray(parsed) ? "an array" : typeof parsed;
     throw new DataError(`${where}.function.arguments: expected the JSON text of an object, got ${kind}.`, { param: "messages" });

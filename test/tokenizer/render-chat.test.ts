@@ -43,6 +43,22 @@ describe("renderChat", () => {
     expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe(`<|assistant|>[f ${text}]<|end|>\n`);
   });
 
+  it("keeps in arguments what Python keeps: fractions of zero, long integers, and the order of keys", () => {
+    const value = '{"b": 1.0, "10": 1e2, "9": 12345678901234567890, "a": [-0.0, {"x": "\\u00e9\\""}, null, []]}';
+    const messages = [{ role: "assistant", content: "", tool_calls: [{ function: { name: "f", arguments: value } }] }];
+    expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe(
+      '<|assistant|>[f {"b": 1.0, "10": 100.0, "9": 12345678901234567890, "a": [-0.0, {"x": "é\\""}, null, []]}]<|end|>\n',
+    );
+  });
+
+  it("shows the reasoning under each of its names", async () => {
+    const template = "{{ messages[0].reasoning_content }}|{{ messages[0].thinking }}";
+    const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": template }));
+    for (const name of ["reasoning", "reasoning_content", "thinking"]) {
+      expect(loaded.renderChat([{ role: "assistant", content: "x", [name]: "why" }])).toBe("why|why");
+    }
+  });
+
   it.each(["{", "[1]", "3", "null", '"x"'])("refuses the arguments %s and says where", (text) => {
     const messages = [
       { role: "user", content: "x" },

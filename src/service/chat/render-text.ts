@@ -1,5 +1,5 @@
 import { ArgumentError } from "../../errors.ts";
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import { type ChatTokenizer, strip } from "../../tokenizer/index.ts";
 import { finalText, type PromptRequest } from "./prompt-request.ts";
 
 /** Stands where the last message is cut; private-use characters, which no conversation needs. */
@@ -24,11 +24,11 @@ export function renderText(tokenizer: ChatTokenizer, request: PromptRequest): st
   const rendered = tokenizer.renderChat(marked, options);
   const end = rendered.lastIndexOf(MARKER);
   const beginning = rendered.slice(0, Math.max(end, 0));
-  if (end === -1 || !beginning.includes(text.trim())) {
+  if (end === -1 || !beginning.includes(strip(text))) {
     throw new ArgumentError(
       "`continue_final_message` is set, but the chat template does not show the last message as it is, so that it cannot be continued",
       { param: "continue_final_message" },
     );
   }
-  return rendered.startsWith(`${MARKER} `, end) ? beginning : beginning.trimEnd();
+  return rendered.startsWith(`${MARKER} `, end) ? beginning : strip(beginning, "right");
 }

@@ -1,0 +1,344 @@
+/**
+ * Expressions of templates.
+ *
+ * @source Jinja 3.1, "Template Designer Documentation": expressions. Precedence from low to high: `if … else`, `or`, `and`, `not`,
+ *   comparisons, `+ -`, `~`, `* / // %`, `**`, signs, attributes and calls, filters and tests.
+ */
+
+import type { Arguments, Comparison, Expression, Target } from "./nodes.ts";
+import type { Arithmetic } from "./numbers.ts";
+import { describe, TokenReader } from "./token-reader.ts";
+
+const COMPARISONS: ReadonlySet<string> = new Set(["==", "!=", "<", "<=", ">", ">="]);
+const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean | null>([
+  ["true", true],
+  ["True", true],
+  ["false", false],
+  ["False", false],
+  ["none", null],
+  ["None", null],
+]);
+
+/** Nesting of expressions, at most. */
+const MAX_NESTING = 200;
+
+const NO_ARGUMENTS: Arguments = { positional: [], named: [], rest: undefined, keywords: undefined };
+
+/** Reads expressions from tokens. */
+export class ExpressionParser extends TokenReader {
+  /** Names read so far; bodies of macros and loops take their own from it. */
+  protected reads = new Set<string>();
+  #nesting = 0;
+
+  /** Counts a level of nesting; deep nesting would exhaust the stack. */
+  #nested<T>(parse: () => T): T {
+    if (++this.#nesting > MAX_NESTING) this.fail(`expressions nest more than ${MAX_NESTING} deep`);
+    const parsed = parse();
+    this.#nesting--;
+    return parsed;
+  }
+
+  protected expression(withChoice = true): Expression {
+    return this.#nested(() => (withChoice ? this.#choice() : this.#or()));
+  }
+
+  #choice(): Expression {
+    let value = this.#or();
+    while (this.skip("name", "if")) {
+      const test = this.#or();
+      const otherwise = this.skip("name", "else") ? this.#nested(() => this.#choice()) : undefined;
+      value = { kind: "choice", test, value, otherwise };
+    }
+    return value;
+  }
+
+  #or(): Expression {
+    let left = this.#and();
+    while (this.skip("name", "or")) left = { kind: "or", left, right: this.#and() };
+    return left;
+  }
+
+  #and(): Expression {
+    let left = this.#not();
+    while (this.skip("name", "and")) left = { kind: "and", left, right: this.#not() };
+    return left;
+  }
+
+  #not(): Expression {
+    return this.skip("name", "not") ? { kind: "not", value: this.#nested(() => this.#not()) } : this.#compare();
+  }
+
+  #compare(): Expression {
+    const first = this.#sum();
+    const rest: { operator: Comparison; value: Expression }[] = [];
+    for (;;) {
+      const { token } = this;
+      if (token.kind === "operator" && COMPARISONS.has(token.text)) {
+        this.next();
+        rest.push({ operator: token.text as Comparison, value: this.#sum() });
+      } else if (this.skip("name", "in")) rest.push({ operator: "in", value: this.#sum() });
+      else if (this.is("name", "not") && this.is("name", "in", 1)) {
+        this.next();
+        this.next();
+        rest.push({ operator: "not in", value: this.#sum() });
+      } else break;
+    }
+    return rest.length === 0 ? first : { kind: "compare", first, rest };
+  }
+
+  #sum(): Expression {
+    return this.#binary(["+", "-"], () => this.#concat());
+  }
+
+  #concat(): Expression {
+    const parts = [this.#product()];
+    while (this.skip("operator", "~")) parts.push(this.#product());
+    return parts.length === 1 ? (parts[0] as Expression) : { kind: "concat", parts };
+  }
+
+  #product(): Expression {
+    return this.#binary(["*", "/", "//", "%"], () => this.#power());
+  }
+
+  #power(): Expression {
+    return this.#binary(["**"], () => this.#unary(true));
+  }
+
+  #binary(operators: readonly Arithmetic[], operand: () => Expression): Expression {
+    let left = operand();
+    while (this.token.kind === "operator" && (operators as readonly string[]).includes(this.token.text)) {
+      const operator = this.next().text as Arithmetic;
+      left = { kind: "binary", operator, left, right: operand() };
+    }
+    return left;
+  }
+
+  #unary(withFilters: boolean): Expression {
+    const { token } = this;
+    let value: Expression;
+    if (token.kind === "operator" && (token.text === "-" || token.text === "+")) {
+      this.next();
+      value = { kind: "sign", operator: token.text, value: this.#nested(() => this.#unary(false)) };
+    } else value = this.#primary();
+    value = this.#postfix(value);
+    return withFilters ? this.filters(value) : value;
+  }
+
+  #primary(): Expression {
+    const { token } = this;
+    switch (token.kind) {
+      case "name": {
+        this.next();
+        const constant = CONSTANTS.get(token.text);
+        if (constant !== undefined) return { kind: "constant", value: constant };
+        this.reads.add(token.text);
+        return { kind: "name", name: token.text };
+      }
+      case "text": {
+        let text = "";
+        while (this.token.kind === "text") text += this.next().value as string;
+        return { kind: "constant", value: text };
+      }
+      case "number":
+        return { kind: "constant", value: this.next().value };
+      default:
+        break;
+    }
+    if (this.skip("operator", "(")) {
+      const value = this.tuple({ isParenthesized: true });
+      this.expect("operator", ")");
+      return value;
+    }
+    if (this.skip("operator", "[")) return { kind: "list", items: this.#sequence("]", () => this.expression()) };
+    if (this.skip("operator", "{")) {
+      const entry = (): readonly [Expression, Expression] => {
+        const key = this.expression();
+        this.expect("operator", ":");
+        return [key, this.expression()];
+      };
+      return { kind: "dict", entries: this.#sequence("}", entry) };
+    }
+    return this.fail(`unexpected ${describe(token.kind, token.text)}`);
+  }
+
+  /** Reads elements between commas up to a closing bracket; a comma may follow the last one. */
+  #sequence<T>(closing: string, parse: () => T): T[] {
+    const items: T[] = [];
+    while (!this.is("operator", closing)) {
+      if (items.length > 0) {
+        this.expect("operator", ",");
+        if (this.is("operator", closing)) break;
+      }
+      items.push(parse());
+    }
+    this.next();
+    return items;
+  }
+
+  /** Reads an expression, or a tuple if there are commas. */
+  protected tuple(
+    options: { readonly isParenthesized?: boolean; readonly withChoice?: boolean; readonly endsAt?: string } = {},
+  ): Expression {
+    const items: Expression[] = [];
+    let isTuple = false;
+    for (;;) {
+      if (items.length > 0) this.expect("operator", ",");
+      if (this.#endsTuple(options.endsAt)) break;
+      items.push(this.expression(options.withChoice ?? true));
+      if (!this.is("operator", ",")) break;
+      isTuple = true;
+    }
+    if (!isTuple) {
+      const [only] = items;
+      if (only !== undefined) return only;
+      if (options.isParenthesized !== true) this.fail(`expected an expression, got ${describe(this.token.kind, this.token.text)}`);
+    }
+    return { kind: "tuple", items };
+  }
+
+  #endsTuple(name: string | undefined): boolean {
+    const { kind } = this.token;
+    return kind === "end-print" || kind === "end-block" || this.is("operator", ")") || (name !== undefined && this.is("name", name));
+  }
+
+  #postfix(value: Expression): Expression {
+    let result = value;
+    for (;;) {
+      if (this.skip("operator", ".")) result = this.#member(result);
+      else if (this.skip("operator", "[")) result = this.#subscript(result);
+      else if (this.is("operator", "(")) result = { kind: "call", called: result, args: this.#arguments() };
+      else return result;
+    }
+  }
+
+  #member(value: Expression): Expression {
+    const token = this.next();
+    if (token.kind === "name") return { kind: "attribute", value, name: token.text };
+    if (token.kind !== "number" || typeof token.value === "object") return this.fail("expected name or number");
+    return { kind: "item", value, key: { kind: "constant", value: token.value } };
+  }
+
+  #subscript(value: Expression): Expression {
+    const keys = this.#sequence("]", () => this.#key(value));
+    const [only] = keys;
+    if (keys.length === 1 && only !== undefined) return only.kind === "slice" ? only : { kind: "item", value, key: only };
+    if (keys.some((key) => key.kind === "slice")) return this.fail("several slices in one subscript are not supported in chat templates");
+    return { kind: "item", value, key: { kind: "tuple", items: keys } };
+  }
+
+  #key(value: Expression): Expression {
+    const start = this.is("operator", ":") ? undefined : this.expression();
+    if (!this.skip("operator", ":")) return start as Expression;
+    const bound = (): Expression | undefined =>
+      this.is("operator", ":") || this.is("operator", "]") || this.is("operator", ",") ? undefined : this.expression();
+    const stop = bound();
+    const step = this.skip("operator", ":") ? bound() : undefined;
+    return { kind: "slice", value, start, stop, step };
+  }
+
+  /** Reads filters, tests and the calls of their results. */
+  protected filters(value: Expression): Expression {
+    let result = value;
+    for (;;) {
+      if (this.is("operator", "|")) result = this.filter(result) as Expression;
+      else if (this.is("name", "is")) result = this.#test(result);
+      else if (this.is("operator", "(")) result = { kind: "call", called: result, args: this.#arguments() };
+      else return result;
+    }
+  }
+
+  /** Reads `| name(…)` as often as it comes; `isInline` for a first filter without its bar. */
+  protected filter(value: Expression | undefined, isInline = false): Expression | undefined {
+    let result = value;
+    let isFirst = isInline;
+    while (isFirst || this.skip("operator", "|")) {
+      const name = this.#dottedName();
+      const args = this.is("operator", "(") ? this.#arguments() : NO_ARGUMENTS;
+      result = { kind: "filter", name, value: result, args };
+      isFirst = false;
+    }
+    return result;
+  }
+
+  #dottedName(): string {
+    let name = this.expect("name").text;
+    while (this.skip("operator", ".")) name += `.${this.expect("name").text}`;
+    return name;
+  }
+
+  #test(value: Expression): Expression {
+    this.next();
+    const isNegated = this.skip("name", "not");
+    const name = this.#dottedName();
+    let args = NO_ARGUMENTS;
+    const { kind, text } = this.token;
+    if (this.is("operator", "(")) args = this.#arguments();
+    else if (
+      (kind === "name" && text !== "else" && text !== "or" && text !== "and") ||
+      kind === "text" ||
+      kind === "number" ||
+      this.is("operator", "[") ||
+      this.is("operator", "{")
+    ) {
+      if (this.is("name", "is")) this.fail("You cannot chain multiple tests with is");
+      args = { ...NO_ARGUMENTS, positional: [this.#postfix(this.#primary())] };
+    }
+    const test: Expression = { kind: "test", name, value, args };
+    return isNegated ? { kind: "not", value: test } : test;
+  }
+
+  #arguments(): Arguments {
+    const positional: Expression[] = [];
+    const named: { name: string; value: Expression }[] = [];
+    let rest: Expression | undefined;
+    let keywords: Expression | undefined;
+    this.expect("operator", "(");
+    this.#sequence(")", () => {
+      if (this.skip("operator", "*")) {
+        if (rest !== undefined || keywords !== undefined) this.fail("invalid syntax for function call expression");
+        rest = this.expression();
+      } else if (this.skip("operator", "**")) {
+        if (keywords !== undefined) this.fail("invalid syntax for function call expression");
+        keywords = this.expression();
+      } else if (this.token.kind === "name" && this.is("operator", "=", 1)) {
+        if (keywords !== undefined) this.fail("invalid syntax for function call expression");
+        const name = this.next().text;
+        this.next();
+        named.push({ name, value: this.expression() });
+      } else {
+        if (rest !== undefined || keywords !== undefined || named.length > 0) this.fail("invalid syntax for function call expression");
+        positional.push(this.expression());
+      }
+    });
+    return { positional, named, rest, keywords };
+  }
+
+  /** Reads the target of an assignment: names, in tuples, and with `withMembers` attributes of namespaces. */
+  protected target(options: { readonly withMembers?: boolean; readonly endsAt?: string } = {}): Target {
+    const items: Target[] = [];
+    let isTuple = false;
+    for (;;) {
+      if (items.length > 0) this.expect("operator", ",");
+      if (this.#endsTuple(options.endsAt)) break;
+      items.push(this.#simpleTarget(options));
+      if (!this.is("operator", ",")) break;
+      isTuple = true;
+    }
+    const [only] = items;
+    if (only === undefined) return this.fail(`expected a name to assign to, got ${describe(this.token.kind, this.token.text)}`);
+    return isTuple ? { kind: "tuple", items } : only;
+  }
+
+  #simpleTarget(options: { readonly withMembers?: boolean }): Target {
+    if (this.skip("operator", "(")) {
+      const inner = this.target(options);
+      this.expect("operator", ")");
+      return inner;
+    }
+    const { text: name } = this.expect("name");
+    if (CONSTANTS.has(name)) this.fail(`can't assign to '${name}'`);
+    if (options.withMembers !== true || !this.skip("operator", ".")) return { kind: "name", name };
+    this.reads.add(name);
+    return { kind: "member", name, attribute: this.expect("name").text };
+  }
+}

@@ -1,0 +1,48 @@
+/** Filters of templates: what stands after `|`. */
+
+import { TemplateFailure, unsupported } from "./errors.ts";
+import type { Meter } from "./meter.ts";
+import { SEQUENCE_FILTERS } from "./sequence-filters.ts";
+import { callBuiltin } from "./signature.ts";
+import { TEXT_FILTERS } from "./text-filters.ts";
+import type { Filter } from "./filter.ts";
+import type { Keywords, Value } from "./values.ts";
+
+const FILTERS: Readonly<Record<string, Filter>> = { ...TEXT_FILTERS, ...SEQUENCE_FILTERS };
+
+/** Filters of Python's Jinja that this engine lacks. */
+const OTHERS: ReadonlySet<string> = new Set([
+  "attr",
+  "e",
+  "escape",
+  "filesizeformat",
+  "forceescape",
+  "pprint",
+  "random",
+  "striptags",
+  "urlencode",
+  "urlize",
+  "wordwrap",
+  "xmlattr",
+]);
+
+/** Whether Python's Jinja has a filter. */
+export function isFilter(name: string): boolean {
+  return Object.hasOwn(FILTERS, name) || OTHERS.has(name);
+}
+
+/**
+ * Applies the filter `name`.
+ *
+ * @throws TemplateUnsupported naming a filter of Python's Jinja that is missing here.
+ */
+export function applyFilter(meter: Meter, name: string, value: Value, args: readonly Value[], keywords: Keywords): Value {
+  const filter = Object.hasOwn(FILTERS, name) ? FILTERS[name] : undefined;
+  if (filter === undefined) {
+    if (OTHERS.has(name)) return unsupported(`the filter \`${name}\``);
+    throw new TemplateFailure(`No filter named '${name}'.`);
+  }
+  meter.charge(1);
+  if (typeof filter === "function") return filter(meter, value, args, keywords, applyFilter);
+  return callBuiltin(meter, name, filter, value, args, keywords);
+}

@@ -1,0 +1,202 @@
+/** Formatting of Python: the operator `%` on text, and `str.format`. */
+
+import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
+import type { Meter } from "./meter.ts";
+import { fixed, toNumber } from "./numbers.ts";
+import { repr, toText } from "./print.ts";
+import { lengthOf } from "./text.ts";
+import { Dict, isFloat, type Keywords, Tuple, typeName, type Value } from "./values.ts";
+
+/** Width or precision, at most. */
+const MAX_WIDTH = 10_000;
+
+const RADIX: Readonly<Record<string, number>> = { x: 16, X: 16, o: 8, b: 2 };
+
+const PERCENT = /%(?:\(([^)]*)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\*|\d*))?[hlL]?(.?)/gs;
+
+/** Returns `template % values`. */
+export function formatPercent(meter: Meter, template: string, values: Value): string {
+  // Each beginning of a named field may be searched for its end in vain.
+  meter.charge(((template.split("%(").length + 1) * template.length) / 256);
+  const items = values instanceof Tuple ? values.items : [values];
+  const mapping = values instanceof Dict ? values : undefined;
+  let next = 0;
+  const take = (): Value => {
+    if (next >= items.length) return typeError("not enough arguments for format string");
+    return items[next++] as Value;
+  };
+  let isNamed = false;
+  const text = template.replaceAll(
+    PERCENT,
+    (whole, name: string | undefined, flags: string, width: string | undefined, precision: string | undefined, type: string) => {
+      if (type === "%") return whole === "%%" ? "%" : unsupported(`the format \`${whole}\``);
+      if (type === "") return valueError("incomplete format");
+      if (width === "*" || precision === "*") return unsupported(`the format \`${whole}\``);
+      let value: Value;
+      if (name === undefined) value = take();
+      else {
+        if (mapping === undefined) return typeError("format requires a mapping");
+        isNamed = true;
+        const found = mapping.get(name);
+        if (found === undefined) throw new TemplateFailure(`KeyError: '${name}'`);
+        value = found;
+      }
+      const body = percentBody(meter, value, type, flags, precision === undefined ? undefined : Number(precision), whole);
+      return padded(
+        meter,
+        body,
+        Number(width ?? 0),
+        flags.includes("-") ? "<" : flags.includes("0") && type !== "s" && type !== "r" ? "=" : ">",
+        flags.includes("0") && !flags.includes("-") && type !== "s" && type !== "r" ? "0" : " ",
+      );
+    },
+  );
+  if (!isNamed && mapping === undefined && next < items.length) return typeError("not all arguments converted during string formatting");
+  return meter.made(text);
+}
+
+function percentBody(meter: Meter, value: Value, type: string, flags: string, precision: number | undefined, whole: string): string {
+  if (flags.includes("#")) return unsupported(`the format \`${whole}\``);
+  if (type === "s" || type === "r") {
+    const text = type === "s" ? toText(meter, value) : repr(meter, value);
+    return precision === undefined ? text : Array.from(text).slice(0, precision).join("");
+  }
+  const plus = flags.includes("+") ? "+" : flags.includes(" ") ? " " : "";
+  const number = toNumber(value);
+  if (type === "f" || type === "F") {
+    if (number === undefined) return typeError(`must be real number, not ${typeName(value)}`);
+    return signed(fixedText(number, precision ?? 6), plus);
+  }
+  if ("diuxXo".includes(type)) {
+    if (number === undefined) return typeError(`%${type} format: a real number is required, not ${typeName(value)}`);
+    if (isFloat(value) && "xXo".includes(type)) return typeError(`%${type} format: an integer is required, not float`);
+    const integer = wholeOf(value);
+    const digits = integer.toString(RADIX[type]);
+    const minus = digits.startsWith("-");
+    const body = (minus ? digits.slice(1) : digits).padStart(precision ?? 0, "0");
+    return signed((minus ? "-" : "") + (type === "X" ? body.toUpperCase() : body), plus);
+  }
+  return unsupported(`the format \`${whole}\``);
+}
+
+function wholeOf(value: Value): bigint {
+  if (typeof value === "bigint") return value;
+  const number = toNumber(value) ?? 0;
+  if (Number.isNaN(number)) return valueError("cannot convert float NaN to integer");
+  if (!Number.isFinite(number)) throw new TemplateFailure("OverflowError: cannot convert float infinity to integer");
+  return BigInt(Math.trunc(number));
+}
+
+function fixedText(number: number, decimals: number): string {
+  if (decimals > MAX_WIDTH) return unsupported(`a precision of more than ${MAX_WIDTH}`);
+  if (Number.isFinite(number)) return fixed(number, decimals);
+  return Number.isNaN(number) ? "nan" : number > 0 ? "inf" : "-inf";
+}
+
+function signed(text: string, plus: string): string {
+  return text.startsWith("-") ? text : plus + text;
+}
+
+/** Pads to a width; `=` puts the padding between sign and digits. */
+function padded(meter: Meter, text: string, width: number, align: string, fill: string): string {
+  if (width > MAX_WIDTH) return unsupported(`a width of more than ${MAX_WIDTH}`);
+  const missing = width - lengthOf(text);
+  if (missing <= 0) return text;
+  meter.checkLength(missing + text.length);
+  switch (align) {
+    case "<":
+      return text + fill.repeat(missing);
+    case "^":
+      return fill.repeat(Math.floor(missing / 2)) + text + fill.repeat(Math.ceil(missing / 2));
+    case "=": {
+      const at = /^[+\- ]/.test(text) ? 1 : 0;
+      return text.slice(0, at) + fill.repeat(missing) + text.slice(at);
+    }
+    default:
+      return fill.repeat(missing) + text;
+  }
+}
+
+const SPEC = /^(?:([^]?)([<>=^]))?([-+ ])?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([a-zA-Z%])?$/u;
+
+/** Returns `template.format(*args, **keywords)`. Field names are positions and names, without attributes and indices. */
+export function formatBraces(meter: Meter, template: string, args: readonly Value[], keywords: Keywords): string {
+  meter.chargeText(template.length);
+  let next = 0;
+  const text = template.replaceAll(/\{\{|\}\}|\{([^{}]*)\}|[{}]/g, (whole, field: string | undefined) => {
+    if (whole === "{{" || whole === "}}") return whole.charAt(0);
+    if (field === undefined) return unsupported("`format` with nested or single braces");
+    const match = /^([^!:]*)(?:!([rsa]))?(?::(.*))?$/s.exec(field);
+    const [, name = "", conversion, spec = ""] = match ?? unsupported(`the format field \`${whole}\``);
+    let value: Value | undefined;
+    if (name === "" || /^\d+$/.test(name)) {
+      value = args[name === "" ? next++ : Number(name)];
+      if (value === undefined) throw new TemplateFailure("IndexError: Replacement index out of range for positional args tuple");
+    } else {
+      if (/[.[]/.test(name)) return unsupported(`the format field \`${whole}\``);
+      value = keywords.get(name);
+      if (value === undefined) throw new TemplateFailure(`KeyError: '${name}'`);
+    }
+    if (conversion === "a") return unsupported("the conversion `!a`");
+    if (conversion !== undefined) value = conversion === "r" ? repr(meter, value) : toText(meter, value);
+    return formatValue(meter, value, spec);
+  });
+  return meter.made(text);
+}
+
+/** Returns `format(value, spec)`. */
+function formatValue(meter: Meter, value: Value, spec: string): string {
+  if (spec === "") return toText(meter, value);
+  const match = SPEC.exec(spec);
+  if (match === null) return unsupported(`the format specification \`${spec}\``);
+  const [, fill, align, plus, alternate, zero, width, group, precision, type] = match;
+  if (alternate !== undefined) return unsupported(`the format specification \`${spec}\``);
+  const number = typeof value === "boolean" && type === undefined ? undefined : toNumber(value);
+  let body: string;
+  let side: string;
+  if (typeof value === "string") {
+    if ((type !== undefined && type !== "s") || plus !== undefined || group !== undefined)
+      return unsupported(`the format specification \`${spec}\` of a str`);
+    body = precision === undefined ? value : Array.from(value).slice(0, Number(precision)).join("");
+    side = align ?? "<";
+    if (zero !== undefined || align === "=") return unsupported(`the format specification \`${spec}\` of a str`);
+  } else if (number === undefined) return unsupported(`the format specification \`${spec}\` of a value of type \`${typeName(value)}\``);
+  else {
+    body = numberBody(value, number, type, precision === undefined ? undefined : Number(precision), spec);
+    if (group !== undefined) {
+      if (zero !== undefined) return unsupported(`the format specification \`${spec}\``);
+      body = body.replace(/^-?\d+/, (digits) => digits.replaceAll(/\B(?=(\d{3})+$)/g, group));
+    }
+    body = signed(body, plus === "-" || plus === undefined ? "" : plus);
+    side = align ?? (zero === undefined ? ">" : "=");
+  }
+  return padded(
+    meter,
+    body,
+    Number(width ?? 0),
+    side,
+    fill === undefined || fill === "" ? (zero === undefined || align !== undefined ? " " : "0") : fill,
+  );
+}
+
+function numberBody(value: Value, number: number, type: string | undefined, precision: number | undefined, spec: string): string {
+  switch (type) {
+    case "f":
+    case "F":
+      return fixedText(number, precision ?? 6);
+    case "%":
+      return `${fixedText(number * 100, precision ?? 6)}%`;
+    case undefined:
+    case "d":
+    case "x":
+    case "X":
+    case "o":
+    case "b": {
+      if (isFloat(value) || precision !== undefined) return unsupported(`the format specification \`${spec}\` of a ${typeName(value)}`);
+      const digits = wholeOf(value).toString(RADIX[type ?? "d"]);
+      return type === "X" ? digits.toUpperCase() : digits;
+    }
+    default:
+      return unsupported(`the format specification \`${spec}\``);
+  }
+}

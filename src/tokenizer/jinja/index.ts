@@ -1,0 +1,59 @@
+/**
+ * Jinja templates with Python's semantics, as transformers renders chat templates: its sandboxed environment with `trim_blocks`,
+ * `lstrip_blocks`, loop controls, `tojson`, `raise_exception`, `strftime_now` and the block `generation`. Templates come from
+ * strangers: they reach only the values they are given, and every rendering has limits. This is not a general template engine: there
+ * are no files to include and no extensions.
+ */
+
+import { TemplateFailure } from "./errors.ts";
+import { GLOBALS } from "./globals.ts";
+import { Meter, type MeterLimits } from "./meter.ts";
+import { parseTemplate } from "./parser.ts";
+import { Output, Scope } from "./scope.ts";
+import { compileStatements } from "./statements.ts";
+import { fromJson } from "./values.ts";
+
+export { TemplateLimitReached, TemplateUnsupported } from "./errors.ts";
+export { parseJson } from "./json.ts";
+export { strip } from "./text.ts";
+export { Dict } from "./values.ts";
+export type { MeterLimits } from "./meter.ts";
+
+/** Compiled template. */
+export interface Template {
+  /**
+   * Renders the template.
+   *
+   * @param variables - JSON values by name; undefined ones are absent.
+   * @throws TemplateFailure where Python raises an error.
+   * @throws TemplateUnsupported naming a construct that is not supported.
+   * @throws TemplateLimitReached when the rendering exceeds its limits.
+   */
+  render(variables: Readonly<Record<string, unknown>>, limits: MeterLimits): string;
+}
+
+/**
+ * Compiles a template.
+ *
+ * @throws TemplateSyntaxFailure naming the line.
+ * @throws TemplateFailure for a filter or test that does not exist.
+ */
+export function compile(source: string): Template {
+  const run = compileStatements(parseTemplate(source));
+  return {
+    render(variables, limits) {
+      const meter = new Meter(limits);
+      const globals = new Scope(meter, undefined, new Map(GLOBALS));
+      for (const [name, value] of Object.entries(variables)) if (value !== undefined) globals.set(name, fromJson(value));
+      const output = new Output(meter);
+      try {
+        run(globals.inner(), output);
+      } catch (error) {
+        // Values that a template nests by itself can exhaust the stack in equality or printing.
+        if (error instanceof RangeError) throw new TemplateFailure("RecursionError: a value is nested too deeply", { cause: error });
+        throw error;
+      }
+      return output.text;
+    },
+  };
+}

@@ -1,0 +1,115 @@
+/** The variable `loop`. */
+
+import { TemplateFailure, typeError } from "./errors.ts";
+import type { Meter } from "./meter.ts";
+import { equals } from "./operators.ts";
+import { Callable, orElse, PyObject, Tuple, Undefined, type Value } from "./values.ts";
+
+/** Iteration over a sequence with the attributes of `loop`. Elements are read one ahead only if the template asks. */
+export class Loop extends PyObject {
+  readonly typeName = "LoopContext";
+  readonly #depth: number;
+  readonly #recursion: ((iterable: Value, depth: number) => Value) | undefined;
+  #iterator: Iterator<Value>;
+  #size: number | undefined;
+  #index = -1;
+  #next: IteratorResult<Value> | undefined;
+  #before: Value | undefined;
+  #current: Value | undefined;
+  #changed: Tuple | undefined;
+
+  /**
+   * @param size - Number of elements; undefined if it is known only after reading them.
+   * @param recursion - Renders the body again over other elements; undefined unless the loop is `recursive`.
+   */
+  constructor(iterator: Iterator<Value>, size: number | undefined, depth: number, recursion?: (iterable: Value, depth: number) => Value) {
+    super();
+    this.#iterator = iterator;
+    this.#size = size;
+    this.#depth = depth;
+    this.#recursion = recursion;
+  }
+
+  /** Moves to the next element; undefined at the end. */
+  advance(): Value | undefined {
+    const next = this.#peek();
+    this.#next = undefined;
+    if (next.done === true) return undefined;
+    this.#index++;
+    this.#before = this.#current;
+    this.#current = next.value;
+    return next.value;
+  }
+
+  #peek(): IteratorResult<Value> {
+    return (this.#next ??= this.#iterator.next());
+  }
+
+  #length(): number {
+    if (this.#size === undefined) {
+      const rest: Value[] = [];
+      for (let next = this.#iterator.next(); next.done !== true; next = this.#iterator.next()) rest.push(next.value);
+      this.#iterator = rest.values();
+      this.#size = rest.length + this.#index + 1 + (this.#next !== undefined && this.#next.done !== true ? 1 : 0);
+    }
+    return this.#size;
+  }
+
+  /** Returns an attribute of `loop`; undefined if it has none of this name. */
+  attribute(meter: Meter, name: string): Value | undefined {
+    switch (name) {
+      case "index":
+        return this.#index + 1;
+      case "index0":
+        return this.#index;
+      case "revindex":
+        return this.#length() - this.#index;
+      case "revindex0":
+        return this.#length() - this.#index - 1;
+      case "first":
+        return this.#index === 0;
+      case "last":
+        return this.#peek().done === true;
+      case "length":
+        return this.#length();
+      case "depth":
+        return this.#depth + 1;
+      case "depth0":
+        return this.#depth;
+      case "previtem":
+        return orElse(this.#before, new Undefined("there is no previous item"));
+      case "nextitem": {
+        const next = this.#peek();
+        return next.done === true ? new Undefined("there is no next item") : next.value;
+      }
+      case "cycle":
+        return new Callable((_, args) => {
+          if (args.length === 0) return typeError("no items for cycling given");
+          return args[this.#index % args.length] as Value;
+        });
+      case "changed":
+        return new Callable((_, args) => {
+          const value = new Tuple(args);
+          if (this.#changed !== undefined && equals(meter, this.#changed, value)) return false;
+          this.#changed = value;
+          return true;
+        });
+      default:
+        return undefined;
+    }
+  }
+
+  override print(): string {
+    return `<LoopContext ${this.#index + 1}/${this.#length()}>`;
+  }
+
+  /** Renders the body of a recursive loop over other elements. */
+  recurse(meter: Meter, args: readonly Value[]): Value {
+    const recursion = this.#recursion;
+    if (recursion === undefined) {
+      throw new TemplateFailure("TypeError: The loop must have the 'recursive' marker to be called recursively.");
+    }
+    if (args.length !== 1) return typeError("loop() takes exactly one argument");
+    return meter.deeper(() => recursion(args[0] as Value, this.#depth + 1));
+  }
+}

@@ -1,0 +1,82 @@
+/** Limits of one rendering, counted deterministically: the same template and input always stop at the same place. */
+
+import { TemplateLimitReached } from "./errors.ts";
+
+/** Characters that the slowest linear pass, a search without luck, handles in about the time of one step. */
+const CHARACTERS_PER_STEP = 32;
+/** Characters that a copy handles in this time. */
+const COPIED_PER_STEP = 256;
+
+/** Nested macro calls and recursive loops, at most. */
+const MAX_DEPTH = 150;
+
+/** Limits of one rendering. */
+export interface MeterLimits {
+  /** Steps: statements, loop iterations, calls, list elements made, and 32 characters of text searched. */
+  readonly maxSteps: number;
+  /** Length of every text that the template makes, in UTF-16 units. */
+  readonly maxTextLength: number;
+}
+
+/** Counts the work of one rendering. */
+export class Meter {
+  readonly #limits: MeterLimits;
+  #steps = 0;
+  #depth = 0;
+
+  constructor(limits: MeterLimits) {
+    this.#limits = limits;
+  }
+
+  /** @throws TemplateLimitReached when the rendering exceeds its number of steps. */
+  charge(steps: number): void {
+    this.#steps += steps;
+    if (this.#steps > this.#limits.maxSteps) {
+      throw new TemplateLimitReached(`it did more than ${this.#limits.maxSteps} steps`);
+    }
+  }
+
+  /** Charges a linear pass over a text of `length` characters. */
+  chargeText(length: number): void {
+    this.charge(length / CHARACTERS_PER_STEP);
+  }
+
+  /** Charges a search for `pattern` characters in `text` characters; its worst case is quadratic. */
+  chargeSearch(text: number, pattern: number): void {
+    this.charge((text * Math.max(1, pattern / 16)) / CHARACTERS_PER_STEP);
+  }
+
+  /** Charges a copy of `length` characters. */
+  chargeCopy(length: number): void {
+    this.charge(length / COPIED_PER_STEP);
+  }
+
+  /** @throws TemplateLimitReached when a text of `length` characters is too long. Call it before the text is made. */
+  checkLength(length: number): void {
+    if (length > this.#limits.maxTextLength) {
+      throw new TemplateLimitReached(`it made a text of more than ${this.#limits.maxTextLength} characters`);
+    }
+  }
+
+  /** Checks the length of a text that an operation made, and charges for it. */
+  made(text: string): string {
+    this.checkLength(text.length);
+    this.chargeCopy(text.length);
+    return text;
+  }
+
+  /**
+   * Runs a macro or a recursive loop one level deeper.
+   *
+   * @throws TemplateLimitReached when calls nest too deeply.
+   */
+  deeper<T>(run: () => T): T {
+    if (this.#depth >= MAX_DEPTH) throw new TemplateLimitReached(`its macros and recursive loops nest more than ${MAX_DEPTH} deep`);
+    this.#depth++;
+    try {
+      return run();
+    } finally {
+      this.#depth--;
+    }
+  }
+}

@@ -1,0 +1,208 @@
+/**
+ * Statements of templates.
+ *
+ * @source Jinja 3.1, "Template Designer Documentation": list of control structures; loop controls; transformers' block `generation`.
+ */
+
+import { ExpressionParser } from "./expression-parser.ts";
+import { type Token, tokenize } from "./lexer.ts";
+import type { Expression, Signature, Statement } from "./nodes.ts";
+
+/** Statements of Python's Jinja that this engine lacks. */
+const OTHER_STATEMENTS: ReadonlySet<string> = new Set(["autoescape", "block", "extends", "from", "import", "include"]);
+
+/** Nesting of statements, at most. */
+const MAX_NESTING = 100;
+
+/**
+ * Parses a template.
+ *
+ * @throws TemplateSyntaxFailure naming the line, also for statements that are not supported.
+ */
+export function parseTemplate(source: string): readonly Statement[] {
+  return new Parser(tokenize(source)).template();
+}
+
+class Parser extends ExpressionParser {
+  #nesting = 0;
+  #loops = 0;
+  readonly #ends: (readonly string[])[] = [];
+
+  constructor(tokens: readonly Token[]) {
+    super(tokens);
+  }
+
+  template(): readonly Statement[] {
+    return this.#statements();
+  }
+
+  /** Reads statements up to a block that begins with one of `ends`, whose name is then the current token. */
+  #statements(...ends: readonly string[]): Statement[] {
+    if (++this.#nesting > MAX_NESTING) this.fail(`statements nest more than ${MAX_NESTING} deep`);
+    if (ends.length > 0) this.#ends.push(ends);
+    const statements: Statement[] = [];
+    for (;;) {
+      const token = this.next();
+      if (token.kind === "end") {
+        if (ends.length > 0) this.fail(`unexpected end of the template, expected ${ends.map((name) => `'${name}'`).join(" or ")}`);
+        break;
+      }
+      if (token.kind === "data") statements.push({ kind: "data", text: token.text });
+      else if (token.kind === "begin-print") {
+        statements.push({ kind: "print", value: this.tuple() });
+        this.expect("end-print");
+      } else {
+        if (ends.some((name) => this.is("name", name))) break;
+        statements.push(...this.#statement());
+        this.expect("end-block");
+      }
+    }
+    if (ends.length > 0) this.#ends.pop();
+    this.#nesting--;
+    return statements;
+  }
+
+  /** Reads the body of a block and the name that ends it. */
+  #body(...ends: readonly string[]): { readonly body: Statement[]; readonly end: string } {
+    this.skip("operator", ":");
+    this.expect("end-block");
+    const body = this.#statements(...ends);
+    return { body, end: this.next().text };
+  }
+
+  #statement(): Statement[] {
+    const { text: name } = this.expect("name");
+    switch (name) {
+      case "if":
+        return [this.#if()];
+      case "for":
+        return [this.#for()];
+      case "set":
+        return [this.#set()];
+      case "macro": {
+        const macro = this.expect("name").text;
+        return [{ kind: "macro", macro: this.#macroBody(macro, this.#parameters(), "endmacro") }];
+      }
+      case "call":
+        return [this.#callBlock()];
+      case "filter": {
+        const filter = this.filter(undefined, true) as Expression;
+        return [{ kind: "filter-block", filter, body: this.#body("endfilter").body }];
+      }
+      case "with":
+        return [this.#with()];
+      case "generation":
+        return [{ kind: "scope", body: this.#withoutLoop(() => this.#body("endgeneration").body) }];
+      case "print":
+        return this.#print();
+      case "break":
+      case "continue":
+        if (this.#loops === 0) this.fail(`'${name}' outside loop`);
+        return [{ kind: name }];
+      default:
+        return this.#unknown(name);
+    }
+  }
+
+  #unknown(name: string): never {
+    if (OTHER_STATEMENTS.has(name)) return this.fail(`the statement '${name}' is not supported in chat templates`);
+    const expected = this.#ends.at(-1);
+    return this.fail(
+      `unknown tag '${name}'${expected === undefined ? "" : `, expected ${expected.map((end) => `'${end}'`).join(" or ")}`}`,
+    );
+  }
+
+  #if(): Statement {
+    const test = this.tuple({ withChoice: false });
+    const { body, end } = this.#body("elif", "else", "endif");
+    if (end === "elif") return { kind: "if", test, body, otherwise: [this.#if()] };
+    return { kind: "if", test, body, otherwise: end === "else" ? this.#body("endif").body : [] };
+  }
+
+  #for(): Statement {
+    const target = this.target({ endsAt: "in" });
+    this.expect("name", "in");
+    const iterable = this.tuple({ withChoice: false, endsAt: "recursive" });
+    const outer = this.reads;
+    this.reads = new Set();
+    const test = this.skip("name", "if") ? this.expression() : undefined;
+    const isRecursive = this.skip("name", "recursive");
+    this.#loops++;
+    const { body, end } = this.#body("endfor", "else");
+    this.#loops--;
+    const usesLoop = isRecursive || this.reads.has("loop");
+    const otherwise = end === "else" ? this.#body("endfor").body : [];
+    // A nested loop has its own `loop`, but the analysis stays simple: an unused one costs little.
+    for (const name of this.reads) outer.add(name);
+    this.reads = outer;
+    return { kind: "for", target, iterable, test, isRecursive, usesLoop, body, otherwise };
+  }
+
+  #set(): Statement {
+    const target = this.target({ withMembers: true });
+    if (this.skip("operator", "=")) return { kind: "set", target, value: this.tuple() };
+    const filter = this.filter(undefined);
+    return { kind: "set-block", target, filter, body: this.#body("endset").body };
+  }
+
+  #with(): Statement {
+    const targets = [];
+    const values: Expression[] = [];
+    while (this.token.kind !== "end-block") {
+      if (targets.length > 0) this.expect("operator", ",");
+      targets.push(this.target());
+      this.expect("operator", "=");
+      values.push(this.expression());
+    }
+    return { kind: "with", targets, values, body: this.#body("endwith").body };
+  }
+
+  #callBlock(): Statement {
+    const parameters = this.is("operator", "(") ? this.#parameters() : [];
+    const call = this.expression();
+    if (call.kind !== "call") return this.fail("expected call");
+    return { kind: "call-block", call, caller: this.#macroBody("caller", parameters, "endcall") };
+  }
+
+  #parameters(): Signature["parameters"] {
+    const parameters: { name: string; otherwise: Expression | undefined }[] = [];
+    this.expect("operator", "(");
+    while (!this.is("operator", ")")) {
+      if (parameters.length > 0) this.expect("operator", ",");
+      const { text: name } = this.expect("name");
+      const otherwise = this.skip("operator", "=") ? this.expression() : undefined;
+      if (otherwise === undefined && parameters.at(-1)?.otherwise !== undefined) this.fail("non-default argument follows default argument");
+      parameters.push({ name, otherwise });
+    }
+    this.next();
+    return parameters;
+  }
+
+  #macroBody(name: string, parameters: Signature["parameters"], end: string): Signature {
+    const outer = this.reads;
+    const reads = new Set<string>();
+    this.reads = reads;
+    const { body } = this.#withoutLoop(() => this.#body(end));
+    this.reads = outer;
+    for (const read of reads) outer.add(read);
+    return { name, parameters, body, reads };
+  }
+
+  /** Parses a body that `break` and `continue` cannot leave. */
+  #withoutLoop<T>(parse: () => T): T {
+    const loops = this.#loops;
+    this.#loops = 0;
+    const parsed = parse();
+    this.#loops = loops;
+    return parsed;
+  }
+
+  #print(): Statement[] {
+    const statements: Statement[] = [];
+    while (this.token.kind !== "end-block") {
+      if (statements.length > 0) this.expect("operator", ",");
+      statements.push({ kind: "print", value: this.expression() });
+    }
+    return statements;
+  }
+}

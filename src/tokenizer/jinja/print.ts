@@ -1,0 +1,203 @@
+/** `str()`, `repr()` and `json.dumps()` of Python. */
+
+import { TemplateFailure, typeError, unsupported } from "./errors.ts";
+import type { Meter } from "./meter.ts";
+import { compareText } from "./text.ts";
+import { Dict, DictView, Float, Markup, Namespace, type PyObject, Range, truth, Tuple, typeName, Undefined, type Value } from "./values.ts";
+
+/** Nesting of a printed value, at most. */
+const MAX_NESTING = 900;
+
+/** Returns `str(value)`. */
+export function toText(meter: Meter, value: Value): string {
+  if (typeof value === "string") return value;
+  if (value instanceof Undefined) return "";
+  if (value instanceof Markup) return value.text;
+  return repr(meter, value);
+}
+
+/**
+ * Returns `repr(value)`.
+ *
+ * @throws TemplateUnsupported for values that Python prints with their address.
+ */
+export function repr(meter: Meter, value: Value, depth = 0): string {
+  if (value === null) return "None";
+  switch (typeof value) {
+    case "boolean":
+      return value ? "True" : "False";
+    case "number":
+      return Number.isInteger(value) ? String(value) : floatText(value);
+    case "bigint":
+      return value.toString();
+    case "string":
+      return meter.made(quoted(value));
+    default:
+      break;
+  }
+  if (value instanceof Float) return floatText(value.value);
+  meter.charge(1);
+  if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: a value is nested too deeply to be printed");
+  const list = (items: readonly Value[]): string => {
+    meter.charge(items.length);
+    return items.map((item) => repr(meter, item, depth + 1)).join(", ");
+  };
+  if (Array.isArray(value)) return meter.made(`[${list(value as readonly Value[])}]`);
+  if (value instanceof Tuple) return meter.made(value.items.length === 1 ? `(${list(value.items)},)` : `(${list(value.items)})`);
+  if (value instanceof Dict) {
+    const entries = value.entries().map(([key, item]) => `${repr(meter, key, depth + 1)}: ${repr(meter, item, depth + 1)}`);
+    return meter.made(`{${entries.join(", ")}}`);
+  }
+  if (value instanceof Undefined) return "Undefined";
+  if (value instanceof Namespace) return `<Namespace ${repr(meter, value.attributes, depth + 1)}>`;
+  if (value instanceof DictView) return meter.made(`${value.typeName}([${list(value.items)}])`);
+  if (value instanceof Range) return `range(${value.start}, ${value.stop}${value.step === 1 ? "" : `, ${value.step}`})`;
+  if (value instanceof Markup) return `Markup(${quoted(value.text)})`;
+  return (value as PyObject).print?.() ?? unsupported(`printing a value of type \`${typeName(value)}\``);
+}
+
+/** Returns the shortest digits that give a float back, with an exponent below 10⁻⁴ and from 10¹⁶ on. */
+export function floatText(value: number): string {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  const [digits = "", exponentText = "0"] = value.toExponential().split("e");
+  const exponent = Number(exponentText);
+  if (value !== 0 && (exponent < -4 || exponent >= 16)) {
+    return `${digits}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+  }
+  const text = Object.is(value, -0) ? "-0" : String(value);
+  return text.includes(".") ? text : `${text}.0`;
+}
+
+const SHORT_ESCAPES: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\" };
+
+/** Returns a string literal: single quotes unless only they occur in it, everything unprintable escaped. */
+function quoted(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const body = text.replaceAll(/[\\\p{C}\p{Z}]|'/gu, (character) => {
+    if (character === " ") return character;
+    if (character === "'") return quote === "'" ? "\\'" : "'";
+    const short = SHORT_ESCAPES[character];
+    if (short !== undefined) return short;
+    const code = character.codePointAt(0) ?? 0;
+    const hex = code.toString(16);
+    if (code < 0x100) return `\\x${hex.padStart(2, "0")}`;
+    return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
+  });
+  return quote + body + quote;
+}
+
+/** Options of {@link toJson}, as of `json.dumps`. */
+export interface JsonOptions {
+  /** Text of one level of indentation; undefined = everything on one line. */
+  readonly indent: string | undefined;
+  readonly itemSeparator: string;
+  readonly keySeparator: string;
+  readonly ensureAscii: boolean;
+  readonly sortKeys: boolean;
+}
+
+/** Returns `json.dumps(value)`. */
+export function toJson(meter: Meter, value: Value, options: JsonOptions, depth = 0): string {
+  switch (typeof value) {
+    case "string":
+      return meter.made(jsonText(value, options.ensureAscii));
+    case "boolean":
+      return String(value);
+    case "bigint":
+      return value.toString();
+    case "number":
+      return Number.isInteger(value) ? String(value) : jsonFloat(value);
+    default:
+      break;
+  }
+  if (value === null) return "null";
+  if (value instanceof Float) return jsonFloat(value.value);
+  if (value instanceof Markup) return jsonText(value.text, options.ensureAscii);
+  meter.charge(1);
+  if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: a value is nested too deeply for `tojson`");
+  const { indent, itemSeparator, keySeparator } = options;
+  const wrap = (open: string, parts: readonly string[], close: string): string => {
+    meter.charge(parts.length);
+    if (parts.length === 0) return open + close;
+    if (indent === undefined) return meter.made(open + parts.join(itemSeparator) + close);
+    meter.checkLength(indent.length * (depth + 1) * parts.length);
+    const line = `\n${indent.repeat(depth + 1)}`;
+    return meter.made(`${open}${line}${parts.join(itemSeparator + line)}\n${indent.repeat(depth)}${close}`);
+  };
+  if (Array.isArray(value) || value instanceof Tuple) {
+    const items = value instanceof Tuple ? value.items : (value as readonly Value[]);
+    return wrap(
+      "[",
+      items.map((item) => toJson(meter, item, options, depth + 1)),
+      "]",
+    );
+  }
+  if (value instanceof Dict) {
+    let entries = value.entries();
+    if (options.sortKeys) entries = entries.toSorted(([a], [b]) => compareKeys(a, b));
+    const parts = entries.map(
+      ([key, item]) => jsonText(jsonKey(key), options.ensureAscii) + keySeparator + toJson(meter, item, options, depth + 1),
+    );
+    return wrap("{", parts, "}");
+  }
+  return typeError(`Object of type ${typeName(value)} is not JSON serializable`);
+}
+
+function compareKeys(a: Value, b: Value): number {
+  if (typeof a === "string" && typeof b === "string") return compareText(a, b);
+  return unsupported("`tojson(sort_keys=true)` of keys that are not strings");
+}
+
+function jsonKey(key: Value): string {
+  if (typeof key === "string") return key;
+  if (key === null) return "null";
+  if (typeof key === "boolean") return String(key);
+  if (key instanceof Float) return jsonFloat(key.value);
+  if (typeof key === "number") return Number.isInteger(key) ? String(key) : jsonFloat(key);
+  return String(key);
+}
+
+function jsonFloat(value: number): string {
+  if (Number.isFinite(value)) return floatText(value);
+  return Number.isNaN(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+
+/** Escapes as `json.dumps` does, which leaves lone surrogates as they are. */
+function jsonText(text: string, ensureAscii: boolean): string {
+  const json = /\p{Cs}/u.test(text) ? loneSurrogates(text) : JSON.stringify(text);
+  if (!ensureAscii) return json;
+  return json.replaceAll(/[\x7f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+function loneSurrogates(text: string): string {
+  return JSON.stringify(text).replaceAll(/\\(?:\\|u(d[89a-f][0-9a-f]{2}))/g, (whole, hex: string | undefined) =>
+    hex === undefined ? whole : String.fromCharCode(Number.parseInt(hex, 16)),
+  );
+}
+
+/** Returns `str(value)` for filters that would keep the mark of the filter `safe`. */
+export function plainText(meter: Meter, value: Value): string {
+  return value instanceof Markup ? unsupported("a filter of text marked by the filter `safe`") : toText(meter, value);
+}
+
+/** Reads the options of `tojson`. */
+export function jsonOptions(args: readonly (Value | undefined)[]): JsonOptions {
+  const [ensureAscii, indent, separators, sortKeys] = args;
+  let level: string | undefined;
+  if (typeof indent === "string") level = indent;
+  else if (typeof indent === "number" && Number.isInteger(indent)) level = " ".repeat(Math.max(0, Math.min(indent, 1000)));
+  else if (typeof indent === "boolean") level = indent ? " " : "";
+  else if (indent !== undefined && indent !== null) typeError("`tojson` expects an integer or a text as `indent`");
+  let pair: readonly Value[] = [level === undefined ? ", " : ",", ": "];
+  if (separators !== undefined && separators !== null) {
+    pair = separators instanceof Tuple ? separators.items : Array.isArray(separators) ? (separators as readonly Value[]) : [];
+    if (pair.length !== 2 || !pair.every((part) => typeof part === "string")) typeError("`tojson` expects two texts as `separators`");
+  }
+  return {
+    indent: level,
+    itemSeparator: pair[0] as string,
+    keySeparator: pair[1] as string,
+    ensureAscii: ensureAscii !== undefined && truth(ensureAscii),
+    sortKeys: sortKeys !== undefined && truth(sortKeys),
+  };
+}

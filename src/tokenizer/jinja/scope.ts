@@ -1,0 +1,50 @@
+/** Variables of a rendering. */
+
+import type { Meter } from "./meter.ts";
+import type { Value } from "./values.ts";
+
+/** Variables of a template, or of one body of a loop, macro or block. */
+export class Scope {
+  readonly meter: Meter;
+  readonly #parent: Scope | undefined;
+  readonly #variables: Map<string, Value>;
+
+  constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, Value>()) {
+    this.meter = meter;
+    this.#parent = parent;
+    this.#variables = variables;
+  }
+
+  /** Returns a scope inside this one. */
+  inner(): Scope {
+    return new Scope(this.meter, this);
+  }
+
+  /** Returns the value of a name in this scope or an outer one; undefined if there is none. */
+  get(name: string): Value | undefined {
+    const own = this.#variables.get(name);
+    return own === undefined ? this.#parent?.get(name) : own;
+  }
+
+  set(name: string, value: Value): undefined {
+    this.#variables.set(name, value);
+    return undefined;
+  }
+}
+
+/** Text of a rendering so far. */
+export class Output {
+  readonly #meter: Meter;
+  text = "";
+
+  constructor(meter: Meter) {
+    this.#meter = meter;
+  }
+
+  write(text: string): undefined {
+    this.text += text;
+    this.#meter.checkLength(this.text.length);
+    this.#meter.chargeCopy(text.length);
+    return undefined;
+  }
+}

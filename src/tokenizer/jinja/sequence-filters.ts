@@ -1,0 +1,253 @@
+/** Filters over sequences and mappings. */
+
+import { pathGetter } from "./attributes.ts";
+import { TemplateFailure, typeError } from "./errors.ts";
+import type { Filter } from "./filter.ts";
+import type { Meter } from "./meter.ts";
+import { arithmetic } from "./numbers.ts";
+import { compare, equals, itemsOf, iterate, sizeOf, sortBy, sum, toList } from "./operators.ts";
+import { toText } from "./print.ts";
+import { builtin } from "./signature.ts";
+import { applyTest } from "./tests.ts";
+import { pointsOf } from "./text.ts";
+import {
+  Dict,
+  DictView,
+  Group,
+  index,
+  type Keywords,
+  keyOf,
+  Markup,
+  orElse,
+  PyIterator,
+  Range,
+  truth,
+  Tuple,
+  typeName,
+  Undefined,
+  type Value,
+} from "./values.ts";
+
+const lower = (value: Value): Value => (typeof value === "string" ? value.toLowerCase() : value);
+
+/** Returns the key function of `sort`, `unique`, `min`, `max` and `groupby`. */
+function keyGetter(
+  meter: Meter,
+  attribute: Value | undefined,
+  caseSensitive: Value | undefined,
+  otherwise?: Value,
+): (item: Value) => Value {
+  const get = pathGetter(meter, attribute, otherwise);
+  return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lower(get(item));
+}
+
+const isSet = (value: Value | undefined): boolean => value !== undefined && truth(value);
+
+function generator(make: () => Generator<Value, void, undefined>): PyIterator {
+  return new PyIterator(make());
+}
+
+/** `map`: applies a filter, or looks up an attribute, of each element. */
+const map: Filter = (meter, value, args, keywords, apply) =>
+  generator(function* () {
+    if (!truth(value)) return;
+    let change: (item: Value) => Value;
+    if (args.length === 0 && keywords.has("attribute")) {
+      const other = [...keywords.keys()].find((key) => key !== "attribute" && key !== "default");
+      if (other !== undefined) throw new TemplateFailure(`Unexpected keyword argument '${other}'`);
+      change = pathGetter(meter, keywords.get("attribute"), keywords.get("default"));
+    } else {
+      const [name, ...rest] = args;
+      if (name === undefined) throw new TemplateFailure("map requires a filter argument");
+      if (typeof name !== "string") throw new TemplateFailure("map requires the name of a filter");
+      change = (item) => apply(meter, name, item, rest, keywords);
+    }
+    for (const item of iterate(meter, value)) yield change(item);
+  });
+
+/** `select`, `reject`, `selectattr` and `rejectattr`. */
+function selector(isWanted: boolean, byAttribute: boolean): Filter {
+  return (meter, value, args, keywords: Keywords) =>
+    generator(function* () {
+      if (!truth(value)) return;
+      if (byAttribute && args.length === 0) throw new TemplateFailure("Missing parameter for attribute name");
+      const get = byAttribute ? pathGetter(meter, args[0]) : (item: Value): Value => item;
+      const [name, ...rest] = byAttribute ? args.slice(1) : args;
+      if (name !== undefined && typeof name !== "string") throw new TemplateFailure("Expected the name of a test");
+      const holds = (item: Value): boolean => (name === undefined ? truth(item) : applyTest(meter, name, item, rest, keywords));
+      for (const item of iterate(meter, value)) if (holds(get(item)) === isWanted) yield item;
+    });
+}
+
+function extreme(isMaximum: boolean): Filter {
+  return builtin("case_sensitive=, attribute=", (meter, value, [caseSensitive, attribute]) => {
+    const key = keyGetter(meter, attribute, caseSensitive);
+    let best: { readonly item: Value; readonly key: Value } | undefined;
+    for (const item of iterate(meter, value)) {
+      const candidate = { item, key: key(item) };
+      if (best === undefined) best = candidate;
+      else if (isMaximum ? compare(meter, ">", candidate.key, best.key) > 0 : compare(meter, "<", candidate.key, best.key) < 0)
+        best = candidate;
+    }
+    return orElse(best?.item, new Undefined("No aggregated item, sequence was empty."));
+  });
+}
+
+const groupBy: Filter = builtin("attribute, default=, case_sensitive=", (meter, value, [attribute, otherwise, caseSensitive]) => {
+  const key = keyGetter(meter, attribute, caseSensitive, otherwise);
+  const name = pathGetter(meter, attribute, otherwise);
+  const groups: { key: Value; items: Value[] }[] = [];
+  for (const item of sortBy(meter, itemsOf(meter, value), key, false)) {
+    const own = key(item);
+    const last = groups.at(-1);
+    if (last !== undefined && equals(meter, last.key, own)) last.items.push(item);
+    else groups.push({ key: own, items: [item] });
+  }
+  return groups.map((group) => new Group([isSet(caseSensitive) ? group.key : name(group.items[0] as Value), group.items]));
+});
+
+const length: Filter = builtin("", (meter, value) => sizeOf(meter, value) ?? typeError(`object of type '${typeName(value)}' has no len()`));
+const otherwiseDefault: Filter = builtin("default_value=, boolean=", (_, value, [otherwise, boolean]) =>
+  value instanceof Undefined || (isSet(boolean) && !truth(value)) ? orElse(otherwise, "") : value,
+);
+
+function reversed(meter: Meter, value: Value): readonly Value[] | undefined {
+  if (value instanceof PyIterator) return undefined;
+  return typeof value === "string" || value instanceof Markup ? undefined : toList(meter, value).reverse();
+}
+
+/** Filters of this file by name. */
+export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
+  batch: builtin("linecount, fill_with=", (meter, value, [linecount, fill]) =>
+    generator(function* () {
+      let row: Value[] = [];
+      for (const item of iterate(meter, value)) {
+        if (equals(meter, row.length, linecount as Value)) {
+          yield row;
+          row = [];
+        }
+        row.push(item);
+      }
+      if (row.length === 0) return;
+      const missing = index(linecount as Value, "linecount") - row.length;
+      if (fill !== undefined && fill !== null && missing > 0) {
+        meter.charge(missing);
+        row.push(...Array.from({ length: missing }, () => fill));
+      }
+      yield row;
+    }),
+  ),
+  count: length,
+  d: otherwiseDefault,
+  default: otherwiseDefault,
+  dictsort: builtin("case_sensitive=, by=, reverse=", (meter, value, [caseSensitive, by, reverse]) => {
+    if (by !== undefined && by !== "key" && by !== "value") throw new TemplateFailure('You can only sort by either "key" or "value"');
+    if (value instanceof Undefined) return value.fail();
+    if (!(value instanceof Dict)) return typeError(`dictsort expects a mapping, got ${typeName(value)}`);
+    const place = by === "value" ? 1 : 0;
+    const items = value.entries().map((entry) => new Tuple(entry));
+    const key = (item: Value): Value => (item as Tuple).items[place] as Value;
+    return sortBy(meter, items, isSet(caseSensitive) ? key : (item) => lower(key(item)), isSet(reverse));
+  }),
+  first: builtin("", (meter, value) => {
+    for (const item of iterate(meter, value)) return item;
+    return new Undefined("No first item, sequence was empty.");
+  }),
+  groupby: groupBy,
+  items: builtin("", (meter, value) => {
+    if (value instanceof Undefined) return new PyIterator([].values());
+    if (!(value instanceof Dict)) {
+      return generator(function* () {
+        yield typeError("Can only get item pairs from a mapping.");
+      });
+    }
+    meter.charge(value.size);
+    return new PyIterator(
+      value
+        .entries()
+        .map((entry) => new Tuple(entry))
+        .values(),
+    );
+  }),
+  join: builtin("d=, attribute=", (meter, value, [separator, attribute]) => {
+    const get = pathGetter(meter, attribute);
+    const between = separator === undefined ? "" : toText(meter, separator);
+    const parts: string[] = [];
+    let total = 0;
+    for (const item of iterate(meter, value)) {
+      const text = toText(meter, get(item));
+      total += text.length + between.length;
+      meter.checkLength(total - between.length);
+      parts.push(text);
+    }
+    return meter.made(parts.join(between));
+  }),
+  last: builtin("", (meter, value) => {
+    if (value instanceof PyIterator) return typeError(`'${value.typeName}' object is not reversible`);
+    return orElse(itemsOf(meter, value).at(-1), new Undefined("No last item, sequence was empty."));
+  }),
+  length,
+  list: builtin("", (meter, value) => toList(meter, value)),
+  map,
+  max: extreme(true),
+  min: extreme(false),
+  reject: selector(false, false),
+  rejectattr: selector(false, true),
+  reverse: builtin("", (meter, value) => {
+    if (typeof value === "string") {
+      meter.charge(value.length / 8);
+      return pointsOf(value).toReversed().join("");
+    }
+    const items = reversed(meter, value);
+    if (
+      items !== undefined &&
+      (Array.isArray(value) || value instanceof Tuple || value instanceof Dict || value instanceof DictView || value instanceof Range)
+    ) {
+      return new PyIterator(items.values(), "list_reverseiterator");
+    }
+    return toList(meter, value).reverse();
+  }),
+  select: selector(true, false),
+  selectattr: selector(true, true),
+  slice: builtin("slices, fill_with=", (meter, value, [slices, fill]) =>
+    generator(function* () {
+      const items = toList(meter, value);
+      const count = index(slices as Value, "slices");
+      const size = arithmetic("//", items.length, count) as number;
+      const extra = arithmetic("%", items.length, count) as number;
+      let offset = 0;
+      for (let at = 0; at < count; at++) {
+        meter.charge(1);
+        const start = offset + at * size;
+        if (at < extra) offset++;
+        const row = items.slice(start, offset + (at + 1) * size);
+        if (fill !== undefined && fill !== null && at >= extra) row.push(fill);
+        yield row;
+      }
+    }),
+  ),
+  sort: builtin("reverse=, case_sensitive=, attribute=", (meter, value, [reverse, caseSensitive, attribute]) => {
+    const paths = typeof attribute === "string" ? attribute.split(",") : [attribute];
+    const getters = paths.map((path) => keyGetter(meter, path, caseSensitive));
+    return sortBy(meter, itemsOf(meter, value), (item) => getters.map((get) => get(item)), isSet(reverse));
+  }),
+  sum: builtin("attribute=, start=", (meter, value, [attribute, start]) => {
+    const get = pathGetter(meter, attribute);
+    const items = (function* () {
+      for (const item of iterate(meter, value)) yield get(item);
+    })();
+    return sum(meter, items, orElse(start, 0));
+  }),
+  unique: builtin("case_sensitive=, attribute=", (meter, value, [caseSensitive, attribute]) =>
+    generator(function* () {
+      const key = keyGetter(meter, attribute, caseSensitive);
+      const seen = new Set<Value>();
+      for (const item of iterate(meter, value)) {
+        const own = keyOf(key(item));
+        if (seen.has(own)) continue;
+        seen.add(own);
+        yield item;
+      }
+    }),
+  ),
+};

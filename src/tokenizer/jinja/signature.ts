@@ -1,0 +1,72 @@
+/** Binding of call arguments to parameters. */
+
+import { typeError } from "./errors.ts";
+import type { Meter } from "./meter.ts";
+import { type Keywords, Undefined, type Value } from "./values.ts";
+
+/** Arguments in the order of the parameters; undefined where a call gives none. */
+export type Bound = readonly (Value | undefined)[];
+
+/** Built-in function with the names of its parameters. */
+export interface Builtin<Self extends Value> {
+  readonly parameters: readonly string[];
+  /** Parameters without a default. */
+  readonly required: number;
+  /** Parameters that a keyword cannot name, from the first. */
+  readonly positional: number;
+  readonly run: (meter: Meter, self: Self, args: Bound) => Value;
+}
+
+/**
+ * Makes a built-in function.
+ *
+ * @param signature - Parameters as in Python: `"sep=, maxsplit="` has two with defaults; `"x, /"` one that a keyword cannot name.
+ */
+export function builtin<Self extends Value>(signature: string, run: Builtin<Self>["run"]): Builtin<Self> {
+  const names = signature === "" ? [] : signature.split(", ");
+  const slash = names.indexOf("/");
+  const parameters = names.filter((name) => name !== "/");
+  return {
+    parameters: parameters.map((name) => name.replace("=", "")),
+    required: parameters.filter((name) => !name.endsWith("=")).length,
+    positional: Math.max(0, slash),
+    run,
+  };
+}
+
+/** Calls a built-in function. */
+export function callBuiltin<Self extends Value>(
+  meter: Meter,
+  name: string,
+  called: Builtin<Self>,
+  self: Self,
+  args: readonly Value[],
+  keywords: Keywords,
+): Value {
+  const { parameters, required } = called;
+  if (args.length > parameters.length) {
+    return typeError(`${name}() takes at most ${parameters.length} argument(s) (${args.length} given)`);
+  }
+  let bound: Bound = args;
+  if (keywords.size > 0) {
+    const all: (Value | undefined)[] = [...args];
+    for (const [key, value] of keywords) {
+      const at = parameters.indexOf(key);
+      if (at < called.positional) return typeError(`${name}() got an unexpected keyword argument '${key}'`);
+      if (at < args.length) return typeError(`${name}() got multiple values for argument '${key}'`);
+      all[at] = value;
+    }
+    bound = all;
+  }
+  for (let at = 0; at < required; at++) {
+    if (bound[at] === undefined) return typeError(`${name}() missing required argument: '${parameters[at] ?? ""}'`);
+  }
+  return called.run(meter, self, bound);
+}
+
+/** Returns a text argument. */
+export function textArgument(value: Value | undefined, what: string): string {
+  if (typeof value === "string") return value;
+  if (value instanceof Undefined) return value.fail();
+  return typeError(`${what} must be str`);
+}

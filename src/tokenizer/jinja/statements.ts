@@ -1,0 +1,280 @@
+/** Statements as functions that write to an output. */
+
+import { callMethod, callValue } from "./attributes.ts";
+import { TemplateFailure, typeError, valueError } from "./errors.ts";
+import { type Evaluate, ExpressionCompiler } from "./expressions.ts";
+import { Loop } from "./loop.ts";
+import type { Meter } from "./meter.ts";
+import type { Signature, Statement, Target } from "./nodes.ts";
+import { itemsOf, iterate, sizeOf } from "./operators.ts";
+import { toText } from "./print.ts";
+import { Output, type Scope } from "./scope.ts";
+import { Callable, Dict, type Keywords, Namespace, truth, Tuple, Undefined, type Value } from "./values.ts";
+
+/** Runs a statement; the result says whether the loop around it is left (`break`) or continued with its next element. */
+type Run = (scope: Scope, output: Output) => "break" | "continue" | undefined;
+type Assign = (scope: Scope, value: Value) => void;
+
+/**
+ * Compiles statements.
+ *
+ * @throws TemplateFailure for a filter or test that Python's Jinja does not have.
+ */
+export function compileStatements(statements: readonly Statement[]): Run {
+  return new StatementCompiler().body(statements);
+}
+
+class StatementCompiler extends ExpressionCompiler {
+  body(statements: readonly Statement[]): Run {
+    const runs = statements.map((statement) => this.#statement(statement));
+    const [only] = runs;
+    if (runs.length === 1 && only !== undefined) return only;
+    return (scope, output) => {
+      for (const run of runs) {
+        const left = run(scope, output);
+        if (left !== undefined) return left;
+      }
+      return undefined;
+    };
+  }
+
+  #statement(node: Statement): Run {
+    switch (node.kind) {
+      case "data": {
+        const { text } = node;
+        return (_, output) => output.write(text);
+      }
+      case "print": {
+        const value = this.expression(node.value);
+        return (scope, output) => {
+          scope.meter.charge(1);
+          output.write(toText(scope.meter, value(scope)));
+          return undefined;
+        };
+      }
+      case "if": {
+        const test = this.expression(node.test);
+        const [body, otherwise] = this.inBranch(() => [this.body(node.body), this.body(node.otherwise)]);
+        return (scope, output) => {
+          scope.meter.charge(1);
+          return truth(test(scope)) ? body(scope, output) : otherwise(scope, output);
+        };
+      }
+      case "for":
+        return this.#for(node);
+      case "break":
+      case "continue": {
+        const { kind } = node;
+        return () => kind;
+      }
+      case "set": {
+        const value = this.expression(node.value);
+        const assign = this.#target(node.target);
+        return (scope) => {
+          scope.meter.charge(1);
+          assign(scope, value(scope));
+          return undefined;
+        };
+      }
+      case "set-block": {
+        const [body, assign] = [this.body(node.body), this.#target(node.target)];
+        const filter = node.filter === undefined ? undefined : this.filterChain(node.filter);
+        return (scope) => {
+          const text = textOf(body, scope.inner());
+          assign(scope, filter === undefined ? text : filter(scope, text));
+          return undefined;
+        };
+      }
+      case "macro": {
+        const macro = this.#macro(node.macro);
+        const { name } = node.macro;
+        return (scope) => scope.set(name, macro(scope));
+      }
+      case "call-block":
+        return this.#callBlock(node);
+      case "filter-block": {
+        const [body, filter] = [this.body(node.body), this.filterChain(node.filter)];
+        return (scope, output) => {
+          const text = textOf(body, scope.inner());
+          return output.write(toText(scope.meter, filter(scope, text)));
+        };
+      }
+      case "with": {
+        const [body, targets] = [this.body(node.body), node.targets.map((target) => this.#target(target))];
+        const values = node.values.map((value) => this.expression(value));
+        return (scope, output) => {
+          const inner = scope.inner();
+          const given = values.map((value) => value(scope));
+          for (const [at, assign] of targets.entries()) assign(inner, given[at] as Value);
+          return body(inner, output);
+        };
+      }
+      case "scope": {
+        const body = this.body(node.body);
+        return (scope, output) => output.write(textOf(body, scope.inner()));
+      }
+      default:
+        return node satisfies never;
+    }
+  }
+
+  #for(node: Statement & { readonly kind: "for" }): Run {
+    const [iterable, assign, body] = [this.expression(node.iterable), this.#target(node.target), this.body(node.body)];
+    const otherwise = node.otherwise.length === 0 ? undefined : this.body(node.otherwise);
+    const test = node.test === undefined ? undefined : this.expression(node.test);
+    const render = (scope: Scope, output: Output, value: Value, depth: number): undefined => {
+      const { meter } = scope;
+      let elements: Iterator<Value> = iterate(meter, value);
+      if (test !== undefined) elements = filtered(scope, elements, assign, test);
+      const recursion = !node.isRecursive
+        ? undefined
+        : (inner: Value, level: number): string => {
+            const text = new Output(meter);
+            render(scope, text, inner, level);
+            return text.text;
+          };
+      const loop = node.usesLoop ? new Loop(elements, test === undefined ? sizeOf(meter, value) : undefined, depth, recursion) : undefined;
+      let isEmpty = true;
+      for (;;) {
+        let element: Value | undefined;
+        if (loop === undefined) {
+          const next = elements.next();
+          element = next.done === true ? undefined : next.value;
+        } else element = loop.advance();
+        if (element === undefined) break;
+        isEmpty = false;
+        const inner = scope.inner();
+        if (loop !== undefined) inner.set("loop", loop);
+        assign(inner, element);
+        if (body(inner, output) === "break") break;
+      }
+      if (isEmpty) otherwise?.(scope.inner(), output);
+      return undefined;
+    };
+    return (scope, output) => {
+      scope.meter.charge(1);
+      return render(scope, output, iterable(scope), 0);
+    };
+  }
+
+  #target(target: Target): Assign {
+    switch (target.kind) {
+      case "name": {
+        const { name } = target;
+        return (scope, value) => scope.set(name, value);
+      }
+      case "member": {
+        const { name, attribute } = target;
+        return (scope, value) => {
+          const namespace = scope.get(name);
+          if (!(namespace instanceof Namespace)) throw new TemplateFailure("cannot assign attribute on non-namespace object");
+          namespace.set(attribute, value);
+        };
+      }
+      case "tuple": {
+        const items = target.items.map((item) => this.#target(item));
+        return (scope, value) => {
+          const values = itemsOf(scope.meter, value);
+          if (values.length !== items.length) {
+            return valueError(
+              values.length > items.length
+                ? `too many values to unpack (expected ${items.length})`
+                : `not enough values to unpack (expected ${items.length}, got ${values.length})`,
+            );
+          }
+          for (const [at, assign] of items.entries()) assign(scope, values[at] as Value);
+        };
+      }
+      default:
+        return target satisfies never;
+    }
+  }
+
+  #callBlock(node: Statement & { readonly kind: "call-block" }): Run {
+    const macro = this.#macro(node.caller);
+    const { called } = node.call;
+    const given = this.args(node.call.args);
+    const method = called.kind === "attribute" ? called.name : undefined;
+    const callee = this.expression(called.kind === "attribute" ? called.value : called);
+    return (scope, output) => {
+      const { meter } = scope;
+      const self = callee(scope);
+      const { args, keywords } = given?.(scope) ?? { args: [], keywords: new Map<string, Value>() };
+      if (keywords.has("caller")) return typeError("got multiple values for keyword argument 'caller'");
+      const all = new Map([...keywords, ["caller", macro(scope)] as const]);
+      const result = method === undefined ? callValue(meter, self, args, all) : callMethod(meter, self, method, args, all);
+      return output.write(toText(meter, result));
+    };
+  }
+
+  /** Compiles a macro to a function of the scope in which it is defined. */
+  #macro(signature: Signature): (scope: Scope) => Macro {
+    const body = this.body(signature.body);
+    const defaults = signature.parameters.map(({ otherwise }) => (otherwise === undefined ? undefined : this.expression(otherwise)));
+    return (scope) => new Macro(signature, defaults, body, scope);
+  }
+}
+
+/** Yields the elements for which the condition of a loop holds, each tested just before its turn. */
+function* filtered(scope: Scope, elements: Iterator<Value>, assign: Assign, test: Evaluate): Generator<Value, void, undefined> {
+  for (let next = elements.next(); next.done !== true; next = elements.next()) {
+    const inner = scope.inner();
+    assign(inner, next.value);
+    if (truth(test(inner))) yield next.value;
+  }
+}
+
+function textOf(body: Run, scope: Scope): string {
+  const output = new Output(scope.meter);
+  body(scope, output);
+  return output.text;
+}
+
+/** Macro of a template, and the body of a call block. */
+class Macro extends Callable {
+  constructor(signature: Signature, defaults: readonly (Evaluate | undefined)[], body: Run, scope: Scope) {
+    super((meter, args, keywords) => {
+      const inner = scope.inner();
+      bindArguments(meter, signature, defaults, inner, args, keywords);
+      return meter.deeper(() => textOf(body, inner));
+    }, "Macro");
+  }
+}
+
+function bindArguments(
+  meter: Meter,
+  { name, parameters, reads }: Signature,
+  defaults: readonly (Evaluate | undefined)[],
+  scope: Scope,
+  args: readonly Value[],
+  keywords: Keywords,
+): void {
+  meter.charge(parameters.length + args.length + keywords.size);
+  const rest = new Map(keywords);
+  for (const [at, parameter] of parameters.entries()) {
+    let value = args[at];
+    if (value === undefined && rest.has(parameter.name)) {
+      value = rest.get(parameter.name);
+      rest.delete(parameter.name);
+    }
+    const otherwise = defaults[at];
+    if (value === undefined)
+      value = otherwise === undefined ? new Undefined(`parameter '${parameter.name}' was not provided`) : otherwise(scope);
+    scope.set(parameter.name, value);
+  }
+  if (reads.has("caller") && !parameters.some((parameter) => parameter.name === "caller")) {
+    const caller = rest.get("caller");
+    rest.delete("caller");
+    scope.set("caller", caller === undefined || caller === null ? new Undefined("No caller defined") : caller);
+  }
+  if (reads.has("kwargs")) {
+    const dict = new Dict();
+    for (const [key, value] of rest) dict.set(key, value);
+    scope.set("kwargs", dict);
+  } else if (rest.size > 0) {
+    const [first = ""] = rest.keys();
+    typeError(`macro '${name}' takes no keyword argument '${first}'`);
+  }
+  if (reads.has("varargs")) scope.set("varargs", new Tuple(args.slice(parameters.length)));
+  else if (args.length > parameters.length) typeError(`macro '${name}' takes not more than ${parameters.length} argument(s)`);
+}

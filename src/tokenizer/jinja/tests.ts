@@ -1,0 +1,97 @@
+/** Tests of templates: what stands after `is`. */
+
+import { isCase } from "./casing.ts";
+import { TemplateFailure, typeError, unsupported } from "./errors.ts";
+import { Loop } from "./loop.ts";
+import type { Meter } from "./meter.ts";
+import { binary, compare, contains, equals, isIterable } from "./operators.ts";
+import { toText } from "./print.ts";
+import { type Builtin, builtin, callBuiltin } from "./signature.ts";
+import { Callable, Dict, isFloat, isInt, type Keywords, Markup, Range, Tuple, Undefined, type Value } from "./values.ts";
+
+type Test = Builtin<Value>;
+
+const is = (holds: (value: Value, meter: Meter) => boolean): Test => builtin("", (meter, value) => holds(value, meter));
+const against = (holds: (meter: Meter, left: Value, right: Value) => boolean): Test =>
+  builtin("other, /", (meter, value, [other]) => holds(meter, value, other as Value));
+const ordered = (operator: string, holds: (order: number) => boolean): Test =>
+  against((meter, left, right) => holds(compare(meter, operator, left, right)));
+
+const equal = against(equals);
+const unequal = against((meter, left, right) => !equals(meter, left, right));
+const less = ordered("<", (order) => order < 0);
+const lessOrEqual = ordered("<=", (order) => order <= 0);
+const greater = ordered(">", (order) => order > 0);
+const greaterOrEqual = ordered(">=", (order) => order >= 0);
+
+const TESTS: Readonly<Record<string, Test>> = {
+  boolean: is((value) => typeof value === "boolean"),
+  callable: is((value) => value instanceof Callable || value instanceof Loop || value instanceof Undefined),
+  defined: is((value) => !(value instanceof Undefined)),
+  divisibleby: against((meter, value, by) => equals(meter, binary(meter, "%", value, by), 0)),
+  eq: equal,
+  equalto: equal,
+  "==": equal,
+  even: is((value, meter) => equals(meter, binary(meter, "%", value, 2), 0)),
+  false: is((value) => value === false),
+  float: is(isFloat),
+  ge: greaterOrEqual,
+  ">=": greaterOrEqual,
+  greaterthan: greater,
+  gt: greater,
+  ">": greater,
+  in: against((meter, value, container) => contains(meter, container, value)),
+  integer: is(isInt),
+  iterable: is(isIterable),
+  le: lessOrEqual,
+  "<=": lessOrEqual,
+  lessthan: less,
+  lower: is((value, meter) => isCase(toText(meter, value), "lower")),
+  lt: less,
+  "<": less,
+  mapping: is((value) => value instanceof Dict),
+  ne: unequal,
+  "!=": unequal,
+  none: is((value) => value === null),
+  number: is((value) => typeof value === "boolean" || isInt(value) || isFloat(value)),
+  odd: is((value, meter) => equals(meter, binary(meter, "%", value, 2), 1)),
+  sameas: against((_, left, right) => {
+    if (left === right && (left === null || typeof left === "boolean")) return true;
+    if (left === null || right === null || typeof left === "boolean" || typeof right === "boolean") return false;
+    return unsupported("the test `sameas` of values other than true, false and none");
+  }),
+  sequence: is(
+    (value) =>
+      typeof value === "string" ||
+      Array.isArray(value) ||
+      value instanceof Tuple ||
+      value instanceof Dict ||
+      value instanceof Range ||
+      value instanceof Undefined ||
+      value instanceof Markup,
+  ),
+  string: is((value) => typeof value === "string" || value instanceof Markup),
+  true: is((value) => value === true),
+  undefined: is((value) => value instanceof Undefined),
+  upper: is((value, meter) => isCase(toText(meter, value), "upper")),
+};
+
+/** Tests of Python's Jinja that this engine lacks. */
+const OTHERS: ReadonlySet<string> = new Set(["escaped", "filter", "test"]);
+
+/** Whether Python's Jinja has a test. */
+export function isTest(name: string): boolean {
+  return Object.hasOwn(TESTS, name) || OTHERS.has(name);
+}
+
+/** Applies the test `name`. */
+export function applyTest(meter: Meter, name: string, value: Value, args: readonly Value[], keywords: Keywords): boolean {
+  const test = Object.hasOwn(TESTS, name) ? TESTS[name] : undefined;
+  if (test === undefined) {
+    if (OTHERS.has(name)) return unsupported(`the test \`${name}\``);
+    throw new TemplateFailure(`No test named '${name}'.`);
+  }
+  meter.charge(1);
+  const result = callBuiltin(meter, name, test, value, args, keywords);
+  return typeof result === "boolean" ? result : typeError(`the test ${name} gave no boolean`);
+}

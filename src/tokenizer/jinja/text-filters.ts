@@ -1,0 +1,170 @@
+/** Filters that make a text or a number of a value. */
+
+import { capitalize } from "./casing.ts";
+import { TemplateFailure, typeError, unsupported } from "./errors.ts";
+import type { Filter } from "./filter.ts";
+import { formatPercent } from "./format.ts";
+import type { Meter } from "./meter.ts";
+import { parseInteger, parseReal, round, toNumber } from "./numbers.ts";
+import { binary } from "./operators.ts";
+import { jsonOptions, plainText, toJson, toText } from "./print.ts";
+import { builtin, textArgument } from "./signature.ts";
+import { callStringMethod, replaceText, stripText } from "./string-methods.ts";
+import { lengthOf, pointsOf, SPACE_CLASS, splitLines } from "./text.ts";
+import {
+  Dict,
+  Float,
+  float,
+  index,
+  isFloat,
+  Markup,
+  NO_KEYWORDS,
+  orElse,
+  truth,
+  Tuple,
+  typeName,
+  Undefined,
+  type Value,
+} from "./values.ts";
+
+const WORD_BEGINNING = new RegExp(`([-${SPACE_CLASS}({\\[<]+)`);
+const WORD = /[\p{L}\p{N}_]+/gu;
+
+const mapper = (map: (text: string) => string, cost = 1): Filter =>
+  builtin("", (meter, value) => {
+    const text = plainText(meter, value);
+    meter.chargeText(text.length * cost);
+    return meter.made(map(text));
+  });
+
+/** Returns each word with its first character in upper case and the rest in lower case. */
+function titleWords(text: string): string {
+  return text
+    .split(WORD_BEGINNING)
+    .map((word) => {
+      const [first = "", ...rest] = pointsOf(word);
+      return first.toUpperCase() + rest.join("").toLowerCase();
+    })
+    .join("");
+}
+
+function indent(meter: Meter, value: Value, width: Value | undefined, first: Value | undefined, blank: Value | undefined): string {
+  const indention = typeof width === "string" ? width : " ".repeat(Math.max(0, Math.min(index(orElse(width, 4), "width"), 100_000)));
+  const text = binary(meter, "+", value, "\n");
+  if (typeof text !== "string") return typeError(`indent expects a text, got ${typeName(value)}`);
+  const lines = splitLines(text);
+  meter.charge(lines.length);
+  meter.checkLength(text.length + lines.length * indention.length);
+  let result: string;
+  if (blank !== undefined && truth(blank)) result = lines.join(`\n${indention}`);
+  else result = lines.map((line, at) => (at === 0 || line === "" ? line : indention + line)).join("\n");
+  return meter.made(first !== undefined && truth(first) ? indention + result : result);
+}
+
+function truncate(meter: Meter, value: Value, length: number, killWords: boolean, end: string, leeway: number): Value {
+  const text = typeof value === "string" ? value : typeError(`truncate expects a text, got ${typeName(value)}`);
+  const room = length - lengthOf(end);
+  if (room < 0) throw new TemplateFailure(`AssertionError: expected length >= ${lengthOf(end)}, got ${length}`);
+  if (leeway < 0) throw new TemplateFailure(`AssertionError: expected leeway >= 0, got ${leeway}`);
+  meter.charge(text.length / 8);
+  const points = pointsOf(text);
+  if (points.length <= length + leeway) return text;
+  const cut = points.slice(0, room).join("");
+  if (killWords) return cut + end;
+  const space = cut.lastIndexOf(" ");
+  return (space < 0 ? cut : cut.slice(0, space)) + end;
+}
+
+function toInteger(value: Value, otherwise: Value, base: number): Value {
+  const truncated = (real: number): Value => {
+    if (Number.isNaN(real)) return otherwise;
+    if (!Number.isFinite(real)) return otherwise;
+    const whole = Math.trunc(real);
+    return Number.isSafeInteger(whole) ? whole + 0 : BigInt(whole);
+  };
+  if (typeof value === "string") {
+    const parsed = parseInteger(value, base);
+    if (parsed !== undefined) return parsed;
+    const real = parseReal(value);
+    return real === undefined ? otherwise : truncated(real);
+  }
+  if (isFloat(value)) {
+    const real = toNumber(value) as number;
+    // Python reads only `ValueError` and `TypeError` as a reason for the default; an infinity raises.
+    if (!Number.isFinite(real) && !Number.isNaN(real)) throw new TemplateFailure("OverflowError: cannot convert float infinity to integer");
+    return truncated(real);
+  }
+  if (typeof value === "boolean") return value ? 1 : 0;
+  return typeof value === "number" || typeof value === "bigint" ? value : otherwise;
+}
+
+/** Filters of this file by name. */
+export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
+  abs: builtin("", (meter, value) => {
+    if (value instanceof Undefined) return value.fail();
+    if (isFloat(value)) return float(Math.abs(toNumber(value) as number));
+    if (typeof value === "boolean") return value ? 1 : 0;
+    if (typeof value === "bigint") return value < 0n ? -value : value;
+    return typeof value === "number" ? Math.abs(value) : typeError(`bad operand type for abs(): '${typeName(value)}'`);
+  }),
+  capitalize: mapper(capitalize, 64),
+  center: builtin("width=", (meter, value, [width]) =>
+    callStringMethod(meter, plainText(meter, value), "center", [orElse(width, 80)], NO_KEYWORDS),
+  ),
+  float: builtin("default=", (meter, value, [otherwise]) => {
+    if (typeof value === "string") meter.chargeText(value.length * 2);
+    const real = typeof value === "string" ? parseReal(value) : toNumber(value);
+    return real === undefined ? orElse(otherwise, new Float(0)) : float(real);
+  }),
+  format: (meter, value, args, keywords) => {
+    if (args.length > 0 && keywords.size > 0) throw new TemplateFailure("can't handle positional and keyword arguments at the same time");
+    return formatPercent(meter, plainText(meter, value), keywords.size > 0 ? new Dict(keywords) : new Tuple(args));
+  },
+  indent: builtin("width=, first=, blank=", (meter, value, [width, first, blank]) => indent(meter, value, width, first, blank)),
+  int: builtin("default=, base=", (meter, value, [otherwise, base]) => {
+    if (typeof value === "string") meter.chargeText(value.length * 2);
+    return toInteger(value, orElse(otherwise, 0), base === undefined ? 10 : index(base, "base"));
+  }),
+  lower: mapper((text) => text.toLowerCase()),
+  replace: builtin("old, new, count=", (meter, value, [old, replacement, limit]) =>
+    replaceText(
+      meter,
+      toText(meter, value),
+      toText(meter, old as Value),
+      toText(meter, replacement as Value),
+      limit === null ? undefined : limit,
+    ),
+  ),
+  round: builtin("precision=, method=", (meter, value, [precision, method]) => {
+    const digits = precision === undefined ? 0 : index(precision, "precision");
+    if (method === undefined || method === "common") return value instanceof Undefined ? value.fail() : round(value, digits);
+    if (method !== "ceil" && method !== "floor") throw new TemplateFailure("method must be common, ceil or floor");
+    if (digits < 0 || digits > 300) return unsupported("`round` to fewer than 0 or more than 300 digits");
+    const number = toNumber(value);
+    if (number === undefined) return typeError(`round expects a number, got ${typeName(value)}`);
+    const scale = 10 ** digits;
+    const scaled = method === "ceil" ? Math.ceil(number * scale) : Math.floor(number * scale);
+    return float((scaled + 0) / scale);
+  }),
+  safe: builtin("", (meter, value) => (value instanceof Markup ? value : new Markup(toText(meter, value)))),
+  string: builtin("", (meter, value) => (value instanceof Markup ? value : toText(meter, value))),
+  title: mapper(titleWords, 8),
+  tojson: builtin("ensure_ascii=, indent=, separators=, sort_keys=", (meter, value, args) => toJson(meter, value, jsonOptions(args))),
+  trim: builtin("chars=", (meter, value, [chars]) => stripText(meter, plainText(meter, value), "both", chars)),
+  truncate: builtin("length=, killwords=, end=, leeway=", (meter, value, [length, killWords, end, leeway]) =>
+    truncate(
+      meter,
+      value,
+      length === undefined ? 255 : index(length, "length"),
+      killWords !== undefined && truth(killWords),
+      end === undefined ? "..." : textArgument(end, "end"),
+      leeway === undefined || leeway === null ? 5 : index(leeway, "leeway"),
+    ),
+  ),
+  upper: mapper((text) => text.toUpperCase()),
+  wordcount: builtin("", (meter, value) => {
+    const text = toText(meter, value);
+    meter.chargeText(text.length * 4);
+    return text.match(WORD)?.length ?? 0;
+  }),
+};

@@ -1,0 +1,65 @@
+/** Cursor over the tokens of a template. */
+
+import { TemplateSyntaxFailure } from "./errors.ts";
+import type { Token, TokenKind } from "./lexer.ts";
+
+/** Reads tokens one after another, and reports what it expected. */
+export class TokenReader {
+  readonly #tokens: readonly Token[];
+  #at = 0;
+
+  constructor(tokens: readonly Token[]) {
+    this.#tokens = tokens;
+  }
+
+  protected get token(): Token {
+    return this.#tokens[this.#at] as Token;
+  }
+
+  protected next(): Token {
+    const { token } = this;
+    if (token.kind !== "end") this.#at++;
+    return token;
+  }
+
+  protected fail(message: string): never {
+    throw new TemplateSyntaxFailure(message, this.token.line);
+  }
+
+  /** Whether the current token is this name or operator. */
+  protected is(kind: "name" | "operator", text: string, ahead = 0): boolean {
+    const token = this.#tokens[this.#at + ahead];
+    return token?.kind === kind && token.text === text;
+  }
+
+  protected skip(kind: "name" | "operator", text: string): boolean {
+    if (!this.is(kind, text)) return false;
+    this.next();
+    return true;
+  }
+
+  protected expect(kind: TokenKind, text?: string): Token {
+    const { token } = this;
+    if (token.kind !== kind || (text !== undefined && token.text !== text))
+      this.fail(`expected ${describe(kind, text)}, got ${describe(token.kind, token.text)}`);
+    return this.next();
+  }
+}
+
+/** Returns how messages name a token. */
+export function describe(kind: TokenKind, text?: string): string {
+  switch (kind) {
+    case "end":
+      return "the end of the template";
+    case "end-print":
+      return "the end of a print statement";
+    case "end-block":
+      return "the end of a statement block";
+    case "begin-print":
+    case "begin-block":
+    case "data":
+      return "text of the template";
+    default:
+      return text === undefined ? `a ${kind}` : `'${text}'`;
+  }
+}
