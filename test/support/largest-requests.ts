@@ -166,6 +166,33 @@ const CHAT: Readonly<Record<string, (limit: Required<FieldLimit>) => Json | Json
   stream_options: ({ json }) => ({ stream: true, stream_options: { include_usage: true, more: text(json - 60) } }),
 };
 
+/** Numbers of a chat body at their bounds together: as much to answer as a request may ask for. */
+function manyAnswers(maxTokens: number): Readonly<Record<string, Json>> {
+  const many = {
+    n: 128,
+    temperature: 1,
+    logprobs: true,
+    top_logprobs: 20,
+    max_tokens: maxTokens,
+    ignore_eos: true,
+    return_token_ids: true,
+  };
+  return {
+    "choices with log-probabilities": many,
+    "choices with log-probabilities, streamed": {
+      ...many,
+      stream: true,
+      stream_options: { include_usage: true, continuous_usage_stats: true },
+    },
+    "log-probabilities of the prompt": {
+      messages: [{ role: "user", content: "copy this ".repeat(180) }],
+      prompt_logprobs: 20,
+      max_tokens: 1,
+    },
+    "beam search": { n: 10, use_beam_search: true, max_tokens: 20 },
+  };
+}
+
 /** A small schema in which every level takes the one below twice. */
 function doubling(levels: number): Json {
   const $defs: Json = { d0: { type: "object", properties: { a: { type: "string" } } } };
@@ -310,6 +337,12 @@ export function* largestRequests(existing: Existing, { withVariants }: { readonl
       for (const [index, each] of (Array.isArray(made) ? made : [made]).slice(0, withVariants ? undefined : 1).entries()) {
         const json = JSON.stringify(bodyOf(kind, each, existing, number++));
         yield { name: `${kind} ${field}${index > 0 ? ` (${index + 1})` : ""}`, method, path, body: encoder.encode(json) };
+      }
+    }
+    if (kind === "chat") {
+      for (const [name, more] of Object.entries(manyAnswers(withVariants ? 900 : 40))) {
+        const json = JSON.stringify(bodyOf(kind, more, existing, number++));
+        yield { name: `chat: ${name}`, method, path, body: encoder.encode(json) };
       }
     }
     const deep = `${"[".repeat(body.depth - 2)}${"]".repeat(body.depth - 2)}`;

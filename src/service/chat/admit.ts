@@ -103,6 +103,9 @@ export class Admission {
   }
 }
 
+/** Log-probabilities of a prompt, alternatives included, that one answer may carry. */
+const MAX_PROMPT_LOGPROBS = 65_536;
+
 /** A sampled temperature below this is raised to it: smaller ones are greedy in all but rounding errors. */
 const MIN_SAMPLED_TEMPERATURE = 0.01;
 
@@ -196,6 +199,14 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
       { param: "logprobs" },
     );
   }
+  const promptLogprobs = request.promptLogprobs === null ? null : bounded("prompt_logprobs", request.promptLogprobs, "prompt_logprobs");
+  const promptEntries = promptLogprobs === null || promptLogprobs === 0 ? 0 : context.promptTokens * (promptLogprobs + 1);
+  if (promptEntries > MAX_PROMPT_LOGPROBS)
+    throw outOfRange(
+      "prompt_logprobs",
+      `at most ${Math.floor(MAX_PROMPT_LOGPROBS / context.promptTokens) - 1} with a prompt of ${context.promptTokens} tokens (${MAX_PROMPT_LOGPROBS} entries in all)`,
+      promptLogprobs ?? 0,
+    );
   const rules = resolveRules(request, { tokenizer: context.tokenizer, vocabularySize: base.vocabularySize, defaults, maxTokens });
   const eosTokenIds = request.ignoresEos ? [] : context.tokenizer.eosTokenIds;
   return {
@@ -207,7 +218,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
     seed: request.seed === null || request.seed === UNSEEDED ? randomBytes(8).readBigInt64LE() : request.seed,
     stopTokenIds: [...new Set([...eosTokenIds, ...request.stopTokenIds])],
     topLogprobs,
-    ...(request.promptLogprobs === null ? {} : { promptLogprobs: bounded("prompt_logprobs", request.promptLogprobs, "prompt_logprobs") }),
+    ...(promptLogprobs === null ? {} : { promptLogprobs }),
     ...(request.priority === 0n ? {} : { priority: request.priority }),
     ...(request.cacheSalt === null ? {} : { cacheSalt: request.cacheSalt }),
   };

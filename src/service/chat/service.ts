@@ -35,8 +35,9 @@ import { constraintOf } from "./structured/constraint.ts";
 import { validateOutput, type OutputCheck } from "./structured/output-check.ts";
 import { OutputGrammars } from "./structured/output-grammar.ts";
 import { returningMessages } from "./returning-messages.ts";
-import { toCompletion, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
+import { completionPieces, countLogprobs, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
 import { CompletionStream } from "./stream.ts";
+import { textStream } from "./text-stream.ts";
 import { IgnoredFieldLog } from "./ignored-fields.ts";
 
 /** What chat completions need. */
@@ -69,7 +70,7 @@ export interface ChatCall {
 
 /** The answer: a whole body, or events. */
 export type ChatAnswer =
-  | { readonly kind: "json"; readonly body: string }
+  | { readonly kind: "json"; readonly body: string | ReadableStream<Uint8Array> }
   | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> };
 
 /** An admitted request, ready to generate. */
@@ -94,6 +95,9 @@ interface Held {
 function release(held: Held): void {
   for (const giveBack of held.releases.splice(0)) giveBack();
 }
+
+/** Log-probabilities up to which a response is written at once. */
+const MAX_WHOLE_LOGPROBS = 4096;
 
 /** Codes of engine errors that a client is told. */
 const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABLE", "E_UNSUPPORTED", "E_OUTPUT"]);
@@ -177,7 +181,8 @@ export class ChatService {
       for (const choice of choices) messages.push(await this.#conclude(run, choice));
       const scored = choices[0]!.promptTokens;
       const promptLogprobs = scored === null ? null : toWirePrompt(run.tokenizer, scored);
-      return { kind: "json", body: JSON.stringify(toCompletion(choices, messages, { ...run.shape, promptLogprobs })) };
+      const pieces = completionPieces(choices, messages, { ...run.shape, promptLogprobs });
+      return { kind: "json", body: countLogprobs(choices) > MAX_WHOLE_LOGPROBS ? textStream(pieces) : [...pieces].join("") };
     } finally {
       // A stream outlives this call and gives back what it holds at its own end.
       if (!isStreaming) release(held);

@@ -91,7 +91,7 @@ function finishReason({ finishReason: reason }: GeneratedChoice, { toolCalls }: 
   return "tool_calls";
 }
 
-function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: ShapeOptions): object {
+function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: ShapeOptions) {
   return {
     index: choice.index,
     message: {
@@ -111,30 +111,55 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
   };
 }
 
+/** Entries of log-probabilities in one piece of a response; with their alternatives a piece takes a few milliseconds to write. */
+const PIECE_ENTRIES = 256;
+
+/** A JSON array in pieces. */
+function* listPieces(entries: readonly unknown[]): Generator<string> {
+  yield "[";
+  for (let at = 0; at < entries.length; at += PIECE_ENTRIES)
+    yield `${at === 0 ? "" : ","}${JSON.stringify(entries.slice(at, at + PIECE_ENTRIES)).slice(1, -1)}`;
+  yield "]";
+}
+
 /**
- * The response of a request that is not streamed.
+ * The response of a request that is not streamed, as JSON in pieces: many choices with log-probabilities make a text of hundreds of
+ * megabytes.
  *
  * @param messages - Shape `[n]`, one per choice.
  */
-export function toCompletion(choices: readonly GeneratedChoice[], messages: readonly ChoiceMessage[], options: ShapeOptions): object {
-  const { head, promptIds } = options;
-  return {
-    id: head.id,
-    object: "chat.completion",
-    created: head.created,
-    model: head.model,
-    choices: choices.map((choice, index) => toWireChoice(choice, messages[index]!, options)),
-    service_tier: null,
-    system_fingerprint: null,
-    usage: {
-      ...toUsage(
-        promptIds.length,
-        choices.reduce((sum, choice) => sum + choice.ids.length, 0),
-      ),
-      prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options),
-    },
-    prompt_logprobs: options.promptLogprobs ?? null,
-    prompt_token_ids: options.returnTokenIds ? [...promptIds] : null,
-    kv_transfer_params: null,
+export function* completionPieces(
+  choices: readonly GeneratedChoice[],
+  messages: readonly ChoiceMessage[],
+  options: ShapeOptions,
+): Generator<string> {
+  const { head, promptIds, promptLogprobs = null } = options;
+  const { id, created, model } = head;
+  yield `${JSON.stringify({ id, object: "chat.completion", created, model }).slice(0, -1)},"choices":[`;
+  for (const [index, choice] of choices.entries()) {
+    const { logprobs, ...rest } = toWireChoice(choice, messages[index]!, options);
+    yield `${index === 0 ? "" : ","}${JSON.stringify(rest).slice(0, -1)},"logprobs":`;
+    if (logprobs === null) yield "null}";
+    else {
+      yield '{"content":';
+      yield* listPieces(logprobs.content);
+      yield "}}";
+    }
+  }
+  const usage = {
+    ...toUsage(
+      promptIds.length,
+      choices.reduce((sum, choice) => sum + choice.ids.length, 0),
+    ),
+    prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options),
   };
+  yield `],${JSON.stringify({ service_tier: null, system_fingerprint: null, usage }).slice(1, -1)},"prompt_logprobs":`;
+  if (promptLogprobs === null) yield "null";
+  else yield* listPieces(promptLogprobs);
+  yield `,${JSON.stringify({ prompt_token_ids: options.returnTokenIds ? [...promptIds] : null, kv_transfer_params: null }).slice(1)}`;
+}
+
+/** Log-probabilities in a response, alternatives included. */
+export function countLogprobs(choices: readonly GeneratedChoice[]): number {
+  return choices.reduce((sum, { logprobs }) => sum + (logprobs?.length ?? 0) * (1 + (logprobs?.[0]?.top_logprobs.length ?? 0)), 0);
 }

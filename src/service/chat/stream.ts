@@ -49,6 +49,9 @@ function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: read
   return joined.length === 0 ? {} : { tool_calls: joined };
 }
 
+/** Length of the events made at once, in UTF-16 units: a reader that was slow gets the rest with its next read. */
+const MAX_EVENTS_LENGTH = 256 * 1024;
+
 /**
  * Turns tokens into chunks.
  *
@@ -64,6 +67,8 @@ export class CompletionStream {
   #cachedTokens = 0;
   #failure: ErrorBody | null = null;
   #hasStarted = false;
+  /** The choice that speaks first in the next chunks. */
+  #nextChoice = 0;
   #isClosed = false;
   #wake: (() => void) | null = null;
   #scheduled: NodeJS.Immediate | null = null;
@@ -178,7 +183,11 @@ export class CompletionStream {
     }
     let events = "";
     if (!this.#hasStarted && this.#choices.some((choice) => choice.count > 0 || choice.end !== null)) events += this.#roleEvents();
-    for (const [index, choice] of this.#choices.entries()) {
+    const { length } = this.#choices;
+    for (let at = 0; at < length && events.length < MAX_EVENTS_LENGTH; at++) {
+      const index = this.#nextChoice;
+      this.#nextChoice = (index + 1) % length;
+      const choice = this.#choices[index]!;
       if ((choice.ids.length > 0 || choice.end !== null) && !choice.isFinished) events += this.#choiceEvents(index, choice);
     }
     if (this.#choices.every((choice) => choice.isFinished)) {

@@ -4,6 +4,7 @@ import type { Logprobs, Row } from "../../engine/port.ts";
 import { NotFoundError } from "../../errors.ts";
 import type { RowSource } from "../../learner/index.ts";
 import type { TrainedTokens, TrainedTrajectory } from "../../schema/index.ts";
+import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { writeDurably } from "../files.ts";
 import { digestBytes, type Digests } from "../stored-files/digests.ts";
@@ -25,6 +26,16 @@ export function tokenReport(sources: readonly RowSource[], rows: readonly Row[],
   return { object: "list", data: [...found.values()] };
 }
 
+/** The JSON text of a report, one trajectory at a time. */
+function* reportText({ object, data }: TrainedTokens): Steps<string> {
+  let text = `{"object":${JSON.stringify(object)},"data":[`;
+  for (const [index, entry] of data.entries()) {
+    text += `${index === 0 ? "" : ","}${JSON.stringify(entry)}`;
+    yield;
+  }
+  return `${text}]}`;
+}
+
 /** Path of a job's report, relative to the data directory. */
 function placeOf(jobId: string): string {
   return `tokens/${jobId}.json`;
@@ -32,7 +43,7 @@ function placeOf(jobId: string): string {
 
 /** Writes a job's report, before the job's end is committed, so that a job that is over has it. Returns its digest. */
 export async function writeTokenReport(directory: DataDirectory, jobId: string, report: TrainedTokens): Promise<Digests> {
-  const bytes = Buffer.from(JSON.stringify(report));
+  const bytes = Buffer.from(await runStepsInSlices(reportText(report)));
   await writeDurably(join(directory.tokens, `${jobId}.json`), bytes);
   return { [placeOf(jobId)]: digestBytes(bytes) };
 }
@@ -43,10 +54,10 @@ export async function writeTokenReport(directory: DataDirectory, jobId: string, 
  * @throws NotFoundError `E_NOT_FOUND` when the job made none.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
-export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<string> {
+export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<Buffer> {
   await files.verifyJobFile(job, placeOf(job.id), `The token report of training job '${job.id}'`);
   try {
-    return await readFile(join(directory.tokens, `${job.id}.json`), "utf8");
+    return await readFile(join(directory.tokens, `${job.id}.json`));
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "ENOENT") throw cause;
     throw new NotFoundError(

@@ -111,7 +111,8 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       async (c) => {
         // The job first: an id that is no job's is another error, and never a file name.
         const job = await getJob(store, idOf(c));
-        return c.body(await readTokenReport(context.directory, context.files, job), 200, { "content-type": "application/json" });
+        const report = await readTokenReport(context.directory, context.files, job);
+        return c.body(new Uint8Array(report), 200, { "content-type": "application/json" });
       },
     ),
     route(
