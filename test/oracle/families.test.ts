@@ -11,6 +11,7 @@ import { readSafetensors, writeSafetensors } from "../../src/engine/onnx/model/s
 import { ADAPTER_FILE } from "../../src/engine/onnx/model/peft.ts";
 import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
+import { verifyWeights } from "../../src/engine/onnx/verify-weights.ts";
 import type { Engine, PolicyVersion, Row, SampledToken } from "../../src/engine/port.ts";
 
 interface Computed {
@@ -193,6 +194,6 @@ describe.each(FAMILIES)("%s", (name) => {
     const { tensors } = await readSafetensors(join(state, "model.safetensors"));
     expect([...tensors.keys()].toSorted()).toEqual(Object.keys(expected.full.gradients).toSorted());
     await expectGreedy(await engine.loadPolicy({ base: name, state }), expected, expected.greedy);
-    await engine.verifyBase?.(name);
+    await verifyWeights(fixture(name, "model"), await readModelConfig(fixture(name, "model")));
   });
 });
