@@ -64,9 +64,9 @@ describe("the built JavaScript", () => {
   });
 
   it("has a file for every thread", () => {
-    const spawned = projectFiles("src/engine").flatMap((file) => [...read(file).matchAll(/spawnWorker\("([^"]+)"/gu)]);
+    const spawned = projectFiles("src").flatMap((file) => [...read(file).matchAll(/spawnWorker\("([^"]+)"/gu)]);
     expect(spawned.length).toBeGreaterThan(0);
-    for (const [, name] of spawned) expect(outputs).toHaveProperty([`engine/onnx/${name}.js`]);
+    for (const [, name] of spawned) expect(outputs).toHaveProperty([`${name}.js`]);
   });
 
   it("has each module once", () => {

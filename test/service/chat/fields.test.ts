@@ -62,7 +62,7 @@ describe("fields that are carried out", () => {
     allowed_token_ids: [1],
     bad_words: ["no", [1]],
     add_generation_prompt: ["x"],
-    continue_final_message: [true, "x"],
+    continue_final_message: ["x"],
     add_special_tokens: ["x"],
     documents: [[{ title: 1 }], {}],
     chat_template: [1],
