@@ -93,14 +93,15 @@ function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: s
   );
 }
 
-/** Ids by the tokens' bytes; of two tokens with the same bytes the first. */
+/** Ids by the tokens' bytes. Of two tokens with the same bytes the first counts, and a token of one byte only if there is no other. */
 function vocabularyOf(tokenizer: ChatTokenizer): ReadonlyMap<string, number> {
   const known = vocabularies.get(tokenizer);
   if (known !== undefined) return known;
   const ids = new Map<string, number>();
   for (let id = 0; id < tokenizer.vocabularySize; id++) {
     const key = keyOf(tokenizer.tokenBytes(id));
-    if (key !== "" && !ids.has(key)) ids.set(key, id);
+    const known = ids.get(key);
+    if (key !== "" && (known === undefined || (tokenizer.byteTokenIds.has(known) && !tokenizer.byteTokenIds.has(id)))) ids.set(key, id);
   }
   vocabularies.set(tokenizer, ids);
   return ids;

@@ -39,6 +39,17 @@ export interface RenderTrainingOptions {
   readonly isTrained?: ((index: number) => boolean) | undefined;
 }
 
+/** Options of {@link ChatTokenizer.encode}. */
+export interface EncodeOptions {
+  /** Adds what the post-processor adds (a BOS). Chat templates write theirs. @default false */
+  readonly addSpecialTokens?: boolean | undefined;
+  /**
+   * What the text continues: other text, or an added token. A tokenizer in the style of SentencePiece puts a space in front of a text, which
+   * must not come between its parts. @default nothing: the text is whole
+   */
+  readonly follows?: "text" | "token" | undefined;
+}
+
 /** A finished conversation as training sees it. */
 export interface RenderedTraining {
   /** Shape `[T]`, token ids, up to the end of the last trained turn. */
@@ -55,18 +66,20 @@ export interface ChatTokenizer {
   readonly eosTokenIds: readonly number[];
   /** Ids of tokens that carry structure, not text; left out by `skipSpecialTokens`. */
   readonly specialTokenIds: ReadonlySet<number>;
+  /** Ids of tokens that stand for one byte of a character outside the vocabulary; empty for byte-level tokenizers. */
+  readonly byteTokenIds: ReadonlySet<number>;
   readonly hasChatTemplate: boolean;
 
   /**
    * Text to token ids. Text that spells an added token becomes that token, as the model's own tokenizer has it.
    *
-   * @param options - `addSpecialTokens`: what the post-processor adds (a BOS). Chat templates write theirs. Default false.
    * @throws DataError `E_DATA` when the post-processor adds a token that does not exist.
    */
-  encode(text: string, options?: { readonly addSpecialTokens?: boolean | undefined }): Int32Array;
+  encode(text: string, options?: EncodeOptions): Int32Array;
 
   /**
-   * Token ids to text: their bytes as UTF-8, U+FFFD where they are not.
+   * Token ids to text: their bytes as UTF-8, U+FFFD where they are not. Tokens of SentencePiece keep the space in front of a word also at the
+   * beginning, because sampled tokens continue a prompt.
    *
    * @param options - `skipSpecialTokens`: leave special tokens out. Default false.
    * @throws ArgumentError `E_ARGUMENT` for an id outside the vocabulary.

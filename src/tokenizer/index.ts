@@ -5,6 +5,7 @@ export type {
   ChatMessage,
   ChatTokenizer,
   ChatToolCall,
+  EncodeOptions,
   RenderChatOptions,
   RenderedTraining,
   RenderTrainingOptions,

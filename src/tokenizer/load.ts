@@ -6,8 +6,9 @@ import { DataError, NotFoundError, UnsupportedError } from "../errors.ts";
 import type { TemplateLimits } from "./chat-template.ts";
 import { compileTemplate } from "./chat-template.ts";
 import type { ChatTokenizer } from "./chat-tokenizer.ts";
-import { byteAlphabet } from "./byte-alphabet.ts";
-import { ByteLevelChatTokenizer } from "./byte-level-tokenizer.ts";
+import { BpeChatTokenizer, type BpeTokenizerParts } from "./bpe-tokenizer.ts";
+import { byteAlphabet, bytesOfToken } from "./byte-alphabet.ts";
+import { byteFallbackPipeline, byteOf, bytesOfPiece, isByteFallback } from "./byte-fallback.ts";
 import type { Component, TokenizerConfigFile, TokenizerFile } from "./files.ts";
 import { component, generationConfigFile, modelConfigFile, parseFile, readOptional, tokenizerConfigFile, tokenizerFile } from "./files.ts";
 import { exactPreTokenizer } from "./pre-tokenizer.ts";
@@ -24,7 +25,7 @@ export interface LoadTokenizerOptions {
  * Loads `tokenizer.json` and, where they exist, `tokenizer_config.json`, `generation_config.json`, `config.json` and
  * `chat_template.jinja` (which wins over the template in the config).
  *
- * Only byte-level BPE is read: its tokens have exact bytes, which token-exact streaming and training need.
+ * Byte-level BPE and BPE with byte fallback are supported: their tokens have exact bytes, which token-exact streaming and training need.
  *
  * @throws NotFoundError `E_NOT_FOUND` without a `tokenizer.json`.
  * @throws DataError `E_DATA` naming the file that does not parse or contradicts another.
@@ -54,9 +55,9 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   const generation = parseFile("generation_config.json", generationText ?? "{}", generationConfigFile);
   const model = parseFile("config.json", modelText ?? "{}", modelConfigFile);
   vetTokenizerFile("tokenizer.json", file);
-  requireByteLevel(file);
   refuseSingleWords(file);
-  requireWhole(file);
+  requireMerges(file);
+  const kind = isByteFallback(file) ? byteFallback(file, config) : byteLevel(file);
 
   const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
     try {
@@ -67,9 +68,9 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   };
   const named = templateSources(templateText, config.chat_template);
   const { bos_token: bos, eos_token: eos, unk_token: unk, pad_token: pad } = config;
-  return new ByteLevelChatTokenizer({
+  return new BpeChatTokenizer({
+    ...kind,
     directory,
-    file: { ...file, pre_tokenizer: exactPreTokenizer(file.pre_tokenizer) },
     config: { ...config, clean_up_tokenization_spaces: false },
     vocabularySize: model.vocab_size ?? undefined,
     eosToken: eos ?? undefined,
@@ -101,6 +102,31 @@ function templateSources(file: string | undefined, configured: TokenizerConfigFi
   return { file: name, default: find("default"), toolUse: find("tool_use") };
 }
 
+/** File for the library, and what its tokens stand for. */
+type Kind = Pick<BpeTokenizerParts, "alphabet" | "file">;
+
+function byteFallback(file: TokenizerFile, config: TokenizerConfigFile): Kind {
+  const pipeline = byteFallbackPipeline(file, config);
+  return {
+    file: pipeline.file,
+    alphabet: {
+      bytesOf: bytesOfPiece,
+      isByteToken: (token) => byteOf(token) !== undefined,
+      continuation: pipeline.continuation,
+      restartsAfterTokens: pipeline.prefix === "always",
+    },
+  };
+}
+
+function byteLevel(file: TokenizerFile): Kind {
+  requireByteLevel(file);
+  requireBytes(file);
+  return {
+    file: { ...file, pre_tokenizer: exactPreTokenizer(file.pre_tokenizer) },
+    alphabet: { bytesOf: bytesOfToken, isByteToken: () => false, continuation: undefined, restartsAfterTokens: false },
+  };
+}
+
 function requireByteLevel(file: TokenizerFile): void {
   const type = file.model.type ?? "BPE";
   const has = (part: Component | null, list: string): boolean =>
@@ -113,7 +139,7 @@ function requireByteLevel(file: TokenizerFile): void {
           .data?.some((inner) => has(inner, list)) === true));
   if (type !== "BPE" || !has(file.pre_tokenizer, "pretokenizers") || !has(file.decoder, "decoders")) {
     throw new UnsupportedError(
-      `tokenizer.json: expected a byte-level BPE tokenizer (pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
+      `tokenizer.json: expected a BPE tokenizer with \`byte_fallback\`, or a byte-level one (pre-tokenizer and decoder \`ByteLevel\`), got model \`${type}\`, ` +
         `pre-tokenizer \`${file.pre_tokenizer?.type ?? "none"}\`, decoder \`${file.decoder?.type ?? "none"}\`.`,
     );
   }
@@ -129,13 +155,16 @@ function refuseSingleWords(file: TokenizerFile): void {
   }
 }
 
-/** The library drops what the vocabulary lacks without a word, so a vocabulary with holes would train on other text than was given. */
-function requireWhole(file: TokenizerFile): void {
-  const { vocab, merges } = file.model;
+/** The library drops what the vocabulary lacks without an error, so a vocabulary with holes would train on other text than was given. */
+function requireBytes(file: TokenizerFile): void {
   for (const [byte, character] of byteAlphabet().entries()) {
-    if (!Object.hasOwn(vocab, character))
-      throw new DataError(`tokenizer.json: expected a token for every byte, found none for byte ${byte}.`);
+    if (Object.hasOwn(file.model.vocab, character)) continue;
+    throw new DataError(`tokenizer.json: expected a token for every byte, found none for byte ${byte}.`);
   }
+}
+
+function requireMerges(file: TokenizerFile): void {
+  const { vocab, merges } = file.model;
   for (const [index, merge] of merges.entries()) {
     const [left = "", right = ""] = typeof merge === "string" ? merge.split(" ", 2) : merge;
     if (!Object.hasOwn(vocab, left + right)) {

@@ -1,10 +1,11 @@
+import { readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ArgumentError, DataError } from "../../src/errors.ts";
 import { buildRlBatch, needsRendering } from "../../src/learner/index.ts";
 import type { RlConfig } from "../../src/schema/index.ts";
 import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { writeModel } from "../tokenizer/fixture.ts";
+import { modelDirectory, writeModel } from "../tokenizer/fixture.ts";
 import { choice, group } from "./helpers.ts";
 
 let directory: string;
@@ -61,6 +62,26 @@ describe("choices without token ids", () => {
       [...tokenizer.encode(text)].map((_id, index) => Math.fround(-(index + 1) / 8)),
     );
     expect(batch.metrics).toMatchObject({ "data/rendered_turns": 1, "data/rendered_drift": 0 });
+  });
+
+  it("take the character, not the byte, where a tokenizer has a token for both", async () => {
+    const file = JSON.parse(readFileSync(new URL("../oracle/byte-fallback/tokenizer.json", import.meta.url), "utf8")) as {
+      model: { vocab: Record<string, number> };
+    };
+    const loaded = await loadTokenizer(
+      await modelDirectory({
+        "tokenizer.json": file,
+        "tokenizer_config.json": { eos_token: "</s>", chat_template: "{% for m in messages %}{{ m.content }}</s>{% endfor %}" },
+        "generation_config.json": {},
+        "config.json": {},
+      }),
+    );
+    const { vocab } = file.model;
+    const content = ["x", "</s>"].map((token) => ({ token, bytes: [...Buffer.from(token)], logprob: -1 }));
+    const groups = [group({ reward: 1, choices: [said("x", { logprobs: { content } })] }, { reward: 0, choices: [choice([1], [2])] })];
+    const { rows } = buildRlBatch(groups, {}, limits, { tokenizer: loaded });
+    const { tokens, weights } = rows[0]!;
+    expect([...tokens].filter((_, t) => weights[t] !== 0)).toEqual([vocab["x"], vocab["</s>"]]);
   });
 
   it("count as drifted where the template renders other tokens than were sampled", () => {

@@ -1,6 +1,6 @@
 /** From the text of a prompt to its tokens, unless its length alone shows that they are too many. */
 import { ArgumentError } from "../../errors.ts";
-import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import type { ChatTokenizer, EncodeOptions } from "../../tokenizer/index.ts";
 
 /** A rendered prompt, or its end. */
 export interface PromptText {
@@ -8,6 +8,8 @@ export interface PromptText {
   readonly directory: string;
   readonly text: string;
   readonly addSpecialTokens: boolean;
+  /** What the text continues; undefined for a whole prompt. */
+  readonly follows?: EncodeOptions["follows"];
   /** Tokens that a prompt may have; null for one that is cut to fit. */
   readonly maxTokens: number | null;
 }
@@ -30,12 +32,12 @@ function longestToken(tokenizer: ChatTokenizer): number {
  *
  * @throws ArgumentError `E_ARGUMENT`, param `input_text`, for a text longer than `maxTokens` of the longest token.
  */
-export function encodePrompt(tokenizer: ChatTokenizer, { text, addSpecialTokens, maxTokens }: PromptText): Int32Array {
+export function encodePrompt(tokenizer: ChatTokenizer, { text, addSpecialTokens, follows, maxTokens }: PromptText): Int32Array {
   if (maxTokens !== null && text.length > maxTokens && text.length > maxTokens * longestToken(tokenizer)) {
     throw new ArgumentError(
       `This model's maximum context length is ${maxTokens} tokens, which hold at most ${maxTokens * longestToken(tokenizer)} characters; the messages have ${text.length}; shorten the messages`,
       { param: "input_text" },
     );
   }
-  return tokenizer.encode(text, { addSpecialTokens });
+  return tokenizer.encode(text, { addSpecialTokens, follows });
 }

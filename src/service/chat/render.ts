@@ -1,6 +1,6 @@
 /** From messages to prompt ids: the chat template, then the encoder, with remembered ids for what was sampled here before. */
 import { ArgumentError } from "../../errors.ts";
-import type { ChatMessage, ChatTokenizer } from "../../tokenizer/index.ts";
+import type { ChatMessage, ChatTokenizer, EncodeOptions } from "../../tokenizer/index.ts";
 import type { PromptRequest } from "./prompt-request.ts";
 import type { RecentPrompts } from "./recent-prompts.ts";
 import type { SampledIds } from "./sampled-ids.ts";
@@ -35,7 +35,7 @@ export interface PromptEncoder {
   readonly directory: string;
   readonly render: (request: PromptRequest) => Promise<string>;
   /** Tokens of a text. @throws ArgumentError `E_ARGUMENT` for a text that surely has more tokens than the context. */
-  readonly encode: (text: string, request: PromptRequest) => Promise<Int32Array>;
+  readonly encode: (text: string, request: PromptRequest, follows?: EncodeOptions["follows"]) => Promise<Int32Array>;
 }
 
 const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
@@ -76,7 +76,8 @@ export async function renderPrompt(request: PromptRequest, { recent, place, enco
   }
   const text = await encoder.render(request);
   const known = place.memory.find(place.scope, text, terminatorsOf(encoder.tokenizer));
-  const rest = await encoder.encode(known === null ? text : text.slice(known.length), request);
+  // What is remembered ends with the token that closed its turn.
+  const rest = await (known === null ? encoder.encode(text, request) : encoder.encode(text.slice(known.length), request, "token"));
   return { text, ids: notEmpty(known === null ? rest : joined(known.ids, rest)), isWhole: true };
 }
 

@@ -290,8 +290,8 @@ export class ChatService {
       tokenizer,
       directory,
       render: (request) => this.#work.renderText(tokenizer, directory, request, signal),
-      encode: (text, { addsSpecialTokens }) =>
-        this.#work.encode(tokenizer, { directory, text, addSpecialTokens: addsSpecialTokens, maxTokens }, signal),
+      encode: (text, { addsSpecialTokens }, follows) =>
+        this.#work.encode(tokenizer, { directory, text, addSpecialTokens: addsSpecialTokens, follows, maxTokens }, signal),
     };
   }
 

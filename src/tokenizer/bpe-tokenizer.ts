@@ -1,17 +1,36 @@
-/** A byte-level BPE tokenizer with its chat template, over the Hugging Face JavaScript tokenizer. */
+/** A BPE tokenizer with its chat template, over the Hugging Face JavaScript tokenizer. */
 
 import { Tokenizer } from "@huggingface/tokenizers";
 import { join } from "node:path";
 import { ArgumentError, DataError, UnsupportedError } from "../errors.ts";
-import { bytesOfToken } from "./byte-alphabet.ts";
 import { compileTemplate, type ChatTemplate } from "./chat-template.ts";
-import type { ChatMessage, ChatTokenizer, RenderChatOptions, RenderedTraining, RenderTrainingOptions } from "./chat-tokenizer.ts";
+import type {
+  ChatMessage,
+  ChatTokenizer,
+  EncodeOptions,
+  RenderChatOptions,
+  RenderedTraining,
+  RenderTrainingOptions,
+} from "./chat-tokenizer.ts";
 import type { TokenizerFile } from "./files.ts";
 import { templateMessages } from "./template-messages.ts";
 import { trainingSegments } from "./training-text.ts";
 
-/** What the files of a directory say, parsed. */
-export interface ByteLevelTokenizerParts {
+/** Kind of a BPE tokenizer: how its tokens stand for bytes, and how text is encoded that continues other text. */
+export interface Alphabet {
+  /** Bytes of a token of the vocabulary; undefined for literal text. */
+  readonly bytesOf: (token: string) => Uint8Array | undefined;
+  /** Whether a token stands for one byte of a character outside the vocabulary. */
+  readonly isByteToken: (token: string) => boolean;
+  /** File for text that continues other text; undefined if that is encoded like any text. */
+  readonly continuation: TokenizerFile | undefined;
+  /** Whether text after an added token is encoded like the beginning of a text. */
+  readonly restartsAfterTokens: boolean;
+}
+
+/** Parsed files of a tokenizer's directory. */
+export interface BpeTokenizerParts {
+  readonly alphabet: Alphabet;
   /** Where the files are; for messages. */
   readonly directory: string;
   readonly file: TokenizerFile;
@@ -27,18 +46,22 @@ export interface ByteLevelTokenizerParts {
 }
 
 /** See {@link ChatTokenizer}. Made by `loadTokenizer`. */
-export class ByteLevelChatTokenizer implements ChatTokenizer {
+export class BpeChatTokenizer implements ChatTokenizer {
   readonly vocabularySize: number;
   readonly eosTokenIds: readonly number[];
   readonly specialTokenIds: ReadonlySet<number>;
+  readonly byteTokenIds: ReadonlySet<number>;
   readonly hasChatTemplate: boolean;
   readonly #library: Tokenizer;
-  readonly #parts: ByteLevelTokenizerParts;
+  /** Encodes text that continues other text; made when it is first needed. */
+  readonly #continuations = new Map<TokenizerFile, Tokenizer>();
+  readonly #addedToken: RegExp;
+  readonly #parts: BpeTokenizerParts;
   readonly #addedTokens: ReadonlyMap<number, string>;
   readonly #bytes = new Map<number, Uint8Array>();
 
   /** @throws DataError `E_DATA` when the files contradict each other. */
-  constructor(parts: ByteLevelTokenizerParts) {
+  constructor(parts: BpeTokenizerParts) {
     const { directory, file } = parts;
     try {
       this.#library = new Tokenizer(file, parts.config);
@@ -50,8 +73,16 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     this.specialTokenIds = new Set(file.added_tokens.filter((token) => token.special).map((token) => token.id));
     this.hasChatTemplate = parts.template !== undefined;
 
+    const contents = [...this.#addedTokens.values()].toSorted((a, b) => b.length - a.length);
+    this.#addedToken = new RegExp(contents.length === 0 ? "(?!)" : contents.map(escaped).join("|"));
+
     let needed = 0;
-    for (const id of this.#library.get_vocab(true).values()) needed = Math.max(needed, id + 1);
+    const byteTokenIds = new Set<number>();
+    for (const [token, id] of this.#library.get_vocab(true)) {
+      needed = Math.max(needed, id + 1);
+      if (!this.#addedTokens.has(id) && parts.alphabet.isByteToken(token)) byteTokenIds.add(id);
+    }
+    this.byteTokenIds = byteTokenIds;
     this.vocabularySize = parts.vocabularySize ?? needed;
     if (this.vocabularySize < needed) {
       throw new DataError(
@@ -61,9 +92,22 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     this.eosTokenIds = this.#resolveEos();
   }
 
-  encode(text: string, options: { readonly addSpecialTokens?: boolean | undefined } = {}): Int32Array {
-    if (text === "" && options.addSpecialTokens !== true) return new Int32Array(0);
-    const { ids, tokens } = this.#library.encode(text, { add_special_tokens: options.addSpecialTokens ?? false });
+  encode(text: string, options: EncodeOptions = {}): Int32Array {
+    const { addSpecialTokens = false, follows } = options;
+    const { continuation, restartsAfterTokens } = this.#parts.alphabet;
+    if (continuation === undefined || follows === undefined || (follows === "token" && restartsAfterTokens)) {
+      return this.#encode(this.#library, text, addSpecialTokens);
+    }
+    const library = this.#continuations.get(continuation) ?? new Tokenizer(continuation, this.#parts.config);
+    this.#continuations.set(continuation, library);
+    const restart = restartsAfterTokens ? text.search(this.#addedToken) : -1;
+    const first = this.#encode(library, restart < 0 ? text : text.slice(0, restart), addSpecialTokens);
+    return restart < 0 ? first : Int32Array.from([...first, ...this.#encode(this.#library, text.slice(restart), false)]);
+  }
+
+  #encode(library: Tokenizer, text: string, addSpecialTokens: boolean): Int32Array {
+    if (text === "" && !addSpecialTokens) return new Int32Array(0);
+    const { ids, tokens } = library.encode(text, { add_special_tokens: addSpecialTokens });
     const result = new Int32Array(ids.length);
     for (const [index, id] of (ids as readonly (number | undefined)[]).entries()) {
       if (id === undefined) {
@@ -99,7 +143,7 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
       added === undefined
         ? token === undefined
           ? new Uint8Array(0)
-          : (bytesOfToken(token) ?? encoder.encode(token))
+          : (this.#parts.alphabet.bytesOf(token) ?? encoder.encode(token))
         : encoder.encode(added);
     this.#bytes.set(id, bytes);
     return bytes;
@@ -128,7 +172,12 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
       closings,
       options.isTrained,
     );
-    const encoded = segments.map((segment) => this.encode(segment.text));
+    let done = "";
+    const encoded = segments.map(({ text }) => {
+      const ids = this.encode(text, { follows: this.#endOf(done) });
+      done += text;
+      return ids;
+    });
     const length = encoded.reduce((sum, part) => sum + part.length, 0);
     const ids = new Int32Array(length);
     const mask = new Uint8Array(length);
@@ -139,6 +188,13 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
       at += part.length;
     }
     return { ids, mask };
+  }
+
+  /** Returns what text after `text` follows. */
+  #endOf(text: string): EncodeOptions["follows"] {
+    if (text === "") return undefined;
+    for (const content of this.#addedTokens.values()) if (text.endsWith(content)) return "token";
+    return "text";
   }
 
   /** The template for a conversation with these tools, and the tools as the template is given them. */
@@ -179,6 +235,10 @@ export class ByteLevelChatTokenizer implements ChatTokenizer {
     }
     return [...ids];
   }
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
 }
 
 function utf8(bytes: Uint8Array): string {

@@ -1,0 +1,146 @@
+/**
+ * BPE tokenizers in the style of SentencePiece, such as that of Llama 2: `▁` stands for a space, a space is put in front of a text, and
+ * characters outside the vocabulary become tokens of one byte each (`<0x0A>`).
+ */
+
+import { DataError, UnsupportedError } from "../errors.ts";
+import { component, type Component, type TokenizerConfigFile, type TokenizerFile } from "./files.ts";
+
+const SPACE = "▁";
+const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
+const encoder = new TextEncoder();
+
+/** Sections of a text that get a space in front; added tokens divide a text into sections. */
+export type SpacePrefix = "always" | "first" | "never";
+
+/** Pipeline of a byte-fallback tokenizer. */
+export interface ByteFallbackPipeline {
+  readonly prefix: SpacePrefix;
+  /** File for the library. */
+  readonly file: TokenizerFile;
+  /** The same without spaces in front: for text that continues other text. */
+  readonly continuation: TokenizerFile;
+}
+
+/** Whether the model of a file falls back to bytes. */
+export function isByteFallback(file: TokenizerFile): boolean {
+  return (file.model.type ?? "BPE") === "BPE" && file.model["byte_fallback"] === true;
+}
+
+/** Returns the bytes of a token. */
+export function bytesOfPiece(token: string): Uint8Array {
+  const byte = byteOf(token);
+  return byte === undefined ? encoder.encode(token.replaceAll(SPACE, " ")) : Uint8Array.of(byte);
+}
+
+/** Returns the byte of a token of one byte; undefined for other tokens. */
+export function byteOf(token: string): number | undefined {
+  const hex = BYTE_TOKEN.exec(token)?.[1];
+  return hex === undefined ? undefined : Number.parseInt(hex, 16);
+}
+
+/**
+ * Reads the pipeline of a byte-fallback tokenizer.
+ *
+ * Like transformers 5, a `tokenizer_class` of Llama replaces the file's own pipeline: a space goes in front of the whole text, with `legacy`
+ * also in front of each part after an added token, and with `add_prefix_space: false` nowhere.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the part that is not supported.
+ * @throws DataError `E_DATA` when a byte has no token.
+ */
+export function byteFallbackPipeline(file: TokenizerFile, config: TokenizerConfigFile): ByteFallbackPipeline {
+  requireModel(file);
+  requireDecoder(file.decoder);
+  const prefix = isLlamaClass(config) ? llamaPrefix(config) : filePrefix(file);
+  const withPrefix = (scheme: SpacePrefix): TokenizerFile => ({
+    ...file,
+    normalizer: null,
+    pre_tokenizer: { type: "Metaspace", replacement: SPACE, prepend_scheme: scheme, split: false },
+  });
+  // `Prepend` puts a space in front of text that begins with one, too; `Metaspace` does not. So the file's own normalizer stays.
+  const isOwn = !isLlamaClass(config) && file.pre_tokenizer === null;
+  return {
+    prefix,
+    file: isOwn ? file : withPrefix(prefix),
+    continuation: isOwn ? { ...file, normalizer: REPLACE } : withPrefix("never"),
+  };
+}
+
+const REPLACE: Component = { type: "Replace", pattern: { String: " " }, content: SPACE };
+
+function isLlamaClass(config: TokenizerConfigFile): boolean {
+  return config["tokenizer_class"] === "LlamaTokenizer" || config["tokenizer_class"] === "LlamaTokenizerFast";
+}
+
+function llamaPrefix(config: TokenizerConfigFile): SpacePrefix {
+  if (config["add_prefix_space"] === false) return "never";
+  return config["legacy"] === true ? "always" : "first";
+}
+
+function filePrefix(file: TokenizerFile): SpacePrefix {
+  const normalizers = partsOf(file.normalizer, "normalizers");
+  const last = normalizers.at(-1);
+  const replaces = normalizers.length > 0 && last?.type === "Replace" && replaced(last) === " " && last["content"] === SPACE;
+  const prepends = normalizers[0]?.type === "Prepend" && normalizers[0]["prepend"] === SPACE;
+  const pre = file.pre_tokenizer;
+  if (pre === null && replaces && normalizers.length === (prepends ? 2 : 1)) return prepends ? "always" : "never";
+  const scheme = pre?.["prepend_scheme"];
+  const isMetaspace = pre?.type === "Metaspace" && pre["replacement"] === SPACE && pre["split"] === false;
+  if (isMetaspace && normalizers.length === 0 && (scheme === "always" || scheme === "first" || scheme === "never")) return scheme;
+  throw new UnsupportedError(
+    `tokenizer.json: expected a byte-fallback tokenizer with the normalizers \`Prepend\` and \`Replace\`, or the pre-tokenizer \`Metaspace\` with \`prepend_scheme\` and without \`split\`; ` +
+      `got normalizer ${listed(normalizers)}, pre-tokenizer \`${pre?.type ?? "none"}\`.`,
+  );
+}
+
+function partsOf(part: Component | null, list: string): readonly Component[] {
+  if (part === null) return [];
+  if (part.type !== "Sequence") return [part];
+  return component.array().safeParse(part[list]).data ?? [];
+}
+
+function listed(parts: readonly Component[]): string {
+  return parts.length === 0 ? "`none`" : parts.map(({ type }) => `\`${type}\``).join(", ");
+}
+
+function replaced(part: Component): unknown {
+  return (part["pattern"] as { readonly String?: unknown } | undefined)?.String;
+}
+
+function requireModel({ model, added_tokens: added }: TokenizerFile): void {
+  for (const key of ["dropout", "continuing_subword_prefix", "end_of_word_suffix"]) {
+    const value = model[key] ?? "";
+    if (value !== "" && value !== 0)
+      throw new UnsupportedError(`tokenizer.json: \`model.${key}\` is not supported with \`byte_fallback\`.`);
+  }
+  for (const key of ["lstrip", "rstrip"]) {
+    const token = added.find((entry) => entry[key] === true);
+    if (token !== undefined) {
+      throw new UnsupportedError(
+        `tokenizer.json: the added token ${JSON.stringify(token.content)} has \`${key}\`, which is not supported with \`byte_fallback\`.`,
+      );
+    }
+  }
+  for (let byte = 0; byte < 256; byte++) {
+    const token = `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
+    if (!Object.hasOwn(model.vocab, token))
+      throw new DataError(`tokenizer.json: expected a token for every byte, found none for byte ${byte}.`);
+  }
+}
+
+function requireDecoder(decoder: Component | null): void {
+  const parts = partsOf(decoder, "decoders");
+  const [replace, bytes, fuse, strip, ...rest] = parts;
+  const isKnown =
+    replace?.type === "Replace" &&
+    replaced(replace) === SPACE &&
+    replace["content"] === " " &&
+    bytes?.type === "ByteFallback" &&
+    fuse?.type === "Fuse" &&
+    (strip === undefined || (strip.type === "Strip" && strip["content"] === " " && strip["start"] === 1 && strip["stop"] === 0)) &&
+    rest.length === 0;
+  if (isKnown) return;
+  throw new UnsupportedError(
+    `tokenizer.json: expected the decoders \`Replace\`, \`ByteFallback\`, \`Fuse\` and \`Strip\` of one space, got ${listed(parts)}.`,
+  );
+}
