@@ -21,6 +21,7 @@ const RUNS = Number(process.env["OPENAPI_FUZZ_RUNS"] ?? 12);
 const HAVE_RULES = [
   "createChatCompletion",
   "createChatCompletionWithSlash",
+  "createModel",
   "createRlJob",
   "createSftJob",
   "listCheckpoints",
