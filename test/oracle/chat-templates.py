@@ -185,6 +185,18 @@ next' }}{{ '''a''' }}
 {{ 'abc'.nomethod() }}
 {{ 'abc'.nomethod is defined }}{{ 'ab'['upper']() }}{{ [['b', 1], ['a', 2]] | sort | first }}{{ {'a': 1}['a'] }}{{ 'abc'[1] }}{{ 'a,b'.split(',')[1].upper() }}{{ ('a' ~ 'b').upper() }}{{ 5 | string ~ 'x' }}
 {{ '  x' | trim ~ '|' }}{{ 1 + 1 | string | length }}{{ [1, 2] | first + 1 }}{{ not 'a' in 'b' }}{{ 2 in [1, 2] and 3 not in [1] }}{{ - 3 + 5 }}{{ +3 }}{{ 3 - -2 }}{{ [-1, - 2] }}{{ 1if true else 2 }}
+{% for i in [1] %}{{ yes }}{% endfor %}{% set yes = 2 %}{{ yes }}
+{% macro m() %}[{{ yes }}]{% endmacro %}{{ m() }}{% set yes = 2 %}{{ m() }}{% macro k() %}{% for i in [1] %}{{ no }}{% endfor %}{% set no = 3 %}{{ no }}{% endmacro %}{{ k() }}
+{% if yes %}{% set no = 1 %}{% endif %}{% for i in [1] %}{{ no }}{% endfor %}{% for i in [1] %}{{ none }}{{ s2 }}{% endfor %}{% set s2 = 1 %}
+{% for i in [1, 2] %}{% for j in [1] %}{{ yes }}{% endfor %}{% set yes = i %}{% for j in [1] %}{{ yes }}{% endfor %}{% endfor %}{{ yes }}
+{% if no %}{% set yes = 1 %}{% elif no %}{% set yes = 2 %}{% else %}{% for i in [1] %}{{ yes }}{% endfor %}{% set yes = 3 %}{% endif %}{{ yes }}
+{% if no %}{% set yes = 1 %}{% else %}{% for i in [1] %}{{ yes }}{% endfor %}{% set yes = 3 %}{% endif %}{{ yes }}
+{% set x %}{% for i in [1] %}{{ yes }}{% endfor %}{% set yes = 5 %}{{ yes }}{% endset %}{{ x }}{{ yes }}{% with q = 1 %}{% for i in [1] %}{{ no }}{% endfor %}{% set no = 5 %}{% endwith %}{{ no }}
+{% for i in [1] %}{{ range(2) | list }}{% endfor %}{% for i in [1] %}{% for j in [1] %}{{ n[0] }}{% endfor %}{% set n = [7] %}{% endfor %}
+a{#
+a{% raw %}
+{{ 1234567.25 ** 3 }} {{ 1.1 ** 20 }} {{ 1.1 ** -7 }} {{ 3 ** -5 }} {{ 10 ** -20 }} {{ 1 / 2 ** 1000 }} {{ 0.1 ** 64 }} {{ (-2.5) ** 3 }} {{ 0.0 ** 0 }} {{ 0 / -(2 ** 70) }} {{ 2.0 ** 0.5 }} {{ 1e200 ** -1.0 }}
+{{ 1e200 ** 2 }}
 {{ '<' | safe }}{{ ('<' | safe) ~ '<' }}{{ ('<' | safe) + '<&>\'"' }}{{ '<' + ('<' | safe) + '<' }}{{ '<' | safe | length }}{{ '<' | safe == '<' }}{{ '<' | safe is string }}{{ '<' | safe | tojson }}{{ ['<' | safe] }}{{ '<' | safe | replace('<', '>') }}{{ '<' | safe | string + '>' }}
 {{ 1 is defined is string }}
 {{ [1, 2 }}

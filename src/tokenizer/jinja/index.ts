@@ -39,7 +39,7 @@ export interface Template {
  * @throws TemplateFailure for a filter or test that does not exist.
  */
 export function compile(source: string): Template {
-  const run = compileStatements(parseTemplate(source));
+  const { run, own } = compileStatements(parseTemplate(source));
   return {
     render(variables, limits) {
       const meter = new Meter(limits);
@@ -47,7 +47,7 @@ export function compile(source: string): Template {
       for (const [name, value] of Object.entries(variables)) if (value !== undefined) globals.set(name, fromJson(value));
       const output = new Output(meter);
       try {
-        run(globals.inner(), output);
+        run(globals.inner(own), output);
       } catch (error) {
         // Values that a template nests by itself can exhaust the stack in equality or printing.
         if (error instanceof RangeError) throw new TemplateFailure("RecursionError: a value is nested too deeply", { cause: error });

@@ -133,6 +133,8 @@ class Lexer {
   }
 
   #comment(): void {
+    // Like Python's Jinja, which accepts a comment or raw block that begins at the very end.
+    if (this.#at >= this.#source.length) return;
     COMMENT_END.lastIndex = this.#at;
     const end = COMMENT_END.exec(this.#source) ?? this.#fail("Missing end of comment tag");
     this.#advance(end.index + end[0].length - this.#at);
@@ -140,6 +142,7 @@ class Lexer {
 
   #raw(length: number): void {
     this.#advance(length);
+    if (this.#at >= this.#source.length) return;
     END_RAW.lastIndex = this.#at;
     const end = END_RAW.exec(this.#source) ?? this.#fail("Missing end of raw directive");
     this.#data(this.#source.slice(this.#at, end.index), end[1] ?? "", true);

@@ -54,11 +54,40 @@ function realOf(whole: bigint): number {
 /** Divides integers, rounded once: the quotient has more bits than a float, and the last one says whether there is a rest. */
 function quotient(a: bigint, b: bigint): number {
   if (typeof int(a) === "number" && typeof int(b) === "number") return Number(a) / Number(b);
+  if (a === 0n) return b < 0n ? -0 : 0;
   const shift = BigInt(Math.max(0, 66 - a.toString(2).length + b.toString(2).length));
   const scaled = a << shift;
   const whole = scaled / b;
   const sticky = scaled % b === 0n ? 0n : scaled < 0n !== b < 0n ? -1n : 1n;
-  return realOf(whole * 2n + sticky) / 2 ** (Number(shift) + 1);
+  // A power of two that is no float is divided by in two steps; only the second can round.
+  const steps = Number(shift) + 1;
+  const first = Math.min(steps, 1000);
+  return realOf(whole * 2n + sticky) / 2 ** first / 2 ** (steps - first);
+}
+
+/** Exponents of a float, at most. */
+const MAX_EXPONENT = 64;
+
+/** Raises a finite float to an integer, rounded once. `**` of JavaScript is off by a bit for some. */
+function power(base: number, exponent: number): number {
+  if (base === 0 || Math.abs(exponent) > MAX_EXPONENT) {
+    return base === 0 ? base ** exponent : unsupported(`\`**\` of a float with an exponent beyond ${MAX_EXPONENT}`);
+  }
+  const { mantissa, scale } = partsOf(base);
+  const times = BigInt(Math.abs(exponent));
+  const [raised, shift] = [mantissa ** times, BigInt(Math.abs(scale)) * times];
+  const [above, below] = scale < 0 ? [raised, 1n << shift] : [raised << shift, 1n];
+  return exponent < 0 ? quotient(below, above) : quotient(above, below);
+}
+
+/** Returns integers of which a finite float is `mantissa · 2 ** scale`. */
+function partsOf(value: number): { readonly mantissa: bigint; readonly scale: number } {
+  const view = new DataView(new ArrayBuffer(8));
+  view.setFloat64(0, Math.abs(value));
+  const bits = view.getBigUint64(0);
+  const field = Number(bits >> 52n);
+  const mantissa = (bits & 0xfffffffffffffn) | (field === 0 ? 0n : 1n << 52n);
+  return { mantissa: value < 0 ? -mantissa : mantissa, scale: Math.max(field, 1) - 1075 };
 }
 
 function wholeArithmetic(operator: Arithmetic, a: bigint, b: bigint): Value {
@@ -83,7 +112,7 @@ function wholeArithmetic(operator: Arithmetic, a: bigint, b: bigint): Value {
     case "**":
       if (b < 0n) {
         if (a === 0n) throw new TemplateFailure("ZeroDivisionError: 0.0 cannot be raised to a negative power");
-        return float(Number(a) ** Number(b));
+        return float(power(realOf(a), Number(b)));
       }
       if (BigInt(a.toString(2).length) * b > BigInt(MAX_BITS) && a !== 0n && a !== 1n && a !== -1n) tooLarge();
       return int(a === 1n ? 1n : a === -1n ? (b % 2n === 0n ? 1n : -1n) : a === 0n ? (b === 0n ? 1n : 0n) : a ** b);
@@ -129,7 +158,9 @@ function realArithmetic(operator: Arithmetic, a: number, b: number): number {
       if (a < 0 && !Number.isInteger(b) && Number.isFinite(b)) return unsupported("a complex number");
       // JavaScript makes NaN of these, Python 1.0.
       if (a === 1 || (a === -1 && !Number.isFinite(b) && !Number.isNaN(b))) return 1;
-      return a ** b;
+      if (!Number.isFinite(a) || !Number.isFinite(b)) return a ** b;
+      if (Number.isInteger(b)) return power(a, b);
+      return b === 0.5 ? Math.sqrt(a) : unsupported("`**` with a fraction other than 0.5");
   }
 }
 
@@ -197,12 +228,7 @@ function decimalDigits(text: string): string {
  * `Number.prototype.toFixed` rounds ties up.
  */
 export function fixed(value: number, decimals: number): string {
-  const view = new DataView(new ArrayBuffer(8));
-  view.setFloat64(0, Math.abs(value));
-  const bits = view.getBigUint64(0);
-  const field = Number(bits >> 52n);
-  const mantissa = (bits & 0xfffffffffffffn) | (field === 0 ? 0n : 1n << 52n);
-  const exponent = Math.max(field, 1) - 1075;
+  const { mantissa, scale: exponent } = partsOf(Math.abs(value));
   const scaled = mantissa * 10n ** BigInt(decimals);
   let whole = scaled << BigInt(Math.max(0, exponent));
   if (exponent < 0) {

@@ -3,27 +3,33 @@
 import type { Meter } from "./meter.ts";
 import type { Value } from "./values.ts";
 
+const NO_NAMES: ReadonlySet<string> = new Set();
+
 /** Variables of a template, or of one body of a loop, macro or block. */
 export class Scope {
   readonly meter: Meter;
   readonly #parent: Scope | undefined;
   readonly #variables: Map<string, Value>;
+  readonly #own: ReadonlySet<string>;
 
-  constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, Value>()) {
+  /** @param own - Names that outer scopes do not provide. */
+  constructor(meter: Meter, parent: Scope | undefined, variables = new Map<string, Value>(), own = NO_NAMES) {
     this.meter = meter;
     this.#parent = parent;
     this.#variables = variables;
+    this.#own = own;
   }
 
   /** Returns a scope inside this one. */
-  inner(): Scope {
-    return new Scope(this.meter, this);
+  inner(own?: ReadonlySet<string>): Scope {
+    return new Scope(this.meter, this, undefined, own);
   }
 
   /** Returns the value of a name in this scope or an outer one; undefined if there is none. */
   get(name: string): Value | undefined {
     const own = this.#variables.get(name);
-    return own === undefined ? this.#parent?.get(name) : own;
+    if (own !== undefined || (this.#own.size > 0 && this.#own.has(name))) return own;
+    return this.#parent?.get(name);
   }
 
   set(name: string, value: Value): undefined {

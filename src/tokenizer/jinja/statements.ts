@@ -9,6 +9,7 @@ import type { Signature, Statement, Target } from "./nodes.ts";
 import { itemsOf, iterate, sizeOf } from "./operators.ts";
 import { toText } from "./print.ts";
 import { Output, type Scope } from "./scope.ts";
+import { namesOf } from "./scoping.ts";
 import { Callable, Dict, type Keywords, Namespace, truth, Tuple, Undefined, type Value } from "./values.ts";
 
 /** Runs a statement; the result says whether the loop around it is left (`break`) or continued with its next element. */
@@ -20,11 +21,30 @@ type Assign = (scope: Scope, value: Value) => void;
  *
  * @throws TemplateFailure for a filter or test that Python's Jinja does not have.
  */
-export function compileStatements(statements: readonly Statement[]): Run {
-  return new StatementCompiler().body(statements);
+export function compileStatements(statements: readonly Statement[]): ScopedBody {
+  return new StatementCompiler().scoped(statements);
+}
+
+/** Statements that run in a scope of their own. */
+interface ScopedBody {
+  readonly run: Run;
+  /** Names that are undefined in the scope until it assigns them. */
+  readonly own: ReadonlySet<string>;
 }
 
 class StatementCompiler extends ExpressionCompiler {
+  /** Names of the scopes around the statements being compiled. */
+  readonly #scopes: ReadonlySet<string>[] = [];
+
+  /** @param given - Names that the scope has from its beginning: parameters and targets. */
+  scoped(statements: readonly Statement[], given: readonly string[] = []): ScopedBody {
+    const { all, own } = namesOf(statements, (name) => given.includes(name) || this.#scopes.some((names) => names.has(name)));
+    this.#scopes.push(new Set([...all, ...given]));
+    const run = this.body(statements);
+    this.#scopes.pop();
+    return { run, own };
+  }
+
   body(statements: readonly Statement[]): Run {
     const runs = statements.map((statement) => this.#statement(statement));
     const [only] = runs;
@@ -77,10 +97,10 @@ class StatementCompiler extends ExpressionCompiler {
         };
       }
       case "set-block": {
-        const [body, assign] = [this.body(node.body), this.#target(node.target)];
+        const [body, assign] = [this.scoped(node.body), this.#target(node.target)];
         const filter = node.filter === undefined ? undefined : this.filterChain(node.filter);
         return (scope) => {
-          const text = textOf(body, scope.inner());
+          const text = textOf(body, scope);
           assign(scope, filter === undefined ? text : filter(scope, text));
           return undefined;
         };
@@ -93,25 +113,26 @@ class StatementCompiler extends ExpressionCompiler {
       case "call-block":
         return this.#callBlock(node);
       case "filter-block": {
-        const [body, filter] = [this.body(node.body), this.filterChain(node.filter)];
+        const [body, filter] = [this.scoped(node.body), this.filterChain(node.filter)];
         return (scope, output) => {
-          const text = textOf(body, scope.inner());
+          const text = textOf(body, scope);
           return output.write(toText(scope.meter, filter(scope, text)));
         };
       }
       case "with": {
-        const [body, targets] = [this.body(node.body), node.targets.map((target) => this.#target(target))];
+        const body = this.scoped(node.body, node.targets.flatMap(targetNames));
+        const targets = node.targets.map((target) => this.#target(target));
         const values = node.values.map((value) => this.expression(value));
         return (scope, output) => {
-          const inner = scope.inner();
+          const inner = scope.inner(body.own);
           const given = values.map((value) => value(scope));
           for (const [at, assign] of targets.entries()) assign(inner, given[at] as Value);
-          return body(inner, output);
+          return body.run(inner, output);
         };
       }
       case "scope": {
-        const body = this.body(node.body);
-        return (scope, output) => output.write(textOf(body, scope.inner()));
+        const body = this.scoped(node.body);
+        return (scope, output) => output.write(textOf(body, scope));
       }
       default:
         return node satisfies never;
@@ -119,8 +140,9 @@ class StatementCompiler extends ExpressionCompiler {
   }
 
   #for(node: Statement & { readonly kind: "for" }): Run {
-    const [iterable, assign, body] = [this.expression(node.iterable), this.#target(node.target), this.body(node.body)];
-    const otherwise = node.otherwise.length === 0 ? undefined : this.body(node.otherwise);
+    const [iterable, assign] = [this.expression(node.iterable), this.#target(node.target)];
+    const body = this.scoped(node.body, [...targetNames(node.target), "loop"]);
+    const otherwise = node.otherwise.length === 0 ? undefined : this.scoped(node.otherwise);
     const test = node.test === undefined ? undefined : this.expression(node.test);
     const render = (scope: Scope, output: Output, value: Value, depth: number): undefined => {
       const { meter } = scope;
@@ -143,12 +165,12 @@ class StatementCompiler extends ExpressionCompiler {
         } else element = loop.advance();
         if (element === undefined) break;
         isEmpty = false;
-        const inner = scope.inner();
+        const inner = scope.inner(body.own);
         if (loop !== undefined) inner.set("loop", loop);
         assign(inner, element);
-        if (body(inner, output) === "break") break;
+        if (body.run(inner, output) === "break") break;
       }
-      if (isEmpty) otherwise?.(scope.inner(), output);
+      if (isEmpty) otherwise?.run(scope.inner(otherwise.own), output);
       return undefined;
     };
     return (scope, output) => {
@@ -209,7 +231,7 @@ class StatementCompiler extends ExpressionCompiler {
 
   /** Compiles a macro to a function of the scope in which it is defined. */
   #macro(signature: Signature): (scope: Scope) => Macro {
-    const body = this.body(signature.body);
+    const body = this.scoped(signature.body, [...signature.parameters.map(({ name }) => name), "caller", "kwargs", "varargs"]);
     const defaults = signature.parameters.map(({ otherwise }) => (otherwise === undefined ? undefined : this.expression(otherwise)));
     return (scope) => new Macro(signature, defaults, body, scope);
   }
@@ -224,19 +246,25 @@ function* filtered(scope: Scope, elements: Iterator<Value>, assign: Assign, test
   }
 }
 
-function textOf(body: Run, scope: Scope): string {
+/** Returns the text of a body in a scope of its own. */
+function textOf(body: ScopedBody, scope: Scope, prepare?: (inner: Scope) => void): string {
   const output = new Output(scope.meter);
-  body(scope, output);
+  const inner = scope.inner(body.own);
+  prepare?.(inner);
+  body.run(inner, output);
   return output.text;
+}
+
+function targetNames(target: Target): string[] {
+  if (target.kind === "tuple") return target.items.flatMap(targetNames);
+  return target.kind === "name" ? [target.name] : [];
 }
 
 /** Macro of a template, and the body of a call block. */
 class Macro extends Callable {
-  constructor(signature: Signature, defaults: readonly (Evaluate | undefined)[], body: Run, scope: Scope) {
+  constructor(signature: Signature, defaults: readonly (Evaluate | undefined)[], body: ScopedBody, scope: Scope) {
     super((meter, args, keywords) => {
-      const inner = scope.inner();
-      bindArguments(meter, signature, defaults, inner, args, keywords);
-      return meter.deeper(() => textOf(body, inner));
+      return meter.deeper(() => textOf(body, scope, (inner) => bindArguments(meter, signature, defaults, inner, args, keywords)));
     }, "Macro");
   }
 }

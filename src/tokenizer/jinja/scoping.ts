@@ -1,0 +1,93 @@
+/**
+ * Names that belong to a scope from its beginning. Python's Jinja decides that before it renders: a name that a scope first assigns, and does
+ * not read before, is undefined in it until then, also for loops and macros inside, whatever outer scopes call by this name.
+ */
+
+import type { Expression, Statement, Target } from "./nodes.ts";
+
+/** Names of one scope. */
+export interface ScopeNames {
+  /** Every name that the scope itself reads or assigns. */
+  readonly all: ReadonlySet<string>;
+  /** Names that are undefined in the scope until they are assigned. */
+  readonly own: ReadonlySet<string>;
+}
+
+/** First use of each name: whether the scope assigns it before it could read it. */
+type Uses = Map<string, "own" | "outer">;
+
+/** Finds the names of a scope. @param isKnownOutside - Whether a scope around it uses the name. */
+export function namesOf(statements: readonly Statement[], isKnownOutside: (name: string) => boolean): ScopeNames {
+  const uses: Uses = new Map();
+  visitAll(statements, uses, isKnownOutside);
+  const own = [...uses].filter(([, use]) => use === "own").map(([name]) => name);
+  return { all: new Set(uses.keys()), own: new Set(own) };
+}
+
+function visitAll(statements: readonly Statement[], uses: Uses, isKnownOutside: (name: string) => boolean): void {
+  const assign = (name: string): void => {
+    if (!uses.has(name)) uses.set(name, isKnownOutside(name) ? "outer" : "own");
+  };
+  for (const statement of statements) {
+    switch (statement.kind) {
+      case "print":
+        read(statement.value, uses);
+        break;
+      case "if":
+        visitBranches(statement, uses, isKnownOutside);
+        break;
+      case "for":
+        read(statement.iterable, uses);
+        break;
+      case "set":
+        read(statement.value, uses);
+        assignTarget(statement.target, uses, assign);
+        break;
+      case "set-block":
+        assignTarget(statement.target, uses, assign);
+        break;
+      case "macro":
+        assign(statement.macro.name);
+        break;
+      case "call-block":
+        read(statement.call, uses);
+        break;
+      case "filter-block":
+        read(statement.filter, uses);
+        break;
+      case "with":
+        for (const value of statement.values) read(value, uses);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+/** A name that a branch assigns may come from outside, because another branch may be taken. */
+function visitBranches(statement: Statement & { readonly kind: "if" }, uses: Uses, isKnownOutside: (name: string) => boolean): void {
+  read(statement.test, uses);
+  for (const branch of [statement.body, statement.otherwise]) {
+    const inner: Uses = new Map(uses);
+    visitAll(branch, inner, isKnownOutside);
+    for (const name of inner.keys()) if (!uses.has(name)) uses.set(name, "outer");
+  }
+}
+
+function assignTarget(target: Target, uses: Uses, assign: (name: string) => void): void {
+  if (target.kind === "tuple") for (const item of target.items) assignTarget(item, uses, assign);
+  else if (target.kind === "name") assign(target.name);
+  else if (!uses.has(target.name)) uses.set(target.name, "outer");
+}
+
+/** Notes every name in an expression. */
+function read(node: Expression, uses: Uses): void {
+  const visit = (value: unknown): void => {
+    if (typeof value !== "object" || value === null) return;
+    const { kind, name } = value as { readonly kind?: unknown; readonly name?: unknown };
+    if (kind === "constant") return;
+    if (kind === "name" && typeof name === "string" && !uses.has(name)) uses.set(name, "outer");
+    for (const part of Object.values(value)) visit(part);
+  };
+  visit(node);
+}
