@@ -28,7 +28,9 @@ async function serve(command: string, args: readonly string[]): Promise<Served> 
     env: ENVIRONMENT,
   });
   const exited = once(child, "exit");
-  for await (const chunk of child.stdout!) if (String(chunk).includes("Listening")) break;
+  // Leaving a plain loop would close the pipe, and the service's next line would end it.
+  for await (const chunk of child.stdout!.iterator({ destroyOnReturn: false })) if (String(chunk).includes("Listening")) break;
+  child.stdout!.resume();
   const { pid, url } = JSON.parse(await readFile(join(dataDir, "service.json"), "utf8")) as { pid: number; url: string };
   onTestFinished(() => {
     if (isAlive(pid)) process.kill(pid, "SIGKILL");
