@@ -1,6 +1,7 @@
 import { mkdir, readdir, rm, truncate, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { expect, test } from "vitest";
+import { createHub } from "../../src/service/hub/hub.ts";
 import { connect } from "../../src/service/store/connection.ts";
 import {
   chatLines,
@@ -13,6 +14,7 @@ import {
   temporaryDirectory,
   uploadArtifact,
 } from "../service/support.ts";
+import { startHubServer } from "../support/hub-server.ts";
 import { runHere } from "./run-here.ts";
 
 const verify = (dataDir: string, ...args: string[]) => runHere("verify", "--data-dir", dataDir, ...args);
@@ -43,6 +45,23 @@ test("verify finds a running service's directory intact and counts every file", 
   expect((await verify(dataDir)).stdout).toMatch(
     /: intact; 8 files, \d+\.\d MB in \d+\.\d s; 0 missing, 0 damaged, 0 without a digest, 0 unreferenced\n$/u,
   );
+});
+
+test("verify names a damaged base model that was fetched from a hub", async () => {
+  const { dataDir } = await filled();
+  const server = await startHubServer({
+    "team/tiny": { files: { "config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "weights" } },
+  });
+  const hub = createHub({ url: server.url, cacheDir: join(dataDir, "hub") }, { dataDir, logger: console });
+  const directory = await hub.directoryOf("team/tiny");
+  await hub.close();
+  expect(await verifyJson(dataDir)).toMatchObject({ code: 0, files: 8 + 3 });
+  await truncate(join(directory!, "model.safetensors"), 3);
+  const { code, damaged } = await verifyJson(dataDir);
+  expect([code, damaged]).toEqual([
+    1,
+    [{ path: relative(dataDir, join(directory!, "model.safetensors")), subject: "base model 'team/tiny'" }],
+  ]);
 });
 
 test("verify lists missing, damaged, unknown and unreferenced files, and exits with 1", async () => {

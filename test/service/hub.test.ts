@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, utimes, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { startService, type ServiceOptions } from "../../src/service/index.ts";
@@ -59,6 +59,26 @@ describe("a model hub", () => {
     expect(await again.hub.directoryOf("team/tiny@v1")).toBe(
       join(cacheDir, "models--team--tiny", "snapshots", commitOf(server.repositories["team/tiny"])),
     );
+  });
+
+  it("verifies what it fetched before another process uses it, and names a damaged file without its path", async () => {
+    const server = await startHubServer({ "team/tiny": small() });
+    const { hub, cacheDir } = await open({ url: server.url });
+    const directory = await hub.directoryOf("team/tiny");
+    expect(await (await open({ url: server.url, cacheDir })).hub.directoryOf("team/tiny")).toBe(directory);
+    await writeFile(join(directory!, "model.safetensors"), "weighty");
+    const error = await (await open({ url: server.url, cacheDir })).hub.directoryOf("team/tiny").catch((reason: unknown) => reason);
+    expect(error).toMatchObject({
+      code: "E_DATA_CORRUPTED",
+      message: expect.stringContaining("'team/tiny' (model.safetensors)") as string,
+    });
+    expect((error as Error).message).not.toContain(cacheDir);
+    // Removed, it is fetched again. The other files keep the digests they were fetched with.
+    await writeFile(join(directory!, "tokenizer.json"), "[]");
+    await rm(join(directory!, "model.safetensors"));
+    const { hub: repaired } = await open({ url: server.url, cacheDir });
+    expect(await readFile(join((await repaired.directoryOf("team/tiny"))!, "model.safetensors"), "utf8")).toBe("weights");
+    await expect((await open({ url: server.url, cacheDir })).hub.directoryOf("team/tiny")).rejects.toThrow("'team/tiny' (tokenizer.json)");
   });
 
   it("takes all parts of weights in several files, and goes on where it was interrupted", async () => {

@@ -1,14 +1,17 @@
 /** Base models by their path on a model hub, fetched once and kept. */
 import { access, mkdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { Agent, fetch as undiciFetch } from "undici";
 import { DataError, NotFoundError, UnsupportedError, WhetstoneError } from "../../errors.ts";
 import { writeDurably } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { reasonOf } from "../../util/regular-file.ts";
 import { messageOf } from "../error-text.ts";
+import { digestFile, type FileDigest } from "../stored-files/digests.ts";
+import { createVerifier } from "../stored-files/verifier.ts";
 import { filesToFetch, isWhole, missingFrom } from "./files.ts";
 import { keep, removeAbandoned } from "./incomplete.ts";
+import { recordSnapshot, snapshotDigests } from "./recorded-digests.ts";
 
 /** Where base models that are named by a hub's path come from. */
 export interface HubOptions {
@@ -31,6 +34,8 @@ export interface Hub {
    *   cannot be written; the message says which.
    * @throws UnsupportedError `E_UNSUPPORTED` for a repository without the files of a base model, or without a part of its weights.
    * @throws DataError `E_DATA` for a file that came with other bytes than the hub says.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that the service fetched and whose bytes have changed since; checked once
+   *   per process.
    */
   directoryOf(base: string): Promise<string | null>;
   /** Returns whether a base model is in the cache, without contacting the hub. */
@@ -43,6 +48,7 @@ const COMMIT = /^[0-9a-f]{40}$/u;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Without a byte for so long, the hub is not there any more. */
 const SILENCE_TIMEOUT_MS = 60_000;
+const REFETCH = "Remove the file from the cache of base models and start the service again, and it is fetched again";
 
 /** A model on the hub: `owner/name`, with `@revision` a branch, tag or commit other than `main`. */
 interface Repository {
@@ -125,7 +131,10 @@ async function find(repository: Repository, settings: Settings, agent: Agent): P
   const { name, revision } = repository;
   const storage = storageOf(repository, settings);
   const kept = await findKept(repository, settings);
-  if (kept !== null) return kept;
+  if (kept !== null) {
+    await verifySnapshot(name, storage, kept, settings.logger);
+    return kept;
+  }
   if (settings.isOffline) {
     throw new NotFoundError(
       `The base model '${name}' at revision '${revision}' is not in the cache of this service, and the service fetches nothing (offline). Start it once with access to ${settings.url}, or copy the model there`,
@@ -137,6 +146,13 @@ async function find(repository: Repository, settings: Settings, agent: Agent): P
   } catch (error) {
     throw explain(error, repository, settings);
   }
+}
+
+/** Compares a kept snapshot with its recorded digests. @throws DataCorruptedError `E_DATA_CORRUPTED` naming the base model. */
+async function verifySnapshot(name: string, storage: string, directory: string, logger: ServiceLogger): Promise<void> {
+  const verifier = createVerifier(logger);
+  for (const [file, digest] of Object.entries((await snapshotDigests(storage, basename(directory))) ?? {}))
+    await verifier.check(join(directory, file), digest, `Base model '${name}' (${file})`, REFETCH);
 }
 
 async function fetchModel(
@@ -173,12 +189,17 @@ async function fetchModel(
     commit,
     bytes: wanted.files.reduce((sum, path) => sum + (listed.get(path)?.size ?? 0), 0),
   });
+  const recorded = await snapshotDigests(storage, commit);
+  const digests: Record<string, FileDigest> = {};
   for (const path of wanted.files) {
     const target = join(directory, path);
-    if (await exists(target)) continue;
+    if (await exists(target)) {
+      digests[path] = recorded?.[path] ?? (await digestFile(target));
+      continue;
+    }
     const blob = await downloadFile({ ...common, repo, path, revision: commit });
     if (blob === null) throw new DataError(`The hub lists ${path} of '${name}' and does not have it`);
-    await keep(blob, target, listed.get(path) ?? { size: blob.size, sha256: null });
+    digests[path] = await keep(blob, target, listed.get(path) ?? { size: blob.size, sha256: null });
   }
   const missing = await missingFrom(directory);
   if (missing !== null) {
@@ -186,6 +207,7 @@ async function fetchModel(
       param: "base_model",
     });
   }
+  await recordSnapshot(storage, commit, digests);
   if (revision !== commit) {
     // Written last: a revision that has its commit has its files.
     const ref = join(storage, "refs", revision);

@@ -8,13 +8,18 @@ import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
 import { DataError } from "../../errors.ts";
 import { remove, syncDirectory } from "../files.ts";
+import type { FileDigest } from "../stored-files/digests.ts";
 
 const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
 /** Who still fetches a file has written to it since. */
 const ABANDONED_AFTER_MS = 3_600_000;
 
-/** Writes a file that is either complete, with the bytes the hub has, or absent. */
-export async function keep(blob: Blob, target: string, expected: { readonly size: number; readonly sha256: string | null }): Promise<void> {
+/** Writes a file that is either complete, with the bytes the hub has, or absent. Returns its digest. */
+export async function keep(
+  blob: Blob,
+  target: string,
+  expected: { readonly size: number; readonly sha256: string | null },
+): Promise<FileDigest> {
   const temporary = `${target}.incomplete-${randomUUID()}`;
   const hash = createHash("sha256");
   try {
@@ -41,6 +46,7 @@ export async function keep(blob: Blob, target: string, expected: { readonly size
     }
     await rename(temporary, target);
     await syncDirectory(join(target, ".."));
+    return { sha256: digest, size_bytes: size };
   } catch (error) {
     await remove(temporary);
     throw error;

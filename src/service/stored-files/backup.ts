@@ -7,13 +7,12 @@ import { remove, writeDurably } from "../files.ts";
 import { copyDatabase, openStoreReadOnly } from "../store/database.ts";
 import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, syncFile, type CopyResult } from "./copying.ts";
 import { digestFile, toPlace, type FileDigest } from "./digests.ts";
-import { storedFiles, type StoredFile } from "./inventory.ts";
+import { HUB, storedFiles, type StoredFile } from "./inventory.ts";
 
 /** Times the database is read before a backup gives up. Each time, only files that are new since the last have to be captured. */
 const MAX_READINGS = 1000;
 /** Readings that mention a file which does not exist before it counts as missing: contents may be deleted, uploaded and deleted again. */
 const MAX_MISSES = 5;
-const HUB = "hub";
 const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
 
 type Digests = Record<string, FileDigest>;
@@ -40,6 +39,7 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
   return fillDirectory(target, "directory", async (temporary) => {
     const files: Digests = await copyStored(directory, temporary);
     for (const place of await hubFiles(directory)) {
+      if (Object.hasOwn(files, place)) continue;
       files[place] = await copyFileDurably(join(directory.root, place), join(temporary, place));
     }
     if (await isFile(directory.keyFile)) files["api-key"] = await copyFileDurably(directory.keyFile, join(temporary, "api-key"));

@@ -14,10 +14,11 @@ export interface FileDigest {
   readonly size_bytes: number;
 }
 
-/** Digests of files by path, relative to the data directory and with `/` as the separator. */
+/** Digests of files by path, relative to the data directory unless stated otherwise, with `/` as the separator. */
 export type Digests = Readonly<Record<string, FileDigest>>;
 
-const digestsSchema = z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number() }));
+/** Schema of {@link Digests}. */
+export const digestsSchema = z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number() }));
 
 /** Parses a `digests` column; null if the digests of its files were never recorded, or the database has no such column yet. */
 export function parseDigests(column: string | null | undefined): Digests | null {

@@ -3,12 +3,16 @@ import { join, relative } from "node:path";
 import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { isTemporaryName } from "../files.ts";
+import { recordedSnapshots } from "../hub/recorded-digests.ts";
 import { artifactUrl, stepName } from "../names.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
 import { parseDigests, toPlace, type FileDigest } from "./digests.ts";
 
-/** A file that the database mentions. */
+/** Folder of the data directory with base models from the model hub. */
+export const HUB = "hub";
+
+/** A file with an owner: one that the database mentions, or one of a fetched base model. */
 export interface StoredFile {
   /** Path relative to the data directory, with `/` as the separator. */
   readonly place: string;
@@ -18,7 +22,7 @@ export interface StoredFile {
   readonly subject: string;
 }
 
-/** Lists the files that the database mentions, by place. */
+/** Lists the files that the database mentions and those of fetched base models, by place. */
 export async function storedFiles(store: Store, directory: DataDirectory): Promise<Map<string, StoredFile>> {
   const files = new Map<string, StoredFile>();
   const add = (file: StoredFile) => void files.set(file.place, file);
@@ -35,6 +39,10 @@ export async function storedFiles(store: Store, directory: DataDirectory): Promi
   for (const { sha256, size_bytes, path, ...artifact } of blobs) {
     const place = toPlace(join(relative(directory.root, directory.blobs), sha256.slice(0, 2), sha256));
     add({ place, digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` });
+  }
+  for (const { name, folder, commit, digests } of await recordedSnapshots(join(directory.root, HUB))) {
+    for (const [file, digest] of Object.entries(digests))
+      add({ place: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` });
   }
   return files;
 }

@@ -13,19 +13,20 @@ export interface Verifier {
    * Verifies one file. A file is read once per process as long as its inode, size and modification time stay the same.
    *
    * @param subject - Name of the file for the error message, without its path.
+   * @param remedy - Last sentence of the error message. @default to restore the file or delete what needs it
    * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or differs.
    */
-  check(path: string, expected: FileDigest, subject: string): Promise<void>;
+  check(path: string, expected: FileDigest, subject: string, remedy?: string): Promise<void>;
 }
 
 /** Creates a {@link Verifier} that logs the path of each damaged file. */
 export function createVerifier(logger: Pick<ServiceLogger, "error">): Verifier {
   const verified = new Map<string, Promise<FileDigest>>();
   return {
-    async check(path, expected, subject) {
+    async check(path, expected, subject, remedy = "Restore it from a backup, or delete what needs it") {
       const fail = (finding: string, cause?: unknown) => {
         logger.error("A stored file is damaged", { path, finding, expected });
-        throw new DataCorruptedError(`${subject} is damaged: ${finding}. Restore it from a backup, or delete what needs it`, { cause });
+        throw new DataCorruptedError(`${subject} is damaged: ${finding}. ${remedy}`, { cause });
       };
       let found: FileDigest | null = null;
       try {
