@@ -6,6 +6,9 @@ import { nextMessage } from "../bench/latency-service.ts";
 import { LiveStreams } from "../bench/latency-streams.ts";
 import type { Existing, LargestRequest } from "./largest-requests.ts";
 
+/** An answer is kept up to the chunk that reaches this length, in UTF-16 units. */
+const MAX_TEXT_LENGTH = 1000;
+
 /** Worst delays during one request, in milliseconds. */
 export interface Responsiveness {
   readonly status: number;
@@ -59,7 +62,7 @@ export class Watch {
     if (id !== undefined) await this.send("POST", `/v1/preview/training-jobs/${id}/cancel`);
   }
 
-  /** Sends one request. */
+  /** Sends one request and returns the beginning of its answer. A whole answer can be 200 MB, which would hold up this process. */
   async send(
     method: "POST" | "PUT" | "DELETE" | "GET",
     path: string,
@@ -71,7 +74,9 @@ export class Watch {
       headers: { authorization: `Bearer ${this.#address.apiKey}`, "content-type": "application/json" },
       ...(body === undefined ? {} : { body }),
     });
-    return { status: statusCode, text: await answer.text() };
+    let text = "";
+    for await (const bytes of answer) if (text.length < MAX_TEXT_LENGTH) text += String(bytes);
+    return { status: statusCode, text };
   }
 
   /** Creates a model and an artifact version with these lines. */

@@ -62,7 +62,9 @@ export class Batch {
    */
   enter(rows: readonly NewRow[], distributions: Distributions, expected: number): void {
     const most = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
-    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), most);
+    const last = rows.reduce((longest, { row }) => Math.max(longest, row.length + row.request.params.maxTokens), most);
+    const { contextLength } = this.weights.config;
+    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), most, this.size, Math.min(last, contextLength));
     const first = this.size;
     for (const { row, source, slot } of rows) {
       this.#cache.load(this.size, source, slot, row.length);
@@ -90,7 +92,7 @@ export class Batch {
       pasts[b] = row.length;
       longest = Math.max(longest, row.length + 1);
     });
-    this.#cache.reserve(size, longest);
+    this.#cache.reserve(size, longest, rows.length);
     const { Tensor } = await loadRuntime();
     const distributions = await forward.run({
       kind: "decode",
@@ -132,17 +134,20 @@ export class Batch {
     this.#removeAt(ended);
   }
 
-  /** Closes gaps with rows from the end, so that the rows in use stay a prefix. */
+  /** Moves rows from the end into the gaps, each at most once, so that the rows in use stay a prefix. */
   #removeAt(indices: readonly number[]): void {
-    for (const index of indices.toReversed()) {
-      const { request } = this.#rows[index]!;
-      const last = this.#rows.pop()!;
-      if (index < this.size) {
-        this.#cache.copy(this.size, index);
-        this.#rows[index] = last;
-      }
-      this.#listener.onEnd(request);
+    const ended = indices.map((index) => this.#rows[index]!.request);
+    const size = this.size - ended.length;
+    const isEnded = new Set(indices);
+    let from = size;
+    for (const gap of indices) {
+      if (gap >= size) break;
+      while (isEnded.has(from)) from++;
+      this.#cache.copy(from, gap);
+      this.#rows[gap] = this.#rows[from++]!;
     }
+    this.#rows.length = size;
+    for (const request of ended) this.#listener.onEnd(request);
   }
 }
 

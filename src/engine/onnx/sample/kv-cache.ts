@@ -4,6 +4,9 @@ import { MASKED } from "../train/masks.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
+/** Memory up to which room is made at once for the length that rows may reach, in bytes; it is allocated and not written to. */
+const MAX_AHEAD_BYTES = 512 * 2 ** 20;
+
 /** Capacities are multiples of this; a row's bits do not depend on which. */
 const CAPACITY_STEP = 64;
 
@@ -25,6 +28,8 @@ export class KvCache {
   readonly #rowSize: (capacity: number) => number;
   #slots = 0;
   #capacity = 0;
+  /** Slots that may hold something: those of the rows in use and, until the arrays change, of rows that ended. */
+  #written = 0;
   #layers: LayerCache[] = [];
   #mask = new Float32Array(0);
 
@@ -48,40 +53,48 @@ export class KvCache {
   }
 
   /**
-   * Makes room for `slots` rows of `length` tokens; what is stored stays.
+   * Makes room for `slots` rows of `length` tokens and keeps the first `rows` rows.
    *
-   * Streams wait meanwhile. Lines are spread out where they lie as long as there is memory behind them: fresh memory costs
-   * more than the copy.
+   * Streams wait meanwhile, so rows that ended are not moved, and rows are spread out within their memory while it is large enough:
+   * new memory costs more than the copy.
+   *
+   * @param longest - Length that rows may reach. @default length
    */
-  reserve(slots: number, length: number): void {
-    const capacity = Math.max(this.#capacity, Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP);
-    if (slots <= this.#slots && capacity === this.#capacity) return;
+  reserve(slots: number, length: number, rows: number, longest = length): void {
+    const before = this.#capacity;
+    const capacity = Math.max(before, toCapacity(length));
+    if (slots <= this.#slots && capacity === before) return;
     const wanted = slots <= this.#slots ? this.#slots : Math.max(slots, 2 * this.#slots, 2);
     const { kvHeads, headSize: d, layers } = this.#config;
     const size = wanted * this.#rowSize(capacity);
+    const used = rows * this.#rowSize(before);
     // Nothing is changed before everything is allocated: there may be too little memory for some of it.
     const mask = new Float32Array(wanted * capacity).fill(MASKED);
     const room = this.#layers[0]?.keys.length ?? 0;
     if (size > room) {
       // Memory that is not yet written to takes none.
-      const next = Math.max(size, 2 * room);
+      const ahead = wanted * this.#rowSize(toCapacity(longest));
+      const next = Math.max(size, 2 * room, ahead * 8 * layers <= MAX_AHEAD_BYTES ? ahead : 0);
       const grown = Array.from({ length: layers }, (): LayerCache => ({ keys: new Float32Array(next), values: new Float32Array(next) }));
-      const used = this.#slots * this.#rowSize(this.#capacity);
       this.#layers.forEach((old, layer) => {
         grown[layer]!.keys.set(old.keys.subarray(0, used));
         grown[layer]!.values.set(old.values.subarray(0, used));
       });
       this.#layers = grown;
+      this.#written = rows;
     }
+    const ended = [rows * this.#rowSize(capacity), this.#written * this.#rowSize(before)] as const;
     for (const { keys, values } of this.#layers) {
-      spreadOut(keys, this.#slots * kvHeads * d, this.#capacity, capacity);
-      spreadOut(values, this.#slots * kvHeads, this.#capacity * d, capacity * d);
+      spreadOut(keys, rows * kvHeads * d, before, capacity);
+      spreadOut(values, rows * kvHeads, before * d, capacity * d);
+      keys.fill(0, ...ended);
+      values.fill(0, ...ended);
     }
-    for (let slot = 0; slot < this.#slots; slot++)
-      mask.set(this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity), slot * capacity);
+    for (let row = 0; row < rows; row++) mask.set(this.#mask.subarray(row * before, (row + 1) * before), row * capacity);
     this.#mask = mask;
     this.#slots = wanted;
     this.#capacity = capacity;
+    this.#written = rows;
   }
 
   /** Makes the first `length` tokens of a prompt those of a row. */
@@ -89,6 +102,7 @@ export class KvCache {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
     const before = this.#lengthOf(slot);
+    this.#written = Math.max(this.#written, slot + 1);
     prompt.layers.forEach((from, layer) => {
       const { keys, values } = this.#layers[layer]!;
       for (let head = 0; head < kvHeads; head++) {
@@ -113,6 +127,7 @@ export class KvCache {
   append(results: Tensors, places: Int32Array, rows: number): void {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
+    this.#written = Math.max(this.#written, rows);
     this.#layers.forEach(({ keys, values }, layer) => {
       const names = cacheNames(layer);
       const newKeys = results[names.keys]!.data as Float32Array;
@@ -156,6 +171,10 @@ export class KvCache {
 function transpose(from: Float32Array, d: number, to: Float32Array, start: number, stride: number): void {
   const length = from.length / d;
   for (let i = 0; i < d; i++) for (let t = 0; t < length; t++) to[start + i * stride + t] = from[t * d + i]!;
+}
+
+function toCapacity(length: number): number {
+  return Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP;
 }
 
 /** Gives each of the first lines of `from` elements room for `to`, in place; the new elements are 0. */

@@ -39,7 +39,7 @@ test("rows keep their tokens while slots and capacity grow, in place and in new 
     [5, 64],
   ] as const) {
     for (let token = 0; token < tokens; token++) {
-      cache.reserve(slots, Math.max(...lengths) + 1);
+      cache.reserve(slots, Math.max(...lengths) + 1, lengths.filter((length) => length > 0).length);
       append(slots);
     }
     const feeds = cache.feeds(Tensor, slots);
@@ -62,11 +62,17 @@ test("rows keep their tokens while slots and capacity grow, in place and in new 
   expect(cache.feeds(Tensor, 5)["past_k0"]!.dims[3]).toBe(256);
 });
 
-/** A change of the cache: a prompt into a new or a used slot, a token for the first rows, the last row over another. */
+/** A change of the cache: a prompt into a new or a used slot, a token for the first rows, one row over another, the end of the last rows. */
 const change = fc.oneof(
-  fc.record({ kind: fc.constant("load" as const), slot: fc.nat(3), length: fc.integer({ min: 1, max: 150 }) }),
+  fc.record({
+    kind: fc.constant("load" as const),
+    slot: fc.nat(3),
+    length: fc.integer({ min: 1, max: 150 }),
+    longest: fc.integer({ min: 1, max: 600 }),
+  }),
   fc.record({ kind: fc.constant("append" as const), rows: fc.integer({ min: 1, max: 4 }) }),
   fc.record({ kind: fc.constant("copy" as const), from: fc.nat(3), to: fc.nat(3) }),
+  fc.record({ kind: fc.constant("end" as const), rows: fc.integer({ min: 1, max: 3 }) }),
 );
 
 test("positions without a token hold zeros, whatever was in the slot or moved through it", async () => {
@@ -81,17 +87,19 @@ test("positions without a token hold zeros, whatever was in the slot or moved th
           const slot = Math.min(each.slot, lengths.length);
           const size = kv * each.length * d;
           const layers = [0, 1].map(() => ({ keys: filled(size), values: filled(size) }));
-          cache.reserve(Math.max(slot + 1, lengths.length), each.length + 1);
+          cache.reserve(Math.max(slot + 1, lengths.length), each.length + 1, lengths.length, each.longest);
           cache.load(slot, { capacity: each.length, layers } as unknown as PromptCache, 0, each.length);
           lengths[slot] = each.length;
         } else if (each.kind === "append") {
           const rows = Math.min(each.rows, lengths.length);
           if (rows === 0) continue;
-          cache.reserve(lengths.length, Math.max(...lengths) + 1);
+          cache.reserve(lengths.length, Math.max(...lengths) + 1, lengths.length);
           const names = [0, 1].flatMap((layer) => [`k${layer}`, `v${layer}`]);
           const results = Object.fromEntries(names.map((name) => [name, new Tensor("float32", filled(rows * kv * d), [rows, kv, 1, d])]));
           cache.append(results, Int32Array.from(lengths), rows);
           for (let slot = 0; slot < rows; slot++) lengths[slot]!++;
+        } else if (each.kind === "end") {
+          lengths.splice(Math.max(0, lengths.length - each.rows));
         } else if (each.from < lengths.length && each.to < lengths.length) {
           cache.copy(each.from, each.to);
           lengths[each.to] = lengths[each.from]!;
@@ -110,6 +118,6 @@ test("positions without a token hold zeros, whatever was in the slot or moved th
         });
       }
     }),
-    { numRuns: 60, seed: 1 },
+    { numRuns: 300, seed: 1 },
   );
 });
