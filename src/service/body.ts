@@ -49,9 +49,29 @@ export function limitBody(maxBytes: (path: string) => number): MiddlewareHandler
   };
 }
 
+/** Bodies up to this length are joined from their parts at once. */
+const SMALL_BODY_BYTES = 1024 * 1024;
+
+/**
+ * Reads a body. One that is large and states its length is written to its place as it arrives: joining the parts of 64 MiB takes
+ * hundreds of milliseconds, during which nothing else is served.
+ */
+export async function readBytes(c: ServiceRequest): Promise<Uint8Array> {
+  const { incoming } = c.env;
+  const length = Number(incoming.headers["content-length"] ?? 0);
+  if (length <= SMALL_BODY_BYTES) return new Uint8Array(await c.req.arrayBuffer());
+  const bytes = new Uint8Array(length);
+  let end = 0;
+  for await (const part of incoming as AsyncIterable<Uint8Array>) {
+    bytes.set(part, end);
+    end += part.length;
+  }
+  return bytes;
+}
+
 /** Reads and validates a JSON body. @throws ArgumentError `E_ARGUMENT`, see `readBody` of `requests.ts`. */
 export async function readJson<K extends PlainKind>(c: ServiceRequest, kind: K, work: RequestWork): Promise<JsonBody<PlainBody<K>>> {
-  return work.readBody(kind, new Uint8Array(await c.req.arrayBuffer()), c.req.raw.signal);
+  return work.readBody(kind, await readBytes(c), c.req.raw.signal);
 }
 
 /** Reads and validates the query. A name that comes twice counts once, as the last. */

@@ -1,6 +1,6 @@
 /** `POST /v1/chat/completions`. */
 import { chatCompletion } from "../../schema/index.ts";
-import type { ServiceRequest } from "../body.ts";
+import { readBytes, type ServiceRequest } from "../body.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/errors.ts";
 import { wireRequest } from "../chat/fields.ts";
 import { route, type Route, type RouteSpec } from "../openapi/route.ts";
@@ -30,7 +30,7 @@ async function handle({ chat, forwarder }: Places, context: ServiceRequest): Pro
   const idHeader = chat.requestIdHeader(req.header("x-request-id"));
   const [contentType, requestId, { signal }] = [req.header("content-type"), req.header("x-request-id"), req.raw];
   try {
-    const body = new Uint8Array(await req.arrayBuffer());
+    const body = await readBytes(context);
     const isJson = /^\s*application\/json\b/i.test(contentType ?? "");
     const forwarded = forwarder !== null && isJson ? await forwarder.forward({ body: bodyText("chat", body), requestId, signal }) : null;
     if (forwarded) {

@@ -15,7 +15,7 @@ import {
   type JobEventList,
   type TrainingJob,
 } from "../../schema/index.ts";
-import { readJson, readQuery, type ServiceRequest } from "../body.ts";
+import { readBytes, readJson, readQuery, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { offeredClipping } from "../jobs/clipping.ts";
@@ -58,7 +58,7 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
     route(
       { ...creation, path: PATH, id: "createRlJob", summary: "Train a model on trajectories: one step", body: createRlJobRequest },
       async (c) => {
-        const bytes = new Uint8Array(await c.req.arrayBuffer());
+        const bytes = await readBytes(c);
         const sizeBytes = bytes.length;
         const accept = (request: OpenRlRequest) => {
           const { digest } = request.head;
