@@ -1,6 +1,7 @@
 /** Reads a tokenizer from a directory in Hugging Face layout. */
 
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { z } from "zod";
 import { DataError, NotFoundError, UnsupportedError } from "../errors.ts";
 import type { TemplateLimits } from "./chat-template.ts";
@@ -50,13 +51,14 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   if (tokenizerText === undefined) {
     throw new NotFoundError(`Expected a \`tokenizer.json\`, found none. A base model is a directory in Hugging Face layout.`);
   }
-  const file = parseFile("tokenizer.json", tokenizerText, tokenizerFile);
-  const config = parseFile("tokenizer_config.json", configText ?? "{}", tokenizerConfigFile);
-  const generation = parseFile("generation_config.json", generationText ?? "{}", generationConfigFile);
-  const model = parseFile("config.json", modelText ?? "{}", modelConfigFile);
+  const file = await parseFile("tokenizer.json", tokenizerText, tokenizerFile);
+  const config = await parseFile("tokenizer_config.json", configText ?? "{}", tokenizerConfigFile);
+  const generation = await parseFile("generation_config.json", generationText ?? "{}", generationConfigFile);
+  const model = await parseFile("config.json", modelText ?? "{}", modelConfigFile);
   vetTokenizerFile("tokenizer.json", file);
   refuseSingleWords(file);
   requireMerges(file);
+  await setImmediate();
   const kind = isByteFallback(file) ? byteFallback(file, config) : byteLevel(file);
 
   const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
