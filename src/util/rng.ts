@@ -27,19 +27,30 @@ const ROUNDS = 10;
  * ```
  */
 export function philox4x32(counter: Philox4x32Block, key: readonly [number, number]): Philox4x32Block {
-  let [c0, c1, c2, c3] = counter;
-  let [k0, k1] = key;
+  let c0 = counter[0];
+  let c1 = counter[1];
+  let c2 = counter[2];
+  let c3 = counter[3];
+  let k0 = key[0];
+  let k1 = key[1];
   for (let round = 0; round < ROUNDS; round++) {
     const high0 = multiplyHigh(MULTIPLIER_0, c0);
     const low0 = Math.imul(MULTIPLIER_0, c0) >>> 0;
     const high1 = multiplyHigh(MULTIPLIER_1, c2);
     const low1 = Math.imul(MULTIPLIER_1, c2) >>> 0;
-    [c0, c1, c2, c3] = [(high1 ^ c1 ^ k0) >>> 0, low1, (high0 ^ c3 ^ k1) >>> 0, low0];
+    c0 = (high1 ^ c1 ^ k0) >>> 0;
+    c1 = low1;
+    c2 = (high0 ^ c3 ^ k1) >>> 0;
+    c3 = low0;
     k0 = (k0 + WEYL_0) >>> 0;
     k1 = (k1 + WEYL_1) >>> 0;
   }
   return [c0, c1, c2, c3];
 }
+
+/** Key of the seed that {@link uniform} used last: many draws in a row have one seed, and taking a BigInt apart is half of their cost. */
+let lastSeed = 0n;
+let lastKey: readonly [number, number] = [0, 0];
 
 /**
  * A uniform float64 in the open interval (0, 1), keyed by `seed` and up to four counters (missing ones are 0).
@@ -59,16 +70,19 @@ export function uniform(seed: bigint, ...counters: readonly number[]): number {
   if (counters.length > 4) {
     throw new ArgumentError(`Expected at most 4 counters, got ${counters.length}.`, { param: "counters" });
   }
-  for (const value of counters) {
-    if (!Number.isInteger(value) || value < 0 || value > 0xffff_ffff) {
+  for (let at = 0; at < counters.length; at++) {
+    const value = counters[at]!;
+    // The same number as an unsigned 32-bit integer.
+    if (value >>> 0 !== value) {
       throw new ArgumentError(`Expected each counter to be an integer in [0, 2^32), got ${value}.`, { param: "counters" });
     }
   }
-  const [c0 = 0, c1 = 0, c2 = 0, c3 = 0] = counters;
-  const bits = BigInt.asUintN(64, seed);
-  const key = [Number(bits & 0xffff_ffffn), Number(bits >> 32n)] as const;
-  const [high, low] = philox4x32([c0, c1, c2, c3], key);
-  return ((high >>> 6) * 2 ** 26 + (low >>> 6) + 0.5) / 2 ** 52;
+  if (seed !== lastSeed) {
+    const bits = BigInt.asUintN(64, seed);
+    [lastSeed, lastKey] = [seed, [Number(bits & 0xffff_ffffn), Number(bits >> 32n)]];
+  }
+  const block = philox4x32([counters[0] ?? 0, counters[1] ?? 0, counters[2] ?? 0, counters[3] ?? 0], lastKey);
+  return ((block[0] >>> 6) * 2 ** 26 + (block[1] >>> 6) + 0.5) / 2 ** 52;
 }
 
 /** The upper 32 bits of the 64-bit product, in 16-bit limbs: a double holds only 53 bits and BigInt is slow here. */
