@@ -1,7 +1,7 @@
 /** The steps of a chat completion in their order, and who gives back what a request holds. */
 import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
-import { EngineError, InternalError, isAbort, NonFiniteError, WhetstoneError } from "../../errors.ts";
+import { InternalError } from "../../errors.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 import { remember } from "../../util/remember.ts";
 import type { ServiceLogger } from "../logger.ts";
@@ -17,25 +17,25 @@ import {
   type ChatLimits,
   type ResolvedChatLimits,
 } from "./admit.ts";
-import { beamSearch } from "./beam-search.ts";
 import { clientGone, onceAborted } from "./client-signal.ts";
 import { ShutdownError, toChatError } from "./errors.ts";
-import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
+import type { GenerateOptions, GeneratedChoice } from "./generate.ts";
 import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
 import { toWirePrompt } from "./logprobs.ts";
 import { truncatePrompt } from "./length.ts";
 import { echoedText, responseRole } from "./prompt-request.ts";
 import { RecentPrompts } from "./recent-prompts.ts";
 import { hasEndedReasoning } from "./reasoning.ts";
-import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder, type RenderedPrompt, type SplicePlace } from "./render.ts";
+import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder } from "./render.ts";
+import { generateRun, type Run } from "./run.ts";
 import { checkRepetitionDetection } from "./repetition.ts";
 import { toChatRequest, type ChatRequest } from "./request.ts";
 import { SampledIdsByKey } from "./sampled-ids.ts";
 import { constraintOf } from "./structured/constraint.ts";
-import { validateOutput, type OutputCheck } from "./structured/output-check.ts";
+import { validateOutput } from "./structured/output-check.ts";
 import { OutputGrammars } from "./structured/output-grammar.ts";
 import { returningMessages } from "./returning-messages.ts";
-import { completionPieces, countLogprobs, toMessage, type ChoiceMessage, type ShapeOptions } from "./shape.ts";
+import { completionPieces, countLogprobs, toMessage, type ChoiceMessage } from "./shape.ts";
 import { CompletionStream } from "./stream.ts";
 import { textStream } from "./text-stream.ts";
 import { IgnoredFieldLog } from "./ignored-fields.ts";
@@ -73,19 +73,6 @@ export type ChatAnswer =
   | { readonly kind: "json"; readonly body: string | ReadableStream<Uint8Array> }
   | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> };
 
-/** An admitted request, ready to generate. */
-interface Run {
-  readonly request: ChatRequest;
-  readonly tokenizer: ChatTokenizer;
-  readonly encoder: PromptEncoder;
-  readonly prompt: RenderedPrompt;
-  readonly plan: GenerationPlan;
-  readonly shape: ShapeOptions;
-  readonly place: SplicePlace;
-  /** Schemas for which finished texts are validated; null if the grammar enforces everything. */
-  readonly check: OutputCheck | null;
-}
-
 /** What a request holds until it ends, whichever way. */
 interface Held {
   readonly abort: AbortController;
@@ -98,28 +85,6 @@ function release(held: Held): void {
 
 /** Log-probabilities up to which a response is written at once. */
 const MAX_WHOLE_LOGPROBS = 4096;
-
-/** Codes of engine errors that a client is told. */
-const TOLD_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABLE", "E_UNSUPPORTED", "E_OUTPUT"]);
-
-/**
- * {@link generate}, with failures as the client is to see them: whatever an engine calls its own error, it is no fault of a
- * request that was checked before. Passed on are: no room, a worker that is being restarted, rules of the request that leave no
- * token to sample, and weights that give no finite log-probabilities.
- */
-async function generated({ plan, request, shape }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
-  try {
-    if (request.beamSearch === null) return await generate(plan, options);
-    const choices = await beamSearch(plan, { ...request.beamSearch, signal: options.signal });
-    for (const choice of choices) await options.onChoice?.(choice);
-    return choices;
-  } catch (error) {
-    if (isAbort(error) || (WhetstoneError.isInstance(error) && TOLD_CODES.has(error.code))) throw error;
-    if (WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE")
-      throw new NonFiniteError(`The model '${shape.head.model}' cannot be sampled. ${error.message}`, { cause: error });
-    throw new EngineError("The engine failed while it generated", { cause: error });
-  }
-}
 
 /** Carries out chat completions. */
 export class ChatService {
@@ -176,7 +141,7 @@ export class ChatService {
         isStreaming = true;
         return { kind: "stream", events: this.#stream(run, held) };
       }
-      const choices = await generated(run, { signal: held.abort.signal });
+      const choices = await generateRun(run, { signal: held.abort.signal });
       const messages: ChoiceMessage[] = [];
       for (const choice of choices) messages.push(await this.#conclude(run, choice));
       const scored = choices[0]!.promptTokens;
@@ -352,7 +317,7 @@ export class ChatService {
       },
       onToken: (token) => stream.push(token),
     };
-    void generated(run, options)
+    void generateRun(run, options)
       .catch((error: unknown) => stream.fail(this.explain(error).body))
       .finally(() => release(held));
     return stream.readable;

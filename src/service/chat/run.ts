@@ -1,0 +1,47 @@
+/** Generation of an admitted request. */
+import { EngineError, isAbort, NonFiniteError, WhetstoneError } from "../../errors.ts";
+import type { ChatTokenizer } from "../../tokenizer/index.ts";
+import { beamSearch } from "./beam-search.ts";
+import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
+import type { PromptEncoder, RenderedPrompt, SplicePlace } from "./render.ts";
+import type { ChatRequest } from "./request.ts";
+import type { ShapeOptions } from "./shape.ts";
+import type { OutputCheck } from "./structured/output-check.ts";
+
+/** An admitted request, ready to generate. */
+export interface Run {
+  readonly request: ChatRequest;
+  readonly tokenizer: ChatTokenizer;
+  readonly encoder: PromptEncoder;
+  readonly prompt: RenderedPrompt;
+  readonly plan: GenerationPlan;
+  readonly shape: ShapeOptions;
+  readonly place: SplicePlace;
+  /** Schemas for which finished texts are validated; null if the grammar enforces everything. */
+  readonly check: OutputCheck | null;
+}
+
+/** Codes of engine errors that the client receives. */
+const CLIENT_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABLE", "E_UNSUPPORTED", "E_OUTPUT"]);
+
+/**
+ * Generates the choices of a request, by sampling or by beam search.
+ *
+ * @throws the engine's error if its code is one of {@link CLIENT_CODES}: a full queue, a worker that is restarting, or a constraint
+ *   that leaves no token to sample.
+ * @throws NonFiniteError `E_NON_FINITE` naming the model, if its weights give log-probabilities that are not finite.
+ * @throws EngineError `E_ENGINE` for every other failure of the engine: the request itself was checked before.
+ */
+export async function generateRun({ plan, request, shape }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
+  try {
+    if (request.beamSearch === null) return await generate(plan, options);
+    const choices = await beamSearch(plan, { ...request.beamSearch, signal: options.signal });
+    for (const choice of choices) await options.onChoice?.(choice);
+    return choices;
+  } catch (error) {
+    if (isAbort(error) || (WhetstoneError.isInstance(error) && CLIENT_CODES.has(error.code))) throw error;
+    if (WhetstoneError.isInstance(error) && error.code === "E_NON_FINITE")
+      throw new NonFiniteError(`The model '${shape.head.model}' cannot be sampled. ${error.message}`, { cause: error });
+    throw new EngineError("The engine failed while it generated", { cause: error });
+  }
+}
