@@ -1,20 +1,13 @@
 import { readFileSync } from "node:fs";
-import { rm } from "node:fs/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError } from "../../src/errors.ts";
 import { buildRlBatch, needsRendering } from "../../src/learner/index.ts";
 import type { RlConfig } from "../../src/schema/index.ts";
-import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { modelDirectory, writeModel } from "../tokenizer/fixture.ts";
+import { loadTokenizer } from "../../src/tokenizer/index.ts";
+import { modelDirectory, sharedModel } from "../tokenizer/fixture.ts";
 import { choice, group } from "./helpers.ts";
 
-let directory: string;
-let tokenizer: ChatTokenizer;
-beforeAll(async () => {
-  directory = await writeModel();
-  tokenizer = await loadTokenizer(directory);
-});
-afterAll(() => rm(directory, { recursive: true }));
+const { tokenizer } = await sharedModel();
 
 const limits = { contextLength: 1024 };
 const WITHOUT: RlConfig = { allow_training_without_logprobs: true };

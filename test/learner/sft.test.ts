@@ -1,19 +1,11 @@
-import { rm } from "node:fs/promises";
 import { fc, test as propertyTest } from "@fast-check/vitest";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError } from "../../src/errors.ts";
 import { buildSftBatch, planSft, readSftExample, sftSequences, shuffledIndices, type TokenSequence } from "../../src/learner/index.ts";
-import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { writeModel } from "../tokenizer/fixture.ts";
+import { sharedModel } from "../tokenizer/fixture.ts";
 import { choice } from "./helpers.ts";
 
-let directory: string;
-let tokenizer: ChatTokenizer;
-beforeAll(async () => {
-  directory = await writeModel();
-  tokenizer = await loadTokenizer(directory);
-});
-afterAll(() => rm(directory, { recursive: true }));
+const { tokenizer } = await sharedModel();
 
 const limits = { contextLength: 1024 };
 

@@ -1,14 +1,13 @@
 /** Messages as table formats write them (absent fields null, tool arguments as objects) mean the same to every reader. */
 import { readFileSync } from "node:fs";
-import { rm, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { readChatJsonl, type ChatExample } from "../../src/dataset/index.ts";
 import { buildRlBatch, readSftExample, sftSequences } from "../../src/learner/index.ts";
 import { trajectoryGroup } from "../../src/schema/index.ts";
 import { toTemplateMessage, wireMessage } from "../../src/service/chat/messages.ts";
-import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { writeModel } from "../tokenizer/fixture.ts";
+import { sharedModel } from "../tokenizer/fixture.ts";
 
 interface Line {
   readonly messages: readonly Record<string, unknown>[];
@@ -32,13 +31,7 @@ const plain = rows.examples.map(({ messages }) => ({
   })),
 }));
 
-let directory: string;
-let tokenizer: ChatTokenizer;
-beforeAll(async () => {
-  directory = await writeModel();
-  tokenizer = await loadTokenizer(directory);
-});
-afterAll(() => rm(directory, { recursive: true }));
+const { directory, tokenizer } = await sharedModel();
 
 const limits = { contextLength: 1024 };
 const sft = (line: unknown) => sftSequences(readSftExample(line, "line 1"), tokenizer, limits);

@@ -1,17 +1,10 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
-import { rm } from "node:fs/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError, NotFoundError, UnsupportedError } from "../../src/errors.ts";
-import { type ChatTokenizer, createDetokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { modelDirectory, modelFiles, SPECIAL, writeModel } from "./fixture.ts";
+import { createDetokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
+import { modelDirectory, modelFiles, SPECIAL, sharedModel } from "./fixture.ts";
 
-let directory: string;
-let tokenizer: ChatTokenizer;
-beforeAll(async () => {
-  directory = await writeModel();
-  tokenizer = await loadTokenizer(directory);
-});
-afterAll(() => rm(directory, { recursive: true }));
+const { directory, tokenizer } = await sharedModel();
 
 // Text that cannot spell an added token: those are structure, and decode to themselves anyway.
 const anyText = fc.string({ unit: "binary" });

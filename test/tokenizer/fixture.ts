@@ -3,8 +3,9 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { onTestFinished } from "vitest";
+import { afterAll, onTestFinished } from "vitest";
 import { byteAlphabet } from "../../src/tokenizer/byte-alphabet.ts";
+import { type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
 
 export const SIMPLE_TEMPLATE =
   "{%- for message in messages -%}{{- '<|' + message.role + '|>' + message.content -}}" +
@@ -56,6 +57,13 @@ export async function modelDirectory(changes: Partial<ModelFiles> = {}): Promise
   const directory = await writeModel(changes);
   onTestFinished(() => rm(directory, { recursive: true }));
   return directory;
+}
+
+/** Writes a model for all tests of a file, removes it after them, and loads its tokenizer. */
+export async function sharedModel(): Promise<{ readonly directory: string; readonly tokenizer: ChatTokenizer }> {
+  const directory = await writeModel();
+  afterAll(() => rm(directory, { recursive: true }));
+  return { directory, tokenizer: await loadTokenizer(directory) };
 }
 
 /** The same without the clean-up: the caller removes the directory. */

@@ -1,16 +1,9 @@
-import { rm } from "node:fs/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
 import { type ChatMessage, type ChatTokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
-import { modelDirectory, writeModel } from "./fixture.ts";
+import { modelDirectory, sharedModel } from "./fixture.ts";
 
-let directory: string;
-let tokenizer: ChatTokenizer;
-beforeAll(async () => {
-  directory = await writeModel();
-  tokenizer = await loadTokenizer(directory);
-});
-afterAll(() => rm(directory, { recursive: true }));
+const { tokenizer } = await sharedModel();
 
 describe("renderChat", () => {
   it("ends with the assistant's header unless told not to", () => {
