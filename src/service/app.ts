@@ -19,21 +19,23 @@ import { modelRoutes } from "./routes/models.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
 import { trainingJobRoutes } from "./routes/training-jobs.ts";
 
-/** One answered request, as the request hook sees it. No query, no headers, no body. */
+/** Record of one answered request, passed to the request hook. Holds no query, no headers and no body. */
 export interface RequestRecord {
   readonly method: string;
-  /** Percent-encoded: no control characters and no spaces, so that it can be part of a line. Keys in it are replaced by `[key]`. */
+  /**
+   * Percent-encoded path: free of control characters and spaces, so it can be part of a log line. Keys in the path are replaced by `[key]`.
+   */
   readonly path: string;
   readonly status: number;
-  /** Until the headers of the answer were ready, in milliseconds. */
+  /** Milliseconds until the response headers were ready. */
   readonly durationMs: number;
 }
 
-/** What the app needs beside its context. */
+/** Options of {@link createApp}. */
 export interface AppOptions {
   readonly apiKey: string;
   readonly chatLimits?: ChatLimits | undefined;
-  /** Aborted when the service cuts off the requests that still run. */
+  /** Signal that aborts when the service cuts off the requests that are still running. */
   readonly signal: AbortSignal;
   readonly onRequest?: ((record: RequestRecord) => void) | undefined;
 }
@@ -55,18 +57,18 @@ function reportRequests(report: (record: RequestRecord) => void): MiddlewareHand
   };
 }
 
-/** The answer to a HEAD has no body: what a GET would have streamed is let go of, files and holds with it. */
+/** Cancels the body of a response to HEAD, which releases the files and leases that a GET would have streamed from. */
 const cancelUnread: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
   await next();
   if (c.req.method === "HEAD") await c.res.body?.cancel();
 };
 
-/** Uploads have a limit of their own, far over that of JSON, and are counted while they are written. */
+/** Whether the request uploads an artifact file. Uploads have their own, much larger limit, enforced while the file is written. */
 function isUpload(method: string, path: string): boolean {
   return method === "PUT" && path.startsWith("/v1/preview/artifacts/");
 }
 
-/** Every route of the service. What is not in this table does not exist, and what is in it is in the OpenAPI document. */
+/** Creates the complete route table. Every route is also part of the OpenAPI document. */
 function createRoutes(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): Route[] {
   const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
   const forwarder =
@@ -85,7 +87,7 @@ function createRoutes(context: ServiceContext, { chatLimits, signal }: Pick<AppO
   return [...routes, ...descriptionRoutes(routes)];
 }
 
-/** All routes behind one key, one limit on bodies and one shape of errors. */
+/** Creates the HTTP application: all routes with a shared API key, body limits and error format. */
 export function createApp(context: ServiceContext, { apiKey, chatLimits, signal, onRequest }: AppOptions): Hono<ServiceEnvironment> {
   const app = new Hono<ServiceEnvironment>();
   if (onRequest !== undefined) app.use(reportRequests(onRequest));
@@ -96,7 +98,7 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
   const routes = createRoutes(context, { chatLimits, signal });
-  // Every method of a public path: another one than its own is a 405, with and without a key.
+  // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
   app.use(requireKey(apiKey, { open: (path) => publicPaths.has(path) }));
   const { logger } = context;

@@ -8,8 +8,11 @@ function digest(text: string): Buffer {
 }
 
 /**
- * Lets only requests through that carry `Authorization: Bearer <key>`. Digests are compared, so that neither the time nor the length
- * tells anything about the key.
+ * Creates a middleware that rejects requests without `Authorization: Bearer <key>` with 401. Digests are compared in constant time, so that
+ * timing reveals neither the key nor its length.
+ *
+ * @param key - The API key of the service.
+ * @param open - Returns true for paths that need no key.
  */
 export function requireKey(key: string, { open }: { readonly open: (path: string) => boolean }): MiddlewareHandler<ServiceEnvironment> {
   const expected = digest(key);

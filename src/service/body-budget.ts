@@ -1,8 +1,8 @@
-/** How many bytes of request bodies are in memory at one time. */
+/** Limit on the bytes of request bodies that are in memory at one time. */
 import type { MiddlewareHandler } from "hono";
 import type { ServiceEnvironment } from "./body.ts";
 
-/** Bodies up to this length are read at once; their number is bounded by that of connections. */
+/** Max length in bytes of a body that bypasses the budget. The number of such bodies is bounded by the number of connections. */
 const SMALL_BODY_BYTES = 1024 * 1024;
 
 interface Waiting {
@@ -10,27 +10,29 @@ interface Waiting {
   readonly start: () => void;
 }
 
-/** Admits bodies in the order of their arrival while their lengths together are within a budget. */
+/** Admits bodies in order of arrival while their total length is within a budget. */
 export class BodyBudget {
   readonly #budgetBytes: number;
   readonly #waiting: Waiting[] = [];
   #heldBytes = 0;
 
-  /** @param budgetBytes - Bytes of all bodies together; one body alone may have more. */
+  /** @param budgetBytes - Max bytes of all admitted bodies. A single body may exceed the budget if it is the only one. */
   constructor(budgetBytes: number) {
     this.#budgetBytes = budgetBytes;
   }
 
-  /** Bytes held now. */
+  /** Bytes of the bodies admitted now. */
   get heldBytes(): number {
     return this.#heldBytes;
   }
 
   /**
-   * Waits until there is room for a body.
+   * Waits until the budget admits a body.
    *
-   * @returns Releases the room; call it once.
-   * @throws the signal's reason, while waiting.
+   * @param bytes - Length of the body.
+   * @param signal - Abort signal of the wait.
+   * @returns a function that releases the bytes; call it exactly once.
+   * @throws the signal's reason if `signal` aborts during the wait.
    */
   async enter(bytes: number, signal: AbortSignal): Promise<() => void> {
     if (this.#waiting.length > 0 || !this.#hasRoom(bytes)) await this.#turn(bytes, signal);
@@ -78,9 +80,10 @@ export class BodyBudget {
 }
 
 /**
- * Reads large bodies only while all that are in memory fit a budget. Those that wait stay in their sockets: nothing of them is read.
+ * Creates a middleware that delays large bodies until the budget admits them. Nothing is read from the socket of a waiting request.
  *
- * @param maxBytes - Length of a body that does not state its own.
+ * @param budget - Budget shared by all requests.
+ * @param maxBytes - Returns the length assumed for a chunked body sent to a path.
  */
 export function budgetBodies(budget: BodyBudget, maxBytes: (path: string) => number): MiddlewareHandler<ServiceEnvironment> {
   return async function budgetBodiesMiddleware(c, next) {

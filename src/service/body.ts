@@ -9,7 +9,7 @@ import type { JsonBody, PlainBody, PlainKind } from "./requests.ts";
 import { validate } from "./validation.ts";
 import type { RequestWork } from "./work/request-work.ts";
 
-/** The bindings of every route. */
+/** Hono environment of every route. */
 export interface ServiceEnvironment {
   Bindings: HttpBindings;
 }
@@ -20,9 +20,9 @@ function tooLarge(maxBytes: number): TooLargeError {
 }
 
 /**
- * Bytes that a body sent to `path` may have.
+ * Returns the max length in bytes of a body sent to `path`.
  *
- * @param maxBodyBytes - Bound of the service for every JSON body.
+ * @param maxBodyBytes - Limit of the service for every JSON body.
  */
 export function maxBytesOf(path: string, maxBodyBytes: number): number {
   if (path.startsWith("/v1/preview/training-jobs")) return maxBodyBytes;
@@ -31,10 +31,10 @@ export function maxBytesOf(path: string, maxBodyBytes: number): number {
 }
 
 /**
- * Refuses bodies over their limit before a route reads them. The length that a client states is believed, because Node's parser
- * holds it to that; only a chunked body has to be counted, which is much slower.
+ * Creates a middleware that rejects bodies over their limit before a route reads them. A stated `Content-Length` is trusted, because Node's
+ * parser enforces it; only a chunked body is counted, which is much slower.
  *
- * @param maxBytes - The limit, by path.
+ * @param maxBytes - Returns the limit of a path in bytes.
  */
 export function limitBody(maxBytes: (path: string) => number): MiddlewareHandler<ServiceEnvironment> {
   return function limitBodyMiddleware(c, next) {
@@ -49,12 +49,12 @@ export function limitBody(maxBytes: (path: string) => number): MiddlewareHandler
   };
 }
 
-/** Bodies up to this length are joined from their parts at once. */
+/** Max length in bytes of a body that is read with one `arrayBuffer()` call. */
 const SMALL_BODY_BYTES = 1024 * 1024;
 
 /**
- * Reads a body. One that is large and states its length is written to its place as it arrives: joining the parts of 64 MiB takes
- * hundreds of milliseconds, during which nothing else is served.
+ * Reads a body. A large body with a stated length is written into one preallocated buffer as it arrives: joining the parts of 64 MiB takes
+ * hundreds of milliseconds and blocks the event loop.
  */
 export async function readBytes(c: ServiceRequest): Promise<Uint8Array> {
   const { incoming } = c.env;
@@ -74,7 +74,7 @@ export async function readJson<K extends PlainKind>(c: ServiceRequest, kind: K, 
   return work.readBody(kind, await readBytes(c), c.req.raw.signal);
 }
 
-/** Reads and validates the query. A name that comes twice counts once, as the last. */
+/** Reads and validates the query. Of a repeated name, only the last value counts. */
 export function readQuery<S extends z.ZodType>(c: ServiceRequest, schema: S): z.output<S> {
   return validate(schema, c.req.query());
 }

@@ -4,7 +4,7 @@ import type { DataDirectory } from "./data-directory.ts";
 import { isTemporaryName } from "./files.ts";
 
 /**
- * Explains why a data directory must not get a new database: it holds files that only a database gives a meaning.
+ * Explains why a data directory must not get a new database: the directory holds files that are meaningless without their database.
  *
  * @returns an error message with the possible remedies, or null for a directory without such files.
  */

@@ -15,16 +15,16 @@ import type { StoredFiles } from "./stored-files/stored-files.ts";
 import type { Store } from "./store/tables.ts";
 import type { RequestWork } from "./work/request-work.ts";
 
-/** What routes and jobs share. */
+/** Dependencies shared by routes and jobs. */
 export interface ServiceContext {
   readonly store: Store;
   readonly directory: DataDirectory;
   readonly engine: Engine;
-  /** What samples some base models in place of the engine; null for none. */
+  /** External server that samples some base models instead of the engine, or null. */
   readonly upstream: Upstream | null;
-  /** Source of base models named by a path on a hub; null for none. */
+  /** Source of base models named by a path on a model hub, or null. */
   readonly hub: Hub | null;
-  /** The base that an absent name stands for. */
+  /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
   readonly policies: Policies;
   readonly uses: CheckpointUses;

@@ -6,42 +6,42 @@ import { remove, writeDurably } from "./files.ts";
 import { lockFile } from "./store/connection.ts";
 import { messageOf } from "./error-text.ts";
 
-/** Where everything lies. */
+/** Absolute paths inside a data directory. */
 export interface DataDirectory {
   readonly root: string;
   readonly database: string;
-  /** `checkpoints/<model id>/<step>` */
+  /** Directory of checkpoints: `checkpoints/<model id>/<step>`. */
   readonly checkpoints: string;
-  /** `jobs/<job id>`: payload and progress of jobs that are not finished. */
+  /** Directory of unfinished jobs: `jobs/<job id>` holds a job's payload and progress. */
   readonly jobs: string;
-  /** `<job id>.json`: token reports of RL jobs that asked for one. */
+  /** Directory of token reports: `<job id>.json` for each RL job that requested one. */
   readonly tokens: string;
-  /** Contents of artifact files, by digest. */
+  /** Directory of artifact file contents, named by digest. */
   readonly blobs: string;
-  /** Uploads under way; emptied at start. */
+  /** Directory of uploads in progress; emptied at start. */
   readonly temporary: string;
-  /** Files that the database does not mention, moved here at a start; see `quarantine.ts`. Made when the first one is found. */
+  /** Directory that receives files the database does not mention, moved at start; see `quarantine.ts`. Created with the first such file. */
   readonly quarantine: string;
-  /** Space that is kept for deletions on a full disk. */
+  /** File that reserves disk space for deletions on a full disk. */
   readonly reserve: string;
   readonly keyFile: string;
   readonly serviceFile: string;
 }
 
-/** What `service.json` says while a service runs. */
+/** Contents of `service.json` while a service is running. */
 export interface ServiceFile {
   readonly pid: number;
   readonly url: string;
   readonly started_at: string;
 }
 
-/** `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
+/** Returns the default data directory: `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
 export function defaultDataDirectory(): string {
   const home = process.env["WHETSTONE_HOME"];
   return home !== undefined && home !== "" ? home : ".whetstone";
 }
 
-/** Returns the paths of a data directory and creates nothing. */
+/** Returns the paths of a data directory without creating anything. */
 export function dataDirectoryAt(root: string): DataDirectory {
   const absolute = resolve(root);
   return {
@@ -60,9 +60,9 @@ export function dataDirectoryAt(root: string): DataDirectory {
 }
 
 /**
- * Creates the directories that are missing below `root`.
+ * Creates the data directory and its missing subdirectories.
  *
- * @throws ConfigError `E_CONFIG` if one cannot be created.
+ * @throws ConfigError `E_CONFIG` if a directory cannot be created.
  */
 export async function openDataDirectory(root: string): Promise<DataDirectory> {
   const directory = dataDirectoryAt(root);
@@ -80,9 +80,10 @@ export async function openDataDirectory(root: string): Promise<DataDirectory> {
 }
 
 /**
- * Takes the directory for this process until the returned function is called or the process ends, however it ends.
+ * Locks the directory for this process until the returned function is called or the process ends for any reason.
  *
- * @throws ConfigError `E_CONFIG` while another service has it; the message names its URL.
+ * @returns a function that releases the lock.
+ * @throws ConfigError `E_CONFIG` while another service holds the lock; the message names its URL.
  */
 export async function lockDataDirectory(directory: DataDirectory): Promise<() => void> {
   const unlock = await lockFile(join(directory.root, "service.lock"));
@@ -91,12 +92,12 @@ export async function lockDataDirectory(directory: DataDirectory): Promise<() =>
   const where = other === null ? "a service that is starting or stopping" : `the service at ${other.url} (process ${other.pid})`;
   throw new ConfigError(
     `The data directory '${directory.root}' is in use by ${where}. Use that service, stop it, or choose another directory`,
-    // The other service may be ending.
+    // Retryable: the other service may be shutting down.
     { param: "dataDir", retryable: true },
   );
 }
 
-/** The running service's file, or null when there is none that can be read. */
+/** Reads the file of the running service. @returns null if the file is missing or unreadable. */
 export async function readServiceFile(path: string): Promise<ServiceFile | null> {
   try {
     return JSON.parse(await readFile(path, "utf8")) as ServiceFile;
@@ -105,7 +106,7 @@ export async function readServiceFile(path: string): Promise<ServiceFile | null>
   }
 }
 
-/** Announces the service to clients on this machine. */
+/** Writes `service.json`, which announces the service to clients on this machine. */
 export async function writeServiceFile(directory: DataDirectory, url: string): Promise<void> {
   const contents: ServiceFile = { pid: process.pid, url, started_at: new Date().toISOString() };
   await writeDurably(directory.serviceFile, `${JSON.stringify(contents)}\n`);
@@ -120,10 +121,13 @@ function isLoopback(host: string): boolean {
 }
 
 /**
- * The key clients must send: the one given, `WHETSTONE_API_KEY`, or on loopback one made at the first start and kept in the data
- * directory, readable by its owner alone.
+ * Returns the API key that clients must send: `apiKey` if given, else `WHETSTONE_API_KEY`, else, on loopback only, a key created at the
+ * first start and stored in the data directory, readable by its owner only.
  *
- * @throws ConfigError `E_CONFIG` without a key for a host that others can reach, and for a key that no header can carry.
+ * @param apiKey - Key that takes precedence over the environment.
+ * @param host - Address that the service listens on.
+ * @throws ConfigError `E_CONFIG` without a key for a host that other machines can reach, and for a key that is not 8 to 512 visible ASCII
+ *   characters.
  */
 export async function resolveApiKey(
   directory: DataDirectory,

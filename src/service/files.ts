@@ -3,19 +3,22 @@ import { open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isNoSpace } from "../util/no-space.ts";
 
-/** Returns a name for a file or directory that is not complete yet. A start removes files that an interruption left under such a name. */
+/**
+ * Returns a name for a file or directory that is not complete yet. The next start removes files that an interruption left under such a
+ * name.
+ */
 export function temporaryName(path: string): string {
   return `${path}.tmp-${randomUUID()}`;
 }
 
-/** Whether {@link temporaryName} made the name. */
+/** Whether {@link temporaryName} created the name. */
 export function isTemporaryName(name: string): boolean {
   return /\.tmp-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/u.test(name);
 }
 
-/** Makes the entries of a directory durable: a rename is on disk only after this. */
+/** Flushes the entries of a directory to disk. A rename is durable only after this call. */
 export async function syncDirectory(path: string): Promise<void> {
-  // Windows cannot open a directory; its file system journals the rename itself.
+  // Windows cannot open a directory; its file system journals renames.
   if (process.platform === "win32") return;
   const directory = await open(path, "r");
   try {
@@ -25,7 +28,7 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Writes a file that is either complete or absent, also after a power cut. Replaces what was there. */
+/** Writes a file that is either complete or absent, even after a power failure. Replaces an existing file. */
 export async function writeDurably(
   path: string,
   contents: string | Uint8Array,
@@ -48,22 +51,23 @@ export async function writeDurably(
   await syncDirectory(dirname(path));
 }
 
-/** Gives a written and synced directory its final name, durably. */
+/** Renames a written and synced directory durably to its final name. */
 export async function renameDurably(from: string, to: string): Promise<void> {
   await syncDirectory(from);
   await rename(from, to);
   await syncDirectory(dirname(to));
 }
 
-/** Removes a file or a whole directory; what is not there is fine. */
+/** Removes a file or a directory with its contents. A missing path is not an error. */
 export async function remove(path: string): Promise<void> {
   await rm(path, { recursive: true, force: true });
 }
 
 /**
- * Removes a directory that others may be reading. It leaves its place whole, so that nobody finds a part of it there.
+ * Removes a directory that others may be reading. The directory is first renamed as a whole, so that no reader finds a partial directory
+ * under its path.
  *
- * @param temporary - Where it is taken apart: a directory on the same file system that is emptied at start.
+ * @param temporary - Directory on the same file system in which the contents are deleted; emptied at start.
  */
 export async function removeWhole(path: string, temporary: string): Promise<void> {
   const aside = join(temporary, randomUUID());
@@ -72,7 +76,7 @@ export async function removeWhole(path: string, temporary: string): Promise<void
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
     if (!isNoSpace(error)) throw error;
-    // On a full disk there may be no room for the new name.
+    // A full disk may have no room for the new directory entry.
     return remove(path);
   }
   await remove(aside);

@@ -4,13 +4,13 @@ import type { ServiceLogger } from "./logger.ts";
 import { isNoSpace } from "../util/no-space.ts";
 import { messageOf, traceOf } from "./error-text.ts";
 
-/** HTTP statuses of errors. */
+/** HTTP statuses of error responses. */
 export type ErrorStatus = 400 | 401 | 404 | 405 | 408 | 409 | 413 | 417 | 422 | 429 | 431 | 499 | 500 | 503 | 507;
 
-/** Codes that the service sends and no error class has. */
+/** Error codes in responses: codes of error classes, and codes that only the service sends. */
 type WireCode = ErrorCode | "E_UNAUTHORIZED" | "E_METHOD" | "E_ABORTED" | "E_REQUEST_TIMEOUT";
 
-/** `type` of an error per status. */
+/** `type` of an error response, by status. */
 export const ERROR_TYPES: Readonly<Record<ErrorStatus, string>> = {
   400: "BadRequestError",
   401: "AuthenticationError",
@@ -29,7 +29,7 @@ export const ERROR_TYPES: Readonly<Record<ErrorStatus, string>> = {
   507: "InsufficientStorageError",
 };
 
-/** Statuses of the codes whose message is shown to the caller; any other failure is a 500 without particulars. */
+/** Status by error code. Messages of these errors are sent to the client; any other error is a 500 with a generic message. */
 const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_ARGUMENT: 422,
   E_CONFIG: 422,
@@ -49,35 +49,35 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, ErrorStatus>>> = {
   E_NON_FINITE: 500,
 };
 
-/** A body whose bytes are not text in UTF-8. 400 on every route. */
+/** Error for a body that is not valid UTF-8. Answered with 400 on every route. */
 export class UnreadableBodyError extends ArgumentError {}
 
-/** True for aborts, and for the error of a request body whose client closed the connection before its end. */
+/** Whether the error is an abort, or reports that the client closed the connection before its request body was complete. */
 export function isClientGone(error: unknown): boolean {
   return isAbort(error) || (error instanceof Error && error.message === "aborted" && "code" in error && error.code === "ECONNRESET");
 }
 
-/** True on the chat routes, where existing clients expect validation to answer 400. */
+/** Whether the path is a chat route, where existing clients expect validation errors as 400 instead of 422. */
 export function isChatPath(path: string): boolean {
   return path.startsWith("/v1/chat/");
 }
 
-/** Members of an error body. */
+/** Fields of an error body. */
 export interface ErrorFields {
   readonly message: string;
-  /** @default null */
+  /** Name of the offending field. @default null */
   readonly param?: string | null | undefined;
   readonly code: WireCode;
-  /** @default the type of the status */
+  /** Error type. @default the type of the status */
   readonly type?: string | undefined;
 }
 
-/** Returns the one error body of all routes: `code` is the status, `error_code` the permanent code. */
+/** Returns the error body used by all routes: `code` is the HTTP status, `error_code` the permanent error code. */
 export function toErrorBody(status: ErrorStatus, { message, param = null, code, type = ERROR_TYPES[status] }: ErrorFields): ErrorBody {
   return { error: { message, type, param, code: status, error_code: code } };
 }
 
-/** Returns an answer with the error body. */
+/** Returns a response with the error body. */
 export function errorResponse(
   status: ErrorStatus,
   { headers = {}, ...fields }: ErrorFields & { readonly headers?: Readonly<Record<string, string>> | undefined },
@@ -85,7 +85,7 @@ export function errorResponse(
   return Response.json(toErrorBody(status, fields), { status, headers });
 }
 
-/** Returns the answer to anything a route threw. Failures of the service itself are logged and answered without particulars. */
+/** Returns the response to an error thrown by a route. Internal failures are logged and answered with a generic message. */
 export function toErrorResponse(error: unknown, { path, logger }: { readonly path: string; readonly logger: ServiceLogger }): Response {
   if (isClientGone(error)) return errorResponse(499, { message: "The client closed the request", code: "E_ABORTED" });
   if (WhetstoneError.isInstance(error)) {
@@ -101,7 +101,7 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
     }
   }
   if (isNoSpace(error)) {
-    // The system's own text names paths; the log has it.
+    // The system's message contains paths, so it is only logged.
     logger.warn("A request found no disk space", { path, error: messageOf(error) });
     const message =
       "The service's disk is full: nothing of the request was kept. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send it again";

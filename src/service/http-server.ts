@@ -1,17 +1,23 @@
-/** The HTTP server: everything Node would answer by itself, with an empty body, is answered with the error body of the routes. */
+/** HTTP server. Errors that Node would answer itself with an empty body get the error body of the routes. */
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener } from "@hono/node-server";
 import { errorResponse, toErrorBody, type ErrorFields, type ErrorStatus } from "./http-errors.ts";
 
-/** Milliseconds in which a client can read the answer to a malformed request before its connection is reset. */
+/** Milliseconds that a client has to read the response to a malformed request before its connection is reset. */
 const LINGER_MS = 1000;
 
-/** Longer than clients keep idle sockets: if both ends close at the same moment, the client loses a request. */
+/**
+ * Milliseconds an idle connection is kept. Longer than clients keep idle sockets, because a client loses a request if both ends close at
+ * the same moment.
+ */
 const KEEP_ALIVE_MS = 75_000;
 
-/** Time for a whole request, an upload included. Silent ones are ended much earlier; Node's default would cut a long upload. */
+/**
+ * Max milliseconds for receiving a whole request, including uploads. Node's default would abort long uploads; silent requests end much
+ * earlier (`limitSilence`).
+ */
 const REQUEST_MS = 60 * 60_000;
 
 type Refusal = readonly [ErrorStatus, ErrorFields];
@@ -20,7 +26,7 @@ function malformed(problem: string): Refusal {
   return [400, { message: `Malformed request: ${problem}`, code: "E_ARGUMENT" }];
 }
 
-/** Errors of Node's parser that have a status of their own; all others are 400. */
+/** Responses to parser errors with a specific status; all other parser errors are 400. */
 const PARSER_REFUSALS: Readonly<Record<string, Refusal>> = {
   HPE_HEADER_OVERFLOW: [431, { message: "Expected a request line and headers of at most 16 KiB in total. Send less", code: "E_TOO_LARGE" }],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: [413, { message: "Expected chunk extensions of at most 16 KiB. Send none", code: "E_TOO_LARGE" }],
@@ -30,7 +36,7 @@ const PARSER_REFUSALS: Readonly<Record<string, Refusal>> = {
   ],
 };
 
-/** Serializes an error as a whole HTTP/1.1 message, for sockets without a response object. */
+/** Serializes an error as a complete HTTP/1.1 message, for sockets without a response object. */
 function rawResponse([status, fields]: Refusal): string {
   const body = JSON.stringify(toErrorBody(status, fields));
   return [
@@ -44,32 +50,32 @@ function rawResponse([status, fields]: Refusal): string {
   ].join("\r\n");
 }
 
-/** Answers on a socket whose request cannot be parsed, and closes it. */
+/** Answers a request that cannot be parsed and closes its socket. */
 function refuse(socket: Duplex, refusal: Refusal): void {
   socket.end(rawResponse(refusal));
-  // Destroying it now would reset the connection, and with unread input the client would lose the answer.
+  // Destroying the socket immediately would reset the connection, and the client would lose the response while input is unread.
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
-/** Returns the answer to a request that comes while the service ends; its connection is closed. */
+/** Returns the 503 response to a request that arrives during shutdown. The response closes its connection. */
 export function shuttingDown(): Response {
   const message = "The service is shutting down; send the request again once it is back";
   return errorResponse(503, { message, code: "E_OVERLOADED", headers: { "Retry-After": "1", Connection: "close" } });
 }
 
 /**
- * Creates the server around an app.
+ * Creates the HTTP server of an app. The server does not listen yet.
  *
  * @param fetch - Handler of the requests that can be parsed.
  */
 export function createHttpServer(fetch: Parameters<typeof getRequestListener>[0]): Server {
-  // The adapter refuses a path with a backslash, or a request without a host, before the app sees it.
+  // The adapter rejects a path with a backslash, or a request without a host, before the app sees the request.
   const errorHandler = (error: unknown) => {
     const [status, fields] = malformed(error instanceof Error ? error.message : "it cannot be read");
     return errorResponse(status, fields);
   };
   const listener = getRequestListener(fetch, { errorHandler });
-  /** Response in progress per connection: bytes written around it would corrupt it. */
+  /** Response in progress, by connection. Bytes written to the socket directly would corrupt it. */
   const responses = new WeakMap<Duplex, ServerResponse>();
   const refused = new WeakSet<Duplex>();
   const server = createServer(
@@ -81,7 +87,7 @@ export function createHttpServer(fetch: Parameters<typeof getRequestListener>[0]
   );
 
   server.on("clientError", (error: NodeJS.ErrnoException & { reason?: unknown }, socket: Socket) => {
-    // The rest of a refused request arrives as further errors.
+    // The rest of a rejected request arrives as further parser errors.
     if (refused.has(socket) && error.code?.startsWith("HPE_")) return;
     const response = responses.get(socket);
     const isAnswering = response?.headersSent === true && !response.writableFinished;

@@ -3,25 +3,30 @@ import type { ServiceRequest } from "./body.ts";
 import { findAnswer, rememberAnswer } from "./store/idempotency-keys.ts";
 import type { Store } from "./store/tables.ts";
 
-/** What a creating route does once everything is checked: rows in one transaction, then whatever follows from them. */
+/** Steps of a creating route after validation: a transaction that writes the rows, then side effects. */
 export interface Creation {
-  /** Writes the rows; its answer is stored beside them, so that both are there after a crash or neither. */
+  /**
+   * Writes the rows and returns the response body. The body is stored in the same transaction, so that after a crash either both exist or
+   * neither.
+   */
   readonly commit: (transaction: Store) => Promise<unknown>;
-  /** Runs after the commit, and not for an answer that is given again. */
+  /** Runs after the commit. Skipped when a stored response is repeated. */
   readonly afterwards?: (() => void) | undefined;
-  /** Runs when the commit failed: takes back what was prepared. */
+  /** Undoes the preparation if the commit fails. */
   readonly undo?: (() => Promise<void>) | undefined;
 }
 
-// Two requests with one key at the same moment: the second waits and gets the first one's answer.
+// Requests with the same key run one after the other: a concurrent duplicate waits and gets the response of the first.
 const running = new WeakMap<Store, Map<string, Promise<unknown>>>();
 
 /**
- * Answers a creating POST. With the header `Idempotency-Key`, the same key and body give the same answer for a day (and the last
- * 10 000 keys), whatever happened between.
+ * Answers a creating POST. With the header `Idempotency-Key`, the same key and body get the same response for a day (the last 10 000 keys),
+ * also if the created object has changed since.
  *
- * @throws ConflictError `E_CONFLICT` when the key came with another body before.
- * @throws ArgumentError `E_ARGUMENT` when the key is not 1 to 255 visible ASCII characters.
+ * @param digest - Digest of the request body.
+ * @param prepare - Validates and prepares the creation; called only if no response is stored for the key.
+ * @throws ConflictError `E_CONFLICT` if the key was used with another body.
+ * @throws ArgumentError `E_ARGUMENT` if the key is not 1 to 255 visible ASCII characters.
  */
 export async function create(
   c: ServiceRequest,
@@ -34,7 +39,7 @@ export async function create(
     throw new ArgumentError("Expected the header 'Idempotency-Key' to be 1 to 255 visible ASCII characters", { param: "Idempotency-Key" });
   }
   const route = c.req.path;
-  // Says to the client that the key counts: without it, it must not repeat a request whose answer was lost.
+  // Echoing the key confirms that it is honored. Without this header, a client must not repeat a request after losing the response.
   c.header("Idempotency-Key", key);
   const turns = running.get(store) ?? new Map<string, Promise<unknown>>();
   running.set(store, turns);

@@ -1,4 +1,4 @@
-/** The service: the whole interface over HTTP, embedded in a process or run by `whetstone serve`. */
+/** The service: the complete HTTP interface, embedded in a process or run by `whetstone serve`. */
 export { startService } from "./start.ts";
 export type { RunningService, ServiceOptions } from "./start.ts";
 export type { HubOptions } from "./hub/hub.ts";

@@ -1,13 +1,13 @@
 import { logLine } from "../util/output.ts";
 
-/** Log of the service. Fields never hold request bodies or keys. */
+/** Logger of the service. Fields never hold request bodies or keys. */
 export interface ServiceLogger {
   info(message: string, fields?: Readonly<Record<string, unknown>>): void;
   warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
   error(message: string, fields?: Readonly<Record<string, unknown>>): void;
 }
 
-/** Writes warnings and errors to standard error, one line each, and drops the rest. */
+/** Logger that writes warnings and errors to standard error, one line each, and drops the rest. */
 export const stderrLogger: ServiceLogger = {
   info: () => undefined,
   warn: (message, fields) => write("warn", message, fields),
@@ -19,7 +19,7 @@ function write(level: string, message: string, fields: Readonly<Record<string, u
   logLine(`${new Date().toISOString()} ${level} ${message}${json}`);
 }
 
-/** Applies `redact` to every string of a JSON value, names of members included. */
+/** Applies `redact` to every string of a JSON value, including property names. */
 function redactedValue(value: unknown, redact: (text: string) => string): unknown {
   if (typeof value === "string") return redact(value);
   if (Array.isArray(value)) return value.map((item) => redactedValue(item, redact));
@@ -27,7 +27,7 @@ function redactedValue(value: unknown, redact: (text: string) => string): unknow
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [redact(name), redactedValue(item, redact)]));
 }
 
-/** Returns a logger that removes secrets before `logger` gets a message: it may quote what a client sent. */
+/** Returns a logger that removes secrets from messages and fields, which may quote client input, before it calls `logger`. */
 export function redacting(logger: ServiceLogger, redact: (text: string) => string): ServiceLogger {
   const clean = (fields: Readonly<Record<string, unknown>> | undefined) => {
     if (fields === undefined) return undefined;

@@ -1,17 +1,17 @@
 import { z } from "zod";
 import { ArgumentError } from "../errors.ts";
 
-/** Whose models and artifacts these are when a request names nobody: the service has one key, so one owner. */
+/** Owner of models and artifacts when a request names no entity. The service has one key, so one owner. */
 export const DEFAULT_ENTITY = "local";
 
-/** The three parts of a name. */
+/** Qualified name of a model or an artifact. */
 export interface QualifiedName {
   readonly entity: string;
   readonly project: string;
   readonly name: string;
 }
 
-/** What a policy name asks for: a step, or the newest checkpoint at this moment. */
+/** Parsed policy name. A `step` of null stands for the newest checkpoint. */
 export type PolicyName =
   | { readonly kind: "id"; readonly id: string; readonly step: number | null }
   | ({ readonly kind: "path"; readonly step: number | null } & QualifiedName);
@@ -22,20 +22,20 @@ const ID = /^([0-9a-f-]{36})(?::(?:step(\d{1,9})|(latest)))?$/i;
 const ARTIFACT = /^([^/:\s]+)\/([^/:\s]+)\/([^/:\s]+):v(\d{1,9})$/;
 const FETCHED = new Set(["http", "https", "file", "ftp", "data", "s3", "gs"]);
 
-/** `entity/project/name`. */
+/** Returns `entity/project/name`. */
 export function pathOf({ entity, project, name }: QualifiedName): string {
   return `${entity}/${project}/${name}`;
 }
 
-/** `entity/project/name:stepN`. */
+/** Returns `entity/project/name:stepN`. */
 export function stepName(model: QualifiedName, step: number): string {
   return `${pathOf(model)}:step${step}`;
 }
 
 /**
- * Reads `entity/project/name[:stepN|:latest]` or a UUID with the same endings, after any `scheme:///`.
+ * Parses `entity/project/name[:stepN|:latest]` or a UUID with the same suffixes, optionally prefixed with `scheme:///`.
  *
- * @returns null when the text is no such name.
+ * @returns null if the text is not a policy name.
  */
 export function parsePolicyName(text: string): PolicyName | null {
   const bare = text.replace(SCHEME, "");
@@ -48,15 +48,17 @@ export function parsePolicyName(text: string): PolicyName | null {
   return { kind: "path", entity: path[1], project: path[2], name: path[3], step: path[4] === undefined ? null : Number(path[4]) };
 }
 
-/** `artifact:///entity/project/name:vN`. */
+/** Returns `artifact:///entity/project/name:vN`. */
 export function artifactUrl(artifact: QualifiedName & { readonly version: number }): string {
   return `artifact:///${pathOf(artifact)}:v${artifact.version}`;
 }
 
 /**
- * Reads `artifact:///entity/project/name:vN`; any other scheme's prefix is read the same way.
+ * Parses `artifact:///entity/project/name:vN`. The scheme is not checked, except that schemes to fetch from are rejected.
  *
- * @throws ArgumentError `E_ARGUMENT` for anything else, and for schemes that would have the service fetch something.
+ * @param param - Request field named in the error.
+ * @throws ArgumentError `E_ARGUMENT` for any other text, and for `http`, `https`, `file`, `ftp`, `data`, `s3` and `gs` URLs: the service
+ *   fetches nothing.
  */
 export function parseArtifactUrl(url: string, param: string): QualifiedName & { readonly version: number } {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();

@@ -10,27 +10,30 @@ import type { CheckpointRow, ModelRow, Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
 import { remember } from "../util/remember.ts";
 
-/** Weights held for one request: they stay loaded until {@link PolicyLease.release}, whatever is trained or deleted meanwhile. */
+/**
+ * Lease of a policy for one request. The weights stay loaded until {@link PolicyLease.release}, even if the model is trained or deleted
+ * meanwhile.
+ */
 export interface PolicyLease {
-  /** What `engine.sample` takes. */
+  /** Policy for `engine.sample`. */
   readonly policy: PolicyVersion;
-  /** `entity/project/name:stepN`, or the identifier of a base model: the `model` of a response. */
+  /** `model` of the response: `entity/project/name:stepN`, or the identifier of a base model. */
   readonly resolvedName: string;
   /** Step of the checkpoint; null for a base model. */
   readonly step: number | null;
-  /** Tokenizer and chat template are read from `base.directory`. */
+  /** Base model. Its `directory` holds the tokenizer and the chat template. */
   readonly base: BaseModelInfo;
-  /** Gives the weights back; calling it twice is harmless. */
+  /** Ends the lease. Further calls have no effect. */
   release(): void;
 }
 
-/** From a name on the wire to weights. */
+/** Resolver of model names in requests to loaded policies. */
 export interface PolicyResolver {
   /**
-   * The policy that `name` stands for at this moment. Absent, null and empty mean the shipped base model.
+   * Leases the policy that `name` currently stands for. Absent, null and empty mean the default base model.
    *
-   * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` for a checkpoint whose files are missing or damaged.
+   * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` for a checkpoint with missing or damaged files.
    */
   resolvePolicy(name: string | null | undefined, options?: CallOptions): Promise<PolicyLease>;
 }
@@ -40,35 +43,35 @@ export interface PoliciesOptions {
   readonly store: Store;
   readonly engine: Engine;
   readonly files: Pick<StoredFiles, "useCheckpoint">;
-  /** The base that an absent name stands for. */
+  /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
-  /** Policies that stay loaded while nobody uses them. */
+  /** Max policies without a lease that stay loaded. */
   readonly maxIdle: number;
   readonly logger: ServiceLogger;
 }
 
-/** The resolver, and what the job runner tells it. */
+/** Policy resolver with the methods that the job runner calls. */
 export interface Policies extends PolicyResolver {
-  /** Makes weights that the engine publishes the policy of a checkpoint, so that they are not loaded from disk again. */
+  /** Registers weights that the engine publishes as the policy of a checkpoint, so that they are not loaded from disk again. */
   adopt(checkpointId: string, policy: Promise<PolicyVersion>): void;
-  /** Forgets deleted checkpoints; running requests keep their weights. */
+  /** Drops the policies of deleted checkpoints. Running requests keep their weights. */
   forget(checkpointIds: readonly string[]): void;
-  /** Whether a request holds the weights of a checkpoint now. */
+  /** Whether a request currently leases the weights of a checkpoint. */
   isLeased(checkpointId: string): boolean;
 }
 
 interface Entry {
   readonly policy: Promise<PolicyVersion>;
-  /** The policy, once it is loaded. */
+  /** Policy after loading; null while it loads. */
   loaded: PolicyVersion | null;
   leases: number;
   isForgotten: boolean;
 }
 
-/** Resolves names and keeps what was used last loaded. */
+/** Creates a policy cache. Leased policies stay loaded, and the `maxIdle` most recently used policies without a lease. */
 export function createPolicies({ store, engine, files, defaultBase, maxIdle, logger }: PoliciesOptions): Policies {
   const findOnce = rememberingFind(store);
-  // In the order of use, oldest first.
+  // Ordered by last use, oldest first.
   const entries = new Map<string, Entry>();
 
   function discard(entry: Entry): void {
@@ -89,13 +92,13 @@ export function createPolicies({ store, engine, files, defaultBase, maxIdle, log
     policy.then(
       (loaded) => (entry.loaded = loaded),
       () => {
-        // A load that failed must not be remembered: the next request tries again.
+        // A failed load is removed, so that the next request retries.
         if (entries.get(key) === entry) entries.delete(key);
       },
     );
     return entry;
   }
-  /** The entry of a key; one whose weights the engine has lost is dropped, so that they are loaded again. */
+  /** Returns the entry of a key. If the engine has lost the weights, drops the entry, so that they are loaded again. */
   function find(key: string): Entry | undefined {
     const entry = entries.get(key);
     if (entry === undefined || entry.loaded === null || engine.holds?.(entry.loaded) !== false) return entry;
@@ -126,7 +129,7 @@ export function createPolicies({ store, engine, files, defaultBase, maxIdle, log
       } else evict();
     };
     try {
-      // The load itself is shared, so one caller's abort ends that caller's wait alone.
+      // Requests share the load, so aborting one request only ends its own wait.
       return { policy: await abortable(entry.policy, signal), release };
     } catch (error) {
       release();
@@ -147,7 +150,7 @@ export function createPolicies({ store, engine, files, defaultBase, maxIdle, log
       const { model, checkpoint } = await findOnce(name, engine.capabilities().baseModels);
       const base = await engine.describeBase(model.base_model);
       try {
-        // Without a state step 0 is the base itself: a fresh adapter changes nothing.
+        // Step 0 without a state is the base itself: a newly initialized adapter changes nothing.
         const held =
           checkpoint.state_dir === null
             ? await lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
@@ -167,7 +170,7 @@ export function createPolicies({ store, engine, files, defaultBase, maxIdle, log
     adopt(checkpointId, policy) {
       const key = `checkpoint:${checkpointId}`;
       if (find(key) !== undefined) {
-        // A request was faster and loaded it from disk; both are the same weights.
+        // A request already loaded the same weights from disk.
         discard({ policy, loaded: null, leases: 0, isForgotten: true });
         return;
       }
@@ -193,17 +196,17 @@ function missingStep(model: ModelRow, step: number | null, param: string): NotFo
   return new NotFoundError(`${what}. List the checkpoints with GET /v1/preview/models/${model.id}/checkpoints`, { param });
 }
 
-/** What a name stood for when it was last looked up. */
+/** Model and checkpoint found for a name. */
 export interface FoundCheckpoint {
   readonly model: ModelRow;
   readonly checkpoint: CheckpointRow;
 }
 
 /**
- * Finds the checkpoint that a name stands for at this moment, once for all requests between two changes of the store: the rollouts
- * of a step come by the hundred. `bases` are named in the message of a failure.
+ * Returns a cached {@link findCheckpoint}. Results are reused until the store changes, because one training step sends hundreds of requests
+ * with the same name. `bases` are listed in the error message.
  *
- * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
  */
 export function rememberingFind(store: Store): (name: string, bases: readonly string[]) => Promise<FoundCheckpoint> {
   const known = new Map<string, Promise<FoundCheckpoint>>();
@@ -217,10 +220,11 @@ export function rememberingFind(store: Store): (name: string, bases: readonly st
 }
 
 /**
- * The checkpoint that a name on the wire stands for at this moment.
+ * Finds the checkpoint that a model name in a request currently stands for.
  *
- * @param options - `bases`: what else there is, and `param`: the request's field, both for the message.
- * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never made.
+ * @param name - Name as {@link parsePolicyName} accepts it.
+ * @param options - `bases`: base models listed in the error message; `param`: request field named in the error.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
  */
 export async function findCheckpoint(
   store: Store,
@@ -245,7 +249,7 @@ export async function findCheckpoint(
   return { model, checkpoint };
 }
 
-/** `promise`, or the signal's own reason if it comes first. The listener is gone either way. */
+/** Resolves like `promise`, or rejects with the signal's reason if the signal aborts first. Always removes the abort listener. */
 function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   return new Promise<T>((resolve, reject) => {

@@ -5,21 +5,21 @@ import type { DataDirectory } from "./data-directory.ts";
 import { messageOf } from "./error-text.ts";
 import type { ServiceLogger } from "./logger.ts";
 
-/** Moves files that the database does not mention out of use without deleting them. */
+/** Quarantine: receives files that the database does not mention, instead of deleting them. */
 export interface Quarantine {
-  /** Paths that were moved, relative to the data directory. */
+  /** Moved paths, relative to the data directory. */
   readonly moved: readonly string[];
   /**
-   * Moves a file or a directory to `quarantine/<time>/`, below which it keeps its relative path. A missing path is ignored. A path that
-   * cannot be moved stays in place and is logged.
+   * Moves a file or a directory to `quarantine/<time>/`, keeping its relative path. Ignores a missing path. Logs a path that cannot be
+   * moved and leaves it in place.
    */
   add(path: string): Promise<void>;
 }
 
-/** Creates a quarantine whose paths share one directory, named after the present time (UTC). */
+/** Creates a quarantine. All its paths share one directory, named after the current time (UTC). */
 export function createQuarantine(directory: DataDirectory, logger: ServiceLogger): Quarantine {
   const time = new Date().toISOString().replaceAll(":", "-");
-  // The suffix keeps two quarantines of one millisecond apart: a rename would replace a file of the same name.
+  // The suffix separates two quarantines of the same millisecond: a rename would replace a file with the same name.
   const target = join(directory.quarantine, `${time}-${randomUUID().slice(0, 8)}`);
   const moved: string[] = [];
   return {
@@ -41,7 +41,7 @@ export function createQuarantine(directory: DataDirectory, logger: ServiceLogger
   };
 }
 
-/** Logs the paths of a quarantine, if there are any. */
+/** Logs the moved paths, if any. */
 export function reportQuarantine({ moved }: Quarantine, directory: DataDirectory, logger: ServiceLogger): void {
   if (moved.length === 0) return;
   logger.warn("Files that the database does not mention were moved to the quarantine; delete them there once nobody misses them", {

@@ -1,33 +1,38 @@
 /** Removal of secrets from text that is logged. */
 
-/** Shorter secrets are placeholders such as `EMPTY`, and words in any text. Keys of the service have 8 characters or more. */
+/**
+ * Min length of a secret to redact. Shorter secrets are placeholders such as `EMPTY` or common words; keys of the service have at least 8
+ * characters.
+ */
 const MIN_SECRET_LENGTH = 8;
 
-/** Spellings inside spellings that are looked for, such as JSON inside JSON in a URL. */
+/** Max nesting of spellings that are redacted, such as JSON inside JSON in a URL. */
 const MAX_DEPTH = 3;
 
 function percentEncoded(text: string, characters: RegExp): string {
   return text.replace(characters, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
-/** Ways in which programs write a text inside another one. */
+/** Escapes that programs apply when they embed one text in another. */
 const SPELLINGS: readonly ((text: string) => string)[] = [
   (text) => JSON.stringify(text).slice(1, -1),
   // JSON that is safe inside HTML.
   (text) => text.replace(/[<>&']/gu, (character) => `\\u00${character.charCodeAt(0).toString(16)}`),
-  // Strings as Node's `inspect` and stack traces quote them: with the quote escaped, or with a quote that the text has not.
+  // Strings quoted by Node's `inspect` and in stack traces: either the quote is escaped, or a quote character that the text lacks is used.
   (text) => text.replace(/[\\']/gu, "\\$&"),
   (text) => text.replaceAll("\\", "\\\\"),
   encodeURIComponent,
   encodeURI,
   (text) => new URLSearchParams([["", text]]).toString().slice(1),
-  // The path and the query of a URL, as `new URL()` writes them.
+  // Path and query of a URL as serialized by `new URL()`.
   (text) => percentEncoded(text, /["<>^`{}]/gu),
   (text) => percentEncoded(text, /["<>']/gu),
   (text) => text.replace(/%[0-9A-F]{2}/gu, (hex) => hex.toLowerCase()),
 ];
 
-/** Adds a secret and its spellings to `found`. Most keys are letters, digits, `-` and `_`, and have one spelling alone. */
+/**
+ * Adds a secret and its escaped spellings to `found`. A secret of letters, digits, `-` and `_`, as most keys are, has only one spelling.
+ */
 function collectSpellings(secret: string, found: Set<string>): void {
   let newest = [secret];
   found.add(secret);
@@ -38,15 +43,15 @@ function collectSpellings(secret: string, found: Set<string>): void {
 }
 
 /**
- * Returns a function that replaces secrets in a text by `[key]`, also where JSON, quoted strings or URLs spell them with escapes.
+ * Creates a function that replaces secrets in a text with `[key]`, including spellings with JSON, string or URL escapes.
  *
- * @param secrets - Visible ASCII without spaces. Undefined ones, and ones under 8 characters, are left out.
+ * @param secrets - Visible ASCII without spaces. Undefined entries and entries under 8 characters are ignored.
  */
 export function createRedactor(secrets: readonly (string | undefined)[]): (text: string) => string {
   const found = new Set<string>();
   for (const secret of secrets) if (secret !== undefined && secret.length >= MIN_SECRET_LENGTH) collectSpellings(secret, found);
   if (found.size === 0) return (text) => text;
-  // The longest first: one spelling may begin another.
+  // Longest first, because one spelling may be a prefix of another.
   const longestFirst = [...found].toSorted((a, b) => b.length - a.length);
   const pattern = new RegExp(longestFirst.map((text) => text.replace(/[^\w]/gu, "\\$&")).join("|"), "g");
   return (text) => text.replace(pattern, "[key]");

@@ -1,34 +1,34 @@
 /**
- * Bounds of every body, list and string of a request. `docs/reference/limits.md` has the same tables; a test compares them, and
- * another sends each field at its largest value.
+ * Limits of every body, list and string of a request. `docs/reference/limits.md` has the same tables; one test compares them, and another
+ * sends each field at its limit.
  */
 import { ArgumentError } from "../errors.ts";
 import { MAX_JSON_DEPTH, type JsonLimit } from "../util/json-size.ts";
 
-/** Bounds of a whole JSON body, checked on its bytes before it is parsed. */
+/** Limits of a whole JSON body, checked on its bytes before parsing. */
 export interface BodyLimit extends JsonLimit {
-  /** Length in bytes; `maxBodyBytes` of the service applies as well, if it is less. */
+  /** Max bytes of the body; the lower of this and the service's `maxBodyBytes` applies. */
   readonly bytes: number;
 }
 
-/** Bounds of one field; a kind that is absent has the bounds of the body alone. Lengths of strings are in UTF-16 units. */
+/** Limits of one field. An absent property means that only the limits of the body apply. String lengths are in UTF-16 code units. */
 export interface FieldLimit {
-  /** Length of a string. */
+  /** Max length of a string. */
   readonly characters?: number;
-  /** Entries of an array or an object. */
+  /** Max entries of an array or an object. */
   readonly items?: number;
-  /** Length of each string in an array, and of each key of an object. */
+  /** Max length of each string in an array, or of each key of an object. */
   readonly each?: number;
-  /** Length of all strings of an array together. */
+  /** Max total length of the strings in an array. */
   readonly total?: number;
-  /** Length of the value's JSON text. */
+  /** Max length of the value as JSON text. */
   readonly json?: number;
 }
 
-/** Fields by path; `*` stands for every entry of an array. */
+/** Limits by field path; `*` matches every array index. */
 export type FieldLimits = Readonly<Record<string, FieldLimit>>;
 
-/** Bounds of the requests of one kind. */
+/** Limits of one kind of request. */
 export interface RequestLimit {
   readonly body: BodyLimit;
   readonly fields: FieldLimits;
@@ -61,19 +61,19 @@ const TOOL: FieldLimits = {
   "function.parameters": { json: 256 * KIB },
 };
 
-/** `limits` with `prefix` before each path. */
+/** Returns `limits` with `prefix` added to each path. */
 function under(prefix: string, limits: FieldLimits): FieldLimits {
   return Object.fromEntries(Object.entries(limits).map(([path, limit]) => [`${prefix}.${path}`, limit]));
 }
 
-/** Lists of one history of a trajectory, and of a line of training data. */
+/** Limits of the lists in one history of a trajectory, or in a line of training data. */
 const HISTORY: FieldLimits = {
   messages: { items: 4096 },
   messages_and_choices: { items: 4096 },
   tools: { items: 1024 },
 };
 
-/** Lists of a trajectory, which is also a line of training data. */
+/** Limits of the lists in a trajectory, which is also the format of a line of training data. */
 export const TRAJECTORY_LIMITS: FieldLimits = {
   ...HISTORY,
   additional_histories: { items: 256 },
@@ -83,7 +83,7 @@ export const TRAJECTORY_LIMITS: FieldLimits = {
   logs: { items: 4096 },
 };
 
-/** The bounds by kind of request. */
+/** Limits by kind of request. */
 export const REQUEST_LIMITS = {
   chat: {
     body: { bytes: 8 * MIB, depth: MAX_JSON_DEPTH, values: 400_000, stringBytes: 4 * MIB },
@@ -167,13 +167,13 @@ export const REQUEST_LIMITS = {
   },
 } as const satisfies Readonly<Record<string, RequestLimit>>;
 
-/** A kind of request with a JSON body. */
+/** Kind of a request with a JSON body. */
 export type RequestKind = keyof typeof REQUEST_LIMITS;
 
-/** The longest line of training data, in bytes. */
+/** Max bytes of a line of training data. */
 export const MAX_DATA_LINE_BYTES = 16 * MIB;
 
-/** Levels of a path, with the fields below each. */
+/** Tree of field paths: the limit at a path, and the fields below it. */
 interface Node {
   limit: FieldLimit | null;
   readonly inner: Map<string, Node>;
@@ -212,7 +212,7 @@ function checkStrings(strings: readonly unknown[], { each = Infinity, total = In
   if (sum > total) throw tooMuch(param, `${total} characters in all`, sum);
 }
 
-/** Longest strings and lists first: the JSON text of a value is made only when nothing in it is too long. */
+/** Checks string and list lengths first, so that a value is only serialized to JSON when its parts are within their limits. */
 function checkValue(value: unknown, limit: FieldLimit, param: string): void {
   const { characters = Infinity, items = Infinity, json } = limit;
   if (typeof value === "string") {
@@ -245,10 +245,10 @@ function checkNode(value: unknown, { limit, inner }: Node, param: string): void 
 }
 
 /**
- * Checks the lists and strings of a parsed body, before anything looks at what is in them. A value of another type than its field
- * has is left to the check of types.
+ * Checks the lists and strings of a parsed body before any other validation. A value of an unexpected type is ignored; schema validation
+ * reports it.
  *
- * @param at - Path of `value` in the body. @default it is the body
+ * @param at - Path of `value` in the body. @default the body itself
  * @throws ArgumentError `E_ARGUMENT` naming the first field over its limit, the limit and the size received.
  */
 export function checkFieldLimits(value: unknown, limits: FieldLimits, at = ""): void {

@@ -1,4 +1,4 @@
-/** JSON bodies by kind of request: their bounds, their schemas, and how one is read. */
+/** JSON bodies by kind of request: limits, schemas and parsing. */
 import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
 import { z } from "zod";
@@ -16,7 +16,7 @@ import { UnreadableBodyError } from "./http-errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS, type RequestKind } from "./request-limits.ts";
 import { validate } from "./validation.ts";
 
-/** An RL request whose trajectories are still to be read, one by one. */
+/** Schema of an RL request without validation of its trajectories, which are validated one by one. */
 const rlEnvelope = createRlJobRequest.extend({
   trajectory_groups: z.array(trajectoryGroup.extend({ trajectories: z.array(z.unknown()) })).min(1),
 });
@@ -30,26 +30,26 @@ const SCHEMAS = {
   rl: rlEnvelope,
 } as const satisfies Readonly<Record<Exclude<RequestKind, "chat">, z.ZodType>>;
 
-/** A kind of request whose whole body one schema describes. */
+/** Kind of a request with a single schema for its complete body. */
 export type PlainKind = keyof typeof SCHEMAS;
 
-/** The body of a kind of request. */
+/** Validated body of a kind of request. */
 export type PlainBody<K extends PlainKind> = z.output<(typeof SCHEMAS)[K]>;
 
-/** A JSON body, and for idempotency the digest of its bytes. */
+/** Validated JSON body with a digest for idempotency. */
 export interface JsonBody<T> {
   readonly value: T;
-  /** SHA-256, hexadecimal. */
+  /** SHA-256 of the raw body, hexadecimal. */
   readonly digest: string;
 }
 
 const decoder = new TextDecoder();
 
 /**
- * The text of a body, without its byte order mark, once its size and nesting are within the bounds of its kind.
+ * Checks the size and nesting of a body and decodes it, without its byte order mark.
  *
- * @throws ArgumentError `E_ARGUMENT` for a body over a bound.
- * @throws UnreadableBodyError `E_ARGUMENT`, 400, for bytes that are not UTF-8: decoding would replace them and keep no trace.
+ * @throws ArgumentError `E_ARGUMENT` for a body over a limit.
+ * @throws UnreadableBodyError `E_ARGUMENT`, status 400, for invalid UTF-8, which decoding would silently replace.
  */
 export function bodyText(kind: RequestKind, bytes: Uint8Array): string {
   checkJsonSize(bytes, REQUEST_LIMITS[kind].body);
@@ -58,9 +58,9 @@ export function bodyText(kind: RequestKind, bytes: Uint8Array): string {
 }
 
 /**
- * Reads and validates a JSON body.
+ * Parses and validates a JSON body.
  *
- * @throws ArgumentError `E_ARGUMENT` for a body over its bounds, that is not JSON, or that its schema does not accept.
+ * @throws ArgumentError `E_ARGUMENT` for a body that exceeds a limit, is not JSON, or violates its schema.
  */
 export function readBody<K extends PlainKind>(kind: K, bytes: Uint8Array): JsonBody<PlainBody<K>> {
   const text = bodyText(kind, bytes);

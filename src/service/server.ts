@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { ConfigError } from "../errors.ts";
 
-/** Sockets of a server, so that none of them keeps a process alive that wants to end. */
+/** Tracks the sockets of a server, so that they can be unreferenced and do not keep the process alive. */
 export function trackSockets(server: Server): { unref(): void } {
   const sockets = new Set<Socket>();
   let isUnreferenced = false;
@@ -20,7 +20,12 @@ export function trackSockets(server: Server): { unref(): void } {
   };
 }
 
-/** Starts to listen. @returns the URL, without a slash at the end. @throws ConfigError `E_CONFIG` when it cannot. */
+/**
+ * Starts listening.
+ *
+ * @returns the URL, without a trailing slash.
+ * @throws ConfigError `E_CONFIG` if the server cannot listen on `host` and `port`.
+ */
 export function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<string> {
   return new Promise((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => {
@@ -33,23 +38,23 @@ export function listen(server: Server, { host, port }: { readonly host: string; 
     });
     server.listen(port, host, () => {
       const { port: actual } = server.address() as AddressInfo;
-      // Whoever listens everywhere is reached on loopback too.
+      // A server that listens on all interfaces is also reachable on loopback.
       const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
       resolve(`http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${actual}`);
     });
   });
 }
 
-/** Milliseconds that cut-off requests have for their last bytes. */
+/** Milliseconds between cutting off requests and closing their connections, for the final bytes. */
 const CUT_MS = 1000;
 
-/** Requests of a server that are not answered yet. */
+/** Unanswered requests of a server. */
 export interface RunningRequests {
-  /** Resolves once there are none, or after `timeoutMs`. */
+  /** Resolves when no request is running, or after `timeoutMs`. */
   finished(timeoutMs: number): Promise<void>;
 }
 
-/** Counts the requests of a server from the first one on. */
+/** Tracks the running requests of a server. Call it before the first request. */
 export function trackRequests(server: Server): RunningRequests {
   let running = 0;
   let onIdle: () => void = () => undefined;
@@ -72,7 +77,10 @@ export function trackRequests(server: Server): RunningRequests {
   };
 }
 
-/** Ends requests whose body stops arriving for `silenceMs`, as Node ends those that take too long: with an error of its parser. */
+/**
+ * Times out requests that receive no body bytes for `silenceMs`. The timeout is reported as a `clientError`, like Node's own request
+ * timeout.
+ */
 export function limitSilence(server: Server, silenceMs: number): void {
   server.on("request", (request: IncomingMessage) => {
     const { socket, headers } = request;
@@ -81,7 +89,7 @@ export function limitSilence(server: Server, silenceMs: number): void {
     let lastMs = performance.now();
     const timer = setInterval(() => {
       if (request.complete || socket.destroyed) return clearInterval(timer);
-      // With a full buffer it is this process that is slow.
+      // A full read buffer means that this process is slow, not the client.
       if (socket.bytesRead !== seen || request.readableLength >= request.readableHighWaterMark) {
         seen = socket.bytesRead;
         lastMs = performance.now();
@@ -94,10 +102,12 @@ export function limitSilence(server: Server, silenceMs: number): void {
 }
 
 /**
- * Ends a server: waits for running requests at most `graceMs`, then cuts off the others. Meanwhile it listens, so that new requests learn
- * why they are refused.
+ * Closes a server: waits up to `graceMs` for running requests, then cuts off the rest. The server keeps listening meanwhile, so that new
+ * requests get an explanatory error.
  *
- * @param onCut - Called before requests are cut off, which then have a second (or `graceMs`, if that is less) for their last bytes.
+ * @param graceMs - Max milliseconds to wait.
+ * @param onCut - Called before the remaining requests are cut off. They then have one second (or `graceMs`, if shorter) for their final
+ *   bytes.
  */
 export async function closeServer(
   server: Server,
@@ -106,7 +116,7 @@ export async function closeServer(
   await requests.finished(graceMs);
   onCut();
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  // A keep-alive connection that falls idle later would hold `close` for seconds, so idle ones are closed as they appear.
+  // `close` would wait seconds for keep-alive connections that become idle later, so idle connections are closed continuously.
   const idle = setInterval(() => server.closeIdleConnections(), 20);
   const cut = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, CUT_MS));
   await closed;

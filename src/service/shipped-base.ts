@@ -1,10 +1,10 @@
 import { fileURLToPath } from "node:url";
 import { packageFile } from "../util/package-file.ts";
 
-/** The base model that ships with the package: what a chat request without a model gets. */
+/** Identifier of the base model in the package, used by chat requests without a model. */
 export const SHIPPED_BASE = "whetstone-tiny";
 
-/** Its directory. */
+/** Returns the directory of the base model in the package. */
 export function shippedDirectory(): string {
   return fileURLToPath(packageFile(`models/${SHIPPED_BASE}`));
 }

@@ -42,62 +42,72 @@ import { messageOf } from "./error-text.ts";
 
 /** Options of {@link startService}. */
 export interface ServiceOptions {
-  /** Address to listen on. Anything but loopback needs a key of yours. @default "127.0.0.1" */
+  /** Address to listen on. Any address other than loopback requires an explicit API key. @default "127.0.0.1" */
   readonly host?: string | undefined;
-  /** 0 = any free port. @default 0 */
+  /** Port to listen on; 0 = any free port. @default 0 */
   readonly port?: number | undefined;
-  /** Where everything is kept. @default `WHETSTONE_HOME`, or `.whetstone` in the working directory */
+  /** Data directory of the service. @default `WHETSTONE_HOME`, or `.whetstone` in the working directory */
   readonly dataDir?: string | undefined;
-  /** @default `WHETSTONE_API_KEY`, or on loopback a key made at the first start and kept in the data directory */
+  /**
+   * API key that clients must send.
+   *
+   * @default `WHETSTONE_API_KEY`, or on loopback a key created at the first start and stored in the data directory
+   */
   readonly apiKey?: string | undefined;
-  /** What samples and trains; the service closes it at the end. @default the embedded engine */
+  /** Engine for sampling and training. The service closes it on shutdown. @default the embedded engine */
   readonly engine?: Engine | undefined;
   /**
-   * An OpenAI-compatible server, such as vLLM, that samples the base models it serves in place of the engine; with `adapters` also
-   * what is trained on them. @default none: everything is sampled by the engine
+   * OpenAI-compatible server, such as vLLM, that samples the base models it serves instead of the engine. With `adapters`, it also samples
+   * models trained on them.
+   *
+   * @default none: the engine samples everything
    */
   readonly upstream?: UpstreamOptions | undefined;
-  /** Further base models of the embedded engine, by identifier: directories in Hugging Face layout. @default none */
+  /** Additional base models of the embedded engine: directories in Hugging Face layout, by identifier. @default none */
   readonly baseModels?: Readonly<Record<string, string>> | undefined;
-  /** Directories in which a `base_model` that is a path must lie. @default none */
+  /** Directories that may contain a `base_model` given as a path. @default none */
   readonly allowedBaseRoots?: readonly string[] | undefined;
   /**
-   * Where a `base_model` that is a path on a model hub (`owner/name`, or `owner/name@revision`) is fetched from, for the embedded
-   * engine; null = from nowhere. @default huggingface.co, kept in the data directory
+   * Model hub from which the embedded engine fetches a `base_model` given as a hub path (`owner/name`, or `owner/name@revision`); null =
+   * fetch nothing.
+   *
+   * @default huggingface.co, cached in the data directory
    */
   readonly hub?: HubOptions | null | undefined;
-  /** Sampler threads of the embedded engine. @default the engine's */
+  /** Number of sampler threads of the embedded engine. @default the engine's */
   readonly samplers?: number | undefined;
-  /** Threads inside one operation of them. @default the engine's */
+  /** Number of threads per operation in each sampler. @default the engine's */
   readonly samplerThreads?: number | undefined;
-  /** Threads of the embedded engine's trainer. @default the fastest, which its first steps show */
+  /** Number of threads of the embedded engine's trainer. @default the fastest, measured during the first steps */
   readonly trainerThreads?: number | undefined;
+  /** Limits of the service and of chat requests. Undefined properties keep their defaults. @default {@link DEFAULT_LIMITS} */
   readonly limits?: Partial<ServiceLimits & { readonly chat: ChatLimits }> | undefined;
-  /** @default warnings and errors to standard error */
+  /** Logger of the service. @default warnings and errors to standard error */
   readonly logger?: ServiceLogger | undefined;
   /** Called after each request. @default nothing */
   readonly onRequest?: ((record: RequestRecord) => void) | undefined;
 }
 
-/** A service that answers. */
+/** Running service. */
 export interface RunningService {
-  /** `http://host:port`, without a slash at the end. */
+  /** URL of the form `http://host:port`, without a trailing slash. */
   readonly url: string;
   readonly apiKey: string;
   readonly dataDir: string;
-  /** Lets the process end while the service runs. */
+  /** Allows the process to exit while the service is running. */
   unref(): void;
   /**
-   * Answers new requests with 503, lets running ones finish for `graceMs` (default 10 000), then cuts them off; a stream ends with an error
-   * event. A running job stops at once and resumes at the next start. Calling it again returns the same promise.
+   * Shuts the service down: answers new requests with 503, waits up to `graceMs` (default 10 000) for running requests, then cuts them off;
+   * a stream ends with an error event. A running job stops immediately and resumes at the next start. Further calls return the same
+   * promise.
    */
   close(options?: { readonly graceMs?: number | undefined }): Promise<void>;
 }
 
-/** Default milliseconds that running requests have at the end of the service. */
+/** Default milliseconds that running requests may take after {@link RunningService.close}. */
 const GRACE_MS = 10_000;
 
-/** Undoes, newest first, what a start has done so far. */
+/** Reverts one step of the start. Runs in reverse order of the start. */
 type Undo = () => void | Promise<void>;
 
 async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<void> {
@@ -111,12 +121,15 @@ async function undoAll(steps: readonly Undo[], logger: ServiceLogger): Promise<v
 }
 
 /**
- * Starts the service on a data directory, taking up what an earlier one left unfinished.
+ * Starts the service on a data directory and resumes jobs that an earlier run left unfinished.
  *
- * @throws ConfigError `E_CONFIG` when another service has the directory, its database is missing while it holds other files or is of a
- *   newer version, the port is taken, or a key is missing.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` when the database is damaged.
- * @throws EngineMissingError `E_ENGINE_MISSING` when a native binary cannot be loaded.
+ * @param options - Address, data directory, engine, limits and logging.
+ * @returns the service, listening at `url`.
+ * @throws ConfigError `E_CONFIG` if another service uses the directory, the database is missing while other files exist, the database has a
+ *   newer version, the port is taken, or an API key is missing.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database is damaged.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if a native binary cannot be loaded.
+ * @throws NoSpaceError `E_NO_SPACE` if the disk is too full to start.
  * @example
  * ```ts
  * const service = await startService({ dataDir: "runs/data" });
@@ -135,7 +148,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     const reserve = createReserve(directory.reserve);
     const space = createDiskSpace({ root: directory.root, minFreeBytes: limits.minFreeBytes, reserve, logger });
     const unlessFull = onFullDisk(logger);
-    // Before anything is written into the directory.
+    // Checked before anything is written into the directory.
     const whyNotNew = await whyNotNewDatabase(directory);
     const ending = new AbortController();
     const store = await openStoreAnyway(directory.database, { whyNotNew, space, logger, signal: ending.signal });
@@ -167,7 +180,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     });
     undo.push(() => context.work.close());
     undo.push(() => context.jobs.close());
-    // The budget may be another than at the last start.
+    // The budget may have changed since the last start.
     await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
     const cut = new AbortController();
     let isDraining = false;
@@ -176,7 +189,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       apiKey,
       chatLimits: options.limits?.chat,
       signal: cut.signal,
-      // A path may hold a key that was pasted into it.
+      // A path may contain a pasted key.
       onRequest: onRequest && ((record) => onRequest({ ...record, path: redact(record.path) })),
     });
     const server = createHttpServer((request, bindings) => (isDraining ? shuttingDown() : app.fetch(request, bindings)));
@@ -198,7 +211,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       close: ({ graceMs = GRACE_MS } = {}) =>
         (closing ??= (async () => {
           isDraining = true;
-          // Long polls return at once when the queue closes, so it goes first; the store and the engine go last.
+          // The queue closes first, which ends long polls; the store and the engine close last.
           const jobsClosed = context.jobs.close();
           await closeServer(server, { graceMs, requests, onCut: () => cut.abort() });
           await jobsClosed;
@@ -224,7 +237,7 @@ async function createDefaultEngine(
   hub: Hub | null,
   logger: ServiceLogger,
 ): Promise<Engine> {
-  // Loaded only now: whoever passes an engine needs no native binary.
+  // Imported lazily: a service with a custom engine needs no native binary.
   const { createOnnxEngine } = await import("../engine/index.ts");
   return createOnnxEngine({
     baseModels: { [SHIPPED_BASE]: shippedDirectory(), ...baseModels },

@@ -3,7 +3,7 @@ import { ArgumentError } from "../errors.ts";
 
 type Issue = z.core.$ZodIssue;
 
-/** The part of a zod definition that is walked to name the keys an object allows. */
+/** Part of a zod definition needed to list the allowed keys of an object. */
 interface Definition {
   readonly type: string;
   readonly innerType?: Walked | undefined;
@@ -20,7 +20,7 @@ function definitionOf(schema: Walked): Definition {
   return definition;
 }
 
-/** Keys of the object at `path` in `schema`; empty where a union or a record hides them. */
+/** Returns the keys of the object at `path` in `schema`; empty if a union or a record is on the path. */
 function allowedKeys(schema: Walked, path: readonly PropertyKey[]): string[] {
   let definition = definitionOf(schema);
   for (const part of path) {
@@ -38,7 +38,7 @@ function preview(value: unknown): string {
   return `${shown} (${value === null ? "null" : Array.isArray(value) ? "array" : typeof value})`;
 }
 
-/** A union's issue says nothing: the branch that got furthest says what was probably meant. */
+/** Returns the most specific issue. The issue of a union itself is uninformative, so the alternative that matched deepest is reported. */
 function deepest(issue: Issue): Issue {
   if (issue.code !== "invalid_union" || issue.errors.length === 0) return issue;
   const depth = (branch: readonly Issue[]) => Math.max(0, ...branch.map((inner) => inner.path.length));
@@ -49,7 +49,7 @@ function deepest(issue: Issue): Issue {
   return deepest({ ...inner, path: [...issue.path, ...inner.path] } as Issue);
 }
 
-/** Unknown fields that a message names. */
+/** Max unknown fields named in a message. */
 const MAX_NAMED_KEYS = 10;
 
 function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[]): string {
@@ -67,11 +67,10 @@ function describe(issue: Issue, schema: Walked, at: readonly PropertyKey[]): str
 }
 
 /**
- * `value` as `schema` reads it.
+ * Validates `value` and returns the output of `schema`.
  *
- * @param at - Where in the body `value` stands; comes before each path. Default: it is the body.
- * @throws ArgumentError `E_ARGUMENT` with up to five findings, each with path, what was expected and what came; `param` is the
- *   path of the first.
+ * @param at - Path of `value` in the body, prefixed to every reported path. @default the body itself
+ * @throws ArgumentError `E_ARGUMENT` with up to five issues, each with path, expected and received value; `param` is the path of the first.
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, at: readonly PropertyKey[] = []): z.output<S> {
   const result = schema.safeParse(value, { reportInput: true });

@@ -1,13 +1,13 @@
 import type { Readable } from "node:stream";
 
 /**
- * A Node stream as the body of a response. Nothing is read ahead of the reader, and when the reader leaves the source is destroyed.
+ * Returns a Node stream as the body of a response. Nothing is read ahead of the consumer, and canceling destroys the source.
  *
- * Not `Readable.toWeb`: on Node 20 it hands on what a source pushes after the reader has left, and ends the process with that.
+ * `Readable.toWeb` is not used: on Node 20 it forwards data that a source pushes after cancellation, which crashes the process.
  */
 export function webStream(source: Readable): ReadableStream<Uint8Array> {
   const chunks = source[Symbol.asyncIterator]() as AsyncIterableIterator<Uint8Array>;
-  // What fails before the first read fails that read; without a listener it would end the process.
+  // An error before the first read rejects that read; without a listener it would crash the process.
   source.on("error", () => undefined);
   return new ReadableStream<Uint8Array>(
     {
@@ -17,7 +17,7 @@ export function webStream(source: Readable): ReadableStream<Uint8Array> {
         else controller.enqueue(value);
       },
       cancel() {
-        // Not through the iterator: that would wait for a read under way, and do nothing before the first one.
+        // The iterator's `return()` would wait for a pending read, and do nothing before the first read.
         source.destroy();
       },
     },

@@ -5,37 +5,37 @@ import PQueue from "p-queue";
 import { TooLargeError } from "../../errors.ts";
 import { remove, syncDirectory } from "../files.ts";
 
-/** A blob that was written and that {@link BlobStore.removeUnreferenced} keeps until it is released. */
+/** Stored blob with a hold: {@link BlobStore.removeUnreferenced} keeps the blob until it is released. */
 export interface WrittenBlob {
   readonly sha256: string;
   readonly sizeBytes: number;
-  /** Ends the hold. Call it once the row that mentions the blob is committed, or will not be; calling it twice is harmless. */
+  /** Ends the hold. Call it once the row that references the blob is committed or abandoned. Further calls have no effect. */
   release(): void;
 }
 
-/** Contents addressed by their SHA-256: written once, never changed, shared by all files with the same bytes. */
+/** Content-addressed blob store (SHA-256). Blobs are written once, never changed, and shared by all files with the same content. */
 export interface BlobStore {
   /**
-   * Stores the bytes of `chunks`. When it returns, they are on disk; when it throws, nothing is left.
+   * Stores the bytes of `chunks`. After success the blob is durable; after an error nothing is left.
    *
-   * @throws TooLargeError `E_TOO_LARGE` past `maxBytes`.
+   * @throws TooLargeError `E_TOO_LARGE` for more than `maxBytes`.
    */
   write(
     chunks: AsyncIterable<Uint8Array>,
     options: { readonly maxBytes: number; readonly signal?: AbortSignal | undefined },
   ): Promise<WrittenBlob>;
-  /** Returns the file of a blob. */
+  /** Returns the path of a blob. */
   readonly path: (sha256: string) => string;
-  /** Removes a blob unless a row mentions it (`isReferenced`) or an upload of the same bytes is under way. */
+  /** Removes a blob unless a row references it (`isReferenced`) or an upload of the same content holds it. */
   removeUnreferenced(sha256: string, isReferenced: () => Promise<boolean>): Promise<void>;
-  /** Lists every entry below the blob directory, whether its name is a digest or not. */
+  /** Lists all entries below the blob directory, including entries not named by a digest. */
   list(): Promise<{ readonly name: string; readonly path: string }[]>;
 }
 
-/** Creates a store with blobs below `blobs` and uploads under way below `temporary`; both must be on one file system. */
+/** Creates a blob store. Blobs are stored in `blobs`, uploads in progress in `temporary`; both must be on the same file system. */
 export function createBlobStore({ blobs, temporary }: { readonly blobs: string; readonly temporary: string }): BlobStore {
   const path = (sha256: string) => join(blobs, sha256.slice(0, 2), sha256);
-  // A blob is placed and held in one turn, and removed in another: a removal never takes a blob that was just written.
+  // Placing and holding a blob is one queued step, removing it another, so that a removal never deletes a blob that was just written.
   const turns = new PQueue({ concurrency: 1 });
   const holds = new Map<string, number>();
 

@@ -2,7 +2,7 @@ import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
 import { isBlobReferenced } from "../store/artifacts.ts";
 
-/** Removes a blob that no artifact file has. A failure is logged: the next start moves the blob to the quarantine. */
+/** Removes a blob that no artifact file references. Logs a failure; the next start moves the blob to the quarantine. */
 export async function removeBlob(
   { store, blobs, logger }: Pick<ServiceContext, "store" | "blobs" | "logger">,
   sha256: string,

@@ -8,7 +8,7 @@ import type { BaseModelInfo } from "../../engine/port.ts";
 import { openRegularFile, readRegularFile } from "../../util/regular-file.ts";
 import { OPTIMIZER_FILE } from "./retention.ts";
 
-/** What of a base's directory belongs to a whole model beside its weights. */
+/** Files of a base model's directory, other than weights, that belong to an exported model. */
 const MODEL_FILES = [
   "config.json",
   "generation_config.json",
@@ -21,31 +21,34 @@ const MODEL_FILES = [
   "chat_template.jinja",
 ];
 const WEIGHTS = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
-/** What only the service reads. */
+/** Files of a saved state that only the service uses. */
 const PRIVATE_FILES = new Set([OPTIMIZER_FILE, "state.json"]);
-/** Keys of `config.json` that name the type of the stored weights: one in older files, one in newer. */
+/** Keys of `config.json` with the data type of the stored weights: the older name and the newer one. */
 const DTYPE_KEYS = ["torch_dtype", "dtype"];
 
-/** Size of the largest `config.json`, in bytes. */
+/** Max size of `config.json` in bytes. */
 const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
-/** A checkpoint's files and what to say of it. */
+/** Checkpoint to archive. */
 export interface ArchiveSource {
   readonly checkpoint: Checkpoint;
-  /** `entity/project/name`. */
+  /** Qualified name of the model, `entity/project/name`. */
   readonly model: string;
   readonly base: BaseModelInfo;
-  /** Directory of the saved state; null = the base itself. */
+  /** Directory of the saved state; null for the base itself. */
   readonly stateDirectory: string | null;
   /** Whether the state is an adapter. */
   readonly isAdapter: boolean;
 }
 
 /**
- * A checkpoint as a tar archive: a whole model in Hugging Face layout, or an adapter in PEFT's, and `checkpoint.json`, which says what
- * it is. Optimizer state stays here.
+ * Packs a checkpoint as a tar archive: a full model in Hugging Face layout or an adapter in PEFT layout, plus `checkpoint.json` with the
+ * checkpoint's metadata. Optimizer state is not included.
  *
- * All files are open before the first byte is sent: a deletion during the download takes nothing from it.
+ * All files are opened before the first byte is sent, so that a deletion during the download does not affect it.
+ *
+ * @returns the stream of the archive.
+ * @throws UnsupportedError `E_UNSUPPORTED` if the engine stores no weights in the checkpoint.
  */
 export async function archiveOf(source: ArchiveSource): Promise<Readable> {
   const { base, stateDirectory, isAdapter, checkpoint, model } = source;
@@ -67,13 +70,13 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
       : (await readdir(base.directory)).filter((name) => MODEL_FILES.includes(name) || (stored.length === 0 && WEIGHTS.test(name)));
     for (const name of ofBase.sort()) {
       const path = join(base.directory, name);
-      // Trained weights are stored as float32, whatever the base's were.
+      // Trained weights are stored as float32, regardless of the base's data type.
       if (name === "config.json" && stateDirectory !== null)
         sources.push(content(name, asFloat32(await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }))));
       else sources.push(await file(name, path, handles));
     }
     for (const name of stored.sort()) sources.push(await file(name, join(stateDirectory as string, name), handles));
-    // Loaded only now: most services never pack anything.
+    // Imported lazily: most services create no archive.
     const { packTar } = await import("modern-tar/fs");
     return packTar(sources).once("close", () => void closeAll());
   } catch (error) {

@@ -17,36 +17,37 @@ import { OPTIMIZER_FILE } from "./retention.ts";
 const CONFIG_FILE = "adapter_config.json";
 const WEIGHTS_FILE = "adapter_model.safetensors";
 
-/** What a new model starts with: columns of its step 0, whose files are there already, and its adapter. */
+/** Initial state of a new model: columns and files of its step 0, and its adapter settings. */
 export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kind" | "metrics"> {
   readonly lora: LoraConfig | null;
   readonly lineage: CheckpointLineage;
-  /** Digests of the files of step 0; null without files. */
+  /** Digests of the files of step 0; null if step 0 has no files. */
   readonly digests: Digests | null;
-  /** What a fresh adapter's weights are made from. */
+  /** Seed of a newly initialized adapter. */
   readonly seed: number;
-  /** Removes the files again. */
+  /** Deletes the files of step 0. */
   readonly discard: () => Promise<void>;
 }
 
-/** What preparing needs. */
+/** Parts of the service needed by {@link prepareOrigin}. */
 export type OriginContext = Pick<ServiceContext, "store" | "directory" | "engine" | "uses" | "blobs" | "files" | "logger">;
 
-/** The model that is being made. */
+/** Model to create. */
 export interface NewModel {
   readonly id: string;
-  /** What its adapter starts from unless `from` says otherwise. */
+  /** Seed of the adapter's initial weights, unless the model starts from `from`. */
   readonly seed: number;
   readonly request: CreateModelRequest;
 }
 
 /**
- * Prepares step 0 of a new model: nothing for one that starts from its base, a copy of a checkpoint's state, or an imported adapter.
+ * Prepares step 0 of a new model: no files for a model that starts from its base, a copy of a checkpoint's state, or an imported adapter.
  *
- * @throws ArgumentError `E_ARGUMENT` when base model or adapter are not those of `from`.
- * @throws NotFoundError `E_NOT_FOUND` for a checkpoint or artifact that is not there.
- * @throws ConflictError `E_CONFLICT` for an artifact that is not committed, or an optimizer state that was not kept.
- * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for an adapter that cannot be read or carried out.
+ * @throws ArgumentError `E_ARGUMENT` if base model or adapter settings differ from `from`.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown checkpoint or artifact.
+ * @throws ConflictError `E_CONFLICT` for an uncommitted artifact, or an optimizer state that was not kept.
+ * @throws DataError `E_DATA` for an adapter that cannot be read.
+ * @throws UnsupportedError `E_UNSUPPORTED` for an adapter with unsupported settings.
  */
 export async function prepareOrigin(context: OriginContext, model: NewModel): Promise<Origin> {
   const { request } = model;
@@ -86,11 +87,12 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   if (keepsOptimizer) requireOptimizer(source, checkpoint);
   const lineage = lineageOf(request, stepName(source, checkpoint.step));
   const columns = { metrics: checkpoint.metrics, optimizer_kind: keepsOptimizer ? checkpoint.optimizer_kind : null, lora, lineage };
-  // A fresh adapter is on no disk: what it is made from again is its seed.
+  // A newly initialized adapter has no files; its seed recreates it.
   if (checkpoint.state_dir === null)
     return { ...columns, seed: source.seed, state_dir: null, digests: null, discard: () => Promise.resolve() };
   const release = uses.hold(checkpoint.id);
-  // The budget leaves what is held. A user's deletion, a job that ends and an unpin do not: there the row changes first, then the files.
+  // Retention skips held checkpoints, but a deletion by a user, the end of a job and an unpin do not. They change the row before the files,
+  // so the row is checked again.
   const stillWhole = async () => {
     const found = await findCheckpoint(store, `${source.id}:step${checkpoint.step}`, {
       bases: engine.capabilities().baseModels,
@@ -109,7 +111,7 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
       try {
         await files.useCheckpoint(source, checkpoint, copy, { withOptimizer: keepsOptimizer });
       } finally {
-        // What has changed says more than the file that is missing for it; and a copy may lack one without any error.
+        // A changed row explains a failure better than a missing file, and a copy without one of the files may even succeed.
         await stillWhole();
       }
     });
@@ -119,7 +121,7 @@ async function forkCheckpoint(context: OriginContext, model: NewModel, from: str
   }
 }
 
-/** @throws ConflictError `E_CONFLICT` when the optimizer state of a checkpoint was not kept. */
+/** Checks that the optimizer state of a checkpoint was kept. @throws ConflictError `E_CONFLICT` if not. */
 function requireOptimizer(source: ModelRow, { step, optimizer_kind: kind }: CheckpointRow): void {
   if (kind !== null) return;
   throw new ConflictError(
@@ -151,7 +153,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
       await mkdir(dirname(path), { recursive: true, mode: 0o700 });
       await syncDirectory(directory.checkpoints);
       const saved = await saveDurably(context, handle, path);
-      // Moments of zero are what a state without any stands for.
+      // A state without an optimizer file stands for zero moments.
       await remove(join(path, OPTIMIZER_FILE));
       return {
         digests: saved,
@@ -174,7 +176,7 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   }
 }
 
-/** The error of an engine that refused an artifact's weights, as one of the request's field `from`. */
+/** Attributes an engine's error about an artifact's weights to the request field `from`. */
 function ofArtifact(from: string, cause: unknown): unknown {
   if (!(cause instanceof Error && WhetstoneError.isInstance(cause))) return cause;
   const message = `${from}: ${cause.message}`;
@@ -217,7 +219,7 @@ function statePath({ directory }: OriginContext, modelId: string): string {
   return join(directory.checkpoints, modelId, "0");
 }
 
-/** A state directory that is either complete or absent. */
+/** Creates a state directory that is either complete or absent. */
 async function makeState(
   context: OriginContext,
   { id }: NewModel,
@@ -239,7 +241,10 @@ async function makeState(
   }
 }
 
-/** The same bytes under a second name, without writing them again where the file system can: no file of a state is ever changed. */
+/**
+ * Creates a second name for a file by a hard link, or by a copy if the file system has no hard links. Safe because files of a state never
+ * change.
+ */
 async function share(from: string, to: string): Promise<void> {
   try {
     await link(from, to);

@@ -5,7 +5,7 @@ import type { LoraConfig } from "../../schema/index.ts";
 
 const empty = z.union([z.literal(false), z.null(), z.array(z.never()), z.record(z.string(), z.never())]).optional();
 
-/** What of an `adapter_config.json` decides what an adapter computes. */
+/** Fields of `adapter_config.json` that determine the computation of an adapter. */
 const adapterConfig = z.looseObject({
   peft_type: z.string(),
   r: z.int().min(1).max(256),
@@ -13,10 +13,10 @@ const adapterConfig = z.looseObject({
   use_rslora: z.boolean().nullish(),
 });
 
-/** What leaves the base as it is. The others (pissa, olora, corda, loftq, …) start from a base that is not the one named. */
+/** Initializations that keep the base weights unchanged. Others (pissa, olora, corda, loftq, …) modify the base. */
 const initialization = z.union([z.boolean(), z.null(), z.enum(["gaussian", "eva", "orthogonal"])]).optional();
 
-/** Settings that are carried out only at a value that changes nothing of what the adapter computes. */
+/** Settings that are supported only with a value that does not change the adapter's computation. */
 const NEUTRAL: Readonly<Record<string, z.ZodType>> = {
   bias: z.literal("none").optional(),
   use_dora: empty,
@@ -32,12 +32,12 @@ const NEUTRAL: Readonly<Record<string, z.ZodType>> = {
 };
 
 /**
- * Rank and alpha of an adapter in PEFT's layout. With `use_rslora` the scale is `alpha / √r`, so alpha becomes `alpha·√r`.
+ * Reads rank and alpha of an adapter in PEFT layout. With `use_rslora` the scale is `alpha / √r`, so the returned alpha is `alpha·√r`.
  *
- * @param path - Of its `adapter_config.json`.
- * @param where - What to call the file in messages.
- * @throws DataError `E_DATA` for a file that is none.
- * @throws UnsupportedError `E_UNSUPPORTED` for another kind of adapter, or a setting that changes what it computes; the message names it.
+ * @param path - Path of `adapter_config.json`.
+ * @param where - Name of the file in messages.
+ * @throws DataError `E_DATA` for an invalid file.
+ * @throws UnsupportedError `E_UNSUPPORTED` for another adapter type, or a setting that changes its computation; the message names it.
  */
 export async function readAdapterConfig(path: string, where: string): Promise<Required<Pick<LoraConfig, "rank">> & { alpha: number }> {
   let parsed: unknown;

@@ -13,10 +13,10 @@ import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
 import type { CheckpointUses } from "./uses.ts";
 
-/** The part of a saved state that goes on training needs and sampling does not. */
+/** Name of the optimizer file in a saved state. Training needs it; sampling does not. */
 export const OPTIMIZER_FILE = "optimizer.safetensors";
 
-/** What retention needs. */
+/** Parts of the service that retention needs. */
 export interface RetentionContext {
   readonly store: Store;
   readonly directory: DataDirectory;
@@ -27,25 +27,27 @@ export interface RetentionContext {
   readonly space: Pick<DiskSpace, "freeing">;
 }
 
-/** Keeps the checkpoints of one service within its budget. */
+/** Retention policy that keeps the checkpoints of a service within a disk budget. */
 export interface Retention {
   /**
-   * Deletes the oldest checkpoints until all together fit the budget. Never deleted are: the newest of a model (the next job starts from
-   * it), step 0, what is pinned, what is sampled from, downloaded or copied at the moment, and what a job that is not over measures a KL
-   * penalty from. When these alone are more than the budget, that is logged and nothing more.
+   * Deletes the oldest checkpoints until the total size fits the budget. Never deletes the newest checkpoint of a model (the next job
+   * starts from it), step 0, pinned checkpoints, checkpoints that are being sampled from, downloaded or copied, and checkpoints that an
+   * unfinished job uses as KL reference. If these alone exceed the budget, only logs a warning.
    *
-   * @returns the checkpoints that were deleted.
+   * @returns the deleted checkpoints.
    */
   enforceBudget(): Promise<CheckpointRow[]>;
 }
 
-/** See {@link Retention}. Of several calls at a time one works: what two count at once, both would delete for. */
+/**
+ * Creates the retention of a service. Concurrent calls run one after the other, because each would otherwise delete for the same excess.
+ */
 export function createRetention(context: RetentionContext): Retention {
   const queue = new PQueue({ concurrency: 1 });
   return { enforceBudget: () => queue.add(() => enforceBudget(context)) };
 }
 
-/** Bytes that a checkpoint's files take; 0 for one without any. */
+/** Returns the total size of a checkpoint's files in bytes; 0 if it has no files. */
 export async function checkpointBytes(
   directory: DataDirectory,
   { state_dir: stateDir }: Pick<CheckpointRow, "state_dir">,
@@ -83,10 +85,10 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
     const outcome = await context.space.freeing(() => deleteIdle(context, row));
     if (outcome === "needed") continue;
     total -= sizes[index] as number;
-    // A user was faster.
+    // A user has deleted the checkpoint meanwhile.
     if (outcome === "gone") continue;
     policies.forget([row.id]);
-    // The row is deleted, and so is the checkpoint: files that cannot be removed now are moved to the quarantine at the next start.
+    // The row is deleted, so the checkpoint is too. Files that cannot be removed now are moved to the quarantine at the next start.
     await remove(join(directory.root, row.state_dir as string)).catch((error: unknown) =>
       logger.warn("A checkpoint's files could not be removed", { checkpoint: row.id, error: messageOf(error) }),
     );
@@ -105,7 +107,7 @@ async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]
   return deleted;
 }
 
-/** Deletes a checkpoint's row unless something needs it, all in one transaction. */
+/** Deletes a checkpoint's row in one transaction, unless the checkpoint is needed. */
 function deleteIdle(
   { store, policies, uses }: RetentionContext,
   { id, model_id: modelId, step }: CheckpointRow,
@@ -116,7 +118,7 @@ function deleteIdle(
     const newest = await newestStep(transaction, modelId);
     if (row.pinned === 1 || step === 0 || step === newest) return "needed";
     if (await isReferred(transaction, { modelId, step, newest: newest ?? 0 })) return "needed";
-    // Who begins to use it from here on finds it deleted.
+    // A request that looks up the checkpoint from here on finds it deleted.
     if (uses.isHeld(id) || policies.isLeased(id)) return "needed";
     await transaction.deleteFrom("checkpoints").where("id", "=", id).execute();
     return "deleted";
@@ -132,7 +134,7 @@ async function newestStep(store: Store, modelId: string): Promise<number | null>
   return newest;
 }
 
-/** Whether an RL job of the model that is not over may measure a KL penalty from the step. */
+/** Whether an unfinished RL job of the model may use the step as KL reference. */
 async function isReferred(
   store: Store,
   { modelId, step, newest }: { readonly modelId: string; readonly step: number; readonly newest: number },
@@ -147,7 +149,7 @@ async function isReferred(
   return jobs.some(({ config }) => {
     const { experimental_config: settings } = JSON.parse(config) as RlJobConfig;
     const lag = settings?.kl_penalty_step_lag ?? null;
-    // A lag counts from where the job will start: the newest step by then, which is no earlier than the present one.
+    // A lag counts from the newest step when the job starts, which is at least the current newest step.
     return settings?.kl_penalty_reference_step === step || (lag !== null && step >= newest - lag);
   });
 }

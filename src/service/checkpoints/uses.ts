@@ -1,11 +1,11 @@
-/** Which checkpoints' files somebody reads at the moment, so that retention leaves them. */
+/** Holds on checkpoints while their files are read. Retention skips held checkpoints. */
 export interface CheckpointUses {
-  /** Holds a checkpoint until the returned function is called; calling that twice is harmless. */
+  /** Holds a checkpoint until the returned function is called. Further calls of that function have no effect. */
   hold(checkpointId: string): () => void;
   isHeld(checkpointId: string): boolean;
 }
 
-/** See {@link CheckpointUses}. */
+/** Creates an empty set of holds. */
 export function createCheckpointUses(): CheckpointUses {
   const held = new Map<string, Set<symbol>>();
   return {

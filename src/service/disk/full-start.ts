@@ -1,4 +1,4 @@
-/** Steps of a start that a full disk must not prevent: the service then serves what it has and refuses what it would have to keep. */
+/** Start of the service on a full disk. The service then serves existing data and rejects requests that would have to store data. */
 import { isNoSpace } from "../../util/no-space.ts";
 import { messageOf } from "../error-text.ts";
 import type { ServiceLogger } from "../logger.ts";
@@ -6,7 +6,7 @@ import { openStore, shareStore, type OpenStoreOptions } from "../store/database.
 import type { Store } from "../store/tables.ts";
 import type { DiskSpace } from "./space.ts";
 
-/** Returns a function that runs a step and logs, instead of throwing, that there was no room for what it would have written. */
+/** Creates a function that runs a step of the start and logs, instead of throws, an error caused by a full disk. */
 export function onFullDisk(logger: ServiceLogger): (what: string, step: () => Promise<unknown>) => Promise<void> {
   return async (what, step) => {
     try {
@@ -18,18 +18,19 @@ export function onFullDisk(logger: ServiceLogger): (what: string, step: () => Pr
   };
 }
 
-/** What a wait for disk space needs. */
+/** Parts of the service needed to wait for disk space. */
 interface Waiting {
   readonly space: DiskSpace;
   readonly logger: ServiceLogger;
-  /** Aborted when the service ends. */
+  /** Signal that aborts on shutdown. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Opens the database, on a full disk at the price of the reserve, and without that in a way that needs no room.
+ * Opens the database. On a full disk, releases the reserve, and if that is not enough, opens the database in a mode that needs no disk
+ * space.
  *
- * @throws NoSpaceError `E_NO_SPACE` when there is no database yet, or an older one that must be migrated.
+ * @throws NoSpaceError `E_NO_SPACE` on a full disk if the database does not exist yet, or must be migrated.
  */
 export async function openStoreAnyway(
   path: string,

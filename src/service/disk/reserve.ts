@@ -1,20 +1,20 @@
 import { randomBytes } from "node:crypto";
 import { open, rm, stat } from "node:fs/promises";
 
-/** Size of the reserve: room for SQLite to record deletions on a full disk, and for the small files of a start. */
+/** Size of the reserve in bytes: room for SQLite to record deletions on a full disk, and for the small files written at start. */
 export const RESERVE_BYTES = 4 * 1024 * 1024;
 
 const PIECE_BYTES = 1024 * 1024;
 
-/** A file that occupies disk space until a deletion needs it. */
+/** File that occupies disk space until a deletion needs it. */
 export interface Reserve {
-  /** Writes the file unless it is whole. @throws a system error when there is no room; then no part of it is left. */
+  /** Writes the file unless it is complete. @throws a system error if the disk is full; a partial file is removed. */
   fill(): Promise<void>;
-  /** Removes the file. @returns whether it was there, so that there is room now that was not. */
+  /** Removes the file. @returns whether the file existed, so that space was freed. */
   release(): Promise<boolean>;
 }
 
-/** Creates the reserve at `path`; nothing is written before {@link Reserve.fill}. */
+/** Creates the reserve at `path`. Nothing is written before {@link Reserve.fill}. */
 export function createReserve(path: string): Reserve {
   const size = () =>
     stat(path).then(
@@ -27,7 +27,7 @@ export function createReserve(path: string): Reserve {
       try {
         const file = await open(path, "w", 0o600);
         try {
-          // Random, because a file system that compresses would store zeros in no space at all.
+          // Random bytes, because a compressing file system would store zeros in no space.
           const piece = randomBytes(PIECE_BYTES);
           for (let written = 0; written < RESERVE_BYTES; written += PIECE_BYTES) await file.writeFile(piece);
         } finally {

@@ -6,51 +6,51 @@ import { messageOf } from "../error-text.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { RESERVE_BYTES, type Reserve } from "./reserve.ts";
 
-/** Milliseconds between two looks at the free space while something waits for it. */
+/** Milliseconds between checks of the free space while work waits for it. */
 const POLL_MS = 500;
-/** The longest pause before work that ran out of space is tried again, in milliseconds. */
+/** Max milliseconds before work that ran out of space is retried. */
 const MAX_PAUSE_MS = 5 * 60_000;
-/** Bytes by which free space must grow for such work to be tried at once. */
+/** Min growth of the free space in bytes that triggers an early retry. */
 const MIN_GROWTH_BYTES = 1024 * 1024;
 
-/** Free space of the data directory's file system: a guard for new work, waits for running work, and a reserve for deletions. */
+/** Disk space of the data directory's file system: checks for new work, waits for running work, and a reserve for deletions. */
 export interface DiskSpace {
-  /** Reports whether less than the minimum is free. Unknown counts as enough. */
+  /** Returns whether less than the minimum is free. An unknown amount counts as enough. */
   isLow(): Promise<boolean>;
   /**
-   * Refuses new work.
+   * Rejects new work on a full disk.
    *
-   * @param bytes - What the work is going to write, as far as known. @default 0
-   * @throws NoSpaceError `E_NO_SPACE` when less than the minimum would be left.
+   * @param bytes - Bytes that the work will write, as far as known. @default 0
+   * @throws NoSpaceError `E_NO_SPACE` if less than the minimum would remain free.
    */
   requireRoom(bytes?: number): Promise<void>;
   /**
-   * Runs work whose purpose is to free space. If there is no room even for that, gives up the reserve and runs it again; so `work`
-   * must be repeatable.
+   * Runs work that frees space. If even this work runs out of space, releases the reserve and runs the work again, so `work` must be
+   * repeatable.
    */
   freeing<T>(work: () => Promise<T>): Promise<T>;
   /**
-   * Waits until work that ran out of space `failures` times in a row may be tried again: the minimum is free, and either the free space
-   * has grown or a pause is over that doubles with each failure, up to five minutes. With 0 failures waits for the minimum alone.
-   * Returns early, without an error, when `signal` aborts.
+   * Waits until work that ran out of space `failures` times in a row may be retried: the minimum is free, and either the free space has
+   * grown or a pause has passed. The pause doubles with each failure, up to five minutes. With 0 failures, waits only for the minimum.
+   * Resolves early, without an error, if `signal` aborts.
    */
   untilRoom(options: { readonly failures: number; readonly signal: AbortSignal }): Promise<void>;
-  /** Fills the reserve where there is room for it. Never throws. */
+  /** Fills the reserve if there is room for it. Never throws. */
   refill(): Promise<void>;
 }
 
-/** Parts of {@link DiskSpace}. */
+/** Options of {@link createDiskSpace}. */
 export interface DiskSpaceOptions {
   readonly root: string;
-  /** Bytes that must stay free; 0 = no guard. */
+  /** Min bytes that must stay free; 0 = no check. */
   readonly minFreeBytes: number;
   readonly reserve: Reserve;
   readonly logger: ServiceLogger;
-  /** Bytes that this process may still write below `root`, null if that cannot be known. @default statfs */
+  /** Returns the bytes that this process may still write below `root`, or null if unknown. @default statfs */
   readonly probe?: ((root: string) => Promise<number | null>) | undefined;
 }
 
-/** Bytes that a process without privileges may still write to the file system of `root`; null where the platform does not say. */
+/** Returns the bytes that an unprivileged process may still write to the file system of `root`; null if the platform does not report it. */
 async function freeBytesOf(root: string): Promise<number | null> {
   try {
     const { bavail, bsize } = await statfs(root);
@@ -64,7 +64,7 @@ function inMegabytes(bytes: number): string {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
-/** See {@link DiskSpace}. */
+/** Creates the {@link DiskSpace} of a data directory. */
 export function createDiskSpace({ root, minFreeBytes, reserve, logger, probe = freeBytesOf }: DiskSpaceOptions): DiskSpace {
   let wasLow = false;
   let hasReserve = false;
@@ -73,12 +73,12 @@ export function createDiskSpace({ root, minFreeBytes, reserve, logger, probe = f
     return (await probe(root)) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** The space of a reserve that is to be filled again is not for others. */
+  /** Returns the bytes that must stay free. They include the size of a released reserve, which has to be filled again. */
   function requiredBytes(): number {
     return minFreeBytes === 0 || hasReserve ? minFreeBytes : minFreeBytes + RESERVE_BYTES;
   }
 
-  /** Logs each change between enough and too little, once. */
+  /** Compares the free bytes with the minimum and logs each change between enough and too little once. */
   function note(freeBytes: number): boolean {
     const isLow = freeBytes < requiredBytes();
     if (isLow !== wasLow) {

@@ -4,17 +4,17 @@ import type { ServiceLimits } from "../limits.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import { deleteArtifact, deleteJob, type DeletionContext } from "./deletion.ts";
 
-/** Milliseconds between two looks for what is too old. */
+/** Milliseconds between two cleanups. */
 const LOOK_MS = 60 * 60_000;
 
 /** Context of {@link keepAges}. */
 export type AgesContext = DeletionContext & { readonly limits: Pick<ServiceLimits, "maxJobAgeMs" | "maxArtifactAgeMs"> };
 
 /**
- * Deletes finished jobs and artifact versions that are older than the limits, now and every hour. A version that a job which is not over
- * reads is deleted by a later look.
+ * Deletes finished jobs and artifact versions that are older than the limits, now and every hour. A version that an unfinished job reads is
+ * deleted by a later cleanup.
  *
- * @returns a function that ends the looks and waits for a running one.
+ * @returns a function that stops the cleanups and waits for a running one.
  */
 export function keepAges(context: AgesContext): () => Promise<void> {
   const { maxJobAgeMs, maxArtifactAgeMs } = context.limits;
@@ -67,7 +67,7 @@ function before(ageMs: number): string {
   return new Date(Date.now() - ageMs).toISOString();
 }
 
-/** False where somebody else deleted it, or a job needs it. */
+/** Runs a deletion. Returns false if the object is already deleted, or a job needs it. */
 async function succeeds(deletion: () => Promise<unknown>): Promise<boolean> {
   try {
     await deletion();

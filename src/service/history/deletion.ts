@@ -1,4 +1,4 @@
-/** Deleting what the service keeps until somebody asks: artifact versions, finished jobs with their events, token reports. */
+/** Deletion of data that the service keeps until a user deletes it: artifact versions, finished jobs with their events, token reports. */
 import { setImmediate } from "node:timers/promises";
 import { ConflictError, NotFoundError } from "../../errors.ts";
 import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } from "../../schema/index.ts";
@@ -15,13 +15,14 @@ import type { JobRow, Store } from "../store/tables.ts";
 /** Parts of the service that deletions need. */
 export type DeletionContext = Pick<ServiceContext, "store" | "blobs" | "directory" | "logger" | "space">;
 
-/** Events deleted in one transaction: few enough for the reserve of a full disk, and for other requests in between. */
+/** Max events deleted per transaction, small enough for the reserve of a full disk and for other requests in between. */
 const EVENTS_AT_ONCE = 200;
 
 /**
- * Deletes an artifact version with its files. Its number is not given again. Jobs that are over may have used it.
+ * Deletes an artifact version with its files. The version number is not reused. Finished jobs may have used the version.
  *
- * @throws NotFoundError `E_NOT_FOUND`; ConflictError `E_CONFLICT` while a job that is not over reads it.
+ * @throws NotFoundError `E_NOT_FOUND` if the version does not exist.
+ * @throws ConflictError `E_CONFLICT` while an unfinished job reads the version.
  */
 export async function deleteArtifact(context: DeletionContext, id: string): Promise<DeleteArtifactResponse> {
   const change = async (transaction: Store) => {
@@ -34,9 +35,9 @@ export async function deleteArtifact(context: DeletionContext, id: string): Prom
       );
     }
     await transaction.deleteFrom("artifact_files").where("artifact_id", "=", artifact.id).execute();
-    // The row stays, so that the version is not given to other contents.
+    // The row stays, so that the version number is not reused for other contents.
     await transaction.updateTable("artifacts").set({ state: "deleted", metadata: "{}" }).where("id", "=", artifact.id).execute();
-    // The same upload under the same key must make a new version.
+    // Repeating the upload with the same idempotency key must create a new version.
     await forgetAnswer(transaction, "/v1/preview/artifacts", artifact.id);
     return artifact;
   };
@@ -45,7 +46,7 @@ export async function deleteArtifact(context: DeletionContext, id: string): Prom
   return { artifact_id: artifact.id, deleted_files: artifact.files.length };
 }
 
-/** Returns the first job that is not over and reads an artifact, for training or validation. */
+/** Returns the first unfinished job that reads an artifact for training or validation. */
 async function readerOf(store: Store, artifactId: string): Promise<JobRow | null> {
   const jobs = await store
     .selectFrom("jobs")
@@ -62,10 +63,11 @@ async function readerOf(store: Store, artifactId: string): Promise<JobRow | null
 }
 
 /**
- * Deletes a job that is over with its events and token report. Its checkpoint stays. A deletion that a crash interrupts leaves the job with
- * a part of its events; deleting it again completes that.
+ * Deletes a finished job with its events and token report. Its checkpoint stays. If a crash interrupts the deletion, the job keeps a part
+ * of its events; deleting the job again completes the deletion.
  *
- * @throws NotFoundError `E_NOT_FOUND`; ConflictError `E_CONFLICT` for a job that is not over.
+ * @throws NotFoundError `E_NOT_FOUND` if the job does not exist.
+ * @throws ConflictError `E_CONFLICT` for an unfinished job.
  */
 export async function deleteJob(context: DeletionContext, id: string): Promise<DeleteJobResponse> {
   const { store, directory, space } = context;
@@ -76,7 +78,7 @@ export async function deleteJob(context: DeletionContext, id: string): Promise<D
     const some = transaction.selectFrom("job_events").select("id").where("job_id", "=", job.id).orderBy("seq").limit(EVENTS_AT_ONCE);
     const { numDeletedRows } = await transaction.deleteFrom("job_events").where("id", "in", some).executeTakeFirstOrThrow();
     const count = Number(numDeletedRows);
-    // Whoever deletes the last events deletes the job, too: a job with few events goes in one transaction.
+    // The transaction that deletes the last events also deletes the job, so a job with few events needs only one transaction.
     if (count < EVENTS_AT_ONCE) {
       const { numDeletedRows: jobs } = await transaction.deleteFrom("jobs").where("id", "=", job.id).executeTakeFirstOrThrow();
       if (jobs === 0n) throw new NotFoundError(`Training job '${id}' does not exist`, { param: "training_job_id" });
@@ -92,14 +94,15 @@ export async function deleteJob(context: DeletionContext, id: string): Promise<D
 }
 
 /**
- * Deletes the token report of a job that is over; the job and its events stay.
+ * Deletes the token report of a finished job; the job and its events stay.
  *
- * @throws NotFoundError `E_NOT_FOUND` for a job without a report; ConflictError `E_CONFLICT` for a job that is not over.
+ * @throws NotFoundError `E_NOT_FOUND` for a job without a report.
+ * @throws ConflictError `E_CONFLICT` for an unfinished job.
  */
 export async function deleteTokens({ store, directory, space }: DeletionContext, id: string): Promise<DeleteTokensResponse> {
   const job = await getJob(store, id);
   requireOver(job, "relieved of its token report");
-  // Of a job that is over, the token report is the only file whose digest is recorded.
+  // The token report is the only file of a finished job with a recorded digest.
   await space.freeing(() => store.updateTable("jobs").set({ digests: null }).where("id", "=", job.id).execute());
   if (!(await removeTokenReport(directory, job.id))) {
     throw new NotFoundError(

@@ -1,25 +1,26 @@
-/** Which files of a repository make a base model. */
+/** Files of a model repository that make up a base model. */
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { readRegularFile } from "../../util/regular-file.ts";
 
-/** The whole weights in one file, and what names the files where there are several. */
+/** Weights in a single file, or the index that lists the files of sharded weights. */
 const WEIGHTS = "model.safetensors";
 const INDEX = "model.safetensors.index.json";
-/** Size of the largest index, in bytes. */
+/** Max size of the index in bytes. */
 const MAX_INDEX_BYTES = 16 * 1024 * 1024;
 const SHARD = /^model-\d+-of-\d+\.safetensors$/u;
 
-/** Without these there is no base model. */
+/** Files that every base model must have. */
 const REQUIRED = ["config.json", "tokenizer.json"];
-/** What is read where it is there. */
+/** Files that are used if present. */
 const OPTIONAL = ["generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"];
 
 /**
- * What to fetch of a repository: the files that are read, and of its weights those in one file, or else an index with its parts.
+ * Selects the files to fetch from a repository: required and optional files, and the weights as a single file or else as an index with its
+ * shards.
  *
- * @param names - All files at the root of the repository.
- * @returns the names, or what is missing.
+ * @param names - Names of all files at the root of the repository.
+ * @returns the names to fetch, or the name of a missing file.
  */
 export function filesToFetch(names: readonly string[]): { readonly files: readonly string[] } | { readonly missing: string } {
   const there = new Set(names);
@@ -30,12 +31,12 @@ export function filesToFetch(names: readonly string[]): { readonly files: readon
   return { files: [...REQUIRED, ...OPTIONAL.filter((name) => there.has(name)), ...weights] };
 }
 
-/** Whether a directory has everything that a base model needs. */
+/** Whether a directory has all files of a base model. */
 export async function isWhole(directory: string): Promise<boolean> {
   return (await missingFrom(directory)) === null;
 }
 
-/** What a directory lacks of a base model, all parts of its weights included; null when it is whole. */
+/** Returns the first file, weight shards included, that a directory lacks for a base model; null if the base model is complete. */
 export async function missingFrom(directory: string): Promise<string | null> {
   for (const name of REQUIRED) if (!(await exists(join(directory, name)))) return name;
   if (await exists(join(directory, WEIGHTS))) return null;

@@ -1,4 +1,4 @@
-/** Base models by their path on a model hub, fetched once and kept. */
+/** Client of a model hub. Base models are fetched once by their hub path and cached. */
 import { access, mkdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { Agent, fetch as undiciFetch } from "undici";
@@ -13,29 +13,32 @@ import { filesToFetch, isWhole, missingFrom } from "./files.ts";
 import { keep, removeAbandoned } from "./incomplete.ts";
 import { recordSnapshot, snapshotDigests } from "./recorded-digests.ts";
 
-/** Where base models that are named by a hub's path come from. */
+/** Options of the model hub client. */
 export interface HubOptions {
-  /** @default `HF_ENDPOINT`, or "https://huggingface.co" */
+  /** URL of the hub. @default `HF_ENDPOINT`, or "https://huggingface.co" */
   readonly url?: string | undefined;
-  /** The hub's own cache layout. @default `HF_HUB_CACHE`, `hub` below `HF_HOME`, or `hub` in the data directory */
+  /**
+   * Cache directory in the layout of the Hugging Face cache.
+   *
+   * @default `HF_HUB_CACHE`, `hub` in `HF_HOME`, or `hub` in the data directory
+   */
   readonly cacheDir?: string | undefined;
-  /** Take what is in the cache and ask nobody. @default `HF_HUB_OFFLINE` is 1 */
+  /** Whether only cached models are used and no request is sent. @default `HF_HUB_OFFLINE` is 1 */
   readonly isOffline?: boolean | undefined;
-  /** For repositories that are private or ask for consent. @default `HF_TOKEN` */
+  /** Access token for private and gated repositories. @default `HF_TOKEN` */
   readonly token?: string | undefined;
 }
 
-/** See {@link createHub}. */
+/** Model hub client; see {@link createHub}. */
 export interface Hub {
   /**
-   * The directory of a base model, from the cache or, once, from the hub. Null for a name that is no path of a hub.
+   * Returns the directory of a base model from the cache, fetching the model first if necessary. Returns null if `base` is not a hub path.
    *
-   * @throws NotFoundError `E_NOT_FOUND` when the hub has no such model, does not answer, or is not to be asked, and when the cache
-   *   cannot be written; the message says which.
-   * @throws UnsupportedError `E_UNSUPPORTED` for a repository without the files of a base model, or without a part of its weights.
-   * @throws DataError `E_DATA` for a file that came with other bytes than the hub says.
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that the service fetched and whose bytes have changed since; checked once
-   *   per process.
+   * @throws NotFoundError `E_NOT_FOUND` if the hub has no such model, does not answer, or is disabled (offline), and if the cache cannot be
+   *   written; the message states the cause.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a repository that lacks required files or a part of its weights.
+   * @throws DataError `E_DATA` for a downloaded file with another size or digest than the hub lists.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` for a fetched file that has changed since; checked once per process.
    */
   directoryOf(base: string): Promise<string | null>;
   /** Returns whether a base model is in the cache, without contacting the hub. */
@@ -46,11 +49,11 @@ export interface Hub {
 const NAME = /^([\w-][\w.-]{0,95})\/([\w-][\w.-]{0,95})(?:@([\w][\w./-]{0,199}))?$/u;
 const COMMIT = /^[0-9a-f]{40}$/u;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Without a byte for so long, the hub is not there any more. */
+/** Milliseconds without a received byte after which a request to the hub fails. */
 const SILENCE_TIMEOUT_MS = 60_000;
 const REFETCH = "Remove the file from the cache of base models and start the service again, and it is fetched again";
 
-/** A model on the hub: `owner/name`, with `@revision` a branch, tag or commit other than `main`. */
+/** Model on the hub: `owner/name`, optionally with `@revision` (a branch, tag or commit; default `main`). */
 interface Repository {
   readonly name: string;
   readonly revision: string;
@@ -64,12 +67,12 @@ interface Settings {
   readonly logger: ServiceLogger;
 }
 
-/** Returns the token that a hub is asked with. */
+/** Returns the token sent to the hub. */
 export function hubToken({ token }: HubOptions = {}): string | undefined {
   return token ?? (process.env["HF_TOKEN"] || undefined);
 }
 
-/** Resolves paths of a hub. A model that is in the cache is never asked for again: a moved branch does not change what is trained on. */
+/** Creates a hub client. A cached model is never looked up again, so a branch that moves on the hub does not change the base of a model. */
 export function createHub(
   { url, cacheDir, isOffline, token }: HubOptions,
   { dataDir, logger }: { readonly dataDir: string; readonly logger: ServiceLogger },
@@ -97,7 +100,7 @@ export function createHub(
       if (before !== undefined) return before;
       const finding = find(repository, settings, agent);
       known.set(base, finding);
-      // A hub that is not there today may be there tomorrow.
+      // A failed lookup is removed, so that the next call retries.
       finding.catch(() => known.delete(base));
       return finding;
     },
@@ -118,7 +121,7 @@ function storageOf({ name }: Repository, { cacheDir }: Settings): string {
   return join(cacheDir, `models--${name.replace("/", "--")}`);
 }
 
-/** Returns the directory of a model that is in the cache; null if it is not, or not as a whole. */
+/** Returns the directory of a cached model; null if the model is not in the cache or incomplete. */
 async function findKept(repository: Repository, settings: Settings): Promise<string | null> {
   const { revision } = repository;
   const storage = storageOf(repository, settings);
@@ -148,7 +151,7 @@ async function find(repository: Repository, settings: Settings, agent: Agent): P
   }
 }
 
-/** Compares a kept snapshot with its recorded digests. @throws DataCorruptedError `E_DATA_CORRUPTED` naming the base model. */
+/** Compares a cached snapshot with its recorded digests. @throws DataCorruptedError `E_DATA_CORRUPTED` naming the base model. */
 async function verifySnapshot(name: string, storage: string, directory: string, logger: ServiceLogger): Promise<void> {
   const verifier = createVerifier(logger);
   for (const [file, digest] of Object.entries((await snapshotDigests(storage, basename(directory))) ?? {}))
@@ -159,7 +162,7 @@ async function fetchModel(
   { name, revision }: Repository,
   { url: hubUrl, token, logger, storage, agent }: Settings & { readonly storage: string; readonly agent: Agent },
 ): Promise<string> {
-  // Loaded only now: most services fetch nothing.
+  // Imported lazily: most services fetch nothing.
   const { modelInfo, listFiles, downloadFile } = await import("@huggingface/hub");
   const fetch = ((input: string, init?: object) =>
     undiciFetch(input, { ...init, dispatcher: agent })) as unknown as typeof globalThis.fetch;
@@ -209,7 +212,7 @@ async function fetchModel(
   }
   await recordSnapshot(storage, commit, digests);
   if (revision !== commit) {
-    // Written last: a revision that has its commit has its files.
+    // Written last, so that a revision with a recorded commit has all its files.
     const ref = join(storage, "refs", revision);
     await mkdir(join(ref, ".."), { recursive: true });
     await writeDurably(ref, commit);
@@ -217,7 +220,7 @@ async function fetchModel(
   return directory;
 }
 
-/** What went wrong, in terms of what to do. */
+/** Converts a failure into an error that states the cause and the remedy. */
 function explain(error: unknown, { name, revision }: Repository, { url, token, cacheDir, logger }: Settings): unknown {
   if (WhetstoneError.isInstance(error)) return error;
   const status = error instanceof Error && "statusCode" in error && typeof error.statusCode === "number" ? error.statusCode : null;
@@ -242,10 +245,10 @@ function explain(error: unknown, { name, revision }: Repository, { url, token, c
   );
 }
 
-/** Codes of a full or broken disk; a write that fails with one names no path. */
+/** Error codes of a full or broken disk. A write that fails with one of them reports no path. */
 const DISK_CODES = ["ENOSPC", "EDQUOT", "EIO", "EROFS"];
 
-/** Whether the file system failed, and not the hub. */
+/** Whether the error comes from the file system rather than from the hub. */
 function isOfDisk(error: unknown): error is NodeJS.ErrnoException {
   if (!(error instanceof Error) || !("syscall" in error)) return false;
   return "path" in error || DISK_CODES.includes((error as NodeJS.ErrnoException).code ?? "");

@@ -1,4 +1,4 @@
-/** Files on their way from the hub: under a name of their own until they are whole. */
+/** Downloads from the hub, stored under a temporary name until they are complete. */
 import { createHash, randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { open, readdir, rename, stat } from "node:fs/promises";
@@ -11,10 +11,15 @@ import { remove, syncDirectory } from "../files.ts";
 import type { FileDigest } from "../stored-files/digests.ts";
 
 const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
-/** Who still fetches a file has written to it since. */
+/** Milliseconds since the last write after which an incomplete download counts as abandoned. */
 const ABANDONED_AFTER_MS = 3_600_000;
 
-/** Writes a file that is either complete, with the bytes the hub has, or absent. Returns its digest. */
+/**
+ * Writes a download to `target`. The file is either complete, with the size and digest listed by the hub, or absent.
+ *
+ * @returns the digest of the file.
+ * @throws DataError `E_DATA` if size or digest differ from `expected`.
+ */
 export async function keep(
   blob: Blob,
   target: string,
@@ -53,13 +58,13 @@ export async function keep(
   }
 }
 
-/** Removes what fetches that were cut off by the end of their process left below a directory. */
+/** Removes incomplete downloads that a terminated process left below a directory. */
 export async function removeAbandoned(directory: string): Promise<void> {
   const names = await readdir(directory, { recursive: true });
   for (const name of names) {
     if (!INCOMPLETE.test(name)) continue;
     const path = join(directory, name);
-    // Another service that shares the cache may have finished or removed it.
+    // Another service with the same cache may have completed or removed the file.
     const found = await stat(path).catch(() => null);
     if (found !== null && Date.now() - found.mtimeMs > ABANDONED_AFTER_MS) await remove(path);
   }

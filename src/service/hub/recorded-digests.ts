@@ -1,4 +1,6 @@
-/** Digests of fetched base models: `digests/<commit>.json` beside `snapshots/<commit>/`, in the layout of the hub's cache. */
+/**
+ * Digests of fetched base models, stored in `digests/<commit>.json` next to `snapshots/<commit>/` in the layout of the Hugging Face cache.
+ */
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeDurably } from "../files.ts";
@@ -6,13 +8,13 @@ import { digestsSchema, type Digests } from "../stored-files/digests.ts";
 
 const FOLDER = "digests";
 
-/** Records the digests of a snapshot's files by name. Written after the files, so a recorded snapshot is complete. */
+/** Records the digests of a snapshot by file name. Called after the files are written, so a recorded snapshot is complete. */
 export async function recordSnapshot(storage: string, commit: string, digests: Digests): Promise<void> {
   await mkdir(join(storage, FOLDER), { recursive: true });
   await writeDurably(join(storage, FOLDER, `${commit}.json`), `${JSON.stringify(digests, null, 1)}\n`);
 }
 
-/** Returns the digests of a snapshot's files by name; null for one that another program fetched, or that is older than digests. */
+/** Returns the digests of a snapshot by file name; null for a snapshot fetched by another program, or before digests were recorded. */
 export async function snapshotDigests(storage: string, commit: string): Promise<Digests | null> {
   let text: string;
   try {
@@ -24,18 +26,18 @@ export async function snapshotDigests(storage: string, commit: string): Promise<
   return digestsSchema.parse(JSON.parse(text));
 }
 
-/** A snapshot whose digests are recorded. */
+/** Snapshot with recorded digests. */
 export interface RecordedSnapshot {
-  /** `owner/name` of the base model. */
+  /** Name of the base model, `owner/name`. */
   readonly name: string;
   /** Folder of the base model in the cache, such as `models--owner--name`. */
   readonly folder: string;
   readonly commit: string;
-  /** By the names of the files. */
+  /** Digests by file name. */
   readonly digests: Digests;
 }
 
-/** Lists the snapshots of a cache whose digests are recorded. */
+/** Lists the snapshots of a cache that have recorded digests. */
 export async function recordedSnapshots(cacheDir: string): Promise<RecordedSnapshot[]> {
   const folders = (await readdir(cacheDir).catch(() => [])).filter((folder) => folder.startsWith("models--"));
   const found: RecordedSnapshot[] = [];

@@ -1,13 +1,13 @@
-/** Tells those who wait that some job's events or status moved. What moved they read from the store. */
+/** Notifies waiting requests that events or the status of some job changed. Waiters read the change itself from the store. */
 export interface Changes {
-  /** Grows with each {@link notify}; read it before reading the store. */
+  /** Number of {@link notify} calls so far. Read it before reading the store. */
   readonly revision: number;
   notify(): void;
-  /** Resolves once `revision` is no longer `since`, after `timeoutMs`, or when the signal aborts; never rejects. */
+  /** Resolves when `revision` differs from `since`, after `timeoutMs`, or when the signal aborts. Never rejects. */
   wait(since: number, options: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined }): Promise<void>;
 }
 
-/** See {@link Changes}. */
+/** Creates a {@link Changes} object. */
 export function createChanges(): Changes {
   const waiting = new Set<() => void>();
   let revision = 0;

@@ -2,9 +2,9 @@ import type { Engine } from "../../engine/port.ts";
 import { UnsupportedError } from "../../errors.ts";
 
 /**
- * A job's settings as the engine can carry them out: where it clips no gradients, unset means off.
+ * Adapts a job's settings to the engine: if the engine does not clip gradients, an unset `max_grad_norm` becomes 0 (off).
  *
- * @throws UnsupportedError `E_UNSUPPORTED` when such an engine is asked to clip.
+ * @throws UnsupportedError `E_UNSUPPORTED` if clipping is requested from an engine that does not support it.
  */
 export function offeredClipping<T extends { readonly max_grad_norm?: number | null | undefined }>(
   settings: T | null,

@@ -5,10 +5,10 @@ const REMEDY =
   "The job committed nothing: the model stays at its last checkpoint. Lower the learning rate, set `max_grad_norm`, or check rewards, weights and log-probabilities of the data";
 
 /**
- * Runs a part of a job that computes with the model's weights.
+ * Runs a part of a job that computes with the model's weights, and adds context to its non-finite errors.
  *
- * @param part - The optimizer step or measurement, for the message.
- * @throws NonFiniteError `E_NON_FINITE` naming the part, the engine's particulars and a remedy, where the engine raises one.
+ * @param part - Name of the optimizer step or measurement, for the message.
+ * @throws NonFiniteError `E_NON_FINITE` naming the part, the engine's details and a remedy, if the engine throws one.
  */
 export async function requireFinite<T>(part: string, work: () => Promise<T>): Promise<T> {
   try {
@@ -20,7 +20,7 @@ export async function requireFinite<T>(part: string, work: () => Promise<T>): Pr
 }
 
 /**
- * Checks what an engine reports of a pass, before its gradient is applied.
+ * Checks the loss of a pass before its gradient is applied.
  *
  * @throws NonFiniteError `E_NON_FINITE` for a loss that is NaN or infinite.
  */
@@ -29,10 +29,10 @@ export function requireFiniteLoss({ loss }: Pick<LossMetrics, "loss">): void {
 }
 
 /**
- * Checks what an engine reports of an optimizer step.
+ * Checks the gradient norm of an optimizer step.
  *
- * @param gradNorm - NaN where the engine does not report it.
- * @throws NonFiniteError `E_NON_FINITE` when it is infinite.
+ * @param gradNorm - Gradient norm; NaN if the engine does not report it.
+ * @throws NonFiniteError `E_NON_FINITE` if the norm is infinite.
  */
 export function requireFiniteNorm(gradNorm: number): void {
   if (Math.abs(gradNorm) === Infinity) throw new NonFiniteError(`Expected a finite gradient norm, got ${gradNorm}`);

@@ -9,15 +9,15 @@ import { digestBytes, type Digests } from "../stored-files/digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
-/** One group per line. */
+/** File with the trajectory groups of an RL job, one group per line. */
 const PAYLOAD = "groups.jsonl";
 
-/** The directory of a job that is not over. */
+/** Returns the directory of an unfinished job. */
 export function jobDirectory(directory: DataDirectory, jobId: string): string {
   return join(directory.jobs, jobId);
 }
 
-/** Path of the groups of an RL job, relative to the data directory. */
+/** Returns the path of an RL job's groups, relative to the data directory. */
 function placeOfGroups(jobId: string): string {
   return `jobs/${jobId}/${PAYLOAD}`;
 }
@@ -37,7 +37,7 @@ export async function writeGroups(directory: DataDirectory, jobId: string, group
   }
 }
 
-/** Bytes of a job's groups on disk; 0 when they are not there. */
+/** Returns the size of a job's groups on disk in bytes; 0 if the file is missing. */
 export async function groupsBytes(directory: DataDirectory, jobId: string): Promise<number> {
   const found = await stat(join(jobDirectory(directory, jobId), PAYLOAD)).catch(() => null);
   return found?.size ?? 0;
@@ -47,13 +47,13 @@ function subjectOf(jobId: string): string {
   return `File '${PAYLOAD}' of training job '${jobId}'`;
 }
 
-/** Compares the groups on disk with their digest. @throws DataCorruptedError `E_DATA_CORRUPTED` for a file missing or damaged. */
+/** Compares the groups on disk with their digest. @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged. */
 export function verifyGroups(files: StoredFiles, job: JobRow): Promise<void> {
   return files.verifyJobFile(job, placeOfGroups(job.id), subjectOf(job.id));
 }
 
 /**
- * Reads the groups as they were validated when the job was accepted.
+ * Reads the groups, which were validated when the job was accepted.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
@@ -83,7 +83,7 @@ function* fromLines(text: string): Steps<TrajectoryGroup[]> {
   return groups;
 }
 
-/** Removes payload and progress of a job that is over. */
+/** Removes the payload and the progress of a finished job. */
 export function removeJobFiles(directory: DataDirectory, jobId: string): Promise<void> {
   return remove(jobDirectory(directory, jobId));
 }

@@ -1,10 +1,10 @@
 import { NonFiniteError } from "../../errors.ts";
 
-/** Metrics that not every engine reports; NaN stands for one that is not known. */
+/** Metrics that are optional for an engine. NaN means not reported. */
 const OPTIONAL: ReadonlySet<string> = new Set(["entropy", "policy/entropy", "grad_norm"]);
 
 /**
- * Returns metrics for JSON, which has neither NaN nor infinity: without those that the engine does not report.
+ * Returns metrics that can be serialized as JSON, without the optional metrics that the engine does not report.
  *
  * @throws NonFiniteError `E_NON_FINITE` naming any other metric that is NaN or infinite.
  */

@@ -9,27 +9,28 @@ import { runJob, type RunContext } from "./run-job.ts";
 import { TrainerDeaths } from "./trainer-deaths.ts";
 import { messageOf, traceOf } from "../error-text.ts";
 
-/** How long a cancelling request waits for a running job to stop. */
+/** Max milliseconds that a cancel request waits for a running job to stop. */
 const CANCEL_PATIENCE_MS = 20_000;
-/** Milliseconds until the queue looks again at jobs whose end it could not record. */
+/** Milliseconds until the queue retries jobs after a failure to record their end. */
 const RETRY_MS = 60_000;
 
-/** Runs jobs one after another, in the order of creation. */
+/** Job queue. Jobs run one at a time, in order of creation. */
 export interface JobQueue {
   readonly changes: Changes;
-  /** Whether {@link close} was called: nobody should wait for news any longer. */
+  /** Whether {@link close} was called; long polls must then end. */
   readonly isClosing: boolean;
-  /** Looks for work; call it at start and after each accepted job. */
+  /** Starts processing queued jobs. Call it at start and after each accepted job. */
   wake(): void;
   /**
-   * Cancels a job that is not over and waits, for at most 20 s, until a running one has stopped.
+   * Cancels an unfinished job and waits up to 20 s until a running job has stopped.
    *
-   * @throws ConflictError `E_CONFLICT` when it has already succeeded or failed.
+   * @returns the job after the wait.
+   * @throws ConflictError `E_CONFLICT` if the job has already succeeded or failed.
    */
   cancel(jobId: string): Promise<JobRow>;
-  /** Unloads what is kept of a deleted model. */
+  /** Unloads the warm model of a deleted model. */
   forgetModel(modelId: string): Promise<void>;
-  /** Stops after aborting the running job, which goes on at the next start. */
+  /** Aborts the running job, which resumes at the next start, and stops the queue. */
   close(): Promise<void>;
 }
 
@@ -40,12 +41,12 @@ interface Running {
   isCancelled: boolean;
 }
 
-/** See {@link JobQueue}. */
+/** Creates a job queue. */
 export function createJobQueue(context: RunContext): JobQueue {
   const { store, changes, warm, logger, directory, limits, space } = context;
   let running: Running | null = null;
   let loop: Promise<void> | null = null;
-  /** Aborted to end a wait for disk space. */
+  /** Controller that ends a wait for disk space. */
   let pause: AbortController | null = null;
   let isWoken = false;
   let isClosed = false;
@@ -54,7 +55,7 @@ export function createJobQueue(context: RunContext): JobQueue {
   async function work(): Promise<void> {
     while (isWoken && !isClosed) {
       isWoken = false;
-      // A job whose end could not be recorded would be found first again: it waits for the next wake.
+      // Ids of jobs with an unrecorded end. They are skipped until the next wake, because they would be selected again immediately.
       const stuck = new Set<string>();
       let shortages = 0;
       for (;;) {
@@ -72,19 +73,19 @@ export function createJobQueue(context: RunContext): JobQueue {
     }
   }
 
-  /** @returns false when the job ran out of disk space and is to be run again. */
+  /** Runs one job. @returns false if the job ran out of disk space and must run again. */
   async function runOne(job: JobRow): Promise<boolean> {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
     const mine: Running = { jobId: job.id, controller, isCancelled: false, settled: new Promise((resolve) => (settle = resolve)) };
-    // Asked for before the service ran out of space or was stopped, and never recorded.
+    // The cancellation was requested earlier, but a full disk or a shutdown prevented recording it.
     if (job.cancel_requested === 1) mine.isCancelled = true;
     running = mine;
     try {
       if (mine.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
       await runJob(context, job, controller.signal);
     } catch (error) {
-      // A stopping service leaves the row at `running`: the next start takes the job up again.
+      // A shutdown leaves the row at `running`; the next start resumes the job.
       if (isClosed && !mine.isCancelled) return true;
       if (mine.isCancelled) await end(mine, () => settleCancelled(store, job.id));
       else if (error instanceof UnavailableError) await resumeOrFail(mine, error);
@@ -103,11 +104,11 @@ export function createJobQueue(context: RunContext): JobQueue {
     return true;
   }
 
-  /** Records what became of a job, and waits for disk space where there is none even for that. */
+  /** Records the end of a job. Waits for disk space if there is not even enough for the record. */
   async function record(mine: Running, settle: () => Promise<unknown>): Promise<void> {
     for (let shortages = 1; ; shortages++) {
       try {
-        // It may have been cancelled during the wait.
+        // The job may have been cancelled during the wait.
         await space.freeing(() => (mine.isCancelled ? settleCancelled(store, mine.jobId) : settle()));
         return;
       } catch (error) {
@@ -138,7 +139,7 @@ export function createJobQueue(context: RunContext): JobQueue {
     await end(mine, () => settleFailed(store, mine.jobId, error));
   }
 
-  /** Requeues a job during which the trainer died: it resumes from its last committed step, unless the trainer keeps dying in it. */
+  /** Requeues a job after a trainer crash. The job resumes from its last committed step, unless it has reached `maxJobAttempts`. */
   async function resumeOrFail(mine: Running, error: UnavailableError): Promise<void> {
     const { jobId } = mine;
     const count = deaths.note(await getJob(store, jobId));
@@ -151,7 +152,7 @@ export function createJobQueue(context: RunContext): JobQueue {
     await record(mine, () => store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId))));
   }
 
-  /** Of a job that is over: what cannot be removed now is swept at the next start. */
+  /** Removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
   async function cleanUp(jobId: string): Promise<void> {
     await removeJobFiles(directory, jobId).catch((error: unknown) =>
       logger.warn("A training job's files could not be removed", { job: jobId, error: messageOf(error) }),
@@ -165,7 +166,7 @@ export function createJobQueue(context: RunContext): JobQueue {
     },
     wake() {
       isWoken = true;
-      // Never two loops: a wake during the last look of a loop makes that loop look once more.
+      // At most one loop runs: a wake during its final check makes the loop check again.
       loop ??= work()
         .catch((error: unknown) => {
           logger.error("The job queue stopped; it starts again in a minute", { error: traceOf(error) });
@@ -192,7 +193,7 @@ export function createJobQueue(context: RunContext): JobQueue {
         await Promise.race([current.settled, delay(CANCEL_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
         patience.abort();
       } else {
-        // Nobody runs it: it has ended just now, waits for disk space, or its end could not be recorded.
+        // The job is not running: it has just ended, waits for disk space, or its end could not be recorded.
         await space.freeing(() => settleCancelled(store, job.id));
         await cleanUp(job.id);
         pause?.abort();
@@ -220,7 +221,7 @@ function requireCancellable(job: JobRow): void {
   }
 }
 
-/** A queued job is cancelled here and now; of a running one it is written down, so that a crash does not bring it back. */
+/** Cancels a queued job immediately. For a running job, records the request, so that a crash does not restart the job. */
 function requestCancel(store: Store, jobId: string): Promise<JobRow> {
   return store.transaction().execute(async (transaction) => {
     const job = await getJob(transaction, jobId);
@@ -234,8 +235,8 @@ function requestCancel(store: Store, jobId: string): Promise<JobRow> {
 /**
  * Ends a job as cancelled, within a transaction.
  *
- * Appends two events: `training_cancelled`, and `training_failed` as the last one, because clients of the hosted interface stop polling
- * only at `training_ended` and `training_failed`.
+ * Appends two events: `training_cancelled`, then `training_failed`, because clients of the hosted interface stop polling only at
+ * `training_ended` and `training_failed`.
  */
 export async function cancelNow(transaction: Store, job: JobRow): Promise<JobRow> {
   const changed = {
@@ -262,7 +263,7 @@ function settleCancelled(store: Store, jobId: string): Promise<unknown> {
   });
 }
 
-/** Returns a running job to its place in the queue, within a transaction; its progress stays. A cancelled one ends instead. */
+/** Returns a running job to the queue with its progress, within a transaction. Ends the job instead if its cancellation was requested. */
 export async function requeueNow(transaction: Store, job: JobRow): Promise<void> {
   if (job.cancel_requested === 1) await cancelNow(transaction, job);
   else await transaction.updateTable("jobs").set({ status: "queued" }).where("id", "=", job.id).execute();

@@ -17,11 +17,11 @@ interface Sweep {
 }
 
 /**
- * Puts a data directory in order before anything is served. Interrupted jobs return to their place in the queue.
+ * Cleans up a data directory before the service answers requests. Interrupted jobs return to the queue.
  *
- * Deletes only files that are known to be of no use: those under a temporary name, those of jobs whose row says that they ended, and
- * optimizer states whose row says that they were dropped. A file that no row mentions is moved to the quarantine instead: after a crash
- * it is a leftover, but with an older or a wrong database it may be the only copy.
+ * Deletes only files that are certainly unused: files with a temporary name, files of jobs that ended according to their row, and optimizer
+ * states that were dropped according to their row. A file that no row mentions is moved to the quarantine instead: after a crash the file
+ * is a leftover, but with an older or wrong database it may be the only copy.
  */
 export async function recover({
   store,
@@ -60,14 +60,18 @@ async function entriesOf(path: string): Promise<string[]> {
   return readdir(path).catch(() => []);
 }
 
-/** Removes the entries of a directory whose names `isUseless` accepts, and returns how many there were. */
+/**
+ * Removes the entries of a directory that `isUseless` accepts by name.
+ *
+ * @returns the number of removed entries.
+ */
 async function removeEntries(path: string, isUseless: (name: string) => boolean): Promise<number> {
   const names = (await entriesOf(path)).filter(isUseless);
   for (const name of names) await remove(join(path, name));
   return names.length;
 }
 
-/** Removes incomplete files: everywhere below the root that the service writes under a temporary name first. */
+/** Removes incomplete files in every directory in which the service writes under a temporary name first. @returns their number. */
 async function removeTemporary(directory: DataDirectory): Promise<number> {
   const parents = [directory.root, directory.tokens];
   for (const parent of [directory.jobs, directory.checkpoints]) {
@@ -96,7 +100,7 @@ async function sweepJobs({ store, directory, quarantine }: Sweep): Promise<numbe
       for (const name of await entriesOf(path)) {
         const [, steps] = /^progress-(\d+)$/u.exec(name) ?? [];
         if (steps === undefined || name === kept) continue;
-        // Progress up to the committed steps was replaced by them.
+        // Progress up to the committed steps is superseded.
         if (Number(steps) > job.committed_steps) await quarantine.add(join(path, name));
         else removed += await removeEntries(path, (other) => other === name);
       }

@@ -2,28 +2,28 @@ import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engi
 import { LINEAR_LOSS, linearRows, policyObjectiveSteps, policyRows, type RlBatch } from "../../learner/index.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 
-/** What the gradient is computed with. */
+/** Engine, model and reference policy for a gradient computation. */
 export interface GradientScope {
   readonly engine: Engine;
   readonly handle: ModelHandle;
   readonly signal: AbortSignal;
-  /** Log-probabilities of rows under the policy that a KL penalty measures from. */
+  /** Returns the log-probabilities of rows under the reference policy of a KL penalty. */
   readonly reference: (rows: readonly Row[]) => Promise<Logprobs[]>;
 }
 
-/** What {@link computeGradient} leaves besides the gradient in the engine. */
+/** Result of {@link computeGradient}. The gradient itself stays in the engine. */
 export interface RlGradient {
-  /** Before the step, per row. */
+  /** Log-probabilities before the step, per row. */
   readonly logprobs: readonly Logprobs[];
   readonly metrics: LossMetrics;
-  /** Mean distance from the reference policy, in nats; null without a KL penalty. */
+  /** Mean KL estimate to the reference policy, in nats; null without a KL penalty. */
   readonly kl: number | null;
 }
 
 /**
- * Adds the gradient of the batch's loss to the engine's. A loss that the engine has is one call. Any other takes two: a forward
- * pass, from which the learner computes the loss and its derivative by every log-probability, and the plain policy gradient with
- * those derivatives for advantages.
+ * Accumulates the gradient of the batch's loss in the engine. A loss that the engine implements takes one call. Any other loss takes two: a
+ * forward pass, from which the learner computes the loss and its derivative with respect to every log-probability, then a backward pass
+ * with a linear loss that uses these derivatives as advantages.
  */
 export async function computeGradient({ engine, handle, signal, reference }: GradientScope, batch: RlBatch): Promise<RlGradient> {
   const { rows, loss, objective } = batch;

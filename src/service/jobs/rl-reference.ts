@@ -7,10 +7,10 @@ import type { JobScope } from "./run-job.ts";
 import { loraOf } from "./warm-models.ts";
 
 /**
- * Log-probabilities of the trained tokens under another checkpoint of the job's model, or under its base: loaded for one forward
- * pass, then unloaded.
+ * Returns log-probabilities of `rows` under the reference policy of a KL penalty: another checkpoint of the job's model, or its base. The
+ * reference is loaded for one forward pass and then unloaded.
  *
- * @throws NotFoundError `E_NOT_FOUND` when the checkpoint does not exist (any more).
+ * @throws NotFoundError `E_NOT_FOUND` if the checkpoint does not exist.
  */
 export async function referenceLogprobs(
   { context, model, checkpoint, signal }: JobScope,

@@ -14,16 +14,16 @@ import { paddingShare } from "./padding.ts";
 import { threadMetrics } from "./threads.ts";
 import { tokenReport, writeTokenReport } from "./token-report.ts";
 
-/** The request of an RL job without its groups, as the job's row keeps it. */
+/** Stored request of an RL job, without its groups. */
 export interface RlJobConfig {
   readonly experimental_config: RlConfig | null;
-  /** What preflight found when the job was created. */
+  /** Preflight findings at the creation of the job. */
   readonly warnings?: readonly Finding[];
 }
 
 /**
- * How far the sampler's log-probabilities are from the trainer's, over the trained tokens. With the weights that sampled, the rest is
- * rounding; anything more is off-policy data or a defect.
+ * Returns the max and mean absolute difference between the sampler's and the trainer's log-probabilities over the trained tokens. If both
+ * use the same weights, only rounding remains; a larger difference indicates off-policy data or a defect.
  */
 function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]): { readonly max: number; readonly mean: number } {
   let max = 0;
@@ -44,7 +44,7 @@ function logprobDifference(rows: readonly Row[], logprobs: readonly Logprobs[]):
   return { max, mean: count === 0 ? 0 : sum / count };
 }
 
-/** One optimizer step over all rows of the job's groups. */
+/** Trains one optimizer step on all rows of the job's groups. */
 export async function trainRl(scope: JobScope): Promise<Trained> {
   const { context, job, handle, base, checkpoint, signal, emit } = scope;
   const { engine, directory, store } = context;

@@ -16,7 +16,7 @@ import type { RequestWork } from "../work/request-work.ts";
 import type { WarmModels } from "./warm-models.ts";
 import { messageOf } from "../error-text.ts";
 
-/** What running a job needs. */
+/** Parts of the service that a job needs. */
 export interface RunContext extends CommitContext {
   readonly policies: Policies;
   readonly warm: WarmModels;
@@ -28,35 +28,37 @@ export interface RunContext extends CommitContext {
   readonly space: DiskSpace;
 }
 
-/** One job while it runs: what the RL and the SFT trainer are given. */
+/** Context of a running job for the RL and the SFT trainer. */
 export interface JobScope {
   readonly context: RunContext;
   readonly job: JobRow;
   readonly handle: ModelHandle;
   readonly base: BaseModelInfo;
   readonly model: ModelRow;
-  /** What the job starts from. */
+  /** Checkpoint that the job starts from. */
   readonly checkpoint: CheckpointRow;
   readonly signal: AbortSignal;
-  /** Appends an event at once. */
+  /** Appends an event immediately. */
   readonly emit: (event: NewEvent) => Promise<void>;
-  /** Makes the first `steps` optimizer steps survive a crash. */
+  /** Commits the first `steps` optimizer steps, so that they survive a crash. */
   readonly commitProgress: (steps: number) => Promise<void>;
 }
 
-/** What a trainer leaves to the final commit. */
+/** Result of a trainer, committed together with the checkpoint. */
 export interface Trained {
-  /** Of the checkpoint. */
+  /** Metrics of the checkpoint. */
   readonly metrics: Readonly<Record<string, number>>;
-  /** To be committed with it. */
+  /** Events committed with the checkpoint. */
   readonly events: readonly NewEvent[];
-  /** Digests of further files that the job leaves. @default none */
+  /** Digests of additional files that the job leaves. @default none */
   readonly digests?: Digests | undefined;
 }
 
 /**
- * Takes a queued job to its checkpoint. Throws what went wrong; then the job's row still says `running`, and the model is unloaded,
- * because its weights are those of no checkpoint.
+ * Runs a queued job until its checkpoint is committed. On an error, the job's row still says `running`, and the model is unloaded, because
+ * its weights match no checkpoint.
+ *
+ * @throws the error of the job, or the signal's reason.
  */
 export async function runJob(context: RunContext, queued: JobRow, signal: AbortSignal): Promise<void> {
   const { store, engine, warm, policies, changes } = context;
@@ -79,7 +81,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
       signal,
     });
   } catch (error) {
-    // What the job failed with is told, not that its model could not be let go.
+    // Only logs a failure to unload, so that the job's own error is reported.
     await engine
       .unload(handle)
       .catch((unloading: unknown) =>
@@ -87,7 +89,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
       );
     throw error;
   }
-  // The job is over and succeeded; whatever fails from here on costs a reload and no more.
+  // The job has succeeded. Failures from here on only cost a reload of the model.
   try {
     const published = engine.publish(handle);
     policies.adopt(committed.id, published);
@@ -109,7 +111,7 @@ export async function runJob(context: RunContext, queued: JobRow, signal: AbortS
     );
 }
 
-/** Null when the job was cancelled since it was found. One that is `running` was interrupted. */
+/** Marks a job as running. Returns null if the job was cancelled meanwhile. A job that is already `running` was interrupted. */
 function claim({ store, changes }: RunContext, queued: JobRow): Promise<JobRow | null> {
   return store
     .transaction()

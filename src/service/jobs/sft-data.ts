@@ -18,50 +18,50 @@ import type { RequestWork } from "../work/request-work.ts";
 import { messageOf } from "../error-text.ts";
 
 const PARAM = "training_data_url";
-/** The field that names an artifact to measure on. */
+/** Request field that names a validation artifact. */
 export const VALIDATION_PARAM = "experimental_config.validation_data_url";
-/** Both layouts clients write; a version has exactly one of them. */
+/** Names of the data file in the two supported layouts. An artifact version has exactly one of them. */
 const DATA_FILES = ["trajectories.jsonl", "train.jsonl"];
 const METADATA_FILE = "metadata.json";
-/** Reading shares the thread that serves: it lets others in this often. */
+/** Milliseconds of reading after which the event loop gets a turn, because reading shares a thread with other work. */
 const YIELD_AFTER_MS = 8;
 const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
 
 const metadataSchema = z.looseObject({ num_trajectories: z.int().min(0).nullish() });
 
-/** The request of an SFT job, as the job's row keeps it. */
+/** Stored request of an SFT job. */
 export interface SftJobConfig {
   readonly artifact_id: string;
   readonly config: SftConfig | null;
   readonly experimental_config: SftExperimentalConfig | null;
-  /** Of `validation_data_url`. */
+  /** Identifier of the artifact in `validation_data_url`. */
   readonly validation_artifact_id?: string | undefined;
 }
 
-/** The data of an SFT job as tokens. */
+/** Tokenized data of an SFT job. */
 export interface SftData {
-  /** Per example that fits the context: its sequences. */
+  /** Sequences per example, without sequences longer than the context. */
   readonly examples: readonly (readonly TokenSequence[])[];
-  /** Sequences longer than the context, left out. */
+  /** Number of sequences dropped because they are longer than the context. */
   readonly droppedSequences: number;
-  /** Trained tokens in them. */
+  /** Number of trained tokens in the dropped sequences. */
   readonly droppedTokens: number;
-  /** Examples of which nothing is left. */
+  /** Number of examples without a remaining sequence. */
   readonly droppedExamples: number;
 }
 
-/** Training data to be read, as plain data. */
+/** Training data to read, as structured-cloneable data. */
 export interface SftSource {
   readonly artifact: StoredArtifact;
   readonly base: BaseModelInfo;
-  /** Files by the digests of their contents. */
+  /** File paths by the digests of their contents. */
   readonly paths: Readonly<Record<string, string>>;
   readonly assistantTurns: "all" | "last";
-  /** Field of the request that names the artifact. @default "training_data_url" */
+  /** Request field that names the artifact. @default "training_data_url" */
   readonly param?: string | undefined;
 }
 
-/** The tokenizer of a source's base model, and a signal. */
+/** Options of {@link readSftData}: the tokenizer of the source's base model, and an abort signal. */
 export interface SftReading {
   readonly tokenizer: ChatTokenizer;
   readonly signal?: AbortSignal | undefined;
@@ -73,8 +73,9 @@ export type SftSourceOptions = Pick<SftSource, "base" | "assistantTurns" | "para
 /**
  * Finds the verified files of an artifact version.
  *
- * @throws ConflictError `E_CONFLICT` for a version that is still open; ArgumentError `E_ARGUMENT` for one without training data.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not what was uploaded.
+ * @throws ConflictError `E_CONFLICT` for a version that is still open.
+ * @throws ArgumentError `E_ARGUMENT` for a version without training data.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that differs from the upload.
  */
 export async function sftSource(
   artifact: StoredArtifact,
@@ -86,17 +87,17 @@ export async function sftSource(
   return { artifact, base, paths, assistantTurns, param };
 }
 
-/** Bytes of the file that holds a source's lines; 0 for a version without one. */
+/** Returns the size of a source's data file in bytes; 0 for a version without one. */
 export function sftBytes({ artifact }: SftSource): number {
   return artifact.files.reduce((sum, file) => sum + (DATA_FILES.includes(file.path) ? file.size_bytes : 0), 0);
 }
 
 /**
- * Reads every line of an artifact as it will be trained.
+ * Reads and tokenizes every line of an artifact for training.
  *
- * @throws DataError `E_DATA` naming file and line for what does not parse or cannot be trained.
+ * @throws DataError `E_DATA` naming file and line of data that cannot be parsed or trained.
  * @throws ConflictError `E_CONFLICT` for a version that is still open.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not what was uploaded.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that differs from the upload.
  */
 export async function readSftData(source: SftSource, { tokenizer, signal }: SftReading): Promise<SftData> {
   const { artifact, base, paths, param = PARAM } = source;
@@ -129,7 +130,7 @@ export async function readSftData(source: SftSource, { tokenizer, signal }: SftR
   return { examples, droppedSequences, droppedTokens, droppedExamples: lines - examples.length };
 }
 
-/** Checks all that can be checked before a job is accepted, and plans it. */
+/** Runs all checks that are possible before a job is accepted, and returns the job's plan. */
 export async function checkSftData(
   { engine, work, files }: { readonly engine: Engine; readonly work: RequestWork; readonly files: Pick<StoredFiles, "blobPath"> },
   {
@@ -140,7 +141,7 @@ export async function checkSftData(
   }: {
     readonly model: ModelRow;
     readonly artifact: StoredArtifact;
-    /** What to measure on, where it is an artifact of its own. */
+    /** Validation artifact; null if none is given. */
     readonly validation: StoredArtifact | null;
     readonly config: SftJobConfig;
   },
@@ -176,10 +177,10 @@ function dataFile(artifact: StoredArtifact, param: string): ArtifactFileRow {
 }
 
 /**
- * Yields lines with their numbers from 1, without line ends and byte order mark; `text` is null for a line that is not UTF-8. Closes
- * the file when left early.
+ * Yields lines with their numbers from 1, without line endings and byte order mark. `text` is null for a line that is not UTF-8. Closes the
+ * file if the iteration ends early.
  *
- * @throws DataError `E_DATA` for a line of more than {@link MAX_DATA_LINE_BYTES}.
+ * @throws DataError `E_DATA` for a line longer than {@link MAX_DATA_LINE_BYTES}.
  */
 async function* numberedLines(
   path: string,
@@ -230,14 +231,14 @@ function readLine(
     checkFieldLimits(value, TRAJECTORY_LIMITS);
     return sftSequences(readSftExample(value, where), tokenizer, base, { assistantTurns, where });
   } catch (cause) {
-    // Only what the data can be blamed for gets a line number; a defect of ours must not look like bad data.
+    // Only errors caused by the data get a line number; an internal error must not look like bad data.
     if (cause instanceof SyntaxError) throw new DataError(`${where}: not JSON: ${cause.message}`, { cause, param });
     if (!WhetstoneError.isInstance(cause) || cause.code === "E_INTERNAL") throw cause;
     throw new DataError(cause.message.startsWith(where) ? cause.message : `${where}: ${cause.message}`, { cause, param });
   }
 }
 
-/** Metadata that counts the trajectories shows an upload that was cut short. */
+/** Compares the number of trajectories in the metadata, if given, with the number of lines, which detects a truncated upload. */
 async function checkMetadata(
   artifact: StoredArtifact,
   {

@@ -9,7 +9,7 @@ import type { JobScope, Trained } from "./run-job.ts";
 import { threadMetrics } from "./threads.ts";
 import { sftSource, type SftData, type SftJobConfig } from "./sft-data.ts";
 
-/** What a `gradient_step` event of an SFT job says. */
+/** Data of a `gradient_step` event of an SFT job. */
 interface SftStepMetrics {
   readonly gradient_step: number;
   readonly loss: number;
@@ -25,16 +25,16 @@ interface SftStepMetrics {
   readonly "tokens/padding_share": number;
 }
 
-/** What an SFT job learns from and is measured on. */
+/** Training and validation data of an SFT job. */
 interface SftWork {
   readonly data: SftData;
   readonly plan: SftPlan;
-  /** Of the examples that are only measured; empty without any. */
+  /** Sequences of the validation examples; empty without validation. */
   readonly validation: readonly TokenSequence[];
   readonly validationExamples: number;
 }
 
-/** One optimizer step per batch, from the last committed step on. */
+/** Trains one optimizer step per batch, starting after the last committed step. */
 export async function trainSft(scope: JobScope): Promise<Trained> {
   const { context, job, signal, emit } = scope;
   const work = await readWork(scope);
@@ -58,7 +58,7 @@ export async function trainSft(scope: JobScope): Promise<Trained> {
         : {};
     const reported = await requireFinite(`Step ${number}`, async () => knownMetrics({ ...metrics, ...validation }));
     await emit({ key: `step:${number}`, type: "gradient_step", data: reported });
-    // The last step is committed by the checkpoint itself.
+    // The final checkpoint commits the last step.
     if (done % context.limits.commitEverySteps === 0 && done < plan.stepCount) await scope.commitProgress(done);
   }
   return { metrics: { ...(await summarize(context.store, job.id)), ...counts, ...measured }, events: [] };
@@ -107,7 +107,7 @@ async function trainStep(
   };
 }
 
-/** The loss on examples that are not trained, under the present weights: the same mean as a step's. */
+/** Computes the loss on validation examples with the current weights, averaged like the loss of a training step. */
 async function measure({ context, handle, signal }: JobScope, sequences: readonly TokenSequence[]): Promise<Record<string, number>> {
   const { rows, trainedTokens } = buildSftBatch(sequences);
   const logprobs = await context.engine.forward(handle, rows, { signal });
@@ -119,10 +119,10 @@ async function measure({ context, handle, signal }: JobScope, sequences: readonl
 }
 
 const SUMMED = ["loss", "grad_norm", "num_trajectories", "num_tokens", "num_trainable_tokens"] as const;
-/** Events that are read at a time: a job may have a million. */
+/** Events per database query. A job may have a million. */
 const EVENTS_PAGE = 1000;
 
-/** Means and sums over all steps, read back from the events: steps from before a crash count too. */
+/** Computes means and sums over all steps from the stored events, which include steps before a crash. */
 async function summarize(store: Store, jobId: string): Promise<Record<string, number>> {
   const sums = { loss: 0, grad_norm: 0, num_trajectories: 0, num_tokens: 0, num_trainable_tokens: 0 };
   let count = 0;
@@ -146,7 +146,7 @@ async function summarize(store: Store, jobId: string): Promise<Record<string, nu
 
 type StepEvent = SftStepMetrics & Readonly<Record<string, number>>;
 
-/** What the job's steps said, in their order. */
+/** Yields the job's `gradient_step` data in order. */
 async function* stepEvents(store: Store, jobId: string): AsyncGenerator<StepEvent> {
   const events = store.selectFrom("job_events").select(["seq", "data"]).where("job_id", "=", jobId).where("type", "=", "gradient_step");
   for (let after = 0; ;) {

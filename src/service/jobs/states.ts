@@ -17,19 +17,19 @@ import { getModel } from "../store/models.ts";
 import { digestDirectory, type Digests } from "../stored-files/digests.ts";
 import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
 
-/** Parts of the service that saving a state needs. */
+/** Parts of the service needed to save a state. */
 export interface SaveContext {
   readonly engine: Engine;
   readonly directory: DataDirectory;
   readonly logger: ServiceLogger;
 }
 
-/** Parts of the service that commits need. */
+/** Parts of the service needed to commit a checkpoint or progress. */
 export interface CommitContext extends SaveContext {
   readonly store: Store;
 }
 
-/** An event as a trainer names it. */
+/** Event reported by a trainer. */
 export interface NewEvent {
   readonly key: string;
   readonly type: JobEventRow["type"];
@@ -37,10 +37,10 @@ export interface NewEvent {
 }
 
 /**
- * Saves a model so that `path` is either complete and on disk, or absent. A directory of that name that is already there belongs to no
- * row and is moved to the quarantine.
+ * Saves a model so that `path` is either complete and on disk, or absent. An existing directory at `path` belongs to no row and is moved to
+ * the quarantine.
  *
- * @returns the digests of its files.
+ * @returns the digests of the saved files.
  */
 export async function saveDurably(
   { engine, directory, logger }: SaveContext,
@@ -65,7 +65,7 @@ export async function saveDurably(
 }
 
 /**
- * Commits how far an SFT job is: the state first, then the row that points to it. After a crash the job goes on from here.
+ * Commits the progress of an SFT job: first the state, then the row that points to it. After a crash the job resumes from here.
  *
  * @returns the job as committed.
  */
@@ -92,9 +92,10 @@ export async function commitProgress(
 }
 
 /**
- * Commits a finished job: the state in one renamed directory, then checkpoint, events and status in one transaction.
+ * Commits a finished job: first the state in one renamed directory, then checkpoint, events and status in one transaction.
  *
- * @param events - Written in the same transaction, before `training_ended`.
+ * @param events - Events written in the same transaction, before `training_ended`.
+ * @returns the committed checkpoint.
  */
 export async function commitCheckpoint(
   context: CommitContext,
@@ -108,11 +109,11 @@ export async function commitCheckpoint(
     signal,
   }: {
     readonly handle: ModelHandle;
-    /** What the job began with. */
+    /** Checkpoint that the job started from. */
     readonly start: CheckpointRow;
     readonly metrics: Readonly<Record<string, number>>;
     readonly events: readonly NewEvent[];
-    /** Digests of the files that the job leaves besides its checkpoint; null without any. */
+    /** Digests of the job's files outside the checkpoint; null without such files. */
     readonly digests: Digests | null;
     readonly signal: AbortSignal;
   },
@@ -180,7 +181,7 @@ export async function commitCheckpoint(
     await remove(path);
     throw error;
   }
-  // Past the commit nothing may fail the job: what is left over now is swept at the next start.
+  // After the commit no error may fail the job. Leftover files are removed at the next start.
   for (const { state_dir: stateDir } of older) {
     if (stateDir !== null) await remove(join(directory.root, stateDir, OPTIMIZER_FILE)).catch(() => undefined);
   }
@@ -188,7 +189,7 @@ export async function commitCheckpoint(
   return row;
 }
 
-/** The checkpoint a job of this model starts from. */
+/** Returns the checkpoint that a job of the model starts from. */
 export async function startingPoint(store: Store, modelId: string): Promise<CheckpointRow> {
   const checkpoint = await newestCheckpoint(store, modelId);
   if (checkpoint === undefined) throw new InternalError(`Model '${modelId}' has no checkpoint to start from`);

@@ -11,7 +11,7 @@ import { digestBytes, type Digests } from "../stored-files/digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
-/** What the trainer made of each turn: its advantage, and the log-probability of every sampled token before the step. */
+/** Returns, for each turn, its advantage and the trainer's log-probability of every sampled token before the step. */
 export function tokenReport(sources: readonly RowSource[], rows: readonly Row[], logprobs: readonly Logprobs[]): TrainedTokens {
   const found = new Map<string, TrainedTrajectory>();
   for (const [index, { group, trajectory, turns }] of sources.entries()) {
@@ -26,7 +26,7 @@ export function tokenReport(sources: readonly RowSource[], rows: readonly Row[],
   return { object: "list", data: [...found.values()] };
 }
 
-/** The JSON text of a report, one trajectory at a time. */
+/** Serializes a report as JSON, one trajectory per step. */
 function* reportText({ object, data }: TrainedTokens): Steps<string> {
   let text = `{"object":${JSON.stringify(object)},"data":[`;
   for (const [index, entry] of data.entries()) {
@@ -36,12 +36,12 @@ function* reportText({ object, data }: TrainedTokens): Steps<string> {
   return `${text}]}`;
 }
 
-/** Path of a job's report, relative to the data directory. */
+/** Returns the path of a job's report, relative to the data directory. */
 function placeOf(jobId: string): string {
   return `tokens/${jobId}.json`;
 }
 
-/** Writes a job's report, before the job's end is committed, so that a job that is over has it. Returns its digest. */
+/** Writes a job's report before the job's end is committed, so that every finished job has its report. Returns the digest. */
 export async function writeTokenReport(directory: DataDirectory, jobId: string, report: TrainedTokens): Promise<Digests> {
   const bytes = Buffer.from(await runStepsInSlices(reportText(report)));
   await writeDurably(join(directory.tokens, `${jobId}.json`), bytes);
@@ -51,7 +51,7 @@ export async function writeTokenReport(directory: DataDirectory, jobId: string, 
 /**
  * Reads a job's report.
  *
- * @throws NotFoundError `E_NOT_FOUND` when the job made none.
+ * @throws NotFoundError `E_NOT_FOUND` if the job has no report.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
 export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<Buffer> {
@@ -67,7 +67,7 @@ export async function readTokenReport(directory: DataDirectory, files: StoredFil
   }
 }
 
-/** Removes a job's report. Returns whether it had one. */
+/** Removes a job's report. Returns whether the report existed. */
 export async function removeTokenReport(directory: DataDirectory, jobId: string): Promise<boolean> {
   try {
     await unlink(join(directory.tokens, `${jobId}.json`));

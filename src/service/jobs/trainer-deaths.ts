@@ -1,12 +1,12 @@
 import type { JobRow } from "../store/tables.ts";
 
-/** Counts the deaths of the trainer during a job. Only the job that runs is tracked: jobs run one after another. */
+/** Counter of trainer crashes during a job. Only the current job is tracked, because jobs run one at a time. */
 export class TrainerDeaths {
   #jobId = "";
   #committedSteps = 0;
   #count = 0;
 
-  /** Counts a death during `job`, and returns the deaths since the job last committed progress in this process. */
+  /** Counts a crash during `job`. Returns the crashes since the job last committed progress in this process. */
   note({ id, committed_steps: committedSteps }: JobRow): number {
     if (id !== this.#jobId || committedSteps !== this.#committedSteps) this.#count = 0;
     this.#jobId = id;

@@ -3,39 +3,42 @@ import type { LoraConfig } from "../../schema/index.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 
-/** A model in the engine's memory and what its weights are. */
+/** Model in the engine's memory, and the checkpoint that its weights match. */
 export interface WarmModel {
   readonly handle: ModelHandle;
   readonly checkpointId: string;
   readonly optimizerKind: JobRow["type"];
 }
 
-/** What a job starts from. */
+/** Options of {@link WarmModels.acquire}. */
 export interface AcquireOptions {
   readonly model: ModelRow;
   readonly checkpoint: CheckpointRow;
-  /** Its progress from before a crash wins over the checkpoint. */
+  /** Job to run. Its progress from before a crash takes precedence over the checkpoint. */
   readonly job: JobRow;
   readonly signal: AbortSignal;
 }
 
-/** Keeps what was trained last loaded, so that the next job of the same model starts at once. */
+/** Cache of recently trained models, so that the next job of the same model starts without loading. */
 export interface WarmModels {
-  /** A model that nobody else holds, with weights of the checkpoint or the progress, and moments of the job's own kind or none. */
+  /**
+   * Returns a model for exclusive use, with the weights of the checkpoint or the progress, and optimizer moments of the job's own kind or
+   * zero.
+   */
   acquire(options: AcquireOptions): Promise<ModelHandle>;
-  /** Gives a model back whose weights are those of a checkpoint. */
+  /** Returns a model to the cache. Its weights must match the checkpoint. */
   keep(modelId: string, model: WarmModel): Promise<void>;
   forget(modelId: string): Promise<void>;
 }
 
-/** The adapter settings of a model, as `createModel` takes them. */
+/** Returns the adapter settings of a model for `createModel`. */
 export function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<string, never> {
   if (model.lora === null) return {};
   const { rank, alpha } = JSON.parse(model.lora) as LoraConfig;
   return { lora: { rank, ...(alpha === undefined ? {} : { alpha }) } };
 }
 
-/** See {@link WarmModels}. */
+/** Creates a cache of at most `max` warm models. */
 export function createWarmModels({
   engine,
   files,
@@ -45,7 +48,7 @@ export function createWarmModels({
   readonly files: StoredFiles;
   readonly max: number;
 }): WarmModels {
-  // In the order of use, oldest first.
+  // Ordered by last use, oldest first.
   const warm = new Map<string, WarmModel>();
 
   async function load({ model, checkpoint, job, signal }: AcquireOptions): Promise<ModelHandle> {

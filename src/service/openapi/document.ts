@@ -7,7 +7,7 @@ import { ERROR_TYPES, type ErrorStatus } from "../http-errors.ts";
 import { parametersOf, TAGS, type Contents, type RouteSpec } from "./route.ts";
 import { answerSchemas, joined, requestSchemas, type JsonSchema } from "./schemas.ts";
 
-/** A part of the document. */
+/** Object in the document. */
 export type DocumentPart = { readonly [key: string]: unknown };
 
 const ERROR_DESCRIPTIONS: Readonly<Record<ErrorStatus, string>> = {
@@ -28,12 +28,12 @@ const ERROR_DESCRIPTIONS: Readonly<Record<ErrorStatus, string>> = {
   507: "The disk of the service is full.",
 };
 
-/** Headers that errors always carry. */
+/** Headers that are always sent with an error, by status. */
 const ERROR_HEADERS: Partial<Readonly<Record<ErrorStatus, string>>> = { 401: "WWW-Authenticate", 429: "Retry-After" };
 
 const STEP = { type: "string", pattern: "^(?:[0-9]{1,9}|latest)$" };
 
-/** Schema and description per path parameter. */
+/** Description and schema by path parameter. */
 const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; readonly schema: z.ZodType | JsonSchema }>> = {
   model_id: { description: "Identifier of a trainable model.", schema: uuid },
   job_id: { description: "Identifier of a training job.", schema: uuid },
@@ -49,7 +49,7 @@ const IDEMPOTENCY_KEY = {
   schema: { type: "string", pattern: "^[!-~]{1,255}$" },
 };
 
-/** Returns the statuses of errors that a route may answer. 405, 408, 417 and 431 belong to no route: they are found before it. */
+/** Returns the error statuses of a route. 405, 408, 417 and 431 are not listed, because they are decided before a route is reached. */
 function errorStatuses(spec: RouteSpec): ErrorStatus[] {
   const { isPublic = false, method, body, query, errors = [], validationStatus = 422 } = spec;
   const parameters = parametersOf(spec);
@@ -68,7 +68,7 @@ function errorStatuses(spec: RouteSpec): ErrorStatus[] {
   return [...new Set([...implied, ...errors])].toSorted((a, b) => a - b);
 }
 
-/** Makes the document of routes. */
+/** Creates the document of the given routes. */
 export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   const [requests, answers] = [requestSchemas(), answerSchemas()];
   const media = (contents: Contents, schemas: typeof requests): DocumentPart => {

@@ -1,4 +1,4 @@
-/** The document as one HTML page, made on the server: no script, nothing loaded from elsewhere. */
+/** HTML page of the OpenAPI document, rendered on the server without scripts or external resources. */
 import { html, raw } from "hono/html";
 import type { DocumentPart } from "./document.ts";
 
@@ -16,7 +16,7 @@ const asList = (value: unknown): readonly unknown[] => (Array.isArray(value) ? v
 const asText = (value: unknown): string => (typeof value === "string" ? value : "");
 const lastPart = (reference: unknown): string => asText(reference).split("/").at(-1) ?? "";
 
-/** A schema as JSON; references are links to their components. */
+/** Renders a schema as JSON, with references as links to their components. */
 function schemaBlock(schema: unknown): Html {
   const pieces = JSON.stringify(schema, null, 2).split(/("#\/components\/schemas\/\w+")/u);
   return html`<pre>
@@ -89,7 +89,7 @@ function operationsOf(document: DocumentPart, tag: string): Html[] {
   );
 }
 
-/** Renders the document as a page. */
+/** Renders the document as an HTML page. */
 export function documentPage(document: DocumentPart): string {
   const { title, version, description } = asPart(document["info"]);
   const schemas = Object.entries(asPart(asPart(document["components"])["schemas"]));

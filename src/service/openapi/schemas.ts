@@ -1,32 +1,32 @@
-/** JSON schemas of the document, made from the schemas that the service validates with. */
+/** JSON schemas of the document, generated from the validation schemas of the service. */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import * as contract from "../../schema/index.ts";
 import { laxBoolean, laxInteger, laxNumber } from "../chat/coercion.ts";
 import { wireRequest } from "../chat/fields.ts";
 
-/** A JSON schema. */
+/** JSON schema. */
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
-/** Prefix of references into the document. */
+/** Prefix of references to components. */
 const COMPONENTS = "#/components/schemas/";
 
-/** Components that the schema module has no name for, or has in the form that clients write. */
+/** Components that the schema module does not export, or exports in a form other than the one clients write. */
 const SERVICE_SCHEMAS = { ChatCompletionRequest: wireRequest, LaxInteger: laxInteger, LaxNumber: laxNumber, LaxBoolean: laxBoolean };
 
-/** Every named schema by the name of its component. */
+/** Returns all named schemas by component name. */
 function namedSchemas(): ReadonlyMap<string, z.ZodType> {
   const exported = Object.entries<unknown>(contract).filter((entry): entry is [string, z.ZodType] => entry[1] instanceof z.ZodType);
   const named = exported.map(([name, schema]) => [`${name.charAt(0).toUpperCase()}${name.slice(1)}`, schema] as const);
   return new Map<string, z.ZodType>([...named, ...Object.entries(SERVICE_SCHEMAS)]);
 }
 
-/** True for a reference to what zod shares between components without a name: the recursive definition of any JSON value. */
+/** Whether a reference points to an unnamed schema that zod shares between components: the recursive definition of any JSON value. */
 function isJsonValue(reference: unknown): boolean {
   return typeof reference === "string" && (reference === `${COMPONENTS}JsonValue` || reference.startsWith(`${COMPONENTS}__shared`));
 }
 
-/** Removes keywords without effect in a document, and writes any JSON value as the schema `true` allows it. */
+/** Removes keywords that have no effect in a document, and replaces the definition of any JSON value by the empty schema. */
 function tidied(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(tidied);
   if (typeof value !== "object" || value === null) return value;
@@ -40,7 +40,7 @@ function tidied(value: unknown): unknown {
   return Object.fromEntries(kept.map(([keyword, item]) => [keyword, tidied(item)]));
 }
 
-/** Collects the names of components that a schema refers to. */
+/** Collects the names of the components that a schema refers to. */
 function referencesIn(value: unknown, found: Set<string> = new Set()): Set<string> {
   if (Array.isArray(value)) for (const item of value) referencesIn(item, found);
   else if (typeof value === "object" && value !== null)
@@ -51,7 +51,7 @@ function referencesIn(value: unknown, found: Set<string> = new Set()): Set<strin
   return found;
 }
 
-/** Schemas of one direction: `input` is what a request may hold, `output` what an answer holds. */
+/** Schemas of one direction: `input` for requests, `output` for responses. */
 class DirectedSchemas {
   readonly #schemas: Readonly<Record<string, JsonSchema>>;
   readonly #names = new Map<z.ZodType, string>();
@@ -68,14 +68,14 @@ class DirectedSchemas {
     this.#schemas = tidied(made.schemas) as Readonly<Record<string, JsonSchema>>;
   }
 
-  /** The schema at a place of the document: a reference to a component, or a schema without a name in full. */
+  /** Returns the schema to use in the document: a reference to a component, or an inline schema if it has no name. */
   at(schema: z.ZodType): JsonSchema {
     const name = this.#names.get(schema);
     if (name !== undefined) return { $ref: COMPONENTS + name };
     return tidied(z.toJSONSchema(schema, { io: this.#io, unrepresentable: "any" })) as JsonSchema;
   }
 
-  /** The components reached from parts of a document. */
+  /** Returns the components that are reachable from parts of a document. */
   reachable(parts: unknown): Map<string, JsonSchema> {
     const reached = new Map<string, JsonSchema>();
     const queue = [...referencesIn(parts)];
@@ -89,33 +89,33 @@ class DirectedSchemas {
   }
 }
 
-/** Schemas of requests. */
+/** Returns the schemas of requests. */
 export function requestSchemas(): DirectedSchemas {
   return new DirectedSchemas("input");
 }
 
-/** Schemas of answers. */
+/** Returns the schemas of responses. */
 export function answerSchemas(): DirectedSchemas {
   return new DirectedSchemas("output");
 }
 
-/** Components of requests and answers in one name space. */
+/** Components of requests and responses in one namespace. */
 export interface JoinedSchemas {
   readonly components: Readonly<Record<string, JsonSchema>>;
-  /** Adapts the references in a part of a request. */
+  /** Renames the references in a part of a request. */
   readonly forRequest: <T>(part: T) => T;
 }
 
 /**
- * Joins the components of requests and of answers. A schema that differs between them, because a member with a default may be absent
- * from a request alone, has the suffix `Input` in requests.
+ * Joins the components of requests and responses. A component gets the suffix `Input` in requests if its two versions differ, because a
+ * member with a default is optional only in requests.
  */
 export function joined(requests: ReadonlyMap<string, JsonSchema>, answers: ReadonlyMap<string, JsonSchema>): JoinedSchemas {
   const isShared = (name: string) => requests.has(name) && answers.has(name);
   const differing = new Set(
     [...requests.keys()].filter((name) => isShared(name) && !isDeepStrictEqual(requests.get(name), answers.get(name))),
   );
-  // A schema that refers to one that differs differs, too.
+  // A schema that refers to a differing schema also differs.
   for (let size = -1; size !== differing.size;) {
     size = differing.size;
     for (const [name, schema] of requests)

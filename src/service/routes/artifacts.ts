@@ -46,7 +46,7 @@ function toWire(artifact: StoredArtifact): ArtifactVersion {
   };
 }
 
-/** The path behind `/files/`, read from the request line itself: a router may have tidied `..` away before it could be refused. */
+/** Returns the path after `/files/`, taken from the raw request line, because a router may normalize `..` before it can be rejected. */
 function filePath(c: ServiceRequest): string {
   const line = c.env.incoming.url ?? "";
   const [, raw = ""] = /^[^?]*?\/files\/([^?]*)/.exec(line) ?? [];
@@ -62,7 +62,7 @@ function filePath(c: ServiceRequest): string {
   return path;
 }
 
-/** Artifact versions: open, put files, commit, read. */
+/** Creates the routes of artifact versions: open, upload files, commit, read. */
 export function artifactRoutes(context: ServiceContext): Route[] {
   const { store, space } = context;
   const idOf = (c: ServiceRequest) => pathParameter(c, "artifact_id");
@@ -150,7 +150,7 @@ export function artifactRoutes(context: ServiceContext): Route[] {
   ];
 }
 
-/** Opens the verified contents of a file: from then on, replacing the file takes nothing from the reader. */
+/** Opens the verified content of a file. Replacing the file afterwards does not affect the reader. */
 async function openFile(
   { store, files }: Pick<ServiceContext, "store" | "files">,
   id: string,
@@ -161,14 +161,14 @@ async function openFile(
   try {
     return { file, handle: await open(await files.blobPath(artifact, file), "r") };
   } catch (error) {
-    // The file may have been replaced since its row was read.
+    // The file may have been replaced after its row was read.
     const { sha256 } = fileAt(await getArtifact(store, id), path);
     if (sha256 === file.sha256) throw error;
     return openFile({ store, files }, id, path);
   }
 }
 
-/** @throws NotFoundError `E_NOT_FOUND` naming the files that there are. */
+/** Returns the file at a path. @throws NotFoundError `E_NOT_FOUND` listing up to ten existing files. */
 function fileAt(artifact: StoredArtifact, path: string): ArtifactFileRow {
   const file = artifact.files.find((candidate) => candidate.path === path);
   if (file !== undefined) return file;
@@ -230,7 +230,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
   let unused: string | undefined = sha256;
   try {
     return await store.transaction().execute(async (transaction) => {
-      // It may have been committed while the body arrived.
+      // The version may have been committed while the body arrived.
       const artifact = await getArtifact(transaction, artifactId);
       requireOpen(artifact);
       const row: ArtifactFileRow = { artifact_id: artifact.id, path, size_bytes: sizeBytes, sha256 };

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { ServiceContext } from "../context.ts";
 import { route, type Route } from "../openapi/route.ts";
 
-/** `GET /v1/preview/base-models`: identifiers that `base_model` accepts, as an array of strings. */
+/** Creates `GET /v1/preview/base-models`, which lists the identifiers that `base_model` accepts as an array of strings. */
 export function baseModelRoutes({ engine }: ServiceContext): Route[] {
   return [
     route(

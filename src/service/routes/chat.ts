@@ -1,4 +1,4 @@
-/** `POST /v1/chat/completions`. */
+/** The route `POST /v1/chat/completions`. */
 import { chatCompletion } from "../../schema/index.ts";
 import { readBytes, type ServiceRequest } from "../body.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/errors.ts";
@@ -14,12 +14,12 @@ export type { ChatDependencies } from "../chat/service.ts";
 const JSON_HEADERS = { "content-type": "application/json" };
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
-/** The key alone: however a header spells it, it is one key with one memory. */
+/** Returns the API key of an `Authorization` header, so that spellings of the header with the same key count as one credential. */
 function credentialOf(authorization: string | undefined): string {
   return authorization === undefined ? "" : (/^bearer +(\S+) *$/i.exec(authorization)?.[1] ?? authorization);
 }
 
-/** Where a chat completion is carried out. */
+/** Handlers of chat completions: the service itself, and the forwarder to another server. */
 interface Places {
   readonly chat: ChatService;
   readonly forwarder: ChatForwarder | null;
@@ -50,9 +50,9 @@ async function handle({ chat, forwarder }: Places, context: ServiceRequest): Pro
 }
 
 /**
- * The chat completion route, with and without a trailing slash. Authentication and the limit on bodies are the surrounding app's.
+ * Creates the chat completion route, with and without a trailing slash. The surrounding app handles authentication and body limits.
  *
- * @param forwarder - Carries out requests of models that another server samples. @default all are carried out here
+ * @param forwarder - Forwarder of requests for models that another server samples. @default the service answers all requests
  */
 export function chatRoutes(dependencies: ChatDependencies, forwarder: ChatForwarder | null = null): Route[] {
   const places: Places = { chat: new ChatService(dependencies), forwarder };

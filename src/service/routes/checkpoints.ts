@@ -44,7 +44,7 @@ function toWire(row: CheckpointRow): Checkpoint {
   };
 }
 
-/** Routes below `/v1/preview/models/{model_id}/checkpoints`. */
+/** Creates the routes below `/v1/preview/models/{model_id}/checkpoints`. */
 export function checkpointRoutes(context: ServiceContext): Route[] {
   const { store } = context;
   const list = route(
@@ -156,7 +156,13 @@ function findAsked(store: Store, c: ServiceRequest): ReturnType<typeof find> {
   return find(store, pathParameter(c, "model_id"), pathParameter(c, "step"));
 }
 
-/** @throws NotFoundError `E_NOT_FOUND`; ArgumentError `E_ARGUMENT` for what is neither a step nor `latest`. */
+/**
+ * Finds a model and its checkpoint.
+ *
+ * @param step - Step number or `latest`.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown model or checkpoint.
+ * @throws ArgumentError `E_ARGUMENT` for any other `step`.
+ */
 async function find(store: Store, id: string, step: string): Promise<{ readonly model: ModelRow; readonly checkpoint: CheckpointRow }> {
   const model = await getModel(store, id);
   if (!/^(?:\d{1,9}|latest)$/u.test(step))
@@ -166,7 +172,7 @@ async function find(store: Store, id: string, step: string): Promise<{ readonly 
   throw new NotFoundError(`Model '${pathOf(model)}' has no checkpoint at step ${step}: it was deleted or never made`, { param: "step" });
 }
 
-/** Held until the last byte is sent or the client has gone. */
+/** Opens the archive of a checkpoint, which is held until the stream closes. */
 async function download(context: ServiceContext, model: ModelRow, checkpoint: CheckpointRow): Promise<Readable> {
   const { directory, engine, uses, logger } = context;
   const release = uses.hold(checkpoint.id);
@@ -175,12 +181,13 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
     release();
     await remove(scratch).catch((error: unknown) => logger.warn("What a download left could not be removed", { error: messageOf(error) }));
   };
-  // The budget leaves what is held, a user's deletion does not: there the row goes first, so while it is there so are its files.
+  // Retention skips held checkpoints, but a deletion by a user does not. It deletes the row before the files, so the files exist as long as
+  // the row does.
   const stillThere = () => find(context.store, model.id, String(checkpoint.step));
   try {
     await stillThere();
     const isAdapter = model.lora !== null;
-    // A fresh adapter is on no disk: it is made again, the same from its seed.
+    // A newly initialized adapter has no files; its seed recreates it.
     const stateDirectory =
       checkpoint.state_dir !== null
         ? await context.files.useCheckpoint(model, checkpoint, (path) => Promise.resolve(path))
@@ -221,7 +228,7 @@ function pin(store: Store, id: string, step: string): Promise<CheckpointRow> {
   });
 }
 
-/** An older checkpoint has its optimizer state for the pin alone. */
+/** Removes a pin. A checkpoint that is not the newest then loses its optimizer state, which was kept only for the pin. */
 async function unpin({ store, directory, retention, space }: ServiceContext, id: string, step: string): Promise<CheckpointRow> {
   const change = async (transaction: Store) => {
     const { checkpoint } = await find(transaction, id, step);
@@ -248,7 +255,7 @@ async function deleteCheckpoints(
     const rows = await transaction.selectFrom("checkpoints").selectAll().where("model_id", "=", model.id).orderBy("step").execute();
     const matching = rows.filter((row) => wanted.has(row.step));
     const [job] = await liveJobs(transaction, model.id);
-    // A job starts from the newest checkpoint, and step 0 is what a broken training falls back to.
+    // A job starts from the newest checkpoint, and step 0 is the fallback if training diverges.
     const needed = matching.find((row) => row.step === 0 || row.step === rows.at(-1)?.step);
     if (job !== undefined && needed !== undefined) {
       throw new ConflictError(

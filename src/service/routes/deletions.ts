@@ -6,7 +6,7 @@ import { pathParameter, route, type Route } from "../openapi/route.ts";
 const common = { method: "DELETE", isExtension: true, errors: [409] } as const;
 const JOB = "/v1/preview/training-jobs/{job_id}";
 
-/** Deleting artifact versions, jobs and token reports. Extensions. */
+/** Creates the routes that delete artifact versions, jobs and token reports. All are extensions of the interface. */
 export function deletionRoutes(context: ServiceContext): Route[] {
   return [
     route(

@@ -3,7 +3,7 @@ import { openApiDocument, type DocumentPart } from "../openapi/document.ts";
 import { documentPage } from "../openapi/page.ts";
 import { route, type Route, type RouteSpec } from "../openapi/route.ts";
 
-/** The page runs no script and loads nothing. */
+/** Content security policy of the page, which runs no script and loads nothing. */
 const PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const common = { method: "GET", tag: "Service", isPublic: true, isExtension: true } as const;
@@ -24,9 +24,9 @@ const PAGE: RouteSpec = {
   answer: { description: "A page that loads nothing else.", content: { "text/html": "text" } },
 };
 
-/** `GET /openapi.json` and `GET /docs`: the description of `others` and of these two routes. */
+/** Creates `GET /openapi.json` and `GET /docs`, which describe `others` and these two routes. */
 export function descriptionRoutes(others: readonly RouteSpec[]): Route[] {
-  // Made at the first request: most services are never asked for it.
+  // Created at the first request, because most services are never asked for it.
   let known: DocumentPart | undefined;
   const document = () => (known ??= openApiDocument([...others, DOCUMENT, PAGE]));
   return [

@@ -10,7 +10,10 @@ const LOW_SPACE: HealthReport["storage"] = {
     "Disk space is low: uploads, new models and new jobs are refused with 507, and queued jobs wait. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory",
 };
 
-/** `GET /health`: the state of the engine's workers and of the disk, without a key. Status 503 only while nothing can be sampled. */
+/**
+ * Creates `GET /health`: the state of the engine's workers and of the disk, without authentication. Status 503 only if no model can be
+ * sampled.
+ */
 export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "engine" | "upstream" | "space">): Route[] {
   const spec = {
     method: "GET",
@@ -21,7 +24,7 @@ export function healthRoutes({ engine, upstream, space }: Pick<ServiceContext, "
     isPublic: true,
     isExtension: true,
     answer: healthReport,
-    // With an error body while the service ends.
+    // An error body during shutdown.
     otherAnswers: { 503: z.union([healthReport, errorBody]) },
   } as const;
   const health = route(spec, async (c) => {

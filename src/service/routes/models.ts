@@ -34,12 +34,15 @@ function toWire(row: ModelRow): Model {
   };
 }
 
-/** The adapter's first weights depend on the name alone: the same script on another machine starts from the same bytes. */
+/**
+ * Returns the seed of a model's adapter. The seed depends only on the name, so the same script starts from the same weights on every
+ * machine.
+ */
 function seedOf(name: QualifiedName): number {
   return createHash("sha256").update(pathOf(name)).digest().readUInt32BE(0);
 }
 
-/** `POST /v1/preview/models`, `DELETE /v1/preview/models/{model_id}`. */
+/** Creates `POST /v1/preview/models` and `DELETE /v1/preview/models/{model_id}`. */
 export function modelRoutes(context: ServiceContext): Route[] {
   return [
     route(
@@ -74,10 +77,10 @@ export function modelRoutes(context: ServiceContext): Route[] {
   ];
 }
 
-/** What is wrong with a base's files, as opposed to with the machine. */
+/** Error codes that indicate a problem with a base model's files rather than with the machine. */
 const FILE_ERRORS: readonly ErrorCode[] = ["E_NOT_FOUND", "E_DATA", "E_UNSUPPORTED"];
 
-/** Refused here and not when the first job runs: a model that can never train or be sampled from must not exist. */
+/** Checks that a base model is complete. Checked at creation, because a model that can never be trained or sampled must not exist. */
 async function requireWholeBase({ engine, tokenizers }: ServiceContext, name: string): Promise<void> {
   const { directory } = await engine.describeBase(name);
   try {
@@ -90,7 +93,7 @@ async function requireWholeBase({ engine, tokenizers }: ServiceContext, name: st
   }
 }
 
-/** An engine may train adapters alone, or none. */
+/** Checks that the engine supports the requested kind of training: adapters, full models, or both. */
 function requireOffered({ engine }: ServiceContext, lora: LoraConfig | null): void {
   const { name, lora: hasLora, fullParameter } = engine.capabilities();
   if (lora === null ? fullParameter : hasLora) return;
@@ -107,10 +110,10 @@ async function prepareModel(context: ServiceContext, request: CreateModelRequest
       param: "name",
     });
   };
-  // What a model starts from may say more than the request.
+  // Checked only without `from`, because the origin may determine `lora`.
   if ((request.from ?? null) === null) requireOffered(context, request.lora ?? null);
   await requireWholeBase(context, request.base_model);
-  // Asked before the work, and again when it is done: two requests may make the same model at one time.
+  // Checked before the preparation and again at the commit, because two requests may create the same model concurrently.
   const known = await existing(context.store);
   if (known !== undefined) return { commit: async (store) => toWire((await existing(store)) ?? (await getModel(store, known.id))) };
   await context.space.requireRoom();
@@ -132,7 +135,7 @@ async function prepareModel(context: ServiceContext, request: CreateModelRequest
   };
 }
 
-/** A model and its step 0, usable at once. */
+/** Inserts a model and its step 0, which can be used immediately. */
 async function insertModel(
   store: Store,
   {
@@ -176,15 +179,15 @@ async function deleteModel({ store, jobs, policies, directory, space }: ServiceC
   const model = await getModel(store, id);
   for (;;) {
     for (const job of await liveJobs(store, model.id)) {
-      // One that ends this very moment is over too.
+      // A job that has just ended cannot be cancelled and needs no cancellation.
       await jobs.cancel(job.id).catch((error: unknown) => {
         if (!(error instanceof ConflictError)) throw error;
       });
     }
     const change = async (transaction: Store) => {
-      // Whoever deleted it first answered with the counts.
+      // Throws if another request has deleted the model, so that only one request reports the counts.
       await getModel(transaction, id);
-      // A job may have been accepted since; it is cancelled in the next round.
+      // A job may have been accepted meanwhile; the next iteration cancels it.
       if ((await liveJobs(transaction, model.id)).length > 0) return null;
       const checkpoints = await transaction.deleteFrom("checkpoints").where("model_id", "=", model.id).returning("id").execute();
       await transaction.deleteFrom("models").where("id", "=", model.id).execute();

@@ -6,7 +6,7 @@ import { route, type Route } from "../openapi/route.ts";
 import { pathOf, stepName } from "../names.ts";
 import { listModels } from "../store/models.ts";
 
-/** Returns the permissions that the single key of a service has. `id` does not change between requests. */
+/** Returns the permissions of the service's single key. `id` does not change between requests. */
 function permissionOf(id: string, created: number, { allowsTraining }: { readonly allowsTraining: boolean }): ModelPermission {
   return {
     id: `modelperm-${createHash("sha256").update(id).digest("hex").slice(0, 16)}`,
@@ -24,23 +24,25 @@ function permissionOf(id: string, created: number, { allowsTraining }: { readonl
   };
 }
 
-/** Seconds since 1970. */
+/** Converts milliseconds to whole seconds. */
 function toSeconds(time: number): number {
   return Math.floor(time / 1000);
 }
 
-/** `GET /v1/models`: base models first, then every trainable model with its newest checkpoint as `root`. Steps are not listed. */
+/**
+ * Creates `GET /v1/models`: first the base models, then every trainable model with its newest checkpoint as `root`. Steps are not listed.
+ */
 export function servedModelRoutes({ engine, upstream, store, hub }: ServiceContext): Route[] {
   const startedAt = toSeconds(Date.now());
 
-  /** Context length of a base model, or null if it is not on this machine: a list must not fetch a model. */
+  /** Returns the context length of a base model; null if the model is not on this machine, because listing must not fetch models. */
   async function contextLengthOf(base: string): Promise<number | null> {
     const isLocal = engine.capabilities().baseModels.includes(base) || isAbsolute(base) || (await hub?.isKept(base)) === true;
     if (!isLocal) return null;
     try {
       return (await engine.describeBase(base)).contextLength;
     } catch {
-      // A base whose files were removed after the start is reported by the requests that use it.
+      // Files removed after the start are reported by requests that use the base model.
       return null;
     }
   }

@@ -36,7 +36,7 @@ const PATH = "/v1/preview/training-jobs";
 const tag = "Training jobs";
 
 const eventQuery = listQuery.omit({ order: true }).extend({
-  /** Extension: seconds to hold the answer until there is an event, 0 to 30. */
+  /** Extension: max seconds to wait for an event (long polling), 0 to 30. */
   wait: z.coerce.number().min(0).max(30).default(0),
 });
 
@@ -49,7 +49,7 @@ function eventToWire(row: JobEventRow): JobEvent {
   return { id: row.id, type: row.type, data: JSON.parse(row.data) as Record<string, unknown> };
 }
 
-/** Creating, reading, following and cancelling training jobs. */
+/** Creates the routes that create, read, follow and cancel training jobs. */
 export function trainingJobRoutes(context: ServiceContext): Route[] {
   const { store, jobs, space } = context;
   const idOf = (c: ServiceRequest) => pathParameter(c, "job_id");
@@ -109,7 +109,7 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
         answer: trainedTokens,
       },
       async (c) => {
-        // The job first: an id that is no job's is another error, and never a file name.
+        // Checks the job first, so that an unknown id gets its own error and never becomes a file name.
         const job = await getJob(store, idOf(c));
         const report = await readTokenReport(context.directory, context.files, job);
         return c.body(new Uint8Array(report), 200, { "content-type": "application/json" });
@@ -147,7 +147,7 @@ async function eventsOf(
   const endsAtMs = performance.now() + wait * 1000;
   for (;;) {
     const { revision } = jobs.changes;
-    // The status is read first: an event committed with a final status is then seen below.
+    // Reads the status before the events, so that an event committed with a final status is included below.
     const job = await getJob(store, id);
     const { rows, hasMore } = await pageOfEvents(store, job.id, { after, limit });
     const isLive = job.status === "queued" || job.status === "running";
@@ -160,7 +160,7 @@ async function eventsOf(
   }
 }
 
-/** @throws ConflictError `E_CONFLICT` for a model whose checkpoints were all deleted. */
+/** Checks that a model has a checkpoint. @throws ConflictError `E_CONFLICT` if all checkpoints were deleted. */
 async function requireStart(store: Store, model: ModelRow): Promise<void> {
   if ((await newestCheckpoint(store, model.id)) !== undefined) return;
   throw new ConflictError(`Model '${pathOf(model)}' has no checkpoint to start from: all were deleted. Create a new model`, {
@@ -210,7 +210,7 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
   return {
     async commit(transaction) {
       await requireStart(transaction, await getModel(transaction, model.id));
-      // They may have been deleted since they were read.
+      // The artifacts may have been deleted since they were read.
       for (const { id: artifactId } of validation === null ? [artifact] : [artifact, validation])
         await getArtifact(transaction, artifactId);
       await insertJob(transaction, { id, modelId: model.id, type: "sft", config });

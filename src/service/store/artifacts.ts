@@ -2,7 +2,7 @@ import { NotFoundError } from "../../errors.ts";
 import { artifactUrl, pathOf, type QualifiedName } from "../names.ts";
 import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
 
-/** A version with its files, by path. */
+/** Artifact version with its files, ordered by path. */
 export interface StoredArtifact extends ArtifactRow {
   readonly state: "open" | "committed";
   readonly files: readonly ArtifactFileRow[];
@@ -19,7 +19,7 @@ async function withFiles(store: Store, row: ExistingRow): Promise<StoredArtifact
   return { ...row, files };
 }
 
-/** @throws NotFoundError `E_NOT_FOUND`. */
+/** Returns an artifact version. @throws NotFoundError `E_NOT_FOUND` if it does not exist or was deleted. */
 export async function getArtifact(store: Store, id: string): Promise<StoredArtifact> {
   const row = await store.selectFrom("artifacts").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
   if (!exists(row))
@@ -29,7 +29,7 @@ export async function getArtifact(store: Store, id: string): Promise<StoredArtif
   return withFiles(store, row);
 }
 
-/** @throws NotFoundError `E_NOT_FOUND`, naming `param`. */
+/** Returns an artifact version by name. @throws NotFoundError `E_NOT_FOUND`, naming `param`, if it does not exist or was deleted. */
 export async function getArtifactByName(
   store: Store,
   name: QualifiedName & { readonly version: number },
@@ -50,7 +50,7 @@ export async function getArtifactByName(
   return withFiles(store, row);
 }
 
-/** Whether a file of any version has the contents with this digest. */
+/** Whether a file of any version has the content with this digest. */
 export async function isBlobReferenced(store: Store, sha256: string): Promise<boolean> {
   const row = await store.selectFrom("artifact_files").select("sha256").where("sha256", "=", sha256).limit(1).executeTakeFirst();
   return row !== undefined;

@@ -1,15 +1,22 @@
 import { ArgumentError } from "../../errors.ts";
 import type { CheckpointRow, Store } from "./tables.ts";
 
+/** Returns the newest checkpoint of a model. */
 export function newestCheckpoint(store: Store, modelId: string): Promise<CheckpointRow | undefined> {
   return store.selectFrom("checkpoints").selectAll().where("model_id", "=", modelId).orderBy("step", "desc").limit(1).executeTakeFirst();
 }
 
+/** Returns the checkpoint of a model at a step. */
 export function checkpointAt(store: Store, modelId: string, step: number): Promise<CheckpointRow | undefined> {
   return store.selectFrom("checkpoints").selectAll().where("model_id", "=", modelId).where("step", "=", step).executeTakeFirst();
 }
 
-/** One page by step; one row more than `limit` says that there are more. */
+/**
+ * Returns a page of a model's checkpoints, ordered by step.
+ *
+ * @param after - Id of the last checkpoint on the previous page.
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not a checkpoint of the model.
+ */
 export async function pageOfCheckpoints(
   store: Store,
   modelId: string,

@@ -4,7 +4,7 @@ import { messageOf } from "../error-text.ts";
 import type { SqliteConnection } from "./connection.ts";
 import { MIGRATIONS } from "./migrations.ts";
 
-/** Returns the size of a file in bytes, 0 for one that does not exist. */
+/** Returns the size of a file in bytes; 0 if it does not exist. */
 export function sizeOf(path: string): Promise<number> {
   return stat(path).then(
     ({ size }) => size,
@@ -13,7 +13,7 @@ export function sizeOf(path: string): Promise<number> {
 }
 
 /**
- * Runs SQLite's check of a database.
+ * Runs SQLite's `quick_check` on a database.
  *
  * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or fails the check.
  */
@@ -38,9 +38,9 @@ function isDamage(error: unknown): boolean {
 }
 
 /**
- * Returns how many migrations a database has.
+ * Returns the number of migrations applied to a database.
  *
- * @throws ConfigError `E_CONFIG` for migrations that this version does not know.
+ * @throws ConfigError `E_CONFIG` for a migration that this version does not know.
  */
 export function requireKnown(connection: SqliteConnection, path: string): number {
   const [table] = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'kysely_migration'").all();

@@ -1,7 +1,7 @@
 import { isBuiltin } from "node:module";
 import { EngineMissingError } from "../../errors.ts";
 
-/** The part of `node:sqlite` that is used here; `@photostructure/sqlite` has the same one for Node 20. */
+/** Subset of `node:sqlite` used by the store. `@photostructure/sqlite` implements the same interface for Node 20. */
 export interface SqliteConnection {
   exec(sql: string): void;
   prepare(sql: string): {
@@ -18,7 +18,7 @@ interface SqliteModule {
 }
 
 async function loadSqlite(): Promise<SqliteModule> {
-  // The name is computed so that a bundler or a compiler for Node 20 does not look for a module that is not there.
+  // The name is computed so that bundlers and compilers for Node 20 do not try to resolve a missing module.
   const name = isBuiltin("node:sqlite") ? "node:sqlite" : "@photostructure/sqlite";
   try {
     return (await import(name)) as SqliteModule;
@@ -30,7 +30,7 @@ async function loadSqlite(): Promise<SqliteModule> {
   }
 }
 
-/** Opens a connection that waits at most `timeoutMs` for a busy database. */
+/** Opens a connection that waits at most `timeoutMs` for a locked database. */
 export async function connect(
   path: string,
   timeoutMs: number,
@@ -41,15 +41,15 @@ export async function connect(
 }
 
 /**
- * A lock on the file at `path` that ends with the process, however it ends: an exclusive SQLite transaction, which is an operating
- * system lock and so knows nothing of process ids.
+ * Acquires a lock on the file at `path`. The lock is an exclusive SQLite transaction, so the operating system releases it when the process
+ * ends for any reason, and no process ids are involved.
  *
- * @returns the function that gives the lock back, or null while somebody else holds it.
+ * @returns a function that releases the lock, or null if another connection holds it.
  */
 export async function lockFile(path: string): Promise<(() => void) | null> {
   const connection = await connect(path, 0);
   try {
-    // A journal in memory: on a full disk one in a file could not be begun, and nothing is ever written here.
+    // The journal is kept in memory, because a full disk has no room for a journal file. Nothing is ever written to this database.
     connection.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
   } catch (error) {
     connection.close();

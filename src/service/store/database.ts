@@ -7,22 +7,22 @@ import { MIGRATIONS } from "./migrations.ts";
 import type { Store, Tables } from "./tables.ts";
 import { messageOf } from "../error-text.ts";
 
-/** Time to wait for a database that another connection has locked. */
+/** Milliseconds to wait for a database that another connection has locked. */
 const BUSY_TIMEOUT_MS = 5000;
-/** Compiled statements that are kept: more than the service has. */
+/** Max cached prepared statements; more than the service uses. */
 const MAX_STATEMENTS = 500;
 
-/** How many statements that may change something a store has begun. */
+/** Number of statements executed per store that may have changed data. */
 const revisions = new WeakMap<Store, { count: number }>();
 
-/** A number that is another one after every change: what was read while it is the same is still true. */
+/** Returns a revision number that differs after every change. A value read at the same revision is still current. */
 export function revisionOf(store: Store): number {
   return revisions.get(store)?.count ?? 0;
 }
 
 /**
- * A `rollback` that does nothing where SQLite has already rolled back, as it does when the disk is full. Kysely would report the failed
- * rollback in place of the error that caused it.
+ * Creates a `rollback` that succeeds if SQLite has already rolled back, as on a full disk. Otherwise Kysely would report the failed
+ * rollback instead of the original error.
  */
 function rollbackOf(connection: SqliteConnection): ReturnType<SqliteConnection["prepare"]> {
   const statement = connection.prepare("rollback");
@@ -41,12 +41,12 @@ function rollbackOf(connection: SqliteConnection): ReturnType<SqliteConnection["
   };
 }
 
-/** Lends a connection to Kysely, which asks of a statement whether it returns rows. Statements are compiled once. */
+/** Adapts a connection to Kysely, which needs to know whether a statement returns rows. Statements are prepared once. */
 function forKysely(connection: SqliteConnection, revision: { count: number }, isReadOnly = false): SqliteDatabase {
   const compiled = new Map<string, ReturnType<SqliteDatabase["prepare"]>>();
   const prepare = (sql: string): ReturnType<SqliteDatabase["prepare"]> => {
     const statement = sql === "rollback" ? rollbackOf(connection) : connection.prepare(sql);
-    // A change may return rows too.
+    // A statement that changes data may also return rows.
     const change = /^\s*select\b/i.test(sql) ? 0 : 1;
     return {
       reader: statement.columns().length > 0,
@@ -58,13 +58,13 @@ function forKysely(connection: SqliteConnection, revision: { count: number }, is
         revision.count += change;
         return statement.run(...parameters);
       },
-      // An iteration that is under way must not be disturbed by the next use: it gets a statement of its own.
+      // Each iteration gets its own statement, because reusing one would disturb an iteration in progress.
       iterate: (parameters) => connection.prepare(sql).iterate(...parameters),
     };
   };
   return {
     close() {
-      // A binding may keep the connection open for its statements. Without this, all data would then stay in the write-ahead log.
+      // A binding may keep the connection open for its statements, which would leave all data in the write-ahead log.
       try {
         if (!isReadOnly) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
       } finally {
@@ -82,7 +82,7 @@ function forKysely(connection: SqliteConnection, revision: { count: number }, is
   };
 }
 
-/** SQLite whose migrations run in one transaction: SQLite supports that for DDL, and Kysely assumes that it does not. */
+/** SQLite dialect that runs migrations in one transaction. SQLite supports transactional DDL, which Kysely assumes it does not. */
 class TransactionalDialect extends SqliteDialect {
   override createAdapter(): SqliteAdapter {
     return new TransactionalAdapter();
@@ -95,40 +95,42 @@ class TransactionalAdapter extends SqliteAdapter {
   }
 }
 
-/** A transaction that returned is on disk. */
+/** Connection settings: with WAL and full synchronization, a committed transaction is durable. */
 const SETTINGS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON";
-/** Keeps the index of the WAL in memory and not in a file. */
+/** Setting that keeps the WAL index in memory instead of a file. */
 const WITHOUT_FILES = "PRAGMA locking_mode = EXCLUSIVE";
-/** An exclusive connection becomes an ordinary one only outside of WAL mode. */
+/** Statements that turn an exclusive connection into a shared one, which is only possible outside WAL mode. */
 const SHARED_AGAIN = ["PRAGMA journal_mode = DELETE", "PRAGMA locking_mode = NORMAL", "PRAGMA journal_mode = WAL", "SELECT 1 FROM models"];
 
 /** Options of {@link openStore}. */
 export interface OpenStoreOptions {
   /**
-   * Whether a database may be created. Where it may not, a missing or empty one is an error with the message of the returned text.
+   * Error message for a missing or empty database, if a new database must not be created; null if it may.
    *
-   * @default a database may be created
+   * @default null: a database may be created
    */
   readonly whyNotNew?: string | null | undefined;
   /**
-   * Opens without the files that SQLite keeps beside a database, for which a full disk has no room: reading works, and writing once there
-   * is room. No other process can open the database before {@link shareStore}. @default false
+   * Whether to open without the files that SQLite keeps next to a database, for which a full disk has no room. Reads work, and writes work
+   * once there is room. Other processes cannot open the database before {@link shareStore}.
+   *
+   * @default false
    */
   readonly isExclusive?: boolean | undefined;
 }
 
 /**
- * Opens the metadata database at `path`, creating and migrating it as needed. All migrations run in one transaction. A transaction that
- * returned is on disk: WAL with full synchronization. Close it with `destroy()`, which leaves all data in the one file.
+ * Opens the metadata database at `path`, creating and migrating it if necessary. All migrations run in one transaction. Committed
+ * transactions are durable (WAL with full synchronization). Close the store with `destroy()`, which leaves all data in a single file.
  *
  * @throws ConfigError `E_CONFIG` for a database of a newer version, and for a missing one if `whyNotNew` is given.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or a damaged one.
- * @throws EngineMissingError `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
- * @throws NoSpaceError `E_NO_SPACE` when the disk has no room for a new database or a migration.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file or a file that is not a database.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
+ * @throws NoSpaceError `E_NO_SPACE` if the disk has no room for a new database or a migration.
  */
 export async function openStore(path: string, { whyNotNew = null, isExclusive = false }: OpenStoreOptions = {}): Promise<Store> {
   const missing = () => new ConfigError(whyNotNew as string, { param: "dataDir" });
-  // Opening would create the file, and remove a write-ahead log without its database.
+  // Opening would create the file, and would remove a write-ahead log without its database.
   if (whyNotNew !== null && (await sizeOf(path)) === 0) throw missing();
   const connection = await connect(path, BUSY_TIMEOUT_MS);
   try {
@@ -155,12 +157,12 @@ export async function openStore(path: string, { whyNotNew = null, isExclusive = 
 }
 
 /**
- * Opens a database to read it, whatever its version up to the present one; columns that later migrations added are missing in the rows of
- * an older one. Another process may write to it at the same time.
+ * Opens a database of this or any earlier version read-only, without migrating it; rows of an older database lack the columns added by
+ * later migrations. Another process may write to the database at the same time.
  *
- * @throws ConfigError `E_CONFIG` if there is no database, or one of a newer version.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` for a file that is not a database or a damaged one.
- * @throws EngineMissingError `E_ENGINE_MISSING` when the SQLite binding cannot be loaded.
+ * @throws ConfigError `E_CONFIG` for a missing database, or one of a newer version.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` for a damaged file or a file that is not a database.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if the SQLite binding cannot be loaded.
  */
 export async function openStoreReadOnly(path: string): Promise<Store> {
   if ((await sizeOf(path)) === 0) throw noDatabase(path);
@@ -176,9 +178,9 @@ export async function openStoreReadOnly(path: string): Promise<Store> {
 }
 
 /**
- * Copies a database as it is at one moment into a new file at `target`, also while another process writes to it.
+ * Copies a consistent snapshot of a database into a new file at `target`, also while another process writes to the database.
  *
- * @throws ConfigError `E_CONFIG` if there is no database.
+ * @throws ConfigError `E_CONFIG` for a missing database.
  */
 export async function copyDatabase(path: string, target: string): Promise<void> {
   if ((await sizeOf(path)) === 0) throw noDatabase(path);
@@ -194,7 +196,7 @@ function noDatabase(path: string): ConfigError {
   return new ConfigError(`Expected a data directory with a database, found none at '${path}'`, { param: "dataDir" });
 }
 
-/** Lets other processes open a database that was opened on a full disk. @throws when there is no room for that yet. */
+/** Makes a database opened with `isExclusive` available to other processes. @throws if the disk still has no room. */
 export async function shareStore(store: Store): Promise<void> {
   await store.connection().execute(async (connection) => {
     for (const statement of SHARED_AGAIN) await sql.raw(statement).execute(connection);

@@ -1,11 +1,12 @@
 import { sql } from "kysely";
 import type { IdempotencyKeyRow, Store } from "./tables.ts";
 
-/** How long an answer is remembered. */
+/** Milliseconds for which a response is kept. */
 export const RETENTION_MS = 24 * 60 * 60 * 1000;
-/** How many answers are remembered. */
+/** Max number of stored responses. */
 export const RETENTION_COUNT = 10_000;
 
+/** Returns the stored response of a route and key, unless it is older than {@link RETENTION_MS}. */
 export function findAnswer(store: Store, route: string, key: string): Promise<IdempotencyKeyRow | undefined> {
   const oldest = new Date(Date.now() - RETENTION_MS).toISOString();
   return store
@@ -17,7 +18,7 @@ export function findAnswer(store: Store, route: string, key: string): Promise<Id
     .executeTakeFirst();
 }
 
-/** Remembers an answer and forgets what is too old or too much. */
+/** Stores a response and deletes responses over the age or count limit. */
 export async function rememberAnswer(store: Store, answer: Omit<IdempotencyKeyRow, "created_at">): Promise<void> {
   const now = Date.now();
   await store
@@ -38,7 +39,7 @@ export async function rememberAnswer(store: Store, answer: Omit<IdempotencyKeyRo
     .execute();
 }
 
-/** Forgets the answers of a route that made the resource with this id, so that the same request makes a new one. */
+/** Deletes the response that created the resource with this id, so that the same request creates a new resource. */
 export async function forgetAnswer(store: Store, route: string, id: string): Promise<void> {
   await store
     .deleteFrom("idempotency_keys")

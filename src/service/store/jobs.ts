@@ -3,32 +3,33 @@ import { ArgumentError, NotFoundError } from "../../errors.ts";
 import type { Digests } from "../stored-files/digests.ts";
 import type { JobEventRow, JobRow, Store } from "./tables.ts";
 
-/** States in which a job may still change. */
+/** Statuses of unfinished jobs. */
 export const LIVE_STATUSES = ["queued", "running"] as const;
 
-/** @throws NotFoundError `E_NOT_FOUND`. */
+/** Returns a job. @throws NotFoundError `E_NOT_FOUND` if the job does not exist. */
 export async function getJob(store: Store, id: string): Promise<JobRow> {
   const row = await store.selectFrom("jobs").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
   if (row === undefined) throw new NotFoundError(`Training job '${id}' does not exist`, { param: "training_job_id" });
   return row;
 }
 
+/** Returns the unfinished jobs of a model in order of creation. */
 export function liveJobs(store: Store, modelId: string): Promise<JobRow[]> {
   return store.selectFrom("jobs").selectAll().where("model_id", "=", modelId).where("status", "in", LIVE_STATUSES).orderBy("seq").execute();
 }
 
 /**
- * Returns the first job that is not over, in the order of creation. With one job at a time, one that is `running` while the queue looks
- * for work is one that was interrupted.
+ * Returns the first unfinished job in order of creation. Jobs run one at a time, so a job that is `running` while the queue looks for work
+ * was interrupted.
  *
- * @param except - Ids to pass over.
+ * @param except - Ids to skip.
  */
 export function nextLiveJob(store: Store, except: ReadonlySet<string>): Promise<JobRow | undefined> {
   const live = store.selectFrom("jobs").selectAll().where("status", "in", LIVE_STATUSES).orderBy("seq").limit(1);
   return (except.size === 0 ? live : live.where("id", "not in", [...except])).executeTakeFirst();
 }
 
-/** A new job at the end of the queue. */
+/** Inserts a job at the end of the queue. */
 export async function insertJob(
   store: Store,
   {
@@ -42,7 +43,7 @@ export async function insertJob(
     readonly modelId: string;
     readonly type: JobRow["type"];
     readonly config: unknown;
-    /** Of the files that were written for the job. */
+    /** Digests of the files written for the job. */
     readonly digests?: Digests | null | undefined;
   },
 ): Promise<void> {
@@ -74,8 +75,7 @@ export async function insertJob(
 }
 
 /**
- * Appends an event. One with the same `key` that the job already has stays as it is: steps that are computed again after a
- * crash do not double.
+ * Appends an event. An existing event of the job with the same `key` is kept, so that steps recomputed after a crash are not duplicated.
  */
 export async function appendEvent(
   store: Store,
@@ -102,7 +102,9 @@ export async function appendEvent(
     .execute();
 }
 
-/** Metrics of a model's last RL steps, newest first. Those of jobs, not of checkpoints: a checkpoint may be deleted. */
+/**
+ * Returns the metrics of a model's latest RL steps, newest first. The metrics come from job events, because a checkpoint may be deleted.
+ */
 export async function recentRlSteps(store: Store, modelId: string, limit: number): Promise<Readonly<Record<string, number>>[]> {
   const rows = await store
     .selectFrom("job_events")
@@ -118,7 +120,12 @@ export async function recentRlSteps(store: Store, modelId: string, limit: number
   return rows.map((row) => JSON.parse(row.data) as Record<string, number>);
 }
 
-/** One page of a job's events, oldest first. */
+/**
+ * Returns a page of a job's events, oldest first.
+ *
+ * @param after - Id of the last event on the previous page.
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not an event of the job.
+ */
 export async function pageOfEvents(
   store: Store,
   jobId: string,

@@ -1,19 +1,19 @@
 import type { Kysely, Migration } from "kysely";
 
-/** Migrations by name, oldest first. A migration that was released is never edited. */
+/** Migrations by name, oldest first. A released migration is never edited. */
 export const MIGRATIONS: Record<string, Migration> = {
   "0001-initial": { up: initial },
   "0002-lineage": { up: lineage },
   "0003-digests": { up: digests },
 };
 
-/** Digests of files that were written before are not known; those of a checkpoint are recorded at its first use. */
+/** Adds digest columns. Digests of existing files are unknown; digests of a checkpoint are recorded at its first use. */
 async function digests(db: Kysely<unknown>): Promise<void> {
   await db.schema.alterTable("checkpoints").addColumn("digests", "text").execute();
   await db.schema.alterTable("jobs").addColumn("digests", "text").execute();
 }
 
-/** Checkpoints from before have no lineage that is known, and none of them was pinned. */
+/** Adds lineage and pins. Existing checkpoints have no lineage and are not pinned. */
 async function lineage(db: Kysely<unknown>): Promise<void> {
   await db.schema.alterTable("checkpoints").addColumn("lineage", "text").execute();
   await db.schema
@@ -47,7 +47,7 @@ async function initial(db: Kysely<unknown>): Promise<void> {
     .addColumn("created_at", "text", (c) => c.notNull())
     .addUniqueConstraint("checkpoints_step", ["model_id", "step"])
     .execute();
-  // Jobs outlive their model, so that whoever follows one still learns how it ended.
+  // Jobs have no foreign key to models: they outlive their model, so that clients can still read how a job ended.
   await db.schema
     .createTable("jobs")
     .addColumn("id", "text", (c) => c.primaryKey())

@@ -2,7 +2,7 @@ import { NotFoundError } from "../../errors.ts";
 import type { QualifiedName } from "../names.ts";
 import type { ModelRow, Store } from "./tables.ts";
 
-/** @throws NotFoundError `E_NOT_FOUND`. */
+/** Returns a model. @throws NotFoundError `E_NOT_FOUND` if the model does not exist. */
 export async function getModel(store: Store, id: string): Promise<ModelRow> {
   const row = await store.selectFrom("models").selectAll().where("id", "=", id.toLowerCase()).executeTakeFirst();
   if (row === undefined)
@@ -10,6 +10,7 @@ export async function getModel(store: Store, id: string): Promise<ModelRow> {
   return row;
 }
 
+/** Finds a model by its qualified name. */
 export function findModel(store: Store, { entity, project, name }: QualifiedName): Promise<ModelRow | undefined> {
   return store
     .selectFrom("models")
@@ -20,7 +21,7 @@ export function findModel(store: Store, { entity, project, name }: QualifiedName
     .executeTakeFirst();
 }
 
-/** Every model with the step of its newest checkpoint (null when all were deleted), in the order of creation. */
+/** Lists all models in order of creation, with the step of the newest checkpoint (null if all were deleted). */
 export function listModels(store: Store): Promise<(ModelRow & { latest_step: number | null })[]> {
   return store
     .selectFrom("models")

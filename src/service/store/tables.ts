@@ -1,6 +1,6 @@
 import type { Kysely } from "kysely";
 
-/** Rows as the database holds them. JSON is text, times are ISO 8601 in UTC. */
+/** Row types of the database. JSON is stored as text, times as ISO 8601 in UTC. */
 export interface Tables {
   models: ModelRow;
   checkpoints: CheckpointRow;
@@ -11,7 +11,7 @@ export interface Tables {
   idempotency_keys: IdempotencyKeyRow;
 }
 
-/** A database or a transaction on it. */
+/** Database connection, or a transaction on it. */
 export type Store = Kysely<Tables>;
 
 export interface ModelRow {
@@ -20,11 +20,11 @@ export interface ModelRow {
   project: string;
   name: string;
   base_model: string;
-  /** JSON of the adapter settings, null for full-parameter training. */
+  /** Adapter settings as JSON; null for full-parameter training. */
   lora: string | null;
-  /** Seed of the adapter's first weights. */
+  /** Seed of the adapter's initial weights. */
   seed: number;
-  /** Steps are never given twice, also after the newest checkpoint was deleted. */
+  /** Step of the next checkpoint. Steps are never reused, even if the newest checkpoint is deleted. */
   next_step: number;
   created_at: string;
 }
@@ -34,43 +34,46 @@ export interface CheckpointRow {
   model_id: string;
   step: number;
   metrics: string;
-  /** Relative to the data directory; null for a step 0 that is the base itself. */
+  /** Path relative to the data directory; null for a step 0 that is the base itself. */
   state_dir: string | null;
-  /** Kind of the job whose optimizer state lies in `state_dir`; null when there is none. */
+  /** Kind of the job that wrote the optimizer state in `state_dir`; null without optimizer state. */
   optimizer_kind: "rl" | "sft" | null;
   created_at: string;
-  /** JSON; null for what was made before it was kept. */
+  /** Lineage as JSON; null for checkpoints created before lineage was recorded. */
   lineage: string | null;
-  /** 1 = retention leaves it. */
+  /** 1 if retention must keep the checkpoint, else 0. */
   pinned: number;
   /**
-   * JSON of the digests of its files, see `stored-files/digests.ts`; null without files, and until the first use for checkpoints from
-   * before there were digests. The optimizer state may be listed and gone: `optimizer_kind` says whether it was kept.
+   * Digests of the checkpoint's files as JSON, see `stored-files/digests.ts`. Null without files, and for checkpoints created before
+   * digests were recorded, until their first use. May list an optimizer state that has been deleted; `optimizer_kind` is authoritative.
    */
   digests: string | null;
 }
 
 export interface JobRow {
   id: string;
-  /** Order of creation over all jobs. */
+  /** Position in the order of creation over all jobs. */
   seq: number;
   model_id: string;
   type: "rl" | "sft";
   status: "queued" | "running" | "succeeded" | "failed" | "cancelled";
-  /** JSON of the request without its data. */
+  /** Request as JSON, without its data. */
   config: string;
-  /** Optimizer steps that are committed in `progress_dir`. */
+  /** Optimizer steps committed in `progress_dir`. */
   committed_steps: number;
-  /** Relative to the data directory; null before the first progress commit. */
+  /** Path relative to the data directory; null before the first commit of progress. */
   progress_dir: string | null;
-  /** JSON of the digests of its files: groups, committed progress, token report. Null without any, and for jobs from before there were digests. */
+  /**
+   * Digests of the job's files (groups, committed progress, token report) as JSON. Null without files, and for jobs created before digests
+   * were recorded.
+   */
   digests: string | null;
-  /** Starts since the last commit: a job that takes the process down each time must end. */
+  /** Starts since the last commit of progress. */
   attempts: number;
-  /** 1 once somebody asked to cancel. */
+  /** 1 if cancellation was requested, else 0. */
   cancel_requested: number;
   error_message: string | null;
-  /** Step of the checkpoint it made. */
+  /** Step of the checkpoint that the job created. */
   step: number | null;
   created_at: string;
   training_start: string | null;
@@ -80,9 +83,9 @@ export interface JobRow {
 export interface JobEventRow {
   id: string;
   job_id: string;
-  /** 1, 2, 3 … per job. */
+  /** Sequence number within the job: 1, 2, 3, … */
   seq: number;
-  /** Unique per job: what makes an event that is emitted again after a crash the same event. */
+  /** Key unique within the job, which identifies an event that is emitted again after a crash. */
   event_key: string;
   type: "training_started" | "gradient_step" | "warning" | "training_ended" | "training_failed" | "training_cancelled";
   data: string;
@@ -95,7 +98,7 @@ export interface ArtifactRow {
   project: string;
   name: string;
   version: number;
-  /** `deleted`: only the number of the version is left, which is not given again. */
+  /** State of the version. `deleted` keeps only the version number, which is not reused. */
   state: "open" | "committed" | "deleted";
   metadata: string;
   created_at: string;

@@ -9,25 +9,29 @@ import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, syncFile, type CopyRe
 import { digestFile, toPlace, type FileDigest } from "./digests.ts";
 import { HUB, storedFiles, type StoredFile } from "./inventory.ts";
 
-/** Times the database is read before a backup gives up. Each time, only files that are new since the last have to be captured. */
+/** Max number of times a backup reads the database before it gives up. Each reading only captures files that are new since the last one. */
 const MAX_READINGS = 1000;
-/** Readings that mention a file which does not exist before it counts as missing: contents may be deleted, uploaded and deleted again. */
+/**
+ * Readings that must reference a nonexistent file before it counts as missing: contents may be deleted, uploaded and deleted again
+ * meanwhile.
+ */
 const MAX_MISSES = 5;
 const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
 
 type Digests = Record<string, FileDigest>;
 
 /**
- * Copies a data directory, consistently also while a service runs on it: the copy has the database of one moment and every file that it
- * mentions, verified against its digest. Base models from the model hub that are kept in the directory are copied, too.
+ * Backs up a data directory, consistently even while a service runs on it: the copy has a snapshot of the database and every file that it
+ * references, verified against its digest. Base models cached in the directory are copied, too.
  *
- * The database is copied first. The service deletes a row before its files, so a file that is gone by then means that the database has
- * changed: it is read again. Files are captured by hard links, which takes no time, and copied from there.
+ * The database is copied first. The service deletes a row before its files, so a file that is already gone means that the database has
+ * changed and must be read again. Files are captured by hard links, which is fast, and copied from the links.
  *
- * @param root - The data directory.
- * @param target - The directory to write, which must be empty or not exist, and outside of the data directory.
+ * @param root - Data directory to back up.
+ * @param target - Directory to create: empty or nonexistent, and outside the data directory.
+ * @returns the absolute path of the backup, and its number of files and bytes.
  * @throws ConfigError `E_CONFIG` for an unsuitable directory.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every file that is missing or damaged; then nothing is left at `target`.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file; nothing is left at `target`.
  */
 export async function backUp(root: string, target: string): Promise<CopyResult> {
   const directory = dataDirectoryAt(root);
@@ -50,7 +54,7 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
   });
 }
 
-/** Copies the database and the files that it mentions. */
+/** Copies the database and the files that it references. */
 async function copyStored(directory: DataDirectory, target: string): Promise<Digests> {
   const staging = join(directory.temporary, `backup-${randomUUID()}`);
   const database = join(target, "whetstone.db");
@@ -90,7 +94,7 @@ async function readFiles(database: string, directory: DataDirectory): Promise<Ma
   }
 }
 
-/** Links files into `staging`, so that a deletion takes nothing from the backup. Returns those that do not exist. */
+/** Links files into `staging`, so that deletions do not affect the backup. Returns the files that do not exist. */
 async function capture(directory: DataDirectory, staging: string, files: readonly StoredFile[]): Promise<StoredFile[]> {
   const gone: StoredFile[] = [];
   for (const file of files) {
@@ -100,7 +104,7 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
       await link(from, to).catch((error: NodeJS.ErrnoException) => {
         if (error.code === "EEXIST") return;
         if (error.code === "ENOENT") throw error;
-        // A file system without hard links.
+        // The file system has no hard links.
         return copyFile(from, to);
       });
     } catch (error) {
@@ -114,7 +118,7 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
 /**
  * Copies captured files and adds them to `copied`.
  *
- * @returns false if a captured file is gone: a service that started has emptied the directory for temporary files.
+ * @returns false if a captured file is gone, because a starting service has emptied the directory of temporary files.
  */
 async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: Digests): Promise<boolean> {
   const bad: StoredFile[] = [];
@@ -141,7 +145,7 @@ function damaged(files: readonly StoredFile[], state: string): DataCorruptedErro
   );
 }
 
-/** Lists the files of the base models in the directory. Revisions come before the files that they name: those are complete by then. */
+/** Lists the files of the cached base models. Revisions come first, so that the files they name are complete when a revision is copied. */
 async function hubFiles(directory: DataDirectory): Promise<string[]> {
   const path = join(directory.root, HUB);
   const names = await readdir(path, { recursive: true }).catch(() => []);

@@ -10,9 +10,9 @@ import { messageOf } from "../error-text.ts";
 import { remove, syncDirectory, temporaryName } from "../files.ts";
 import type { FileDigest } from "./digests.ts";
 
-/** Name of the list of a backup's files. */
+/** Name of the manifest, which lists the files of a backup. */
 export const MANIFEST = "backup.json";
-/** Version of the layout of a backup. */
+/** Version of the backup format. */
 export const FORMAT = 1;
 
 /** Contents of {@link MANIFEST}. */
@@ -31,7 +31,7 @@ export interface CopyResult {
   readonly bytes: number;
 }
 
-/** Copies a file, creating its directory, and returns the digest of the bytes that were copied. The copy is on disk. */
+/** Copies a file durably, creating its directory. Returns the digest of the copied bytes. */
 export async function copyFileDurably(from: string, to: string): Promise<FileDigest> {
   await mkdir(dirname(to), { recursive: true, mode: 0o700 });
   const hash = createHash("sha256");
@@ -51,19 +51,19 @@ export async function copyFileDurably(from: string, to: string): Promise<FileDig
   return { sha256: hash.digest("hex"), size_bytes: size };
 }
 
-/** Entries that make a directory a backup or a data directory: they get their names last. */
+/** Files that identify a directory as a backup or a data directory. They get their final names last. */
 const LAST = ["whetstone.db", MANIFEST];
 
 /**
- * Fills a directory so that an interruption leaves neither a backup nor a data directory at `target`: files get their names once all of
- * them are on disk, the database and the manifest last.
+ * Fills a directory so that an interruption leaves neither a backup nor a data directory at `target`. Files get their final names once all
+ * of them are on disk, the database and the manifest last.
  *
  * @throws ConfigError `E_CONFIG` if `target` exists and is not an empty directory.
  */
 export async function fillDirectory<T>(target: string, param: string, fill: (temporary: string) => Promise<T>): Promise<T> {
   const path = resolve(target);
   await requireEmpty(path, param);
-  // Inside the target, which may be a file system of its own.
+  // Created inside the target, which may be a separate file system.
   const temporary = temporaryName(join(path, "incomplete"));
   const created = await mkdir(temporary, { recursive: true, mode: 0o700 });
   try {
@@ -80,7 +80,7 @@ export async function fillDirectory<T>(target: string, param: string, fill: (tem
     await syncDirectory(dirname(path));
     return result;
   } catch (error) {
-    // The outermost directory that was created.
+    // Removes the outermost directory that was created.
     await remove(created ?? temporary);
     throw error;
   }
@@ -102,7 +102,7 @@ async function requireEmpty(path: string, param: string): Promise<void> {
   throw new ConfigError(`Expected '${path}' to be empty or not to exist, found ${names.length} entries. Name another directory`, { param });
 }
 
-/** Waits until the contents of a file are on disk. */
+/** Flushes the contents of a file to disk. */
 export async function syncFile(path: string): Promise<void> {
   const file = await open(path, "r+");
   try {

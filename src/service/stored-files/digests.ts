@@ -4,7 +4,7 @@ import { readdir } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { z } from "zod";
 
-/** Bytes that are hashed in one piece: the serving thread is free between two pieces. */
+/** Bytes hashed per chunk. The event loop runs between two chunks. */
 const PIECE_BYTES = 1 << 20;
 
 /** Identity of a file's contents. */
@@ -20,7 +20,7 @@ export type Digests = Readonly<Record<string, FileDigest>>;
 /** Schema of {@link Digests}. */
 export const digestsSchema = z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number() }));
 
-/** Parses a `digests` column; null if the digests of its files were never recorded, or the database has no such column yet. */
+/** Parses a `digests` column. Returns null if digests were never recorded, or an older database lacks the column. */
 export function parseDigests(column: string | null | undefined): Digests | null {
   return (column ?? null) === null ? null : digestsSchema.parse(JSON.parse(column as string));
 }
@@ -41,7 +41,10 @@ export async function digestFile(path: string): Promise<FileDigest> {
   return { sha256: hash.digest("hex"), size_bytes: size };
 }
 
-/** Returns the digests of all files below `path`, which are or will be found below `place`, a path relative to the data directory. */
+/**
+ * Returns the digests of all files below `path`, keyed by their current or future path below `place`, which is relative to the data
+ * directory.
+ */
 export async function digestDirectory(path: string, place: string): Promise<Digests> {
   const digests: Record<string, FileDigest> = {};
   for (const entry of await readdir(path, { recursive: true, withFileTypes: true })) {
@@ -52,7 +55,7 @@ export async function digestDirectory(path: string, place: string): Promise<Dige
   return digests;
 }
 
-/** Writes a relative path as the database does. */
+/** Converts a relative path to the form stored in the database, with `/` as the separator. */
 export function toPlace(path: string): string {
   return path.split(sep).join("/");
 }

@@ -9,20 +9,20 @@ import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
 import { parseDigests, toPlace, type FileDigest } from "./digests.ts";
 
-/** Folder of the data directory with base models from the model hub. */
+/** Folder of the data directory with cached base models. */
 export const HUB = "hub";
 
-/** A file with an owner: one that the database mentions, or one of a fetched base model. */
+/** File referenced by the database, or file of a fetched base model. */
 export interface StoredFile {
   /** Path relative to the data directory, with `/` as the separator. */
   readonly place: string;
-  /** Null for a file from before there were digests. */
+  /** Digest; null for a file written before digests were recorded. */
   readonly digest: FileDigest | null;
-  /** Name of the object that it belongs to. */
+  /** Name of the object that the file belongs to. */
   readonly subject: string;
 }
 
-/** Lists the files that the database mentions and those of fetched base models, by place. */
+/** Lists all files that the database references and all files of fetched base models, by path. */
 export async function storedFiles(store: Store, directory: DataDirectory): Promise<Map<string, StoredFile>> {
   const files = new Map<string, StoredFile>();
   const add = (file: StoredFile) => void files.set(file.place, file);
@@ -47,14 +47,14 @@ export async function storedFiles(store: Store, directory: DataDirectory): Promi
   return files;
 }
 
-/** Lists the files below the directories that the database describes, except incomplete ones. */
+/** Lists the files on disk below the directories that the database describes, except incomplete files. */
 export async function filesOnDisk(directory: DataDirectory): Promise<string[]> {
   const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
   const found = await Promise.all(places.map((place) => filesBelow(directory, place)));
   return found.flat().filter((place) => !place.split("/").some(isTemporaryName));
 }
 
-/** Returns an empty list for a directory that does not exist. */
+/** Lists the files below a directory; empty if the directory does not exist. */
 async function filesBelow(directory: DataDirectory, path: string): Promise<string[]> {
   const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries
@@ -72,7 +72,7 @@ async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[
   const subject = `training job '${row.id}'`;
   const digests = parseDigests(row.digests);
   if (digests !== null) return Object.entries(digests).map(([place, digest]) => ({ place, digest, subject }));
-  // Jobs from before there were digests: their own files, and the reports of those that made one.
+  // For jobs created before digests were recorded: groups, progress, and the token report if one exists.
   const isLive = (LIVE_STATUSES as readonly string[]).includes(row.status);
   const groups = isLive && row.type === "rl" ? [`jobs/${row.id}/groups.jsonl`] : [];
   const progress = row.progress_dir === null ? [] : await withDigests(directory, row, { place: row.progress_dir, subject });
@@ -80,7 +80,10 @@ async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[
   return [...[...groups, ...reports].map((place) => ({ place, digest: null, subject })), ...progress];
 }
 
-/** Files of a directory with their digests if they are recorded, or else those that are there. A missing directory counts as a missing file. */
+/**
+ * Returns the files of a directory with their recorded digests, or else the existing files without digests. A missing directory counts as a
+ * missing file.
+ */
 async function withDigests(
   directory: DataDirectory,
   row: { readonly digests: string | null },

@@ -4,12 +4,13 @@ import { ConfigError, DataCorruptedError } from "../../errors.ts";
 import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, manifestSchema, type CopyResult } from "./copying.ts";
 
 /**
- * Makes a data directory from a backup. Every file is verified while it is copied.
+ * Restores a data directory from a backup. Every file is verified while it is copied.
  *
- * @param backup - A directory that {@link backUp} wrote.
- * @param target - The data directory to make, which must be empty or not exist.
- * @throws ConfigError `E_CONFIG` if `backup` is no backup, or one of a newer version, or `target` is not empty.
- * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every file of the backup that is missing or damaged; then nothing is left at `target`.
+ * @param backup - Directory written by {@link backUp}.
+ * @param target - Data directory to create: empty or nonexistent.
+ * @returns the absolute path of the data directory, and its number of files and bytes.
+ * @throws ConfigError `E_CONFIG` if `backup` is not a backup, or has a newer format, or `target` is not empty.
+ * @throws DataCorruptedError `E_DATA_CORRUPTED` naming every missing or damaged file of the backup; nothing is left at `target`.
  */
 export async function restore(backup: string, target: string): Promise<CopyResult> {
   const { files } = await readManifest(backup);

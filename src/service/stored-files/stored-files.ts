@@ -14,27 +14,27 @@ import { createVerifier } from "./verifier.ts";
 
 /** Options of {@link StoredFiles.useCheckpoint}. */
 export interface UseOptions {
-  /** Whether the optimizer state is needed, too. @default false */
+  /** Whether the optimizer state is needed. @default false */
   readonly withOptimizer?: boolean | undefined;
 }
 
-/** Access to the files that the service wrote, verified against the digests in the database before they are used. */
+/** Access to stored files, which are verified against the digests in the database before use. */
 export interface StoredFiles {
   /**
-   * Calls `use` with the verified state directory of a checkpoint. The digests of a checkpoint from before there were digests are
-   * recorded at its first use.
+   * Calls `use` with the verified state directory of a checkpoint. For a checkpoint without recorded digests, records them at its first
+   * use.
    *
-   * @param row - Its `state_dir` must not be null.
-   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with
-   *   `E_DATA`: the files are the service's own, not the caller's data.
+   * @param row - Checkpoint with a non-null `state_dir`.
+   * @throws DataCorruptedError `E_DATA_CORRUPTED` naming model and step if a file is missing or differs, or if `use` rejects with `E_DATA`,
+   *   because these files belong to the service and are not the caller's data.
    */
   useCheckpoint<T>(model: ModelRow, row: CheckpointRow, use: (path: string) => Promise<T>, options?: UseOptions): Promise<T>;
-  /** Calls `use` with the verified progress directory of a job, under the same contract. `progress_dir` must not be null. */
+  /** Calls `use` with the verified progress directory of a job, under the same contract. The job's `progress_dir` must not be null. */
   useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T>;
-  /** Verifies one file of a job (`groups.jsonl`, or its token report), if its digest is known. */
+  /** Verifies one file of a job (`groups.jsonl`, or the token report), if its digest is recorded. */
   verifyJobFile(job: JobRow, place: string, subject: string): Promise<void>;
   /**
-   * Returns the verified file with the contents of an artifact file.
+   * Returns the path of the verified contents of an artifact file.
    *
    * @throws DataCorruptedError `E_DATA_CORRUPTED` naming artifact and file.
    */
@@ -71,7 +71,7 @@ export function createStoredFiles({ store, directory, blobs, logger }: StoredFil
       );
     }
   }
-  /** Digests of a checkpoint from before there were digests. Several callers at a time record the same. */
+  /** Records the digests of a checkpoint created before digests were recorded. Concurrent calls record the same values. */
   async function record(row: CheckpointRow, path: string): Promise<void> {
     const digests = await digestDirectory(path, row.state_dir as string);
     const recording = store
@@ -81,7 +81,7 @@ export function createStoredFiles({ store, directory, blobs, logger }: StoredFil
     try {
       await recording.where("digests", "is", null).execute();
     } catch (error) {
-      // The files can be used all the same; the next use records them.
+      // The files are usable without the record; the next use records the digests.
       if (!isNoSpace(error)) throw error;
     }
   }

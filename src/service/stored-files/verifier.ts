@@ -4,10 +4,10 @@ import { remember } from "../../util/remember.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { digestFile, type FileDigest } from "./digests.ts";
 
-/** Verified files that are remembered. */
+/** Max number of verified files that are remembered. */
 const MAX_REMEMBERED = 10_000;
 
-/** Compares files with their digests. */
+/** Verifier of files against their digests. */
 export interface Verifier {
   /**
    * Verifies one file. A file is read once per process as long as its inode, size and modification time stay the same.

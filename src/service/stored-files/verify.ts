@@ -5,7 +5,7 @@ import { openStoreReadOnly } from "../store/database.ts";
 import { digestFile } from "./digests.ts";
 import { filesOnDisk, storedFiles, type StoredFile } from "./inventory.ts";
 
-/** A file that is not as the database says. */
+/** Stored file that does not match its database record, or has no recorded digest. */
 export interface Finding {
   /** Path relative to the data directory. */
   readonly path: string;
@@ -16,27 +16,29 @@ export interface Finding {
 /** Result of {@link verifyDataDirectory}. */
 export interface Verification {
   readonly data_dir: string;
-  /** Files that the database mentions. */
+  /** Number of files that the database references. */
   readonly files: number;
-  /** Bytes that were read and compared. */
+  /** Number of bytes read and compared. */
   readonly bytes: number;
   readonly seconds: number;
-  /** Files that the database mentions and that do not exist. */
+  /** Files that the database references but that do not exist. */
   readonly missing: readonly Finding[];
-  /** Files that differ from their digests, or cannot be read. */
+  /** Files that differ from their digests or cannot be read. */
   readonly damaged: readonly Finding[];
-  /** Files without a recorded digest: the service records it at their first use. */
+  /** Files without a recorded digest. The service records it at their first use. */
   readonly unknown: readonly Finding[];
-  /** Files that the database does not mention. The next start moves them to the quarantine. */
+  /** Files that the database does not reference. The next start moves them to the quarantine. */
   readonly unreferenced: readonly string[];
 }
 
 type State = "intact" | "missing" | "damaged" | "unknown";
 
 /**
- * Compares every file of a data directory with its digest. Changes nothing; a service may run on the directory at the same time.
+ * Verifies every file of a data directory against its digest. Changes nothing, and may run while a service uses the directory.
  *
- * @throws ConfigError `E_CONFIG` if there is no database, or one of a newer version.
+ * @param root - Data directory to verify.
+ * @returns counts, and the files that are missing, damaged, unknown or unreferenced.
+ * @throws ConfigError `E_CONFIG` for a missing database, or one of a newer version.
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the database itself is damaged.
  */
 export async function verifyDataDirectory(root: string): Promise<Verification> {
@@ -52,7 +54,7 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
       states.set(file.place, await stateOf(directory.root, file));
       bytes += file.digest?.size_bytes ?? 0;
     }
-    // A running service may have changed rows and files meanwhile: only what both readings agree on is a finding.
+    // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
     const now = await storedFiles(store, directory);
     const findings: Record<State, Finding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
     for (const [place, state] of states) {

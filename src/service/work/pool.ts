@@ -1,4 +1,7 @@
-/** Threads for work that would hold up the thread that serves: reading large bodies, templates, tokenizing, grammars, training data. */
+/**
+ * Threads for work that would block the event loop of the serving thread: parsing large bodies, templates, tokenization, grammars, training
+ * data.
+ */
 import type { Worker } from "node:worker_threads";
 import PQueue from "p-queue";
 import { WorkerClient } from "../../engine/onnx/worker-rpc.ts";
@@ -7,19 +10,19 @@ import { spawnWorker } from "../../util/spawn-worker.ts";
 import { valueOf, type Outcome } from "./refusals.ts";
 import type { TaskInput, TaskName, TaskOutput } from "./tasks.ts";
 
-/** Milliseconds after which a thread without work ends, and its memory with it. */
+/** Milliseconds after which an idle thread ends and frees its memory. */
 const IDLE_MS = 30_000;
 
 /** Options of {@link WorkThread.run}. */
 export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Buffers of the input to move instead of copy. */
+  /** Buffers of the input to transfer instead of copy. */
   readonly transfer?: readonly ArrayBuffer[] | undefined;
-  /** Milliseconds after which the thread is ended and the task refused. @default no bound */
+  /** Milliseconds after which the thread is terminated and the task rejected. @default no limit */
   readonly timeoutMs?: number | undefined;
 }
 
-/** One thread. It runs one task at a time. */
+/** Worker thread that runs one task at a time. */
 export class WorkThread {
   readonly #worker: Worker;
   readonly #client: WorkerClient;
@@ -41,9 +44,9 @@ export class WorkThread {
   /**
    * Runs a task.
    *
-   * @throws the error that the task refused the request with, of the same code.
-   * @throws UnsupportedError `E_UNSUPPORTED` when it takes longer than `timeoutMs`; the thread is ended.
-   * @throws EngineError `E_ENGINE` when the thread fails.
+   * @throws the task's error, with the same code.
+   * @throws UnsupportedError `E_UNSUPPORTED` if the task takes longer than `timeoutMs`; the thread is terminated.
+   * @throws EngineError `E_ENGINE` if the thread fails.
    */
   async run<N extends TaskName>(name: N, input: TaskInput<N>, { signal, transfer, timeoutMs }: RunOptions = {}): Promise<TaskOutput<N>> {
     let timer: NodeJS.Timeout | undefined;
@@ -66,29 +69,29 @@ export class WorkThread {
     }
   }
 
-  /** Ends the thread, whatever it does. */
+  /** Terminates the thread, even during a task. */
   async end(): Promise<void> {
     this.#isAlive = false;
     await this.#worker.terminate();
   }
 }
 
-/** See the file header. Threads are started when there is work for them. */
+/** Pool of worker threads, started on demand. */
 export class WorkPool {
   readonly #queue: PQueue;
   readonly #idle: { readonly thread: WorkThread; readonly timer: NodeJS.Timeout }[] = [];
   readonly #all = new Set<WorkThread>();
   #isClosed = false;
 
-  /** @param maxThreads - Tasks that run at one time; further ones wait in the order of their arrival. */
+  /** @param maxThreads - Max concurrent tasks; further tasks wait in order of arrival. */
   constructor(maxThreads: number) {
     this.#queue = new PQueue({ concurrency: maxThreads });
   }
 
   /**
-   * Gives `work` a thread of its own until it is done. What one task leaves in the thread is there for the next of the same `work`.
+   * Runs `work` with exclusive use of a thread. State that one task leaves in the thread is available to later tasks of the same `work`.
    *
-   * @throws the signal's reason, while waiting for a thread.
+   * @throws the signal's reason if it aborts while waiting for a thread.
    */
   async use<T>(work: (thread: WorkThread) => Promise<T>, signal?: AbortSignal): Promise<T> {
     const leased = async (): Promise<T> => {
@@ -103,7 +106,7 @@ export class WorkPool {
     return this.#queue.add(leased, signal === undefined ? {} : { signal });
   }
 
-  /** Ends all threads; work under way fails. */
+  /** Terminates all threads. Work in progress fails. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const { timer } of this.#idle.splice(0)) clearTimeout(timer);

@@ -1,9 +1,9 @@
-/** Errors of a work thread on their way to the thread that serves: a request's own faults keep their code and parameter. */
+/** Serialization of errors from a work thread to the serving thread. Errors of the request keep their code and parameter. */
 import { WhetstoneError, type ErrorCode } from "../../errors.ts";
 import { BodyError } from "../chat/errors.ts";
 import { UnreadableBodyError } from "../http-errors.ts";
 
-/** A {@link WhetstoneError} as plain data. */
+/** Plain-data form of a {@link WhetstoneError}. */
 export interface Refusal {
   readonly name: string;
   readonly code: ErrorCode;
@@ -12,17 +12,17 @@ export interface Refusal {
   readonly retryable: boolean;
 }
 
-/** An error of the operating system, such as a full disk. */
+/** Plain-data form of an operating system error, such as a full disk. */
 export interface SystemFailure {
   readonly message: string;
-  /** Such as `ENOSPC`. */
+  /** Error code, such as `ENOSPC`. */
   readonly code: string;
 }
 
-/** Result of a task: its value, or the error that ended it. */
+/** Result of a task: its value, or its error. */
 export type Outcome<T> = { readonly value: T } | { readonly refusal: Refusal } | { readonly failure: SystemFailure };
 
-/** An error that a work thread raised, with the code that it had there. */
+/** Error thrown by a work thread, restored with its original code. */
 class RestoredError extends WhetstoneError {
   readonly code: ErrorCode;
 
@@ -33,7 +33,7 @@ class RestoredError extends WhetstoneError {
   }
 }
 
-/** Describes an error for another thread; null for an error of neither the request nor the system. */
+/** Converts an error to plain data; returns null for an internal error. */
 export function describeFailure(error: unknown): { readonly refusal: Refusal } | { readonly failure: SystemFailure } | null {
   if (WhetstoneError.isInstance(error)) {
     const { name, code, message, param, retryable } = error;
@@ -49,7 +49,7 @@ function fromRefusal(refusal: Refusal): WhetstoneError {
   return name === UnreadableBodyError.name ? new UnreadableBodyError(message, { param }) : new RestoredError(refusal);
 }
 
-/** The value of an outcome. @throws the error that ended the task, with its code. */
+/** Returns the value of an outcome. @throws the error of the task, with its code. */
 export function valueOf<T>(outcome: Outcome<T>): T {
   if ("refusal" in outcome) throw fromRefusal(outcome.refusal);
   if ("failure" in outcome) throw Object.assign(new Error(outcome.failure.message), { code: outcome.failure.code });

@@ -1,6 +1,6 @@
 /**
- * Work on requests and training data, done at once on the serving thread while it is small, and on a thread of its own when it is not.
- * Either way it is the same function of the same input.
+ * Processing of requests and training data: small inputs on the serving thread, large ones on a work thread. Both run the same functions,
+ * so the result does not depend on the thread.
  */
 import type { Grammar } from "../../engine/grammar/expression.ts";
 import type { RlBatch } from "../../learner/index.ts";
@@ -21,29 +21,29 @@ import { unpackSftData } from "./sft-examples.ts";
 import { isLongText, isSlowForm } from "./size.ts";
 import type { TaskInput, TaskName, TaskOutput } from "./tasks.ts";
 
-/** Bytes up to which JSON is read on the serving thread: some milliseconds at most. */
+/** Max bytes of JSON processed on the serving thread, where it takes a few milliseconds. */
 const SMALL_JSON_BYTES = 128 * 1024;
 
-/** Bytes up to which a chat body is read there; its fields take longer than plain JSON. */
+/** Max bytes of a chat body processed on the serving thread. Lower than for other JSON, because validating its fields takes longer. */
 const SMALL_CHAT_BYTES = 64 * 1024;
 
-/** Characters up to which a text is encoded on the serving thread. */
+/** Max characters of a text encoded on the serving thread. */
 const SMALL_TEXT_LENGTH = 16_384;
 
-/** Seconds that preparing a chat request may take on its thread. */
+/** Max milliseconds for preparing a chat request on a work thread. */
 const CHAT_TIMEOUT_MS = 30_000;
 
-/** Threads for chat requests, and for training data; they are started when there is work for them. */
+/** Max work threads for chat requests and for training data, started on demand. */
 const [CHAT_THREADS, DATA_THREADS] = [2, 4];
 
-/** An RL request that was read; its groups stay where they were read. */
+/** Parsed RL request. Its groups stay on the thread that parsed them. */
 export interface OpenRlRequest {
   readonly head: RlHead;
-  /** See `acceptGroups`. */
+  /** Validates and stores the groups; see `acceptGroups`. */
   readonly accept: (plan: RlJobPlan) => Promise<AcceptedGroups>;
 }
 
-/** The buffer of `bytes`, which holds nothing else. */
+/** Returns a buffer with exactly the contents of `bytes`, copying only if `bytes` is a view of a part. */
 function ownBuffer(bytes: Uint8Array): ArrayBuffer {
   const { buffer, byteOffset, byteLength } = bytes;
   return byteOffset === 0 && byteLength === buffer.byteLength
@@ -51,18 +51,18 @@ function ownBuffer(bytes: Uint8Array): ArrayBuffer {
     : (buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer);
 }
 
-/** See the file header. */
+/** Dispatcher of request processing to the serving thread or a work thread. */
 export class RequestWork {
   readonly #tokenizers: TokenizerSource;
   readonly #chat = new WorkPool(CHAT_THREADS);
   readonly #data = new WorkPool(DATA_THREADS);
 
-  /** @param tokenizers - Tokenizers of the serving thread; others load their own. */
+  /** @param tokenizers - Tokenizers of the serving thread. Work threads load their own. */
   constructor(tokenizers: TokenizerSource) {
     this.#tokenizers = tokenizers;
   }
 
-  /** See `readBody` of `requests.ts`. Takes the bytes over. */
+  /** Reads a JSON body; see `readBody` of `requests.ts`. Transfers the buffer of `bytes`. */
   async readBody<K extends PlainKind>(kind: K, bytes: Uint8Array, signal?: AbortSignal): Promise<JsonBody<PlainBody<K>>> {
     if (bytes.length <= SMALL_JSON_BYTES) return readBody(kind, bytes);
     const own = ownBuffer(bytes);
@@ -71,27 +71,27 @@ export class RequestWork {
     return read as JsonBody<PlainBody<K>>;
   }
 
-  /** See `readChat`. Takes the bytes over. */
+  /** Parses a chat body; see `readChat`. Transfers the buffer of `body.bytes`. */
   async readChat(body: ChatBody, signal?: AbortSignal): Promise<ParsedChat> {
     if (body.bytes.length <= SMALL_CHAT_BYTES) return readChat(body);
     const own = ownBuffer(body.bytes);
     return this.#onChatThread("readChat", { ...body, bytes: new Uint8Array(own) }, signal, [own]);
   }
 
-  /** See `renderText`. */
+  /** Renders a prompt; see `renderText`. */
   async renderText(tokenizer: ChatTokenizer, directory: string, request: PromptRequest, signal?: AbortSignal): Promise<string> {
-    // A template that a request brings may do any amount of work on any input.
+    // A template from a request may take unbounded time on any input, so it always runs on a work thread.
     if (request.template === null && !isLongText(request, SMALL_TEXT_LENGTH)) return renderText(tokenizer, request);
     return this.#onChatThread("renderText", { directory, request }, signal);
   }
 
-  /** See `encodePrompt`. */
+  /** Encodes a prompt; see `encodePrompt`. */
   async encode(tokenizer: ChatTokenizer, prompt: PromptText, signal?: AbortSignal): Promise<Int32Array> {
     if (prompt.text.length <= SMALL_TEXT_LENGTH) return encodePrompt(tokenizer, prompt);
     return this.#onChatThread("encode", prompt, signal);
   }
 
-  /** See `compileOutput`. A schema that must be validated is one that can be. */
+  /** Compiles the output constraint of a request; see `compileOutput`. Also checks that validators of its schemas can be created. */
   async compileOutput(request: OutputRequest, options: OutputGrammarOptions): Promise<CompiledOutput> {
     const compiled = await this.#compiled(request, options);
     if (compiled.check !== null) await this.#onChatThread("checkValidators", compiled.check, undefined);
@@ -100,17 +100,19 @@ export class RequestWork {
 
   async #compiled(request: OutputRequest, options: OutputGrammarOptions): Promise<CompiledOutput> {
     if (!isSlowForm(request)) return compileOutput(request, options);
-    // A text crosses between threads in no time, unlike the many small objects of a grammar.
+    // A grammar crosses threads as JSON text, which is much faster than cloning its many small objects.
     const { text, states, check } = await this.#onChatThread("grammar", { request, options }, undefined);
     return { grammar: JSON.parse(text) as Grammar, states, check };
   }
 
-  /** See `violationOf`. Validators are kept on the threads: making one takes many milliseconds. */
+  /**
+   * Validates an output text; see `violationOf`. Validators are cached on the work threads, because creating one takes many milliseconds.
+   */
   async validate(schema: string, text: string): Promise<string | null> {
     return this.#onChatThread("validate", { schema, text }, undefined);
   }
 
-  /** Reads the body of an RL job and calls `use` with it. Takes the bytes over. */
+  /** Parses the body of an RL job and calls `use` with the result. Transfers the buffer of `bytes`. */
   async withRlRequest<T>(bytes: Uint8Array, use: (request: OpenRlRequest) => Promise<T>, signal?: AbortSignal): Promise<T> {
     if (bytes.length <= SMALL_JSON_BYTES) {
       const { head, groups } = await readRlRequest(bytes);
@@ -123,20 +125,20 @@ export class RequestWork {
     }, signal);
   }
 
-  /** See `batchOf`. */
+  /** Builds the training batch of an RL job; see `batchOf`. */
   async rlBatch(plan: RlJobPlan, signal: AbortSignal): Promise<RlBatch> {
     if ((await groupsBytes(plan.directory, plan.jobId)) <= SMALL_JSON_BYTES) return batchOf(plan, this.#tokenizers, signal);
     return this.#data.use((thread) => thread.run("rlBatch", plan, { signal }), signal);
   }
 
-  /** See `readSftData`. */
+  /** Reads training data; see `readSftData`. */
   async sftData(source: SftSource, signal?: AbortSignal): Promise<SftData> {
     if (sftBytes(source) <= SMALL_JSON_BYTES)
       return readSftData(source, { tokenizer: await this.#tokenizers(source.base.directory), signal });
     return unpackSftData(await this.#data.use((thread) => thread.run("sftData", source, { signal }), signal));
   }
 
-  /** Ends all threads; work under way fails. */
+  /** Terminates all threads. Work in progress fails. */
   async close(): Promise<void> {
     await Promise.all([this.#chat.close(), this.#data.close()]);
   }

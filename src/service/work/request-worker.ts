@@ -1,14 +1,14 @@
-/** Entry of a work thread. */
+/** Entry point of a work thread. */
 import { setPriority } from "node:os";
 import { parentPort } from "node:worker_threads";
 import { Handover, serveCalls, type Methods } from "../../engine/onnx/worker-rpc.ts";
 import { describeFailure } from "./refusals.ts";
 import { TASKS } from "./tasks.ts";
 
-/** Niceness of the thread: the thread that serves and those that sample go first. */
+/** Niceness of the thread, so that serving and sampling threads take precedence. */
 const NICENESS = 5;
 
-// On Linux this is the calling thread's alone; elsewhere it would slow the whole process down.
+// On Linux the priority applies to the calling thread only; elsewhere it would slow down the whole process.
 if (process.platform === "linux") setPriority(0, NICENESS);
 
 const methods: Methods = Object.fromEntries(

@@ -1,4 +1,7 @@
-/** The trajectory groups of an RL job: read, examined and put on disk before the job is accepted, and made into rows when it runs. */
+/**
+ * Trajectory groups of an RL job: validated and written to disk before the job is accepted, and converted to training rows when the job
+ * runs.
+ */
 import type { BaseModelInfo } from "../../engine/port.ts";
 import { checkRlBatchSteps, checkRlConfig, needsRendering, rlBatchSteps, type RlBatch } from "../../learner/index.ts";
 import { trajectory, type RlConfig, type TrajectoryGroup } from "../../schema/index.ts";
@@ -13,7 +16,7 @@ import { readBody, type RlEnvelope } from "../requests.ts";
 import type { Digests } from "../stored-files/digests.ts";
 import { validate } from "../validation.ts";
 
-/** An RL request without its groups. */
+/** RL request without its groups. */
 export interface RlHead {
   readonly modelId: string;
   readonly config: RlConfig | null;
@@ -21,13 +24,13 @@ export interface RlHead {
   readonly digest: string;
 }
 
-/** A whole RL request. */
+/** Complete RL request. */
 export interface RlRequest {
   readonly head: RlHead;
   readonly groups: readonly TrajectoryGroup[];
 }
 
-/** Where the groups of a job are written, and how they are trained. */
+/** Parameters for storing and training the groups of a job. */
 export interface RlJobPlan {
   readonly directory: DataDirectory;
   readonly jobId: string;
@@ -47,7 +50,7 @@ function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGrou
     const trajectories: TrajectoryGroup["trajectories"] = [];
     for (const [index, value] of group.trajectories.entries()) {
       const read = validateTrajectory(value);
-      // A trajectory that fails goes through the plain schema, whose messages name the path in the body.
+      // The schema produces the error of an invalid trajectory, with its path in the body.
       trajectories.push(read.success ? read.data : validate(trajectory, value, ["trajectory_groups", groupIndex, "trajectories", index]));
       yield;
     }
@@ -56,7 +59,7 @@ function* groupsOf(given: RlEnvelope["trajectory_groups"]): Steps<TrajectoryGrou
   return groups;
 }
 
-/** Reads the body of an RL job. @throws ArgumentError `E_ARGUMENT` naming the first fields that are wrong. */
+/** Parses the body of an RL job. @throws ArgumentError `E_ARGUMENT` naming the first invalid fields. */
 export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
   const { value, digest } = readBody("rl", bytes);
   const groups = await runStepsInSlices(groupsOf(value.trajectory_groups));
@@ -64,11 +67,11 @@ export async function readRlRequest(bytes: Uint8Array): Promise<RlRequest> {
 }
 
 /**
- * Examines groups as the job will read them, and writes them to the job's directory.
+ * Checks that groups can be trained, and writes them to the job's directory.
  *
- * @returns The warnings of the preflight, and the digest of the file.
- * @throws PreflightError `E_PREFLIGHT`, ArgumentError `E_ARGUMENT`, DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for groups
- *   that cannot be trained.
+ * @returns preflight warnings, and the digest of the file.
+ * @throws PreflightError `E_PREFLIGHT`, ArgumentError `E_ARGUMENT`, DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` for groups that
+ *   cannot be trained.
  */
 export async function acceptGroups(
   groups: readonly TrajectoryGroup[],
@@ -78,13 +81,13 @@ export async function acceptGroups(
   const { allowsUnknownLogprobs } = checkRlConfig(config);
   const examined = { maxTokens: base.contextLength, allowsUnknownLogprobs, rendersTokenIds: true };
   const warnings = refuseFatal(await runStepsInSlices(preflightSteps(groups, examined)));
-  // What cannot be trained must be refused before it is accepted.
+  // Groups that cannot be trained must be rejected before the job is accepted.
   const tokenizer = needsRendering(groups) ? await tokenizers(base.directory) : undefined;
   await runStepsInSlices(checkRlBatchSteps(groups, config, base, { tokenizer }));
   return { warnings, digests: await writeGroups(directory, jobId, groups) };
 }
 
-/** The rows of an accepted job. */
+/** Builds the training batch of an accepted job. */
 export async function batchOf(
   { directory, jobId, config, base }: RlJobPlan,
   tokenizers: TokenizerSource,

@@ -1,21 +1,21 @@
-/** Training data on its way between threads: a few long arrays instead of two short ones per sequence. */
+/** Transfer format of training data between threads: a few long arrays instead of two short ones per sequence. */
 import type { TokenSequence } from "../../learner/index.ts";
 import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import type { SftData } from "../jobs/sft-data.ts";
 
-/** {@link SftData} with all sequences one after another. */
+/** {@link SftData} with all sequences concatenated. */
 export interface PackedSftData extends Omit<SftData, "examples"> {
-  /** Sequences of each example. */
+  /** Number of sequences per example. */
   readonly counts: Int32Array;
-  /** Tokens of each sequence. */
+  /** Number of tokens per sequence. */
   readonly lengths: Int32Array;
-  /** Weight of each sequence; NaN without one. */
+  /** Weight per sequence; NaN for a sequence without a weight. */
   readonly weights: Float64Array;
   readonly tokens: Int32Array;
   readonly mask: Uint8Array;
 }
 
-/** Packs data. */
+/** Packs training data for transfer. */
 export function packSftData({ examples, ...counts }: SftData): PackedSftData {
   const sequences = examples.flat();
   const total = sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
@@ -36,12 +36,12 @@ export function packSftData({ examples, ...counts }: SftData): PackedSftData {
   return packed;
 }
 
-/** Buffers of packed data, to be moved instead of copied. */
+/** Returns the buffers of packed data, for transfer instead of copying. */
 export function buffersOf({ counts, lengths, weights, tokens, mask }: PackedSftData): ArrayBuffer[] {
   return [counts, lengths, weights, tokens, mask].map(({ buffer }) => buffer as ArrayBuffer);
 }
 
-/** Unpacks data, in slices. */
+/** Unpacks training data in time slices, so that the event loop is not blocked. */
 export async function unpackSftData({ counts, lengths, weights, tokens, mask, ...rest }: PackedSftData): Promise<SftData> {
   function* unpacked(): Steps<TokenSequence[][]> {
     let [sequence, at] = [0, 0];
@@ -51,7 +51,7 @@ export async function unpackSftData({ counts, lengths, weights, tokens, mask, ..
       for (let index = 0; index < count; index++, sequence++) {
         const end = at + lengths[sequence]!;
         const weight = weights[sequence]!;
-        // Copies: a view would take the whole array along to the thread that trains.
+        // Copied, because a view would be sent to the training thread with its whole underlying array.
         const own = { tokens: tokens.slice(at, end), mask: mask.slice(at, end) };
         example.push(Number.isNaN(weight) ? own : { ...own, weight });
         at = end;

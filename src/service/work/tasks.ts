@@ -1,4 +1,7 @@
-/** Tasks of a work thread. Each takes plain data and gives plain data, and does what the serving thread does itself for small requests. */
+/**
+ * Tasks of a work thread. Inputs and results are structured-cloneable; each task runs the same function that the serving thread runs for
+ * small requests.
+ */
 import { Handover } from "../../engine/onnx/worker-rpc.ts";
 import { ConflictError } from "../../errors.ts";
 import type { RlBatch } from "../../learner/index.ts";
@@ -19,10 +22,10 @@ import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
 
 const tokenizers = createTokenizers();
 
-/** The groups that `readRl` read, for the `acceptRl` that follows on the same thread. */
+/** Groups parsed by `readRl`, for the following `acceptRl` on the same thread. */
 let opened: readonly TrajectoryGroup[] | null = null;
 
-/** By name. The second argument is the signal of the caller. */
+/** Tasks by name. The second argument of a task is the caller's abort signal. */
 export const TASKS = {
   readBody: ({ kind, bytes }: { readonly kind: PlainKind; readonly bytes: Uint8Array }): JsonBody<PlainBody<PlainKind>> =>
     readBody(kind, bytes),
