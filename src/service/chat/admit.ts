@@ -1,4 +1,4 @@
-/** What a request may have: a place among those running, and sampling parameters within the model's bounds. */
+/** Admission of a request: its number of running choices, and its sampling parameters checked against the model's bounds. */
 import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, SamplingParams } from "../../engine/port.ts";
 import { ArgumentError, OverloadedError } from "../../errors.ts";
@@ -11,44 +11,44 @@ import { resolveRules } from "./sampling-rules.ts";
 
 /** Bounds of the chat route. */
 export interface ChatLimits {
-  /** Choices generated at one time, over all requests; a request that finds no room is answered 429. @default 2048 */
+  /** Maximum number of choices generated concurrently, over all requests; a request beyond the limit is answered 429. @default 2048 */
   readonly maxRunningChoices?: number | undefined;
-  /** The largest `n`. @default 128 */
+  /** Maximum `n`. @default 128 */
   readonly maxChoices?: number | undefined;
-  /** The largest `top_logprobs`; what the engine offers bounds it too. @default 20 */
+  /** Maximum `top_logprobs`; the engine's own maximum applies too. @default 20 */
   readonly maxTopLogprobs?: number | undefined;
-  /** Stop strings per request: each is searched for after each token. @default 256 */
+  /** Maximum number of stop strings per request; each is searched for after each token. @default 256 */
   readonly maxStopStrings?: number | undefined;
-  /** Memory for sampled ids per API key. @default 32 MiB */
+  /** Memory for sampled ids per API key, in bytes. @default 32 MiB */
   readonly splicingBytesPerKey?: number | undefined;
-  /** Whether requests may bring a chat template of their own. It runs with the limits of a model's. @default false */
+  /** Whether a request may contain its own chat template, which runs under the same limits as a model's template. @default false */
   readonly trustRequestTemplates?: boolean | undefined;
-  /** Whether requests may say which of them goes first when not all can run. @default false */
+  /** Whether a request may set its `priority` for the order of execution when not all requests can run at once. @default false */
   readonly priorityScheduling?: boolean | undefined;
   /**
-   * How tool calls are written in the text of an answer: `hermes`, as `<tool_call>{"name": …, "arguments": …}</tool_call>`, or
-   * `none`, which refuses every request that lets tools be called. @default "hermes"
+   * Format of tool calls in the generated text: `hermes`, as `<tool_call>{"name": …, "arguments": …}</tool_call>`, or `none`, which rejects
+   * every request that allows tool calls. @default "hermes"
    */
   readonly toolParser?: "hermes" | "none" | undefined;
   /**
-   * How reasoning is written in the text of an answer: `think`, which ends it with `</think>`, or `none`, which leaves the text
-   * as it is. @default "none"
+   * Format of reasoning in the generated text: `think`, which ends reasoning with `</think>`, or `none`, which leaves the text unparsed.
+   * @default "none"
    */
   readonly reasoningParser?: "think" | "none" | undefined;
-  /** Whether every stream ends with its token counts, asked for or not. @default false */
+  /** Whether every stream ends with its token counts, even if the request does not ask for them. @default false */
   readonly alwaysStreamUsage?: boolean | undefined;
-  /** What `return_tokens_as_token_ids` is where a request does not say. @default false */
+  /** Value of `return_tokens_as_token_ids` for requests that leave the field out. @default false */
   readonly returnTokensAsTokenIds?: boolean | undefined;
-  /** Whether answers carry the header `x-request-id`: that of the request, or one that is drawn. @default false */
+  /** Whether responses carry the header `x-request-id`, with the request's own id or a random one. @default false */
   readonly requestIdHeader?: boolean | undefined;
-  /** Whether `usage` says how much of the prompt did not have to be computed. @default false */
+  /** Whether `usage` reports the number of prompt tokens that were cached. @default false */
   readonly reportCachedTokens?: boolean | undefined;
 }
 
-/** The bounds with their defaults filled in. */
+/** {@link ChatLimits} with the defaults filled in. */
 export type ResolvedChatLimits = { readonly [Name in keyof ChatLimits]-?: NonNullable<ChatLimits[Name]> };
 
-/** Fills in the defaults. */
+/** Returns the limits with their defaults filled in. */
 export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
   return {
     maxRunningChoices: limits.maxRunningChoices ?? 2048,
@@ -67,7 +67,9 @@ export function resolveLimits(limits: ChatLimits = {}): ResolvedChatLimits {
   };
 }
 
-/** Counts the choices that run, so that a flood is answered at once instead of piling up in memory. */
+/**
+ * Limiter for the number of choices that run at one time, so that excess requests are rejected at once instead of accumulating in memory.
+ */
 export class Admission {
   readonly #capacity: number;
   #running = 0;
@@ -76,16 +78,16 @@ export class Admission {
     this.#capacity = capacity;
   }
 
-  /** Choices that run now. */
+  /** Number of choices that run now. */
   get running(): number {
     return this.#running;
   }
 
   /**
-   * Takes places for `choices`.
+   * Reserves capacity for `choices`.
    *
-   * @returns Gives the places back; calling it twice is harmless.
-   * @throws OverloadedError `E_OVERLOADED` when there is no room. One request alone always has room.
+   * @returns Function that releases the capacity; a second call has no effect.
+   * @throws OverloadedError `E_OVERLOADED` if the capacity is exceeded. A request is always admitted while no other runs.
    */
   enter(choices: number): () => void {
     if (this.#running > 0 && this.#running + choices > this.#capacity) {
@@ -103,13 +105,13 @@ export class Admission {
   }
 }
 
-/** Log-probabilities of a prompt, alternatives included, that one answer may carry. */
+/** Maximum number of prompt log-probabilities in one response, alternatives included. */
 const MAX_PROMPT_LOGPROBS = 65_536;
 
-/** A sampled temperature below this is raised to it: smaller ones are greedy in all but rounding errors. */
+/** Minimum temperature above 0; smaller ones are raised to it, as they are greedy except for rounding errors. */
 const MIN_SAMPLED_TEMPERATURE = 0.01;
 
-/** Seed that says "no seed". */
+/** Value of `seed` that means "no seed". */
 const UNSEEDED = -1n;
 
 function outOfRange(field: string, range: string, value: number | string, param: string | null = field): ArgumentError {
@@ -117,7 +119,7 @@ function outOfRange(field: string, range: string, value: number | string, param:
 }
 
 /**
- * Checks what needs no model but is no matter of types either.
+ * Checks the fields that need no model and that the type check does not cover.
  *
  * @throws ArgumentError `E_ARGUMENT` for `n`, `stop`, `repetition_detection` or `priority` out of bounds.
  */
@@ -136,7 +138,7 @@ export function checkCounts(request: ChatRequest, limits: ResolvedChatLimits): v
 }
 
 /**
- * Checks that a request brings no template where none is trusted.
+ * Checks that a request contains no chat template unless the service trusts templates of requests.
  *
  * @throws ArgumentError `E_ARGUMENT`.
  */
@@ -148,7 +150,7 @@ export function checkTemplate({ template }: ChatRequest, limits: ResolvedChatLim
 }
 
 /**
- * Checks that a request lets no tool be called where nothing reads calls out of the text.
+ * Checks that a request allows no tool calls if the service has no tool parser.
  *
  * @throws ArgumentError `E_ARGUMENT`.
  */
@@ -159,20 +161,20 @@ export function checkToolParser({ shouldParseToolCalls, forcedCalls }: ChatReque
   );
 }
 
-/** What the sampling parameters depend on besides the request. */
+/** Context of {@link resolveSampling}. */
 export interface SamplingContext {
   readonly base: BaseModelInfo;
   readonly tokenizer: ChatTokenizer;
   readonly promptTokens: number;
   readonly defaults: GenerationDefaults;
-  /** The largest `top_logprobs` the engine can serve. */
+  /** Maximum `top_logprobs` that the engine supports. */
   readonly engineTopLogprobs: number;
 }
 
 /**
- * The sampling parameters of choice 0; choice `i` differs in its seed alone, see {@link choiceSeed}.
+ * Returns the sampling parameters of choice 0; choice `i` differs only in its seed, see {@link choiceSeed}.
  *
- * @throws ArgumentError `E_ARGUMENT` for a prompt too long, or a number out of its range.
+ * @throws ArgumentError `E_ARGUMENT` for a prompt that is too long, or a number out of its range.
  */
 export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits, context: SamplingContext): SamplingParams {
   const { base, defaults } = context;
@@ -224,7 +226,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
   };
 }
 
-/** The seed of one choice: the request's plus the index, around the end of 64 bits. */
+/** Returns the seed of one choice: the request's seed plus the choice's index, wrapped to a signed 64-bit integer. */
 export function choiceSeed(seed: bigint, index: number): bigint {
   return BigInt.asIntN(64, seed + BigInt(index));
 }

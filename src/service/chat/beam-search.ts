@@ -1,6 +1,6 @@
 /**
- * Beam search: the likeliest whole outputs instead of samples. Each step asks the engine for the best next tokens of every beam;
- * a beam's prompt is computed anew each time, so that a long output costs far more than a sampled one.
+ * Beam search, which finds the most likely outputs instead of samples. Each step asks the engine for the best next tokens of every beam.
+ * The prompt of a beam is computed anew in each step, so a long output costs far more than a sampled one.
  */
 import { defaultMaxListeners, setMaxListeners } from "node:events";
 import type { PromptToken, SampledToken } from "../../engine/port.ts";
@@ -8,22 +8,22 @@ import { EngineError } from "../../errors.ts";
 import type { GeneratedChoice, GenerationPlan } from "./generate.ts";
 import { toWireLogprob } from "./logprobs.ts";
 
-/** What beam search is told besides the plan. */
+/** Options of {@link beamSearch} besides the plan. */
 export interface BeamSearchOptions {
-  /** A beam's score is its log-probability over its length, the prompt's included, to this power. */
+  /** Exponent of the length in a beam's score: its log-probability divided by its length, prompt included, to this power. */
   readonly lengthPenalty: number;
   readonly signal: AbortSignal;
 }
 
 interface Beam {
   readonly tokens: readonly SampledToken[];
-  /** Sum of log-probabilities, that of an end token included. */
+  /** Sum of log-probabilities, including the end token's. */
   readonly logprob: number;
-  /** The end token that completed it, not among `tokens`; null while it lives. */
+  /** End token that completed the beam, not included in `tokens`; null while the beam is live. */
   readonly closedBy: number | null;
 }
 
-/** The best next tokens of a beam, and the prompt's own where they were asked for. */
+/** Returns the best next tokens of a beam, and in the first step the log-probabilities of the prompt if requested. */
 async function expand(plan: GenerationPlan, beam: Beam, signal: AbortSignal): Promise<SampledToken> {
   const prompt = new Int32Array(plan.promptIds.length + beam.tokens.length);
   prompt.set(plan.promptIds);
@@ -49,7 +49,7 @@ async function expand(plan: GenerationPlan, beam: Beam, signal: AbortSignal): Pr
   throw new EngineError("The engine gave no token for a beam");
 }
 
-/** The beams that follow from one: a token more, or completed by an end token. */
+/** Returns the successors of a beam: each has one more token, or is completed by an end token. */
 function followers(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Beam[] {
   const ends = plan.ignoresEos ? [] : plan.tokenizer.eosTokenIds;
   return top
@@ -78,14 +78,17 @@ function toChoice(plan: GenerationPlan, beam: Beam, index: number): Omit<Generat
 }
 
 /**
- * The `n` best outputs found, best first, each of `maxTokens` tokens or ended by an end token before. Every step is taken, also
- * once there are enough completed ones.
+ * Returns the `n` best outputs found, best first. Each has `maxTokens` tokens or ends earlier with an end token. The search takes all
+ * `maxTokens` steps while live beams remain, even after `n` beams are completed.
  *
- * @throws whatever the engine throws; the signal's own reason when that was aborted.
+ * @param plan - Inputs of the generation.
+ * @param options - Length penalty and the signal that aborts the search.
+ * @returns At most `n` choices, best first.
+ * @throws EngineError if the engine yields no token; any error of the engine; the signal's reason if it is aborted.
  */
 export async function beamSearch(plan: GenerationPlan, { lengthPenalty, signal }: BeamSearchOptions): Promise<GeneratedChoice[]> {
   const { n, params, promptIds } = plan;
-  // Every beam listens to it: as many as there are beams are no leak.
+  // One listener per beam is expected, not a leak.
   setMaxListeners(n + defaultMaxListeners, signal);
   let live: Beam[] = [{ tokens: [], logprob: 0, closedBy: null }];
   const completed: Beam[] = [];
@@ -94,7 +97,7 @@ export async function beamSearch(plan: GenerationPlan, { lengthPenalty, signal }
   for (let step = 0; step < params.maxTokens && live.length > 0; step++) {
     const expansions = await Promise.all(live.map((beam) => expand(plan, beam, signal)));
     promptTokens ??= expansions[0]!.prompt ?? null;
-    // What later steps find was computed by the first.
+    // In later steps the cache holds tokens that the first step computed.
     if (step === 0) cachedTokens = expansions[0]!.cachedTokens ?? 0;
     const next = live.flatMap((beam, at) => followers(plan, beam, expansions[at]!));
     completed.push(...next.filter((beam) => beam.closedBy !== null));

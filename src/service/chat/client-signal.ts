@@ -1,27 +1,27 @@
-/** The end of a client's connection, or of the service, as a signal. */
+/** Abort signals for the end of a client's connection or of the service. */
 import { ShutdownError } from "./errors.ts";
 
-/** Calls `onAbort` when `signal` is aborted, or at once when it is already. Returns how to stop listening. */
+/** Calls `onAbort` when `signal` is aborted, at once if it already is. Returns a function that removes the listener. */
 export function onceAborted(signal: AbortSignal, onAbort: () => void): () => void {
   if (signal.aborted) onAbort();
   signal.addEventListener("abort", onAbort, { once: true });
   return () => signal.removeEventListener("abort", onAbort);
 }
 
-/** What a request ends with whose client is gone. */
+/** Returns the error of a request after its client has disconnected. */
 export function clientGone(): DOMException {
   return new DOMException("The client closed the connection", "AbortError");
 }
 
-/** A signal for one request, and how to stop listening for the end of the service. */
+/** Abort signal of one request, and the removal of its listener on the service's signal. */
 export interface RequestSignal {
   readonly signal: AbortSignal;
-  /** Call it when the request is over: the service's signal outlives it. */
+  /** Removes the listener. Must be called when the request ends, because the service's signal outlives it. */
   readonly release: () => void;
 }
 
 /**
- * Aborts with `client`, for a reason that is an AbortError (what a server gives as its reason may be any text), and with `service`, with a
+ * Returns a signal that is aborted by `client`, always with an AbortError (a server may abort with any reason), or by `service`, with a
  * {@link ShutdownError}.
  */
 export function requestSignal(client: AbortSignal, service: AbortSignal | undefined): RequestSignal {

@@ -1,7 +1,7 @@
 /**
- * The types of the chat wire. Clients in other languages send `"2"` for 2 and `"true"` for true, and the servers they were
- * written against take them: integers from integral floats, numeric strings and booleans; numbers from the same; booleans from
- * 0, 1 and the usual words; strings from strings alone.
+ * Lenient field types of the chat wire format. Clients in other languages send `"2"` for 2 and `"true"` for true, and other servers accept
+ * such values: integers from integral floats, numeric strings and booleans; numbers from the same; booleans from 0, 1 and the usual words;
+ * strings from strings only.
  */
 import { z } from "zod";
 
@@ -14,13 +14,13 @@ const WORDS = new Map([
   ...["0", "false", "f", "no", "n", "off"].map((word) => [word, false] as const),
 ]);
 
-/** A value as an error message shows it: short, and never a whole document. */
+/** Returns a value as shown in error messages: JSON, cut to 80 characters. */
 export function shown(value: unknown): string {
   const text = typeof value === "bigint" ? String(value) : (JSON.stringify(value) ?? String(value));
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }
 
-/** The integer a client meant, or undefined when it meant none. */
+/** Returns the integer that a value represents, or undefined if it represents none. */
 export function toInteger(value: unknown): number | undefined {
   if (typeof value === "number") return Number.isInteger(value) ? value : undefined;
   if (typeof value === "boolean") return value ? 1 : 0;
@@ -28,7 +28,7 @@ export function toInteger(value: unknown): number | undefined {
   return typeof value === "string" && INTEGER_TEXT.test(value) ? Number(value) : undefined;
 }
 
-/** The boolean a client meant, or undefined when it meant none. */
+/** Returns the boolean that a value represents, or undefined if it represents none. */
 export function toBoolean(value: unknown): boolean | undefined {
   if (typeof value === "boolean") return value;
   if (value === 0 || value === 1) return value === 1;
@@ -43,7 +43,10 @@ function toNumber(value: unknown): number | undefined {
   return Number.isFinite(number) ? number : undefined;
 }
 
-/** The digits, at most, that are read as a 64-bit integer; the longest has 19, and reading takes long with millions. */
+/**
+ * Maximum length of a text that is parsed as a 64-bit integer. Such integers have at most 19 digits, and parsing millions of digits is
+ * slow.
+ */
 const MAX_DIGITS = 40;
 
 function toBigInt(value: unknown): bigint | undefined {
@@ -56,7 +59,7 @@ function toBigInt(value: unknown): bigint | undefined {
   return number === undefined ? undefined : BigInt(number);
 }
 
-/** JSON schemas of the texts that are read as numbers and booleans. White space around them is accepted, too. */
+/** JSON schemas of the strings that are parsed as numbers and booleans. Surrounding white space is also accepted. */
 const INTEGER_SCHEMA = { type: "string", pattern: "^[+-]?[0-9]+(?:\\.0*)?$" };
 const NUMBER_SCHEMA = { type: "string", pattern: "^[+-]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?$" };
 const BOOLEAN_SCHEMA = { type: "string", pattern: `^(?:${[...WORDS.keys()].map(anyCase).join("|")})$` };
@@ -65,7 +68,7 @@ function anyCase(word: string): string {
   return word.replace(/[a-z]/gu, (letter) => `[${letter}${letter.toUpperCase()}]`);
 }
 
-/** @param schema - JSON schema of the accepted values, for the description of the service. */
+/** @param schema - JSON schema of the accepted values, for the OpenAPI description of the service. */
 function lax<T>(expected: string, convert: (value: unknown) => T | undefined, schema: Readonly<Record<string, unknown>>) {
   return z
     .unknown()
@@ -78,23 +81,23 @@ function lax<T>(expected: string, convert: (value: unknown) => T | undefined, sc
     .meta(schema);
 }
 
-/** An integer; `2.0`, `"2"` and `true` are integers too. */
+/** Integer; also accepts `2.0`, `"2"` and `true`. */
 export const laxInteger = lax("an integer", toInteger, { anyOf: [{ type: "integer" }, INTEGER_SCHEMA, { type: "boolean" }] });
 
-/** A finite number; `"0.5"` and `true` are numbers too. */
+/** Finite number; also accepts `"0.5"` and `true`. */
 export const laxNumber = lax("a finite number", toNumber, { anyOf: [{ type: "number" }, NUMBER_SCHEMA, { type: "boolean" }] });
 
-/** A boolean; 0, 1 and the words true, false, yes, no, on, off, t, f, y, n in any case are booleans too. */
+/** Boolean; also accepts 0, 1 and the words true, false, yes, no, on, off, t, f, y, n in any case. */
 export const laxBoolean = lax("a boolean", toBoolean, { anyOf: [{ type: "boolean" }, { enum: [0, 1] }, BOOLEAN_SCHEMA] });
 
-/** A string; nothing else is one. */
+/** String; no other type is converted. */
 export const strictString = lax("a string", (value) => (typeof value === "string" ? value : undefined), { type: "string" });
 
 /**
- * A signed 64-bit integer, as bigint. A number that JSON spelled with more digits than a double holds must come as bigint
- * (see `parseBody`), or it is judged after rounding.
+ * Returns the type of a signed 64-bit integer, as bigint. A JSON number with more digits than a double holds must arrive as bigint (see
+ * `parseBody`); a double is checked after rounding.
  *
- * @param min - The least value allowed. @default -2^63
+ * @param min - Minimum value. @default -2^63
  */
 export function laxInt64(min: bigint = INT64_MIN) {
   const convert = z.unknown().transform((value, context): bigint => {
@@ -111,7 +114,7 @@ export function laxInt64(min: bigint = INT64_MIN) {
     context.addIssue({ code: "custom", message: `expected ${bound}` });
     return z.NEVER;
   });
-  // Doubles next to the bounds lie outside of them, so the bounds are left out where they are those of the type.
+  // The doubles nearest to the bounds of the type lie outside them, so these bounds are omitted from the schema.
   const bound = min === INT64_MIN ? {} : { minimum: Number(min) };
   const text = { ...INTEGER_SCHEMA, maxLength: MAX_DIGITS };
   return convert.meta({ anyOf: [{ type: "integer", ...bound }, text, { type: "boolean" }], description: "A signed 64-bit integer." });

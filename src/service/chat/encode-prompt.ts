@@ -1,22 +1,22 @@
-/** From the text of a prompt to its tokens, unless its length alone shows that they are too many. */
+/** Encoding of a prompt's text, which is skipped if the text is certainly too long. */
 import { ArgumentError } from "../../errors.ts";
 import type { ChatTokenizer, EncodeOptions } from "../../tokenizer/index.ts";
 
-/** A rendered prompt, or its end. */
+/** A rendered prompt, or the end of one. */
 export interface PromptText {
-  /** The model, which stands for its tokenizer. */
+  /** Directory of the model, which identifies its tokenizer. */
   readonly directory: string;
   readonly text: string;
   readonly addSpecialTokens: boolean;
-  /** What the text continues; undefined for a whole prompt. */
+  /** Kind of the preceding text; undefined for a whole prompt. */
   readonly follows?: EncodeOptions["follows"];
-  /** Tokens that a prompt may have; null for one that is cut to fit. */
+  /** Maximum number of tokens; null for a prompt that will be truncated. */
   readonly maxTokens: number | null;
 }
 
 const longest = new WeakMap<ChatTokenizer, number>();
 
-/** Bytes of the longest token; no token stands for more UTF-16 units than bytes. */
+/** Returns the number of bytes of the longest token, an upper bound for the UTF-16 units that a token encodes. */
 function longestToken(tokenizer: ChatTokenizer): number {
   let length = longest.get(tokenizer);
   if (length === undefined) {
@@ -30,7 +30,7 @@ function longestToken(tokenizer: ChatTokenizer): number {
 /**
  * Encodes a prompt.
  *
- * @throws ArgumentError `E_ARGUMENT`, param `input_text`, for a text longer than `maxTokens` of the longest token.
+ * @throws ArgumentError `E_ARGUMENT`, param `input_text`, if the text is longer than `maxTokens` times the longest token.
  */
 export function encodePrompt(tokenizer: ChatTokenizer, { text, addSpecialTokens, follows, maxTokens }: PromptText): Int32Array {
   if (maxTokens !== null && text.length > maxTokens && text.length > maxTokens * longestToken(tokenizer)) {

@@ -2,10 +2,10 @@ import { ArgumentError, WhetstoneError } from "../../errors.ts";
 import type { ErrorBody } from "../../schema/error.ts";
 import { isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../http-errors.ts";
 
-/** A body that is not what the wire says: bad JSON, wrong media type, wrong field type, contradicting fields. */
+/** Malformed body: invalid JSON, wrong media type, wrong field type, contradicting fields. */
 export class BodyError extends ArgumentError {}
 
-/** The service is going down; running requests end with this. */
+/** Error of requests that are still running when the service shuts down. */
 export class ShutdownError extends WhetstoneError {
   readonly code = "E_OVERLOADED";
 
@@ -14,10 +14,10 @@ export class ShutdownError extends WhetstoneError {
   }
 }
 
-/** A finished text that violates its schema, where the grammar could not enforce all of it. */
+/** Error for a finished text that violates its schema, if the grammar could not enforce the whole schema. */
 export class OutputError extends WhetstoneError {
   readonly code = "E_OUTPUT";
-  /** The whole text. */
+  /** The whole generated text. */
   readonly text: string;
 
   constructor(message: string, text: string) {
@@ -26,10 +26,10 @@ export class OutputError extends WhetstoneError {
   }
 }
 
-/** Seconds a client is asked to wait after a 429 or 503. */
+/** Seconds after which a client should retry a 429 or 503. */
 export const RETRY_AFTER_SECONDS = 1;
 
-/** An error as this route answers it. `isInternal` asks for a line in the log: the client is told nothing of it. */
+/** Response to an error on the chat route. `isInternal` asks for a log entry, since the response body contains no details. */
 export interface ChatErrorAnswer {
   readonly status: ErrorStatus;
   readonly body: ErrorBody;
@@ -40,7 +40,7 @@ function answer(status: ErrorStatus, fields: ErrorFields): ChatErrorAnswer {
   return { status, isInternal: false, body: toErrorBody(status, fields) };
 }
 
-/** `type` of errors of the body itself, before any rule between a field and the model is checked. */
+/** Error `type` for a malformed body, as opposed to a field that fails a check against the model. */
 const BODY_TYPE = "Bad Request";
 
 const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
@@ -58,9 +58,9 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_NON_FINITE: 500,
 };
 
-/** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without particulars. */
+/** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without details. */
 export function toChatError(error: unknown): ChatErrorAnswer {
-  // Only what walks a body recurses as deep as its data: validation, the template, serialisation.
+  // Only functions that walk the body recurse to the depth of its data: validation, the template, serialization.
   if (error instanceof RangeError && error.message.includes("call stack"))
     return answer(400, { message: "The body is nested too deeply", code: "E_ARGUMENT", type: BODY_TYPE });
   if (isClientGone(error)) return answer(499, { message: "The client closed the request", code: "E_ABORTED" });

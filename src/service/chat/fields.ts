@@ -1,4 +1,4 @@
-/** The fields of a body, as they are on the wire. */
+/** Fields of a request body in the wire format. */
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { requestTool } from "../../schema/chat.ts";
@@ -106,27 +106,30 @@ const output = {
     .nullish(),
 } as const;
 
-/** Handed to parts that other servers have and this one does not: read with their types, of no effect. */
+/** Fields for components that other servers have and this one does not: their types are checked, and they have no effect. */
 const passedThrough = {
   mm_processor_kwargs: record.nullish(),
   kv_transfer_params: record.nullish(),
   engine_xargs: z.record(z.string(), z.union([scalar, z.array(scalar)])).nullish(),
 } as const;
 
-/** One schema per field that is carried out. */
+/** Schemas of the supported fields. */
 export const CARRIED_FIELDS = { ...conversation, ...prompt, ...sampling, ...stopping, ...output, ...answer, ...passedThrough } as const;
 
-/** A whole body, for the description of the service. Unknown fields are accepted and have no effect. */
+/** Schema of a whole body, for the OpenAPI description of the service. Unknown fields are accepted and have no effect. */
 export const wireRequest = z.looseObject(CARRIED_FIELDS);
 
-/** A body's fields, typed. */
+/** Typed fields of a body. */
 export type CarriedBody = z.infer<z.ZodObject<typeof CARRIED_FIELDS>>;
 
 const CARRIED = Object.entries<z.ZodType>(CARRIED_FIELDS);
 
 /**
- * Reads the fields that are carried out. Only those a body has, and `messages`, which it must have: a request sets a handful of
- * them, and looking at all is a good part of what a short request costs.
+ * Parses the supported fields that a body contains, and `messages`, which is required. Absent fields are skipped, since checking all of
+ * them is a considerable part of the cost of a short request.
+ *
+ * @param raw - Top-level members of the body.
+ * @returns The typed fields, or the issues of all fields that fail.
  */
 export function readCarried(
   raw: Readonly<Record<string, unknown>>,
@@ -142,10 +145,10 @@ export function readCarried(
   return issues.length > 0 ? { issues } : { body: body as CarriedBody };
 }
 
-/** Names under which a field is known besides its own. */
+/** Alternative field names. */
 export const FIELD_ALIASES: Readonly<Record<string, string>> = { vllm_xargs: "engine_xargs" };
 
-/** What a field says where it is absent, besides null; those that are not listed have no such value. */
+/** Values equivalent to an absent field, besides null; fields that are not listed have no such value. */
 const DEFAULTS: Readonly<Partial<Record<keyof typeof CARRIED_FIELDS, unknown>>> = {
   ...{ tools: [], parallel_tool_calls: true, include_reasoning: true },
   ...{ add_generation_prompt: true, continue_final_message: false, add_special_tokens: false, documents: [], chat_template_kwargs: {} },
@@ -155,41 +158,41 @@ const DEFAULTS: Readonly<Partial<Record<keyof typeof CARRIED_FIELDS, unknown>>> 
   ...{ return_token_ids: false, return_tokens_as_token_ids: false, mm_processor_kwargs: {}, kv_transfer_params: {}, engine_xargs: {} },
 };
 
-/** Whether a field asks for nothing that its absence does not: clients send such values for every field they know. */
+/** Whether a value has the same effect as an absent field: clients may send such values for every field they know. */
 export function isDefault(name: keyof typeof CARRIED_FIELDS, value: unknown): boolean {
   if (value === undefined || value === null) return true;
   const read = CARRIED_FIELDS[name].safeParse(value);
   return read.success && Object.hasOwn(DEFAULTS, name) && isDeepStrictEqual(read.data, DEFAULTS[name]);
 }
 
-/** What beam search does not look at. */
+/** Fields that beam search ignores. */
 const IGNORED_BY_BEAM_SEARCH = [
   ...(["seed", "stop", "stop_token_ids", "min_tokens", "logit_bias", "allowed_token_ids", "bad_words", "repetition_detection"] as const),
   ...(["structured_outputs", "response_format"] as const),
   ...(["repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_p", "top_k", "min_p"] as const),
 ];
 
-/** Fields that never have an effect here, whatever they say. */
+/** Fields that never have an effect here, with any value. */
 export const INERT_FIELDS = [...(Object.keys(passedThrough) as (keyof typeof passedThrough)[]), "user"] as const;
 
-/** What the server of a request has that some fields need. */
+/** Server features that some fields need. */
 export interface FieldNeeds {
-  /** Whether answers have their reasoning told apart. */
+  /** Whether responses have their reasoning parsed. */
   readonly parsesReasoning: boolean;
 }
 
-/** Fields that are set and that nothing here acts on; to be logged. */
+/** Returns the fields that are set and have no effect here, for the log. */
 export function inertFields(body: CarriedBody, { parsesReasoning }: FieldNeeds): string[] {
   const isFilled = (value: unknown): boolean =>
     value !== null && value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0);
   const names: (keyof CarriedBody)[] = [...INERT_FIELDS];
   if (body.use_beam_search === true) names.push(...IGNORED_BY_BEAM_SEARCH);
   else if (body.length_penalty !== 1) names.push("length_penalty");
-  // Byte-level tokenizers put no space between special tokens that could be left out.
+  // Byte-level tokenizers put no space between special tokens that could be omitted.
   if (body.spaces_between_special_tokens === false) names.push("spaces_between_special_tokens");
   if (body.include_reasoning === false && !parsesReasoning) names.push("include_reasoning");
   const inert: string[] = names.filter((name) => isFilled(body[name]));
-  // There is one backend, so that there is none to fall back to.
+  // There is only one backend, and therefore no fallback.
   if (body.structured_outputs?.disable_fallback === true) inert.push("structured_outputs.disable_fallback");
   return inert;
 }

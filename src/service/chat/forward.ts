@@ -1,4 +1,4 @@
-/** Chat completions of models that another server samples: the body goes there as it came, the answer comes back as it is. */
+/** Forwarding of chat completions to another server that samples the model. Request and response bodies pass unchanged except for names. */
 import { setMaxListeners } from "node:events";
 import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
@@ -19,49 +19,49 @@ import { forwardedStream } from "./forwarded-stream.ts";
 import { IgnoredFieldLog } from "./ignored-fields.ts";
 import { memberText, withMember, withoutMember } from "./json-members.ts";
 
-/** What forwarding needs. */
+/** Options of {@link ChatForwarder}. */
 export interface ForwarderOptions {
   readonly upstream: Upstream;
   readonly store: Store;
   readonly files: Pick<StoredFiles, "useCheckpoint">;
-  /** State directories are relative to it. */
+  /** Data directory; the paths of state directories are relative to it. */
   readonly root: string;
-  /** The base that an absent name stands for. */
+  /** Base model for requests that name no model. */
   readonly defaultBase: string;
   readonly logger: ServiceLogger;
-  /** Aborted when the service cuts off what still runs. @default never */
+  /** Aborted when the service ends the requests that still run. @default never */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One request as it came. */
+/** Unparsed chat completion request. */
 export interface ForwardCall {
   readonly body: string;
   readonly requestId: string | undefined;
-  /** Aborted when the client is gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
-/** Whom the upstream is asked for. */
+/** Model of a forwarded request. */
 interface Target {
-  /** Its name on the upstream. */
+  /** Name of the model on the upstream. */
   readonly name: string;
-  /** The `model` of the answer. */
+  /** Value of `model` in the response. */
   readonly resolvedName: string;
-  /** Gives back what the request holds. */
+  /** Releases the adapter that the request holds. */
   readonly release: () => void;
-  /** Called where the upstream does not have it. */
+  /** Called if the upstream responds that it does not have the model. */
   readonly forget: () => void;
 }
 
-/** An error as servers of this interface word it. */
+/** Error body of servers with an OpenAI-compatible interface. */
 const upstreamError = z.looseObject({
   error: z.looseObject({ message: z.string(), type: z.string().nullish(), param: z.string().nullish() }),
 });
 
-/** Fields that vLLM has under another name. */
+/** Fields with another name in vLLM. */
 const RENAMED: Readonly<Record<string, string>> = { engine_xargs: "vllm_xargs" };
 
-/** A base model is there whoever asks. */
+/** Callbacks for a base model, which is always loaded on the upstream. */
 const HELD_BY_NOBODY = { release: () => {}, forget: () => {} };
 
 const JSON_HEADERS = { "content-type": "application/json" };
@@ -77,7 +77,7 @@ export class ChatForwarder {
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
-    // Each running request listens, and stops when it is over.
+    // Each running request adds a listener and removes it when it ends.
     if (options.signal !== undefined) setMaxListeners(0, options.signal);
     this.#find = rememberingFind(options.store);
     this.#adapters = new UpstreamAdapters(options.upstream, (error) =>
@@ -86,10 +86,12 @@ export class ChatForwarder {
   }
 
   /**
-   * Forwards a request, or gives null for one that is carried out here: of a model that the upstream does not sample, or without
-   * a readable model at all.
+   * Forwards a request to the upstream.
    *
-   * @throws UnsupportedError `E_UNSUPPORTED` for a field that the upstream does not support or confirm; other errors as the chat route maps them.
+   * @param call - The unparsed request.
+   * @returns The response, or null for a request to be handled locally: its model is not sampled by the upstream or cannot be read.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a field that the upstream does not support or confirm; other errors as the chat route maps
+   *   them.
    */
   async forward(call: ForwardCall): Promise<Response | null> {
     try {
@@ -132,25 +134,25 @@ export class ChatForwarder {
       }
       return new Response(rename === null ? text : withMember(text, "model", JSON.stringify(rename)), { headers: JSON_HEADERS });
     } finally {
-      // A stream outlives this call and gives back what it holds at its own end.
+      // A stream outlives this call and releases its resources when it ends.
       if (!isStreaming) onEnd();
     }
   }
 
-  /** Null for what is sampled here. */
+  /** Returns the model to request from the upstream; null if the model is sampled locally. */
   async #target(model: unknown): Promise<Target | null> {
     const { upstream, defaultBase } = this.#options;
     const id = model === undefined || model === null || model === "" ? defaultBase : model;
     if (typeof id !== "string") return null;
     const base = upstream.baseModels.get(id);
     if (base !== undefined) return { name: base, resolvedName: id, ...HELD_BY_NOBODY };
-    // A name that nobody knows is refused by the local route.
+    // The local route rejects unknown names.
     const found = await this.#find(id, []).catch(() => null);
     const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
     if (found === null || name === undefined) return null;
     const { model: row, checkpoint } = found;
     const resolvedName = stepName(row, checkpoint.step);
-    // Step 0 is the base itself: a fresh adapter changes nothing.
+    // Step 0 is the base model itself: a new adapter changes nothing.
     if (checkpoint.state_dir === null) return { name, resolvedName, ...HELD_BY_NOBODY };
     if (upstream.options.adapters !== true || row.lora === null) return null;
     const path = await this.#options.files.useCheckpoint(row, checkpoint, (local) => this.#adapterPath(local, resolvedName));
@@ -166,7 +168,7 @@ export class ChatForwarder {
     return upstream.options.dataDir === undefined ? local : join(upstream.options.dataDir, relative(root, local));
   }
 
-  /** The body with the upstream's names; every other byte as it came, so that no digit of a number is lost. */
+  /** Returns the body with the upstream's names; every other byte is unchanged, so that numbers keep all their digits. */
   async #bodyFor({ name }: Target, body: string, fields: Readonly<Record<string, unknown>>): Promise<string> {
     const { capabilities } = this.#options.upstream;
     let forwarded = withMember(body, "model", JSON.stringify(name));
@@ -190,7 +192,7 @@ export class ChatForwarder {
     return forwarded;
   }
 
-  /** What a client is told of a refusal: its own faults as the upstream words them, all others without particulars. */
+  /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
   async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<Response> {
     const text = await textOf(answer);
     const said = upstreamError.safeParse(flatErrors(text));
@@ -199,7 +201,7 @@ export class ChatForwarder {
       return errorResponse(answer.status, { message, code: "E_OVERLOADED", headers: { "retry-after": answer.retryAfter ?? "1" } });
     }
     if (said.success && [400, 413, 422].includes(answer.status)) {
-      // The interface answers 400 where other servers of its kind say 422.
+      // This interface answers 400 where compatible servers answer 422.
       const isTooLarge = answer.status === 413;
       const { message, type, param } = said.data.error;
       return errorResponse(isTooLarge ? 413 : 400, {
@@ -215,7 +217,7 @@ export class ChatForwarder {
       answer: text.slice(0, 500),
     });
     if (answer.status === 404) {
-      // An upstream that was started again has none of its adapters; the next request loads this one.
+      // A restarted upstream has lost its adapters; the next request loads this one again.
       forget();
       return unavailable("The server that samples this model does not have it any more");
     }
@@ -227,7 +229,7 @@ function isKnownField(field: string): boolean {
   return Object.hasOwn(CARRIED_FIELDS, field) || Object.hasOwn(FIELD_ALIASES, field);
 }
 
-/** The members of a JSON object; null for anything else. In a request, the local route knows how to refuse it. */
+/** Returns the members of a JSON object; null for anything else, which in a request is left to the local route to reject. */
 function readFields(body: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(body);
@@ -237,7 +239,7 @@ function readFields(body: string): Record<string, unknown> | null {
   }
 }
 
-/** Older servers put the error's fields at the top. */
+/** Returns an error body with its fields under `error`; older servers have them at the top level. */
 function flatErrors(text: string): unknown {
   try {
     const body = JSON.parse(text) as Record<string, unknown>;

@@ -1,4 +1,4 @@
-/** Server-sent events of another server, handed on as fast as they are read. */
+/** Server-sent events of another server, forwarded as they are read. */
 import { isAbort } from "../../errors.ts";
 import { toErrorBody } from "../http-errors.ts";
 import { ShutdownError, toChatError } from "./errors.ts";
@@ -6,17 +6,20 @@ import { withMember } from "./json-members.ts";
 
 /** Options of {@link forwardedStream}. */
 export interface ForwardedStreamOptions {
-  /** The `model` of every chunk; null leaves it as it is. */
+  /** Value of `model` in every chunk; null leaves it unchanged. */
   readonly rename: string | null;
-  /** Called once: at the end, on a failure, and when the reader is gone. */
+  /** Called once: at the end, on a failure, or when the reader disconnects. */
   readonly onEnd: () => void;
 }
 
 const BROKEN = toErrorBody(500, { message: "Internal server error", code: "E_ENGINE" });
 
 /**
- * The events of `source`, each once it is whole. Nothing is read ahead of the reader, and when the reader leaves the source is
- * closed. A source that breaks off, or ends without `[DONE]`, ends in an error event, as every stream of this route does.
+ * Returns the complete events of `source`. Nothing is read ahead of the reader, and `source` is closed when the reader disconnects. A
+ * source that fails, or ends without `[DONE]`, ends in an error event, as every stream of the chat route does.
+ *
+ * @param source - Bytes of the other server's stream.
+ * @param options - New model name and the callback for the end.
  */
 export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onEnd }: ForwardedStreamOptions): ReadableStream<Uint8Array> {
   const events = wholeEvents(source);
@@ -55,7 +58,7 @@ export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onE
   );
 }
 
-/** Where the last event ends in what was read: a blank line ends one. */
+/** Returns the offset just after the last complete event; a blank line ends an event. */
 function endOfEvents(bytes: Buffer): number {
   const ends = ["\n\n", "\r\n\r\n"].map((blank) => {
     const at = bytes.lastIndexOf(blank);
@@ -64,7 +67,7 @@ function endOfEvents(bytes: Buffer): number {
   return Math.max(...ends);
 }
 
-/** Several events at a time; bytes of an unfinished one wait for the rest and are nothing without it. */
+/** Yields several events at a time. Bytes of an incomplete event are held back, and dropped if the source ends. */
 async function* wholeEvents(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, undefined> {
   let rest = Buffer.alloc(0);
   for await (const chunk of source) {
@@ -73,12 +76,12 @@ async function* wholeEvents(source: AsyncIterable<Uint8Array>): AsyncGenerator<B
     rest = bytes.subarray(end);
     if (end > 0) yield bytes.subarray(0, end);
   }
-  // Some servers leave out the very last blank line.
+  // Some servers omit the last blank line.
   if (saysDone(rest)) yield Buffer.from(`${rest.toString().trimEnd()}\n\n`);
   return undefined;
 }
 
-/** Whether one of the events is the last. */
+/** Whether one of the events is `[DONE]`, the last of a stream. */
 function saysDone(events: Buffer): boolean {
   if (!events.includes("[DONE]")) return false;
   return events
@@ -87,7 +90,7 @@ function saysDone(events: Buffer): boolean {
     .some((line) => /^data: ?\[DONE\]\s*$/.test(line));
 }
 
-/** Every event's `model` replaced by a value. An event is a line. */
+/** Returns the events with every `model` replaced by `value`. Each event is one line. */
 function renamed(events: Buffer, value: string): Buffer {
   const lines = events.toString().split("\n");
   return Buffer.from(lines.map((line) => renamedLine(line, value)).join("\n"));
@@ -97,7 +100,7 @@ function renamedLine(line: string, value: string): string {
   if (!line.startsWith("data: {")) return line;
   const json = line.slice("data: ".length).trimEnd();
   try {
-    // An error event names no model.
+    // An error event has no `model`.
     if (!("model" in (JSON.parse(json) as object))) return line;
   } catch {
     return line;

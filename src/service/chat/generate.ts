@@ -1,4 +1,4 @@
-/** The choices of one request, each an iterator over the engine's tokens. */
+/** Generation of the choices of one request, each from its own iterator over the engine's tokens. */
 import { defaultMaxListeners, setMaxListeners } from "node:events";
 import type { Engine, PolicyVersion, PromptToken, SampledToken, SamplingParams } from "../../engine/port.ts";
 import { EngineError } from "../../errors.ts";
@@ -8,60 +8,60 @@ import { toWireLogprob, type WireLogprob } from "./logprobs.ts";
 import { isRepeating, type RepetitionDetection } from "./repetition.ts";
 import { StopStrings, type StopResult } from "./stop-strings.ts";
 
-/** All that generating needs to know. */
+/** Inputs of {@link generate}, the same for all choices. */
 export interface GenerationPlan {
   readonly engine: Engine;
   readonly policy: PolicyVersion;
   readonly tokenizer: ChatTokenizer;
   readonly promptIds: Int32Array;
-  /** Parameters of choice 0. */
+  /** Sampling parameters of choice 0. */
   readonly params: SamplingParams;
   readonly n: number;
   readonly stop: readonly string[];
   /** Whether the stop string, or the text of the stop token, stays at the end of the text. */
   readonly includesStop: boolean;
-  /** Whether the tokenizer's own end, named as a stop token, is one like any other. */
+  /** Whether the tokenizer's own end token is handled like any other stop token. */
   readonly ignoresEos: boolean;
   readonly repetitionDetection: RepetitionDetection | null;
-  /** Alternatives per token, -1 for all; null for no logprobs. */
+  /** Number of alternatives per token, -1 for the whole vocabulary; null for no log-probabilities. */
   readonly topLogprobs: number | null;
-  /** Whether log-probabilities name tokens by their ids. */
+  /** Whether log-probabilities name tokens by id. */
   readonly namesTokensById: boolean;
   /** Whether special tokens stay in the text. */
   readonly keepsSpecialTokens: boolean;
 }
 
-/** Why a choice ended. */
+/** Reason for the end of a choice. */
 export interface ChoiceEnd {
   readonly finishReason: "stop" | "length" | "repetition";
-  /** The stop string, `repetition_detected`, or the id of a stop token that is not the tokenizer's own end; else null. */
+  /** The stop string, `repetition_detected`, or the id of a stop token other than the tokenizer's own end token; null otherwise. */
   readonly stopReason: string | number | null;
-  /** The stop token that ended the turn; null when anything else did. */
+  /** Id of the stop token that ended the choice; null for any other reason. */
   readonly closedBy: number | null;
 }
 
-/** One finished choice. */
+/** A finished choice. */
 export interface GeneratedChoice extends ChoiceEnd {
   readonly index: number;
   readonly text: string;
-  /** Every sampled id, that of a stop token included. */
+  /** All sampled ids, including the stop token's. */
   readonly ids: readonly number[];
-  /** One entry per id, or null when not asked for. */
+  /** Log-probabilities, one entry per id; null if not requested. */
   readonly logprobs: readonly WireLogprob[] | null;
-  /** The prompt's tokens but the first, of choice 0 alone; null when not asked for. */
+  /** Log-probabilities of the prompt's tokens except the first, for choice 0 only; null if not requested. */
   readonly promptTokens: readonly PromptToken[] | null;
-  /** Tokens of the prompt that the engine did not have to compute. */
+  /** Number of prompt tokens that the engine found in its prefix cache. */
   readonly cachedTokens: number;
 }
 
-/** One token of a choice as a stream shows it. */
+/** Token of a choice, as a stream shows it. */
 export interface GeneratedToken {
   readonly index: number;
   readonly id: number;
-  /** Text that became certain with it; may be empty. */
+  /** Text that became final with this token; may be empty. */
   readonly text: string;
   readonly logprob: WireLogprob | null;
-  /** Set on the last token. */
+  /** Reason for the end, set on the last token only. */
   readonly end: ChoiceEnd | null;
 }
 
@@ -69,12 +69,15 @@ export interface GeneratedToken {
 export interface GenerateOptions {
   /** Called with each token of each choice. */
   readonly onToken?: ((token: GeneratedToken) => void) | undefined;
-  /** Called with each choice once it has released its engine slot; `onToken` gets its last token when the promise is settled. */
+  /** Called with each choice after its engine slot is released. `onToken` gets the choice's last token once the promise is settled. */
   readonly onChoice?: ((choice: GeneratedChoice) => Promise<void>) | undefined;
   readonly signal: AbortSignal;
 }
 
-/** Why a choice ends with its last token; null when it goes on. A stop string overrides what tokens say. */
+/**
+ * Returns the reason for a choice to end with its last token, null if generation continues. A stop string takes precedence over the tokens'
+ * own reasons.
+ */
 function endOf(plan: GenerationPlan, ids: readonly number[], finish: SampledToken["finish"], matched: string | null): ChoiceEnd | null {
   if (matched !== null) return { finishReason: "stop", stopReason: matched, closedBy: null };
   if (finish === "length") return { finishReason: "length", stopReason: null, closedBy: null };
@@ -89,7 +92,7 @@ function endOf(plan: GenerationPlan, ids: readonly number[], finish: SampledToke
   return null;
 }
 
-/** The text of a choice as its tokens come. */
+/** Incremental text of a choice. */
 class ChoiceText {
   readonly #plan: GenerationPlan;
   readonly #detokenizer: Detokenizer;
@@ -101,29 +104,29 @@ class ChoiceText {
     this.#stops = plan.stop.length > 0 ? new StopStrings(plan.stop, { isIncluded: plan.includesStop }) : null;
   }
 
-  /** The text that became certain with the last of `ids`, and the stop string that completed with it. */
+  /** Returns the text that became final with the last of `ids`, and the stop string that was completed by it. */
   push(ids: readonly number[], finish: SampledToken["finish"]): StopResult {
-    // The text of a token that ends the turn is shown only on request.
+    // The text of a stop token is shown only on request.
     let text = finish === "stop" && !this.#plan.includesStop ? "" : this.#detokenizer.push(ids.at(-1)!);
     if (finish !== undefined) text += this.#detokenizer.flush();
-    // No stop string is looked for in the least that was asked for.
+    // Stop strings are not searched for within the first `minTokens` tokens.
     if (this.#stops === null || ids.length <= (this.#plan.params.minTokens ?? 0)) return { text, matched: null };
     const result = this.#stops.push(text);
     return result.matched === null && finish !== undefined ? { text: result.text + this.#stops.flush(), matched: null } : result;
   }
 
-  /** Ends the text where no token said so. */
+  /** Returns the text that is still held back, for a choice that ends without the engine's `finish`. */
   finish(): string {
     return this.#detokenizer.flush() + (this.#stops?.flush() ?? "");
   }
 }
 
-/** The whole text of a choice that nobody watched. */
+/** Returns the whole text of a choice that was not decoded incrementally. */
 function wholeText({ tokenizer, includesStop, keepsSpecialTokens }: GenerationPlan, ids: readonly number[], end: ChoiceEnd): string {
   return tokenizer.decode(end.closedBy === null || includesStop ? ids : ids.slice(0, -1), { skipSpecialTokens: !keepsSpecialTokens });
 }
 
-/** What one choice asks of the engine; the prompt is the same for all and scored for the first. */
+/** Returns the sampling parameters of one choice. Log-probabilities of the prompt are the same for all and requested for the first only. */
 function paramsOf({ params }: GenerationPlan, index: number): SamplingParams {
   return index === 0 ? params : { ...params, seed: choiceSeed(params.seed, index), promptLogprobs: undefined };
 }
@@ -134,7 +137,7 @@ async function generateChoice(
   { onToken, onChoice, signal }: GenerateOptions,
 ): Promise<GeneratedChoice> {
   const { tokenizer, namesTokensById } = plan;
-  // Without a stop string or a listener nobody looks at the text before it is whole: it is decoded once.
+  // Without a stop string or a listener the text is needed only at the end, and is decoded once.
   const watched = onToken !== undefined || plan.stop.length > 0 ? new ChoiceText(plan) : null;
   const ids: number[] = [];
   const logprobs: WireLogprob[] | null = plan.topLogprobs === null ? null : [];
@@ -156,7 +159,7 @@ async function generateChoice(
     text += piece;
     if (end !== null) {
       last = { index, id: token.id, text: piece, logprob, end };
-      // Leaving the loop gives the engine its slot back.
+      // Leaving the loop releases the engine slot.
       break;
     }
     onToken?.({ index, id: token.id, text: piece, logprob, end });
@@ -174,17 +177,19 @@ async function generateChoice(
 }
 
 /**
- * Generates all choices at once and waits for the last.
+ * Generates all choices of a request concurrently.
  *
- * When one fails the others are ended, and the promise is rejected only after all of them have given back their engine slots.
+ * If one choice fails, the others are aborted, and the promise is rejected after all of them have released their engine slots.
  *
- * @returns Shape `[n]`, in order of their index.
- * @throws whatever the engine throws; the signal's own reason when that was aborted.
+ * @param plan - Inputs that are the same for all choices.
+ * @param options - Callbacks and the signal that aborts all choices.
+ * @returns Shape `[n]`, in order of index.
+ * @throws EngineError if the engine ends a choice without a finish; any error of the engine; the signal's reason if it is aborted.
  */
 export async function generate(plan: GenerationPlan, options: GenerateOptions): Promise<GeneratedChoice[]> {
   if (plan.n === 1) return [await generateChoice(plan, 0, options)];
   const siblings = new AbortController();
-  // Every choice listens to it: as many as there are choices are no leak.
+  // One listener per choice is expected, not a leak.
   setMaxListeners(plan.n + defaultMaxListeners, siblings.signal);
   const end = (): void => siblings.abort(options.signal.reason);
   if (options.signal.aborted) end();

@@ -12,26 +12,26 @@ const generationConfig = z.looseObject({
   repetition_penalty: z.number().gt(0).nullish(),
 });
 
-/** Size of the largest file that is read, in bytes. */
+/** Maximum size of the file, in bytes. */
 const MAX_FILE_BYTES = 1024 * 1024;
 
-/** What a model's author wants where a request says nothing. */
+/** Sampling defaults of a model, for fields that a request leaves out. */
 export interface GenerationDefaults {
   readonly temperature: number;
   readonly topP: number;
   readonly topK: number;
-  /** Null = as much as fits the context. */
+  /** Maximum number of output tokens; null for as many as fit the context. */
   readonly maxTokens: number | null;
   readonly minP: number;
   readonly repetitionPenalty: number;
 }
 
 /**
- * Reads the defaults of a model from its `generation_config.json`; neutral values (temperature and penalty 1, everything else off) where the
- * file or a key is missing. A request's own value always wins.
+ * Reads the defaults of a model from its `generation_config.json`. If the file or a key is missing, the default is neutral: temperature 1,
+ * repetition penalty 1, everything else off. A request's own value takes precedence.
  *
  * @param directory - The model, in Hugging Face layout.
- * @throws InternalError `E_INTERNAL` for a file that cannot be read or does not parse: whoever sends a request cannot help it.
+ * @throws InternalError `E_INTERNAL` for a file that cannot be read or parsed: a client cannot fix it.
  */
 export async function readGenerationDefaults(directory: string): Promise<GenerationDefaults> {
   const path = join(directory, "generation_config.json");

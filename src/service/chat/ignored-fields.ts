@@ -1,15 +1,15 @@
 import type { ServiceLogger } from "../logger.ts";
 
-/** Names remembered; clients make them up, so there must be an end. */
+/** Maximum number of names that are remembered; clients may send any number of different names. */
 const MAX_NAMES = 1000;
 const MAX_NAME_LENGTH = 64;
 
-/** Logs each field of chat bodies that acts on nothing once. */
+/** Logger of request fields that have no effect; logs each field once. */
 export class IgnoredFieldLog {
   readonly #message: string;
   readonly #seen = new Set<string>();
 
-  /** @param message - What is wrong with the fields. */
+  /** @param message - Description of the problem with the fields. */
   constructor(message: string) {
     this.#message = message;
   }

@@ -1,11 +1,11 @@
-/** Index just after the string that opens at `start`. */
+/** Returns the index just after the string that opens at `start`. */
 function skipString(json: string, start: number): number {
   let index = start + 1;
   while (json[index] !== '"') index += json[index] === "\\" ? 2 : 1;
   return index + 1;
 }
 
-/** Index just after the value that starts at `start`. */
+/** Returns the index just after the value that starts at `start`. */
 function skipValue(json: string, start: number): number {
   let depth = 0;
   let index = start;
@@ -29,15 +29,15 @@ function skipValue(json: string, start: number): number {
 
 /** A top-level member in the source text of an object. */
 interface Member {
-  /** The key, escapes resolved. */
+  /** Key, with escapes resolved. */
   readonly name: string;
-  /** Where the key begins, and where the value does and has ended, white space left out. */
+  /** Start of the key, as an index into the text; `valueStart` and `end` bound the value without surrounding white space. */
   readonly start: number;
   readonly valueStart: number;
   readonly end: number;
 }
 
-/** The members in the order of the text. */
+/** Yields the members in the order of the text. */
 function* membersOf(json: string): Generator<Member> {
   let index = json.indexOf("{") + 1;
   for (;;) {
@@ -45,7 +45,7 @@ function* membersOf(json: string): Generator<Member> {
     if (start === -1) return;
     const keyEnd = skipString(json, start);
     let valueStart = json.indexOf(":", keyEnd) + 1;
-    // Leading white space would end up inside the value's text; it is left out like the trailing one.
+    // Leading white space is excluded from the value's text, as is trailing white space.
     while (/\s/.test(json[valueStart]!)) valueStart++;
     index = skipValue(json, valueStart);
     // A key may be written with escapes: "\u0073eed" is "seed".
@@ -55,9 +55,9 @@ function* membersOf(json: string): Generator<Member> {
 }
 
 /**
- * The source texts of the items of a JSON array.
+ * Returns the source texts of the items of a JSON array.
  *
- * @param json - Text that `JSON.parse` has accepted and that holds an array; anything else gives nonsense.
+ * @param json - Text that `JSON.parse` accepts and that holds an array; any other text gives an arbitrary result, without an error.
  * @returns Each item's text without surrounding white space.
  */
 export function itemTexts(json: string): string[] {
@@ -72,11 +72,12 @@ export function itemTexts(json: string): string[] {
 }
 
 /**
- * The source text of one top-level member of a JSON object: what `JSON.parse` does not keep, such as every digit of a
- * 64-bit integer or the spelling of nested values. Of duplicates the last counts, as in `JSON.parse`.
+ * Returns the source text of one top-level member of a JSON object, which keeps details that `JSON.parse` drops: every digit of a 64-bit
+ * integer, or the spelling of nested values. Of duplicate members the last counts, as in `JSON.parse`.
  *
- * @param json - Text that `JSON.parse` has accepted and that holds an object; anything else gives nonsense.
- * @returns The member's text without surrounding white space, or undefined when the object has no such member.
+ * @param json - Text that `JSON.parse` accepts and that holds an object; any other text gives an arbitrary result, without an error.
+ * @param name - Key of the member.
+ * @returns The member's text without surrounding white space, or undefined if the object has no such member.
  * @example
  * ```ts
  * memberText('{"seed": 9223372036854775807}', "seed"); // "9223372036854775807"
@@ -89,9 +90,10 @@ export function memberText(json: string, name: string): string | undefined {
 }
 
 /**
- * The object with one member set, first; every other byte as it was.
+ * Returns the object with one member set, as its first; every other byte is unchanged.
  *
  * @param json - As for {@link memberText}.
+ * @param name - Key of the member; existing members with this key are removed.
  * @param text - The value's source text.
  */
 export function withMember(json: string, name: string, text: string): string {
@@ -101,7 +103,7 @@ export function withMember(json: string, name: string, text: string): string {
   return `${rest.slice(0, open)}${JSON.stringify(name)}:${text}${isEmpty ? "" : ","}${rest.slice(open)}`;
 }
 
-/** The object without one member, however often it has it; every other byte as it was. */
+/** Returns the object without one member, including all its duplicates; every other byte is unchanged. */
 export function withoutMember(json: string, name: string): string {
   const members = [...membersOf(json)];
   const lastKept = members.findLastIndex((member) => member.name !== name);
@@ -109,12 +111,12 @@ export function withoutMember(json: string, name: string): string {
   let from = 0;
   for (const member of members.slice(0, lastKept + 1)) {
     if (member.name !== name) continue;
-    // One of the two commas around a member goes with it: the one behind it …
+    // One of the two commas around a member is removed with it: the following comma …
     result += json.slice(from, member.start);
     from = json.indexOf(",", member.end) + 1;
   }
   if (lastKept < members.length - 1) {
-    // … or for the last ones that before.
+    // … or for the last members the preceding comma.
     result += json.slice(from, members[lastKept]?.end ?? members[0]!.start);
     from = members.at(-1)!.end;
   }

@@ -1,10 +1,10 @@
-/** How long prompt and output may be. */
+/** Limits on the length of prompt and output. */
 import { ArgumentError } from "../../errors.ts";
 import type { GenerationDefaults } from "./generation-defaults.ts";
 import type { RenderedPrompt } from "./render.ts";
 import type { ChatRequest } from "./request.ts";
 
-/** Tokens left for the prompt when what the request asks for is set aside. */
+/** Returns the number of tokens left for the prompt after the requested output length is subtracted. */
 function roomForPrompt({ maxTokens, maxTokensField: field }: ChatRequest, contextLength: number): number {
   const asked = maxTokens ?? 0;
   if (asked > contextLength) {
@@ -16,9 +16,9 @@ function roomForPrompt({ maxTokens, maxTokensField: field }: ChatRequest, contex
 }
 
 /**
- * The end of a prompt, where the request asks for no more than that. The beginning is lost, a template's start with it.
+ * Truncates a prompt to its last tokens if the request asks for truncation. The beginning is lost, including the template's.
  *
- * @throws ArgumentError `E_ARGUMENT` for an end longer than what fits beside the output, or of no token.
+ * @throws ArgumentError `E_ARGUMENT` if the requested length does not fit the context together with the output, or is 0.
  */
 export function truncatePrompt(prompt: RenderedPrompt, request: ChatRequest, contextLength: number): RenderedPrompt {
   const asked = request.truncatePromptTokens;
@@ -35,9 +35,10 @@ export function truncatePrompt(prompt: RenderedPrompt, request: ChatRequest, con
 }
 
 /**
- * Tokens a request may generate: what it asks for, else what the model's author wants, and never more than fits.
+ * Returns the maximum number of output tokens: the request's limit, or else the default of the model's generation config, and at most the
+ * number that fits the context.
  *
- * @throws ArgumentError `E_ARGUMENT` when prompt and output do not fit, or nothing is left for the output.
+ * @throws ArgumentError `E_ARGUMENT` if prompt and output do not fit, or no token is left for the output.
  */
 export function resolveMaxTokens(request: ChatRequest, promptTokens: number, contextLength: number, defaults: GenerationDefaults): number {
   const field = request.maxTokensField;

@@ -2,23 +2,23 @@ import { NonFiniteError } from "../../errors.ts";
 import type { PromptToken, SampledToken } from "../../engine/port.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
 
-/** The least log-probability on the wire: JSON has no infinity. */
+/** Minimum log-probability in the wire format, as JSON has no infinity. */
 const LOGPROB_FLOOR = -9999;
 
-/** A token as logprobs show it. Shared between all entries that speak of it; not to be modified. */
+/** Text and bytes of a token in log-probabilities. Shared between all entries for the token; not to be modified. */
 interface TokenFace {
-  /** The token alone as text, special tokens shown; empty for a piece of a character. */
+  /** Text of the token alone, special tokens shown; empty for a partial character. */
   readonly token: string;
-  /** Its exact bytes, which also pieces of characters have. */
+  /** Exact bytes of the token, also for a partial character. */
   readonly bytes: readonly number[];
 }
 
-/** One alternative of a token on the wire. */
+/** Alternative of a token in the wire format. */
 export interface WireTopLogprob extends TokenFace {
   readonly logprob: number;
 }
 
-/** One sampled token on the wire. */
+/** Sampled token in the wire format. */
 export interface WireLogprob extends WireTopLogprob {
   readonly top_logprobs: readonly WireTopLogprob[];
 }
@@ -37,18 +37,18 @@ function face(tokenizer: ChatTokenizer, id: number): TokenFace {
   try {
     token = utf8.decode(bytes);
   } catch {
-    // A piece of a character has bytes and no text.
+    // A partial character has bytes and no text.
   }
   return (known[id] = { token, bytes: [...bytes] });
 }
 
-/** @throws NonFiniteError `E_NON_FINITE` for NaN. */
+/** Returns a log-probability for the wire format, at least {@link LOGPROB_FLOOR}. @throws NonFiniteError `E_NON_FINITE` for NaN. */
 function wireLogprob(value: number): number {
   if (Number.isNaN(value)) throw new NonFiniteError("The engine gave a log-probability that is NaN");
   return value > LOGPROB_FLOOR ? value : LOGPROB_FLOOR;
 }
 
-/** One token of a prompt on the wire. */
+/** Token of a prompt in the wire format. */
 export interface WirePromptLogprob {
   readonly logprob: number;
   readonly rank: number;
@@ -56,9 +56,13 @@ export interface WirePromptLogprob {
 }
 
 /**
- * The tokens of a prompt: null for the first, which nothing predicts, then for each the best tokens and itself, by their ids.
+ * Returns the log-probabilities of a prompt: null for the first token, which has no prediction, then for each token the best alternatives
+ * and the token itself, keyed by id.
  *
+ * @param tokenizer - Tokenizer of the model.
  * @param tokens - Shape `[P - 1]`.
+ * @returns Shape `[P]`.
+ * @throws NonFiniteError `E_NON_FINITE` for a log-probability that is NaN.
  */
 export function toWirePrompt(
   tokenizer: ChatTokenizer,
@@ -76,9 +80,9 @@ export function toWirePrompt(
   ];
 }
 
-/** How the entries of {@link toWireLogprob} look. */
+/** Options of {@link toWireLogprob}. */
 export interface LogprobOptions {
-  /** Alternatives to list, -1 for all that the engine gave. */
+  /** Number of alternatives to list, -1 for all that the engine returns. */
   readonly count: number;
   /** Whether tokens are named `token_id:N` instead of by their text. @default false */
   readonly namesTokensById?: boolean | undefined;
@@ -91,10 +95,15 @@ function alternativeFace(tokenizer: ChatTokenizer, id: number, namesTokensById: 
 }
 
 /**
- * The entry of one sampled token. The alternatives are the first `count` of the sampled token followed by the best ones, so the
- * sampled token is always there and always first.
+ * Returns the entry of one sampled token. The alternatives are the sampled token followed by the best other tokens, `count` in all, so the
+ * sampled token is always included and always first.
  *
- * Named by ids, an alternative's `bytes` are those of the name, while the sampled token keeps those of its text.
+ * With tokens named by id, the `bytes` of an alternative encode its name, while the sampled token keeps the bytes of its text.
+ *
+ * @param tokenizer - Tokenizer of the model.
+ * @param sampled - Token with its alternatives, as the engine returns it.
+ * @param options - Number of alternatives and the naming of tokens.
+ * @throws NonFiniteError `E_NON_FINITE` for a log-probability that is NaN.
  */
 export function toWireLogprob(tokenizer: ChatTokenizer, sampled: SampledToken, { count, namesTokensById }: LogprobOptions): WireLogprob {
   const { bytes, token: text } = face(tokenizer, sampled.id);

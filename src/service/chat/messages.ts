@@ -4,7 +4,7 @@ import { requestMessage } from "../../schema/index.ts";
 import type { ChatMessage } from "../../tokenizer/index.ts";
 import { shown } from "./coercion.ts";
 
-/** Part types whose text is under a key of that name; the other text types carry it under `text`. */
+/** Content part types and the key of their text. */
 const TEXT_PARTS = new Map([
   ["text", "text"],
   ["input_text", "text"],
@@ -28,7 +28,7 @@ const content = z
     anyOf: [{ type: "string" }, { type: "array", items: { anyOf: [{ type: "string" }, { type: "object" }] } }, { type: "null" }],
   });
 
-/** A message of a chat request: {@link requestMessage} with the rules that only chat has for `content`, `name` and `tools`. */
+/** Message of a chat request: {@link requestMessage} with chat-specific rules for `content`, `name` and `tools`. */
 export const wireMessage = requestMessage
   .extend({
     content: content.optional(),
@@ -60,8 +60,8 @@ function partText(part: string | Record<string, unknown>): string | null {
 }
 
 /**
- * A message with the keys that chat templates are given and no others: array content joined by line breaks into one string,
- * missing content empty, empty `tool_calls` dropped, reasoning under its older name too.
+ * Returns a message with only the keys that chat templates receive: array content joined with line breaks into one string, missing content
+ * empty, empty `tool_calls` dropped, reasoning also under its older name.
  *
  * @throws ArgumentError `E_ARGUMENT` for a content part that is not text.
  */

@@ -1,4 +1,4 @@
-/** What a request says about its prompt: the conversation and how it becomes text and tokens. */
+/** Fields of a request that determine its prompt: the conversation, and its rendering to text and tokens. */
 import { ArgumentError } from "../../errors.ts";
 import type { RequestTool } from "../../schema/chat.ts";
 import type { ChatMessage } from "../../tokenizer/index.ts";
@@ -7,20 +7,20 @@ import type { CarriedBody } from "./fields.ts";
 import { shown } from "./coercion.ts";
 import { toTemplateMessage } from "./messages.ts";
 
-/** See the file header. Two equal ones make the same prompt. */
+/** Parsed prompt fields of a request. Equal values result in equal prompts. */
 export interface PromptRequest {
   readonly messages: readonly ChatMessage[];
-  /** What the template is shown; null when there are none. */
+  /** Tools passed to the template; null if there are none. */
   readonly tools: readonly RequestTool[] | null;
   /** Whether the prompt ends with the header of the assistant's turn. */
   readonly addGenerationPrompt: boolean;
   /** Whether the prompt ends inside the last message, which the model then continues. */
   readonly continuesFinalMessage: boolean;
-  /** Whether the encoder adds the tokens of its post-processor to those of the template. */
+  /** Whether the encoder adds the tokens of its post-processor to the template's tokens. */
   readonly addsSpecialTokens: boolean;
-  /** Further variables of the template. */
+  /** Additional template variables. */
   readonly variables: Readonly<Record<string, unknown>>;
-  /** A template that the request brings; null for the model's own. */
+  /** Template from the request; null for the model's own. */
   readonly template: string | null;
 }
 
@@ -31,17 +31,18 @@ function templateOf(body: CarriedBody): string | null {
 }
 
 /**
- * Reads the fields of a body that make its prompt.
+ * Parses the fields of a body that determine its prompt.
  *
- * @throws ArgumentError `E_ARGUMENT` for message content that is not text, and for `continue_final_message` without
- *   `add_generation_prompt: false`.
+ * @throws {@link BodyError} `E_ARGUMENT` for a `chat_template` in `chat_template_kwargs` that is not a string.
+ * @throws ArgumentError `E_ARGUMENT` for message content that is not text, and for `continue_final_message` without `add_generation_prompt:
+ *   false`.
  */
 export function toPromptRequest(body: CarriedBody): PromptRequest {
   const { chat_template: _, ...kwargs } = body.chat_template_kwargs ?? {};
   const explicit = { documents: body.documents, reasoning_effort: body.reasoning_effort };
   const set = Object.entries(explicit).filter(([, value]) => value !== null && value !== undefined);
   const continuesFinalMessage = body.continue_final_message === true;
-  // Both set to true are a contradiction in the body; here the default of the other field is in the way.
+  // If both are explicitly true, the raw-body check has already failed; here the other field has its default.
   if (continuesFinalMessage && body.add_generation_prompt !== false)
     throw new ArgumentError("`continue_final_message` needs `add_generation_prompt: false`; its default is true");
   return {
@@ -55,19 +56,19 @@ export function toPromptRequest(body: CarriedBody): PromptRequest {
   };
 }
 
-/** The text of the last message. */
+/** Returns the text of the last message. */
 export function finalText({ messages }: Pick<PromptRequest, "messages">): string {
   const content = messages.at(-1)!.content;
-  // Messages were brought to one string each when they were read.
+  // The content of each message was converted to one string when the body was parsed.
   return typeof content === "string" ? content : "";
 }
 
-/** What an answer begins with that repeats the text it continues; empty where it continues none. */
+/** Returns the text of the last message if `echo` is set and the response continues in its role; an empty string otherwise. */
 export function echoedText(request: Pick<PromptRequest, "messages" | "addGenerationPrompt"> & { readonly isEchoed: boolean }): string {
   return request.isEchoed && request.messages.at(-1)!.role === responseRole(request) ? finalText(request) : "";
 }
 
-/** The role in whose name the answer speaks: that of the last message when the prompt opens no turn of its own. */
+/** Returns the role of the response: the role of the last message if the prompt opens no new turn. */
 export function responseRole({ messages, addGenerationPrompt }: Pick<PromptRequest, "messages" | "addGenerationPrompt">): string {
   return addGenerationPrompt ? "assistant" : messages.at(-1)!.role;
 }

@@ -1,6 +1,6 @@
 /**
- * Checks between fields, on the body as it came: they run before any type is looked at, and the first that fails is the one
- * reported. A value of a wrong type is left alone here; the type check that follows names it.
+ * Consistency checks between fields, on the body as received: they run before types are checked, and the first failure is reported. Values
+ * of a wrong type are skipped here; the type check that follows reports them.
  */
 import { BodyError } from "./errors.ts";
 import { shown, toBoolean, toInteger } from "./coercion.ts";
@@ -24,7 +24,7 @@ function toolNames(tools: unknown): readonly unknown[] {
     : [];
 }
 
-/** The tool_choice a body ends up with: what it says, or what its absence means. */
+/** Checks `tool_choice` against `tools` and `structured_outputs`. */
 function checkTools(body: RawBody): void {
   const choice = body["tool_choice"];
   const tools = body["tools"];
@@ -56,7 +56,7 @@ function checkStructuredOutputs({ structured_outputs: outputs, response_format: 
   if (!isSet(outputs)) return;
   if (!isObject(outputs)) throw new BodyError(`Expected \`structured_outputs\` to be an object, got ${shown(outputs)}`);
   const set = CONSTRAINTS.filter((name) => isSet(outputs[name]));
-  // How a format is written may be said beside it.
+  // `structured_outputs` may hold only format options if `response_format` gives the form.
   const isOnlyWriting = set.length === 0 && Object.keys(outputs).length > 0 && isObject(format) && format["type"] !== "text";
   if (set.length !== 1 && !isOnlyWriting)
     throw new BodyError(
@@ -95,7 +95,7 @@ function checkResponseFormat(format: unknown): void {
 }
 
 /**
- * Runs every check between fields.
+ * Runs every consistency check between fields.
  *
  * @throws {@link BodyError} `E_ARGUMENT` for the first pair of fields that contradict each other.
  */

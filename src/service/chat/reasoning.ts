@@ -1,27 +1,27 @@
 /**
- * Reasoning at the beginning of an answer's text, up to `</think>`. The opening tag may be in the text, in the prompt, or
- * nowhere; a text without a closing tag is all reasoning.
+ * Parser of reasoning at the beginning of a generated text, up to `</think>`. The opening tag may be in the text, in the prompt, or
+ * missing; a text without a closing tag is all reasoning.
  */
 
 const OPEN = "<think>";
 const CLOSE = "</think>";
 
-/** What ends the reasoning. */
+/** Text that ends the reasoning. */
 export const REASONING_END = CLOSE;
 
-/** A text taken apart. */
+/** A text split into reasoning and content. */
 export interface ReasonedText {
-  /** Empty where there is none. */
+  /** Text of the reasoning; empty if there is none. */
   readonly reasoning: string;
   readonly content: string;
 }
 
 /**
- * Whether the answer to a prompt begins with content: its last turn, begun by the template or the caller, has ended its
- * reasoning already.
+ * Whether the response to a prompt begins with content: the prompt's last turn, begun by the template or the client, has already ended its
+ * reasoning.
  *
  * @param prompt - The prompt's text.
- * @param terminators - Texts of the tokens that end a turn; what stands before the last of them is history.
+ * @param terminators - Texts of the tokens that end a turn; text before the last of them is history.
  */
 export function hasEndedReasoning(prompt: string, terminators: readonly string[]): boolean {
   const last = Math.max(...terminators.map((text) => prompt.lastIndexOf(text)), 0);
@@ -30,7 +30,7 @@ export function hasEndedReasoning(prompt: string, terminators: readonly string[]
 }
 
 /**
- * Takes a whole text apart.
+ * Splits a whole text into reasoning and content.
  *
  * @example
  * ```ts
@@ -45,12 +45,12 @@ export function splitReasoning(text: string): ReasonedText {
     : { reasoning: text.slice(start, end), content: text.slice(end + CLOSE.length) };
 }
 
-/** The same over a stream: what is shown, joined, is what {@link splitReasoning} gives for the whole. */
+/** Incremental variant of {@link splitReasoning}: the concatenated pieces equal its result for the whole text. */
 export class ReasoningStream {
   #held = "";
   #place: "start" | "reasoning" | "content" = "start";
 
-  /** Takes more text; returns what is surely reasoning or content. */
+  /** Adds text, and returns text that is certainly reasoning or content. */
   push(text: string): ReasonedText {
     if (this.#place === "content") return { reasoning: "", content: text };
     this.#held += text;
@@ -74,7 +74,7 @@ export class ReasoningStream {
     return { reasoning, content: "" };
   }
 
-  /** What is held, at the end of the text: reasoning after all. */
+  /** Returns the text that is held back, at the end of the stream; it is reasoning. */
   rest(): string {
     const rest = this.#held;
     this.#held = "";

@@ -2,17 +2,17 @@ import type { PromptRequest } from "./prompt-request.ts";
 import type { PromptEncoder } from "./render.ts";
 import { isLongText } from "../work/size.ts";
 
-/** A conversation as its template renders it, and that text as the encoder has it. */
+/** A conversation rendered by its template, and the encoded text. */
 interface EncodedPrompt {
   readonly text: string;
   /** Shape `[P]`; shared, not to be modified or transferred. */
   readonly ids: Int32Array;
 }
 
-/** Templates may print the time of day, so that what they said is soon out of date. */
+/** Lifetime of an entry; short, because templates may render the time of day. */
 const LIFETIME_MS = 1000;
 const MAX_ENTRIES = 256;
-/** Longer conversations are hardly ever sent twice. */
+/** Maximum length of a cached conversation, in UTF-16 units; longer ones are rarely sent twice. */
 const MAX_KEY_LENGTH = 16_384;
 
 async function encoded(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
@@ -21,19 +21,23 @@ async function encoded(encoder: PromptEncoder, request: PromptRequest): Promise<
 }
 
 /**
- * Renders and encodes conversations, once for several requests with the same one: the rollouts of a group arrive together and
- * differ in their seed alone, and a template costs more than all the rest of a short request.
+ * Cache of rendered and encoded conversations. The rollouts of a group arrive together and differ only in their seed, and rendering the
+ * template is the largest cost of a short request.
  */
 export class RecentPrompts {
   readonly #entries = new Map<string, EncodedPrompt & { readonly madeAtMs: number }>();
   readonly #now: () => number;
 
-  /** @param now - Milliseconds from any fixed moment. @default `performance.now` */
+  /** @param now - Milliseconds since any fixed point in time. @default `performance.now` */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
 
-  /** @throws the error of the template or the encoder; nothing is kept then. */
+  /**
+   * Returns the rendered and encoded conversation, from the cache if possible.
+   *
+   * @throws any error of the template or the encoder; nothing is cached then.
+   */
   async render(encoder: PromptEncoder, request: PromptRequest): Promise<EncodedPrompt> {
     if (isLongText(request, MAX_KEY_LENGTH)) return encoded(encoder, request);
     const { messages, tools, addGenerationPrompt, continuesFinalMessage, addsSpecialTokens, variables, template } = request;

@@ -2,16 +2,15 @@ import { ArgumentError } from "../../errors.ts";
 import { type ChatTokenizer, strip } from "../../tokenizer/index.ts";
 import { finalText, type PromptRequest } from "./prompt-request.ts";
 
-/** Stands where the last message is cut; private-use characters, which no conversation needs. */
+/** Marker for the end of the last message; private-use characters, which conversations do not contain. */
 const MARKER = "\u{F0000}continue\u{F0001}";
 
 /**
- * A conversation as its template renders it. One to be continued ends exactly with the text of its last message: no end of
- * turn, no header.
+ * Renders a conversation with its template. With `continue_final_message` the text ends exactly with the text of the last message: no end
+ * of turn, no header.
  *
- * @throws ArgumentError `E_ARGUMENT` when the template refuses the conversation, or shows the message to be continued in other
- *   words.
- * @throws DataError `E_DATA` when the request's own template does not parse.
+ * @throws ArgumentError `E_ARGUMENT` if the template rejects the conversation, or changes the text of the message to be continued.
+ * @throws DataError `E_DATA` if the request's own template does not parse.
  */
 export function renderText(tokenizer: ChatTokenizer, request: PromptRequest): string {
   const { messages, tools, addGenerationPrompt, variables } = request;
@@ -19,7 +18,7 @@ export function renderText(tokenizer: ChatTokenizer, request: PromptRequest): st
   if (!request.continuesFinalMessage) return tokenizer.renderChat(messages, options);
 
   const text = finalText(request);
-  // The space behind the marker shows whether the template trims.
+  // The space after the marker shows whether the template trims.
   const marked = [...messages.slice(0, -1), { ...messages.at(-1)!, content: `${text}${MARKER} ` }];
   const rendered = tokenizer.renderChat(marked, options);
   const end = rendered.lastIndexOf(MARKER);

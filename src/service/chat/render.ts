@@ -1,4 +1,4 @@
-/** From messages to prompt ids: the chat template, then the encoder, with remembered ids for what was sampled here before. */
+/** Rendering of messages to prompt ids: the chat template, then the encoder, with remembered ids for turns that were sampled here. */
 import { ArgumentError } from "../../errors.ts";
 import type { ChatMessage, ChatTokenizer, EncodeOptions } from "../../tokenizer/index.ts";
 import type { PromptRequest } from "./prompt-request.ts";
@@ -10,14 +10,14 @@ export interface RenderedPrompt {
   readonly text: string;
   /** Shape `[P]`, P ≥ 1. */
   readonly ids: Int32Array;
-  /** Whether `ids` stand for all of `text`; false after truncation. */
+  /** Whether `ids` encode all of `text`; false after truncation. */
   readonly isWhole: boolean;
 }
 
-/** Where sampled ids are remembered: one key's memory and the model within it. */
+/** Location of remembered ids: the memory of one API key and the model within it. */
 export interface SplicePlace {
   readonly memory: SampledIds;
-  /** The model without its step: a turn sampled at step 3 is spliced at step 4. */
+  /** Model without its step: a turn sampled at step 3 is reused at step 4. */
   readonly scope: string;
 }
 
@@ -28,19 +28,19 @@ export interface RenderContext {
   readonly encoder: PromptEncoder;
 }
 
-/** Renders and encodes the conversations of one model. */
+/** Renderer and encoder for the conversations of one model. */
 export interface PromptEncoder {
   readonly tokenizer: ChatTokenizer;
-  /** The model's directory, which stands for its tokenizer. */
+  /** Directory of the model, which identifies its tokenizer. */
   readonly directory: string;
   readonly render: (request: PromptRequest) => Promise<string>;
-  /** Tokens of a text. @throws ArgumentError `E_ARGUMENT` for a text that surely has more tokens than the context. */
+  /** Encodes a text. @throws ArgumentError `E_ARGUMENT` for a text that must have more tokens than the context. */
   readonly encode: (text: string, request: PromptRequest, follows?: EncodeOptions["follows"]) => Promise<Int32Array>;
 }
 
 const terminatorCache = new WeakMap<ChatTokenizer, readonly string[]>();
 
-/** Texts of the tokens that end a turn. */
+/** Returns the texts of the tokens that end a turn. */
 export function terminatorsOf(tokenizer: ChatTokenizer): readonly string[] {
   let texts = terminatorCache.get(tokenizer);
   if (texts === undefined)
@@ -48,7 +48,7 @@ export function terminatorsOf(tokenizer: ChatTokenizer): readonly string[] {
   return texts;
 }
 
-/** `a` followed by `b`. */
+/** Returns `a` followed by `b`. */
 function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
   const ids = new Int32Array(a.length + b.length);
   ids.set(a);
@@ -57,26 +57,26 @@ function joined(a: Int32Array, b: ArrayLike<number>): Int32Array {
 }
 
 /**
- * The prompt of a request.
+ * Renders and encodes the prompt of a request.
  *
- * An assistant turn that was sampled here, under the same key and model and after the same beginning, gets exactly the ids
- * that were sampled; the rest is encoded. So one turn's prompt starts with the previous turn's prompt and completion.
+ * An assistant turn that was sampled here, under the same key and model and after the same beginning, gets exactly the sampled ids; the
+ * rest is encoded. The prompt of a turn therefore starts with the previous turn's prompt and completion.
  *
- * @throws ArgumentError `E_ARGUMENT` when the template refuses the conversation or renders nothing, and for a text that surely has
- *   more tokens than the context.
+ * @throws ArgumentError `E_ARGUMENT` if the template rejects the conversation or renders an empty text, and for a text that must have more
+ *   tokens than the context.
  */
 export async function renderPrompt(request: PromptRequest, { recent, place, encoder }: RenderContext): Promise<RenderedPrompt> {
-  // Remembered ids have no tokens of a post-processor among them.
+  // Remembered ids include no tokens of a post-processor.
   const mayBeKnown =
     place.memory.size > 0 && !request.addsSpecialTokens && request.messages.some((message) => message.role === "assistant");
-  // A conversation under way is sent once; only its beginning, without an answer yet, is sent by a whole group.
+  // A conversation with an assistant turn is usually sent once; a first turn is sent by every request of a group, so it is cached.
   if (!mayBeKnown) {
     const { text, ids } = await recent.render(encoder, request);
     return { text, ids: notEmpty(ids.slice()), isWhole: true };
   }
   const text = await encoder.render(request);
   const known = place.memory.find(place.scope, text, terminatorsOf(encoder.tokenizer));
-  // What is remembered ends with the token that closed its turn.
+  // Remembered ids end with the token that closed their turn.
   const rest = await (known === null ? encoder.encode(text, request) : encoder.encode(text.slice(known.length), request, "token"));
   return { text, ids: notEmpty(known === null ? rest : joined(known.ids, rest)), isWhole: true };
 }
@@ -89,22 +89,22 @@ function notEmpty(ids: Int32Array): Int32Array {
   return ids;
 }
 
-/** One finished choice, as far as the memory is concerned. */
+/** Data of a finished choice that is remembered. */
 export interface SampledTurn {
-  /** The sampled text as the client got it. */
+  /** Sampled text as the client received it. */
   readonly text: string;
-  /** Every sampled id, the closing one included. */
+  /** All sampled ids, including the closing one. */
   readonly ids: readonly number[];
-  /** The end token that closed the turn; null when anything else did. */
+  /** End token that closed the turn; null if the turn ended for another reason. */
   readonly closedBy: number | null;
   /**
-   * The messages as which the turn may come back, when the template renders something else for them than `text`: with tool calls,
-   * or with reasoning. Empty when it comes back as `text`.
+   * Messages as which the turn may be sent back, if the template renders them differently from `text`: with tool calls, or with reasoning.
+   * Empty if the turn is sent back as `text`.
    */
   readonly rewritten: readonly ChatMessage[];
 }
 
-/** Remembers the ids of a turn for the day its message comes back. */
+/** Remembers the ids of a turn, for a later request that contains its message. */
 export async function rememberTurn(
   encoder: PromptEncoder,
   request: PromptRequest,
@@ -113,13 +113,13 @@ export async function rememberTurn(
   place: SplicePlace,
 ): Promise<void> {
   const { tokenizer } = encoder;
-  // What a client sends back is a conversation by the model's own template, none that was cut or begun differently.
+  // Later requests render with the model's own template, so a prompt that was truncated or rendered otherwise cannot match.
   if (!prompt.isWhole || request.addsSpecialTokens || request.template !== null) return;
   const terminators = terminatorsOf(tokenizer);
   const closing = turn.closedBy === null ? null : tokenizer.tokenText(turn.closedBy);
   const entry = { ids: joined(prompt.ids, turn.ids), isClosed: closing !== null };
   if (turn.rewritten.length === 0) {
-    // A turn that nothing closed will be closed by the template, with whichever of the tokens it uses.
+    // The template will close a turn that was cut short with any one of the end tokens.
     for (const terminator of closing === null ? terminators : [closing])
       place.memory.remember(place.scope, prompt.text + turn.text + terminator, entry);
     return;

@@ -1,20 +1,20 @@
 import { ArgumentError } from "../../errors.ts";
 
-/** When an output counts as going round in circles. */
+/** Criteria for output that repeats itself. */
 export interface RepetitionDetection {
-  /** Tokens in a repeated pattern, at most. */
+  /** Maximum number of tokens in a repeated pattern. */
   readonly maxPatternSize: number;
-  /** At least. */
+  /** Minimum number of tokens in a repeated pattern. */
   readonly minPatternSize: number;
-  /** Times it stands at the end in a row. */
+  /** Number of consecutive occurrences at the end of the output. */
   readonly minCount: number;
 }
 
 /**
- * Checks what a request wants detected.
+ * Validates the repetition detection of a request.
  *
- * @returns Null when it is off.
- * @throws ArgumentError `E_ARGUMENT` for sizes below 0 or at odds, and for a count below 2.
+ * @returns The same criteria; null if detection is off.
+ * @throws ArgumentError `E_ARGUMENT` for negative sizes, a minimum size above the maximum, and a count below 2.
  */
 export function checkRepetitionDetection(given: RepetitionDetection | null): RepetitionDetection | null {
   if (given === null) return null;
@@ -31,13 +31,13 @@ export function checkRepetitionDetection(given: RepetitionDetection | null): Rep
 }
 
 /**
- * Whether the last tokens are one pattern, repeated often enough.
+ * Whether the last tokens are one pattern, repeated at least `minCount` times.
  *
  * @param ids - The output so far.
  */
 export function isRepeating(ids: readonly number[], { maxPatternSize, minPatternSize, minCount }: RepetitionDetection): boolean {
   for (let size = Math.max(minPatternSize, 1); size <= maxPatternSize && size * minCount <= ids.length; size++) {
-    // A pattern repeated: every token equals the one a pattern's length before it.
+    // A repeated pattern: every token equals the token one pattern length before it.
     let at = ids.length - 1;
     const first = ids.length - size * (minCount - 1);
     while (at >= first && ids[at] === ids[at - size]) at--;

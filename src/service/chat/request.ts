@@ -1,4 +1,4 @@
-/** First step of a request: from the bytes on the wire to a request whose every field is known, typed and carried out. */
+/** First step of a chat completion: parses the bytes of the body into a request of known, typed and supported fields. */
 import type { z } from "zod";
 import { ArgumentError } from "../../errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS } from "../request-limits.ts";
@@ -14,37 +14,37 @@ import { ForcedCalls } from "./structured/forced-calls.ts";
 import { toOutputRequest, type OutputRequest } from "./structured/output-request.ts";
 import { unknownKeys } from "./unknown-keys.ts";
 
-/** A request whose fields are typed and consistent; what depends on the model is still unchecked. `null` means the model's default. */
+/** Request with typed and consistent fields. Fields that depend on the model are still unchecked; null means the model's default. */
 export interface ChatRequest extends PromptRequest {
-  /** Null for the served default. */
+  /** Model name; null for the default model of the service. */
   readonly model: string | null;
-  /** Whether tool calls are read out of the text: `tool_choice` auto with at least one tool. */
+  /** Whether tool calls are parsed from the text: `tool_choice` is auto and there is at least one tool. */
   readonly shouldParseToolCalls: boolean;
-  /** The tool calls that the text is, with `tool_choice` required or the name of a function; null for no such thing. */
+  /** Parser of a text that consists of tool calls only, for `tool_choice` required or a named function; null otherwise. */
   readonly forcedCalls: ForcedCalls | null;
-  /** What the text must look like; null for anything. */
+  /** Required form of the text; null for free text. */
   readonly output: OutputRequest | null;
-  /** Whether an answer may hold more than one tool call. */
+  /** Whether a response may contain more than one tool call. */
   readonly allowsParallelToolCalls: boolean;
   readonly isStream: boolean;
   readonly usage: "none" | "final" | "continuous";
   readonly maxTokens: number | null;
-  /** The field `maxTokens` came from, for messages. */
+  /** Name of the field that `maxTokens` was read from, for error messages. */
   readonly maxTokensField: "max_tokens" | "max_completion_tokens";
   readonly temperature: number | null;
   readonly topP: number | null;
   readonly topK: number | null;
   readonly n: number;
-  /** Lower goes first. */
+  /** Scheduling priority; lower values run first. */
   readonly priority: bigint;
-  /** Null for sampling. */
+  /** Beam search parameters; null for sampling. */
   readonly beamSearch: { readonly lengthPenalty: number } | null;
   readonly seed: bigint | null;
   readonly stop: readonly string[];
   readonly stopTokenIds: readonly number[];
-  /** Whether what stopped an output stays at its end. */
+  /** Whether the stop string, or the text of the stop token, stays at the end of the output. */
   readonly includesStop: boolean;
-  /** Whether the model's end tokens end nothing. */
+  /** Whether the model's end tokens are ignored. */
   readonly ignoresEos: boolean;
   readonly minTokens: number;
   readonly repetitionDetection: RepetitionDetection | null;
@@ -53,39 +53,39 @@ export interface ChatRequest extends PromptRequest {
   readonly frequencyPenalty: number;
   readonly presencePenalty: number;
   readonly logitBias: Readonly<Record<string, number>>;
-  /** Null for all. */
+  /** Ids that may be sampled; null for all. */
   readonly allowedTokenIds: readonly number[] | null;
   readonly badWords: readonly string[];
-  /** How many tokens to keep of the end of the prompt, -1 for as many as fit; null for all or an error. */
+  /** Number of tokens kept from the end of the prompt, -1 for as many as fit; null if a prompt that is too long is an error. */
   readonly truncatePromptTokens: number | null;
-  /** Requests with different salts share no computed prompt. */
+  /** Salt of the prefix cache: requests with different salts share no cached prompt. */
   readonly cacheSalt: string | null;
   readonly skipsSpecialTokens: boolean;
-  /** How many alternatives come with each token, -1 for the whole vocabulary; null for no logprobs at all. */
+  /** Number of alternatives per output token, -1 for the whole vocabulary; null for no log-probabilities. */
   readonly topLogprobs: number | null;
-  /** How many alternatives come with each token of the prompt, -1 for the whole vocabulary; null for no tokens of the prompt. */
+  /** Number of alternatives per prompt token, -1 for the whole vocabulary; null for no log-probabilities of the prompt. */
   readonly promptLogprobs: number | null;
-  /** Whether an answer in the role of the last message begins with its text. */
+  /** Whether a response in the role of the last message begins with the text of that message. */
   readonly isEchoed: boolean;
   readonly returnTokenIds: boolean;
-  /** Whether log-probabilities name tokens by their ids; null for the server's default. */
+  /** Whether log-probabilities name tokens by id; null for the service's default. */
   readonly namesTokensById: boolean | null;
-  /** Whether the answer shows the reasoning it was told apart into. */
+  /** Whether the response includes the parsed reasoning. */
   readonly includesReasoning: boolean;
   readonly requestId: string | null;
-  /** Names nobody knows, at the top level or in messages, tools and stream options: accepted, to be logged. */
+  /** Unknown field names, at the top level or in messages, tools and stream options: accepted and logged. */
   readonly unknownFields: readonly string[];
-  /** Known names whose values act on nothing here: accepted, to be logged. */
+  /** Known fields with values that have no effect here: accepted and logged. */
   readonly inertFields: readonly string[];
 }
 
-/** Integers that a double would round; judged on the digits the client wrote. */
+/** Fields with integers that a double may round; they are parsed from the digits in the body. */
 const INT64_FIELDS = ["seed", "truncate_prompt_tokens", "priority"] as const;
 
 /**
- * The top-level object of a JSON body, with 64-bit integers kept whole as bigint.
+ * Parses a JSON body into its top-level object, with 64-bit integers kept exact as bigint.
  *
- * @throws {@link BodyError} `E_ARGUMENT` when `text` is not JSON or not an object.
+ * @throws {@link BodyError} `E_ARGUMENT` if `text` is not JSON or not an object.
  */
 export function parseBody(text: string): Record<string, unknown> {
   let body: unknown;
@@ -100,7 +100,7 @@ export function parseBody(text: string): Record<string, unknown> {
   const fields = body as Record<string, unknown>;
   for (const name of INT64_FIELDS) {
     const value = fields[name];
-    // Only a number beyond 2^53 can have lost digits, so the text is walked for those alone.
+    // Only an integer beyond 2^53 can have lost digits; the text is scanned for such integers alone.
     if (typeof value !== "number" || !Number.isInteger(value) || Number.isSafeInteger(value)) continue;
     const literal = memberText(text, name)!;
     fields[name] = /^-?\d+$/.test(literal) ? BigInt(literal) : BigInt(value);
@@ -122,12 +122,12 @@ function toStreamUsage(
   return options.continuous_usage_stats === true ? "continuous" : "final";
 }
 
-/** The names in a body that nobody knows. */
+/** Returns the unknown top-level field names of a body. */
 function unknownNames(raw: Readonly<Record<string, unknown>>): string[] {
   return Object.keys(raw).filter((name) => !Object.hasOwn(CARRIED_FIELDS, name) && !Object.hasOwn(FIELD_ALIASES, name));
 }
 
-/** The body with every alias under its own name; a field given under both keeps its own. */
+/** Returns the body with every alias renamed to its field; if both are given, the field's own value wins. */
 function withoutAliases(raw: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const given = Object.keys(FIELD_ALIASES).filter((alias) => Object.hasOwn(raw, alias));
   if (given.length === 0) return raw;
@@ -145,7 +145,10 @@ function toForcedCalls(output: OutputRequest | null): ForcedCalls | null {
   return output?.form.kind === "calls" ? new ForcedCalls(null) : null;
 }
 
-/** A stream has no place for the prompt; an echo brings it along, with as many alternatives as the output has. */
+/**
+ * Returns the number of alternatives per prompt token, null for none. Streams have no log-probabilities of the prompt; `echo` implies
+ * log-probabilities of the prompt, with as many alternatives as the output has.
+ */
 function toPromptLogprobs(body: CarriedBody): number | null {
   if (body.stream === true) return null;
   return body.prompt_logprobs ?? (body.echo === true ? (body.top_logprobs ?? 0) : null);
@@ -160,27 +163,27 @@ function checkLimits(given: Record<string, unknown>): void {
   }
 }
 
-/** Body of a chat completion as it came. */
+/** Unparsed body of a chat completion. */
 export interface ChatBody {
   readonly bytes: Uint8Array;
-  /** The `content-type` header. */
+  /** Value of the `content-type` header. */
   readonly contentType: string | undefined;
-  /** Features of the server that some fields need. */
+  /** Server features that some fields need. */
   readonly needs: FieldNeeds;
 }
 
-/** A {@link ChatRequest} as plain data. */
+/** {@link ChatRequest} as plain data, which can be passed between threads. */
 export type ParsedChat = Omit<ChatRequest, "forcedCalls">;
 
-/** Adds what is no plain data. */
+/** Adds to a parsed request the members that are not plain data. */
 export function toChatRequest(parsed: ParsedChat): ChatRequest {
   return { ...parsed, forcedCalls: toForcedCalls(parsed.output) };
 }
 
 /**
- * Reads the body of a chat completion.
+ * Parses the body of a chat completion.
  *
- * @throws {@link BodyError} `E_ARGUMENT` for another media type, bad JSON, a wrong type, contradicting fields.
+ * @throws {@link BodyError} `E_ARGUMENT` for another media type, invalid JSON, a wrong type, contradicting fields.
  * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
  */
 export function readChat({ bytes, contentType, needs }: ChatBody): ParsedChat {
@@ -198,7 +201,7 @@ export function readChat({ bytes, contentType, needs }: ChatBody): ParsedChat {
   const { body } = read;
   const prompt = toPromptRequest(body);
   const output = toOutputRequest(body);
-  // An explicit null for top_logprobs turns the logprobs off; absence means none besides the sampled token.
+  // An explicit null for top_logprobs turns log-probabilities off; a missing field means no alternatives to the sampled token.
   const topLogprobs = body.logprobs === true && body.top_logprobs !== null ? (body.top_logprobs ?? 0) : null;
   return {
     ...prompt,

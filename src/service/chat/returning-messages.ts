@@ -11,8 +11,8 @@ function isJson(text: string): boolean {
 }
 
 /**
- * The messages as which an answer may come back, where that is not its text: clients return reasoning or leave it out. A call that
- * was cut short cannot come back: its arguments are no JSON text.
+ * Returns the messages as which a response may be sent back, if they differ from its text: clients return reasoning or leave it out. A call
+ * that was cut short cannot be sent back, because its arguments are not valid JSON.
  */
 export function returningMessages({ content, reasoning, toolCalls }: ChoiceMessage, text: string): ChatMessage[] {
   if (toolCalls.length === 0 && content === text) return [];

@@ -17,7 +17,7 @@ export interface Run {
   readonly plan: GenerationPlan;
   readonly shape: ShapeOptions;
   readonly place: SplicePlace;
-  /** Schemas for which finished texts are validated; null if the grammar enforces everything. */
+  /** Schemas that finished texts must be validated against; null if the grammar enforces everything. */
   readonly check: OutputCheck | null;
 }
 
@@ -27,9 +27,9 @@ const CLIENT_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABL
 /**
  * Generates the choices of a request, by sampling or by beam search.
  *
- * @throws the engine's error if its code is one of {@link CLIENT_CODES}: a full queue, a worker that is restarting, or a constraint
- *   that leaves no token to sample.
- * @throws NonFiniteError `E_NON_FINITE` naming the model, if its weights give log-probabilities that are not finite.
+ * @throws the engine's error if its code is one of {@link CLIENT_CODES}: a full queue, a worker that is restarting, or a constraint that
+ *   leaves no token to sample.
+ * @throws NonFiniteError `E_NON_FINITE` naming the model, if its weights result in log-probabilities that are not finite.
  * @throws EngineError `E_ENGINE` for every other failure of the engine: the request itself was checked before.
  */
 export async function generateRun({ plan, request, shape }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {

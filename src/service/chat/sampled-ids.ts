@@ -1,48 +1,48 @@
 /**
- * Remembers what was sampled, so that a conversation that comes back is tokenised as it was, not as an encoder would have it.
+ * Memory of sampled ids, so that a conversation that is sent back is tokenized as it was sampled rather than encoded again.
  *
- * A key is the digest of a whole rendered conversation up to the end of an assistant turn; the value is the ids of exactly
- * that text. No text is kept.
+ * A key is the digest of a whole rendered conversation up to the end of an assistant turn; the value is the ids of exactly that text. No
+ * text is kept.
  */
 import { createHash, type Hash } from "node:crypto";
 
 /** Ids of a conversation up to and including an assistant turn. */
 interface Remembered {
   readonly ids: Int32Array;
-  /** Whether `ids` hold the token that closes the turn, or end before it (a turn cut by the limit or a stop string). */
+  /** Whether `ids` include the token that closes the turn; false for a turn cut short by the token limit or a stop string. */
   readonly isClosed: boolean;
 }
 
-/** The longest beginning of a text whose ids are known. */
+/** Longest prefix of a text with known ids. */
 export interface KnownPrefix {
   readonly ids: Int32Array;
-  /** How many UTF-16 units of the text `ids` stand for; what follows is still to be encoded. */
+  /** Number of UTF-16 units of the text that `ids` encode; the rest is still to be encoded. */
   readonly length: number;
 }
 
-/** Ends of turns that are looked up in one text, the last ones; each costs a digest. */
+/** Ends of turns that are looked up in one text, counted from the end; each costs a digest. */
 const MAX_CANDIDATES = 1024;
 
-/** Besides its ids an entry costs a digest, a map slot and an object. */
+/** Memory of an entry besides its ids: a digest, a map slot and an object. */
 const ENTRY_OVERHEAD_BYTES = 160;
 
 function start(scope: string): Hash {
-  // The length keeps a scope from running into the text behind it.
+  // The length keeps a scope from running into the text that follows.
   return createHash("sha256").update(`${scope.length}:${scope}`);
 }
 
-/** A least-recently-used memory with a byte budget. One per API key, so nothing crosses keys. */
+/** Least-recently-used memory with a budget in bytes. Each API key has its own, so that no ids cross keys. */
 export class SampledIds {
   readonly #entries = new Map<string, Remembered>();
   readonly #budgetBytes: number;
   #sizeBytes = 0;
 
-  /** @param budgetBytes - What all entries together may cost; the least recently used go first. */
+  /** @param budgetBytes - Maximum size of all entries; the least recently used entries are dropped first. */
   constructor(budgetBytes: number) {
     this.#budgetBytes = budgetBytes;
   }
 
-  /** How many turns are remembered. */
+  /** Number of turns that are remembered. */
   get size(): number {
     return this.#entries.size;
   }
@@ -53,11 +53,11 @@ export class SampledIds {
   }
 
   /**
-   * Notes that `text` was made of `ids`.
+   * Records that `text` consists of `ids`.
    *
    * @param scope - The model, without its step.
    * @param text - The conversation as the template renders it, up to and including `terminator`.
-   * @param entry - `ids` of all of `text`, or with `isClosed` false of all of it but the terminator. Taken, not copied.
+   * @param entry - `ids` of all of `text`, or with `isClosed` false, of `text` without the terminator. Taken, not copied.
    */
   remember(scope: string, text: string, entry: Remembered): void {
     const key = start(scope).update(text).digest("base64");
@@ -71,8 +71,10 @@ export class SampledIds {
   }
 
   /**
-   * The longest remembered beginning of `text`.
+   * Returns the longest remembered prefix of `text`; null if none is remembered.
    *
+   * @param scope - The model, without its step.
+   * @param text - The conversation as the template renders it.
    * @param terminators - Texts of the tokens that end a turn: every remembered text ends with one of them.
    */
   find(scope: string, text: string, terminators: readonly string[]): KnownPrefix | null {
@@ -82,9 +84,9 @@ export class SampledIds {
         ends.push({ end: at + terminator.length, terminator });
     }
     ends.sort((a, b) => a.end - b.end);
-    // The first ones may be anything that spells a terminator; turns that end after them are found all the same.
+    // The earliest candidates may be any text that spells a terminator; turns that end after them are still found.
     ends.splice(0, ends.length - MAX_CANDIDATES);
-    // One pass over the text serves all candidates: each digest continues the one before it.
+    // One pass over the text serves all candidates: each digest continues the previous one.
     const hash = start(scope);
     let hashed = 0;
     let found: KnownPrefix | null = null;
@@ -113,17 +115,17 @@ export class SampledIds {
   }
 }
 
-/** The memories of all API keys; each is made at the first request with its key. */
+/** Memories of all API keys; each is created at the first request with its key. */
 export class SampledIdsByKey {
   readonly #memories = new Map<string, SampledIds>();
   readonly #budgetBytes: number;
 
-  /** @param budgetBytes - The budget of each key's memory. */
+  /** @param budgetBytes - Size of each key's memory, in bytes. */
   constructor(budgetBytes: number) {
     this.#budgetBytes = budgetBytes;
   }
 
-  /** @param credential - What authenticated the request; only its digest is kept. */
+  /** @param credential - Credential that authenticated the request; only its digest is kept. */
   of(credential: string): SampledIds {
     const digest = createHash("sha256").update(credential).digest("base64");
     let memory = this.#memories.get(digest);

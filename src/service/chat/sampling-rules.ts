@@ -1,4 +1,4 @@
-/** The fields of a request that change logits, checked and in the engine's terms. */
+/** Request fields that change logits: checked and converted to the engine's parameters. */
 import type { SamplingParams } from "../../engine/port.ts";
 import { ArgumentError } from "../../errors.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
@@ -6,16 +6,16 @@ import { shown } from "./coercion.ts";
 import type { GenerationDefaults } from "./generation-defaults.ts";
 import type { ChatRequest } from "./request.ts";
 
-/** A logit bias beyond this counts as this. */
+/** Maximum magnitude of a logit bias; larger values are clamped. */
 const MAX_BIAS = 100;
 
-/** What the rules depend on besides the request. */
+/** Context of {@link resolveRules}. */
 export interface RulesContext {
   readonly tokenizer: ChatTokenizer;
-  /** Every id is below it. */
+  /** Number of token ids; every id is below it. */
   readonly vocabularySize: number;
   readonly defaults: GenerationDefaults;
-  /** Tokens this request may generate. */
+  /** Maximum number of tokens that the request may generate. */
   readonly maxTokens: number;
 }
 
@@ -39,7 +39,7 @@ function toBias(given: Readonly<Record<string, number>>, vocabularySize: number)
   return bias;
 }
 
-/** The token sequences of a word: as it begins a text, and as it stands after a space where that is one other token. */
+/** Returns the token sequences of a word: at the beginning of a text, and after a space if only the first token differs there. */
 function sequencesOf(word: string, tokenizer: ChatTokenizer): number[][] {
   const trimmed = word.trimStart();
   const bare = [...tokenizer.encode(trimmed)];
@@ -63,10 +63,12 @@ function checkRanges(
 }
 
 /**
- * The rules of a request; absent where it has none.
+ * Returns the engine's parameters for the logit rules of a request; a parameter without effect is absent.
  *
- * @throws ArgumentError `E_ARGUMENT` for a number out of its range, an id outside the vocabulary, and for rules that leave
- *   nothing to begin with.
+ * @param request - The parsed request.
+ * @param context - Tokenizer, vocabulary size and defaults of the model, and the request's token limit.
+ * @throws ArgumentError `E_ARGUMENT` for a number out of its range, an id outside the vocabulary, and rules that forbid every allowed
+ *   token.
  */
 export function resolveRules(request: ChatRequest, context: RulesContext): Partial<SamplingParams> {
   const { defaults, tokenizer, vocabularySize } = context;
@@ -81,7 +83,7 @@ export function resolveRules(request: ChatRequest, context: RulesContext): Parti
   if (allowedTokenIds?.length === 0) throw outOfRange("allowed_token_ids", "at least one token id", allowedTokenIds, "allowed_token_ids");
   checkIds("allowed_token_ids", allowedTokenIds ?? [], vocabularySize);
   const bannedSequences = request.badWords.flatMap((word) => sequencesOf(word, tokenizer));
-  // An id that is no token stops nothing and need not be held back.
+  // An id outside the vocabulary stops nothing and need not be suppressed.
   const endings = [...tokenizer.eosTokenIds, ...stopTokenIds].filter((id) => id >= 0 && id < vocabularySize);
   const lateTokenIds = minTokens > 0 ? [...new Set(endings)] : [];
   const never = new Set([...lateTokenIds, ...bannedSequences.flatMap((sequence) => (sequence.length === 1 ? sequence : []))]);

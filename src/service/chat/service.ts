@@ -1,4 +1,4 @@
-/** The steps of a chat completion in their order, and who gives back what a request holds. */
+/** Chat completion service: the steps of a request in order, and the release of the resources that a request holds. */
 import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import { InternalError } from "../../errors.ts";
@@ -40,40 +40,40 @@ import { CompletionStream } from "./stream.ts";
 import { textStream } from "./text-stream.ts";
 import { IgnoredFieldLog } from "./ignored-fields.ts";
 
-/** What chat completions need. */
+/** Dependencies of {@link ChatService}. */
 export interface ChatDependencies {
   readonly policies: PolicyResolver;
   readonly engine: Engine;
-  /** The tokenizer of a model directory; called for each request, so it should keep what it has loaded. */
+  /** Returns the tokenizer of a model directory. Called for each request, so implementations should cache. */
   readonly tokenizers: (directory: string) => Promise<ChatTokenizer>;
   readonly limits?: ChatLimits | undefined;
-  /** Threads for large requests. @default the route's own */
+  /** Threads for large requests. @default threads of the chat service's own */
   readonly work?: RequestWork | undefined;
-  /** @default nothing is logged */
+  /** @default no logging */
   readonly logger?: ServiceLogger | undefined;
-  /** Aborted when the service goes down: running requests end with {@link ShutdownError}, streams with an error event. */
+  /** Aborted when the service shuts down: running requests end with {@link ShutdownError}, streams with an error event. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One request as it came. */
+/** Unparsed chat completion request. */
 export interface ChatCall {
-  /** The body's bytes, taken over. */
+  /** Bytes of the body; the service takes ownership. */
   readonly body: Uint8Array;
   readonly contentType: string | undefined;
-  /** The `x-request-id` header; wins over the body's `request_id`. */
+  /** The `x-request-id` header; takes precedence over the body's `request_id`. */
   readonly requestId: string | undefined;
-  /** What authenticated the request; sampled ids never cross it. */
+  /** Credential that authenticated the request; sampled ids are not shared between credentials. */
   readonly credential: string;
-  /** Aborted when the client is gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
-/** The answer: a whole body, or events. */
+/** Response to a request: a whole body, or a stream of events. */
 export type ChatAnswer =
   | { readonly kind: "json"; readonly body: string | ReadableStream<Uint8Array> }
   | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> };
 
-/** What a request holds until it ends, whichever way. */
+/** Resources that a request holds until it ends or fails. */
 interface Held {
   readonly abort: AbortController;
   readonly releases: (() => void)[];
@@ -83,10 +83,10 @@ function release(held: Held): void {
   for (const giveBack of held.releases.splice(0)) giveBack();
 }
 
-/** Log-probabilities up to which a response is written at once. */
+/** Maximum number of log-probabilities in a response that is written as one string; larger responses are streamed in pieces. */
 const MAX_WHOLE_LOGPROBS = 4096;
 
-/** Carries out chat completions. */
+/** Chat completion service. */
 export class ChatService {
   readonly #dependencies: ChatDependencies;
   readonly #limits: ResolvedChatLimits;
@@ -107,24 +107,26 @@ export class ChatService {
     this.#outputGrammars = new OutputGrammars((request, options) => this.#work.compileOutput(request, options));
     this.#admission = new Admission(this.#limits.maxRunningChoices);
     this.#sampledIds = new SampledIdsByKey(this.#limits.splicingBytesPerKey);
-    // One listener for all requests: a signal with one for each of hundreds warns of a leak.
+    // One listener serves all requests: hundreds of listeners on one signal raise Node's leak warning.
     dependencies.signal?.addEventListener("abort", () => this.#endAll(), { once: true });
   }
 
-  /** The header by which the caller finds the request again, where this service sends one. */
+  /** Returns the response header with the request's id; empty if the service does not send one. */
   requestIdHeader(given: string | undefined): Readonly<Record<string, string>> {
     return this.#limits.requestIdHeader ? { "x-request-id": given ?? randomBytes(16).toString("hex") } : {};
   }
 
-  /** Choices that are generated now. */
+  /** Number of choices that run now. */
   get runningChoices(): number {
     return this.#admission.running;
   }
 
   /**
-   * Carries out one request. A stream is returned once the request is admitted; what fails after that is an event in it.
+   * Answers one request. A stream is returned once the request is admitted; a later failure is an event of the stream.
    *
-   * @throws what {@link toChatError} turns into an answer.
+   * @param call - The request; its body is taken over.
+   * @returns The whole response body, or a stream of events.
+   * @throws Any error of the request, for {@link toChatError} to convert into a response.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
     const needs = { parsesReasoning: this.#limits.reasoningParser !== "none" };
@@ -149,7 +151,7 @@ export class ChatService {
       const pieces = completionPieces(choices, messages, { ...run.shape, promptLogprobs });
       return { kind: "json", body: countLogprobs(choices) > MAX_WHOLE_LOGPROBS ? textStream(pieces) : [...pieces].join("") };
     } finally {
-      // A stream outlives this call and gives back what it holds at its own end.
+      // A stream outlives this call and releases its resources when it ends.
       if (!isStreaming) release(held);
     }
   }
@@ -158,7 +160,7 @@ export class ChatService {
     for (const abort of this.#running) abort.abort(new ShutdownError());
   }
 
-  /** Takes room for the choices and listens for the two signals that end a request early. */
+  /** Reserves capacity for the choices and listens for the two signals that end a request early. */
   #hold(client: AbortSignal, choices: number): Held {
     if (this.#dependencies.signal?.aborted) throw new ShutdownError();
     const abort = new AbortController();
@@ -169,7 +171,7 @@ export class ChatService {
     return { abort, releases };
   }
 
-  /** From a request to a plan. The policy, and with it the step that the response names, is fixed here. */
+  /** Converts a request into a plan. The policy, and with it the step that the response names, is fixed here. */
   async #prepare(call: ChatCall, request: ChatRequest, held: Held): Promise<Run> {
     const { engine, policies } = this.#dependencies;
     const { signal } = held.abort;
@@ -222,7 +224,7 @@ export class ChatService {
         repetitionDetection: checkRepetitionDetection(request.repetitionDetection),
         topLogprobs: request.topLogprobs,
         namesTokensById: request.namesTokensById ?? this.#limits.returnTokensAsTokenIds,
-        // A vocabulary may spell its tool calls with special tokens.
+        // A vocabulary may encode tool calls with special tokens.
         keepsSpecialTokens: shouldParseToolCalls || !request.skipsSpecialTokens,
       },
       shape: {
@@ -249,7 +251,7 @@ export class ChatService {
     { truncatePromptTokens }: ChatRequest,
     { base: { directory, contextLength }, signal }: { readonly base: BaseModelInfo; readonly signal: AbortSignal },
   ): PromptEncoder {
-    // A prompt that is to be cut may have any length.
+    // A prompt that will be truncated may have any length.
     const maxTokens = truncatePromptTokens === null ? contextLength : null;
     return {
       tokenizer,
@@ -264,7 +266,7 @@ export class ChatService {
     try {
       return await this.#dependencies.tokenizers(base.directory);
     } catch (cause) {
-      // Whatever is wrong with a model's files is not the caller's doing, and their paths are not the caller's business.
+      // A defect of the model's files is not the client's fault, and their paths must not be exposed.
       throw new InternalError(`The tokenizer of the base model '${base.id}' cannot be loaded`, { cause });
     }
   }
@@ -274,7 +276,7 @@ export class ChatService {
   }
 
   /**
-   * Reads the message out of a finished choice and remembers its ids for when the message comes back.
+   * Parses the message of a finished choice and remembers its ids for the request that sends the message back.
    *
    * @throws OutputError `E_OUTPUT` for a text that violates its schema.
    */
@@ -289,11 +291,11 @@ export class ChatService {
     const rewritten = returningMessages(message, choice.text);
     try {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
-      // A text that shows its end token comes back with two.
+      // A text that includes its end token would contain two of them when it is sent back.
       if (!(isEnded && plan.includesStop && plan.keepsSpecialTokens))
         await rememberTurn(encoder, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, place);
     } catch (error) {
-      // The template may refuse its own model's words; then they can be answered, only not spliced.
+      // The template may reject the model's own output; the response is still valid, only its ids cannot be reused.
       this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });
     }
     return message;
@@ -310,7 +312,7 @@ export class ChatService {
     });
     const options: GenerateOptions = {
       signal,
-      // Before its end is shown: the client's next turn may be here sooner than anything else happens.
+      // Conclude before the end is shown: the client may send its next turn at once.
       onChoice: async (choice) => {
         stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
         if (run.request.beamSearch !== null) stream.pushChoice(choice);
@@ -323,7 +325,12 @@ export class ChatService {
     return stream.readable;
   }
 
-  /** The answer for a failure; what no client is told goes to the log. */
+  /**
+   * Returns the response to a failure, and logs the error if the response omits its details.
+   *
+   * @param error - Any error of a chat completion.
+   * @returns Status and body of the response.
+   */
   explain(error: unknown): ReturnType<typeof toChatError> {
     const answer = toChatError(error);
     if (answer.isInternal) {

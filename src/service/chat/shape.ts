@@ -1,76 +1,76 @@
-/** A finished request as one JSON object: every field of the wire is there, null where nothing is to be said. */
+/** JSON of a response that is not streamed. It contains every field of the wire format, null where there is no value. */
 import { splitReasoning } from "./reasoning.ts";
 import { parseToolCalls, type ParsedToolCall } from "./tool-calls.ts";
 import type { GeneratedChoice } from "./generate.ts";
 import type { ForcedCalls } from "./structured/forced-calls.ts";
 
-/** What identifies a response, the same in all chunks of a stream. */
+/** Fields that identify a response, the same in all chunks of a stream. */
 export interface ResponseHead {
   readonly id: string;
   /** Unix time, seconds. */
   readonly created: number;
-  /** The resolved name with its step. */
+  /** Resolved model name with its step. */
   readonly model: string;
 }
 
-/** What shapes a response besides what was generated. */
+/** Options of a response besides the generated choices. */
 export interface ShapeOptions {
   readonly head: ResponseHead;
   readonly promptIds: Int32Array;
-  /** In whose name the answer speaks. */
+  /** Role of the response's messages. */
   readonly role: string;
-  /** What each choice begins with besides what it says; often empty. */
+  /** Text of the last message that precedes each choice's own text; empty without `echo`. */
   readonly echo: string;
-  /** Log-probabilities of the prompt, `toWirePrompt`. Null, and in streams absent, when not asked for. */
+  /** Log-probabilities of the prompt, from `toWirePrompt`. Null, and in streams absent, if not requested. */
   readonly promptLogprobs?: readonly unknown[] | null | undefined;
   readonly shouldParseToolCalls: boolean;
-  /** The tool calls that the text is; null where it is none by itself. */
+  /** Parser of a text that consists of tool calls only; null if the request forces none. */
   readonly forcedCalls: ForcedCalls | null;
   /** Whether the text begins with reasoning. */
   readonly shouldParseReasoning: boolean;
-  /** Otherwise reasoning is told apart and left out. */
+  /** Whether the response includes the parsed reasoning; if false, reasoning is parsed and dropped. */
   readonly includesReasoning: boolean;
   readonly returnTokenIds: boolean;
-  /** Whether the counts say how much of the prompt did not have to be computed. */
+  /** Whether `usage` reports the number of cached prompt tokens. */
   readonly reportsCachedTokens: boolean;
 }
 
-/** Token counts on the wire. */
+/** Token counts of the wire format. */
 export interface WireUsage {
   readonly prompt_tokens: number;
   readonly total_tokens: number;
   readonly completion_tokens: number;
 }
 
-/** The counts of a prompt and what was generated for it; a prompt counts once, however many choices there are. */
+/** Returns the token counts of a response; the prompt counts once, for any number of choices. */
 export function toUsage(promptTokens: number, completionTokens: number): WireUsage {
   return { prompt_tokens: promptTokens, total_tokens: promptTokens + completionTokens, completion_tokens: completionTokens };
 }
 
-/** How much of a prompt did not have to be computed; null where all of it had, or nobody is told. */
+/** Returns the number of cached prompt tokens; null if there are none or they are not reported. */
 export function toPromptDetails(cachedTokens: number, { reportsCachedTokens }: ShapeOptions): { readonly cached_tokens: number } | null {
   return reportsCachedTokens && cachedTokens > 0 ? { cached_tokens: cachedTokens } : null;
 }
 
-/** The message of a choice: what its text says, taken apart where tools are at hand. */
+/** Message of a choice: its text, split into content, reasoning and tool calls if these are parsed. */
 export interface ChoiceMessage {
-  /** Null for tool calls, or reasoning, without a word beside them. */
+  /** Text besides the tool calls and reasoning; null if there is only one of these. */
   readonly content: string | null;
-  /** Null where there is none, or none is told apart. */
+  /** Reasoning; null if there is none or reasoning is not parsed. */
   readonly reasoning: string | null;
   readonly toolCalls: readonly ParsedToolCall[];
 }
 
-/** How {@link toMessage} reads. */
+/** Options of {@link toMessage}. */
 export interface MessageOptions {
   readonly shouldParseToolCalls: boolean;
   readonly forcedCalls: ForcedCalls | null;
   readonly shouldParseReasoning: boolean;
-  /** Otherwise all tool calls but the first are dropped. */
+  /** Whether to keep all tool calls; if false, all but the first are dropped. */
   readonly allowsParallelToolCalls: boolean;
 }
 
-/** Reads a choice's text. */
+/** Parses the text of a choice into a message. */
 export function toMessage(
   { index, text }: Pick<GeneratedChoice, "index" | "text">,
   { shouldParseToolCalls, forcedCalls, shouldParseReasoning, allowsParallelToolCalls }: MessageOptions,
@@ -85,7 +85,10 @@ export function toMessage(
   };
 }
 
-/** Calls are why an answer ends, but for those that were cut short or are the arguments of a function that the request named. */
+/**
+ * Returns the finish reason: `tool_calls` if there are tool calls, except for forced calls that were cut short or arguments of a function
+ * that the request names.
+ */
 function finishReason({ finishReason: reason }: GeneratedChoice, { toolCalls }: ChoiceMessage, forced: ForcedCalls | null): string {
   if (toolCalls.length === 0 || (forced !== null && (forced.name !== null || reason !== "stop"))) return reason;
   return "tool_calls";
@@ -111,10 +114,10 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
   };
 }
 
-/** Entries of log-probabilities in one piece of a response; with their alternatives a piece takes a few milliseconds to write. */
+/** Log-probability entries in one piece of a response; a piece with alternatives takes a few milliseconds to serialize. */
 const PIECE_ENTRIES = 256;
 
-/** A JSON array in pieces. */
+/** Yields a JSON array in pieces. */
 function* listPieces(entries: readonly unknown[]): Generator<string> {
   yield "[";
   for (let at = 0; at < entries.length; at += PIECE_ENTRIES)
@@ -123,8 +126,7 @@ function* listPieces(entries: readonly unknown[]): Generator<string> {
 }
 
 /**
- * The response of a request that is not streamed, as JSON in pieces: many choices with log-probabilities make a text of hundreds of
- * megabytes.
+ * Yields a response that is not streamed, as JSON in pieces: many choices with log-probabilities make a text of hundreds of megabytes.
  *
  * @param messages - Shape `[n]`, one per choice.
  */
@@ -159,7 +161,7 @@ export function* completionPieces(
   yield `,${JSON.stringify({ prompt_token_ids: options.returnTokenIds ? [...promptIds] : null, kv_transfer_params: null }).slice(1)}`;
 }
 
-/** Log-probabilities in a response, alternatives included. */
+/** Returns the number of log-probabilities in a response, alternatives included. */
 export function countLogprobs(choices: readonly GeneratedChoice[]): number {
   return choices.reduce((sum, { logprobs }) => sum + (logprobs?.length ?? 0) * (1 + (logprobs?.[0]?.top_logprobs.length ?? 0)), 0);
 }

@@ -1,12 +1,12 @@
-/** What became of a piece of text. */
+/** Result of adding a piece of text. */
 export interface StopResult {
   /** Text that can be shown. */
   readonly text: string;
-  /** The stop string that completed, or null. Nothing follows after one. */
+  /** Stop string that was completed, or null. No result follows a match. */
   readonly matched: string | null;
 }
 
-/** Index of the unit at which the last `count` characters (code points) of `text` begin. */
+/** Returns the index of the UTF-16 unit at which the last `count` characters (code points) of `text` begin. */
 function startOfLast(text: string, count: number): number {
   let index = text.length;
   for (let taken = 0; taken < count && index > 0; taken++) {
@@ -17,7 +17,7 @@ function startOfLast(text: string, count: number): number {
   return index;
 }
 
-/** By list, how many characters its longest string has, less one: the choices of a request share their list. */
+/** Number of characters of a list's longest string, minus one, by list: the choices of a request share their list. */
 const held = new WeakMap<readonly string[], number>();
 
 function heldCharacters(stops: readonly string[]): number {
@@ -36,14 +36,14 @@ function heldCharacters(stops: readonly string[]): number {
 
 /** Options of {@link StopStrings}. */
 export interface StopStringsOptions {
-  /** Whether the text ends with the stop string instead of before it; nothing is held back then. @default false */
+  /** Whether the text ends with the stop string instead of before it; no text is held back then. @default false */
   readonly isIncluded?: boolean | undefined;
 }
 
 /**
- * Looks for stop strings in text that comes in pieces. As many characters as the longest stop string has, less one, are held
- * back, so that no beginning of a stop string is ever shown. Of several that complete in one piece the first in the list wins,
- * not the first in the text.
+ * Incremental search for stop strings in text that arrives in pieces. The last characters, one fewer than the longest stop string has, are
+ * held back, so that no beginning of a stop string is ever shown. If several stop strings are completed in one piece, the first in the list
+ * wins, not the first in the text.
  *
  * @example
  * ```ts
@@ -56,7 +56,7 @@ export class StopStrings {
   readonly #stops: readonly string[];
   readonly #heldCharacters: number;
   readonly #isIncluded: boolean;
-  /** The last characters of the text; shown already where stop strings are included. */
+  /** Last characters of the text; already shown if stop strings are included. */
   #held = "";
 
   /** @param stops - Non-empty strings. */
@@ -66,13 +66,13 @@ export class StopStrings {
     this.#heldCharacters = heldCharacters(stops);
   }
 
-  /** Takes the next piece. */
+  /** Adds the next piece. */
   push(piece: string): StopResult {
     if (piece === "") return { text: "", matched: null };
     const text = this.#held + piece;
     const shown = this.#isIncluded ? this.#held.length : 0;
     for (const stop of this.#stops) {
-      // A stop string that completes in this piece begins at most its length before the piece: nothing older need be searched.
+      // A stop string that is completed in this piece begins at most its length before the piece: older text need not be searched.
       const at = text.indexOf(stop, this.#held.length - stop.length + 1);
       if (at === -1) continue;
       this.#held = "";
@@ -83,7 +83,7 @@ export class StopStrings {
     return { text: this.#isIncluded ? piece : text.slice(0, end), matched: null };
   }
 
-  /** What is still held back, at the end of the text. */
+  /** Returns the text that is still held back, at the end of the stream. */
   flush(): string {
     const rest = this.#isIncluded ? "" : this.#held;
     this.#held = "";

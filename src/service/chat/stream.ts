@@ -1,4 +1,4 @@
-/** A request as server-sent events, written as fast as its reader takes them. */
+/** Server-sent events of a chat completion, generated on demand at the rate of the reader. */
 import type { ErrorBody } from "../../schema/error.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "./generate.ts";
 import type { WireLogprob } from "./logprobs.ts";
@@ -7,15 +7,15 @@ import { toPromptDetails, toUsage, type ShapeOptions } from "./shape.ts";
 import type { CallDelta, ForcedCallStream } from "./structured/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "./tool-calls.ts";
 
-/** What shapes a stream besides what is generated. */
+/** Options of a stream besides the generated tokens. */
 export interface StreamOptions extends ShapeOptions {
   readonly n: number;
   readonly usage: "none" | "final" | "continuous";
-  /** Called when the reader is gone before the end. */
+  /** Called when the reader disconnects before the end. */
   readonly onCancel: () => void;
 }
 
-/** What a choice has said since its last chunk. */
+/** Output of a choice since its last chunk. */
 interface PendingChoice {
   readonly thoughts: ReasoningStream | null;
   readonly tools: ToolCallStream | null;
@@ -27,14 +27,14 @@ interface PendingChoice {
   ids: number[];
   logprobs: WireLogprob[];
   end: ChoiceEnd | null;
-  /** Tokens so far. */
+  /** Number of tokens so far. */
   count: number;
   isFinished: boolean;
 }
 
 const encoder = new TextEncoder();
 
-/** The pieces of calls as one member of a delta: those of one call joined. */
+/** Returns the pieces of tool calls as one member of a delta, with adjacent pieces of the same call joined. */
 function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: readonly CallDelta[] } {
   const joined: CallDelta[] = [];
   for (const delta of deltas) {
@@ -49,15 +49,15 @@ function callsMember(deltas: readonly CallDelta[]): { readonly tool_calls?: read
   return joined.length === 0 ? {} : { tool_calls: joined };
 }
 
-/** Length of the events made at once, in UTF-16 units: a reader that was slow gets the rest with its next read. */
+/** Length of events generated at once, in UTF-16 units; the remainder follows with the reader's next read. */
 const MAX_EVENTS_LENGTH = 256 * 1024;
 
 /**
- * Turns tokens into chunks.
+ * Converter of tokens to the chunks of a chat completion stream.
  *
- * Chunks are made when the reader asks, of everything said since: one write carries a chunk for each choice that spoke, and a
- * slow reader gets fewer and longer ones. A reader that stops reading costs the tokens of one request, which `max_tokens` bounds;
- * its engine slot is not held up.
+ * Chunks are generated when the reader asks, from all output since the last: one write carries one chunk for each choice with new output,
+ * and a slow reader gets fewer, longer chunks. A reader that stops reading holds the tokens of one request in memory, which `max_tokens`
+ * bounds; the request's engine slot is not blocked.
  */
 export class CompletionStream {
   readonly readable: ReadableStream<Uint8Array>;
@@ -67,7 +67,7 @@ export class CompletionStream {
   #cachedTokens = 0;
   #failure: ErrorBody | null = null;
   #hasStarted = false;
-  /** The choice that speaks first in the next chunks. */
+  /** Index of the choice that comes first in the next chunks. */
   #nextChoice = 0;
   #isClosed = false;
   #wake: (() => void) | null = null;
@@ -99,18 +99,18 @@ export class CompletionStream {
           options.onCancel();
         },
       },
-      // Nothing is made ahead of the reader.
+      // Nothing is generated ahead of the reader.
       { highWaterMark: 0 },
     );
   }
 
-  /** Says what calls a choice's whole text holds; comes before its last token. */
+  /** Sets the tool calls of a choice's whole text. Must be called before the choice's last token is pushed. */
   conclude({ index, cachedTokens }: GeneratedChoice, toolCalls: readonly ParsedToolCall[]): void {
     this.#choices[index]!.toolCalls = toolCalls;
     if (index === 0) this.#cachedTokens = cachedTokens;
   }
 
-  /** Takes one token. */
+  /** Adds one token to its choice. */
   push(token: GeneratedToken): void {
     const choice = this.#choices[token.index]!;
     this.#read(choice, token.text);
@@ -121,7 +121,7 @@ export class CompletionStream {
     this.#notify();
   }
 
-  /** Takes a whole choice at once; it may have no token. */
+  /** Adds a whole finished choice, which may have no tokens. */
   pushChoice({ index, text, ids, logprobs, finishReason, stopReason, closedBy }: GeneratedChoice): void {
     const choice = this.#choices[index]!;
     this.#read(choice, text);
@@ -132,7 +132,7 @@ export class CompletionStream {
     this.#notify();
   }
 
-  /** Adds to a choice's text what of it is reasoning and what content. */
+  /** Appends new text to a choice, split into reasoning, tool calls and content. */
   #read(choice: PendingChoice, text: string): void {
     const { reasoning, content } = choice.thoughts?.push(text) ?? { reasoning: "", content: text };
     choice.reasoning += reasoning;
@@ -146,7 +146,7 @@ export class CompletionStream {
     this.#notify();
   }
 
-  /** Wakes a waiting reader once all that happens in this turn of the event loop has happened. */
+  /** Wakes a waiting reader at the end of the current turn of the event loop, so that one chunk covers all tokens of the turn. */
   #notify(): void {
     if (this.#wake === null) return;
     this.#scheduled ??= setImmediate(() => {
@@ -217,7 +217,7 @@ export class CompletionStream {
     this.#hasStarted = true;
     let events = "";
     for (let index = 0; index < this.#choices.length; index++) {
-      // The prompt is the same for all choices and long: the first chunk alone carries it.
+      // The prompt's ids are the same for all choices and many: only the first chunk carries them.
       const promptIds = this.#options.returnTokenIds && index === 0 ? JSON.stringify([...this.#options.promptIds]) : "null";
       const choice = { index, delta: { role: this.#options.role, content: "" }, logprobs: null, finish_reason: null };
       events += this.#event([choice], `${this.#continuousUsage(0)},"prompt_token_ids":${promptIds}`);
@@ -234,12 +234,12 @@ export class CompletionStream {
     const { end, ids, logprobs: entries, toolCalls } = choice;
     let text = choice.text;
     const { forced } = choice;
-    // An array of calls that was cut before the first is content.
+    // A forced array of calls that was cut short before its first call is content.
     if (end !== null && forced !== null && !forced.hasCalls) text += forced.rest();
     const calls = forced === null ? {} : callsMember(choice.calls);
     choice.calls = [];
     if (end !== null) choice.reasoning += choice.thoughts?.rest() ?? "";
-    // What was held as possible calls is content after all when it holds none.
+    // Text held back as possible tool calls is content if it contains none.
     if (end !== null && choice.tools !== null && toolCalls.length === 0) text += choice.tools.rest();
     const reasoning = this.#options.includesReasoning && choice.reasoning !== "" ? { reasoning: choice.reasoning } : {};
     choice.reasoning = "";
@@ -251,7 +251,7 @@ export class CompletionStream {
       entries.length === 0 &&
       !returnTokenIds
     ) {
-      // Held-back text and nothing to say about it: no chunk. The ids are counted already.
+      // All text is held back: no chunk. The ids are counted already.
       choice.ids = [];
       return "";
     }

@@ -2,10 +2,10 @@ import { setImmediate } from "node:timers/promises";
 
 const encoder = new TextEncoder();
 
-/** Length of the text that is made before others get a turn, in UTF-16 units. */
+/** Length of the text that is generated in one turn of the event loop, in UTF-16 units. */
 const TURN_LENGTH = 64 * 1024;
 
-/** A text as the body of a response, made as the reader takes it, with a turn of the event loop between its parts. */
+/** Returns a text as a response body that is generated on demand, with a turn of the event loop between its parts. */
 export function textStream(pieces: Iterator<string>): ReadableStream<Uint8Array> {
   return new ReadableStream<Uint8Array>(
     {

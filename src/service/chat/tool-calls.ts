@@ -1,6 +1,6 @@
 /**
- * Tool calls written into the text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, any number of them, the last one
- * possibly unclosed. What stands before the first is the message's content.
+ * Parser of tool calls in generated text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, any number of them, the last one possibly
+ * unclosed. Text before the first call is the message's content.
  */
 import { randomBytes } from "node:crypto";
 import { memberText } from "./json-members.ts";
@@ -8,14 +8,14 @@ import { memberText } from "./json-members.ts";
 const OPEN = "<tool_call>";
 const CLOSE = "</tool_call>";
 
-/** A tool call as a response carries it. `arguments` is JSON text, spelled as it was sampled. */
+/** A tool call of a response. `arguments` is JSON text with the spelling that was sampled. */
 export interface ParsedToolCall {
   readonly id: string;
   readonly type: "function";
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** A text taken apart. */
+/** A text split into content and tool calls. */
 export interface ParsedText {
   readonly content: string;
   readonly toolCalls: readonly ParsedToolCall[];
@@ -31,7 +31,7 @@ function parseCall(text: string): ParsedToolCall | null {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
   const { name, arguments: given } = value as { readonly name?: unknown; readonly arguments?: unknown };
   if (typeof name !== "string" || name === "") return null;
-  // A history with anything but an object could not be rendered when it comes back.
+  // A history with arguments other than an object could not be rendered when it is sent back.
   if (given !== undefined && (typeof given !== "object" || given === null || Array.isArray(given))) return null;
   return {
     id: `chatcmpl-tool-${randomBytes(8).toString("hex")}`,
@@ -41,8 +41,10 @@ function parseCall(text: string): ParsedToolCall | null {
 }
 
 /**
- * Takes a whole text apart. When one call does not parse there are none: the whole text is content.
+ * Parses a whole text. If any call does not parse, there are no tool calls and the whole text is content.
  *
+ * @param text - Generated text, without reasoning.
+ * @returns Text before the first call, and the tool calls.
  * @example
  * ```ts
  * parseToolCalls('Let me see.<tool_call>{"name":"add","arguments":{"a":1}}</tool_call>').toolCalls[0]?.function.name; // "add"
@@ -63,7 +65,7 @@ export function parseToolCalls(text: string): ParsedText {
   return { content: text.slice(0, first), toolCalls };
 }
 
-/** How many units at the end of `text` may be the beginning of a tag. */
+/** Returns the number of UTF-16 units at the end of `text` that may be the beginning of a tag. */
 function openingSuffix(text: string): number {
   for (let length = Math.min(OPEN.length - 1, text.length); length > 0; length--) {
     if (text.endsWith(OPEN.slice(0, length))) return length;
@@ -72,15 +74,15 @@ function openingSuffix(text: string): number {
 }
 
 /**
- * The same over a stream. Text before the first call passes at once, but for an end that may open a tag. From the first tag on
- * everything is held until the end: whether it is calls or, with one that does not parse, content, is known only then, and what
- * was streamed must be what the plain answer would have said.
+ * Incremental variant of {@link parseToolCalls}. Text before the first call passes at once, except for an end that may begin a tag. From
+ * the first tag on all text is held back until the end: a single call that does not parse turns all of it into content, and a stream must
+ * contain the same content as a response that is not streamed.
  */
 export class ToolCallStream {
   #held = "";
   #isInCalls = false;
 
-  /** Takes more text; returns what is surely content. */
+  /** Adds text, and returns text that is certainly content. */
   push(text: string): string {
     this.#held += text;
     if (this.#isInCalls) return "";
@@ -92,7 +94,7 @@ export class ToolCallStream {
     return content;
   }
 
-  /** What is held, at the end of the text. */
+  /** Returns the text that is held back, at the end of the stream. */
   rest(): string {
     const rest = this.#held;
     this.#held = "";

@@ -11,8 +11,8 @@ const isObject = (value: unknown): value is Raw => typeof value === "object" && 
 const isSet = (value: unknown): boolean => value !== null && value !== undefined;
 
 /**
- * Keys inside the messages, tools and stream options of a body that nothing here knows, such as `messages.mood`; each once. Null
- * says nothing: clients send answers back with all their fields.
+ * Returns the unknown keys inside the messages, tools and stream options of a body, such as `messages.mood`, each once. Keys with the value
+ * null are skipped: clients send responses back with all their fields.
  */
 export function unknownKeys(raw: Raw): string[] {
   const found = new Set<string>();

@@ -1,4 +1,4 @@
-/** What the engine is told of the form of an output. */
+/** Output constraint that is passed to the engine. */
 import type { GrammarParams } from "../../../engine/port.ts";
 import { UnsupportedError } from "../../../errors.ts";
 import type { ChatTokenizer } from "../../../tokenizer/index.ts";
@@ -7,30 +7,32 @@ import type { ChatRequest } from "../request.ts";
 import type { OutputCheck } from "./output-check.ts";
 import type { OutputGrammars } from "./output-grammar.ts";
 
-/** What a constraint depends on besides the request. */
+/** Context of {@link constraintOf}. */
 export interface ConstraintContext {
   readonly grammars: OutputGrammars;
-  /** Whether the engine carries constraints out. */
+  /** Whether the engine supports constraints. */
   readonly canConstrain: boolean;
   readonly tokenizer: ChatTokenizer;
-  /** Whether the text begins with reasoning, which is free. */
+  /** Whether the text begins with reasoning, which is unconstrained. */
   readonly shouldParseReasoning: boolean;
 }
 
-/** The constraint of a request. */
+/** Constraint of a request. */
 export interface OutputConstraint {
-  /** For the engine. */
+  /** Grammar and end tokens, for the engine. */
   readonly params: GrammarParams;
-  /** Schemas for which the finished text must be validated; null if the grammar enforces everything. */
+  /** Schemas that the finished text must be validated against; null if the grammar enforces everything. */
   readonly check: OutputCheck | null;
 }
 
 /**
- * The constraint of a request; null where it has none, and with beam search, which looks at no such thing.
+ * Returns the constraint of a request; null if it has none, and with beam search, which ignores constraints.
  *
- * Where the text is complete the model's end tokens can follow and nothing else, also where they are not to end the output.
+ * Once the text is complete, only the model's end tokens can follow, even if the request ignores end tokens.
  *
- * @throws ArgumentError `E_ARGUMENT`, UnsupportedError `E_UNSUPPORTED` for a form that is not well-formed or cannot be enforced.
+ * @throws ArgumentError `E_ARGUMENT` for a malformed form.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a form that cannot be enforced, an engine without constraints, and a model without end
+ *   tokens.
  */
 export async function constraintOf(
   request: Pick<ChatRequest, "output" | "beamSearch" | "stopTokenIds">,

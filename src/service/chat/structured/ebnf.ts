@@ -1,9 +1,9 @@
-/** Grammars in EBNF: `root ::= "a" [b-z]{2,3} (rule | "")`, with `#` before remarks. */
+/** Grammars in EBNF: `root ::= "a" [b-z]{2,3} (rule | "")`, with comments after `#`. */
 import { complement } from "../../../engine/grammar/code-points.ts";
 import { text, type CodePointRange, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
 import { RuleReader } from "./rule-reader.ts";
 
-/** What other readers of the notation have and this one does not. */
+/** Constructs of the notation in other implementations that are unsupported here. */
 const MACROS = /(?:TagDispatch|TokenTagDispatch|Token|ExcludeToken)\s*\(/y;
 
 class EbnfReader extends RuleReader {
@@ -27,7 +27,7 @@ class EbnfReader extends RuleReader {
   }
 
   protected trailer(): void {
-    // An alternative is its items and nothing else.
+    // The notation has nothing after the items of an alternative.
   }
 
   #class(): Expression {
@@ -49,9 +49,11 @@ class EbnfReader extends RuleReader {
 }
 
 /**
- * The texts of an EBNF grammar.
+ * Parses an EBNF grammar into the expression of its texts.
  *
- * @throws ArgumentError `E_ARGUMENT` where it does not parse, with the place.
+ * @param source - The grammar; its start rule is `root`.
+ * @param builder - Builder that receives the rules.
+ * @throws ArgumentError `E_ARGUMENT` with line and column if it does not parse.
  * @throws UnsupportedError `E_UNSUPPORTED` for lookaheads and macros.
  */
 export function ebnfExpression(source: string, builder: GrammarBuilder): Expression {

@@ -1,25 +1,27 @@
 /**
- * Tool calls that a request forces: the whole text is the arguments of one call, or an array of calls with `name` and
- * `parameters`. The grammar says so much, so that reading needs no guessing.
+ * Tool calls that a request forces: the whole text is the arguments of one call, or an array of calls with `name` and `parameters`. The
+ * grammar guarantees this form, so that parsing needs no heuristics.
  */
 import { randomBytes } from "node:crypto";
 import { itemTexts, memberText } from "../json-members.ts";
 import type { ParsedText, ParsedToolCall } from "../tool-calls.ts";
 
-/** A piece of a call on its way to the client. */
+/** A piece of a tool call in a stream. */
 export interface CallDelta {
-  /** Which call. */
+  /** Index of the call. */
   readonly index: number;
-  /** With the first piece of a call. */
+  /** Id of the call, set on its first piece only, as are `type` and `name`. */
   readonly id?: string;
   readonly type?: "function";
   readonly function: { readonly name?: string; readonly arguments: string };
 }
 
-/** What stands before the arguments of a call: at first the array opens, later the call before is still to be closed. */
+/** Text before the arguments of a call: the opening of the array, or the end of the previous call. */
 const CALL_START = /^\s*(?:\[|\}\s*,)\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"parameters"\s*:\s*(?=\S)/;
 
-/** Whether a text is whole: cut short, or found by a search that knows no grammar, it may be anything. */
+/**
+ * Whether a text is a complete array of calls: a text that was cut short, or found by beam search, which ignores grammars, may be anything.
+ */
 function holdsCalls(text: string): boolean {
   let value: unknown;
   try {
@@ -32,9 +34,9 @@ function holdsCalls(text: string): boolean {
   return Array.isArray(value) && value.length > 0 && value.every(isCall);
 }
 
-/** What a request forces, and the ids of the calls. One per request. */
+/** Parser of forced tool calls and the ids of the calls. One per request. */
 export class ForcedCalls {
-  /** The function whose arguments the text is; null where it is an array of calls. */
+  /** Name of the function, if the text is the arguments of one call; null if it is an array of calls. */
   readonly name: string | null;
   readonly #ids = new Map<string, string>();
 
@@ -42,7 +44,7 @@ export class ForcedCalls {
     this.name = name;
   }
 
-  /** The same id for the same call, streamed or not. */
+  /** Returns the id of a call, the same for streamed and whole responses. */
   idOf(choice: number, call: number): string {
     const key = `${choice} ${call}`;
     const known = this.#ids.get(key) ?? `chatcmpl-tool-${randomBytes(8).toString("hex")}`;
@@ -50,7 +52,7 @@ export class ForcedCalls {
     return known;
   }
 
-  /** Reads a whole text. An array that was cut short holds no calls: it is content. */
+  /** Parses a whole text. An array that was cut short contains no calls: it is content. */
   read(choice: number, text: string): ParsedText {
     const called = (at: number, name: string, given: string): ParsedToolCall => ({
       id: this.idOf(choice, at),
@@ -65,13 +67,13 @@ export class ForcedCalls {
     return { content: "", toolCalls };
   }
 
-  /** Reads a text as it comes. */
+  /** Returns a parser for text that arrives in pieces. */
   stream(choice: number): ForcedCallStream {
     return new ForcedCallStream(this, choice);
   }
 }
 
-/** See {@link ForcedCalls.stream}. */
+/** Incremental parser, see {@link ForcedCalls.stream}. */
 export class ForcedCallStream {
   readonly #forced: ForcedCalls;
   readonly #choice: number;
@@ -93,7 +95,7 @@ export class ForcedCallStream {
     return this.#calls > 0;
   }
 
-  /** Takes more text; returns what of calls became certain. */
+  /** Adds text, and returns the pieces of calls that became certain. */
   push(text: string): CallDelta[] {
     const { name } = this.#forced;
     if (name !== null) {
@@ -116,7 +118,7 @@ export class ForcedCallStream {
     }
   }
 
-  /** What is held, at the end of the text. */
+  /** Returns the text that is held back, at the end of the stream. */
   rest(): string {
     const rest = this.#held;
     this.#held = "";
@@ -128,7 +130,7 @@ export class ForcedCallStream {
     return { index, id: this.#forced.idOf(this.#choice, index), type: "function", function: { name, arguments: given } };
   }
 
-  /** Takes from what is held what belongs to the arguments, up to the bracket that closes them. */
+  /** Removes the text of the current arguments from the held-back text, up to the closing bracket, and returns it. */
   #arguments(): string {
     let end = 0;
     while (end < this.#held.length) {

@@ -1,22 +1,25 @@
-/** Text in which certain strings do not occur. */
+/** Grammar of text that does not contain certain strings. */
 import { MAX_GRAMMAR_STATES } from "../../../engine/grammar/check.ts";
 import { complement } from "../../../engine/grammar/code-points.ts";
 import { EMPTY, choiceOf, sequence, text, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../errors.ts";
 
-/** The beginnings of the strings, as a tree. */
+/** Trie of the strings' prefixes. */
 interface Beginning {
   readonly longer: Map<string, Beginning>;
   isWhole: boolean;
 }
 
-/** What was read last, as far as it begins a string. */
+/** State of the automaton: the longest suffix of the text so far that is a prefix of a string. */
 interface State {
   readonly at: Beginning;
-  /** The state of its longest end that begins a string too; null for the first. What is not of its own it does as that one. */
+  /**
+   * State of the longest proper suffix that is also a prefix of a string; null for the first state. Its steps apply if the state has none
+   * of its own.
+   */
   readonly fallback: State | null;
   readonly declared: ReturnType<GrammarBuilder["declare"]>;
-  /** By character: where it leads; null where it completes a string. What is not listed leads to the first state. */
+  /** Next state by character; null if the character completes a string. Characters that are not listed lead to the first state. */
   readonly steps: Map<string, State | null>;
 }
 
@@ -35,11 +38,12 @@ function beginningsOf(strings: readonly string[]): Beginning {
 }
 
 /**
- * Any text without one of `strings` in it; any text at all where there are none.
+ * Returns the expression of all texts that contain none of `strings`; of any text if there are none.
  *
- * Each state is what of a string was read last, as in the search for several strings at once.
+ * The states are an Aho–Corasick automaton, which searches for several strings at once.
  *
- * @param strings - None empty.
+ * @param strings - Non-empty strings.
+ * @param builder - Builder that receives the rules.
  * @throws ArgumentError `E_ARGUMENT` for strings that overlap in so many ways that the grammar would be too large.
  * @source Aho and Corasick, "Efficient string matching: an aid to bibliographic search", 1975.
  */
@@ -54,7 +58,7 @@ export function textWithout(strings: readonly string[], builder: GrammarBuilder)
   };
   check();
   const first = stateOf(beginningsOf(strings), null);
-  // Shorter ones first: a fallback is complete before it is asked.
+  // In order of length, so that a fallback state is complete before it is used.
   const states = [first];
   for (const { at, fallback, steps } of states) {
     for (const [point, next] of fallback?.steps ?? []) steps.set(point, next);

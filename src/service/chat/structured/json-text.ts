@@ -1,4 +1,4 @@
-/** How JSON is spelled, as expressions. */
+/** JSON syntax as grammar expressions. */
 import { complement, intersection } from "../../../engine/grammar/code-points.ts";
 import {
   choice,
@@ -14,23 +14,23 @@ import {
   type GrammarBuilder,
 } from "../../../engine/grammar/expression.ts";
 
-/** A digit. */
+/** A decimal digit. */
 export const DIGIT: Expression = set([0x30, 0x39]);
 const NON_ZERO = set([0x31, 0x39]);
 const HEX = set([0x30, 0x39], [0x41, 0x46], [0x61, 0x66]);
 
-/** The deepest indentation. */
+/** Maximum indentation, in characters. */
 const MAX_INDENTATION = 40;
 
 /**
- * White space between the parts of a JSON text: none, a space, or a line break with indentation, which is how JSON is commonly
- * written. With as much as JSON allows, a small model that begins to repeat spaces never comes back.
+ * Common white space between the parts of a JSON text: none, a space, or a line break with indentation. With all the white space that JSON
+ * allows, a small model that begins to repeat spaces may never stop.
  */
 export const USUAL_WHITESPACE: Expression = optional(
   choice(text(" "), sequence(optional(text("\r")), text("\n"), repeat(set([0x09, 0x09], [0x20, 0x20]), 0, MAX_INDENTATION))),
 );
 
-/** What a string of JSON may hold as it is. */
+/** Characters that need no escape in a JSON string. */
 const UNESCAPED: readonly CodePointRange[] = complement([
   [0, 0x1f],
   [0x22, 0x22],
@@ -38,7 +38,7 @@ const UNESCAPED: readonly CodePointRange[] = complement([
 ]);
 const ESCAPED = complement(UNESCAPED);
 
-/** One character inside a string, in any of its spellings. Half a surrogate pair is none. */
+/** Any character of a JSON string, in any spelling. Lone surrogates are excluded. */
 export const ANY_CHARACTER: Expression = choice(
   set(...UNESCAPED),
   sequence(text("\\"), set(...Array.from('"\\/bfnrt', (c): CodePointRange => [c.codePointAt(0)!, c.codePointAt(0)!]))),
@@ -61,7 +61,9 @@ export const ANY_CHARACTER: Expression = choice(
   ),
 );
 
-/** One character of `ranges` inside a string, as `JSON.stringify` spells it: each has one spelling. */
+/**
+ * Returns the expression of one character of `ranges` in a JSON string, spelled as by `JSON.stringify`, with one spelling per character.
+ */
 export function spelled(ranges: readonly CodePointRange[]): Expression {
   const plain = intersection(ranges, UNESCAPED);
   const escaped = intersection(ranges, ESCAPED).flatMap(([first, last]) =>
@@ -70,10 +72,10 @@ export function spelled(ranges: readonly CodePointRange[]): Expression {
   return choiceOf([...(plain.length > 0 ? [{ kind: "set" as const, ranges: plain }] : []), ...escaped]);
 }
 
-/** Sets of escaped characters up to this many are written where they stand. */
+/** Maximum number of escaped characters that are written inline. */
 const MAX_INLINE_ESCAPES = 2;
 
-/** {@link spelled} for one grammar: long lists of escapes are rules, written once. */
+/** Returns a {@link spelled} for one grammar that makes long lists of escapes shared rules. */
 export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRange[]) => Expression {
   const rules = new Map<string, Expression>();
   return (ranges) => {
@@ -87,29 +89,32 @@ export function speller(builder: GrammarBuilder): (ranges: readonly CodePointRan
   };
 }
 
-/** One character that must be escaped, as {@link spelled} has it. */
+/** Any character that must be escaped, in the spelling of {@link spelled}. */
 export const ESCAPED_CHARACTER: Expression = spelled(ESCAPED);
 
-/** One character that is none of some, as {@link spelled} has it; `escaped` is a rule for {@link ESCAPED_CHARACTER}. */
+/**
+ * Returns the expression of one character other than `points`, in the spelling of {@link spelled}; `escaped` is a rule for {@link
+ * ESCAPED_CHARACTER}.
+ */
 export function spelledOtherThan(points: readonly number[], escaped: Expression): Expression {
   const given = points.map((point): CodePointRange => [point, point]);
   if (intersection(given, ESCAPED).length > 0) return spelled(complement(given));
   return choice({ kind: "set", ranges: intersection(complement(given), UNESCAPED) }, escaped);
 }
 
-/** Digits of the whole part of a number, at most: with more of them it is no longer finite. */
+/** Maximum number of integer digits, so that a number with an exponent of two digits stays finite. */
 const MAX_DIGITS = 200;
 const SIGN = optional(set([0x2b, 0x2b], [0x2d, 0x2d]));
 const EXPONENT = set([0x45, 0x45], [0x65, 0x65]);
 const FRACTION = optional(sequence(text("."), repeat(DIGIT, 1)));
 
-/** A whole number that is not negative. */
+/** A non-negative integer. */
 export const NATURAL: Expression = choice(text("0"), sequence(NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
 
-/** A whole number without fraction and exponent. */
+/** An integer without fraction or exponent. */
 export const INTEGER: Expression = choice(text("0"), sequence(optional(text("-")), NON_ZERO, repeat(DIGIT, 0, MAX_DIGITS - 1)));
 
-/** A number below 10³⁰⁸, beyond which there are no more doubles. */
+/** A number below 10³⁰⁸, near the largest double. */
 export const NUMBER: Expression = sequence(
   optional(text("-")),
   choice(
@@ -125,7 +130,7 @@ export const NUMBER: Expression = sequence(
   ),
 );
 
-/** The parts of JSON texts that are spelled alike wherever they stand. */
+/** Rules of JSON without a schema, shared within a grammar. */
 export interface JsonParts {
   readonly whitespace: Expression;
   readonly string: Expression;
@@ -136,7 +141,7 @@ export interface JsonParts {
   readonly value: Expression;
 }
 
-/** The rules for JSON without a schema. */
+/** Returns the rules of JSON without a schema. */
 export function jsonParts(builder: GrammarBuilder, whitespace: Expression): JsonParts {
   const character = builder.rule(() => ANY_CHARACTER);
   const restOfString = builder.rule(() => sequence(repeat(character), text('"')));
@@ -155,7 +160,7 @@ function listOf(whitespace: Expression, open: string, item: Expression, close: s
   return sequence(text(open), whitespace, optional(sequence(item, repeat(sequence(text(","), whitespace, item)))), text(close));
 }
 
-/** Exactly this value, keys in its own order. */
+/** Returns the expression of exactly one value, with its keys in their own order. */
 export function literal(value: unknown, whitespace: Expression): Expression {
   if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
   const isArray = Array.isArray(value);

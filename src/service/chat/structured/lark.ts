@@ -1,4 +1,4 @@
-/** Grammars in the notation of Lark: `start: "a" WORD+`, `WORD: /[a-z]+/`, with `//` before remarks. */
+/** Grammars in the notation of Lark: `start: "a" WORD+`, `WORD: /[a-z]+/`, with comments after `//`. */
 import { optional, set, text, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
 import { regexExpression } from "./regex.ts";
 import { RuleReader } from "./rule-reader.ts";
@@ -35,7 +35,7 @@ class LarkReader extends RuleReader {
     return found === null ? undefined : this.between(item, found[1]!, found[2] ?? found[1]);
   }
 
-  /** The name that a parse tree would have; a text has none. */
+  /** Skips the alias of an alternative, which names a parse tree node and does not affect the text. */
   protected trailer(): void {
     this.match(/->\s*\w+/y);
   }
@@ -59,16 +59,19 @@ class LarkReader extends RuleReader {
   }
 }
 
-/** Whether a text is in this notation: in EBNF rules are defined by `::=`. */
+/** Whether a grammar is in the notation of Lark rather than EBNF, which defines rules with `::=`. */
 export function isLark(source: string): boolean {
   return !source.includes("::=");
 }
 
 /**
- * The texts of a Lark grammar. Nothing is left out between its terminals: it says all white space itself.
+ * Parses a Lark grammar into the expression of its texts. No text is ignored between terminals: the grammar must include all white space.
  *
- * @throws ArgumentError `E_ARGUMENT` where it does not parse, with the place.
- * @throws UnsupportedError `E_UNSUPPORTED` for directives (`%import`, `%ignore`), templates, and strings and expressions with flags.
+ * @param source - The grammar; its start rule is `start`.
+ * @param builder - Builder that receives the rules.
+ * @throws ArgumentError `E_ARGUMENT` with line and column if it does not parse.
+ * @throws UnsupportedError `E_UNSUPPORTED` for directives (`%import`, `%ignore`), templates, and strings and regular expressions with
+ *   flags.
  */
 export function larkExpression(source: string, builder: GrammarBuilder): Expression {
   return new LarkReader(source, builder).read();

@@ -1,30 +1,30 @@
-/** Finished texts whose grammar allows more than their schema. */
+/** Validation of finished texts with a grammar that allows more than their schema. */
 import { OutputError } from "../errors.ts";
 import type { GeneratedChoice } from "../generate.ts";
 import type { ChoiceMessage } from "../shape.ts";
 
-/** Schemas, as JSON texts, for which a finished text must be validated. Plain data. */
+/** Schemas, as JSON texts, that a finished text must be validated against. Plain data. */
 export type OutputCheck =
-  /** The whole text, or the arguments of the one call that it is. */
+  /** Schema of the whole text, or of the arguments of the single forced call. */
   | { readonly kind: "json"; readonly schema: string }
-  /** The arguments of each call, by the name of its function. */
+  /** Schemas of the arguments of each call, by function name. */
   | { readonly kind: "calls"; readonly schemas: Readonly<Record<string, string>> };
 
-/** The schemas of a check. */
+/** Returns the schemas of a check. */
 export function schemasOf(check: OutputCheck): readonly string[] {
   return check.kind === "json" ? [check.schema] : Object.values(check.schemas);
 }
 
-/** A finished choice and its validation. */
+/** A finished choice and its validator. */
 export interface FinishedOutput {
   readonly choice: Pick<GeneratedChoice, "index" | "text" | "finishReason">;
   readonly message: Pick<ChoiceMessage, "content" | "toolCalls">;
-  /** Finds the first violation of a schema in a text, both JSON; null if there is none, or the text is only the beginning of a value. */
+  /** Returns the first violation of a schema in a text, both JSON; null if the text is valid or is only the beginning of a value. */
   readonly validate: (schema: string, text: string) => string | null | Promise<string | null>;
 }
 
 /**
- * Validates a finished choice. A text that was cut short is a beginning of its form and is left alone.
+ * Validates a finished choice. A text that was cut short is only the beginning of its form and is not validated.
  *
  * @throws {@link OutputError} `E_OUTPUT` for a text that violates its schema.
  */

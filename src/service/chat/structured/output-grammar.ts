@@ -1,4 +1,4 @@
-/** Compiles the form that a request asks of its output. */
+/** Compilation of a request's output form into a grammar. */
 import { checkGrammar } from "../../../engine/grammar/check.ts";
 import { complement, intersection } from "../../../engine/grammar/code-points.ts";
 import {
@@ -36,7 +36,7 @@ function parsed(value: unknown, field: string): unknown {
   }
 }
 
-/** The schema of a tool's arguments: an object, and without parameters an empty one. */
+/** Returns the schema of a tool's arguments: an object, empty for a tool without parameters. */
 function argumentsSchema({ function: { name, parameters } }: RequestTool): Schema {
   const { type = "object", ...rest } = parameters ?? {};
   if (type !== "object")
@@ -50,7 +50,7 @@ const SPACES: readonly CodePointRange[] = [
   [0x20, 0x20],
 ];
 
-/** Whether an expression describes nothing but what JSON takes as white space. */
+/** Whether an expression describes only white space that JSON allows. */
 function isBlank(expression: Expression): boolean {
   switch (expression.kind) {
     case "set":
@@ -74,7 +74,7 @@ function whitespaceOf(pattern: string, builder: GrammarBuilder): Expression {
   return expression;
 }
 
-/** The expression of a form, and the schemas that its text must be validated for. */
+/** Expression of a form, and the schemas that its text must be validated against. */
 interface Compiled {
   readonly expression: Expression;
   readonly check: OutputCheck | null;
@@ -147,22 +147,24 @@ function compiledForm(form: OutputForm, compiler: SchemaCompiler): Compiled {
 
 /** Options of {@link compileOutput}. */
 export interface OutputGrammarOptions {
-  /** End of the reasoning that the text begins with; null if there is none. */
+  /** End of the reasoning that the text begins with; null for a text without reasoning. */
   readonly reasoningEnd: string | null;
 }
 
-/** A request's output as the sampler and the validation take it. Plain data. */
+/** Compiled form of a request's output, for the sampler and the validation. Plain data. */
 export interface CompiledOutput {
   readonly grammar: Grammar;
-  /** Estimated states of the grammar. */
+  /** Estimated number of states of the grammar. */
   readonly states: number;
-  /** Schemas for which the finished text must be validated; null if the grammar enforces everything. */
+  /** Schemas that the finished text must be validated against; null if the grammar enforces everything. */
   readonly check: OutputCheck | null;
 }
 
 /**
- * Compiles the form of a request's output. Depends on its arguments alone.
+ * Compiles the form of a request's output. A pure function of its arguments.
  *
+ * @param request - Form of the output and its JSON syntax.
+ * @param options - End of the reasoning.
  * @throws ArgumentError `E_ARGUMENT` for a schema, expression, grammar or tag that is malformed, or that no text matches.
  * @throws UnsupportedError `E_UNSUPPORTED` naming a construct that can be neither enforced nor validated.
  */
@@ -180,28 +182,28 @@ export function compileOutput(
   return { grammar, states: checkGrammar(grammar).states, check };
 }
 
-/** Number of outputs kept; the least recently used is dropped first. */
+/** Maximum number of cached outputs; the least recently used is dropped first. */
 const MAX_KEPT = 64;
-/** Requests with a longer form are compiled each time. */
+/** Maximum length of a cached form, in UTF-16 units; requests with a longer form are compiled each time. */
 const MAX_KEY_LENGTH = 65_536;
 
-/** States of all kept grammars together: a few of the largest, or {@link MAX_KEPT} of usual size. */
+/** Maximum number of states of all cached grammars: a few of the largest, or {@link MAX_KEPT} of usual size. */
 const MAX_KEPT_STATES = 1_000_000;
 
-/** Compiles an output: {@link compileOutput}, on this thread or another. */
+/** Compiles an output with {@link compileOutput}, on this thread or another. */
 type OutputCompiler = (request: OutputRequest, options: OutputGrammarOptions) => CompiledOutput | Promise<CompiledOutput>;
 
-/** Compiled outputs of requests: the requests of a run mostly ask for the same form. */
+/** Cache of compiled outputs: the requests of a training run mostly have the same form. */
 export class OutputGrammars {
   readonly #kept = new WeightedCache<CompiledOutput>({ maxEntries: MAX_KEPT, maxWeight: MAX_KEPT_STATES });
   readonly #compile: OutputCompiler;
 
-  /** @param compile - @default on this thread */
+  /** @param compile - Compiler of a form. @default {@link compileOutput} on this thread */
   constructor(compile: OutputCompiler = compileOutput) {
     this.#compile = compile;
   }
 
-  /** {@link compileOutput}, remembered. */
+  /** Returns the result of {@link compileOutput}, from the cache if possible. */
   async compile(request: OutputRequest, options: OutputGrammarOptions): Promise<CompiledOutput> {
     const key = JSON.stringify([request, options]);
     const known = this.#kept.get(key);

@@ -1,29 +1,29 @@
-/** What a request says about the form of its output: `structured_outputs`, `response_format` and a `tool_choice` that forces calls. */
+/** Requested form of the output, from `structured_outputs`, `response_format` and a `tool_choice` that forces calls. */
 import type { RequestTool } from "../../../schema/chat.ts";
 import { BodyError } from "../errors.ts";
 import type { CarriedBody } from "../fields.ts";
 
-/** What the text of each choice must be. */
+/** Form of the text of each choice. */
 export type OutputForm =
-  /** A JSON text that is valid for a schema, or for the JSON text of one. */
+  /** JSON text that is valid for a schema, which is given as a value or as JSON text. */
   | { readonly kind: "json"; readonly schema: unknown }
   | { readonly kind: "json_object" }
   | { readonly kind: "regex"; readonly pattern: string }
   | { readonly kind: "choice"; readonly options: readonly string[] }
   | { readonly kind: "grammar"; readonly source: string }
-  /** A structural tag, or the JSON text of one. */
+  /** Structural tag, given as a value or as JSON text. */
   | { readonly kind: "structural_tag"; readonly tag: unknown }
-  /** An array of calls, `{"name": …, "parameters": {…}}` each. */
+  /** Array of calls, each `{"name": …, "parameters": {…}}`. */
   | { readonly kind: "calls"; readonly tools: readonly RequestTool[]; readonly isOne: boolean }
-  /** The arguments of one call. */
+  /** Arguments of one call. */
   | { readonly kind: "arguments"; readonly tool: RequestTool };
 
-/** A form, and how JSON in it is written. */
+/** Form of the output, and the JSON syntax in it. */
 export interface OutputRequest {
   readonly form: OutputForm;
-  /** What may stand between the parts of a JSON text; null for any white space, empty for none. */
+  /** Pattern of the white space between the parts of a JSON text; null for the default white space, empty for none. */
   readonly whitespacePattern: string | null;
-  /** Whether objects have only the members that their schemas name, where those do not say. */
+  /** Whether objects may have only the members that their schemas name, unless a schema sets `additionalProperties`. */
   readonly closesObjects: boolean;
 }
 
@@ -56,7 +56,7 @@ function formOfResponse(format: CarriedBody["response_format"]): OutputForm | nu
   }
 }
 
-/** The calls that a request forces; null where it forces none. */
+/** Returns the calls that a request forces; null if it forces none. */
 export function forcedCalls(body: CarriedBody): Extract<OutputForm, { kind: "calls" | "arguments" }> | null {
   const { tool_choice: choice, tools } = body;
   if (!tools?.length || choice === undefined || choice === null) return null;
@@ -67,9 +67,9 @@ export function forcedCalls(body: CarriedBody): Extract<OutputForm, { kind: "cal
 }
 
 /**
- * What a request says about the form of its output; null where it says nothing.
+ * Returns the requested form of the output; null if a request has none.
  *
- * Calls that are forced go before everything else. Of the other two fields the one wins that says the same as the other.
+ * Forced calls take precedence. If both other fields give a form of the same kind, `response_format` wins.
  *
  * @throws {@link BodyError} `E_ARGUMENT` for fields that contradict each other, and a format without its schema.
  */

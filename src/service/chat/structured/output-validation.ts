@@ -1,6 +1,6 @@
 /**
- * Validation of texts by ajv, with two differences: a pattern may have escapes that the flag `u` forbids, and `multipleOf` counts in
- * decimal, so that 0.3 is a multiple of 0.1.
+ * JSON Schema validation of texts by ajv, with two differences: a pattern may have escapes that the flag `u` forbids, and `multipleOf` uses
+ * decimal arithmetic, so that 0.3 is a multiple of 0.1.
  */
 import { createContext, Script } from "node:vm";
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
@@ -11,10 +11,10 @@ import { toLatestDraftDeep } from "./schema/drafts.ts";
 import type { SchemaObject } from "./schema/keywords.ts";
 import { isMultiple } from "./schema/multiples.ts";
 
-/** Milliseconds that one validation may take: patterns may backtrack. */
+/** Maximum duration of one validation, in milliseconds; a limit is needed because patterns may backtrack. */
 const MAX_VALIDATION_MS = 1000;
 
-/** Reads a pattern with the flag `u`, and without where it has escapes that the flag forbids. */
+/** Compiles a pattern with the flag `u`, or without it if the pattern has escapes that the flag forbids. */
 const regExp = Object.assign(
   (pattern: string): RegExp => {
     try {
@@ -26,13 +26,13 @@ const regExp = Object.assign(
   { code: "" },
 );
 
-/** Validators kept, and characters of their schemas together; the least recently used is dropped first. */
+/** Cached validators, limited in number and in the total length of their schemas; the least recently used is dropped first. */
 const validators = new WeightedCache<ValidateFunction>({ maxEntries: 64, maxWeight: 4_000_000 });
 
 /**
- * The validator of a schema, given as JSON.
+ * Returns the validator of a schema, which is given as JSON.
  *
- * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot read.
+ * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot compile.
  */
 function validatorOf(schema: string): ValidateFunction {
   const known = validators.get(schema);
@@ -64,9 +64,9 @@ function validatorOf(schema: string): ValidateFunction {
 }
 
 /**
- * Checks that texts can be validated for a schema, given as JSON.
+ * Checks that texts can be validated against a schema, which is given as JSON.
  *
- * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot read.
+ * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot compile.
  */
 export function checkValidator(schema: string): void {
   validatorOf(schema);
@@ -75,7 +75,7 @@ export function checkValidator(schema: string): void {
 const context = createContext({ run: null as (() => boolean) | null });
 const script = new Script("run()");
 
-/** Runs a validation no longer than {@link MAX_VALIDATION_MS}; null if it took longer. */
+/** Runs a validation for at most {@link MAX_VALIDATION_MS}; returns null on timeout. */
 function within(run: () => boolean): boolean | null {
   context["run"] = run;
   try {
@@ -95,7 +95,7 @@ function shownError({ instancePath, message, keyword }: ErrorObject): string {
 /**
  * Finds the first violation of a schema in a text, both JSON.
  *
- * @returns A description of it; null if the text is valid, or only the beginning of a value.
+ * @returns Description of the violation; null if the text is valid, or only the beginning of a value.
  */
 export function violationOf(schema: string, text: string): string | null {
   let value: unknown;

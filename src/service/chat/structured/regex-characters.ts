@@ -1,4 +1,4 @@
-/** Characters that the classes and escapes of a regular expression stand for. */
+/** Code points that the classes and escapes of a regular expression match. */
 import type { AST } from "@eslint-community/regexpp";
 import { complement } from "../../../engine/grammar/code-points.ts";
 import type { CodePointRange } from "../../../engine/grammar/expression.ts";
@@ -15,10 +15,10 @@ const LINE_ENDS: readonly CodePointRange[] = [
   [0x0d, 0x0d],
   [0x2028, 0x2029],
 ];
-/** Different Unicode properties allowed in one expression: each takes a scan over all characters. */
+/** Maximum number of different Unicode properties in one expression; each takes a scan over all characters. */
 const MAX_PROPERTIES = 16;
 
-/** Every character, in order; made on first use. */
+/** All characters in order, created on first use. */
 let characters: string | null = null;
 const properties = new Map<string, readonly CodePointRange[]>();
 
@@ -30,12 +30,12 @@ function everyCharacter(): string {
   return Buffer.from(Uint16Array.from(units).buffer).toString("utf16le");
 }
 
-/** The code points of a property such as `\p{L}`, by its spelling; there are few, so all are kept. */
+/** Returns the code points of a property such as `\p{L}`, by its spelling; all results are cached, since there are few properties. */
 function propertyRanges(source: string): readonly CodePointRange[] {
   const known = properties.get(source);
   if (known !== undefined) return known;
   characters ??= everyCharacter();
-  // A run of matches is a range, except across the gap where the surrogates would be.
+  // Each sequence of matches is a range, except across the gap of the surrogates.
   const ranges = [...characters.matchAll(new RegExp(`${source}+`, "gu"))].flatMap(({ 0: run, index }): CodePointRange[] => {
     const [first, last] = [run.codePointAt(0)!, index + run.length];
     const end = characters!.charCodeAt(last - 1);
@@ -51,20 +51,20 @@ function propertyRanges(source: string): readonly CodePointRange[] {
   return ranges;
 }
 
-/** A part of an expression that matches one character. */
+/** Part of an expression that matches one character. */
 export type CharacterNode = AST.Character | AST.CharacterSet | AST.CharacterClass | AST.CharacterClassElement;
 
-/** Reads the characters of one expression. */
+/** Resolves the character classes of one expression. */
 export class CharacterReader {
   readonly #refuse: (node: AST.Node, what: string) => Error;
   readonly #properties = new Set<string>();
 
-  /** @param refuse - Makes the error for a node that is not supported. */
+  /** @param refuse - Creates the error for an unsupported node. */
   constructor(refuse: (node: AST.Node, what: string) => Error) {
     this.#refuse = refuse;
   }
 
-  /** The code points that a node matches. */
+  /** Returns the code points that a node matches. */
   ranges(node: CharacterNode): readonly CodePointRange[] {
     switch (node.type) {
       case "Character":

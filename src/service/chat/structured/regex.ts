@@ -1,8 +1,8 @@
 /**
- * Regular expressions in JavaScript's syntax as regular languages, by code points.
+ * Regular expressions in JavaScript's syntax as regular languages over code points.
  *
- * An expression is translated from its end to its beginning: each part takes the language of what may follow it, so that a lookahead is
- * the intersection with that language. Greedy and lazy quantifiers mean the same.
+ * An expression is translated from its end to its beginning: each part takes the language of the text that may follow, so that a lookahead
+ * is the intersection with that language. Greedy and lazy quantifiers are equivalent.
  */
 import { RegExpParser, type AST } from "@eslint-community/regexpp";
 import type { CodePointRange, Expression, GrammarBuilder } from "../../../engine/grammar/expression.ts";
@@ -14,24 +14,24 @@ import type { Term, Terms } from "./regular/term.ts";
 
 /** Options of {@link regexLanguage}. */
 export interface RegexOptions {
-  /** Whether the expression describes a whole text, or any part of a text, which `^` and `$` tie to its ends. */
+  /** Whether the expression describes a whole text, or any part of a text, in which `^` and `$` match the ends of the text. */
   readonly of: "whole" | "part";
   /** Name of the expression in error messages. @default The regular expression */
   readonly name?: string | undefined;
 }
 
-/** The language of an expression. */
+/** Regular language of an expression. */
 export interface RegexLanguage {
-  /** The texts of the expression, or more where {@link loose} is not null. */
+  /** Language of the expression, or a superset if {@link loose} is not null. */
   readonly term: Term;
-  /** The first construct that the term leaves out; null if the term is exact. */
+  /** First construct that the term omits; null if the term is exact. */
   readonly loose: { readonly what: string; readonly source: string } | null;
 }
 
-/** Most iterations of a bounded loop around an assertion: each is written out. */
+/** Maximum iterations of a bounded loop around an assertion; the loop is unrolled. */
 const MAX_UNROLLED = 32;
 
-/** Whether a position is the beginning of the text; null where some ways there are and some are not. */
+/** Whether a position is the beginning of the text; null if that depends on the match. */
 type IsStart = boolean | null;
 
 type Alternatives = readonly { readonly elements: readonly AST.Element[] }[];
@@ -45,7 +45,7 @@ function parse(source: string, name: string): AST.Pattern {
       try {
         return parser.parsePattern(source, 0, source.length, { unicode: false });
       } catch {
-        // The message of the stricter rules says more.
+        // The message of the stricter rules is more specific.
       }
     }
     const problem = cause instanceof Error ? cause.message : String(cause);
@@ -57,14 +57,14 @@ function alternativesOf(node: AST.Node): Alternatives {
   return "alternatives" in node ? (node.alternatives as Alternatives) : [];
 }
 
-/** Whether an assertion stands anywhere in a node. */
+/** Whether a node contains an assertion at any depth. */
 function hasAssertion(node: AST.Element | AST.QuantifiableElement): boolean {
   if (node.type === "Assertion") return true;
   if (node.type === "Quantifier") return hasAssertion(node.element);
   return alternativesOf(node).some(({ elements }) => elements.some(hasAssertion));
 }
 
-/** Whether a node matches one character or more: always true, never false, sometimes null. */
+/** Whether a node matches one character or more: true for always, false for never, null for sometimes. */
 function consumes(node: AST.Element | AST.QuantifiableElement): boolean | null {
   switch (node.type) {
     case "Assertion":
@@ -100,7 +100,7 @@ class Translator {
     this.#name = name;
   }
 
-  /** The texts of some alternatives, each followed by `rest`. */
+  /** Returns the language of some alternatives, each followed by `rest`. */
   alternatives(given: Alternatives, rest: Term, isStart: IsStart): Term {
     return this.#terms.or(given.map(({ elements }) => this.#sequence(elements, rest, isStart)));
   }
@@ -141,7 +141,7 @@ class Translator {
   }
 
   #group(node: AST.Group | AST.CapturingGroup, rest: Term, isStart: IsStart): Term {
-    // Without assertions inside, the group stands for itself and is written once.
+    // Without assertions inside, the group does not depend on `rest` and is translated once.
     if (hasAssertion(node)) return this.alternatives(node.alternatives, rest, isStart);
     return this.#terms.concat(this.alternatives(node.alternatives, this.#terms.empty, null), rest);
   }
@@ -161,7 +161,7 @@ class Translator {
     return following;
   }
 
-  /** More than the texts of a node: those without its assertions. */
+  /** Returns a superset of the language of a node: its language without assertions. */
   #withoutAssertions(node: AST.Element | AST.QuantifiableElement): Term {
     const terms = this.#terms;
     if (node.type === "Assertion") return terms.empty;
@@ -192,7 +192,7 @@ class Translator {
         const ahead = this.alternatives(node.alternatives, terms.anything, isStart);
         const isExact = this.loose === null;
         this.loose = before ?? this.loose;
-        // Fewer texts remain where more than was meant is excluded.
+        // A negated superset would exclude too many texts, so an inexact negative lookahead is dropped.
         if (node.negate) return isExact ? terms.and([terms.not(ahead), rest]) : rest;
         return terms.and([ahead, rest]);
       }
@@ -212,10 +212,13 @@ class Translator {
 }
 
 /**
- * Translates a regular expression.
+ * Translates a regular expression to a regular language.
  *
+ * @param source - The regular expression, without delimiters and flags.
+ * @param terms - Factory of the terms.
+ * @param options - Scope of the expression and its name in error messages.
  * @throws ArgumentError `E_ARGUMENT` if it does not parse.
- * @throws UnsupportedError `E_UNSUPPORTED` for flags inside a group.
+ * @throws UnsupportedError `E_UNSUPPORTED` for flags inside a group, and for more than 16 different Unicode properties.
  */
 export function regexLanguage(source: string, terms: Terms, { of, name = "The regular expression" }: RegexOptions): RegexLanguage {
   const { alternatives } = parse(source, name);
@@ -231,8 +234,11 @@ export function regexLanguage(source: string, terms: Terms, { of, name = "The re
 }
 
 /**
- * The texts that a regular expression matches as a whole, character by character.
+ * Returns the grammar expression of the texts that a regular expression matches as a whole.
  *
+ * @param source - The regular expression, without delimiters and flags.
+ * @param builder - Builder that receives the rules.
+ * @param name - Name of the expression in error messages.
  * @throws ArgumentError `E_ARGUMENT` if it does not parse, or if its automaton is too large.
  * @throws UnsupportedError `E_UNSUPPORTED` for lookbehinds, back references, word boundaries, assertions inside unbounded loops, and flags.
  */

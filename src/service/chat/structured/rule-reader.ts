@@ -1,4 +1,4 @@
-/** What the two notations of grammars have in common: named rules of alternatives of items. */
+/** Common parser of the two grammar notations: named rules of alternatives of items. */
 import { EMPTY, choiceOf, optional, repeat, sequenceOf, type Expression, type GrammarBuilder } from "../../../engine/grammar/expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../errors.ts";
 import { shown } from "../coercion.ts";
@@ -15,7 +15,7 @@ const SIMPLE_ESCAPES: Readonly<Record<string, string>> = {
   "0": "\0",
 };
 
-/** Reads a notation. One per text. */
+/** Recursive-descent parser of one grammar text. */
 export abstract class RuleReader {
   readonly source: string;
   readonly builder: GrammarBuilder;
@@ -27,20 +27,25 @@ export abstract class RuleReader {
     this.builder = builder;
   }
 
-  /** What the notation calls the rule of the whole text. */
+  /** Name of the start rule. */
   protected abstract readonly root: string;
-  /** White space and remarks, sticky. */
+  /** White space and comments, as a sticky expression. */
   protected abstract readonly blank: RegExp;
-  /** The beginning of a rule, sticky; group 1 is its name. */
+  /** Beginning of a rule, as a sticky expression; group 1 is the rule's name. */
   protected abstract readonly head: RegExp;
-  /** One item without what says how often. Undefined where none begins here. */
+  /** Parses one item without its quantifier. Returns undefined if no item begins here. */
   protected abstract item(): Expression | undefined;
-  /** How often an item comes, where the notation has more than `*`, `+` and `?`. */
+  /** Parses a quantifier other than `*`, `+` and `?`, and returns the repeated item. Returns undefined if there is none. */
   protected abstract times(item: Expression): Expression | undefined;
-  /** What may stand at the end of an alternative. */
+  /** Skips notation at the end of an alternative. */
   protected abstract trailer(): void;
 
-  /** Reads the whole text. */
+  /**
+   * Parses the whole text.
+   *
+   * @returns The start rule.
+   * @throws ArgumentError `E_ARGUMENT` with line and column if it does not parse.
+   */
   read(): Expression {
     for (this.skip(); this.at < this.source.length; this.skip()) {
       const head = this.match(this.head);
@@ -72,14 +77,14 @@ export abstract class RuleReader {
     return this.head.test(this.source);
   }
 
-  /** A call of a rule, unless the name begins a definition. */
+  /** Parses a reference to a rule. Returns undefined if the name begins a definition. */
   protected call(name: RegExp): Expression | undefined {
     if (this.#isHead()) return undefined;
     const found = this.match(name);
     return found === null ? undefined : this.#rule(found[0]).declared.rule;
   }
 
-  /** Alternatives up to the next rule or a closing bracket. */
+  /** Parses alternatives up to the next rule or a closing bracket. */
   protected alternatives(): Expression {
     const options = [this.#sequence()];
     for (this.skip(); this.take("|"); this.skip()) options.push(this.#sequence());
@@ -119,7 +124,7 @@ export abstract class RuleReader {
     return most === 0 ? EMPTY : repeat(item, least, most);
   }
 
-  /** A group in brackets. */
+  /** Parses a group up to its closing bracket. */
   protected group(close: string): Expression {
     const inner = this.alternatives();
     this.skip();
@@ -127,7 +132,7 @@ export abstract class RuleReader {
     return inner;
   }
 
-  /** The characters up to a quote, escapes read. */
+  /** Parses the characters up to a quote and resolves escapes. */
   protected quoted(quote: string): string {
     let value = "";
     for (;;) {
@@ -140,7 +145,7 @@ export abstract class RuleReader {
     return value;
   }
 
-  /** One code point, possibly escaped. */
+  /** Parses one code point, possibly escaped. */
   protected character(): string {
     if (!this.take("\\")) {
       const point = String.fromCodePoint(this.source.codePointAt(this.at)!);
@@ -160,19 +165,19 @@ export abstract class RuleReader {
     return escaped;
   }
 
-  /** Leaves out white space and remarks. */
+  /** Skips white space and comments. */
   protected skip(): void {
     this.match(this.blank);
   }
 
-  /** Takes a string that stands here. */
+  /** Consumes `wanted` if it is next in the text, and returns whether it is. */
   protected take(wanted: string): boolean {
     if (!this.source.startsWith(wanted, this.at)) return false;
     this.at += wanted.length;
     return true;
   }
 
-  /** Takes what a sticky expression finds here. */
+  /** Consumes the match of a sticky expression at the current position; null without a match. */
   protected match(pattern: RegExp): RegExpExecArray | null {
     pattern.lastIndex = this.at;
     const found = pattern.exec(this.source);

@@ -1,4 +1,4 @@
-/** Structural tags: free text, and text between tags that a schema, an expression or a grammar describes. */
+/** Structural tags: free text, and text between tags that a schema, a regular expression or a grammar describes. */
 import { EMPTY, choice, choiceOf, repeat, sequence, sequenceOf, text, type Expression } from "../../../engine/grammar/expression.ts";
 import { ArgumentError, UnsupportedError } from "../../../errors.ts";
 import { shown } from "../coercion.ts";
@@ -47,17 +47,17 @@ class TagReader {
     return textWithout(strings, this.#compiler.builder);
   }
 
-  /** What a tag holds, up to its end. */
+  /** Returns the beginning of a tag, and the expression of the whole tag. */
   #tag(given: unknown, path: string): { readonly begin: string; readonly expression: Expression } {
     const tag = this.#object(given, path);
     const [begin, end] = [this.#string(tag, "begin", path), this.#string(tag, "end", path)];
     const content = this.#object(tag["content"], `${path}.content`);
-    // Free text ends where its end is first read.
+    // Free text stops at the first occurrence of its end.
     const inner = content["type"] === "any_text" && end !== "" ? this.#without([end]) : this.format(content, `${path}.content`);
     return { begin, expression: sequence(text(begin), inner, text(end)) };
   }
 
-  /** Free text without triggers; a trigger must begin one of the tags. */
+  /** Returns the expression of tags with free text between them that contains no triggers. A trigger must begin one of the tags. */
   #triggered(format: SchemaObject, path: string): Expression {
     const triggers = this.#list(format, "triggers", path, (item, at) => this.#string({ trigger: item }, "trigger", at, false));
     const tags = this.#list(format, "tags", path, (item, at) => this.#tag(item, at));
@@ -113,7 +113,7 @@ class TagReader {
     }
   }
 
-  /** The older form: a schema between two strings. */
+  /** Returns the expression of the older form: schemas between two strings. */
   legacy(structures: readonly unknown[], triggers: unknown): Expression {
     const tags = structures.map((given, at) => {
       const { begin, schema, end } = this.#object(given, `structures.${at}`);
@@ -134,10 +134,11 @@ function parsed(source: string): unknown {
 }
 
 /**
- * The texts of a structural tag, `{"type": "structural_tag", "format": …}` or `{"structures": […], "triggers": […]}`.
+ * Returns the expression of the texts of a structural tag, `{"type": "structural_tag", "format": …}` or `{"structures": […], "triggers":
+ * […]}`.
  *
- * @throws ArgumentError `E_ARGUMENT` for one that is not well-formed.
- * @throws UnsupportedError `E_UNSUPPORTED` naming what cannot be enforced.
+ * @throws ArgumentError `E_ARGUMENT` for a malformed tag.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the construct that cannot be enforced.
  */
 export function structuralTagExpression(tag: unknown, compiler: SchemaCompiler): Expression {
   const reader = new TagReader(compiler);

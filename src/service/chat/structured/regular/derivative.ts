@@ -1,23 +1,23 @@
 /**
- * Derivatives of regular terms: the texts that may follow one character.
+ * Derivatives of regular terms: the language of the texts that may follow one character.
  *
  * @source Brzozowski, "Derivatives of regular expressions", 1964; Owens, Reppy and Turon, "Regular-expression derivatives re-examined",
- * 2009 (character classes).
+ *   2009 (character classes).
  */
 import { complement, intersection } from "../../../../engine/grammar/code-points.ts";
 import type { CodePointRange } from "../../../../engine/grammar/expression.ts";
 import type { Term, Terms } from "./term.ts";
 
-/** Sets of characters that together hold every character once. */
+/** Disjoint sets of characters that together contain every character. */
 type Partition = readonly (readonly CodePointRange[])[];
 
-/** Classes of characters of one term before it is given up. */
+/** Maximum number of character classes of one term. */
 const MAX_CLASSES = 512;
 
-/** A term whose automaton is too large. */
+/** Error for a term with too large an automaton. */
 export class TooLarge extends Error {}
 
-/** Derives the terms of one {@link Terms}. */
+/** Derivatives of the terms of one {@link Terms}, cached. */
 export class Derivatives {
   readonly #terms: Terms;
   readonly #partitions = new Map<Term, Partition>();
@@ -27,7 +27,7 @@ export class Derivatives {
     this.#terms = terms;
   }
 
-  /** Sets of characters such that all characters of a set have the same derivative. */
+  /** Returns sets of characters such that all characters of a set have the same derivative. */
   partition(term: Term): Partition {
     const known = this.#partitions.get(term);
     if (known !== undefined) return known;
@@ -64,7 +64,7 @@ export class Derivatives {
     return result;
   }
 
-  /** The texts that follow `point` in texts of the term. */
+  /** Returns the language of the texts that follow `point` in texts of the term. */
   derive(term: Term, point: number): Term {
     const key = `${term.id},${point}`;
     const known = this.#derived.get(key);
@@ -96,7 +96,7 @@ export class Derivatives {
     }
   }
 
-  /** Whether a text is of the language. */
+  /** Whether a text belongs to the language of a term. */
   matches(term: Term, text: string): boolean {
     let left = term;
     for (const character of text) left = this.derive(left, character.codePointAt(0)!);

@@ -1,4 +1,4 @@
-/** Deterministic automata over code points, and grammars of them. */
+/** Deterministic finite automata over code points, and their conversion to grammars. */
 import { normalized } from "../../../../engine/grammar/code-points.ts";
 import {
   choiceOf,
@@ -12,26 +12,28 @@ import {
 import { TooLarge, type Derivatives } from "./derivative.ts";
 import type { Term } from "./term.ts";
 
-/** A state and the characters that lead on. */
+/** A state and its outgoing edges. */
 export interface DfaState {
   readonly isEnd: boolean;
   readonly edges: readonly { readonly ranges: readonly CodePointRange[]; readonly target: number }[];
 }
 
-/** States of an automaton; a text begins in state 0. */
+/** States of an automaton; state 0 is the start state. */
 export type Dfa = readonly DfaState[];
 
-/** States, and ranges on all edges together, of one automaton. */
+/** Maximum number of states, and of ranges on all edges, of one automaton. */
 const MAX_STATES = 1500;
 const MAX_RANGES = 30_000;
-/** Terms made for one automaton: what a derivative costs grows with the size of its term. */
+/** Maximum number of terms created for one automaton: the cost of a derivative grows with the size of its term. */
 const MAX_TERMS = 30_000;
 
 /**
- * The automaton of a term.
+ * Returns the automaton of a term.
  *
- * @param made - Number of terms made so far.
- * @throws {@link TooLarge} above 1,500 states.
+ * @param root - The term.
+ * @param derivatives - Derivatives of the term's factory.
+ * @param made - Returns the number of terms created so far.
+ * @throws {@link TooLarge} above 1,500 states, 30,000 ranges on edges or 30,000 new terms.
  */
 export function dfaOf(root: Term, derivatives: Derivatives, made: () => number): Dfa {
   const places = new Map<Term, number>([[root, 0]]);
@@ -59,8 +61,9 @@ export function dfaOf(root: Term, derivatives: Derivatives, made: () => number):
 }
 
 /**
- * The automaton of what two accept.
+ * Returns the automaton of the intersection of two languages.
  *
+ * @param both - Returns the intersection of two lists of ranges.
  * @throws {@link TooLarge} above 1,500 states.
  */
 export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b: readonly CodePointRange[]) => CodePointRange[]): Dfa {
@@ -89,7 +92,7 @@ export function productOf(a: Dfa, b: Dfa, both: (a: readonly CodePointRange[], b
 }
 
 /**
- * The smallest automaton of the same language whose edges have no range in common with others.
+ * Returns the minimal automaton of the same language. Its edges have disjoint ranges.
  *
  * @source Moore, "Gedanken-experiments on sequential machines", 1956.
  */
@@ -107,7 +110,7 @@ export function minimized(dfa: Dfa): Dfa {
     if (known.size === count) break;
     count = known.size;
   }
-  // States are numbered as they come first, so that the first state stays the first.
+  // States are numbered in order of occurrence, so that the start state remains the first.
   const states = new Map<number, DfaState>();
   for (const [at, { isEnd, edges }] of dfa.entries()) {
     if (states.has(classes[at]!)) continue;
@@ -118,7 +121,7 @@ export function minimized(dfa: Dfa): Dfa {
   return [...states.values()];
 }
 
-/** By state, whether an end can be reached. */
+/** Returns for each state whether an accepting state can be reached. */
 function liveStates(dfa: Dfa): boolean[] {
   const callers: number[][] = dfa.map(() => []);
   for (const [from, { edges }] of dfa.entries()) for (const { target } of edges) callers[target]!.push(from);
@@ -134,7 +137,7 @@ function liveStates(dfa: Dfa): boolean[] {
   return isLive;
 }
 
-/** An automaton as rules of a grammar, one for each state. */
+/** Returns the expression of an automaton, with one grammar rule for each state. */
 export function dfaExpression(dfa: Dfa, builder: GrammarBuilder, spell: (ranges: readonly CodePointRange[]) => Expression): Expression {
   const isLive = liveStates(dfa);
   if (!isLive[0]) return NOTHING;

@@ -1,4 +1,4 @@
-/** Regular languages as they go into a grammar. */
+/** Regular languages and their conversion to grammar expressions. */
 import {
   choiceOf,
   repeat,
@@ -11,10 +11,10 @@ import { Derivatives, TooLarge } from "./derivative.ts";
 import { dfaExpression, dfaOf, type Dfa } from "./dfa.ts";
 import { Terms, type Term } from "./term.ts";
 
-/** Writes one character of the ranges. */
+/** Returns the expression of one character of the ranges. */
 export type Spell = (ranges: readonly CodePointRange[]) => Expression;
 
-/** The regular languages of one grammar. */
+/** Regular languages of one grammar. */
 export class Languages {
   readonly terms = new Terms();
   readonly #derivatives = new Derivatives(this.terms);
@@ -24,21 +24,21 @@ export class Languages {
     this.#builder = builder;
   }
 
-  /** Whether a text is of the language. */
+  /** Whether a text belongs to the language of a term. */
   matches(term: Term, text: string): boolean {
     return this.#derivatives.matches(term, text);
   }
 
   /**
-   * The automaton of a term.
+   * Returns the automaton of a term.
    *
-   * @throws {@link TooLarge} if it has too many states.
+   * @throws {@link TooLarge} if it is too large.
    */
   dfa(term: Term): Dfa {
     return dfaOf(term, this.#derivatives, () => this.terms.size);
   }
 
-  /** The language of an expression that calls no rules. */
+  /** Returns the language of an expression without rules. */
   termOf(expression: Expression): Term {
     const { terms } = this;
     switch (expression.kind) {
@@ -57,10 +57,10 @@ export class Languages {
     }
   }
 
-  /** The texts of a term; null where its automaton would be too large. */
+  /** Returns the expression of a term; null if its automaton would be too large. */
   expression(term: Term, spell: Spell): Expression | null {
     if (term.isPlain) return this.#plain(term, spell);
-    // A beginning without intersections keeps its shape.
+    // A prefix without intersections is converted directly, without an automaton.
     if (term.kind === "concat" && term.head.isPlain) {
       const heads: Expression[] = [];
       let rest: Term = term;

@@ -1,46 +1,46 @@
 /**
  * Regular languages over code points as terms with intersection and complement.
  *
- * Equal terms of one {@link Terms} are one object, and the constructors simplify: bounds on the length move into repetitions where they
- * can, so that most intersections need no automaton.
+ * Equal terms of one {@link Terms} are the same object, and the constructors simplify: bounds on the length move into repetitions where
+ * possible, so that most intersections need no automaton.
  */
 import { intersection, normalized } from "../../../../engine/grammar/code-points.ts";
 import type { CodePointRange } from "../../../../engine/grammar/expression.ts";
 
 interface Facts {
   readonly id: number;
-  /** Whether the language has the empty text. */
+  /** Whether the language contains the empty text. */
   readonly isNullable: boolean;
   /** Lower bound of the length of a text, in code points. */
   readonly min: number;
-  /** Upper bound of the length of a text. */
+  /** Upper bound of the length of a text, in code points. */
   readonly max: number;
-  /** Whether the term has neither `and` nor `not` in it. */
+  /** Whether the term contains neither `and` nor `not`. */
   readonly isPlain: boolean;
 }
 
 type Shape =
   | { readonly kind: "empty" }
-  /** One code point; no ranges is the empty language. */
+  /** Single code point; the empty language if there are no ranges. */
   | { readonly kind: "set"; readonly ranges: readonly CodePointRange[] }
   | { readonly kind: "concat"; readonly head: Term; readonly tail: Term }
   | { readonly kind: "or"; readonly parts: readonly Term[] }
   | { readonly kind: "and"; readonly parts: readonly Term[] }
   | { readonly kind: "not"; readonly body: Term }
-  /** `max` may be infinite. */
+  /** Repetition of `body`; `most` may be infinite. */
   | { readonly kind: "repeat"; readonly body: Term; readonly least: number; readonly most: number };
 
 /** A regular language. */
 export type Term = Shape & Facts;
 type SetTerm = Extract<Shape, { kind: "set" }> & Facts;
 
-/** Code points that texts consist of: all but surrogates. */
+/** Code points that texts may contain: all except surrogates. */
 const CHARACTERS: readonly CodePointRange[] = [
   [0, 0xd7ff],
   [0xe000, 0x10ffff],
 ];
 
-/** Texts whose characters all lie in one set, with bounds of the length. */
+/** Language of the texts with all characters from one set, and with bounds on the length. */
 interface Run {
   readonly set: SetTerm;
   readonly least: number;
@@ -52,14 +52,14 @@ function runOf(term: Term): Run | null {
   return term.kind === "repeat" && term.body.kind === "set" ? { set: term.body, least: term.least, most: term.most } : null;
 }
 
-/** Makes terms. */
+/** Factory of terms. */
 export class Terms {
   readonly #known = new Map<string, Term>();
   readonly nothing: Term;
   readonly empty: Term;
-  /** Any one character. */
+  /** Language of all single characters. */
   readonly character: SetTerm;
-  /** Any text. */
+  /** Language of all texts. */
   readonly anything: Term;
 
   constructor() {
@@ -69,7 +69,7 @@ export class Terms {
     this.anything = this.repeat(this.character, 0, Infinity);
   }
 
-  /** Number of different terms made so far. */
+  /** Number of different terms created so far. */
   get size(): number {
     return this.#known.size;
   }
@@ -82,7 +82,7 @@ export class Terms {
     return made;
   }
 
-  /** One code point of the ranges. */
+  /** Returns the language of the single code points of the ranges. */
   set(ranges: readonly CodePointRange[]): SetTerm {
     const within = intersection(ranges, CHARACTERS);
     return this.#make(
@@ -92,7 +92,7 @@ export class Terms {
     ) as SetTerm;
   }
 
-  /** Exactly this text. */
+  /** Returns the language of exactly one text. */
   text(value: string): Term {
     const points = Array.from(value, (character) => character.codePointAt(0)!);
     return points.reduceRight((tail, point) => this.concat(this.set([[point, point]]), tail), this.empty);
@@ -128,7 +128,7 @@ export class Terms {
     );
   }
 
-  /** The texts of any part. */
+  /** Returns the union of the languages. */
   or(given: readonly Term[]): Term {
     const flat = given.flatMap((part) => (part.kind === "or" ? part.parts : [part]));
     if (flat.includes(this.anything)) return this.anything;
@@ -150,7 +150,7 @@ export class Terms {
     );
   }
 
-  /** The texts that all parts have. */
+  /** Returns the intersection of the languages. */
   and(given: readonly Term[]): Term {
     const flat = new Set(given.flatMap((part) => (part.kind === "and" ? part.parts : [part])));
     flat.delete(this.anything);
@@ -175,18 +175,18 @@ export class Terms {
     return { set, least: Math.max(a.least, b.least), most: set === this.nothing ? 0 : Math.min(a.most, b.most) };
   }
 
-  /** The texts of all parts that are of a run as well. */
+  /** Returns the intersection of all parts with a language of one character set and length bounds. */
   #within(parts: readonly Term[], { set, least, most }: Run): Term {
     if (parts.length === 0) return this.repeat(set, least, most);
     const min = parts.reduce((longest, part) => Math.max(longest, part.min), 0);
     const max = parts.reduce((shortest, part) => Math.min(shortest, part.max), Infinity);
     if (min > most || max < least) return this.nothing;
-    // Bounds that follow from the parts themselves say nothing.
+    // Bounds that already follow from the parts are dropped.
     const [from, to] = [min >= least ? 0 : least, max <= most ? Infinity : most];
     if (set !== this.character) return this.#all([...parts, this.repeat(set, from, to)]);
     if (from === 0 && to === Infinity) return this.#all(parts);
     const [only] = parts;
-    // After a beginning of fixed length the bounds are those of the rest.
+    // After a prefix of fixed length, the bounds move to the remainder.
     if (parts.length === 1 && only?.kind === "concat" && only.head.min === only.head.max) {
       const length = only.head.min;
       return this.concat(only.head, this.and([only.tail, this.repeat(set, Math.max(0, from - length), to - length)]));
@@ -211,7 +211,7 @@ export class Terms {
     );
   }
 
-  /** Every text that `body` has not. */
+  /** Returns the complement of a language. */
   not(body: Term): Term {
     if (body.kind === "not") return body.body;
     if (body === this.nothing) return this.anything;
@@ -223,13 +223,13 @@ export class Terms {
     );
   }
 
-  /** Between `least` and `most` times. */
+  /** Returns the language of `body` repeated between `least` and `most` times. */
   repeat(body: Term, least: number, most: number): Term {
     if (least > most) return this.nothing;
     if (most === 0 || body === this.empty) return this.empty;
     if (body === this.nothing) return least === 0 ? this.empty : this.nothing;
     if (least === 1 && most === 1) return body;
-    // Fewer times are part of it where the body may be empty.
+    // A nullable body also covers fewer repetitions.
     const from = body.isNullable ? 0 : least;
     if (body.kind === "repeat" && body.least === 0 && body.most === Infinity) return body;
     return this.#make(

@@ -1,4 +1,4 @@
-/** Arrays that a schema describes. */
+/** Grammar of the arrays that a schema describes. */
 import { EMPTY, NOTHING, choiceOf, optional, repeat, sequence, text, type Expression } from "../../../../engine/grammar/expression.ts";
 import { literal } from "../json-text.ts";
 import type { SchemaCompiler } from "./compiler.ts";
@@ -11,16 +11,16 @@ interface Counts {
   readonly max: number;
 }
 
-/** Values of which sets are enumerated: each set of them is a state. */
+/** Maximum number of values for which sets are enumerated: each set of values is a grammar state. */
 const MAX_SET_VALUES = 10;
 
-/** Items, separated by commas, each value at most once. */
+/** Returns the expression of items separated by commas, with each value at most once. */
 function setOf(values: readonly unknown[], { min, max }: Counts, compiler: SchemaCompiler): Expression {
   const { whitespace } = compiler.parts;
   const items = values.map((value) => compiler.rule(() => sequence(literal(value, whitespace), whitespace)));
   const comma = sequence(text(","), whitespace);
   const rest = new Map<number, Expression>();
-  /** The items that may follow those in `used`, at least one. */
+  /** Returns the expression of one or more items that may follow the items in `used`, a bit set. */
   const next = (used: number, count: number): Expression =>
     count >= max
       ? NOTHING
@@ -45,7 +45,7 @@ function countsOf(schema: SchemaObject, path: string, first: readonly Schema[], 
   return { min, max: Math.min(toCount(schema, "maxItems", path) ?? Infinity, most) };
 }
 
-/** Items of which at least `count` fit a further schema, where no other bounds stand in the way; null otherwise. */
+/** Returns the expression of items of which at least `count` match `contains`; null if other bounds apply as well. */
 function containing(schema: SchemaObject, count: number, { min, max }: Counts, compiler: SchemaCompiler, path: string): Expression | null {
   const { items, prefixItems, contains, maxContains } = schema;
   if (prefixItems !== undefined || maxContains !== undefined || max !== Infinity || min > count) return null;
@@ -60,7 +60,7 @@ function containing(schema: SchemaObject, count: number, { min, max }: Counts, c
   return sequence(one, repeat(sequence(comma, one), count - 1, count - 1), repeat(sequence(comma, any)));
 }
 
-/** An array. */
+/** Returns the expression of the arrays that a schema describes; keywords that are not fully enforced are recorded with `relax`. */
 export function arrayOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
   const { uniqueItems, contains } = schema;
   if (uniqueItems !== undefined && typeof uniqueItems !== "boolean") throw invalid("uniqueItems", path, "a boolean", uniqueItems);
@@ -99,11 +99,11 @@ function itemsOf(places: readonly Schema[], others: Schema, { min, max }: Counts
   const many = (body: Expression, from: number): Expression =>
     max < from ? EMPTY : repeat(body, Math.max(0, min - from), max === Infinity ? null : max - from);
 
-  // From the last place to the first: what may follow once so many items are there.
+  // From the last position to the first: the items that may follow once the earlier positions are filled.
   let after = many(sequence(comma, rest), Math.max(first.length, 1));
   for (let at = first.length - 1; at > 0; at--) {
     const one = sequence(comma, first[at]!, after);
-    // A rule for each: hundreds of places would be nested as deep.
+    // Each position has its own rule, since hundreds of positions would otherwise be nested as deeply.
     after = at >= max ? EMPTY : compiler.rule(() => (at < min ? one : optional(one)));
   }
   const inner = sequence(first[0] ?? rest, after);

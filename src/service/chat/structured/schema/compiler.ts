@@ -1,4 +1,4 @@
-/** From a JSON schema to an expression of the JSON texts that are valid for it. */
+/** Compiler from a JSON schema to a grammar expression of the JSON texts that are valid for the schema. */
 import { choice, choiceOf, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../../errors.ts";
 import { ANY_CHARACTER, ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, speller, type JsonParts } from "../json-text.ts";
@@ -26,45 +26,45 @@ import { asPrepared, preparer } from "./prepare.ts";
 import { resolveReference } from "./references.ts";
 import { stringOf } from "./strings.ts";
 
-/** How JSON texts are written besides what a schema says. */
+/** Options for JSON syntax that a schema does not determine. */
 export interface JsonTextOptions {
-  /** What may stand between the parts of a text. @default a space, or a line break with indentation, or nothing */
+  /** White space between the parts of a text. @default a space, or a line break with indentation, or nothing */
   readonly whitespace?: Expression | undefined;
-  /** Whether objects have no members but those their schema names, where it does not say. @default false */
+  /** Whether objects may have only the members that their schema names, unless it sets `additionalProperties`. @default false */
   readonly closesObjects?: boolean | undefined;
 }
 
-/** Parts of a schema; with a reference to it a part counts once. */
+/** Maximum number of parts of a schema; a part that is referenced repeatedly counts once. */
 const MAX_SCHEMAS = 20_000;
 
-/** Keywords that say nothing of their own: what they stand for is merged. */
+/** Keywords that are resolved by merging schemas. */
 const MERGED = ["$ref", "allOf", "unevaluatedProperties", "unevaluatedItems"];
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"] as const;
 const NAMES: readonly unknown[] = [...TYPES, "integer"];
 
-/** A keyword that a grammar does not enforce wholly. */
+/** Keyword that a grammar does not fully enforce. */
 export interface Relaxation {
   readonly keyword: string;
-  /** Position of its schema. */
+  /** Position of the keyword's schema. */
   readonly path: string;
 }
 
-/** Compiles several schemas into one grammar, each a document of its own. */
+/** Compiler of one or more schemas into one grammar, each schema a document of its own. */
 export class SchemaCompiler {
   readonly builder: GrammarBuilder;
   readonly parts: JsonParts;
   readonly closesObjects: boolean;
   readonly languages: Languages;
-  /** Writes one character of a string, each in one spelling. */
+  /** Returns the expression of one character of a string, with one spelling per character. */
   readonly spell: Spell;
-  /** One character of a string, in any spelling. */
+  /** Any character of a string, in any spelling. */
   readonly character: Expression;
-  /** Any number of characters of a key, each in one spelling, and the closing quote. */
+  /** Any number of characters of a key, with one spelling per character, and the closing quote. */
   readonly restOfKey: Expression;
-  /** One character of a key that must be escaped. */
+  /** Any character that must be escaped, in the spelling of keys. */
   readonly escapedCharacter: Expression;
-  /** By the schema's identity, which is its place in its document. */
+  /** Rules of schemas that may contain themselves, by the identity of the schema's object in its document. */
   readonly #rules = new Map<SchemaObject, Expression>();
   readonly #followed = new WeakMap<SchemaObject, Schema>();
   readonly #merging: Merging;
@@ -98,8 +98,10 @@ export class SchemaCompiler {
   /**
    * Compiles a whole schema.
    *
-   * @returns The JSON texts that are valid for the schema, or more, with the keywords that must be validated.
-   * @throws UnsupportedError `E_UNSUPPORTED` for a keyword that is not supported; with `isStrict`, for one not enforced wholly.
+   * @param schema - The schema; `$ref` is resolved within it.
+   * @param options - With `isStrict`, every keyword must be fully enforced, because the text is not validated.
+   * @returns Expression of the JSON texts that are valid for the schema, or of a superset; and the keywords that must be validated.
+   * @throws UnsupportedError `E_UNSUPPORTED` for an unsupported keyword; with `isStrict`, for one that is not fully enforced.
    * @throws ArgumentError `E_ARGUMENT` for a malformed schema.
    */
   document(schema: Schema, { isStrict = false } = {}): { readonly expression: Expression; readonly relaxations: readonly Relaxation[] } {
@@ -113,15 +115,15 @@ export class SchemaCompiler {
     }
   }
 
-  /** An expression under a name of its own, so that it is written out once however often it is used. */
+  /** Returns an expression as a named rule, which is written once for any number of uses. */
   rule(define: () => Expression): Expression {
     return this.builder.rule(define);
   }
 
   /**
-   * Notes that the grammar does not enforce a keyword wholly.
+   * Records that the grammar does not fully enforce a keyword.
    *
-   * @throws UnsupportedError `E_UNSUPPORTED` in a schema that nothing validates.
+   * @throws UnsupportedError `E_UNSUPPORTED` in a document that is not validated.
    */
   relax(keyword: string, path: string, why: string): void {
     if (this.#isStrict) throw refuse(keyword, path, why);
@@ -135,7 +137,7 @@ export class SchemaCompiler {
     return isFound && loose !== null ? null : isFound;
   }
 
-  /** A schema with its references and `allOf` written out. */
+  /** Returns a schema with its references and `allOf` merged into it. */
   follow(schema: Schema, path: string): Schema {
     if (typeof schema === "boolean") return schema;
     const known = this.#followed.get(schema);
@@ -148,12 +150,13 @@ export class SchemaCompiler {
   }
 
   /**
-   * The JSON texts that are valid for a part of the present schema.
+   * Returns the expression of the JSON texts that are valid for a part of the current document.
    *
+   * @param schema - The part.
    * @param path - Position of the part, for messages.
    */
   compile(schema: Schema, path: string): Expression {
-    // Merged schemas are new objects each time: only references and `allOf` reveal a schema that contains itself.
+    // Merged schemas are new objects each time: recursive schemas are recognized only by references and `allOf`.
     const isMerged = typeof schema === "object" && ("$ref" in schema || "allOf" in schema);
     return isMerged ? this.#remembered(schema, path) : this.#expression(schema, path);
   }
@@ -174,7 +177,7 @@ export class SchemaCompiler {
     return choice(...this.#typesOf(asserted, path).map((type) => this.#type(type, asserted, path)));
   }
 
-  /** The rule of a schema that may contain itself. */
+  /** Returns the rule of a schema that may contain itself. */
   #remembered(schema: Schema, path: string): Expression {
     if (typeof schema === "boolean") return this.#expression(schema, path);
     const known = this.#rules.get(schema);
@@ -245,7 +248,7 @@ export class SchemaCompiler {
     }
   }
 
-  /** Single objects and arrays that are excluded are found at the end. */
+  /** Relaxes a `not` that excludes single objects or arrays; these are checked by the validation. */
   #relaxExcluded({ not }: SchemaObject, isOfKind: (value: unknown) => boolean, path: string): void {
     if (notsOf(not).some(({ enum: values }) => asList(values).some(isOfKind)))
       this.relax("not", path, "whole values are compared at the end");

@@ -1,4 +1,4 @@
-/** Whether no value fits two schemas at once, where that is plain to see. */
+/** Disjointness of schemas, as far as it can be determined without search. */
 import type { Look } from "./finite.ts";
 import { canonicalJson, isSchemaObject, toNames, toSchemaMap, toSchemas, valuesOf, type Schema, type SchemaObject } from "./keywords.ts";
 import { asPrepared } from "./prepare.ts";
@@ -18,7 +18,7 @@ function typesOf(schema: SchemaObject): readonly string[] {
   return types.map((each) => (each === "integer" ? "number" : each));
 }
 
-/** The schemas of the members that an object must have; null where other values than objects fit. */
+/** Returns the schemas of the members that an object must have; null if the schema allows other values than objects. */
 function requiredMembers(schema: SchemaObject): ReadonlyMap<string, Schema> | null {
   if (typesOf(schema).some((type) => type !== "object") || valuesOf(schema) !== null) return null;
   const properties = toSchemaMap(schema["properties"], "properties", "");
@@ -27,17 +27,17 @@ function requiredMembers(schema: SchemaObject): ReadonlyMap<string, Schema> | nu
   );
 }
 
-/** Whether a member that one object schema requires is not allowed by another. */
+/** Whether one object schema requires a member that the other forbids. */
 function requiresAbsent(a: SchemaObject, b: SchemaObject): boolean {
   if (b["additionalProperties"] !== false || b["patternProperties"] !== undefined) return false;
   const properties = toSchemaMap(b["properties"], "properties", "");
   return toNames(a["required"], "required", "").some((name) => !properties.has(name));
 }
 
-/** Comparisons that one keyword may cost. */
+/** Maximum number of comparisons for one keyword. */
 const MAX_COMPARISONS = 500_000;
 
-/** One comparison of schemas with each other. */
+/** Comparison of schemas with each other, with a shared limit on the number of comparisons. */
 class Comparison {
   #comparisons = 0;
   readonly #members = new Map<SchemaObject, ReadonlyMap<string, Schema> | null>();
@@ -58,8 +58,8 @@ class Comparison {
   }
 
   /**
-   * Whether two schemas share no value: other types, other constants, or a required member of both objects of which the same is true.
-   * False means only that it was not seen.
+   * Whether two schemas share no value: they have different types, different constants, or are both objects with a required member for
+   * which this holds. False means only that disjointness was not established.
    */
   areDisjoint(a: Schema, b: Schema, depth = 0): boolean {
     if (++this.#comparisons > MAX_COMPARISONS || depth > MAX_DEPTH) return false;
@@ -84,13 +84,13 @@ class Comparison {
   }
 }
 
-/** Depth of members that are compared. */
+/** Maximum depth of members that are compared. */
 const MAX_DEPTH = 16;
 
-/** Whether no two of some schemas share a value, as far as that is plain to see. References must have been followed before. */
+/** Whether no two of the schemas share a value; false if unknown. References must be resolved before. */
 export function areAllDisjoint(schemas: readonly Schema[], look: Look, path: string): boolean {
   const values = schemas.map((schema) => (isSchemaObject(schema) ? valuesOf(schema)?.map(canonicalJson) : undefined));
-  // Lists of constants are compared together, however long: a value twice in one of them is no overlap.
+  // Constants are compared in one set, for lists of any length; a duplicate within one list does not count as an overlap.
   if (values.every((each) => each !== undefined)) {
     const each = values.flatMap((list) => [...new Set(list)]);
     return new Set(each).size === each.length;
@@ -99,10 +99,10 @@ export function areAllDisjoint(schemas: readonly Schema[], look: Look, path: str
   return schemas.every((a, at) => schemas.slice(0, at).every((b) => comparison.areDisjoint(a, b)));
 }
 
-/** Depth of unions in unions that are compared. */
+/** Maximum depth of nested unions that are compared. */
 const MAX_UNIONS = 4;
 
-/** The schemas of a union, those of unions in it included. References must have been followed before. */
+/** Returns the schemas of a union, with nested unions flattened. References must be resolved before. */
 export function flattened(schemas: readonly Schema[], look: Look, path: string, depth = 0): readonly Schema[] {
   return schemas.flatMap((schema): readonly Schema[] => {
     if (!isSchemaObject(schema)) return [schema];
@@ -114,11 +114,13 @@ export function flattened(schemas: readonly Schema[], look: Look, path: string, 
   });
 }
 
-/** Members of which no more are tried as tags. */
+/** Maximum number of members that are tried as tags. */
 const MAX_TAGS = 8;
 
 /**
- * The schemas of a union with members required that tell them apart: optional tags, as with a default. Null without such members.
+ * Makes the members required that distinguish the schemas of a union: optional tags, for example tags with a default.
+ *
+ * @returns The changed schemas, which are disjoint; null if no such members are found.
  */
 export function withTags(schemas: readonly Schema[], look: Look, path: string): Schema[] | null {
   const valuesOfMember = (schema: SchemaObject, name: string): readonly unknown[] | null => {
@@ -142,6 +144,6 @@ export function withTags(schemas: readonly Schema[], look: Look, path: string): 
     const tagged = requiring((schema) => (valuesOfMember(schema, name) === null ? [] : [name]));
     if (tagged !== null) return tagged;
   }
-  // Unions in unions have a tag each.
+  // Nested unions have a tag each.
   return requiring((schema) => namesOf(schema).filter((name) => valuesOfMember(schema, name)?.length === 1));
 }

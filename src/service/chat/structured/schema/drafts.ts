@@ -1,7 +1,7 @@
-/** Schemas of older drafts, and of OpenAPI, in the keywords of draft 2020-12. */
+/** Conversion of schemas of older drafts, and of OpenAPI, to the keywords of draft 2020-12. */
 import { asList, invalid, isSchemaObject, toNames, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 
-/** Keywords that hold a schema, a list of schemas, and schemas by name. */
+/** Keywords that contain one schema, a list of schemas, or schemas by name. */
 const HOLDS_ONE = [
   "additionalProperties",
   "items",
@@ -20,7 +20,7 @@ const HOLDS_MAP = ["properties", "patternProperties", "$defs", "definitions", "d
 /** Keywords that apply further schemas to the value itself. */
 const IN_PLACE = ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "$dynamicRef"];
 
-/** Draft 4 has exclusive bounds as flags beside the bounds. */
+/** Converts exclusive bounds of draft 4, which are flags next to the bounds. */
 function withExclusiveBounds(schema: Record<string, unknown>): void {
   for (const [flag, bound] of [
     ["exclusiveMinimum", "minimum"],
@@ -35,7 +35,7 @@ function withExclusiveBounds(schema: Record<string, unknown>): void {
   }
 }
 
-/** Drafts up to 2019-09 list the first items in `items`. */
+/** Converts lists in `items`, which drafts up to 2019-09 use for the first items, to `prefixItems`. */
 function withPrefixItems(schema: Record<string, unknown>): void {
   const { items, additionalItems } = schema;
   delete schema["additionalItems"];
@@ -59,18 +59,21 @@ function withDependents(schema: Record<string, unknown>, path: string): void {
   merge("dependentSchemas", schemas);
 }
 
-/** OpenAPI 3.0 has null as a flag next to the type, or next to an `allOf` that holds a reference. */
+/** Converts `nullable` of OpenAPI 3.0, a flag next to the type or next to an `allOf` that contains a reference. */
 function withNull(schema: Record<string, unknown>): Record<string, unknown> {
   const { nullable, type, ...rest } = schema;
   if (nullable !== true) return type === undefined ? rest : { ...rest, type };
   if (type !== undefined) return { ...rest, type: [...new Set([...asList(type), "null"])] };
-  // References into definitions stay what they are.
+  // Definitions keep their position, so that references to them stay valid.
   const { $defs, definitions, ...asserted } = rest;
   const kept = Object.fromEntries(Object.entries({ $defs, definitions }).filter(([, value]) => value !== undefined));
   return { ...kept, anyOf: [{ type: "null" }, asserted] };
 }
 
-/** Where no other schema applies to the value itself, what is not evaluated is what is additional. */
+/**
+ * Replaces `unevaluated` keywords by `additionalProperties` and `items`, to which they are equivalent if no other schema applies to the
+ * value itself.
+ */
 function withoutUnevaluated(schema: Record<string, unknown>): void {
   if (IN_PLACE.some((keyword) => keyword in schema)) return;
   for (const [unevaluated, additional] of [
@@ -83,7 +86,7 @@ function withoutUnevaluated(schema: Record<string, unknown>): void {
   }
 }
 
-/** One schema in the keywords of draft 2020-12; the schemas in it stay as they are. */
+/** Converts one schema to the keywords of draft 2020-12, without the schemas that it contains. */
 export function toLatestDraft(given: SchemaObject, path: string): SchemaObject {
   const schema: Record<string, unknown> = { ...given };
   withExclusiveBounds(schema);
@@ -94,7 +97,7 @@ export function toLatestDraft(given: SchemaObject, path: string): SchemaObject {
   return nullable;
 }
 
-/** A schema and all schemas in it in the keywords of draft 2020-12. */
+/** Converts a schema and all schemas that it contains to the keywords of draft 2020-12. */
 export function toLatestDraftDeep(given: Schema, path = "#"): Schema {
   if (typeof given === "boolean") return given;
   const schema: Record<string, unknown> = { ...toLatestDraft(given, path) };
@@ -112,7 +115,7 @@ export function toLatestDraftDeep(given: Schema, path = "#"): Schema {
   return schema;
 }
 
-/** `if` and the dependencies of members as alternatives. */
+/** Replaces `if` and dependencies between members by alternatives. */
 export function withoutConditions(schema: SchemaObject, path: string): SchemaObject {
   const { if: condition, then, else: otherwise, dependentRequired, dependentSchemas, ...rest } = schema;
   const more: unknown[] = [];

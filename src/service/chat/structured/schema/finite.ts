@@ -1,4 +1,4 @@
-/** Schemas of finitely many values, and whether a value fits a schema. */
+/** Enumeration of schemas with finitely many values, and the check whether a value matches a schema. */
 import {
   asList,
   canonicalJson,
@@ -14,18 +14,18 @@ import {
 } from "./keywords.ts";
 import { notsOf } from "./merge.ts";
 
-/** The parts of a compiler that are needed to look into schemas. */
+/** Functions of the compiler that are needed to inspect schemas. */
 export interface Look {
-  /** A schema with its references and `allOf` written out. */
+  /** Returns a schema with its references and `allOf` merged into it. */
   follow(schema: Schema, path: string): Schema;
   /** Whether a pattern is found in a text; null if unknown. */
   finds(pattern: string, text: string): boolean | null;
 }
 
-/** Depth of alternatives that are looked through. */
+/** Maximum depth of alternatives that are searched. */
 const MAX_DEPTH = 8;
 
-/** The values of a schema, each once; null if they are not listed. */
+/** Returns the values of a schema, each once; null if they cannot be enumerated. */
 export function finiteValues(schema: Schema, look: Look, path: string, depth = 0): readonly unknown[] | null {
   const followed = look.follow(schema, path);
   if (followed === false) return [];
@@ -57,7 +57,7 @@ export function isOfType(value: unknown, type: unknown): boolean {
   return typeof value === type;
 }
 
-/** True if all are, false if one is not, else null. */
+/** True if all elements are true, false if any is false, null otherwise. */
 function every(each: readonly (boolean | null)[]): boolean | null {
   return each.includes(false) ? false : each.includes(null) ? null : true;
 }
@@ -103,7 +103,7 @@ function fitsObject(value: SchemaObject, schema: SchemaObject, look: Look, path:
   ]);
 }
 
-/** Whether a value fits a schema; null if that takes more than looking at its types, bounds, patterns and members. */
+/** Whether a value matches a schema; null if that depends on more than types, bounds, patterns and members. */
 export function fits(value: unknown, schema: Schema, look: Look, path: string): boolean | null {
   const followed = look.follow(schema, path);
   if (typeof followed === "boolean") return followed;

@@ -1,4 +1,4 @@
-/** Formats of strings that a regular expression describes. */
+/** String formats that a regular expression describes. */
 
 const DAY = [
   String.raw`\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))`,
@@ -15,7 +15,7 @@ const DURATION_DATE = String.raw`(?:\d+Y(?:\d+M)?(?:\d+D)?|\d+M(?:\d+D)?|\d+D)`;
 const OCTET = String.raw`(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`;
 const IPV4 = `${OCTET}(?:\\.${OCTET}){3}`;
 const GROUP = "[0-9A-Fa-f]{1,4}";
-/** The last 32 bits of an address. */
+/** Last 32 bits of an IPv6 address. */
 const TAIL = `(?:${GROUP}:${GROUP}|${IPV4})`;
 const IPV6 = [
   `(?:${GROUP}:){6}${TAIL}`,
@@ -46,11 +46,11 @@ const POINTER = "(?:/(?:[^~/]|~[01])*)*";
 const uuid = (version: string) => `${HEX}{8}-${HEX}{4}-${version}${HEX}{3}-[89ABab]${HEX}{3}-${HEX}{12}`;
 
 /**
- * Regular expressions of whole strings by format. Each describes strings of the format in the spelling that is usual: without leap
- * seconds, small `t` and `z`, `urn:uuid:`, quoted local parts, and dots at the end of host names, which the standards allow.
+ * Regular expressions of whole strings, by format. Each describes the usual spelling of the format. Leap seconds, lower-case `t` and `z`,
+ * `urn:uuid:`, quoted local parts, and dots at the end of host names are excluded, although the standards allow them.
  *
- * @source RFC 3339 section 5.6 and appendix A, RFC 4122 section 3, RFC 9562 section 4, RFC 2673 section 3.2, RFC 4291 section 2.2,
- * RFC 5321 section 4.1.2, RFC 1123 section 2.1, RFC 3986 appendix A, RFC 6901 section 3, RFC 6570 section 2.
+ * @source RFC 3339 section 5.6 and appendix A, RFC 4122 section 3, RFC 9562 section 4, RFC 2673 section 3.2, RFC 4291 section 2.2, RFC 5321
+ *   section 4.1.2, RFC 1123 section 2.1, RFC 3986 appendix A, RFC 6901 section 3, RFC 6570 section 2.
  */
 export const FORMATS: ReadonlyMap<string, string> = new Map([
   ["date", DATE],
@@ -75,14 +75,14 @@ export const FORMATS: ReadonlyMap<string, string> = new Map([
   ["byte", "(?:[A-Za-z0-9+/]{4})+|(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)"],
 ]);
 
-/** Formats of which the grammar allows more than the format: the rest is validated. */
+/** Formats for which the grammar allows a superset, with the part that is left to the validation. */
 export const LOOSE_FORMATS: ReadonlyMap<string, string> = new Map([
   ["hostname", "names of more than 253 characters are found at the end"],
   ["regex", "regular expressions are parsed at the end"],
 ]);
 
-/** Whole numbers of a format, both bounds included. */
+/** Ranges of integer formats, both bounds included. */
 export const NUMBER_FORMATS: ReadonlyMap<string, readonly [low: number, high: number]> = new Map([["int32", [-(2 ** 31), 2 ** 31 - 1]]]);
 
-/** Formats of numbers that are whole. */
+/** Number formats that allow only integers. */
 export const INTEGER_FORMATS: ReadonlySet<string> = new Set(["int32", "int64"]);

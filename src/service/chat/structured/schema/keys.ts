@@ -1,4 +1,4 @@
-/** Keys of the members that a schema does not name. */
+/** Keys of object members that a schema does not name. */
 import { MAX_GRAMMAR_STATES } from "../../../../engine/grammar/check.ts";
 import { choiceOf, sequence, text, type Expression } from "../../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../../errors.ts";
@@ -9,20 +9,20 @@ import type { SchemaCompiler } from "./compiler.ts";
 import { refuse, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 import { stringTerm } from "./strings.ts";
 
-/** Some keys, with their quotes, and the schema of their members. */
+/** Set of keys, including their quotes, and the schema of their members. */
 export interface Keys {
   readonly expression: Expression;
   readonly schema: Schema;
 }
 
-/** The longest name next to which other members are allowed, and how many of its characters make one rule. */
+/** Maximum length of a name if other members are allowed, and number of its characters in one rule. */
 const [MAX_NAME_LENGTH, CHARACTERS_OF_RULE] = [500, 50];
-/** Patterns that are told apart: each set of them has keys of its own. */
+/** Maximum number of patterns that are distinguished; each subset of the patterns has its own keys. */
 const MAX_PATTERNS = 4;
-/** Names that are excluded from keys of a pattern. */
+/** Maximum number of names that are excluded from the keys of a pattern. */
 const MAX_EXCLUDED = 200;
 
-/** The rest of a key, with its closing quote, that differs from the rests of some names. */
+/** Returns the expression of the remainder of a key, with its closing quote, that differs from the remainders of the names. */
 function keyOtherThan(names: readonly string[], at: number, compiler: SchemaCompiler): Expression {
   const byFirst = new Map<number, string[]>();
   let isOver = false;
@@ -46,7 +46,7 @@ function keyOtherThan(names: readonly string[], at: number, compiler: SchemaComp
   ]);
 }
 
-/** The keys that are none of the names. */
+/** Returns the expression of all keys other than the names. */
 function otherKeys(names: readonly string[], compiler: SchemaCompiler, path: string): Expression {
   if (names.some((name) => name.length > MAX_NAME_LENGTH))
     throw refuse("additionalProperties", path, `a name has more than ${MAX_NAME_LENGTH} characters, next to which there may be no others`);
@@ -58,7 +58,7 @@ function otherKeys(names: readonly string[], compiler: SchemaCompiler, path: str
   return sequence(text('"'), keyOtherThan(names, 0, compiler));
 }
 
-/** Keywords about the names of members. */
+/** Rules for member names, from `patternProperties`, `propertyNames` and `additionalProperties`. */
 export class KeyRules {
   readonly #compiler: SchemaCompiler;
   readonly #path: string;
@@ -80,7 +80,10 @@ export class KeyRules {
     this.#names = propertyNames === undefined ? null : this.#nameTerm(toSchema(propertyNames, "propertyNames", path));
   }
 
-  /** The language of the names that a schema allows; more, which is noted, if its keywords do not make one. */
+  /**
+   * Returns the language of the names that a schema allows; a superset, which is recorded with `relax`, if some of its keywords are not
+   * regular.
+   */
   #nameTerm(given: Schema): Term | null {
     const path = `${this.#path}/propertyNames`;
     const schema = this.#compiler.follow(given, path);
@@ -98,7 +101,7 @@ export class KeyRules {
     return parts.length === 0 ? null : terms.and(parts);
   }
 
-  /** The schema of a named member; false if its name is not allowed. */
+  /** Returns the schema of a named member; false if its name is not allowed. */
   schemaOf(name: string, own: Schema | undefined): Schema {
     const { languages } = this.#compiler;
     if (this.#names !== null && !languages.matches(this.#names, name)) return false;
@@ -107,7 +110,7 @@ export class KeyRules {
     return found.length === 0 ? base : { allOf: [base, ...found] };
   }
 
-  /** The keys of members without a name in the schema, by what is asked of them. */
+  /** Returns the keys of members that the schema does not name, grouped by the schema of their values. */
   further(names: readonly string[]): readonly Keys[] {
     const compiler = this.#compiler;
     if (this.#patterns.length === 0 && this.#names === null)
@@ -115,7 +118,7 @@ export class KeyRules {
     return this.#byPattern(names) ?? this.#anyKey(names);
   }
 
-  /** The keys of each set of patterns; null if they are too many, or their automata too large. */
+  /** Returns the keys for each subset of the patterns; null if there are too many patterns or their automata are too large. */
   #byPattern(names: readonly string[]): readonly Keys[] | null {
     const { languages, spell } = this.#compiler;
     const { terms } = languages;

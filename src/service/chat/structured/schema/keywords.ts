@@ -1,13 +1,13 @@
-/** The keywords of JSON Schema, and errors about them. */
+/** Keywords of JSON Schema, their validation, and errors for them. */
 import { ArgumentError, UnsupportedError } from "../../../../errors.ts";
 import { shown } from "../../coercion.ts";
 
-/** A schema that is no boolean. */
+/** Schema other than a boolean. */
 export type SchemaObject = Readonly<Record<string, unknown>>;
-/** Anything that may stand where a schema is expected. */
+/** Any schema. */
 export type Schema = boolean | SchemaObject;
 
-/** Keywords of one type of values; they say nothing about values of other types. */
+/** Keywords that apply to values of one type only. */
 export const KEYWORDS_OF = {
   string: ["minLength", "maxLength", "pattern", "format"],
   number: ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format"],
@@ -24,26 +24,26 @@ export const KEYWORDS_OF = {
   ],
 } as const;
 
-/** Keywords that combine schemas, or stand for one. */
+/** Keywords that combine or refer to schemas. */
 const COMBINING = ["$ref", "allOf", "anyOf", "oneOf", "enum", "const", "type", "not"];
 
-/** Every keyword that asserts something. Other names are annotations. */
+/** All keywords with assertions; other names are annotations. */
 const ASSERTIONS: ReadonlySet<string> = new Set([...COMBINING, ...Object.values(KEYWORDS_OF).flat()]);
 
-/** References that depend on the schema they are reached from; neither the grammar nor the validation follows them. */
+/** Dynamic references, which depend on the referring schema; neither the grammar nor the validation supports them. */
 const REFUSED = ["$dynamicRef", "$recursiveRef"];
 
-/** The error for a keyword that can be neither enforced nor validated. */
+/** Returns the error for a keyword that can be neither enforced nor validated. */
 export function refuse(keyword: string, path: string, why = "it is not supported"): UnsupportedError {
   return new UnsupportedError(`The keyword \`${keyword}\` of the schema at ${path} cannot be enforced: ${why}. Leave it out`);
 }
 
-/** A keyword whose value is none. */
+/** Returns the error for a keyword with an invalid value. */
 export function invalid(keyword: string, path: string, expected: string, got: unknown): ArgumentError {
   return new ArgumentError(`Expected \`${keyword}\` of the schema at ${path} to be ${expected}, got ${shown(got)}`);
 }
 
-/** Whether a value may be a schema. */
+/** Whether a value may be a schema object. */
 export function isSchemaObject(value: unknown): value is SchemaObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -51,10 +51,10 @@ export function isSchemaObject(value: unknown): value is SchemaObject {
 const inOrder = (_: string, value: unknown): unknown =>
   isSchemaObject(value) ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))) : value;
 
-/** Texts of values that schemas hold, which nobody changes: what is compared once is mostly compared again. */
+/** Cached texts of values in schemas, which are immutable; most values are compared repeatedly. */
 const texts = new WeakMap<object, string>();
 
-/** One text for all spellings of a value of JSON, in which the order of members says nothing and 0 has no sign. */
+/** Returns the canonical text of a JSON value, independent of the order of members and the sign of 0. */
 export function canonicalJson(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const text = texts.get(value) ?? JSON.stringify(value, inOrder);
@@ -62,36 +62,36 @@ export function canonicalJson(value: unknown): string | undefined {
   return text;
 }
 
-/** Whether two values are the same one of JSON. */
+/** Whether two values are equal as JSON. */
 export function isSameJson(a: unknown, b: unknown): boolean {
   return a === b || canonicalJson(a) === canonicalJson(b);
 }
 
 /**
- * A value as a schema.
+ * Checks that a value is a schema.
  *
- * @throws ArgumentError `E_ARGUMENT` for anything but a boolean or an object.
+ * @throws ArgumentError `E_ARGUMENT` for any value other than a boolean or an object.
  */
 export function toSchema(value: unknown, keyword: string, path: string): Schema {
   if (typeof value === "boolean" || isSchemaObject(value)) return value;
   throw invalid(keyword, path, "a schema, an object or a boolean", value);
 }
 
-/** An array of schemas; empty where the keyword is absent. */
+/** Returns an array of schemas; empty if the keyword is absent. */
 export function toSchemas(value: unknown, keyword: string, path: string): readonly Schema[] {
   if (value === undefined) return [];
   if (!Array.isArray(value)) throw invalid(keyword, path, "an array of schemas", value);
   return value.map((each, at) => toSchema(each, `${keyword}/${at}`, path));
 }
 
-/** Schemas by name; none where the keyword is absent. */
+/** Returns schemas by name; empty if the keyword is absent. */
 export function toSchemaMap(value: unknown, keyword: string, path: string): ReadonlyMap<string, Schema> {
   if (value === undefined) return new Map();
   if (!isSchemaObject(value)) throw invalid(keyword, path, "an object of schemas", value);
   return new Map(Object.entries(value).map(([name, each]) => [name, toSchema(each, `${keyword}/${name}`, path)]));
 }
 
-/** A count from 0; undefined where the keyword is absent. */
+/** Returns a non-negative integer; undefined if the keyword is absent. */
 export function toCount(schema: SchemaObject, keyword: string, path: string): number | undefined {
   const value = schema[keyword];
   if (value === undefined) return undefined;
@@ -99,7 +99,7 @@ export function toCount(schema: SchemaObject, keyword: string, path: string): nu
   return value;
 }
 
-/** Strings, each once; none where the keyword is absent. */
+/** Returns strings without duplicates; empty if the keyword is absent. */
 export function toNames(value: unknown, keyword: string, path: string): readonly string[] {
   if (value === undefined) return [];
   if (!Array.isArray(value) || !value.every((each) => typeof each === "string")) throw invalid(keyword, path, "an array of strings", value);
@@ -107,7 +107,7 @@ export function toNames(value: unknown, keyword: string, path: string): readonly
 }
 
 /**
- * The keywords of a schema that assert something.
+ * Returns the keywords of a schema that have assertions, without annotations.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` naming a keyword that can be neither enforced nor validated.
  */
@@ -116,14 +116,14 @@ export function assertionsOf(schema: SchemaObject, path: string): SchemaObject {
   return Object.fromEntries(Object.entries(schema).filter(([keyword]) => ASSERTIONS.has(keyword)));
 }
 
-/** The values that a schema lists; null if it lists none. */
+/** Returns the values that a schema lists; null if it lists none. */
 export function valuesOf(schema: SchemaObject): readonly unknown[] | null {
   const { enum: listed } = schema;
   if ("const" in schema) return [schema["const"]];
   return Array.isArray(listed) ? listed : null;
 }
 
-/** A value that may be one or a list: keywords of schemas that must hold together. */
+/** Returns a keyword's value as a list; keywords of merged schemas may be lists. */
 export function asList(value: unknown): readonly unknown[] {
   if (value === undefined) return [];
   return Array.isArray(value) ? value : [value];

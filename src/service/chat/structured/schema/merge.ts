@@ -1,4 +1,4 @@
-/** Several schemas as one that accepts what all of them accept. */
+/** Merging of several schemas into one schema that accepts their intersection. */
 import {
   asList,
   assertionsOf,
@@ -15,24 +15,24 @@ import {
 } from "./keywords.ts";
 import { asPrepared, type Prepare, type Relax, type Resolve } from "./prepare.ts";
 
-/** Merges the schemas of one document. */
+/** Context for merging the schemas of one document. */
 export interface Merging {
   readonly resolve: Resolve;
   readonly prepare: Prepare;
   readonly relax: Relax;
   /** Whether a pattern is found in a name; null if unknown. */
   readonly matches: (pattern: string, name: string) => boolean | null;
-  /** Pairs of schemas that must hold together, by both: a schema that contains itself leads to the same pair again. */
+  /** Merged pairs of schemas, by both schemas: a recursive schema leads to the same pair again. */
   readonly pairs: WeakMap<SchemaObject, WeakMap<SchemaObject, SchemaObject>>;
-  /** Work done so far: pairs of schemas merged, and entries of lists compared. */
+  /** Work done so far: number of merged pairs, and of compared list entries. */
   readonly spent: { pairs: number; entries: number };
 }
 
 interface Context extends Merging {
   readonly path: string;
-  /** References followed and parts entered on the way here: a schema may contain itself. */
+  /** Number of references and parts entered to reach this schema; limited because a schema may contain itself. */
   readonly depth: number;
-  /** Alternatives that this merge is one of: those of several schemas multiply. */
+  /** Number of alternatives in this combination: the alternatives of several schemas multiply. */
   readonly ways: number;
 }
 
@@ -41,13 +41,13 @@ const MAX_PAIRS = 20_000;
 const MAX_ENTRIES = 1_000_000;
 const MAX_WAYS = 500;
 
-/** Counts work; returns false once there was too much. */
+/** Counts work; returns false once a limit is exceeded. */
 function spend({ spent }: Context, entries: number): boolean {
   spent.entries += entries;
   return spent.pairs <= MAX_PAIRS && spent.entries <= MAX_ENTRIES;
 }
 
-/** Two schemas that must hold together, merged where they are compiled. */
+/** Returns the intersection of two schemas as an `allOf`, which is merged when it is compiled. */
 function both(a: Schema, b: Schema, { pairs }: Merging): Schema {
   if (a === true || b === false) return b;
   if (b === true || a === false || a === b) return a;
@@ -72,7 +72,7 @@ function mergedTypes(a: unknown, b: unknown, path: string): readonly string[] {
   return [...new Set([...left.filter((type) => has(right, type)), ...right.filter((type) => has(left, type))])];
 }
 
-/** The values that both lists have. */
+/** Returns the values that both lists contain. */
 function mergedValues(a: unknown, b: unknown, context: Context): readonly unknown[] {
   if (!Array.isArray(a) || !Array.isArray(b)) throw invalid("enum", context.path, "an array", Array.isArray(a) ? b : a);
   if (!spend(context, a.length + b.length)) {
@@ -83,7 +83,7 @@ function mergedValues(a: unknown, b: unknown, context: Context): readonly unknow
   return a.filter((value) => others.has(canonicalJson(value)));
 }
 
-/** Keywords of numbers of which the stricter one counts. */
+/** Numeric keywords for which the stricter value applies. */
 const STRICTER: Readonly<Record<string, (a: number, b: number) => number>> = {
   minimum: Math.max,
   exclusiveMinimum: Math.max,
@@ -120,13 +120,13 @@ function mergedKeyword(keyword: string, a: unknown, b: unknown, context: Context
   return a;
 }
 
-/** The schemas that a merged `not` excludes. */
+/** Returns the schemas that a merged `not` excludes. */
 export function notsOf(not: unknown): readonly SchemaObject[] {
   if (!isSchemaObject(not)) return [];
   return Array.isArray(not["anyOf"]) ? (not["anyOf"] as readonly SchemaObject[]) : [not];
 }
 
-/** A schema's keywords about the members of an object. */
+/** Keywords of a schema for the members of an object. */
 class Members {
   readonly named: ReadonlyMap<string, Schema>;
   readonly patterns: ReadonlyMap<string, Schema>;
@@ -140,18 +140,18 @@ class Members {
     this.#context = context;
   }
 
-  /** Whether one of the patterns, which apply beside everything else, speaks of a name. */
+  /** Whether any pattern, which applies in addition to all other keywords, may match a name. */
   hasPatternFor(name: string): boolean {
     return [...this.patterns.keys()].some((pattern) => this.#context.matches(pattern, name) !== false);
   }
 
-  /** The schema of a member, patterns left out. */
+  /** Returns the schema of a member, without patterns. */
   schemaOf(name: string): Schema {
     return this.named.get(name) ?? (this.hasPatternFor(name) ? true : this.more);
   }
 }
 
-/** The patterns of one schema, held to the other's schema of additional members. */
+/** Returns the patterns of one schema, combined with the other schema's `additionalProperties`. */
 function patternsBeside(own: Members, other: Members, context: Context): [string, Schema][] {
   return [...own.patterns].map(([pattern, schema]) => {
     if (other.more === true || other.patterns.has(pattern)) return [pattern, schema];
@@ -164,7 +164,7 @@ function patternsBeside(own: Members, other: Members, context: Context): [string
   });
 }
 
-/** The keywords about the members of an object that hold for both. */
+/** Returns the keywords for the members of an object that result from both schemas. */
 function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
   const keywords = ["properties", "additionalProperties", "patternProperties"].filter((keyword) => keyword in a || keyword in b);
   if (keywords.length === 0) return {};
@@ -187,7 +187,7 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
   };
 }
 
-/** The keywords about the items of an array that hold for both. */
+/** Returns the keywords for the items of an array that result from both schemas. */
 function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): SchemaObject {
   const { path } = context;
   const [left, right] = [a, b].map((each) => ({
@@ -200,7 +200,7 @@ function mergedItems(a: SchemaObject, b: SchemaObject, context: Context): Schema
   return { ...(prefixItems.length > 0 ? { prefixItems } : {}), ...(items === true ? {} : { items }) };
 }
 
-/** `contains` and its counts, which belong together. */
+/** Returns `contains` and its counts, which are merged together. */
 function mergedContains(a: SchemaObject, b: SchemaObject, { relax, path }: Context): SchemaObject {
   const keywords = ["contains", "minContains", "maxContains"];
   if (!("contains" in a)) return pick(b, keywords);
@@ -222,7 +222,7 @@ const GROUPED = [
   ...["items", "prefixItems", "contains", "minContains", "maxContains"],
 ];
 
-/** The schema of what both accept, or of more: `relax` is called for what it leaves out. */
+/** Returns the intersection of two schemas, or a superset; omitted keywords are recorded with `relax`. */
 function merged(a: Schema, b: Schema, context: Context): Schema {
   context.spent.pairs++;
   if (a === true || b === false) return b;
@@ -270,7 +270,7 @@ function deeper(context: Context): Context {
   return { ...context, depth: context.depth + 1 };
 }
 
-/** A merged schema whose additional members or items are those that `unevaluated` allows. */
+/** Returns a merged schema with `unevaluated` as the schema of its additional members or items. */
 function closed(schema: Schema, keyword: string, unevaluated: unknown): Schema {
   if (!isSchemaObject(schema)) return schema;
   for (const either of ["anyOf", "oneOf"]) {
@@ -282,7 +282,7 @@ function closed(schema: Schema, keyword: string, unevaluated: unknown): Schema {
   return additional in schema ? schema : asPrepared({ ...schema, [additional]: unevaluated });
 }
 
-/** A schema with its reference and its `allOf` written out, and `const` as an `enum`. */
+/** Returns a schema with its reference and its `allOf` merged into it, and with `const` converted to `enum`. */
 function spreadOut(given: SchemaObject, context: Context): Schema {
   const schema = assertionsOf(context.prepare(given, context.path), context.path);
   for (const keyword of ["unevaluatedProperties", "unevaluatedItems"]) {
@@ -304,7 +304,7 @@ function spreadOut(given: SchemaObject, context: Context): Schema {
   return asPrepared({ ...rest, enum: "enum" in rest ? mergedValues(rest["enum"], values, context) : values });
 }
 
-/** Schemas that must all hold, as one that accepts what all accept, or more: `relax` is called for what it leaves out. */
+/** Merges schemas into one that accepts their intersection, or a superset; omitted keywords are recorded with `relax`. */
 export function mergeSchemas(schemas: readonly Schema[], merging: Merging, path: string): Schema {
   const context = { ...merging, path, depth: 0, ways: 1 };
   return schemas.reduce((all, schema) => merged(all, schema, context), true as Schema);

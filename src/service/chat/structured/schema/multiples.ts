@@ -1,17 +1,17 @@
-/** Multiples of a number, digit by digit. */
+/** Multiples of a number, as an automaton over decimal digits. */
 import type { Dfa, DfaState } from "../regular/dfa.ts";
 
-/** A divisor as a fraction: `numerator` over ten to the power of `digits`. */
+/** Divisor as a fraction: `numerator` divided by ten to the power of `digits`. */
 export interface Divisor {
   readonly numerator: number;
   readonly digits: number;
 }
 
-/** Largest numerator: each remainder is a state. */
+/** Maximum numerator: each remainder is a state. */
 const MAX_NUMERATOR = 1000;
 const MAX_DIGITS = 12;
 
-/** A positive number as a fraction in decimal; null if it is too long to count with. */
+/** Returns a positive number as a decimal fraction; null if its numerator or number of digits is too large for an automaton. */
 export function toDivisor(value: number): Divisor | null {
   const [mantissa = "0", exponentText = "0"] = value.toExponential().split("e");
   const [head = "0", tail = ""] = mantissa.split(".");
@@ -20,9 +20,7 @@ export function toDivisor(value: number): Divisor | null {
   return numerator > MAX_NUMERATOR || digits > MAX_DIGITS ? null : { numerator, digits: Math.max(0, digits) };
 }
 
-/**
- * Whether a number is a multiple of another in decimal arithmetic, as both are spelled: 0.3 is a multiple of 0.1.
- */
+/** Whether a number is a multiple of another in exact decimal arithmetic: 0.3 is a multiple of 0.1. */
 export function isMultiple(value: number, of: number): boolean {
   const scaled = (given: number, digits: number): bigint => {
     const [mantissa = "0", exponent = "0"] = given.toExponential().split("e");
@@ -39,12 +37,12 @@ export function isMultiple(value: number, of: number): boolean {
 
 const digit = (value: number): readonly [number, number] => [0x30 + value, 0x30 + value];
 
-/** The numbers, with a sign or without, that are multiples of a divisor, with no more digits after the point than it has. */
+/** Returns the automaton of the multiples of a divisor, with optional sign and at most as many fraction digits as the divisor. */
 export function multiplesOf({ numerator, digits }: Divisor): Dfa {
   const states: DfaState[] = [];
   const places = new Map<string, number>();
   const left: (readonly [remainder: number, fraction: number])[] = [];
-  /** The state after digits with a remainder, `fraction` of them after the point; -1 before the point. */
+  /** Returns the state after digits with a remainder, of which `fraction` follow the point; -1 before the point. */
   const state = (remainder: number, fraction: number): number => {
     const key = `${remainder},${fraction}`;
     let at = places.get(key);

@@ -1,4 +1,4 @@
-/** Negated schemas. */
+/** Negation of schemas. */
 import {
   asList,
   assertionsOf,
@@ -15,7 +15,7 @@ import type { Prepare, Resolve } from "./prepare.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "string"];
 
-/** Bounds by the keyword that says the opposite, with the type of values they are about. */
+/** Keyword for the negation of a bound, with the type of the bounded values. */
 const OPPOSITES: Readonly<Record<string, readonly [type: string, keyword: string, shift: number]>> = {
   minimum: ["number", "exclusiveMaximum", 0],
   maximum: ["number", "exclusiveMinimum", 0],
@@ -29,7 +29,7 @@ const OPPOSITES: Readonly<Record<string, readonly [type: string, keyword: string
   maxProperties: ["object", "minProperties", 1],
 };
 
-/** How far references are followed. */
+/** Maximum depth to which schemas and references are followed. */
 const MAX_DEPTH = 32;
 
 export interface NegateContext {
@@ -38,7 +38,7 @@ export interface NegateContext {
   readonly path: string;
 }
 
-/** Alternatives that together are the opposite of one keyword; null if no schema says it. */
+/** Returns alternatives that together negate one keyword; null if no schema expresses its negation. */
 function opposites(keyword: string, schema: SchemaObject, context: NegateContext, depth: number): readonly Schema[] | null {
   const { path } = context;
   const value = schema[keyword];
@@ -90,7 +90,7 @@ function opposites(keyword: string, schema: SchemaObject, context: NegateContext
   }
 }
 
-/** The schema of all values that do not fit `schema`; null if none is known. Lists of values and patterns stay under a `not`. */
+/** Returns the schema of all values that do not match `schema`; null if none is known. Lists of values and patterns stay under a `not`. */
 export function negated(schema: Schema, context: NegateContext, depth = 0): Schema | null {
   if (typeof schema === "boolean") return !schema;
   if (depth > MAX_DEPTH) return null;
@@ -105,7 +105,7 @@ export function negated(schema: Schema, context: NegateContext, depth = 0): Sche
   return alternatives.length === 0 ? false : { anyOf: alternatives };
 }
 
-/** Whether a negation is left as it is: of a list of values, or of a pattern alone. */
+/** Whether a negated schema is kept under `not`: a list of values, or a pattern alone. */
 export function isAtom(schema: unknown): schema is SchemaObject {
   if (!isSchemaObject(schema)) return false;
   const [keyword, ...more] = Object.keys(schema);

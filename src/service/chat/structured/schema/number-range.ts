@@ -1,22 +1,22 @@
-/** Numbers between bounds, digit by digit. */
+/** Grammar of numbers between bounds, by decimal digits. */
 import { choice, EMPTY, NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../../../engine/grammar/expression.ts";
 import { DIGIT } from "../json-text.ts";
 
-/** Digits of a number without upper bound, at most: with more of them it is no longer finite. */
+/** Maximum number of digits of a number without upper bound, which keeps the number finite. */
 const MAX_DIGITS = 200;
 
 function digits(first: number, last: number): Expression {
   return first > last ? NOTHING : set([0x30 + first, 0x30 + last]);
 }
 
-/** Digit strings of the length of both from `low` to `high`. */
+/** Returns the expression of digit strings from `low` to `high`, which have the same length. */
 function ofOneLength(low: string, high: string): Expression {
   if (low === high) return text(low);
   const [a, b, rest] = [Number(low[0]), Number(high[0]), low.length - 1];
   const [lowRest, highRest] = [low.slice(1), high.slice(1)];
   if (a === b) return sequence(digits(a, a), ofOneLength(lowRest, highRest));
   const [zeros, nines] = ["0".repeat(rest), "9".repeat(rest)];
-  // After a digit between the first ones, and after one of those whose rest is no bound, any digits follow.
+  // Any digits follow a leading digit strictly between the first ones, or one of these if its remainder does not restrict.
   const [from, to] = [lowRest === zeros ? a : a + 1, highRest === nines ? b : b - 1];
   return choice(
     ...(a < from ? [sequence(digits(a, a), ofOneLength(lowRest, nines))] : []),
@@ -25,12 +25,12 @@ function ofOneLength(low: string, high: string): Expression {
   );
 }
 
-/** Whole numbers from `low`, which is not negative, to `high`, null for no bound. */
+/** Returns the expression of integers from `low`, which is not negative, to `high`, null for no bound. */
 export function naturalsBetween(low: bigint, high: bigint | null): Expression {
   if (high !== null && high < low) return NOTHING;
   const [from, to] = [String(low), high === null ? null : String(high)];
   if (to !== null && to.length === from.length) return ofOneLength(from, to);
-  /** The most digits of numbers that no bound cuts. */
+  /** Maximum number of digits of numbers that no bound restricts. */
   const most = to === null ? Math.max(from.length + 1, MAX_DIGITS) : to.length - 1;
   return choice(
     ofOneLength(from, "9".repeat(from.length)),
@@ -39,7 +39,7 @@ export function naturalsBetween(low: bigint, high: bigint | null): Expression {
   );
 }
 
-/** Whole numbers between the bounds, null for none. */
+/** Returns the expression of integers between the bounds, null for no bound. */
 export function integersBetween(low: bigint | null, high: bigint | null): Expression {
   const options: Expression[] = [];
   if (low === null || low < 0n) {
@@ -50,14 +50,14 @@ export function integersBetween(low: bigint | null, high: bigint | null): Expres
   return choice(...options);
 }
 
-/** A decimal number that is not negative. */
+/** A non-negative decimal number. */
 interface Decimal {
   readonly whole: bigint;
-  /** Digits after the point, without zeros at their end. */
+  /** Digits after the point, without trailing zeros. */
   readonly fraction: string;
 }
 
-/** All digits of a double's shortest spelling. */
+/** Returns all digits of the absolute value of a double, from its shortest spelling. */
 function toDecimal(value: number): Decimal {
   const [mantissa = "0", exponentText = "0"] = Math.abs(value).toExponential().split("e");
   const [head = "0", tail = ""] = mantissa.split(".");
@@ -71,11 +71,11 @@ function toDecimal(value: number): Decimal {
 }
 
 /**
- * The digits that follow those already read, so that the fraction lies between two others.
+ * Returns the expression of the remaining digits of a fraction, so that the fraction lies between two bounds.
  *
- * @param low - What is left of the lower bound; null where it is passed already.
- * @param high - The same of the upper one.
- * @param canEnd - Whether no digit at all is allowed.
+ * @param low - Remaining digits of the lower bound; null if the digits read so far are already above it.
+ * @param high - Remaining digits of the upper bound; null if the digits read so far are already below it.
+ * @param canEnd - Whether the fraction may end without a further digit.
  */
 function fractionBetween(low: string | null, high: string | null, canEnd: boolean): Expression {
   if (low === "") low = null;
@@ -118,7 +118,7 @@ function magnitudesBetween(low: Decimal, high: Decimal | null): Expression {
 
 const ZERO: Decimal = { whole: 0n, fraction: "" };
 
-/** Numbers between the bounds, null for none, written without exponent. */
+/** Returns the expression of numbers between the bounds, null for no bound, written without exponent. */
 export function numbersBetween(low: number | null, high: number | null): Expression {
   if (low !== null && high !== null && low > high) return NOTHING;
   const options: Expression[] = [];
@@ -131,7 +131,7 @@ export function numbersBetween(low: number | null, high: number | null): Express
   return choice(...options);
 }
 
-/** The next double above. */
+/** Returns the next larger double. */
 export function nextUp(value: number): number {
   if (value === 0) return Number.MIN_VALUE;
   const view = new DataView(new ArrayBuffer(8));

@@ -1,4 +1,4 @@
-/** Numbers that a schema describes. */
+/** Grammar of the numbers that a schema describes. */
 import { intersection } from "../../../../engine/grammar/code-points.ts";
 import { set, type Expression } from "../../../../engine/grammar/expression.ts";
 import { INTEGER, NUMBER } from "../json-text.ts";
@@ -27,7 +27,9 @@ function stricter(a: number | null, b: number | null, of: (a: number, b: number)
   return a === null ? b : b === null ? a : of(a, b);
 }
 
-/** The bounds, exclusive ones as the next number that is allowed: a text between two doubles counts as one of them. */
+/**
+ * Returns the inclusive bounds. An exclusive bound becomes the adjacent double, since a text between two doubles is rounded to one of them.
+ */
 function boundsOf(schema: SchemaObject, path: string): Bounds {
   const [above, below] = [bound(schema, "exclusiveMinimum", path), bound(schema, "exclusiveMaximum", path)];
   let low = stricter(bound(schema, "minimum", path), above === null ? null : nextUp(above), Math.max);
@@ -46,10 +48,10 @@ function between({ low, high }: Bounds, isInteger: boolean): Expression {
   return integersBetween(low === null ? null : BigInt(Math.ceil(low)), high === null ? null : BigInt(Math.floor(high)));
 }
 
-/** Digits of a number before its last place: with more, doubles are too few to tell multiples apart. */
+/** Maximum number of digits, including the divisor's fraction digits: with more digits, doubles cannot distinguish multiples. */
 const MAX_DIGITS = 15;
 
-/** The multiples of all divisors between bounds; null if the automaton would be too large. */
+/** Returns the expression of the common multiples of all divisors between bounds; null if the automaton would be too large. */
 function multiplesBetween(bounds: Bounds, isInteger: boolean, divisors: readonly number[], compiler: SchemaCompiler): Expression | null {
   const { languages, builder } = compiler;
   const found = divisors.map(toDivisor);
@@ -68,7 +70,10 @@ function multiplesBetween(bounds: Bounds, isInteger: boolean, divisors: readonly
   }
 }
 
-/** A number, or a whole number, which is written without fraction. With bounds or divisors it is written without exponent. */
+/**
+ * Returns the expression of the numbers that a schema describes. Integers have no fraction; numbers with bounds or divisors have no
+ * exponent.
+ */
 export function numberOf(schema: SchemaObject, isIntegral: boolean, compiler: SchemaCompiler, path: string): Expression {
   const isInteger = isIntegral || asList(schema["format"]).some((format) => INTEGER_FORMATS.has(format as string));
   const divisors = asList(schema["multipleOf"]).map((value) => {

@@ -1,4 +1,7 @@
-/** Objects that a schema describes: members in the order of `properties`, then those that are required besides, then others. */
+/**
+ * Grammar of the objects that a schema describes: members in the order of `properties`, then other required members, then additional
+ * members.
+ */
 import {
   choice,
   choiceOf,
@@ -16,9 +19,9 @@ import { KeyRules } from "./keys.ts";
 import { toCount, toNames, toSchema, toSchemaMap, type Schema, type SchemaObject } from "./keywords.ts";
 
 interface Member {
-  /** The key as JSON. */
+  /** Key as JSON text. */
   readonly key: string;
-  /** Everything after the key: the colon and the value. */
+  /** Text after the key: the colon and the value. */
   readonly value: Expression;
   readonly isRequired: boolean;
 }
@@ -29,10 +32,10 @@ interface Counts {
   readonly max: number;
 }
 
-/** Positions between members times counts that are told apart. */
+/** Maximum number of states: positions between members times member counts that are distinguished. */
 const MAX_COUNTED = 5000;
 
-/** Names listed by `propertyNames` as optional members. */
+/** Returns a schema in which names listed by `propertyNames` are optional members. */
 function withListedNames(schema: SchemaObject, compiler: SchemaCompiler, path: string): SchemaObject {
   const { propertyNames, additionalProperties, patternProperties, properties, ...rest } = schema;
   if (propertyNames === undefined || patternProperties !== undefined || typeof propertyNames === "boolean") return schema;
@@ -44,7 +47,7 @@ function withListedNames(schema: SchemaObject, compiler: SchemaCompiler, path: s
   return { ...rest, properties: Object.fromEntries(listed), additionalProperties: false };
 }
 
-/** The bounds of the number of members; what cannot be counted is noted. */
+/** Returns the bounds of the number of members; bounds that cannot be counted are recorded with `relax`. */
 function countsOf(schema: SchemaObject, members: readonly Member[], mayHaveMore: boolean, compiler: SchemaCompiler, path: string): Counts {
   const min = toCount(schema, "minProperties", path) ?? 0;
   const max = toCount(schema, "maxProperties", path) ?? Infinity;
@@ -52,7 +55,7 @@ function countsOf(schema: SchemaObject, members: readonly Member[], mayHaveMore:
   const needsMin = min > required;
   const needsMax = max < (mayHaveMore ? Infinity : members.length);
   const counted = { min: needsMin ? min : 0, max: needsMax ? max : Infinity };
-  // A key that comes twice counts once.
+  // Duplicate keys count as one member.
   if (needsMin && mayHaveMore && min > 1) compiler.relax("minProperties", path, "a key may come twice and counts once");
   if ((members.length + 1) * (Math.min(max, Math.max(min, 0)) + 1) <= MAX_COUNTED || members.length === 0) return counted;
   if (needsMin) compiler.relax("minProperties", path, "there are too many members to count");
@@ -66,17 +69,17 @@ interface Keyed {
   readonly rest: Expression;
 }
 
-/** Optional members of which the keys are read together: alternatives that begin alike are one while they are read. */
+/** Number of optional members with keys in one trie; the trie merges alternatives with a common prefix. */
 const BLOCK_SIZE = 64;
 
-/** Keys from a position on, each with what follows it; no key begins with another. */
+/** Returns the expression of keys from a position on, each with its remainder; no key is a prefix of another. */
 function keyTrie(entries: readonly Keyed[], from: number): Expression {
   const [first] = entries;
   if (first === undefined) return NOTHING;
   if (entries.length === 1) return sequence(text(first.key.slice(from)), first.rest);
   let to = from;
   while (entries.every(({ key }) => key[to] === first.key[to])) to++;
-  // A character of two units stays whole.
+  // A character of two UTF-16 units is not split.
   if (/[\ud800-\udbff]/.test(first.key[to - 1] ?? "")) to--;
   const byNext = new Map<string, Keyed[]>();
   for (const entry of entries) {
@@ -86,15 +89,15 @@ function keyTrie(entries: readonly Keyed[], from: number): Expression {
   return sequence(text(first.key.slice(from, to)), choiceOf([...byNext.values()].map((same) => keyTrie(same, to))));
 }
 
-/** The members of an object, separated by commas. */
+/** Returns the expression of the members of an object, separated by commas. */
 function membersOf(members: readonly Member[], more: Expression | null, { min, max }: Counts, compiler: SchemaCompiler): Expression {
   const comma = sequence(text(","), compiler.parts.whitespace);
-  // Counts above are the same: with an upper bound all are told apart, without one those below the lower.
+  // Higher counts are equivalent: with an upper bound all counts are distinguished, otherwise only counts below the lower bound.
   const top = max === Infinity ? min : max;
   const states = Array.from({ length: members.length === 0 ? 1 : top + 1 }, (_, count) => count);
   const up = (count: number): number => Math.min(count + 1, top);
 
-  /** By the number of members so far: those that may follow, at least one; and those that may follow one, commas included. */
+  /** Members that may follow, at least one, by the number of members so far. `following` adds the preceding comma. */
   let next = states.map((count): Expression => {
     if (more === null || count >= max) return NOTHING;
     return sequence(more, repeat(sequence(comma, more), Math.max(0, min - count - 1), max === Infinity ? null : max - count - 1));
@@ -107,7 +110,7 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
         return ends && count >= min ? optional(others) : others;
       }),
     );
-  /** The members of the present block, where no counts are told apart, and those beyond it. */
+  /** Members of the current block, which is used only if counts are not distinguished, and the members after the block. */
   let block: Keyed[] = [];
   let beyond = next[0]!;
   for (const [at, { key, value, isRequired }] of [...members.entries()].reverse()) {
@@ -131,7 +134,7 @@ function membersOf(members: readonly Member[], more: Expression | null, { min, m
   return isEnd && min === 0 ? (next[0] === NOTHING ? EMPTY : optional(next[0]!)) : next[0]!;
 }
 
-/** An object. */
+/** Returns the expression of the objects that a schema describes; keywords that are not fully enforced are recorded with `relax`. */
 export function objectOf(given: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
   const schema = withListedNames(given, compiler, path);
   const properties = toSchemaMap(schema["properties"], "properties", path);

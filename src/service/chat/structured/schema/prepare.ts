@@ -1,15 +1,18 @@
-/** Schemas in the few forms that the compiler knows: one draft, no conditions, negations of lists of values and patterns alone. */
+/**
+ * Normalization of schemas to the few forms that the compiler supports: one draft, no conditions, and `not` only for lists of values and
+ * patterns.
+ */
 import { asList, invalid, toSchema, type Schema, type SchemaObject } from "./keywords.ts";
 import { toLatestDraft, withoutConditions } from "./drafts.ts";
 import { isAtom, negated } from "./negate.ts";
 
-/** Follows a reference. */
+/** Resolves a reference. */
 export type Resolve = (reference: unknown, path: string) => { readonly schema: Schema; readonly path: string };
 
-/** One schema in the forms of the compiler; schemas in it stay as they are. */
+/** Normalizes one schema, without the schemas that it contains. */
 export type Prepare = (schema: SchemaObject, path: string) => SchemaObject;
 
-/** Notes a keyword that the grammar does not enforce wholly. */
+/** Records a keyword that the grammar does not fully enforce. */
 export type Relax = (keyword: string, path: string, why: string) => void;
 
 function checkTexts(schema: SchemaObject, path: string): void {
@@ -19,16 +22,16 @@ function checkTexts(schema: SchemaObject, path: string): void {
   }
 }
 
-/** Schemas made here, which may hold lists of patterns and formats. */
+/** Schemas created by merging, with `pattern` and `format` possibly as lists. */
 const made = new WeakSet<object>();
 
-/** Marks a schema that several were merged into: it is prepared, and its keywords may be lists. */
+/** Marks a schema as the result of a merge: it is already normalized, and its keywords may be lists. */
 export function asPrepared(schema: SchemaObject): SchemaObject {
   made.add(schema);
   return schema;
 }
 
-/** Prepares the schemas of one document. */
+/** Returns the normalization function for the schemas of one document. */
 export function preparer(resolve: Resolve, relax: Relax): Prepare {
   const known = new WeakMap<object, SchemaObject>();
   const prepare: Prepare = (given, path) => {

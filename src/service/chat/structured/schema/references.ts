@@ -1,7 +1,7 @@
-/** What `$ref` stands for: a place in the same document. */
+/** Resolution of `$ref` within the same document. */
 import { invalid, refuse, toSchema, type Schema } from "./keywords.ts";
 
-/** The pointer behind the spelling of a URI: percent signs are read before slashes, as the RFC has it. */
+/** Decodes the percent signs of a URI fragment. As RFC 6901 requires, this precedes the split at slashes. */
 function decoded(reference: string, path: string): string {
   try {
     return decodeURIComponent(reference);
@@ -11,10 +11,10 @@ function decoded(reference: string, path: string): string {
 }
 
 /**
- * Follows a JSON pointer from the root of the document.
+ * Resolves a reference, a JSON pointer from the root of the document.
  *
- * @throws UnsupportedError `E_UNSUPPORTED` for a reference to anywhere else.
- * @throws ArgumentError `E_ARGUMENT` for one to nowhere.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a reference to another document.
+ * @throws ArgumentError `E_ARGUMENT` for a position that does not exist.
  * @source RFC 6901 section 6.
  */
 export function resolveReference(document: Schema, reference: unknown, path: string): { readonly schema: Schema; readonly path: string } {

@@ -1,4 +1,4 @@
-/** Strings that a schema describes. */
+/** Grammar of the strings that a schema describes. */
 import { repeat, sequence, text, type Expression } from "../../../../engine/grammar/expression.ts";
 import { regexLanguage } from "../regex.ts";
 import type { Term } from "../regular/term.ts";
@@ -7,16 +7,19 @@ import { FORMATS, LOOSE_FORMATS } from "./formats.ts";
 import { asList, toCount, type SchemaObject } from "./keywords.ts";
 import { notsOf } from "./merge.ts";
 
-/** A keyword of a string and its texts. */
+/** Language of one keyword of a string. */
 interface Part {
   readonly keyword: string;
   readonly term: Term;
 }
 
-/** Longest length that an automaton counts next to other keywords. */
+/** Maximum string length that an automaton counts in combination with other keywords. */
 const MAX_COUNTED = 300;
 
-/** The texts in which a pattern is found; more, which is noted, if it has constructs that are not regular. */
+/**
+ * Returns the language of the texts that contain a match of a pattern; a superset, which is recorded with `relax`, if the pattern is not
+ * regular.
+ */
 function patternTerm(pattern: string, compiler: SchemaCompiler, path: string): Term {
   const { term, loose } = regexLanguage(pattern, compiler.languages.terms, { of: "part", name: `The pattern of the schema at ${path}` });
   if (loose !== null) compiler.relax("pattern", path, `it has ${loose.what} (\`${loose.source}\`)`);
@@ -32,7 +35,7 @@ function formatPart(format: string, compiler: SchemaCompiler, path: string): Par
   return [{ keyword: "format", term }];
 }
 
-/** The strings that are not among those that `not` excludes. */
+/** Returns the languages of the strings that `not` does not exclude. */
 function exceptParts(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
   const { terms } = compiler.languages;
   return notsOf(schema["not"]).flatMap((excluded): Part[] => {
@@ -48,7 +51,7 @@ function exceptParts(schema: SchemaObject, compiler: SchemaCompiler, path: strin
   });
 }
 
-/** The parts of a string's language, one for each keyword, the length last. */
+/** Returns the languages of a string's keywords, one for each, the length last. */
 function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
   const { terms } = compiler.languages;
   const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
@@ -62,16 +65,17 @@ function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): 
   ];
 }
 
-/** The language of a string's keywords; null without any. */
+/** Returns the language of all keywords of a string; null if there are none. */
 export function stringTerm(schema: SchemaObject, compiler: SchemaCompiler, path: string): Term | null {
   const parts = partsOf(schema, compiler, path);
   return parts.length === 0 ? null : compiler.languages.terms.and(parts.map(({ term }) => term));
 }
 
 /**
- * A string. Strings with a pattern, a format or excluded values are spelled as `JSON.stringify` does; others may have any escapes.
+ * Returns the expression of the strings that a schema describes. Strings with a pattern, a format or excluded values have the spelling of
+ * `JSON.stringify`; other strings may have any escapes.
  *
- * A keyword without which the automaton of the others is small enough is left to the validation.
+ * If the automaton of all keywords is too large, keywords that enlarge it too much are left to the validation.
  */
 export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
   const { languages, spell } = compiler;
