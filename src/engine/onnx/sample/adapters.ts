@@ -2,24 +2,25 @@ import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
 import type { loadRuntime, Tensors } from "../runtime.ts";
 
-/** An adapter's weights. */
+/** Adapter with its weights. */
 export interface LoadedAdapter extends Adapter {
   readonly flat: Float32Array;
   readonly layout: Layout;
 }
 
-/** The adapters of a batch as stacks `[adapters, in, rank]` and `[adapters, rank, out]`. */
+/** Adapters of a batch, as stacks `[adapters, in, rank]` and `[adapters, rank, out]`. */
 export interface StackedAdapters {
   readonly members: readonly LoadedAdapter[];
-  /** Graph inputs for a batch whose row `b` belongs to `owners[b]`; null = no adapter. */
+  /** Returns the graph inputs of a batch in which row `b` has the adapter `owners[b]`; null = no adapter. */
   feeds(TensorClass: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], owners: readonly (LoadedAdapter | null)[]): Tensors;
 }
 
 /**
- * Stacks the distinct adapters of a batch, all of one rank; null when there are none. Entry 0 is all zeros: rows that only
- * fill the batch up. The factor `alpha / rank` is folded into `B`.
+ * Stacks the distinct adapters of a batch, all of one rank. Entry 0 is all zeros, for padding rows. The factor `alpha / rank` is folded
+ * into `B`.
  *
- * @param previous - Reused when it already holds every adapter: rows come and go far more often than adapters.
+ * @param previous - Stack to reuse if it already holds every adapter: rows change far more often than adapters.
+ * @returns Null if there are no adapters.
  */
 export function stackAdapters(
   config: ModelConfig,

@@ -1,4 +1,4 @@
-/** Which waiting requests are prefilled next, and which of them together. */
+/** Admission: selects the waiting requests to prefill next, and the prompts to prefill together. */
 import { paddedLength, type SharedPrompt } from "./prefill.ts";
 import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
 import type { WaitingQueue } from "./queue.ts";
@@ -6,31 +6,32 @@ import { priorityOf, type Request } from "./request.ts";
 
 /** Limits of {@link admit}. */
 export interface AdmissionLimits {
-  /** Rows that are free. */
+  /** Number of free rows. */
   readonly room: number;
-  /** Tokens that may be computed at once. */
+  /** Max tokens to compute at once. */
   readonly most: number;
 }
 
-/** Prompts that are prefilled together, off the queue. */
+/** Prompts taken off the queue, to be prefilled together. */
 export interface Admission {
   readonly prompts: readonly SharedPrompt[];
-  /** The blocks that a single prompt begins with. */
+  /** Cached blocks that a single prompt begins with; empty for several prompts. */
   readonly known: readonly Float32Array[];
 }
 
 /**
- * From how many tokens on a beginning is worth its own run. Known beginnings are continued one prompt at a time, so for fewer
- * tokens many prompts at once, each from its start, are sooner done.
+ * Min length of a cached prefix, in tokens, that is worth a separate prefill. Prompts with a cached prefix are prefilled one at a time;
+ * with a shorter prefix, computing many prompts at once from their start finishes sooner.
  */
 const WORTH_TOKENS = 4 * BLOCK_TOKENS;
 
 /**
- * Takes the first waiting request off the queue and, with it, those of the same prompt. Where too little of its prompt is
- * known to be worth a run of its own, other such prompts of its padded length come along, as long as their beginnings are
- * not worth one either: of prompts that begin alike for long one goes ahead, and the others find its blocks in the cache.
+ * Takes the first waiting request off the queue, together with other requests for the same prompt. If the cached prefix of that prompt is
+ * shorter than {@link WORTH_TOKENS}, also takes other prompts of the same batch and padded length with as short a cached prefix, up to
+ * `most` tokens. Of prompts with the same first {@link WORTH_TOKENS} tokens only one is taken: the others find its blocks in the cache
+ * later.
  *
- * @returns Null when nobody waits or there is no room.
+ * @returns Null if no request waits or no row is free.
  */
 export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, most }: AdmissionLimits): Admission | null {
   const { first } = queue;
@@ -39,7 +40,7 @@ export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, most }
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
   const isAlone = isWorthIt(known) || 2 * time > most;
-  // Rows may be too few: none goes to a request that others with more urgency are before.
+  // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
   const prompts: SharedPrompt[] = [];
   let taken = 0;
@@ -70,7 +71,7 @@ function knownBlocks(prefixes: PrefixCache, { policy, params, prompt }: Request)
   return prefixes.find(policy, params.cacheSalt ?? null, prompt);
 }
 
-/** A prompt whose own tokens are asked for is computed for itself, from its start. */
+/** Whether the request asks for log-probabilities of its prompt. Such a prompt is computed alone, from its start. */
 function isScored(request: Request): boolean {
   return request.params.promptLogprobs !== undefined;
 }

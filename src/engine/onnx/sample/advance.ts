@@ -1,13 +1,13 @@
-/** From a row's distribution to its next token. */
+/** Sampling step: from a row's distribution to its next token. */
 import type { SampledToken } from "../../port.ts";
 import { chooseToken, requireDistribution, topTokens } from "./choose.ts";
 import type { Distributions } from "./forward.ts";
 import type { Request, RunningRow } from "./request.ts";
 
-/** What of a request decides its next token. */
+/** Parts of a request that decide its next token. */
 type Drawn = Pick<Request, "params" | "rules" | "constraint" | "stops">;
 
-/** The logits themselves, where the rules of a request tell them from log-probabilities. */
+/** Returns the row's raw logits, masked by the grammar, if the request's rules need logits rather than log-probabilities; else null. */
 function logitsOf(
   { rules, constraint }: Drawn,
   part: (all: Float32Array) => Float32Array,
@@ -18,11 +18,11 @@ function logitsOf(
 }
 
 /**
- * Draws the next token of a row and notes it there.
+ * Draws the next token of a row and records it in the row, its constraint and its rules.
  *
- * @param index - Which of the distributions is the row's.
- * @throws UnsupportedError `E_UNSUPPORTED` when the request's rules leave no token.
- * @throws NonFiniteError `E_NON_FINITE` when the weights give no distribution.
+ * @param index - Index of the row's distribution.
+ * @throws UnsupportedError `E_UNSUPPORTED` if the request's rules leave no token.
+ * @throws NonFiniteError `E_NON_FINITE` if the weights give no finite distribution.
  */
 export function advance(
   row: RunningRow<Drawn>,
@@ -33,7 +33,7 @@ export function advance(
   const { params, rules, constraint, stops } = row.request;
   const { vocabularySize: V } = distributions;
   const part = (all: Float32Array) => all.subarray(index * V, (index + 1) * V);
-  // Under a grammar the raw log-probabilities are those of the tokens that it leaves.
+  // With a grammar, log-probabilities are normalized over the tokens that it allows.
   const free = part(distributions.logprobs);
   requireDistribution(free, row.length);
   const logprobs = constraint?.logprobs(free) ?? free;

@@ -1,4 +1,4 @@
-/** Requests that advance together, a token at a time. */
+/** Batch of running requests, which advance together, one token at a time. */
 import { isLarge } from "../model/size.ts";
 import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
@@ -12,16 +12,19 @@ import { cacheNames } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../thread-bits.ts";
 import { inGroups } from "./turned.ts";
 
-/** What happens to a batch's requests. */
+/** Callbacks for the requests of a batch. */
 export interface RowListener {
   onToken(event: SampledEvent): void;
-  /** The request has had its last token, or was cancelled. */
+  /** Called after the request's last token, or when it is canceled. */
   onEnd(request: Request): void;
-  /** The request's own rules are at odds; `onEnd` follows. */
+  /** Called if no token can be drawn for the request, such as when its own rules leave none; `onEnd` follows. */
   onFailure(request: Request, error: unknown): void;
 }
 
-/** A row that enters: a request whose prompt is in another cache, and which distribution its first token is drawn from. */
+/**
+ * Row that enters a batch: a prefilled request, the prompt cache and slot with its keys and values, and the index of the distribution for
+ * its first token.
+ */
 export interface NewRow {
   readonly row: RunningRow;
   readonly source: PromptCache;
@@ -29,7 +32,7 @@ export interface NewRow {
   readonly index: number;
 }
 
-/** See the file header. All rows run on the same weights; row `i` is slot `i` of the cache. */
+/** Running rows on the same weights; row `i` is slot `i` of the cache. */
 export class Batch {
   readonly weights: Weights;
   readonly #listener: RowListener;
@@ -49,16 +52,16 @@ export class Batch {
     return this.#rows.length;
   }
 
-  /** The stack that holds these adapters and those of the rows; none is stacked twice. */
+  /** Returns the stack with these adapters and the adapters of the rows; each adapter is in it once. */
   adaptersWith(more: readonly LoadedAdapter[]): StackedAdapters | null {
     const all = [...this.#rows.flatMap((row) => row.request.policy.adapter ?? []), ...more];
     return (this.#adapters = stackAdapters(this.weights.config, all, this.#adapters));
   }
 
   /**
-   * Takes rows in and draws the first token of each.
+   * Adds rows and draws the first token of each.
    *
-   * @param expected - How many rows there may soon be: room is made for as many at once.
+   * @param expected - Number of rows expected soon; the cache makes room for all of them at once.
    */
   enter(rows: readonly NewRow[], distributions: Distributions, expected: number): void {
     const most = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
@@ -73,12 +76,12 @@ export class Batch {
     this.#advance(distributions, first, (index) => rows[index - first]!.index);
   }
 
-  /** Gets ready for {@link decode}. */
+  /** Compiles the graph that {@link decode} runs, so that the time of a step does not include compilation. */
   prepare(forward: Forward): Promise<void> {
     return forward.prepare("decode", this.weights, this.adaptersWith([]) !== null);
   }
 
-  /** One more token for every row. */
+  /** Decodes one more token for every row. */
   async decode(forward: Forward): Promise<void> {
     const rows = this.#rows;
     const size = Math.max(MIN_ROWS, rows.length);
@@ -111,12 +114,12 @@ export class Batch {
     this.#advance(distributions, 0, (index) => index);
   }
 
-  /** Removes the rows whose requests `isEnded` says yes to. */
+  /** Removes the rows with requests for which `isEnded` is true. */
   remove(isEnded: (request: Request) => boolean): void {
     this.#removeAt(this.#rows.flatMap(({ request }, index) => (isEnded(request) ? [index] : [])));
   }
 
-  /** Draws a token for each row from `first` on, and removes the rows that ended. */
+  /** Draws a token for each row from index `first` on, and removes the rows that ended. */
   #advance(distributions: Distributions, first: number, indexOf: (row: number) => number): void {
     const { contextLength } = this.weights.config;
     const ended: number[] = [];
@@ -151,14 +154,17 @@ export class Batch {
   }
 }
 
-/** Which rows of whole groups are in the cache, and whose attention each of them gets. */
+/**
+ * Builds the index inputs of a batch padded to whole groups: `real` lists the rows in the cache, `spread` gives for each padded row the row
+ * to take attention from.
+ */
 function paddingFeeds(TensorClass: TensorConstructor, size: number, padded: number): Tensors {
   const real = BigInt64Array.from({ length: size }, (_, b) => BigInt(b));
   const spread = BigInt64Array.from({ length: padded }, (_, b) => (b < size ? BigInt(b) : 0n));
   return { real: new TensorClass("int64", real, [size]), spread: new TensorClass("int64", spread, [padded]) };
 }
 
-/** The new tokens' keys and values. */
+/** Returns the graph outputs to fetch by name: the new tokens' keys and values. */
 function fetchesOf(layers: number): Record<string, null> {
   return Object.fromEntries(
     Array.from({ length: layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values }) => [

@@ -5,13 +5,13 @@ function fail(param: string, expected: string, got: unknown): never {
   throw new ArgumentError(`Expected \`${param}\` to be ${expected}, got ${String(got)}`, { param });
 }
 
-/** Lists that were checked, with the vocabulary that they fit: the choices of a request share theirs. */
+/** Lists checked before, with the vocabulary size they were checked against: the choices of a request share their lists. */
 const checked = new WeakMap<object, number>();
 
 /**
- * Checks what a request asks of its logits.
+ * Checks the parameters of a request that change its logits.
  *
- * @throws ArgumentError `E_ARGUMENT` naming the parameter out of its bounds.
+ * @throws ArgumentError `E_ARGUMENT` naming the parameter that is out of bounds.
  */
 export function checkLogitParams(params: SamplingParams, vocabularySize: number): void {
   const { minP = 0, minTokens = 0, repetitionPenalty = 1, frequencyPenalty = 0, presencePenalty = 0, allowedTokenIds } = params;

@@ -1,4 +1,4 @@
-/** From a row of log-probabilities to a token. */
+/** Choice of a token from a row of log-probabilities. */
 import { NonFiniteError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
 import type { PromptToken, SamplingParams, TokenLogprob } from "../../port.ts";
@@ -6,19 +6,19 @@ import { argmax, draw, drawFrom } from "./logits/draw.ts";
 import { applyTemperature, keepMinP, keepTopK, keepTopP } from "./logits/filters.ts";
 import type { LogitRules } from "./logits/rules.ts";
 
-/** The parameters that decide which token is drawn. */
+/** Parameters that decide which token is drawn. */
 export type ChoiceParams = Pick<SamplingParams, "temperature" | "minP" | "topP" | "topK" | "seed">;
 
 /**
- * Draws token number `index` of a request: the request's rules, then the likeliest token at temperature 0, else a draw from
+ * Draws token number `index` of a request. Applies the request's rules, then takes the likeliest token at temperature 0, else draws from
  * `softmax(logits / temperature)` after min-p, top-k and top-p, in this order.
  *
- * The random number is a function of the seed and `index` alone, so what else runs beside a request changes nothing.
+ * The random number is a function of the seed and `index` alone, so the draw is batch-invariant.
  *
- * @param logits - `[V]`, left as it is; log-probabilities unless the rules need logits.
- * @param rules - What the request changes about its logits. @default nothing
- * @param probs - `softmax(logits)` where it is known already: a plain draw then takes no exponentials.
- * @throws UnsupportedError `E_UNSUPPORTED` when the rules leave no token.
+ * @param logits - `[V]`, not modified; log-probabilities unless the rules need logits.
+ * @param rules - Rules that change the logits. @default none
+ * @param probs - `softmax(logits)` if already known: a plain draw then computes no exponentials.
+ * @throws UnsupportedError `E_UNSUPPORTED` if the rules leave no token.
  */
 export function chooseToken(
   logits: Float32Array,
@@ -45,8 +45,8 @@ export function chooseToken(
  * Checks a row of log-probabilities.
  *
  * @param logprobs - `[V]`, a `log softmax`: one NaN or +∞ among the logits makes every element NaN.
- * @param position - Of the token in its sequence, from 0; for the message.
- * @throws NonFiniteError `E_NON_FINITE` when they are NaN.
+ * @param position - Position of the token in its sequence, from 0; for the message.
+ * @throws NonFiniteError `E_NON_FINITE` if the log-probabilities are NaN.
  */
 export function requireDistribution(logprobs: Float32Array, position: number): void {
   if (!Number.isNaN(logprobs[0])) return;
@@ -55,7 +55,10 @@ export function requireDistribution(logprobs: Float32Array, position: number): v
   );
 }
 
-/** A token that was there already, with its place among all and the `count` best. */
+/**
+ * Scores a given token: its log-probability, its rank (the number of tokens at least as likely, so 1 = likeliest) and the `count` best
+ * tokens.
+ */
 export function placeToken(logprobs: Float32Array, id: number, count: number): PromptToken {
   const logprob = logprobs[id]!;
   let rank = 0;
@@ -63,10 +66,10 @@ export function placeToken(logprobs: Float32Array, id: number, count: number): P
   return { id, logprob, rank, top: topTokens(logprobs, count) };
 }
 
-/** Beyond so many alternatives sorting the whole row is cheaper than keeping the best in order. */
+/** Max number of alternatives for which keeping the best in order is cheaper than sorting the whole row. */
 const FEW = 64;
 
-/** The `count` best tokens, best first; the lower id first at a tie. */
+/** Returns the `count` best tokens, best first; at a tie, the lower id first. */
 export function topTokens(logprobs: Float32Array, count: number): TokenLogprob[] {
   if (count > FEW) {
     const all = Array.from(logprobs, (logprob, id): TokenLogprob => ({ id, logprob }));

@@ -1,4 +1,4 @@
-/** The graph of decoding: one more token for every running row. */
+/** Decode graph: one more token for every running row. */
 import { add, concat, type Graph, matmul, softmax, split } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { isLarge } from "../model/size.ts";
@@ -9,10 +9,9 @@ import { productOfGroups } from "./turned.ts";
 /**
  * Builds the graph for one new token of each of `B` rows.
  *
- * The cache is read only: keys `[B, kv, d, C]` and values `[B, kv, C, d]` come in, only the new tokens' keys and values
- * `[B, kv, 1, d]` go out, and the host writes them where they belong. An output that held the whole cache would be copied
- * on its way out, at every token. Scores over the cache and of the new token meet in one softmax, so capacity that is masked
- * (`past_mask` `[B, 1, 1, C]`) contributes exact zeros.
+ * The cache is read-only: keys `[B, kv, d, C]` and values `[B, kv, C, d]` are inputs, only the new tokens' keys and values `[B, kv, 1, d]`
+ * are outputs, and the host writes them into the cache. An output with the whole cache would be copied at every token. Scores over the
+ * cache and the new token's score share one softmax, so masked capacity (`past_mask` `[B, 1, 1, C]`) contributes exact zeros.
  */
 export function decodeGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const grouped = config.heads / config.kvHeads;

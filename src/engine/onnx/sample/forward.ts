@@ -1,4 +1,4 @@
-/** One run of the model: new tokens of some rows of a cache in, distributions over the next tokens out. */
+/** Forward pass of the sampler: new tokens of some rows of a cache in, distributions over the next tokens out. */
 import type { ModelConfig } from "../model/config.ts";
 import { viewOf } from "../model/parameters.ts";
 import { rotaryTables } from "../model/transformer.ts";
@@ -12,10 +12,10 @@ import { promptGraph } from "./prompt-graph.ts";
 import { decodeThreads, promptThreads } from "./threads.ts";
 import { givenShape } from "./turned.ts";
 
-/** Which graph runs: tokens of prompts, or the next one of running rows. */
+/** Graph to run: prefill of prompts, or the next token of running rows. */
 export type ForwardKind = "prompt" | "decode";
 
-/** Compiled graphs kept: a model's shape has four, two kinds with adapters and without. */
+/** Max compiled graphs kept. A model shape has four: two kinds, with and without adapters. */
 const MAX_PROGRAMS = 16;
 
 const GRAPHS = {
@@ -23,50 +23,55 @@ const GRAPHS = {
   decode: { build: decodeGraph, threads: decodeThreads },
 };
 
-/** What one run computes. */
+/** Inputs of one forward pass. */
 export interface ForwardInput {
   readonly kind: ForwardKind;
   readonly weights: Weights;
-  /** Adapters of the rows, and whose each row is. */
+  /** Stack with the adapters of the rows; null if no row has an adapter. */
   readonly adapters: StackedAdapters | null;
+  /** Adapter of each row; null = no adapter. */
   readonly owners: readonly (LoadedAdapter | null)[];
-  /** New tokens `[B, T]`. */
+  /** New tokens `[B, T]`, flat. */
   readonly tokens: Int32Array;
-  /** How many tokens of each row are in the cache already, `[B]`. */
+  /** Number of tokens of each row that are already in the cache, `[B]`. */
   readonly pasts: Int32Array;
-  /** The cache as inputs of the graph, and what becomes of it: outputs by name, null where they are not to be written in place. */
+  /** Graph inputs with the cache. */
   readonly feeds: Tensors;
+  /** Graph outputs for the cache, by name: a tensor to write in place, or null to allocate one. */
   readonly fetches: Readonly<Record<string, Tensor | null>>;
-  /** The flat indices of the tokens whose successors are wanted, at least two; where rows are filled up, of all rows. */
+  /**
+   * Flat indices of the tokens after which a distribution is needed, at least two; in a batch padded to groups, one for each row, padding
+   * included.
+   */
   readonly last: Int32Array;
-  /** Whether raw logits are wanted too. */
+  /** Whether to return raw logits too. */
   readonly needsLogits: boolean;
 }
 
-/** What came out: distributions over the vocabulary, `[S, V]` each. */
+/** Outputs of one forward pass: distributions over the vocabulary, `[S, V]` each. */
 export interface Distributions {
   readonly vocabularySize: number;
   readonly logprobs: Float32Array;
   readonly probs: Float32Array;
-  /** Null when nobody wanted them. */
+  /** Null unless `needsLogits` was set. */
   readonly logits: Float32Array | null;
-  /** The other outputs, by name. */
+  /** Outputs of the graph by name, such as the new keys and values. */
   readonly results: Tensors;
 }
 
-/** See the file header. */
+/** Forward passes of a sampler, with caches of compiled graphs and weight tensors. */
 export class Forward {
   readonly #most: number;
   readonly #programs = new ProgramCache(MAX_PROGRAMS);
   readonly #constants = new WeakMap<Weights, Tensors>();
   readonly #rotary = new WeakMap<ModelConfig, Tensors>();
 
-  /** @param most - Threads inside one op at most; there are as many as leave every bit as it is. */
+  /** @param most - Max threads inside one op. Graphs use only as many as leave every bit of the results unchanged. */
   constructor(most: number) {
     this.#most = most;
   }
 
-  /** Gets ready for weights and adapters of a kind, so that a run's time is that of the run. */
+  /** Compiles the graph that {@link run} needs, so that the time of a run does not include compilation. */
   async prepare(kind: ForwardKind, { config }: Weights, hasAdapters: boolean): Promise<void> {
     await this.#program(kind, config, hasAdapters);
   }
@@ -120,7 +125,7 @@ export class Forward {
   #rotaryOf(TensorClass: TensorConstructor, config: ModelConfig): Tensors {
     let tensors = this.#rotary.get(config);
     if (!tensors) {
-      // The last piece of a prompt may reach beyond the context with tokens that only fill it up.
+      // The padding of a prompt's last piece may reach beyond the context.
       const contextLength = Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS;
       const { cos, sin } = rotaryTables({ ...config, contextLength });
       const shape = [contextLength, config.headSize / 2];
@@ -139,7 +144,7 @@ function positionsOf(pasts: Int32Array, time: number): Int32Array {
   return positions;
 }
 
-/** Non-negative numbers as int64, without a BigInt for each: its low word is the number. */
+/** Converts non-negative numbers to int64 without a BigInt for each: the number is the low word. */
 function wide(values: Int32Array): BigInt64Array {
   const words = new Int32Array(2 * values.length);
   for (let i = 0; i < values.length; i++) words[2 * i] = values[i]!;

@@ -4,10 +4,10 @@ import { MASKED } from "../train/masks.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
-/** Memory up to which room is made at once for the length that rows may reach, in bytes; it is allocated and not written to. */
+/** Max bytes to allocate ahead for the length that rows may reach; such memory is allocated but not written to. */
 const MAX_AHEAD_BYTES = 512 * 2 ** 20;
 
-/** Capacities are multiples of this; a row's bits do not depend on which. */
+/** Step of capacities, in tokens; a row's bits do not depend on the capacity. */
 const CAPACITY_STEP = 64;
 
 /** Keys and values of one layer: `[slots, kv, d, C]` and `[slots, kv, C, d]`. */
@@ -17,18 +17,18 @@ interface LayerCache {
 }
 
 /**
- * The keys and values of the rows of one batch, rows `0 … count − 1` in use. The arrays are graph inputs as they lie:
- * the first rows are a prefix, so any batch size is a view.
+ * Keys and values of the rows of one batch; rows `0 … count − 1` are in use. The arrays are graph inputs without a copy: the first rows are
+ * a prefix, so any batch size is a view.
  *
- * Positions without a token hold zeros. Masking adds to a score and multiplies a value by 0, so a NaN, an infinity or a huge number
- * that an earlier row left there would reach the row that uses the slot now.
+ * Positions without a token hold zeros. Masking adds to a score and multiplies a value by 0, so a NaN, an infinity or a huge number left by
+ * an earlier row would reach the row that uses the slot now.
  */
 export class KvCache {
   readonly #config: ModelConfig;
   readonly #rowSize: (capacity: number) => number;
   #slots = 0;
   #capacity = 0;
-  /** Slots that may hold something: those of the rows in use and, until the arrays change, of rows that ended. */
+  /** Number of slots that may hold data: the slots of the rows in use and, until the arrays change, of rows that ended. */
   #written = 0;
   #layers: LayerCache[] = [];
   #mask = new Float32Array(0);
@@ -38,7 +38,7 @@ export class KvCache {
     this.#rowSize = (capacity) => config.kvHeads * config.headSize * capacity;
   }
 
-  /** Graph inputs of the first `rows` rows; `past_mask` is 0 where a row has a token and very negative elsewhere. */
+  /** Returns the graph inputs of the first `rows` rows; `past_mask` is 0 where a row has a token and very negative elsewhere. */
   feeds(TensorClass: TensorConstructor, rows: number): Tensors {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
@@ -55,10 +55,10 @@ export class KvCache {
   /**
    * Makes room for `slots` rows of `length` tokens and keeps the first `rows` rows.
    *
-   * Streams wait meanwhile, so rows that ended are not moved, and rows are spread out within their memory while it is large enough:
-   * new memory costs more than the copy.
+   * Streams wait meanwhile, so rows that ended are not moved, and rows are spread out in place while the memory is large enough: allocating
+   * memory costs more than the copy.
    *
-   * @param longest - Length that rows may reach. @default length
+   * @param longest - Length that rows may reach later. @default length
    */
   reserve(slots: number, length: number, rows: number, longest = length): void {
     const before = this.#capacity;
@@ -68,11 +68,11 @@ export class KvCache {
     const { kvHeads, headSize: d, layers } = this.#config;
     const size = wanted * this.#rowSize(capacity);
     const used = rows * this.#rowSize(before);
-    // Nothing is changed before everything is allocated: there may be too little memory for some of it.
+    // Everything is allocated before anything is changed, because memory may run out.
     const mask = new Float32Array(wanted * capacity).fill(MASKED);
     const room = this.#layers[0]?.keys.length ?? 0;
     if (size > room) {
-      // Memory that is not yet written to takes none.
+      // Memory that is not yet written to takes no physical memory.
       const ahead = wanted * this.#rowSize(toCapacity(longest));
       const next = Math.max(size, 2 * room, ahead * 8 * layers <= MAX_AHEAD_BYTES ? ahead : 0);
       const grown = Array.from({ length: layers }, (): LayerCache => ({ keys: new Float32Array(next), values: new Float32Array(next) }));
@@ -97,7 +97,7 @@ export class KvCache {
     this.#written = rows;
   }
 
-  /** Makes the first `length` tokens of a prompt those of a row. */
+  /** Copies the first `length` tokens of a prompt into a row and zeroes the rest of an earlier row. */
   load(slot: number, prompt: PromptCache, source: number, length: number): void {
     const { kvHeads, headSize: d } = this.#config;
     const capacity = this.#capacity;
@@ -122,7 +122,7 @@ export class KvCache {
   /**
    * Stores one new token of each of the first rows, from a graph's outputs `[B, kv, 1, d]`.
    *
-   * @param places - Where in each row.
+   * @param places - Position of the new token in each row.
    */
   append(results: Tensors, places: Int32Array, rows: number): void {
     const { kvHeads, headSize: d } = this.#config;
@@ -144,7 +144,7 @@ export class KvCache {
     for (let slot = 0; slot < rows; slot++) this.#mask[slot * capacity + places[slot]!] = 0;
   }
 
-  /** Tokens that the last row in a slot had. */
+  /** Returns the number of tokens of the last row in a slot. */
   #lengthOf(slot: number): number {
     const length = this.#mask.subarray(slot * this.#capacity, (slot + 1) * this.#capacity).indexOf(MASKED);
     return length < 0 ? this.#capacity : length;
@@ -165,8 +165,8 @@ export class KvCache {
 /**
  * Writes `from` `[T, d]` as columns: element `[t, i]` to `to[start + i·stride + t]`.
  *
- * A function of its own: inside the callback of a method that is rarely called the loop stays in the interpreter, which takes
- * some ten times as long, and every stream waits.
+ * A separate function: inside the callback of a rarely called method the loop stays in the interpreter and takes about ten times as long,
+ * while every stream waits.
  */
 function transpose(from: Float32Array, d: number, to: Float32Array, start: number, stride: number): void {
   const length = from.length / d;
@@ -177,7 +177,7 @@ function toCapacity(length: number): number {
   return Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP;
 }
 
-/** Gives each of the first lines of `from` elements room for `to`, in place; the new elements are 0. */
+/** Moves the first lines from a stride of `from` elements to a stride of `to` elements, in place; the new elements are 0. */
 function spreadOut(data: Float32Array, lines: number, from: number, to: number): void {
   if (from === to) return;
   for (let line = lines - 1; line >= 0; line--) {

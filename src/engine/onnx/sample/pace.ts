@@ -1,13 +1,13 @@
-/** How long prefill makes running rows wait, in decode steps: with a whole one nothing is left for what else may delay a token. */
+/** Max delay of running rows by prefill, in decode steps. A whole step would leave no margin for other delays of a token. */
 const BUDGET_STEPS = 0.5;
-/** The same in milliseconds where that is less. */
+/** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
 const LEAST_BUDGET_MS = 2;
-/** Weight of the newest measurement. */
+/** Weight of the newest measurement in the moving average. */
 const NEWEST = 0.25;
 
 /**
- * How fast a model prefills and decodes here, measured as it goes: it decides how much of a prompt is computed between two
- * tokens of the running rows. What is computed does not depend on it.
+ * Rate limiter of prefill, based on the measured prefill and decode speed of a model on this machine. Determines how many prompt tokens are
+ * computed between two tokens of the running rows; results do not depend on it.
  */
 export class Pace {
   #msPerPromptToken = 0;
@@ -21,12 +21,12 @@ export class Pace {
     this.#msPerStep = blend(this.#msPerStep, ms);
   }
 
-  /** How long prefill may take between two decode steps, in milliseconds. */
+  /** Max milliseconds of prefill between two decode steps. */
   get budgetMs(): number {
     return Math.max(LEAST_BUDGET_MS, BUDGET_STEPS * this.#msPerStep);
   }
 
-  /** How many tokens of prompts are computed in a time; at least 1. */
+  /** Returns the number of prompt tokens that can be computed in `ms` milliseconds; at least 1. */
   promptTokensIn(ms: number): number {
     return this.#msPerPromptToken === 0 ? 1 : Math.max(1, Math.floor(ms / this.#msPerPromptToken));
   }

@@ -1,4 +1,4 @@
-/** Weights for sampling: bases, adapters on them, and models trained throughout, by policy id. */
+/** Weights for sampling, by policy id: base models, adapters on them, and fully trained models. */
 import { NotFoundError } from "../../../errors.ts";
 import { type Held, SharedValues } from "../../../util/shared-values.ts";
 import type { ModelConfig } from "../model/config.ts";
@@ -11,48 +11,48 @@ import type { BaseSource } from "../train/trainer.ts";
 import type { LoadedAdapter } from "./adapters.ts";
 import { turnMatrices } from "./turned.ts";
 
-/** Weights that a batch runs on: a base as it is, under adapters, or trained throughout. */
+/** Weights that a batch runs on: a base model, with or without adapters, or a fully trained model. */
 export interface Weights {
   readonly config: ModelConfig;
   readonly layout: Layout;
-  /** Matrices are turned where the model is large. */
+  /** Flat weights; matrices are transposed if the model is large. */
   readonly flat: Float32Array;
 }
 
-/** Weights for sampling from weights as they are trained; takes them over. */
+/** Prepares trained weights for sampling. Takes ownership of `flat` and transposes the matrices of a large model in place. */
 function forSampling(config: ModelConfig, flat: Float32Array): Weights {
   const layout = baseLayout(config);
   if (isLarge(config)) turnMatrices(flat, layout);
   return { config, layout, flat };
 }
 
-/** Weights under an id, until it is released and its last request has ended. */
+/** Weights published under an id, held until the policy is released and its last request has ended. */
 export interface Policy {
-  /** Requests with equal keys run in one batch. */
+  /** Batch key: requests with equal keys run in one batch. */
   readonly batchKey: string;
   readonly weights: Weights;
   readonly adapter: LoadedAdapter | null;
-  /** Running and waiting requests. */
+  /** Number of running and waiting requests. */
   users: number;
   isReleased: boolean;
-  /** Lets go of what it shares with other policies on its base. */
+  /** Releases the data shared with other policies on the same base. */
   readonly letGo: () => void;
 }
 
-/** See the file header. */
+/** Policies of a sampler, with reference counts of their requests. */
 export class Policies {
   readonly #onForgotten: (policy: Policy) => void;
-  /** One object per directory: programs and tables are keyed by it. */
+  /** Configurations, one object per directory: programs and tables are cached by object identity. */
   readonly #configs = new SharedValues<string, ModelConfig>();
   readonly #bases = new SharedValues<string, Weights>();
   readonly #policies = new Map<string, Policy>();
 
-  /** @param onForgotten - Told of each policy that nobody can use any more. */
+  /** @param onForgotten - Called with each policy that no request can use any more. */
   constructor(onForgotten: (policy: Policy) => void) {
     this.#onForgotten = onForgotten;
   }
 
-  /** Takes over trained weights, or an adapter's, under a new id; null = the base as it is. */
+  /** Adds trained weights, or an adapter's, under a new id and takes ownership of them; null = the base model unchanged. */
   async add(id: string, { directory }: BaseSource, trained: { flat: Float32Array; lora: Adapter | null } | null): Promise<void> {
     const config = await this.#config(directory);
     try {
@@ -66,7 +66,7 @@ export class Policies {
       const adapter = trained?.lora
         ? { ...trained.lora, flat: trained.flat, layout: adapterLayout(config.value, trained.lora.rank) }
         : null;
-      // Adapters of one rank share a batch. Another rank would widen the products, and with them change a row's last bits.
+      // Adapters of one rank share a batch. Another rank would widen the products and so change a row's last bits.
       this.#set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${directory}`, weights: base.value, adapter, letGo });
     } catch (error) {
       config.letGo();
@@ -74,7 +74,7 @@ export class Policies {
     }
   }
 
-  /** The same straight from a saved state. */
+  /** Adds a policy from a saved state on disk; undefined = the base model unchanged. */
   async load(id: string, base: BaseSource, state: string | undefined): Promise<void> {
     if (state === undefined) return this.add(id, base, null);
     const config = await this.#config(base.directory);
@@ -85,7 +85,7 @@ export class Policies {
     }
   }
 
-  /** Lets no further request use a policy. */
+  /** Releases a policy: its requests continue, and no further request may use it. */
   release(id: string): void {
     const policy = this.#policies.get(id);
     if (!policy) return;
@@ -94,9 +94,9 @@ export class Policies {
   }
 
   /**
-   * A policy for one request, which gives it back by {@link giveBack}.
+   * Acquires a policy for one request, to be returned by {@link giveBack}.
    *
-   * @throws NotFoundError `E_NOT_FOUND` when it was released.
+   * @throws NotFoundError `E_NOT_FOUND` if the policy does not exist or was released.
    */
   take(id: string): Policy {
     const policy = this.#policies.get(id);
@@ -105,13 +105,13 @@ export class Policies {
     return policy;
   }
 
-  /** Says that a request is done with its policy. */
+  /** Returns a policy after one of its requests has ended. */
   giveBack(id: string, policy: Policy): void {
     policy.users--;
     this.#forget(id, policy);
   }
 
-  /** Whether a policy is left whose requests run in the batch. */
+  /** Whether a policy with this batch key is left. */
   hasBatch(batchKey: string): boolean {
     return [...this.#policies.values()].some((policy) => policy.batchKey === batchKey);
   }

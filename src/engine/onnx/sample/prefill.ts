@@ -1,6 +1,6 @@
 /**
- * From prompts to keys and values, in pieces. A prompt is computed in multiples of {@link BLOCK_TOKENS} tokens from where the
- * prefix cache ends; where it is cut, and which others run beside it, changes none of its bits.
+ * Prefill: computes the keys and values of prompts, in pieces. A prompt is computed in multiples of {@link BLOCK_TOKENS} tokens from the
+ * end of its cached prefix; neither the cut into pieces nor the other prompts of the batch change any of its bits.
  */
 import type { PromptToken } from "../../port.ts";
 import { loadRuntime, type TensorConstructor } from "../runtime.ts";
@@ -11,37 +11,40 @@ import { PromptCache } from "./prompt-cache.ts";
 import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
 import type { Request } from "./request.ts";
 
-/** Tokens of a scored prompt that are computed at once: each takes a row of the whole vocabulary. */
+/** Max tokens of a scored prompt computed at once: each takes a row over the whole vocabulary. */
 const SCORED_TOKENS = 256;
 
-/** One prompt and the requests that share it. */
+/** Prompt and the requests that share it. */
 export interface SharedPrompt {
   readonly prompt: Int32Array;
   readonly requests: Request[];
 }
 
-/** A prompt that is complete. */
+/** Completely prefilled prompt. */
 export interface Prefilled extends SharedPrompt {
   readonly cache: PromptCache;
   readonly slot: number;
-  /** Which of the distributions is that of the token after the prompt. */
+  /** Index of the distribution for the token after the prompt. */
   readonly index: number;
   readonly cachedTokens: number;
   readonly scored: readonly PromptToken[] | null;
 }
 
-/** What a piece came to. */
+/** Result of one piece. */
 export interface PieceResult {
   readonly distributions: Distributions;
   readonly completed: readonly Prefilled[];
-  /** Tokens computed, those that only fill up included. */
+  /** Tokens computed, padding included. */
   readonly computed: number;
 }
 
-/** Prompts on their way. Several only if they have one padded length and nothing of them is known: then they run at once. */
+/**
+ * Prompts being prefilled. Several prompts share a task only if they have the same padded length and no cached prefix; they are then
+ * computed at once.
+ */
 export class PrefillTask {
   readonly prompts: SharedPrompt[];
-  /** A request of each prompt, which stays when it is cancelled. */
+  /** First request of each prompt, kept even after its cancellation. */
   readonly #heads: readonly Request[];
   readonly #prefixes: PrefixCache;
   readonly #cache: PromptCache;
@@ -67,8 +70,10 @@ export class PrefillTask {
   }
 
   /**
-   * @param known - The blocks that a single prompt begins with.
-   * @throws RangeError where there is no memory for the prompts' keys and values.
+   * Starts a task.
+   *
+   * @param known - Cached blocks that a single prompt begins with.
+   * @throws RangeError if the keys and values of the prompts do not fit into memory.
    */
   static async start(prompts: readonly SharedPrompt[], known: readonly Float32Array[], prefixes: PrefixCache): Promise<PrefillTask> {
     const { Tensor } = await loadRuntime();
@@ -79,7 +84,10 @@ export class PrefillTask {
     return this.prompts.flatMap((shared) => shared.requests);
   }
 
-  /** Computes at most `most` tokens of a prompt, but at least a block. Several prompts at once are computed whole: only one may have a past. */
+  /**
+   * Computes the next piece: at most `most` tokens of a prompt, but at least one block. Several prompts are computed whole, because only a
+   * single prompt may have a past.
+   */
   async step(forward: Forward, adapters: StackedAdapters | null, most: number): Promise<PieceResult> {
     const size = this.prompts.length;
     const head = this.#heads[0]!;
@@ -111,7 +119,7 @@ export class PrefillTask {
     return { distributions, completed: isLast ? this.#completed(start) : [], computed: size * time };
   }
 
-  /** Lets go of the requests that `isEnded` says yes to; returns them. */
+  /** Removes and returns the requests for which `isEnded` is true. */
   remove(isEnded: (request: Request) => boolean): Request[] {
     return this.prompts.flatMap(({ requests }) => {
       const ended = requests.filter(isEnded);
@@ -122,12 +130,12 @@ export class PrefillTask {
 
   #lastTokens(time: number, isLast: boolean): Int32Array {
     const last = new Int32Array(Math.max(2, this.prompts.length));
-    // Nobody asks for a distribution in the middle of a prompt; what runs has to have some.
+    // In the middle of a prompt no distribution is needed, but the graph requires at least two.
     if (isLast) this.prompts.forEach(({ prompt }, b) => (last[b] = b * time + lastPlace(prompt, this.#time - time)));
     return last;
   }
 
-  /** Puts whole blocks into the prefix cache. */
+  /** Stores whole blocks in the prefix cache. */
   #keep(): void {
     this.#heads.forEach(({ policy, params }, slot) => {
       this.#prefixes.keep(policy, params.cacheSalt ?? null, this.prompts[slot]!.prompt, this.#done, (start) =>
@@ -136,7 +144,7 @@ export class PrefillTask {
     });
   }
 
-  /** Where asked for, the place of each of the prompt's tokens among all that could have stood there. */
+  /** Records the log-probability and rank of each of the prompt's tokens, if requested. */
   #score({ logprobs, vocabularySize: V }: Distributions, start: number, time: number): void {
     if (this.#scored === null) return;
     const { prompt, params } = this.#heads[0]!;
@@ -159,7 +167,7 @@ export class PrefillTask {
   }
 }
 
-/** The length that a prompt is padded to; it depends on the prompt alone. */
+/** Returns the length that a prompt is padded to, which depends on the prompt alone. */
 export function paddedLength(length: number): number {
   return Math.ceil(length / BLOCK_TOKENS) * BLOCK_TOKENS;
 }

@@ -1,12 +1,13 @@
 /**
- * Keys and values of prompts' beginnings, in blocks of {@link BLOCK_TOKENS} tokens.
+ * Prefix cache: keys and values of prompt prefixes, in blocks of {@link BLOCK_TOKENS} tokens.
  *
- * A block hangs below the block of the tokens before it, so one that is found has everything before it. Each policy and each
- * salt has a tree of its own for as long as it has blocks: salts are often random, and never seen again. Only what prefill computed is kept: its bits are the same whoever computes them, in whatever
- * pieces, whereas those of a decoded token differ from a prefilled one's in the last place.
+ * Each block is a child of the block with the tokens before it, so a found block implies all earlier ones. Each policy and each cache salt
+ * has its own tree for as long as the tree has blocks: salts are often random and never used again. Only keys and values computed by
+ * prefill are kept: their bits do not depend on the request or on the cut into pieces, while a decoded token's differ from a prefilled
+ * token's in the last place.
  */
 
-/** Tokens of a block. */
+/** Tokens per block. */
 export const BLOCK_TOKENS = 16;
 
 interface Block {
@@ -25,33 +26,33 @@ interface Tree {
 
 type Node = Block | Tree;
 
-/** See the file header. */
+/** Prefix cache with least-recently-used eviction. */
 export class PrefixCache {
   readonly #maxBytes: number;
   readonly #trees = new Map<object, Map<string | null, Tree>>();
-  /** From the least to the most recently used. A block is always older here than its parent: the first is a leaf. */
+  /** Blocks from the least to the most recently used. A block always comes before its parent, so the first block is a leaf. */
   readonly #byAge = new Set<Block>();
   #bytes = 0;
 
-  /** @param maxBytes - What all blocks together may hold; 0 keeps nothing. */
+  /** @param maxBytes - Max bytes of all blocks together; 0 disables the cache. */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** What the blocks hold. */
+  /** Bytes that all blocks hold. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** How many trees there are. */
+  /** Number of trees. */
   get trees(): number {
     return [...this.#trees.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
   /**
-   * The blocks that a prompt begins with, in order. Never the whole prompt: its last token has to be computed.
+   * Returns the cached blocks that a prompt begins with, in order. Never returns the whole prompt: its last token has to be computed.
    *
-   * @param owner - The policy.
+   * @param owner - Policy of the request.
    */
   find(owner: object, salt: string | null, prompt: Int32Array): Float32Array[] {
     const path: Block[] = [];
@@ -66,9 +67,10 @@ export class PrefixCache {
   }
 
   /**
-   * Keeps the whole blocks among the first `computed` tokens of a prompt.
+   * Stores the whole blocks among the first `computed` tokens of a prompt, and evicts the least recently used blocks beyond the limit.
    *
-   * @param read - The keys and values of the block that starts at a token; called for those that are not there yet.
+   * @param owner - Policy of the request.
+   * @param read - Returns the keys and values of the block that starts at a token; called only for blocks that are not stored yet.
    */
   keep(owner: object, salt: string | null, prompt: Int32Array, computed: number, read: (start: number) => Float32Array): void {
     if (this.#maxBytes === 0) return;
@@ -94,7 +96,7 @@ export class PrefixCache {
     }
   }
 
-  /** Lets go of everything of a policy. */
+  /** Removes all blocks of a policy. */
   forget(owner: object): void {
     const trees = this.#trees.get(owner);
     this.#trees.delete(owner);

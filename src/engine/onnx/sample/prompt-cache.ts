@@ -9,13 +9,13 @@ interface LayerCache {
 }
 
 /**
- * The keys and values of prompts on their way. The arrays are a graph's inputs and, over the same memory, its outputs: it
- * reads what is there and writes the new tokens' beside it.
+ * Keys and values of prompts being prefilled. The arrays are both inputs and outputs of a graph, over the same memory: the graph reads the
+ * existing tokens and adds the new tokens next to them.
  */
 export class PromptCache {
   readonly #config: ModelConfig;
   readonly layers: readonly LayerCache[];
-  /** C, tokens that each slot has room for. */
+  /** Tokens that each slot has room for, `C`. */
   readonly capacity: number;
   readonly feeds: Tensors = {};
   readonly fetches: Tensors = {};
@@ -34,7 +34,7 @@ export class PromptCache {
     });
   }
 
-  /** Keys and values of the tokens `[start, start + count)` of a slot in all layers, copied. */
+  /** Returns a copy of the keys and values of the tokens `[start, start + count)` of a slot in all layers. */
   read(slot: number, start: number, count: number): Float32Array {
     const { kvHeads, headSize, layers } = this.#config;
     const block = new Float32Array(2 * layers * kvHeads * count * headSize);
@@ -42,12 +42,12 @@ export class PromptCache {
     return block;
   }
 
-  /** Puts back what {@link read} returned. */
+  /** Writes a block that {@link read} returned into a slot. */
   write(slot: number, start: number, count: number, block: Float32Array): void {
     this.#eachLine(slot, start, count, (line, at) => line.set(block.subarray(at, at + line.length)));
   }
 
-  /** Calls `visit` with each head's stretch of tokens, and its place when all stretches lie side by side. */
+  /** Calls `visit` with each head's span of tokens and the span's offset in the concatenation of all spans. */
   #eachLine(slot: number, start: number, count: number, visit: (line: Float32Array, at: number) => void): void {
     const { kvHeads, headSize: d } = this.#config;
     let at = 0;

@@ -1,4 +1,4 @@
-/** The graph of prefill: tokens of prompts, after those that are in the cache. */
+/** Prefill graph: tokens of prompts, after tokens that are already in the cache. */
 import { cachedAttention, concat, type Graph, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { isLarge } from "../model/size.ts";
@@ -9,16 +9,16 @@ import { productOfMany } from "./turned.ts";
 /**
  * Builds the graph for `T` new tokens of each of `B` prompts; with several prompts none has a past.
  *
- * The cache, `[B, kv, C, d]` for keys and values, comes in as `past_k0`, `past_v0`, … and goes out as `k0`, `v0`, … with the new
- * tokens in it; given the same memory for both, those alone are written. `last_places` `[B]` and `total` `[1]` say how long
- * the rows are afterwards, see {@link cachedAttention}.
+ * The cache, `[B, kv, C, d]` for keys and values, is an input as `past_k0`, `past_v0`, … and an output as `k0`, `v0`, … with the new tokens
+ * in it. If input and output are the same memory, only the new tokens are written. `last_places` `[B]` and `total` `[1]` give the lengths
+ * of the rows after the pass, see {@link cachedAttention}.
  */
 export function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   const dims = { batch: "batch", time: "time", rows: "rows" };
   return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfMany, isGrouped: false } : null, cachingMixer);
 }
 
-/** Attention over the cache; the op rotates by itself where it can. */
+/** Returns the attention layer over the cache. The op applies the rotary embedding itself if it supports the head size. */
 function cachingMixer(inputs: ModelInputs): Mixer {
   const { graph, config, dims, cos, sin } = inputs;
   const { heads, kvHeads, headSize: d, unrotatedLayers } = config;
@@ -49,7 +49,7 @@ function cachingMixer(inputs: ModelInputs): Mixer {
   };
 }
 
-/** Query and key heads of a projection `[R, (h + 2·kv)·d]`, each normalised where the family does that. */
+/** Normalizes the query and key heads of a projection `[R, (h + 2·kv)·d]`, if the model has query-key norm. */
 function normalizeHeads({ config, weights, dims }: ModelInputs, layer: number, projected: Value): Value {
   if (!config.hasQueryKeyNorm) return projected;
   const { heads, kvHeads, headSize, normEpsilon } = config;
@@ -59,7 +59,7 @@ function normalizeHeads({ config, weights, dims }: ModelInputs, layer: number, p
   return concat([norm(queries!, "qnorm"), norm(keys!, "knorm"), values!], 1, heads + 2 * kvHeads);
 }
 
-/** Query and key heads of a projection, rotated. */
+/** Rotates the query and key heads of a projection. */
 function rotateHeads({ config, dims, positions, cos, sin }: ModelInputs, projected: Value): Value {
   const { heads, kvHeads, headSize } = config;
   const perHead = transpose(reshape(projected, [dims.batch, dims.time, heads + 2 * kvHeads, headSize]), [0, 2, 1, 3]);

@@ -1,7 +1,7 @@
-/** Requests that wait for a place: the most urgent first, of equal ones the earliest. */
+/** Queue of waiting requests: the most urgent first, among equals the earliest. */
 import { priorityOf, type Request } from "./request.ts";
 
-/** See the file header. */
+/** Waiting requests, sorted by priority, then by arrival. */
 export class WaitingQueue {
   #waiting: Request[] = [];
 
@@ -18,12 +18,12 @@ export class WaitingQueue {
     this.#waiting.splice(before === -1 ? this.#waiting.length : before, 0, request);
   }
 
-  /** How many wait for one batch. */
+  /** Counts the requests that wait for a batch. */
   countOf(batchKey: string): number {
     return this.#waiting.reduce((count, request) => count + Number(request.policy.batchKey === batchKey), 0);
   }
 
-  /** Takes out, in order, the requests that `isWanted` says yes to. */
+  /** Removes and returns, in order, the requests for which `isWanted` is true. */
   take(isWanted: (request: Request) => boolean): Request[] {
     const taken: Request[] = [];
     this.#waiting = this.#waiting.filter((request) => {

@@ -3,13 +3,13 @@ import type { GrammarConstraint } from "./grammar/constraint.ts";
 import type { LogitRules } from "./logits/rules.ts";
 import type { Policy } from "./policies.ts";
 
-/** A sampled token on its way to the caller. */
+/** Sampled token on its way to the caller. */
 export interface SampledEvent {
   readonly request: number;
   readonly token: SampledToken;
 }
 
-/** What a caller asked for. */
+/** Sampling request of a caller. */
 export interface Request {
   readonly id: number;
   readonly policyId: string;
@@ -21,21 +21,22 @@ export interface Request {
   readonly constraint: GrammarConstraint | null;
 }
 
-/** A request with a place in a batch. */
+/** Request with a row in a batch. */
 export interface RunningRow<R = Request> {
   readonly request: R;
-  /** Tokens in the cache. */
+  /** Number of tokens in the cache. */
   length: number;
-  /** Sampled last; not in the cache yet. */
+  /** Token sampled last; not in the cache yet. */
   lastToken: number;
+  /** Number of tokens sampled so far. */
   sampled: number;
-  /** Tokens of the prompt that were not computed for this request. */
+  /** Prompt tokens that were found in the prefix cache instead of computed for this request. */
   readonly cachedTokens: number;
-  /** Log-probabilities of the prompt's tokens, `[P - 1]`; null when nobody asks. */
+  /** Log-probabilities of the prompt's tokens, `[P - 1]`; null if not requested. */
   readonly promptTokens: readonly PromptToken[] | null;
 }
 
-/** Of two requests the one with the lower value goes first. */
+/** Returns the priority of a request: lower values are served first, 0 if not set. */
 export function priorityOf(request: Request): bigint {
   return request.params.priority ?? 0n;
 }

@@ -1,4 +1,4 @@
-/** What the graphs of prefill and decoding share: everything but attention. */
+/** Common parts of the prefill and decode graphs: everything except attention. */
 import { add, concat, type Dim, gatherRows, Graph, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterNames } from "../model/parameters.ts";
@@ -14,7 +14,7 @@ import {
 } from "../model/transformer.ts";
 import { givenWeights } from "./turned.ts";
 
-/** Names of a layer's inputs and outputs. */
+/** Returns the names of a layer's cache inputs and outputs. */
 export const cacheNames = (layer: number) => ({
   pastKeys: `past_k${layer}`,
   pastValues: `past_v${layer}`,
@@ -22,23 +22,25 @@ export const cacheNames = (layer: number) => ({
   values: `v${layer}`,
 });
 
-/** How rows are multiplied by the turned matrices of a large model. */
+/** Product of rows with the transposed matrices of a large model. */
 export interface TurnedProduct {
   readonly product: Product;
-  /** Whether rows have to be filled up to whole groups. */
+  /** Whether rows must be padded to whole groups. */
   readonly isGrouped: boolean;
 }
 
 /**
  * Builds a graph for `B` rows of `T` tokens each, `tokens` and `positions` `[B, T]`.
  *
- * Outputs `logits`, `logprobs` and `probs` `[S, V]`: of the tokens that `last` names by flat index, their `log softmax` and
- * their `softmax`. Where rows are filled up to groups, `R` in all, there is one token in each: `tokens`, `positions` and `last` are
- * of all of them, the rest of the inputs and the outputs of the first `B`, which `real` `[B]` names; `spread` `[R]` names for each
- * row one whose attention it goes on with, which for those that fill up nobody looks at.
+ * Outputs, for the tokens with the flat indices in `last`: `logits`, `logprobs` (`log softmax`) and `probs` (`softmax`), `[S, V]` each.
  *
- * @param hasAdapters - Whether rows bring low-rank adapters, each row its own.
- * @param attend - Makes the attention, which reads and writes the cache.
+ * If rows are padded to whole groups, `R` in all, each row has one token. `tokens`, `positions` and `last` then cover all `R` rows; the
+ * other inputs and the outputs cover the first `B` rows, which `real` `[B]` lists. `spread` `[R]` gives for each row the row to take
+ * attention from: for padding, any row.
+ *
+ * @param hasAdapters - Whether rows have low-rank adapters, each row its own.
+ * @param turned - Product with transposed matrices; null for a small model.
+ * @param attend - Creates the attention layer, which reads and writes the cache.
  */
 export function samplerGraph(
   config: ModelConfig,
@@ -82,7 +84,7 @@ export function samplerGraph(
   return graph;
 }
 
-/** From all rows to those that are not there to fill up, and back. */
+/** Declares the inputs `real` and `spread`, and returns the gathers from all rows to real rows and back. */
 function fillingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread", (x: Value) => Value> {
   const real = graph.input("real", [rows], "int64");
   const spread = graph.input("spread", ["filled"], "int64");
@@ -90,9 +92,9 @@ function fillingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread",
 }
 
 /**
- * `(x·A[o])·B[o]` with each row's own `A` and `B`, picked from stacks `[adapters, in, rank]` and `[adapters, rank, out]` by
- * `adapter` `[B]`. Picking costs a copy, but a row's product is then the same whatever other adapters are loaded, to the
- * last bit; adapters side by side in one wide product are not.
+ * Returns the term `(x·A[o])·B[o]` with each row's own `A` and `B`, picked from stacks `[adapters, in, rank]` and `[adapters, rank, out]`
+ * by `adapter` `[B]`. Picking costs a copy, but keeps a row's product bit-identical for any set of loaded adapters; one wide product over
+ * adjacent adapters would not.
  */
 function adapterTerm(graph: Graph, { batch, time, rows }: BatchDims): Projection {
   const owner = graph.input("adapter", [batch], "int64");

@@ -1,7 +1,7 @@
 /**
- * Continuous batching: requests join and leave at token granularity, and every running row of the same weights advances
- * in one product. Nothing else in the batch changes a row's bits, nor does what was computed before: random numbers
- * depend on its seed alone. Runs in a worker.
+ * Continuous batching: requests join and leave between tokens, and all running rows of the same weights advance in one forward pass.
+ * Results are batch-invariant: a row's bits depend neither on the rest of the batch nor on earlier computations, and its random numbers
+ * only on its seed. Runs in a worker.
  */
 import type { SamplingParams } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
@@ -20,7 +20,7 @@ import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request, type SampledEvent } from "./request.ts";
 
-/** See the file header. */
+/** Sampler with continuous batching, for any number of policies. */
 export class Sampler {
   readonly #maxRows: number;
   readonly #maxPrefillTokens: number;
@@ -33,7 +33,7 @@ export class Sampler {
   readonly #paces = new WeakMap<ModelConfig, Pace>();
   readonly #cancelled = new Set<number>();
   readonly #queue = new WaitingQueue();
-  /** Prompts on their way, the most urgent first. */
+  /** Prompts being prefilled, the most urgent first. */
   readonly #tasks: PrefillTask[] = [];
   #events: SampledEvent[] = [];
   #isRunning = false;
@@ -44,7 +44,7 @@ export class Sampler {
     this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
     this.#policies = new Policies((policy) => {
       this.#prefixes.forget(policy);
-      // An empty batch keeps its cache for the next request, and with it the weights.
+      // An empty batch keeps its cache, and so the weights, for the next request.
       if (!this.#policies.hasBatch(policy.batchKey)) this.#batches.delete(policy.batchKey);
     });
     this.#forward = new Forward(options.threads);
@@ -52,22 +52,26 @@ export class Sampler {
     this.#onError = onError;
   }
 
-  /** Takes over trained weights, or an adapter's, under a new policy id. */
+  /** Adds trained weights, or an adapter's, under a new policy id and takes ownership of them; null = the base model unchanged. */
   addPolicy(id: string, base: BaseSource, trained: { flat: Float32Array; lora: Adapter | null } | null): Promise<void> {
     return this.#policies.add(id, base, trained);
   }
 
-  /** The same straight from a saved state. */
+  /** Adds a policy from a saved state on disk; undefined = the base model unchanged. */
   loadPolicy(id: string, base: BaseSource, state: string | undefined): Promise<void> {
     return this.#policies.load(id, base, state);
   }
 
-  /** Requests on the policy go on; no further one may use it. */
+  /** Releases a policy: its requests continue, and no further request may use it. */
   releasePolicy(id: string): void {
     this.#policies.release(id);
   }
 
-  /** Queues a request; its tokens arrive through `emit`. */
+  /**
+   * Queues a request; its tokens arrive through `emit`.
+   *
+   * @throws NotFoundError `E_NOT_FOUND` if the policy does not exist or was released.
+   */
   add(id: number, policyId: string, prompt: Int32Array, params: SamplingParams, constraint: GrammarConstraint | null = null): void {
     const policy = this.#policies.take(policyId);
     const rules = LogitRules.of(params, prompt);
@@ -75,7 +79,7 @@ export class Sampler {
     if (!this.#isRunning) void this.#loop();
   }
 
-  /** Frees the request's row before the next token. */
+  /** Cancels a request and frees its row before the next token. */
   cancel(id: number): void {
     this.#cancelled.add(id);
     if (!this.#isRunning) this.#dropCancelled();
@@ -84,7 +88,7 @@ export class Sampler {
   async #loop(): Promise<void> {
     this.#isRunning = true;
     while (this.#queue.length > 0 || this.#tasks.length > 0 || this.#running > 0) {
-      // Requests, cancellations and new weights arrive as messages: let them in between two products.
+      // Requests, cancellations and new weights arrive as messages: handle them between two forward passes.
       await new Promise(setImmediate);
       this.#dropCancelled();
       await this.#prefill();
@@ -104,7 +108,7 @@ export class Sampler {
     return [...this.#batches.values()].reduce((sum, batch) => sum + batch.size, 0);
   }
 
-  /** Prefills for as long as running rows can wait; with none of them, one piece. */
+  /** Prefills prompts for as long as running rows can wait; with no running row, computes one piece. */
   async #prefill(): Promise<void> {
     const running = [...this.#batches.values()].filter((batch) => batch.size > 0);
     const budgetMs = running.reduce((most, { weights }) => Math.max(most, this.#pace(weights.config).budgetMs), 0);
@@ -118,7 +122,7 @@ export class Sampler {
     } while (endMs !== null && this.#promptTokens(policy, endMs) >= BLOCK_TOKENS);
   }
 
-  /** The most urgent prompt: one under way, or the next in the queue. */
+  /** Returns the most urgent prompt: one being prefilled, or the next in the queue. Null if nothing can be prefilled now. */
   async #nextTask(endMs: number | null): Promise<PrefillTask | null> {
     const { first } = this.#queue;
     const task = this.#tasks[0];
@@ -129,7 +133,7 @@ export class Sampler {
     return (admitted && (await this.#start(admitted))) ?? task ?? null;
   }
 
-  /** Begins with prompts; null when that failed. */
+  /** Starts prefilling prompts; returns null if that failed. */
   async #start({ prompts, known }: Admission): Promise<PrefillTask | null> {
     try {
       const task = await PrefillTask.start(prompts, known, this.#prefixes);
@@ -163,13 +167,13 @@ export class Sampler {
     }
   }
 
-  /** Nothing when the task has ended before. */
+  /** Removes a task; does nothing if it has already ended. */
   #end(task: PrefillTask): void {
     const at = this.#tasks.indexOf(task);
     if (at >= 0) this.#tasks.splice(at, 1);
   }
 
-  /** Lets the requests of complete prompts into their batch. */
+  /** Adds the requests of completed prompts to their batch. */
   #enter(batch: Batch, batchKey: string, { completed, distributions }: PieceResult): void {
     const rows = completed.flatMap((prefilled) => prefilled.requests.map((request) => newRow(request, prefilled)));
     const expected = Math.min(this.#maxRows, batch.size + rows.length + this.#queue.countOf(batchKey));
@@ -192,7 +196,7 @@ export class Sampler {
     }
   }
 
-  /** A failure ends the requests that it is about, not the sampler. */
+  /** Ends the given requests with an error; the sampler continues. */
   #fail(requests: readonly Request[], error: unknown): void {
     for (const request of requests) this.#giveBack(request);
     this.#onError(
@@ -217,7 +221,7 @@ export class Sampler {
     this.#policies.giveBack(request.policyId, request.policy);
   }
 
-  /** Tokens of prompts that may be computed until `endMs`; null = nobody waits for them to be. */
+  /** Returns the max number of prompt tokens to compute until `endMs`; null = no running row waits. */
   #promptTokens({ weights }: Policy, endMs: number | null): number {
     if (endMs === null) return this.#maxPrefillTokens;
     return Math.min(this.#maxPrefillTokens, this.#pace(weights.config).promptTokensIn(endMs - performance.now()));

@@ -1,7 +1,7 @@
 /**
- * How many threads an operation of a sampler's graphs has: as many as leave every bit of a row as it is with one, whatever runs
- * beside it. Products that are cut along rows, or into wide slices of columns, sum as they do whole; of narrow slices the runtime
- * sums the inner dimension in other pieces.
+ * Thread counts of a sampler's graphs: the max number of threads inside one op that leaves every bit of a row as with one thread, for any
+ * batch. Products cut along rows, or into wide slices of columns, sum exactly as the whole product does; for narrow slices the runtime sums
+ * the inner dimension in different pieces.
  */
 import type { ModelConfig } from "../model/config.ts";
 import { allLinears } from "../model/parameters.ts";
@@ -9,21 +9,21 @@ import { isLarge } from "../model/size.ts";
 import { MIN_ROWS, MIN_SLICE, MOST_THREADS } from "../thread-bits.ts";
 
 /**
- * For the next token of running rows.
+ * Returns the threads inside one op of the decode graph.
  *
- * @param most - At most so many, and never more than {@link MOST_THREADS}.
+ * @param most - Upper limit; {@link MOST_THREADS} also applies.
  */
 export function decodeThreads(config: ModelConfig, hasAdapters: boolean, most: number): number {
-  // The products of a small model are over before another thread is awake.
+  // The products of a small model finish before another thread wakes up.
   if (!isLarge(config)) return 1;
-  // Matrices that come from the left are cut along their rows. Attention is a product per row and key head and an adapter one per
-  // row: as long as these are not fewer than the threads, none of them is cut.
+  // Matrices that are left operands are cut along their rows. Attention is one product per row and key head, an adapter one product per
+  // row: as long as there are at least as many products as threads, none of them is cut.
   return Math.min(most, MOST_THREADS, hasAdapters ? MIN_ROWS : MIN_ROWS * config.kvHeads);
 }
 
-/** For tokens of prompts; see {@link decodeThreads}. */
+/** Returns the threads inside one op of the prefill graph; see {@link decodeThreads}. */
 export function promptThreads(config: ModelConfig, hasAdapters: boolean, most: number): number {
-  // An adapter's rank is narrower than any slice.
+  // An adapter's rank is narrower than any slice may be.
   if (!isLarge(config) || hasAdapters) return 1;
   const narrowest = Math.min(...allLinears(config).map(({ parts }) => parts.reduce((sum, { outputSize }) => sum + outputSize, 0)));
   return Math.max(1, Math.min(most, MOST_THREADS, Math.floor(narrowest / MIN_SLICE)));

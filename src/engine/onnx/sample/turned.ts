@@ -1,8 +1,7 @@
 /**
- * Products of large models. The runtime rearranges the right operand of a product before it multiplies, and with few rows that
- * takes longer than the product itself: reading 35 M weights and multiplying 2 rows by them took 15 ms, 9 of which went into it.
- * So weights of large models are kept as files have them, `[out, in]`, and come from the left: `yᵀ = W·xᵀ`. Small models stay in
- * the processor's caches, where the transpositions of rows cost what is saved.
+ * Products with the transposed weights of large models. The runtime rearranges the right operand of a product before it multiplies, and
+ * with few rows that takes longer than the product itself. So weights of large models stay as files store them, `[out, in]`, and are the
+ * left operand: `yᵀ = W·xᵀ`. Small models stay in the processor's caches, where transposing the rows costs as much as it saves.
  */
 import { type Graph, matmul, productOfEach, reshape, transpose, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
@@ -11,27 +10,27 @@ import { isLarge } from "../model/size.ts";
 import type { Product } from "../model/transformer.ts";
 
 /**
- * Rows that are multiplied together. How a product is summed depends on the columns of the right operand, so there are always as
- * many, and a row's bits are the same whatever runs beside it. As many as fill a register: fewer would cost the same.
+ * Rows multiplied together. The summation order of a product depends on the number of columns of the right operand, so the number is fixed
+ * to make a row's bits batch-invariant. 16 rows fill a register: fewer would cost the same.
  */
 export const GROUP_ROWS = 16;
 
-/** The least multiple of {@link GROUP_ROWS} that holds `rows`. */
+/** Returns `rows` rounded up to a multiple of {@link GROUP_ROWS}. */
 export function inGroups(rows: number): number {
   return Math.ceil(rows / GROUP_ROWS) * GROUP_ROWS;
 }
 
-/** `x·Wᵀ` for rows of prompts, of which there are many. */
+/** Product `x·Wᵀ` for the rows of prompts, of which there are many. */
 export const productOfMany: Product = (x, weight) => matmul(x, weight, { transposeB: true });
 
-/** `x·Wᵀ` for rows in whole groups. */
+/** Product `x·Wᵀ` for rows in whole groups. */
 export const productOfGroups: Product = (x, weight) => {
   const [rows, inputSize] = x.shape;
   const columns = transpose(reshape(x, ["groups", GROUP_ROWS, inputSize!]), [0, 2, 1]);
   return reshape(transpose(productOfEach(weight, columns), [0, 2, 1]), [rows!, weight.shape[0]!]);
 };
 
-/** The shape that a parameter is given in. */
+/** Returns the shape of a parameter's graph input: `[out, in]` for the matrices of a large model. */
 export function givenShape(config: ModelConfig, { kind, shape }: Parameter): readonly number[] {
   return kind === "matrix" && isLarge(config) ? shape.toReversed() : shape;
 }
@@ -41,7 +40,7 @@ export function givenWeights(graph: Graph, config: ModelConfig): Map<string, Val
   return new Map(baseLayout(config).parameters.map((each) => [each.name, graph.input(each.name, givenShape(config, each))]));
 }
 
-/** Turns every matrix of a flat vector from `[in, out]` to `[out, in]` where it lies. */
+/** Transposes every matrix of a flat vector from `[in, out]` to `[out, in]`, in place. */
 export function turnMatrices(flat: Float32Array, layout: Layout): void {
   for (const parameter of layout.parameters) {
     if (parameter.kind !== "matrix") continue;
@@ -50,7 +49,7 @@ export function turnMatrices(flat: Float32Array, layout: Layout): void {
   }
 }
 
-/** Side of the squares that are turned one after the other: their lines stay in the cache. */
+/** Side of the square tiles that are transposed one after the other: their lines stay in the cache. */
 const SQUARE = 32;
 
 function turn(from: Float32Array, to: Float32Array, rows: number, columns: number): void {

@@ -1,12 +1,12 @@
 /**
- * AdamW over spans of flat vectors in one pass over memory, as a WebAssembly module with 128-bit vectors.
+ * AdamW over spans of flat vectors in one pass over memory, as a WebAssembly module with 128-bit SIMD.
  *
- * The update has sixteen elementwise operations. A graph runs each as a pass of its own; here all sixteen happen while
- * four elements are in registers. Every operation is the IEEE one of the formula, in its order, so the result is that of
- * the formula in float32, element by element.
+ * The update has sixteen elementwise operations. A graph runs each as a separate pass; this kernel runs all sixteen while four elements are
+ * in registers. Every operation is the IEEE 754 operation of the formula, in the formula's order, so each element is bit-identical to the
+ * formula in float32.
  */
 
-/** Scalars of one step; see {@link AdamKernel}. */
+/** Scalars of one step; see {@link AdamKernel} for the formula. */
 export interface AdamScalars {
   readonly clip: number;
   readonly beta1: number;
@@ -27,7 +27,7 @@ export interface AdamScalars {
 /** Order of the function's arguments after the number of bytes. */
 const SCALARS = ["clip", "beta1", "rest1", "beta2", "rest2", "shrink", "scaledRate", "correction", "epsilon"] as const;
 
-/** What is used of the global that Node.js has and its type definitions leave out. */
+/** `WebAssembly` global of Node.js, with types for the members used here; the type definitions of Node.js lack it. */
 const Wasm = (globalThis as unknown as { readonly WebAssembly: WasmGlobal }).WebAssembly;
 
 interface WasmGlobal {
@@ -37,11 +37,11 @@ interface WasmGlobal {
   };
 }
 
-/** Elements per call: four vectors of this length stay in the first cache. */
+/** Elements per call: four vectors of this length stay in the L1 cache. */
 const SPAN = 2048;
 const SPAN_BYTES = 4 * SPAN;
 
-/** Where each vector's span lies in the module's memory. */
+/** Byte offset of each vector's span in the module's memory. */
 const AT = { p: 0, m: SPAN_BYTES, v: 2 * SPAN_BYTES, g: 3 * SPAN_BYTES };
 
 // Instructions by their names in the specification's text format. https://webassembly.github.io/spec/core/binary/instructions.html
@@ -61,7 +61,7 @@ const I32 = 0x7f;
 const F32 = 0x7d;
 const V128 = 0x7b;
 
-/** `(bytes, …scalars) → ()`: updates the spans in memory from byte 0 to `bytes`. */
+/** Encodes the function body `(bytes, …scalars) → ()`, which updates the spans in memory from byte 0 to `bytes`. */
 function updateBody(): number[] {
   const bytes = 0;
   const scalar = (name: (typeof SCALARS)[number]) => 1 + SCALARS.indexOf(name);
@@ -87,12 +87,12 @@ function updateBody(): number[] {
     ...store(index, AT.v, get(v)),
   ];
   const next = [...get(index), ...i32.const(16), ...i32.add, ...tee(index), ...get(bytes), ...i32.ltU, ...branchIf];
-  // Three groups of locals behind the arguments: the scalars as vectors, the byte position, and g, m, v, p.
+  // Three groups of locals after the arguments: the scalars as vectors, the byte position, and g, m, v, p.
   const locals = [3, ...[SCALARS.length, V128], ...[1, I32], ...[4, V128]];
   return [...locals, ...splats, ...loop([...step, ...next]), 0x0b];
 }
 
-/** The module: one memory page, exported as `memory`, and the function, exported as `update`. */
+/** Encodes the module: one memory page, exported as `memory`, and the function, exported as `update`. */
 function moduleBytes(): Uint8Array {
   const sized = (content: readonly number[]) => [...unsigned(content.length), ...content];
   const section = (id: number, content: readonly number[]) => [id, ...sized(content)];
@@ -109,7 +109,7 @@ function moduleBytes(): Uint8Array {
 }
 
 /**
- * One AdamW step, element by element:
+ * Kernel of one AdamW step, element by element:
  *
  * ```
  * g ← clip · g
@@ -130,7 +130,9 @@ export class AdamKernel {
     this.#spans = { p: span("p"), m: span("m"), v: span("v"), g: span("g") };
   }
 
-  /** Updates parameters `p` and moments `m` and `v` in place in `[start, end)` from the gradient `g`; all four have one length. */
+  /**
+   * Updates parameters `p` and moments `m` and `v` in place in `[start, end)` from the gradient `g`; all four vectors have the same length.
+   */
   update(vectors: Readonly<Record<keyof typeof AT, Float32Array>>, start: number, end: number, scalars: AdamScalars): void {
     const values = SCALARS.map((name) => scalars[name]);
     const { p, m, v, g } = this.#spans;
@@ -140,7 +142,7 @@ export class AdamKernel {
       m.set(vectors.m.subarray(at, stop));
       v.set(vectors.v.subarray(at, stop));
       g.set(vectors.g.subarray(at, stop));
-      // Whole vectors of four; what lies behind the end is computed and not copied back.
+      // Whole vectors of four: elements past the end are computed but not copied back.
       this.#update(Math.ceil((stop - at) / 4) * 16, ...values);
       const count = stop - at;
       vectors.p.set(count === SPAN ? p : p.subarray(0, count), at);

@@ -1,4 +1,4 @@
-/** Runs batches of rows through gradient graphs. */
+/** Runner of batches: feeds rows to compiled gradient graphs and reads their results. */
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
@@ -11,46 +11,47 @@ import { graphShape } from "./query-blocks.ts";
 import { LANE, maskName, PROMPT } from "./rectangles.ts";
 import { ProgramCache } from "../program-cache.ts";
 
-/** What is read of a base model. */
+/** Base model as gradient graphs read it. */
 export interface FrozenBase {
   readonly config: ModelConfig;
   readonly layout: Layout;
-  /** Not read where every parameter is trained. */
+  /** Unused if every parameter is trained. */
   readonly weights: Float32Array;
-  /** Of as many positions as `placesNeeded` says. */
+  /** Rotary tables `[positions, headSize / 2]`; `placesNeeded` gives the number of positions. */
   readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array };
 }
 
-/** What a batch is computed with. */
+/** Model that a batch is computed with. */
 export interface BatchModel {
   readonly base: FrozenBase;
   readonly lora: Adapter | null;
-  /** Of what is trained. */
+  /** Layout of the trained parameters. */
   readonly layout: Layout;
   readonly parameters: Float32Array;
 }
 
-/** What a batch gave, besides gradients. */
+/** Results of a batch, except gradients. */
 export interface BatchResult {
-  /** Of the trained tokens, in the order of `forEachTrained`. */
+  /** Log-probabilities of the trained tokens, in the order of `forEachTrained`. */
   readonly logprobs: Float32Array;
-  /** Sum of the entropies at them, in nats. */
+  /** Sum of the entropies at the trained tokens, in nats. */
   readonly entropy: number;
   readonly loss: number;
 }
 
+/** Runs batches with a fixed number of threads inside one op, and caches compiled graphs. */
 export class BatchRunner {
   readonly #threads: number;
   readonly #programs: ProgramCache;
 
-  /** @param threads - Inside one op; the results do not depend on them. */
+  /** @param threads - Threads inside one op; results do not depend on the number. */
   constructor(threads: number, programs = new ProgramCache(8)) {
     this.#threads = threads;
     this.#programs = programs;
   }
 
   /**
-   * Computes a batch, and with a loss adds its gradients to `gradients`, flat in the layout of what is trained.
+   * Computes a batch. With a loss, adds the gradients to `gradients`, a flat vector in the layout of the trained parameters.
    *
    * Blocks the calling thread while it computes.
    */
@@ -120,7 +121,7 @@ export class BatchRunner {
   }
 }
 
-/** Tokens, positions and masks of a batch's rectangles. */
+/** Builds the tensors with tokens, positions and masks of a batch's padded blocks. */
 function rectangleFeeds(Tensor: TensorConstructor, rows: readonly Row[], batch: Batch, copies: number): Tensors {
   const feeds: Tensors = {};
   const add = (prefix: string, { count, time }: Rectangle, { tokens, positions }: Tokens, masks: readonly Mask[]) => {

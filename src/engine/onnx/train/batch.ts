@@ -1,42 +1,45 @@
-/** From families of rows to batches: rectangles that run through a gradient graph together. */
+/** Batches of prefix groups: padded blocks of rows that run through a gradient graph together. */
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { MIN_ROWS, MIN_SLICE, MOST_THREADS } from "../thread-bits.ts";
 import { type Family, findFamilies } from "./families.ts";
 import { paddedTime } from "./query-blocks.ts";
 
-/** Rows of one padded length, padding included. */
+/** Padded block: `count` rows of `time` tokens each, padding included. */
 export interface Rectangle {
   readonly count: number;
   readonly time: number;
 }
 
-/** Families that run together. */
+/** Prefix groups that run together. */
 export interface Batch {
   readonly families: readonly Family[];
-  /** What families share, a row for each: `[G, P]`. Null where they are rows that share nothing. */
+  /** Block of the shared prompts, one row per prefix group, `[G, P]`. Null if the groups are single rows that share nothing. */
   readonly prompts: Rectangle | null;
-  /** All lanes of all families, `[M, L]`. */
+  /** Block of all packed rows of all groups, `[M, L]`. */
   readonly lanes: Rectangle;
 }
 
-/** How rows are cut into batches. */
+/** Limits for cutting rows into batches. */
 export interface BatchLimits {
-  /** Most padded tokens in a batch of several rows that share nothing. */
+  /** Max padded tokens in a batch of several rows that share nothing. */
   readonly maxTokens: number;
-  /** Most tokens in a family, and most padded ones in a batch of several families that share. */
+  /** Max tokens in a prefix group, and max padded tokens in a batch of several groups with shared prompts. */
   readonly maxSharing: number;
-  /** Most trained tokens in a batch of several families, however many they share: each has logits over the whole vocabulary. */
+  /**
+   * Max trained tokens in a group of several rows or a batch of several groups, regardless of how many tokens they share: each trained
+   * token has logits over the whole vocabulary.
+   */
   readonly maxTrained: number;
-  /** Fewest rows in a rectangle: attention is a product per row and key head, and these must be as many as there may be threads. */
+  /** Min rows in a padded block: attention is one product per row and key head, and there must be at least as many products as threads. */
   readonly minRows: number;
-  /** What one query looking at one key costs, in tokens: attention costs the square of a row's length. */
+  /** Cost of one query-key pair, in tokens: attention cost grows with the square of a row's length. */
   readonly pairCost: number;
 }
 
 /**
- * Limits by a model's shape. A batch keeps some 10 hidden and 5 inner vectors per layer and token for its gradient; small
- * batches stay in the processor's caches, large models need larger ones, because each batch adds to every gradient once.
+ * Computes the limits from a model's shape. A batch keeps some 10 hidden and 5 inner vectors per layer and token for its gradient. Small
+ * batches stay in the processor's caches; large models need larger batches, because each batch adds to every gradient once.
  */
 export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, vocabularySize }: ModelConfig): BatchLimits {
   const layerBytes = 4 * (10 * hiddenSize + 5 * innerSize);
@@ -45,29 +48,31 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
   return {
     maxTokens,
     maxSharing: maxTokens,
-    // Behind the attention of the last layer only trained tokens go on, up to logits, their probabilities and their gradient.
+    // After the last layer's attention only trained tokens are computed; each keeps logits, probabilities and a gradient over the
+    // vocabulary.
     maxTrained: Math.min(Math.max(Math.floor(ACTIVATION_BYTES / (layerBytes + 3 * 4 * vocabularySize)), 512), 2048),
-    // Narrow heads have inner dimensions so short that they are summed in one piece however a product is cut.
+    // With narrow heads the inner dimension is short enough to be summed in one piece, however a product is cut.
     minRows: headSize < 128 ? 1 : Math.ceil(4 / kvHeads),
     pairCost: 1 / (3 * hiddenSize),
   };
 }
 
-/** What the activations of a batch may take, and again those of its trained tokens, as long as that leaves 512 of them. */
+/** Max bytes of a batch's activations, and of the activations of its trained tokens; both limits yield to the minimum of 512 tokens. */
 const ACTIVATION_BYTES = 1e9;
 
 /**
- * A matrix product whose result is narrow and has few rows is cut differently for each thread count, and its last bits
- * with it. With at least this many rows the cut is along rows, and the bits do not depend on threads (up to 4).
+ * Min rows of a matrix product with a narrow result. With fewer rows the runtime cuts the product differently for each thread count, which
+ * changes its last bits; with at least this many rows it cuts along rows, and the bits do not depend on the thread count (up to 4).
  */
 export const MIN_PRODUCT_ROWS = 320;
 
-/** From this width on a result is cut into slices that sum as the whole does. */
+/** Min width at which a result is cut into column slices that sum exactly as the whole matrix does. */
 const WIDE = MOST_THREADS * MIN_SLICE;
 
 /**
- * How many trained tokens a batch is filled up to, so that no bit of what follows the last attention depends on threads: two of a
- * model that is wide throughout, else as many as products need rows. Each has logits over the whole vocabulary.
+ * Returns the number of trained tokens that a batch is padded to, so that no bit computed after the last attention depends on the thread
+ * count: {@link MIN_ROWS} for a model that is wide throughout, else {@link MIN_PRODUCT_ROWS}. Each entry, padding included, has logits over
+ * the whole vocabulary.
  */
 export function fewestTrained({ hiddenSize, innerSize, heads, headSize, vocabularySize }: ModelConfig, hasAdapter: boolean): number {
   const isWide = Math.min(hiddenSize, innerSize, heads * headSize, vocabularySize) >= WIDE;
@@ -75,30 +80,28 @@ export function fewestTrained({ hiddenSize, innerSize, heads, headSize, vocabula
   return isWide && !hasAdapter ? MIN_ROWS : MIN_PRODUCT_ROWS;
 }
 
-/** What a batch costs besides its tokens, in tokens: starting a graph and adding into the accumulators. */
+/** Fixed cost of a batch, in tokens: starting a graph and adding into the gradient accumulators. */
 const BATCH_OVERHEAD = 128;
 
-/** What a batch costs, in tokens; also of one that is still to be filled up. */
+/** Returns the cost of a batch in tokens, whether or not the batch is padded to {@link MIN_PRODUCT_ROWS} positions yet. */
 export function costOf(shape: Pick<Batch, "prompts" | "lanes">): number {
   return Math.max(positionsIn(shape), MIN_PRODUCT_ROWS) + BATCH_OVERHEAD;
 }
 
-/**
- * Places that tables of positions must have: rows are filled up beyond a model's context, and what is there is masked but looked up.
- */
+/** Returns the number of positions in the rotary tables: the length of the longest padded row, which may exceed the model's context. */
 export function placesNeeded({ contextLength }: ModelConfig): number {
   return Math.max(paddedTime(contextLength), paddedTime(MIN_PRODUCT_ROWS));
 }
 
-/** Token positions of a batch, padding included. */
+/** Returns the token positions of a batch, padding included. */
 export function positionsIn({ prompts, lanes }: Pick<Batch, "prompts" | "lanes">): number {
   return (prompts ? prompts.count * prompts.time : 0) + lanes.count * lanes.time;
 }
 
 /**
- * Cuts rows into batches within the limits, families of like shape together, so that padding and the number of batches cost
- * least in all. A pure function of the rows, so that the order of summation, and with it every
- * bit of the gradient, is fixed when they are.
+ * Cuts rows into batches within the limits. Sorts prefix groups by shape and cuts the sorted list so that the total cost of padding and of
+ * starting batches is minimal. A pure function of the rows and limits: the same rows give the same order of summation, and so a
+ * bit-identical gradient.
  */
 export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] {
   const families = findFamilies(rows, limits).sort(
@@ -109,9 +112,9 @@ export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] 
   return [...cut(alone, limits.maxTokens, limits), ...cut(sharing, limits.maxSharing, limits)];
 }
 
-/** The cheapest way to cut sorted families into batches of consecutive ones. */
+/** Cuts sorted prefix groups into batches of consecutive groups at the lowest total cost, by dynamic programming. */
 function cut(families: readonly Family[], maxTokens: number, { maxTrained, minRows }: BatchLimits): Batch[] {
-  // cheapest[i]: the least cost of the first i families, and where the last batch of that plan begins.
+  // cheapest[i]: the lowest cost of the first i groups, and the start of the last batch of that plan.
   const cheapest = [{ cost: 0, start: 0 }];
   for (let end = 1; end <= families.length; end++) {
     const shape = new Shape();
@@ -134,7 +137,7 @@ function cut(families: readonly Family[], maxTokens: number, { maxTrained, minRo
   return batches.reverse();
 }
 
-/** The rectangles that hold families, as they are added. */
+/** Padded blocks that hold prefix groups, extended group by group. */
 class Shape {
   prompts: Rectangle | null = null;
   lanes: Rectangle = { count: 0, time: 0 };
@@ -147,7 +150,10 @@ class Shape {
   }
 }
 
-/** The same with at least {@link MIN_PRODUCT_ROWS} positions in all: more rows, or one longer row where that is less. */
+/**
+ * Pads a shape to at least {@link MIN_PRODUCT_ROWS} positions in all and `minRows` rows per block: by more rows, or by one longer row if
+ * that adds fewer positions.
+ */
 function filledUp({ prompts, lanes }: Shape, minRows: number): Pick<Batch, "prompts" | "lanes"> {
   if (prompts) {
     const filled = { ...prompts, count: Math.max(prompts.count, minRows) };

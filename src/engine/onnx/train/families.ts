@@ -1,33 +1,34 @@
-/** Rows that share a beginning, laid out so that it is computed once. */
+/** Prefix groups: rows with a shared prefix, laid out so that the prefix is computed once. */
 import type { Row } from "../../port.ts";
 import type { BatchLimits } from "./batch.ts";
 import { paddedTime } from "./query-blocks.ts";
 
 /**
- * Neighbouring rows that share a beginning: its tokens once, the prompt, then what each row has of its own (its branch).
- * Branches lie in lanes, several behind each other where they fit. A branch sees the prompt and itself, at the positions it
- * has in its own row, so every row's result is what it would be alone. A row that shares nothing is a family with no prompt
- * and one lane.
+ * Prefix group: consecutive rows with a shared prefix. The shared tokens (the prompt) are laid out once, then each row's own tokens (its
+ * continuation). Continuations are packed into rows, several one after another where they fit. A continuation attends to the prompt and to
+ * itself, at its positions in its own row, so every row's result equals its result alone. A row that shares nothing is a group with no
+ * prompt and one packed row.
  */
 export interface Family {
   /** Indices into the caller's rows. */
   readonly members: readonly number[];
-  /** Tokens that all members share, `P`. */
+  /** Number of tokens that all members share, `P`. */
   readonly shared: number;
-  /** Where each member's branch lies. */
+  /** Continuation of each member, in the order of `members`. */
   readonly branches: readonly Branch[];
+  /** Number of packed rows. */
   readonly lanes: number;
-  /** Of the fullest lane. */
+  /** Length of the fullest packed row, in tokens. */
   readonly laneLength: number;
-  /** Tokens in all. */
+  /** Tokens in all, the shared ones counted once. */
   readonly length: number;
-  /** Trained tokens of all members; rows that are equal add some without adding to the length. */
+  /** Trained tokens of all members. Equal rows each add their own, although they add nothing to `length`. */
   readonly trained: number;
 }
 
 /**
- * A member's own tokens: `length` of them in a lane of its family, starting at `start`. A branch of length 0 (a row that is all prompt)
- * occupies no lane; its `lane` and `start` must not be used. A family whose rows are all equal has no lanes at all.
+ * Continuation: the `length` own tokens of a member, in packed row `lane` of its group from `start` on. A continuation of length 0 (a row
+ * that is all prompt) occupies no packed row; its `lane` and `start` must not be used. A group of equal rows has no packed rows at all.
  */
 export interface Branch {
   readonly lane: number;
@@ -35,13 +36,16 @@ export interface Branch {
   readonly length: number;
 }
 
-/** Shorter shared beginnings are not worth a graph of their own. */
+/** Min length of a shared prefix, in tokens: a shorter prefix is not worth its own graph. */
 const MIN_SHARED = 8;
 
-/** What a lane costs for each token of the prompt, in tokens: its keys and values lie before those of the lane once more. */
+/** Cost of a packed row per token of its prompt, in tokens: the prompt's keys and values are copied before the packed row's own. */
 const COPY_COST = 1 / 12;
 
-/** Joins neighbours that share a beginning, as long as that costs less than leaving them apart; rows of a group are neighbours. */
+/**
+ * Joins neighboring rows with a shared prefix, as long as the joint cost is lower than the separate costs. The rows of a group of samples
+ * are neighbors.
+ */
 export function findFamilies(rows: readonly Row[], { maxSharing, maxTrained, pairCost }: BatchLimits): Family[] {
   const alone = (length: number) => length * (1 + length * pairCost);
   const together = (shared: number, own: number, longest: number) => alone(shared) + own * (1 + (shared + longest) * pairCost);
@@ -53,7 +57,7 @@ export function findFamilies(rows: readonly Row[], { maxSharing, maxTrained, pai
     let shared = inputsOf(head);
     let longestRow = shared;
     let cost = alone(shared);
-    // Of all members, what they share counted for each.
+    // Input tokens of all members, the shared prefix counted for each member.
     let inputs = shared;
     let trained = trainedTokens(head);
     for (let next = first + 1; next < rows.length; next++) {
@@ -81,7 +85,10 @@ export function findFamilies(rows: readonly Row[], { maxSharing, maxTrained, pai
   return families;
 }
 
-/** Lays branches into lanes of the length that costs least: long ones hold more of them and waste less, but cost more attention. */
+/**
+ * Packs continuations into rows of the cheapest length: longer packed rows hold more continuations and waste less padding, but cost more
+ * attention.
+ */
 function layOut(lengths: readonly number[], shared: number, pairCost: number): Pick<Family, "branches" | "lanes" | "laneLength"> {
   const own = lengths.reduce((sum, length) => sum + length, 0);
   const longest = lengths.reduce((most, length) => Math.max(most, length), 0);
@@ -96,13 +103,13 @@ function layOut(lengths: readonly number[], shared: number, pairCost: number): P
   return { branches: best.branches, lanes: best.lanes, laneLength };
 }
 
-/** The longest branches first, each into the first lane that has room for it. */
+/** Packs continuations by first-fit decreasing: the longest first, each into the first packed row with room for it. */
 function firstFit(lengths: readonly number[], size: number): { lanes: number; branches: Branch[] } {
   const branches: Branch[] = new Array<Branch>(lengths.length);
   const filled: number[] = [];
   for (const index of lengths.map((_, i) => i).sort((a, b) => lengths[b]! - lengths[a]! || a - b)) {
     const length = lengths[index]!;
-    // Nothing is laid out for a row that is all prompt.
+    // A row that is all prompt has no continuation to place.
     const found = length === 0 ? 0 : filled.findIndex((used) => used + length <= size);
     const lane = found < 0 ? filled.length : found;
     const start = filled[lane] ?? 0;
@@ -112,7 +119,7 @@ function firstFit(lengths: readonly number[], size: number): { lanes: number; br
   return { lanes: filled.length, branches };
 }
 
-/** Tokens that two rows have in common at the start, their last tokens left out. */
+/** Counts the leading tokens that two rows have in common, their last tokens excluded. */
 function commonPrefix(a: Int32Array, b: Int32Array): number {
   const limit = Math.min(a.length, b.length) - 1;
   let length = 0;
@@ -124,7 +131,7 @@ function inputsOf({ tokens }: Row): number {
   return tokens.length - 1;
 }
 
-/** Tokens with a non-zero weight. */
+/** Counts the tokens with a non-zero weight. */
 export function trainedTokens(row: Row): number {
   let count = 0;
   for (let t = 1; t < row.weights.length; t++) if (row.weights[t] !== 0) count++;

@@ -1,4 +1,4 @@
-/** The gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
+/** Gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
 import {
   adaptedProduct,
   blockDiagonal,
@@ -25,24 +25,28 @@ import { logits, type Projection, transformer, weightInputs } from "../model/tra
 import type { GraphShape } from "./query-blocks.ts";
 import { type Model, rowsOf } from "./rectangles.ts";
 
-/** What a gradient graph computes: a loss with gradients, or log-probabilities alone. */
+/** Output of a gradient graph: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
 
-/** Prefix of the accumulators, which are inputs and, with this step's gradient added, outputs. */
+/** Name prefix of the gradient accumulators, which are inputs and, with the batch's gradient added, outputs. */
 export const ACCUMULATOR = "acc_";
 
 /**
  * Builds the graph for one model shape.
  *
- * A batch is a rectangle of lanes `[M, L]`, and where there are prompts, one of those `[G, P]` before it: all linear maps run
- * over the rows of both at once, attention over each by itself, the lanes' with the keys of their prompts before their own.
+ * A batch is a padded block of packed rows `[M, L]` and, with shared prompts, a padded block of prompts `[G, P]` before it. All linear maps
+ * run over the rows of both blocks at once. Attention runs over each block separately; packed rows attend to the keys of their prompts,
+ * then to their own keys.
  *
- * Inputs besides the weights, for the lanes and, with `prompt_` before the name, for the prompts: `tokens`, flat; `positions`
- * `[rows, blocks, t]`; for each block of `t` queries a `mask0`, `mask1`, … `[rows or 1, 1, (h/kv)·t, keys]`, 0 where a query may
- * look and very negative elsewhere. With prompts, `prompt_of` `[M, G]` has a 1 where a lane continues a prompt. Then `cos`,
- * `sin`; and for the `S` trained tokens `selected` (the flat row that predicts each one, prompts before lanes), `targets`,
- * `weights`, and for policy losses `advantages`, `old`, `known` (1 where `old` is), `low`, `high`.
+ * Inputs besides the weights, for the packed rows and, with `prompt_` before the name, for the prompts: `tokens`, flat; `positions` `[rows,
+ * blocks, t]`; for each block of `t` queries a `mask0`, `mask1`, … `[rows or 1, 1, (h/kv)·t, keys]`, 0 where a query may attend and very
+ * negative elsewhere. With prompts, `prompt_of` `[M, G]` is 1 where a packed row continues a prompt. Then `cos`, `sin`; and for the `S`
+ * trained tokens `selected` (the flat index of the position that predicts each token, prompts before packed rows), `targets`, `weights`,
+ * and for policy losses `advantages`, `old`, `known` (1 where `old` is known), `low`, `high` (bounds of the ratio).
+ *
  * Outputs: `logprob` and `entropy` `[S, 1]`, `loss`, and the accumulators of the trainable parameters.
+ *
+ * @param rank - LoRA rank; null if every parameter is trained.
  */
 export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: number | null, shape: GraphShape): Graph {
   const graph = new Graph();
@@ -76,7 +80,10 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
   return graph;
 }
 
-/** `x·(W + scale·A·B)`; where a map has parts, their `A` lie side by side and their `B` along a diagonal. */
+/**
+ * Returns the projection `x·(W + scale·A·B)`. For a linear map with several parts, the `A` matrices are concatenated by columns and the `B`
+ * matrices form a block diagonal.
+ */
 function adapted(weights: ReadonlyMap<string, Value>, adapters: ReadonlyMap<string, Value>, scale: Value): Projection {
   return (linear, x) => {
     const names = linear.parts.map((_, part) => adapterNames(linear, part));
@@ -88,12 +95,12 @@ function adapted(weights: ReadonlyMap<string, Value>, adapters: ReadonlyMap<stri
   };
 }
 
-/** The loss of each token, `[S, 1]`, as {@link LossSpec} defines it. */
+/** Computes the loss of each token, `[S, 1]`, as {@link LossSpec} defines it. */
 function tokenLoss(graph: Graph, kind: LossSpec["kind"], logprob: Value): Value {
   if (kind === "cross-entropy") return neg(logprob);
   const column = (name: string) => graph.input(name, ["selected", 1]);
   const advantages = column("advantages");
-  // An unknown old logprob means on-policy: the ratio is 1, and its gradient is that of the new one.
+  // An unknown old logprob means on-policy: the ratio is 1, with the gradient of the new logprob.
   const old = where(lessOrEqual(graph.scalar(0.5), column("known")), column("old"), stopGradient(logprob));
   const ratio = exp(sub(logprob, old));
   const clipped = minimum(maximum(ratio, graph.input("low", [])), graph.input("high", []));

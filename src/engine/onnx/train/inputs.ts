@@ -1,28 +1,32 @@
-/** From the rows of a batch to the inputs of a gradient graph. */
+/** Inputs of a gradient graph, built from the rows of a batch. */
 import type { Row } from "../../port.ts";
 import { type Batch, positionsIn, type Rectangle } from "./batch.ts";
 import type { Family } from "./families.ts";
 
-/** Tokens of a rectangle, flat, and the place that each has in its own row. */
+/** Token ids of a padded block, flat, and the position of each token in its own row. */
 export interface Tokens {
   readonly tokens: BigInt64Array;
   readonly positions: BigInt64Array;
 }
 
-/** The trained tokens of a batch, one entry each, padded with weightless entries. */
+/** Trained tokens of a batch, one entry each, padded with entries of weight 0. */
 export interface Selection {
-  /** Flat row whose hidden state predicts the token, prompts before lanes. Branches that start together share the first one. */
+  /**
+   * Flat index of the position that predicts the token, prompts before packed rows. The first tokens of a prompt's continuations share one
+   * index.
+   */
   readonly selected: BigInt64Array;
   readonly targets: BigInt64Array;
   readonly weights: Float32Array;
   readonly advantages: Float32Array;
   readonly old: Float32Array;
+  /** 1 where `old` is known, else 0. */
   readonly known: Float32Array;
-  /** Entries before the padding. */
+  /** Number of entries before the padding. */
   readonly count: number;
 }
 
-/** Visits the families of a batch, with the row of each one's prompt and its first lane. */
+/** Visits the prefix groups of a batch, each with the row of its prompt and its first packed row. */
 export function forEachFamily({ families }: Batch, visit: (family: Family, prompt: number, firstLane: number) => void): void {
   let firstLane = 0;
   families.forEach((family, prompt) => {
@@ -31,7 +35,7 @@ export function forEachFamily({ families }: Batch, visit: (family: Family, promp
   });
 }
 
-/** Token ids and positions of both rectangles. */
+/** Collects the token ids and positions of both padded blocks. */
 export function tokenInputs(rows: readonly Row[], batch: Batch): { prompts: Tokens | null; lanes: Tokens } {
   const prompts = batch.prompts && emptyTokens(batch.prompts);
   const lanes = emptyTokens(batch.lanes);
@@ -57,7 +61,7 @@ function write({ tokens, positions }: Tokens, at: number, source: Int32Array, fr
   }
 }
 
-/** Which prompt each lane continues, `[M, G]`: one 1 in each row. */
+/** Builds the one-hot matrix from packed rows to prompts, `[M, G]`: 1 where a packed row continues a prompt; rows of padding are 0. */
 export function promptOfLanes(batch: Batch, prompts: Rectangle): Float32Array {
   const owners = new Float32Array(batch.lanes.count * prompts.count);
   forEachFamily(batch, ({ lanes }, prompt, firstLane) => {
@@ -67,9 +71,9 @@ export function promptOfLanes(batch: Batch, prompts: Rectangle): Float32Array {
 }
 
 /**
- * Gathers what is trained in a batch, in the order of {@link forEachTrained}.
+ * Gathers the trained tokens of a batch, in the order of {@link forEachTrained}.
  *
- * @param fewest - Fewer are filled up, by tokens of weight 0.
+ * @param fewest - Min number of entries; padding entries have weight 0.
  */
 export function selectTrained(rows: readonly Row[], batch: Batch, fewest: number): Selection {
   const count = batch.families.reduce((sum, { trained }) => sum + trained, 0);
@@ -97,7 +101,10 @@ export function selectTrained(rows: readonly Row[], batch: Batch, fewest: number
   return selection;
 }
 
-/** Visits the trained tokens of a batch: families in order, then members, then time. `place` is the flat row that predicts the token. */
+/**
+ * Visits the trained tokens of a batch: prefix groups in order, then members, then time. `place` is the flat index of the position that
+ * predicts the token, `index` the index of its row in `rows`.
+ */
 export function forEachTrained(
   rows: readonly Row[],
   batch: Batch,

@@ -1,30 +1,40 @@
-/** What a query may look at. */
+/** Attention masks of gradient graphs. */
 import type { Batch, Rectangle } from "./batch.ts";
 import { forEachFamily } from "./inputs.ts";
 import { queryBlocks } from "./query-blocks.ts";
 
-/** Added to a score that must not count: its exponential is exactly 0. */
+/** Term added to a masked score, which makes its exponential exactly 0. */
 export const MASKED = -1e9;
 
-/** An attention mask, `[B or 1, 1, copies·queries, keys]`: 0 where a query may look. */
+/** Attention mask, `[B or 1, 1, copies·queries, keys]`: 0 where a query may attend, {@link MASKED} elsewhere. */
 export interface Mask {
   readonly data: Float32Array;
   readonly shape: readonly [number, number, number, number];
 }
 
-/** The masks of a batch's prompts, one per block of queries: causal. What fills up a prompt lies behind all that it looks at. */
+/**
+ * Builds the causal masks of a batch's prompts, one per block of queries. Padding follows all tokens of a prompt, so the causal mask
+ * already hides it.
+ *
+ * @param copies - Query heads per key head.
+ */
 export function promptMasks({ time }: Rectangle, copies: number): Mask[] {
   return causalMasks(time, 0, copies);
 }
 
-/** The masks of a batch's lanes, whose keys lie behind those of a prompt: causal, and between the branches of a lane nothing. */
+/**
+ * Builds the masks of a batch's packed rows, one per block of queries. The keys of a row's prompt precede its own keys. The masks are
+ * causal and hide the continuations of a packed row from one another.
+ *
+ * @param copies - Query heads per key head.
+ */
 export function laneMasks(batch: Batch, copies: number): Mask[] {
   const before = batch.prompts?.time ?? 0;
   const causal = causalMasks(batch.lanes.time, before, copies);
   return before === 0 ? causal : causal.map((mask, block) => branchMask(batch, mask, block * (batch.lanes.time / causal.length), copies));
 }
 
-/** Queries of a row of `time` tokens, which look at `before` keys, and at their own up to themselves. */
+/** Builds the causal masks of rows of `time` queries, which attend to `before` prompt keys and to their own keys up to themselves. */
 function causalMasks(time: number, before: number, copies: number): Mask[] {
   const count = queryBlocks(time);
   const size = time / count;
@@ -37,7 +47,12 @@ function causalMasks(time: number, before: number, copies: number): Mask[] {
   });
 }
 
-/** `causal` for every lane of a batch, with what fills up its prompt hidden, and the branches before a branch from it. */
+/**
+ * Expands `causal` to every packed row of a batch, and hides the padding of its prompt and, from each continuation, the continuations
+ * before it.
+ *
+ * @param start - First query of the block, counted in its packed row.
+ */
 function branchMask(batch: Batch, causal: Mask, start: number, copies: number): Mask {
   const { count } = batch.lanes;
   const before = batch.prompts!.time;

@@ -2,7 +2,8 @@ import { Graph, mul, reduceSum, reshape, sqrt } from "../graph/index.ts";
 import { BLOCK } from "../model/parameters.ts";
 
 /**
- * `norm = √Σ g²`. Summed in blocks first: one running float32 sum over millions of squares loses three digits.
+ * Builds the graph of the gradient norm `√Σ g²`. Squares are summed in blocks first: one running float32 sum over millions of squares loses
+ * three digits.
  *
  * Input `gradient` `[blocks, BLOCK]`; output `norm`, a scalar.
  */

@@ -5,7 +5,7 @@ import { AdamKernel, type AdamScalars } from "./adam-kernel.ts";
 import { normGraph } from "./optimizer-graph.ts";
 import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
 
-/** Vectors of one trainable model, all of the layout's length. */
+/** Vectors of one trainable model, each of the layout's length. */
 export interface OptimizerState {
   readonly parameters: Float32Array;
   readonly gradients: Float32Array;
@@ -15,10 +15,10 @@ export interface OptimizerState {
   step: number;
 }
 
-/** Adam's defaults; beta2 is that of the reference trainer, not PyTorch's 0.999: RL runs are short. */
+/** Default Adam parameters. `beta2` follows the reference trainer instead of PyTorch's 0.999, because RL runs are short. */
 export const ADAM_DEFAULTS = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0 } as const;
 
-/** Clipping by the global norm and AdamW, shared by all models of a trainer. */
+/** Global-norm clipping and AdamW, shared by all models of a trainer. */
 export class Optimizer {
   readonly #norm: Program;
   readonly #adam = new AdamKernel();
@@ -32,11 +32,11 @@ export class Optimizer {
   }
 
   /**
-   * One step in place: clips by the global norm, updates parameters and moments, zeroes the gradients.
+   * Takes one step in place: clips by the global norm, updates parameters and moments, zeroes the gradients.
    *
-   * @returns The norm before clipping.
-   * @throws NonFiniteError `E_NON_FINITE` naming the tensor when the norm or an updated weight is not finite; then parameters and
-   *   moments are unchanged.
+   * @returns The global gradient norm before clipping.
+   * @throws NonFiniteError `E_NON_FINITE` naming the tensor if the norm or an updated weight is not finite; then parameters and moments are
+   *   unchanged.
    */
   async step(state: OptimizerState, layout: Layout, adam: AdamParams): Promise<number> {
     const { Tensor } = await loadRuntime();
@@ -67,7 +67,7 @@ export class Optimizer {
 
 type Vectors = Parameters<AdamKernel["update"]>[0];
 
-/** The kernel's scalars for step `t`, with weight decay and without. */
+/** Computes the kernel's scalars of step `t`, with weight decay and without. */
 function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: AdamScalars; rest: AdamScalars } {
   const { learningRate } = adam;
   const beta1 = adam.beta1 ?? ADAM_DEFAULTS.beta1;
@@ -76,7 +76,7 @@ function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: Ad
   const weightDecay = adam.weightDecay ?? ADAM_DEFAULTS.weightDecay;
   const maxGradNorm = adam.maxGradNorm ?? ADAM_DEFAULTS.maxGradNorm;
   const rest = {
-    // The 1e-6 is torch.nn.utils.clip_grad_norm_'s.
+    // The 1e-6 comes from torch.nn.utils.clip_grad_norm_.
     clip: maxGradNorm > 0 ? Math.min(1, maxGradNorm / (gradNorm + 1e-6)) : 1,
     beta1,
     rest1: 1 - beta1,
@@ -90,15 +90,15 @@ function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: Ad
   return { decayed: { ...rest, shrink: learningRate * weightDecay }, rest };
 }
 
-/** Bound of a first moment: a mean of gradients whose squares have a finite sum in float32. */
+/** Max magnitude of a first moment: a mean of gradients with a finite sum of squares in float32. */
 const MAX_MOMENT = 2e19;
 
-/** Updates below this size leave a finite float32 finite: they are less than half of the largest one's last place, 2^103. */
+/** Max update that leaves a finite float32 weight finite: less than half the last place of the largest float32, 2^103. */
 const HARMLESS_UPDATE = 1e30;
 
 /**
- * Whether an update can take a finite weight to infinity or NaN. With usual settings it cannot, by the bound
- * `|rate · m / (√v / correction + ε)| ≤ rate · |m| / ε`, and the weights need no look after the step.
+ * Whether an update can take a finite weight to infinity or NaN. With usual settings it cannot, by the bound `|rate · m / (√v / correction
+ * + ε)| ≤ rate · |m| / ε`, and the weights need no check after the step.
  */
 function mayOverflow({ scaledRate, epsilon, correction, shrink }: AdamScalars): boolean {
   const isBounded = (scaledRate * MAX_MOMENT) / Math.fround(epsilon) < HARMLESS_UPDATE;

@@ -1,23 +1,24 @@
-/** How attention cuts the queries of rows. Graphs are built for one way, so there are few of them. */
+/** Query blocks: the cut of a row's queries for attention. Each graph is compiled for one cut, so there are few different cuts. */
 import type { Batch } from "./batch.ts";
 
-/** How the queries of a rectangle's rows are cut. */
+/** Cut of the queries of a padded block's rows. */
 export interface QueryBlocks {
+  /** Blocks per row. */
   readonly count: number;
-  /** Whether the gradient computes probabilities anew. */
+  /** Whether the backward pass recomputes attention probabilities instead of keeping them. */
   readonly recompute: boolean;
 }
 
-/** How attention runs over the rectangles of a batch: all that a graph is built for besides the model. */
+/** Attention over the padded blocks of a batch: the only properties of a batch that a graph is compiled for. */
 export interface GraphShape {
-  /** Null where lanes continue no prompt. */
+  /** Null if the packed rows continue no prompt. */
   readonly prompts: QueryBlocks | null;
   readonly lanes: QueryBlocks;
 }
 
 /**
- * Into how many blocks the queries of a row of `time` tokens are cut. Keys behind a block are never computed, so more blocks are
- * less work and more kernels. A power of two, so that rows of many lengths run through few graphs.
+ * Returns the number of blocks that the queries of a row of `time` tokens are cut into. Keys after a block are never computed, so more
+ * blocks mean less work and more kernels. A power of two, so that rows of many lengths run through few graphs.
  */
 export function queryBlocks(time: number): number {
   if (time <= 96) return 1;
@@ -26,8 +27,9 @@ export function queryBlocks(time: number): number {
 }
 
 /**
- * What the graph of a batch is built for. Probabilities are kept until those of a query would outgrow everything else that is
- * kept of it: where rows, or the prompts they continue, are longer than 512, or both longer than 128.
+ * Returns the graph shape of a batch. Attention probabilities are kept for the backward pass until the probabilities of a query would take
+ * more memory than everything else kept for it; they are recomputed if rows, or the prompts they continue, are longer than 512 tokens, or
+ * both are longer than 128.
  */
 export function graphShape({ prompts, lanes }: Pick<Batch, "prompts" | "lanes">): GraphShape {
   const [before, count] = [prompts ? queryBlocks(prompts.time) : 0, queryBlocks(lanes.time)];
@@ -37,10 +39,10 @@ export function graphShape({ prompts, lanes }: Pick<Batch, "prompts" | "lanes">)
   };
 }
 
-/** Padded lengths are multiples of this for each block of queries: few distinct shapes, and aligned rows. */
+/** Padded lengths are multiples of this times the number of query blocks: few distinct shapes, and aligned rows. */
 const TIME_STEP = 8;
 
-/** The length that a row is padded to; at least one step. */
+/** Returns the length that a row of `length` tokens is padded to; at least one step. */
 export function paddedTime(length: number): number {
   const step = TIME_STEP * queryBlocks(length);
   return Math.max(step, Math.ceil(length / step) * step);

@@ -1,26 +1,27 @@
-/** The rectangles of a batch in a gradient graph: where their rows come from, and attention over them. */
+/** Padded blocks of a batch in a gradient graph: their inputs, and attention over them. */
 import { attention, type AttentionOptions, concat, type Dim, matmul, reshape, split, type Value } from "../graph/index.ts";
 import { type Heads, headsApart, joinHeads, type Mixer, type ModelInputs, splitHeads } from "../model/transformer.ts";
 import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
 
-/** What all rows of a graph have in common. */
+/** Model inputs that all rows of a graph share. */
 export type Model = Omit<ModelInputs, "dims" | "positions">;
 
-/** What the names of a rectangle's inputs begin with. */
+/** Name prefix of the inputs for the block of prompts. */
 export const PROMPT = "prompt_";
+/** Name prefix of the inputs for the block of packed rows. */
 export const LANE = "";
 
-/** Name of the graph input with the mask of a block of queries. */
+/** Returns the name of the graph input with the mask of a block of queries. */
 export const maskName = (prefix: string, block: number) => `${prefix}mask${block}`;
 
-/** The rows of a graph: what they are made of, their tokens, and how their heads attend. */
+/** Rows of a graph: their model inputs, their tokens, and their attention layer. */
 export interface Rows {
   readonly inputs: ModelInputs;
   readonly tokens: Value;
   readonly mixer: Mixer;
 }
 
-/** Declares the inputs of a batch's rectangles. */
+/** Declares the inputs of a batch's padded blocks. With prompts, the returned rows are the prompts followed by the packed rows. */
 export function rowsOf(model: Model, { prompts, lanes }: GraphShape): Rows {
   const lane = rectangle(model, LANE, lanes, prompts === null ? null : "reach");
   if (prompts === null)
@@ -32,14 +33,18 @@ export function rowsOf(model: Model, { prompts, lanes }: GraphShape): Rows {
   return { inputs, tokens, mixer: sharingMixer(prompt, lane, rows) };
 }
 
-/** A rectangle of rows, and what attention over it needs to know. */
+/** Padded block of rows, with the options of attention over it. */
 interface Rectangle {
   readonly inputs: ModelInputs;
   readonly tokens: Value;
   readonly options: AttentionOptions;
 }
 
-/** @param reach - Name of the number of keys where these are more than the rectangle's own. */
+/**
+ * Declares the inputs of one padded block.
+ *
+ * @param reach - Dimension of the keys if the rows attend to more keys than their own, else null.
+ */
 function rectangle(model: Model, prefix: string, { count, recompute }: QueryBlocks, reach: Dim | null): Rectangle {
   const { graph, config } = model;
   const name = (dim: string) => `${prefix}${dim}`;
@@ -62,7 +67,7 @@ function rectangle(model: Model, prefix: string, { count, recompute }: QueryBloc
   };
 }
 
-/** Attention of prompts over themselves, and of lanes over their prompt and themselves. */
+/** Returns the attention layer of a batch with prompts: prompts attend to themselves, packed rows to their prompt and themselves. */
 function sharingMixer(prompt: Rectangle, lane: Rectangle, rows: Dim): Mixer {
   const promptOf = lane.inputs.graph.input("prompt_of", [lane.inputs.dims.batch, prompt.inputs.dims.batch]);
   return (layer, projected) => {
@@ -76,7 +81,10 @@ function sharingMixer(prompt: Rectangle, lane: Rectangle, rows: Dim): Mixer {
   };
 }
 
-/** For each lane its prompt's `[kv, P, d]` of `x` `[G, kv, P, d]`: a product with ones and zeros, whose gradient sums over the lanes. */
+/**
+ * Returns the prompt's `[kv, P, d]` for each packed row, from `x` `[G, kv, P, d]`: a product with a one-hot matrix, with a gradient that
+ * sums over the packed rows.
+ */
 function ownedBy(promptOf: Value, x: Value): Value {
   const [prompts, ...rest] = x.shape as [Dim, Dim, Dim, Dim];
   const wide = reshape(x, [prompts, "prompt_width"]);

@@ -1,11 +1,11 @@
-/** Checks of a training step: where a number is NaN or infinite, the error names the tensor or the token. */
+/** Finiteness checks of a training step. Each error names the tensor or the token with a NaN or an infinity. */
 import { NonFiniteError } from "../../../errors.ts";
 import { firstNonFinite } from "../../../util/finite.ts";
 import { requireFiniteLogprobs } from "../../check-results.ts";
 import type { Logprobs } from "../../port.ts";
 import { type Layout, tensorAt } from "../model/parameters.ts";
 
-/** A model's trained weights. */
+/** Trained weights of a model. */
 interface Weights {
   readonly layout: Layout;
   readonly parameters: Float32Array;
@@ -14,7 +14,7 @@ interface Weights {
 /**
  * Checks the results of a forward pass.
  *
- * @param loss - Null where none was computed.
+ * @param loss - Null if no loss was computed.
  * @throws NonFiniteError `E_NON_FINITE` naming row, token and the tensor with the largest weight.
  */
 export function requireFinitePass({ layout, parameters }: Weights, logprobs: readonly Logprobs[], loss: number | null): void {
@@ -31,8 +31,9 @@ export function requireFinitePass({ layout, parameters }: Weights, logprobs: rea
 /**
  * Checks accumulated gradients.
  *
- * @param norm - Their global norm, in float32; infinite also where only a square overflows.
- * @throws NonFiniteError `E_NON_FINITE` naming the first tensor with a gradient that is not finite, or else the one with the largest.
+ * @param norm - Global norm of `gradients`, in float32; also infinite if only a square overflows.
+ * @throws NonFiniteError `E_NON_FINITE` naming the first tensor with a gradient that is not finite; if all are finite, the tensor with the
+ *   largest gradient.
  */
 export function requireFiniteGradient(layout: Layout, gradients: Float32Array, norm: number): void {
   if (Number.isFinite(norm)) return;
@@ -46,7 +47,7 @@ export function requireFiniteGradient(layout: Layout, gradients: Float32Array, n
 /**
  * Checks updated weights.
  *
- * @throws NonFiniteError `E_NON_FINITE` naming the first tensor with one that is not finite.
+ * @throws NonFiniteError `E_NON_FINITE` naming the first tensor with a weight that is not finite.
  */
 export function requireFiniteWeights({ layout, parameters }: Weights): void {
   const index = firstNonFinite(parameters);

@@ -1,14 +1,15 @@
 import { ProgramCache } from "../program-cache.ts";
 import { BatchRunner } from "./batch-runner.ts";
 
-/** Compiled graphs kept for each number of threads: a program belongs to the threads it was compiled for. */
+/** Max compiled graphs kept per thread count: a program runs only with the thread count it was compiled for. */
 const MAX_PROGRAMS = 8;
 
-/** Batch runners by the threads inside one of their operations, made when they are first asked for. */
+/** Batch runners by the number of threads inside one op, created on first use. */
 export class Runners {
   readonly #runners = new Map<number, { readonly runner: BatchRunner; readonly programs: ProgramCache }>();
   #released = 0;
 
+  /** Returns the runner with this many threads inside one op. */
   of(threads: number): BatchRunner {
     let known = this.#runners.get(threads);
     if (known === undefined) {
@@ -19,12 +20,12 @@ export class Runners {
     return known.runner;
   }
 
-  /** How many programs were compiled so far: the first run of one takes longer than those after it. */
+  /** Number of programs compiled so far. The first run of a program takes longer than later runs. */
   get compiled(): number {
     return [...this.#runners.values()].reduce((sum, { programs }) => sum + programs.compiled, this.#released);
   }
 
-  /** Releases the programs of all other runners. */
+  /** Releases the programs of runners with any other thread count. */
   keep(threads: ReadonlySet<number>): void {
     for (const [each, { programs }] of this.#runners) {
       if (threads.has(each)) continue;

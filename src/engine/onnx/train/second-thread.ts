@@ -1,4 +1,4 @@
-/** The second share of a step's rows, on a thread of its own. */
+/** Client of the helper thread, which computes one of the two data-parallel halves of a step. */
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
@@ -8,34 +8,37 @@ import type { Batch } from "./batch.ts";
 import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
 import { pickRows } from "./shares.ts";
 
-/** What the thread needs to know of a model once. */
+/** Description of a model, sent to the helper thread once. */
 export interface SharedModel {
   readonly config: ModelConfig;
   readonly lora: Adapter | null;
-  /** The base under an adapter; models on one base share its weights. Null where every parameter is trained. */
+  /**
+   * Base model under an adapter; null if every parameter is trained. Models on one base share its weights: `weights` is null if the helper
+   * thread already has them.
+   */
   readonly base: { readonly id: number; readonly weights: Float32Array | null } | null;
-  /** In shared memory; the runtime takes none, so the thread copies what is in it. */
+  /** Trained parameters in shared memory. The runtime does not accept shared memory, so the helper thread copies them. */
   readonly parameters: Float32Array;
 }
 
-/** One share. */
+/** Task of the helper thread: one data-parallel half of a step. */
 export interface ShareTask {
   readonly rows: readonly Row[];
   readonly batches: readonly Batch[];
   readonly loss: LossSpec | null;
-  /** Inside one operation. */
+  /** Threads inside one op. */
   readonly threads: number;
-  /** Which parameters are in the shared memory now. */
+  /** Version of the parameters now in shared memory. */
   readonly version: number;
-  /** Memory for the gradients, from an earlier share. */
+  /** Memory for the gradients, from an earlier task; null to allocate it. */
   readonly memory: Float32Array | null;
 }
 
-/** What a share gave: results batch by batch, and with a loss the sum of their gradients. */
+/** Result of a task: one result per batch and, with a loss, the sum of the batches' gradients. */
 export interface ShareResult {
   readonly results: readonly BatchResult[];
   readonly gradients: Float32Array | null;
-  /** Programs that the thread had compiled by then. */
+  /** Programs that the helper thread has compiled so far. */
   readonly compiled: number;
 }
 
@@ -46,7 +49,7 @@ interface Known {
   memory: Float32Array | null;
 }
 
-/** The calling side. */
+/** Handle of the helper thread on the calling side. */
 export class SecondThread {
   readonly #worker: WorkerClient;
   readonly #known = new Map<string, Known>();
@@ -54,17 +57,20 @@ export class SecondThread {
   #nextBase = 0;
   #compiled = 0;
 
-  /** @param onDeath - Called once if the thread dies; its calls reject from then on. */
+  /** @param onDeath - Called once if the helper thread dies; all later calls reject. */
   constructor(options: { readonly niceness: number }, onDeath: (error: Error) => void) {
     this.#worker = new WorkerClient(spawnWorker("engine/onnx/share-worker", { workerData: options }), () => {}, onDeath);
   }
 
-  /** How many programs it had compiled when its last share was done. */
+  /** Programs that the helper thread had compiled when its last task was done. */
   get compiled(): number {
     return this.#compiled;
   }
 
-  /** Computes batches of a model whose parameters are those of `version`. */
+  /**
+   * Computes batches of a model on the helper thread, with the parameters of `version`. Sends the model first if the thread does not have
+   * it.
+   */
   async run(
     id: string,
     model: BatchModel,
@@ -84,18 +90,18 @@ export class SecondThread {
     return result;
   }
 
-  /** Gives the gradients of a share back, once they were added. */
+  /** Returns the gradient memory of a task for reuse by the next one, once the gradients were added. */
   reuse(id: string, memory: Float32Array): void {
     const known = this.#known.get(id);
     if (known) known.memory = memory;
   }
 
-  /** Forgets a model. */
+  /** Releases a model on the helper thread. */
   async forget(id: string): Promise<void> {
     if (this.#known.delete(id)) await this.#worker.call("forget", [id]);
   }
 
-  /** Releases what was compiled for other counts of threads; where no count is kept, no model is either. */
+  /** Releases the programs of all other thread counts; with an empty set, also all models. */
   async keep(threads: ReadonlySet<number>): Promise<void> {
     if (threads.size === 0) await Promise.all([...this.#known.keys()].map((id) => this.forget(id)));
     await this.#worker.call("keep", [threads]);

@@ -1,10 +1,10 @@
-/** Batches of a step in two shares, which two threads compute side by side. */
+/** Data-parallel halves of a step's batches, which two threads compute in parallel. */
 import type { Row } from "../../port.ts";
 import { type Batch, costOf } from "./batch.ts";
 
 /**
- * Two shares of about equal cost, each in the order of the batches. A pure function of the batches: gradients are summed
- * within a share and then over shares, so that every bit of the sum is the same however many threads there are.
+ * Splits batches into two halves of about equal cost, each in the order of the batches. A pure function of the batches: gradients are
+ * summed within a half and then over the halves, so every bit of the sum is the same for any number of threads.
  */
 export function shareOut(batches: readonly Batch[]): [Batch[], Batch[]] {
   const totals = [0, 0];
@@ -17,7 +17,7 @@ export function shareOut(batches: readonly Batch[]): [Batch[], Batch[]] {
   return [batches.filter((batch) => shareOf.get(batch) === 0), batches.filter((batch) => shareOf.get(batch) === 1)];
 }
 
-/** A share with the rows that it needs and no others. */
+/** Returns the rows that some batches need, and the batches with their members re-indexed to these rows. */
 export function pickRows(rows: readonly Row[], batches: readonly Batch[]): { rows: Row[]; batches: Batch[] } {
   const places = new Map<number, number>();
   const placeOf = (index: number) => {

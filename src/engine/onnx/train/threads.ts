@@ -1,37 +1,38 @@
-/** How many threads a kind of step is computed with: tried on the batches of the first steps, which compute the same bits with any. */
+/** Thread count of a kind of step, chosen by timing the batches of the first steps. Results are bit-identical for every count. */
 import type { ThreadReport } from "../../port.ts";
 import { MOST_THREADS } from "../thread-bits.ts";
 
-/** A candidate has so many runs that count at least … */
+/** Min timed runs per candidate; runs that compiled something are not timed. */
 const MIN_RUNS = 2;
-/** … and is measured once they took this long, or were so many. */
+/** Stop timing a candidate after this many milliseconds of timed runs. */
 const ENOUGH_MS = 250;
+/** Stop timing a candidate after this many timed runs. */
 const ENOUGH_RUNS = 6;
-/** Runs of a candidate, those included that do not count because something was compiled in them. */
+/** Max runs per candidate, runs that compiled something included. */
 const MAX_RUNS = 10;
-/** What all trials together may take before the best so far is taken. */
+/** Max milliseconds of all trials together; then the best candidate so far is chosen. */
 const BUDGET_MS = 30_000;
-/** A number of threads is as good as a faster one if this much of its rate is reached: it leaves more to others. */
+/** Fraction of the fastest rate that makes a lower thread count the better choice: it leaves more processors to others. */
 const AS_GOOD = 0.97;
 
-/** The counts that are tried on a machine: one thread, two, and as many as it has processors, at most four. */
+/** Returns the thread counts to try on a machine: 1, 2 and the number of processors, none above the processors or {@link MOST_THREADS}. */
 export function threadCandidates(processors: number): number[] {
   const most = Math.min(MOST_THREADS, processors);
   return [...new Set([1, Math.min(2, most), most])];
 }
 
-/** What a run of the present candidate was. */
+/** Run of the current candidate. */
 export interface ThreadTrial {
-  /** Padded tokens that were computed. */
+  /** Padded tokens computed. */
   readonly tokens: number;
   readonly ms: number;
-  /** Whether something was compiled in it: its time is then none to compare, but it was spent. */
+  /** Whether something was compiled during the run. Its time then counts toward the budget but not toward the rate. */
   readonly hasCompiled: boolean;
 }
 
 /**
- * The choice for one kind of step. It goes from the most threads to the fewest and ends with the first count that is slower than
- * one before it: where fewer threads lose, still fewer lose more, and theirs would be the longest trials.
+ * Thread choice for one kind of step. Tries candidates from the most threads to the fewest and ends with the first candidate that is slower
+ * than an earlier one: if fewer threads are slower, still fewer are slower yet, and their trials would take longest.
  */
 export class ThreadChoice {
   readonly #rest: number[];
@@ -43,7 +44,7 @@ export class ThreadChoice {
   #runs = 0;
   #counted = { runs: 0, tokens: 0, ms: 0 };
 
-  /** @param candidates - Counts of threads, at least one; a single one is kept and never measured. */
+  /** @param candidates - Thread counts, at least one; a single candidate is chosen without timing. */
   constructor(candidates: readonly number[]) {
     const [most, ...rest] = candidates.toSorted((a, b) => b - a) as [number, ...number[]];
     this.#current = this.#best = most;
@@ -51,26 +52,28 @@ export class ThreadChoice {
     this.#isSettled = rest.length === 0;
   }
 
-  /** The count to compute with: the candidate that is being tried, in the end the one chosen. */
+  /** Thread count to compute with: the candidate being tried, or the chosen count once settled. */
   get current(): number {
     return this.#current;
   }
 
-  /** The count for what is not measured: the best so far, and before there is one the most. */
+  /** Thread count for runs that are not timed: the best candidate so far, or the largest before any is timed. */
   get best(): number {
     return this.#best;
   }
 
+  /** Whether the choice is made. */
   get isSettled(): boolean {
     return this.#isSettled;
   }
 
+  /** Thread count in use and, once settled, the measured rates, fewest threads first. */
   get report(): ThreadReport {
     const rates = [...(this.#isSettled ? this.#rates : [])].map(([threads, tokensPerSecond]) => ({ threads, tokensPerSecond }));
     return { threads: this.#current, rates: rates.toSorted((a, b) => a.threads - b.threads) };
   }
 
-  /** Tells of a run with `current` threads; nothing once the choice is made. */
+  /** Records a run with `current` threads; does nothing once the choice is settled. */
   note({ tokens, ms, hasCompiled }: ThreadTrial): void {
     if (this.#isSettled) return;
     this.#spentMs += ms;
@@ -81,7 +84,7 @@ export class ThreadChoice {
     if (isMeasured || this.#runs >= MAX_RUNS || this.#spentMs >= BUDGET_MS) this.#judge();
   }
 
-  /** Ends the trial of the present candidate. */
+  /** Ends the trial of the current candidate. */
   #judge(): void {
     const { tokens, ms } = this.#counted;
     let isSlower = false;

@@ -1,18 +1,18 @@
-/** With how many threads the trainer computes: a choice for each kind of step, and what is compiled for those that may win. */
+/** Thread counts of a trainer: one choice per kind of step, and the programs compiled for the remaining candidates. */
 import { type Batch, positionsIn } from "./batch.ts";
 import type { BatchModel } from "./batch-runner.ts";
 import { Runners } from "./runners.ts";
 import type { SecondThread } from "./second-thread.ts";
 import { ThreadChoice } from "./threads.ts";
 
-/** Steps that are computed alike: one choice serves them all. */
+/** Kind of steps that share one thread choice. */
 export interface StepKind {
-  /** Whether two shares may be computed side by side, instead of batches one after the other. */
+  /** Whether two data-parallel halves may run in parallel, instead of batches one after the other. */
   readonly isSideBySide: boolean;
   readonly choice: ThreadChoice;
 }
 
-/** See the file header. One step after the other: programs are released between them. */
+/** Thread choices and batch runners of a trainer. Steps must run one after the other, because programs are released between them. */
 export class TrainerThreads {
   readonly runners = new Runners();
   readonly #candidates: readonly number[];
@@ -20,25 +20,25 @@ export class TrainerThreads {
   readonly #kinds = new Map<string, StepKind>();
 
   /**
-   * @param candidates - Counts of threads to choose among; a single one is kept.
-   * @param second - The thread of the second share, where it is running.
+   * @param candidates - Thread counts to choose from; a single one is used without timing.
+   * @param second - Returns the helper thread, or undefined if it is not running.
    */
   constructor(candidates: readonly number[], second: () => SecondThread | undefined) {
     this.#candidates = candidates;
     this.#second = second;
   }
 
-  /** The largest candidate. */
+  /** Largest candidate. */
   get most(): number {
     return Math.max(...this.#candidates);
   }
 
-  /** The kind of a step: it goes by the model's shape, what of it is trained, and how its batches are computed. */
+  /** Returns the kind of a step, given by the model's shape, the adapter's rank if any, and whether its halves run in parallel. */
   kindOf({ base, lora }: BatchModel, isSideBySide: boolean): StepKind {
     const key = JSON.stringify([base.config, lora?.rank ?? null, isSideBySide]);
     let kind = this.#kinds.get(key);
     if (kind === undefined) {
-      // In shares an odd count is the even one below it: each share has half.
+      // With two halves, an odd count equals the even count below it: each half gets half of the threads.
       const isOdd = (count: number) => isSideBySide && count > 1 && count % 2 === 1;
       const candidates = this.#candidates.length === 1 ? this.#candidates : this.#candidates.filter((count) => !isOdd(count));
       kind = { isSideBySide, choice: new ThreadChoice(candidates) };
@@ -48,9 +48,10 @@ export class TrainerThreads {
   }
 
   /**
-   * Runs a part of a step with the threads whose turn it is.
+   * Runs a part of a step with the kind's current thread count. Times the run until the choice is settled.
    *
-   * @param batches - What is computed in it, gradients included; null for what is not to be measured.
+   * @param batches - Batches computed in this part, gradients included; null if the run must not be timed.
+   * @param work - Computes the part with the given thread count.
    */
   async run<T>({ choice }: StepKind, batches: readonly Batch[] | null, work: (threads: number) => Promise<T>): Promise<T> {
     const computed = batches?.filter(({ families }) => families.some(({ trained }) => trained > 0)) ?? [];
@@ -70,7 +71,7 @@ export class TrainerThreads {
     return this.runners.compiled + (this.#second()?.compiled ?? 0);
   }
 
-  /** Releases what was compiled for candidates that lost everywhere. */
+  /** Releases the programs of candidates that lost for every kind of step. */
   async #release(): Promise<void> {
     const [here, beside] = [new Set<number>(), new Set<number>()];
     for (const { isSideBySide, choice } of this.#kinds.values()) {
@@ -80,14 +81,14 @@ export class TrainerThreads {
       }
     }
     this.runners.keep(here);
-    // A thread that died meanwhile has nothing left to release.
+    // A helper thread that has died has nothing to release.
     await this.#second()
       ?.keep(beside)
       .catch(() => undefined);
   }
 }
 
-/** Threads inside one operation of each of two shares side by side: half of all, and at least one. */
+/** Returns the threads inside one op of each of two parallel halves: half of all, and at least one. */
 export function threadsPerShare(threads: number): number {
   return Math.max(1, Math.floor(threads / 2));
 }

@@ -1,4 +1,6 @@
-/** Trainable models in memory and the verbs of the port on them. Runs in a worker: its calls block while they compute. */
+/**
+ * Trainable models in memory, with the training operations of the engine port. Runs in a worker: calls block its thread while they compute.
+ */
 import { NotFoundError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
 import { type Held, SharedValues } from "../../../util/shared-values.ts";
@@ -19,23 +21,26 @@ import { requireFinitePass } from "./require-finite.ts";
 import { addTo, shareOut } from "./shares.ts";
 import { threadsPerShare, TrainerThreads } from "./trainer-threads.ts";
 
-/** A model being trained. */
+/** Model being trained. */
 interface TrainableModel extends OptimizerState, BatchModel {
   readonly id: string;
   readonly baseId: string;
   readonly parameters: Float32Array;
-  /** Lets go of the base. */
+  /** Releases the base model. */
   readonly letGo: () => void;
-  /** Counts changes of the parameters. */
+  /** Version of the parameters, incremented with every change. */
   version: number;
-  /** Whether anything was added to the gradients since they were zeroed. */
+  /** Whether anything was added to the gradients since they were last zeroed. */
   hasGradients: boolean;
 }
 
-/** Padded tokens in a batch of rows that share nothing, of which two may be in memory at once; no row of one may be longer. */
+/**
+ * Max padded tokens in a small model's batch of rows that share nothing. Two such batches may be in memory at once, so a step with a longer
+ * row does not run its halves in parallel.
+ */
 const SHARED_BATCH_TOKENS = 512;
 
-/** What a base identifier resolved to. */
+/** Base model that an identifier resolved to. */
 export interface BaseSource {
   readonly id: string;
   readonly directory: string;
@@ -43,16 +48,22 @@ export interface BaseSource {
 
 /** Settings of a trainer. */
 export interface TrainerOptions {
-  /** In all; of several the fastest, which the first steps show. The results do not depend on it. */
+  /**
+   * Threads in all. Of several counts the trainer uses the fastest, found by timing the first steps. Results do not depend on the count.
+   */
   readonly threads: number | readonly number[];
-  /** How far its threads step back for others, 0 to 19; Linux only. @default 0 */
+  /** Niceness of the trainer's threads, 0 to 19 (19 = lowest priority); Linux only. @default 0 */
   readonly niceness?: number | undefined;
-  /** Padded tokens per batch; more are cut into several whose gradients add up. @default 512 to 1024, by the model's shape */
+  /**
+   * Max padded tokens per batch; larger requests are cut into several batches, and their gradients add up. @default 512 to 1024, by the
+   * model's shape
+   */
   readonly maxBatchTokens?: number | undefined;
-  /** Called when the helper thread died; the next step that needs it starts another. @default nothing */
+  /** Called if the helper thread dies; the next step that needs one starts another. @default nothing */
   readonly onHelperDeath?: ((error: Error) => void) | undefined;
 }
 
+/** Trainable models by id. Models on the same base share its weights; all models share compiled programs and the helper thread. */
 export class Trainer {
   readonly #options: TrainerOptions;
   readonly #bases = new SharedValues<string, FrozenBase>();
@@ -100,11 +111,15 @@ export class Trainer {
     }
   }
 
-  /** New log-probabilities of every row, in the caller's order. */
+  /** Computes new log-probabilities of every row, in the caller's order. */
   async forward(id: string, rows: readonly Row[], signal: AbortSignal): Promise<Logprobs[]> {
     return (await this.#run(this.#model(id), rows, null, signal)).logprobs;
   }
 
+  /**
+   * Computes log-probabilities and loss of the rows and adds their gradients. After an error or an abort the gradients are as before the
+   * call.
+   */
   async forwardBackward(
     id: string,
     rows: readonly Row[],
@@ -114,6 +129,10 @@ export class Trainer {
     return this.#run(this.#model(id), rows, loss, signal);
   }
 
+  /**
+   * Updates a model's weights with the accumulated gradients and zeroes the gradients. Returns the gradient norm before clipping and the
+   * number of steps taken.
+   */
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
     this.#optimizer ??= Optimizer.create(this.#threads.most);
@@ -126,6 +145,7 @@ export class Trainer {
     }
   }
 
+  /** Zeroes a model's optimizer moments and gradients and sets its step to 0. */
   resetOptimizer(id: string): void {
     const model = this.#model(id);
     model.first.fill(0);
@@ -146,18 +166,18 @@ export class Trainer {
     dropGradients(model);
   }
 
-  /** A copy of the accumulated gradients, flat, in the layout of what is trained. */
+  /** Returns a copy of the accumulated gradients, flat, in the layout of the trained parameters. */
   gradients(id: string): Float32Array {
     return this.#model(id).gradients.slice();
   }
 
-  /** A copy of the trained weights, for the sampler. */
+  /** Returns a copy of the trained weights, for the sampler. */
   weights(id: string): { flat: Float32Array; lora: Adapter | null } {
     const model = this.#model(id);
     return { flat: model.parameters.slice(), lora: model.lora };
   }
 
-  /** Frees a model, and with the last on a base the base. */
+  /** Frees a model, and its base model if no other model uses it. */
   async unload(id: string): Promise<void> {
     this.#models.get(id)?.letGo();
     this.#models.delete(id);
@@ -191,7 +211,7 @@ export class Trainer {
     signal: AbortSignal,
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
     checkRows(rows, model.base.config, loss);
-    // The engine adds into the accumulators as it goes: an abort between batches must leave them as they were.
+    // Batches add into the accumulators one by one: an abort between two batches must restore the earlier gradients.
     const before = loss && model.hasGradients ? model.gradients.slice() : null;
     const limits = batchLimits(model.base.config);
     const { maxBatchTokens } = this.#options;
@@ -210,7 +230,7 @@ export class Trainer {
     }
   }
 
-  /** Runs batches and adds their gradients: a large model's one after the other, a small one's in two shares. */
+  /** Runs batches and adds their gradients: one after the other for a large model, in two data-parallel halves for a small one. */
   async #runAll(
     model: TrainableModel,
     rows: readonly Row[],
@@ -219,13 +239,13 @@ export class Trainer {
     signal: AbortSignal,
   ): Promise<{ readonly results: ReadonlyMap<Batch, BatchResult>; readonly threads: ThreadReport }> {
     const results = new Map<Batch, BatchResult>();
-    /** @param threads - Inside one op; null = as many as it turns out, batch by batch. */
+    /** @param threads - Threads inside one op; null = the kind's current choice, timed batch by batch. */
     const run = async (threads: number | null, share: readonly Batch[], gradients: Float32Array | null) => {
       for (const batch of share) {
         signal.throwIfAborted();
         const compute = (count: number) => this.#threads.runners.of(count).run(model, rows, batch, loss, gradients);
         results.set(batch, await (threads === null ? this.#threads.run(kind, loss && [batch], compute) : compute(threads)));
-        // Lets the worker see an abort that arrived meanwhile.
+        // Lets the worker handle an abort that arrived meanwhile.
         await new Promise(setImmediate);
       }
     };
@@ -242,14 +262,15 @@ export class Trainer {
     };
     const runSideBySide = async (threads: number) => {
       const { niceness = 0, onHelperDeath } = this.#options;
-      // A helper that died is replaced at the next step.
+      // A helper thread that died is replaced at the next step.
       const helper = (this.#second ??= new SecondThread({ niceness }, (error) => {
         this.#second = undefined;
         onHelperDeath?.(error);
       }));
       const perShare = threadsPerShare(threads);
       const other = helper.run(model.id, model, model.version, { threads: perShare, rows, batches: second, loss }, signal);
-      // Whichever fails, nothing is added any more when the gradients are put back: the second thread adds into memory of its own.
+      // Waits for both halves even if one fails, so that nothing is added after the gradients are restored. The helper thread adds into its
+      // own memory.
       const [own, share] = await Promise.allSettled([run(perShare, first, gradients), other]);
       if (own.status === "rejected") throw own.reason;
       if (share.status === "rejected") throw share.reason;
@@ -270,7 +291,7 @@ function isShared({ base }: BatchModel): boolean {
   return !isLarge(base.config);
 }
 
-/** What a step gave, row by row and in all. */
+/** Collects the results of a step: log-probabilities per row, and metrics summed over all rows. */
 function summary(rows: readonly Row[], results: ReadonlyMap<Batch, BatchResult>): { logprobs: Logprobs[]; metrics: LossMetrics } {
   const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
   const metrics = { loss: 0, tokens: 0, entropy: 0, positions: 0, padding: 0 };
@@ -292,7 +313,7 @@ function dropGradients(model: TrainableModel): void {
   model.hasGradients = false;
 }
 
-/** Box-Muller over the counter generator. */
+/** Returns a source of standard normal numbers by index: Box-Muller over the counter-based generator. */
 function normalFrom(seed: bigint): (index: number) => number {
   return (index) => Math.sqrt(-2 * Math.log(uniform(seed, index, 0))) * Math.cos(2 * Math.PI * uniform(seed, index, 1));
 }

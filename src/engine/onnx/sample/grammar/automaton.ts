@@ -1,38 +1,39 @@
-/** A grammar as an automaton over bytes with a stack: states that rules share, and calls from one to the other. */
+/** Grammar compiled to an automaton over bytes with a stack: rules share states and call one another. */
 import { checkGrammar } from "../../../grammar/check.ts";
 import type { Expression, Grammar } from "../../../grammar/expression.ts";
 import type { GrammarFacts } from "../../../grammar/facts.ts";
 import { runSteps, type Steps } from "../../../../util/steps.ts";
 import { utf8Ranges, type ByteRange } from "./utf8-ranges.ts";
 
-/** One byte and what comes after it. */
+/** Transition to `target` on any byte from `first` to `last`, both included. */
 export interface ByteEdge {
   readonly first: number;
   readonly last: number;
   readonly target: number;
 }
 
-/** A state; numbers are places among {@link Automaton.states}. */
+/** State of the automaton. Numbers of states are indices into {@link Automaton.states}. */
 export type State =
   | { readonly kind: "bytes"; readonly edges: readonly ByteEdge[] }
   | { readonly kind: "either"; readonly targets: readonly number[] }
-  /** Matches from `start` to an end, then goes on at `next`. */
+  /** Matches from `start` to an end, then continues at `next`. */
   | { readonly kind: "call"; readonly start: number; readonly next: number }
-  /** Matches from `body` to an end, `min` to `max` times, then goes on at `next`. */
+  /** Matches from `body` to an end, `min` to `max` times, then continues at `next`. */
   | { readonly kind: "loop"; readonly body: number; readonly min: number; readonly max: number; readonly next: number }
-  /** The end of whatever was entered last. */
+  /** End of the innermost call or loop body; outside of both, the end of the text. */
   | { readonly kind: "end" };
 
-/** See the file header. */
+/** Compiled grammar. */
 export interface Automaton {
   readonly states: readonly State[];
   readonly start: number;
 }
 
-/** Where texts of a list stand alike: the byte that led there, and how they go on. */
+/** Node in the trie of a list of texts: the byte that leads to the node, and the edges to its children. */
 interface Branch {
   readonly byte: number;
   readonly edges: ByteEdge[];
+  /** Whether a text of the list ends here. */
   isEnd: boolean;
 }
 
@@ -47,7 +48,7 @@ class Compiler {
 
   constructor(grammar: Grammar, facts: GrammarFacts) {
     this.#facts = facts;
-    // Each rule has its first state from the beginning, so that rules can call those that come later.
+    // Each rule's first state is reserved at the start, so that rules can call later rules.
     this.#starts = grammar.rules.map(() => this.#add({ kind: "either", targets: [] }));
   }
 
@@ -64,7 +65,7 @@ class Compiler {
     return this.states.push(state) - 1;
   }
 
-  /** A state for these edges, the same for the same ones. */
+  /** Returns a state with these edges; equal edges share one state. */
   #shared(edges: readonly ByteEdge[]): number {
     const key = edges.map(({ first, last, target }) => `${first}-${last}>${target}`).join();
     const known = this.#bytes.get(key);
@@ -74,7 +75,7 @@ class Compiler {
     return made;
   }
 
-  /** The state from which `expression` is matched and then what `next` matches. */
+  /** Returns the state that matches `expression` and then continues at `next`. */
   #compile(expression: Expression, next: number): number {
     if (!this.#facts.isProductive(expression)) return DEAD;
     switch (expression.kind) {
@@ -89,7 +90,7 @@ class Compiler {
       case "repeat":
         return this.#repeat(expression, next);
       case "rule":
-        // A call at the end of a rule returns to where the rule returns to: recursion at the end takes no stack.
+        // Tail call: the called rule returns to the caller of this rule, so tail recursion takes no stack.
         return next === END ? this.#starts[expression.index]! : this.#add({ kind: "call", start: this.#starts[expression.index]!, next });
     }
   }
@@ -98,7 +99,7 @@ class Compiler {
     return bytes.reduceRight((target, byte) => this.#shared([{ first: byte, last: byte, target }]), next);
   }
 
-  /** Texts among the options share how they begin: a list of thousands is one state at a time. */
+  /** Compiles a choice. Texts among the options are merged into a trie: matching a list of thousands takes one state at a time. */
   #choice(options: readonly Expression[], next: number): number {
     const texts = options.flatMap((option) => (option.kind === "text" ? [Buffer.from(option.text)] : []));
     const others = options.filter((option) => option.kind !== "text").map((option) => this.#compile(option, next));
@@ -108,7 +109,7 @@ class Compiler {
 
   #texts(texts: readonly Buffer[], next: number): number {
     const start: Branch = { byte: 0, edges: [], isEnd: false };
-    /** The way of the text before, from the start to its end. */
+    /** Nodes of the previous text, from the start to its end. */
     const path = [start];
     const leave = (depth: number): void => {
       while (path.length > depth + 1) {
@@ -117,7 +118,7 @@ class Compiler {
       }
     };
     let before: Uint8Array = new Uint8Array(0);
-    // In order, whatever a text does not share with the one before is complete once that is passed.
+    // Texts are sorted, so nodes of the previous text that the next text does not share are complete.
     for (const each of [...texts].sort((a, b) => Buffer.compare(a, b))) {
       let shared = 0;
       while (shared < before.length && before[shared] === each[shared]) shared++;
@@ -165,13 +166,14 @@ class Compiler {
 /**
  * Compiles a grammar.
  *
- * @throws ArgumentError `E_ARGUMENT` where the grammar cannot be carried out.
+ * @throws ArgumentError `E_ARGUMENT` if the grammar is unsupported: no text matches it, it is left-recursive, too large or nested too
+ *   deeply, or it contains half a surrogate pair.
  */
 export function compileGrammar(grammar: Grammar): Automaton {
   return runSteps(compileGrammarSteps(grammar));
 }
 
-/** {@link compileGrammar}, one rule at a time, for a thread that samples meanwhile. */
+/** Compiles a grammar one rule at a time, for a thread that samples meanwhile. See {@link compileGrammar}. */
 export function* compileGrammarSteps(grammar: Grammar): Steps<Automaton> {
   const facts = checkGrammar(grammar);
   yield;

@@ -1,50 +1,50 @@
 /**
- * Where a text stands in a grammar: all the states it may be in, each with its stack. Equal ones are one object, and what follows
- * from one by a byte is remembered with it, so that a text mostly walks along what is known already.
+ * Configurations of a text in a grammar: all states that the text may be in, each with its stack. Equal configurations are one object, and
+ * each object caches its successors by byte, so that a text mostly follows cached transitions.
  */
 import { UnsupportedError } from "../../../../errors.ts";
 import type { Automaton, State } from "./automaton.ts";
 
-/** In place of a count: as many times more as one likes, or done. */
+/** Loop count that stands for any number between the bounds: the loop may repeat or end, and no token can reach `max`. */
 const FREE = -1;
-/** In place of a count: many times more, whatever comes. */
+/** Loop count that stands for any number far below `min`: no token can complete the loop. */
 const FAR = -2;
 
-/** A state, how often it went round if it is a loop, and where its end goes on. */
+/** State with its stack: for a loop the number of finished repetitions, and the point to continue at after the state's end. */
 interface Point {
   readonly id: number;
   readonly state: number;
   readonly count: number;
   readonly parent: Point | null;
-  /** This point as far as the next token can tell: counts that no token can bring to a bound are not told apart. */
+  /** Equivalent point for the next token: merges loop counts that no single token can bring to a bound. */
   readonly relaxed: Point;
 }
 
-/** See the file header. */
+/** Set of points that a text may be at. */
 export interface Configuration {
   readonly points: readonly Point[];
   /** Whether the text may end here. */
   readonly canEnd: boolean;
-  /** By byte: what follows, null where nothing can; absent while nobody asked. */
+  /** Successor by byte; null if no text continues with the byte, absent if not computed yet. */
   readonly next: (Configuration | null | undefined)[];
-  /** The same tokens can follow on both. */
+  /** Configuration with merged loop counts; the same tokens can follow on both. */
   readonly relaxed: Configuration;
-  /** What whoever walks here keeps with it. */
+  /** Tokens that may follow, cached by `maskOf`; undefined until computed. */
   mask: Uint32Array | undefined;
 }
 
-/** States that a text may be in at once, all that are passed without a byte included. */
+/** Max states that a text may be in at once, states passed without a byte included. */
 const MAX_STATES = 8192;
 
-/** Configurations kept before all are forgotten; those in use stay. */
+/** Max cached configurations. Beyond it the cache is emptied; configurations in use stay valid. */
 const MAX_KEPT = 4000;
 
-/** What a grammar is refused with that would take too long. */
+/** Returns the error for a grammar that would take too long to match. */
 export function tooAmbiguous(): UnsupportedError {
   return new UnsupportedError("The grammar can be read in too many ways at once; write it so that what was read tells where it stands");
 }
 
-/** The configurations of one grammar. */
+/** Configurations of one grammar, computed on demand. */
 export class Configurations {
   readonly #states: readonly State[];
   readonly #start: number;
@@ -54,24 +54,32 @@ export class Configurations {
   #nextId = 0;
   #work = 0;
 
-  /** @param horizon - The most bytes of a token. */
+  /** @param horizon - Max bytes of a token. */
   constructor({ states, start }: Automaton, horizon: number) {
     this.#states = states;
     this.#start = start;
     this.#horizon = horizon;
   }
 
-  /** Before the first byte. */
+  /**
+   * Returns the configuration before the first byte.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
+   */
   start(): Configuration {
     return this.#closure([this.#point(this.#start, 0, null)])!;
   }
 
-  /** States visited so far; what is remembered costs none. */
+  /** Number of states visited so far; cached transitions add nothing. */
   get work(): number {
     return this.#work;
   }
 
-  /** After one byte more; null where the grammar has none such. */
+  /**
+   * Returns the configuration after one more byte; null if no text of the grammar continues with the byte.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar has too many states at once.
+   */
   step(from: Configuration, byte: number): Configuration | null {
     const known = from.next[byte];
     if (known !== undefined) return known;
@@ -101,7 +109,7 @@ export class Configurations {
     return count + this.#horizon < state.min ? FAR : count;
   }
 
-  /** All that is reached without a byte. Null where that is nothing. */
+  /** Returns the configuration of all points reached without a byte; null if it is empty and the text cannot end. */
   #closure(from: readonly Point[]): Configuration | null {
     const seen = new Set<Point>();
     const stack = [...from];

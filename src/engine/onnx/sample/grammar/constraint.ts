@@ -1,18 +1,18 @@
-/** A grammar over the tokens of one choice. */
+/** Grammar constraint on the tokens of one choice. */
 import { EngineError } from "../../../../errors.ts";
 import type { Configuration, Configurations } from "./configurations.ts";
 import { maskOf } from "./mask.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** See the file header. One per request; follows what is sampled. */
+/** Grammar constraint of one request; follows the sampled tokens. */
 export class GrammarConstraint {
   readonly #configurations: Configurations;
   readonly #vocabulary: Vocabulary;
   readonly #endTokenIds: readonly number[];
-  /** Null once the text was ended. */
+  /** Configuration of the text so far; null once the text has ended. */
   #at: Configuration | null;
 
-  /** @param endTokenIds - What may be sampled where the text is complete; from then on nothing else may be. */
+  /** @param endTokenIds - Tokens that end the text: allowed once the text is complete, and the only allowed tokens from then on. */
   constructor(configurations: Configurations, vocabulary: Vocabulary, endTokenIds: readonly number[]) {
     this.#configurations = configurations;
     this.#vocabulary = vocabulary;
@@ -20,7 +20,11 @@ export class GrammarConstraint {
     this.#at = configurations.start();
   }
 
-  /** A copy of `logits` in which the tokens that cannot follow have −∞. */
+  /**
+   * Returns a copy of `logits` with −∞ for the tokens that cannot follow.
+   *
+   * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous to compute these tokens.
+   */
   masked(logits: Float32Array): Float32Array {
     const result = new Float32Array(logits.length).fill(-Infinity);
     if (this.#at !== null) {
@@ -36,7 +40,7 @@ export class GrammarConstraint {
     return result;
   }
 
-  /** The same distribution over the tokens that can follow alone: `log_softmax` of the masked logits. */
+  /** Returns the distribution over only the tokens that can follow: `log_softmax` of the masked logits. */
   logprobs(logprobs: Float32Array): Float32Array {
     const masked = this.masked(logprobs);
     let best = -Infinity;
@@ -50,9 +54,9 @@ export class GrammarConstraint {
   }
 
   /**
-   * Notes that a token was sampled.
+   * Records a sampled token.
    *
-   * @throws EngineError `E_ENGINE` for one that cannot follow.
+   * @throws EngineError `E_ENGINE` if the token cannot follow.
    */
   note(id: number): void {
     const bytes = this.#vocabulary.bytesOf(id);

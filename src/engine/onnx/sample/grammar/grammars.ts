@@ -1,4 +1,4 @@
-/** The grammars of a sampler: vocabularies by model, compiled grammars by what they say. */
+/** Grammars of a sampler: vocabularies by model, compiled grammars by their text. */
 import { loadTokenizer, type ChatTokenizer } from "../../../../tokenizer/index.ts";
 import { remember } from "../../../../util/remember.ts";
 import { runStepsInSlices } from "../../../../util/steps.ts";
@@ -10,13 +10,13 @@ import { Configurations } from "./configurations.ts";
 import { GrammarConstraint } from "./constraint.ts";
 import { Vocabulary } from "./vocabulary.ts";
 
-/** Models whose vocabularies are kept; the one not used for longest goes first. */
+/** Max models with a cached vocabulary; the least recently used is evicted first. */
 const MAX_MODELS = 8;
 
-/** Compiled grammars kept per model, and their states together; the one not used for longest goes first. */
+/** Max compiled grammars cached per model, and max states of all of them; the least recently used is evicted first. */
 const COMPILED = { maxEntries: 64, maxWeight: 1_000_000 };
 
-/** The tokens of a tokenizer that are text: not those that carry structure. */
+/** Returns the text tokens of a tokenizer: all but special and end-of-sequence tokens. */
 export function textVocabulary(tokenizer: ChatTokenizer): Vocabulary {
   const other = new Set([...tokenizer.specialTokenIds, ...tokenizer.eosTokenIds]);
   return new Vocabulary(Array.from({ length: tokenizer.vocabularySize }, (_, id) => (other.has(id) ? null : tokenizer.tokenBytes(id))));
@@ -25,11 +25,11 @@ export function textVocabulary(tokenizer: ChatTokenizer): Vocabulary {
 interface Model {
   readonly vocabulary: Vocabulary;
   readonly compiled: WeightedCache<Configurations>;
-  /** By text, while they are compiled. */
+  /** Grammars being compiled, by text. */
   readonly compiling: Map<string, Promise<Configurations>>;
 }
 
-/** A constraint on its way to the sampler. */
+/** Constraint as sent to the sampler, with the grammar as JSON. */
 export interface GrammarText {
   readonly text: string;
   readonly endTokenIds: readonly number[];
@@ -37,18 +37,23 @@ export interface GrammarText {
 
 const texts = new WeakMap<Grammar, string>();
 
-/** A constraint with its grammar as one text: the choices of a request share it, and a text crosses to another thread in no time. */
+/**
+ * Returns a constraint with its grammar as one string: the choices of a request share the string, and a string is cheap to send to another
+ * thread.
+ */
 export function grammarText({ grammar, endTokenIds }: GrammarParams): GrammarText {
   let text = texts.get(grammar);
   if (text === undefined) texts.set(grammar, (text = JSON.stringify(grammar)));
   return { text, endTokenIds };
 }
 
-/** See the file header. */
+/** Cache of vocabularies and compiled grammars. */
 export class Grammars {
   readonly #models = new Map<string, Promise<Model>>();
 
-  /** Follows a new choice of the model in `directory`. A grammar is compiled in slices, between which the thread samples. */
+  /**
+   * Creates the constraint of a new choice of the model in `directory`. Compiles a new grammar in slices, between which the thread samples.
+   */
   async constraint(directory: string, { text, endTokenIds }: GrammarText): Promise<GrammarConstraint> {
     const load = async (): Promise<Model> => ({
       vocabulary: textVocabulary(await loadTokenizer(directory)),
@@ -60,7 +65,7 @@ export class Grammars {
   }
 }
 
-/** The configurations of a grammar; the choices of a request wait for the same ones. */
+/** Returns the configurations of a grammar; concurrent calls with the same text share one compilation. */
 async function configurationsOf({ vocabulary, compiled, compiling }: Model, text: string): Promise<Configurations> {
   const known = compiled.get(text) ?? compiling.get(text);
   if (known !== undefined) return known;

@@ -1,14 +1,17 @@
-/** Which tokens may follow where a text stands in a grammar. */
+/** Token masks: the tokens that may follow a configuration of a grammar. */
 import { tooAmbiguous, type Configuration, type Configurations } from "./configurations.ts";
 import type { TokenTree, Vocabulary } from "./vocabulary.ts";
 
-/** From this many bytes on that lead back to where they came from, the tokens made of them are looked up instead of walked. */
+/**
+ * Min number of bytes that lead from a configuration back to itself. With at least as many, tokens made of such bytes are looked up instead
+ * of walked.
+ */
 const MANY_BYTES = 32;
 
-/** States that one mask may visit; this many take about a second. */
+/** Max states that one mask may visit; as many take about a second. */
 const MAX_WORK = 500_000;
 
-/** Sets the bit of each token of a tree that a text may go on with; a part that cannot follow is left with all below it. */
+/** Sets the bit of each token of a tree that may follow a configuration; skips the subtree of a byte that cannot follow. */
 function walk(tree: TokenTree, from: Configuration, configurations: Configurations, mask: Uint32Array): void {
   const { bytes, depths, ends, firstIds, ids } = tree;
   const path: Configuration[] = [from];
@@ -31,10 +34,12 @@ function walk(tree: TokenTree, from: Configuration, configurations: Configuratio
 }
 
 /**
- * The tokens that may follow, as one bit each; computed once per configuration. Not to be modified.
+ * Returns the tokens that may follow, as one bit each; computed once per configuration. The result must not be modified.
  *
- * Inside a string nearly every byte leads back to the same configuration. The tokens made of such bytes alone are the same for every
- * string of every grammar, so that only the others are walked.
+ * Inside a string nearly every byte leads back to the same configuration. The tokens made of such bytes alone are the same for every string
+ * of every grammar, so that only the other tokens are walked.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` if the grammar is too ambiguous.
  */
 export function maskOf(configuration: Configuration, configurations: Configurations, vocabulary: Vocabulary): Uint32Array {
   const { relaxed } = configuration;

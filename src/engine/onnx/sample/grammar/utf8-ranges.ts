@@ -1,11 +1,11 @@
-/** Code points as the byte sequences of UTF-8. */
+/** UTF-8 byte sequences of ranges of code points. */
 import { normalized } from "../../../grammar/code-points.ts";
 import type { CodePointRange } from "../../../grammar/expression.ts";
 
-/** Bytes from the first to the last, both included. */
+/** Range of bytes from the first to the last, both included. */
 export type ByteRange = readonly [first: number, last: number];
 
-/** Code points by the length of their encoding, surrogates left out: they have none. */
+/** Ranges of code points by the length of their encoding; surrogates are left out because they have no encoding. */
 const BLOCKS: readonly CodePointRange[] = [
   [0, 0x7f],
   [0x80, 0x7ff],
@@ -14,7 +14,7 @@ const BLOCKS: readonly CodePointRange[] = [
   [0x10000, 0x10ffff],
 ];
 
-/** @source RFC 3629 section 3. */
+/** Encodes a code point in UTF-8. @source RFC 3629 section 3. */
 function encoded(codePoint: number): number[] {
   const tail = (shift: number): number => 0x80 | ((codePoint >> shift) & 0x3f);
   if (codePoint < 0x80) return [codePoint];
@@ -23,7 +23,7 @@ function encoded(codePoint: number): number[] {
   return [0xf0 | (codePoint >> 18), tail(12), tail(6), tail(0)];
 }
 
-/** Splits a range of encodings of one length so that each piece is a product of byte ranges. */
+/** Splits a range of encodings of one length into pieces, each a product of byte ranges. */
 function split(first: readonly number[], last: readonly number[]): ByteRange[][] {
   const [a, ...restA] = first;
   const [b, ...restB] = last;
@@ -40,7 +40,7 @@ function split(first: readonly number[], last: readonly number[]): ByteRange[][]
   return pieces;
 }
 
-/** The encodings of the code points in `ranges`: each entry is a product of byte ranges, all of them disjoint. */
+/** Returns the encodings of the code points in `ranges`: each entry is a product of byte ranges, all of them disjoint. */
 export function utf8Ranges(ranges: readonly CodePointRange[]): ByteRange[][] {
   return normalized(ranges).flatMap(([first, last]) =>
     BLOCKS.flatMap(([low, high]) => {

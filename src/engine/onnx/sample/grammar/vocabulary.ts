@@ -1,14 +1,14 @@
-/** A vocabulary as a tree of bytes, laid out in one row so that it is walked without pointers. */
+/** Vocabulary as a byte trie in flat arrays, which is walked without pointers. */
 
-/** Nodes in the order of a walk, a node before what is below it. */
+/** Trie nodes in preorder: each node precedes its descendants. */
 export interface TokenTree {
-  /** The byte that leads to the node. */
+  /** Byte that leads to each node. */
   readonly bytes: Uint8Array;
-  /** How many bytes lie above it. */
+  /** Number of bytes above each node. */
   readonly depths: Uint16Array;
-  /** The first node that is no longer below it. */
+  /** Index of the first node after each node's subtree. */
   readonly ends: Int32Array;
-  /** Where its tokens begin in `ids`; one more entry than there are nodes. */
+  /** Start of each node's tokens in `ids`; one more entry than there are nodes. */
   readonly firstIds: Int32Array;
   readonly ids: Int32Array;
 }
@@ -55,28 +55,28 @@ function buildTree(tokens: readonly Token[]): TokenTree {
   };
 }
 
-/** Tokens of bytes of one set alone, and the tree of the others. */
+/** Tokens made of one set of bytes alone, and the trie of all other tokens. */
 export interface SplitVocabulary {
-  /** One bit per token. */
+  /** Tokens made of bytes in the set alone, one bit per token. */
   readonly within: Uint32Array;
   readonly beyond: TokenTree;
 }
 
-/** Splits kept before all are forgotten. */
+/** Max cached splits; beyond it all are dropped. */
 const MAX_SPLITS = 64;
 
-/** The tokens that a grammar may choose from. */
+/** Tokens that a grammar may choose from. */
 export class Vocabulary {
-  /** Every id is below it. */
+  /** Number of token ids; every id is below it. */
   readonly size: number;
-  /** The most bytes of a token. */
+  /** Max bytes of a token. */
   readonly maxTokenBytes: number;
   readonly tree: TokenTree;
   readonly #tokens: readonly (Uint8Array | null)[];
   readonly #texts: readonly Token[];
   #splits = new Map<string, SplitVocabulary>();
 
-  /** @param tokens - By id, the exact bytes of each token; null or empty for those that are no text. */
+  /** @param tokens - By id, the exact bytes of each token; null or empty for a token that is not text. */
   constructor(tokens: readonly (Uint8Array | null)[]) {
     this.size = tokens.length;
     this.#tokens = tokens;
@@ -85,18 +85,22 @@ export class Vocabulary {
     this.tree = buildTree(this.#texts);
   }
 
-  /** The bytes of a token; null where it is no text. */
+  /** Returns the bytes of a token; null if the token is not text. */
   bytesOf(id: number): Uint8Array | null {
     const bytes = this.#tokens[id];
     return bytes === undefined || bytes === null || bytes.length === 0 ? null : bytes;
   }
 
-  /** An empty set of tokens. */
+  /** Returns an empty set of tokens. */
   emptyMask(): Uint32Array {
     return new Uint32Array((this.size + 31) >>> 5);
   }
 
-  /** @param isWithin - By byte. */
+  /**
+   * Splits the tokens by a set of bytes.
+   *
+   * @param isWithin - Whether each byte value is in the set, 256 entries.
+   */
   split(isWithin: readonly boolean[]): SplitVocabulary {
     const key = isWithin.map((isIn) => (isIn ? "1" : "0")).join("");
     const known = this.#splits.get(key);

@@ -1,14 +1,14 @@
-/** Steps that move the logits of some tokens. Each works in place on one row of logits `[V]`. */
+/** Sampling steps that change the logits of some tokens. Each works in place on one row of logits `[V]`. */
 import type { LogitBias } from "./lists.ts";
 
-/** Adds to the logit of each token its bias. */
+/** Adds each token's bias to its logit. */
 export function addBias(logits: Float32Array, { ids, values }: LogitBias): void {
   for (let at = 0; at < ids.length; at++) logits[ids[at]!]! += values[at]!;
 }
 
 /**
- * Makes each token less likely that was seen before: a positive logit is divided by the penalty, any other multiplied. This
- * step alone depends on where the zero of the logits is.
+ * Makes each previously seen token less likely: a positive logit is divided by the penalty, any other multiplied. Only this step depends on
+ * the zero point of the logits.
  *
  * @param penalty - Above 0; below 1 it makes the tokens likelier.
  * @source Keskar et al., "CTRL: A conditional transformer language model for controllable generation", arXiv:1909.05858, section 4.1.
@@ -17,15 +17,15 @@ export function penalizeRepetition(logits: Float32Array, seen: Iterable<number>,
   for (const id of seen) logits[id] = logits[id]! > 0 ? logits[id]! / penalty : logits[id]! * penalty;
 }
 
-/** How often a token was sampled, by its id; tokens that never were are absent. */
+/** Number of times each token was sampled, by its id; tokens never sampled are absent. */
 export type OutputCounts = ReadonlyMap<number, number>;
 
-/** Takes `penalty` from the logit of a token for each time it was sampled. */
+/** Subtracts `penalty` from a token's logit for each time the token was sampled. */
 export function penalizeFrequency(logits: Float32Array, counts: OutputCounts, penalty: number): void {
   for (const [id, count] of counts) logits[id]! -= penalty * count;
 }
 
-/** Takes `penalty` once from the logit of each token that was sampled. */
+/** Subtracts `penalty` once from the logit of each token that was sampled. */
 export function penalizePresence(logits: Float32Array, counts: OutputCounts, penalty: number): void {
   for (const id of counts.keys()) logits[id]! -= penalty;
 }

@@ -1,4 +1,4 @@
-/** Steps that shape the distribution a token is drawn from. Each works in place on one row of logits `[V]`; −∞ stays −∞. */
+/** Sampling steps that shape the distribution that a token is drawn from. Each works in place on one row of logits `[V]`; −∞ stays −∞. */
 import { argmax } from "./draw.ts";
 
 /** Divides by the temperature, after moving the largest logit to 0 so that a small temperature cannot overflow. */
@@ -7,17 +7,17 @@ export function applyTemperature(logits: Float32Array, temperature: number): voi
   for (let id = 0; id < logits.length; id++) logits[id] = (logits[id]! - best) / temperature;
 }
 
-/** Removes the tokens whose probability is below `minP` times that of the likeliest. */
+/** Removes the tokens with a probability below `minP` times the largest probability. */
 export function keepMinP(logits: Float32Array, minP: number): void {
   removeBelow(logits, logits[argmax(logits)]! + Math.log(minP));
 }
 
-/** Removes the tokens whose logit is below the `topK`-th largest; ties with it stay. */
+/** Removes the tokens with a logit below the `topK`-th largest; ties with it stay. */
 export function keepTopK(logits: Float32Array, topK: number): void {
   if (topK < logits.length) removeBelow(logits, logits.toSorted().at(-topK)!);
 }
 
-/** Keeps the likeliest tokens until the probability of strictly likelier ones reaches `topP`; ties stay together. */
+/** Keeps the likeliest tokens until the probability of strictly likelier tokens reaches `topP`; ties stay together. */
 export function keepTopP(logits: Float32Array, topP: number): void {
   const sorted = logits.toSorted();
   const best = sorted.at(-1)!;

@@ -1,6 +1,6 @@
 /**
- * Lists of a request's rules as flat arrays in shared memory: made once per request, and read by all of its choices on every thread.
- * A structured clone per choice would take milliseconds each for a list as long as the vocabulary.
+ * Rule lists of a request as flat arrays in shared memory: built once per request, and read by all of its choices on every thread. A
+ * structured clone per choice would take milliseconds for a list as long as the vocabulary.
  */
 import type { SamplingParams } from "../../../port.ts";
 
@@ -10,21 +10,21 @@ export interface BannedSequences {
   readonly starts: Int32Array;
 }
 
-/** Biases by token. */
+/** Biases by token: `values[i]` for token `ids[i]`. */
 export interface LogitBias {
   readonly ids: Int32Array;
   readonly values: Float64Array;
 }
 
-/** See the file header. Null where a request has no such list. */
+/** Rule lists of a request; null for a list that the request does not have. */
 export interface RuleLists {
-  /** 1 for each allowed id, by id; ids beyond its end are not allowed. */
+  /** 1 for each allowed id, by id; ids beyond the end are not allowed. */
   readonly allowed: Uint8Array | null;
   readonly banned: BannedSequences | null;
   readonly bias: LogitBias | null;
 }
 
-/** Parameters of a request on their way to a sampler. */
+/** Request parameters as sent to a sampler. */
 export type SentParams = Omit<SamplingParams, "constraint" | "allowedTokenIds" | "bannedSequences" | "logitBias"> & {
   readonly lists: RuleLists;
 };
@@ -61,7 +61,7 @@ function toBias(bias: ReadonlyMap<number, number>): LogitBias {
 
 const known = new WeakMap<object, unknown>();
 
-/** The list made of `source`; the choices of a request have the same source. */
+/** Returns the list built from `source`. Built once, because the choices of a request have the same source. */
 function once<S extends object, T>(source: S | undefined, make: (source: S) => T): T | null {
   if (source === undefined) return null;
   const made = (known.get(source) as T | undefined) ?? make(source);
@@ -69,7 +69,7 @@ function once<S extends object, T>(source: S | undefined, make: (source: S) => T
   return made;
 }
 
-/** The lists of a request. */
+/** Returns the rule lists of a request. */
 export function ruleLists({ allowedTokenIds, bannedSequences, logitBias }: SamplingParams): RuleLists {
   return {
     allowed: once(allowedTokenIds, toAllowed),
@@ -78,7 +78,7 @@ export function ruleLists({ allowedTokenIds, bannedSequences, logitBias }: Sampl
   };
 }
 
-/** Parameters with their lists in shared memory. */
+/** Returns the parameters with their lists in shared memory. */
 export function toSent(params: SamplingParams): SentParams {
   const { constraint: _, allowedTokenIds: _ids, bannedSequences: _sequences, logitBias: _bias, ...rest } = params;
   return { ...rest, lists: ruleLists(params) };

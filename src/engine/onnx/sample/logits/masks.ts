@@ -1,4 +1,4 @@
-/** Steps that forbid tokens. Each works in place on one row of logits `[V]`; a forbidden token has the logit −∞. */
+/** Sampling steps that forbid tokens. Each works in place on one row of logits `[V]`; a forbidden token has the logit −∞. */
 import type { BannedSequences } from "./lists.ts";
 
 /**
@@ -11,10 +11,10 @@ export function allowOnly(logits: Float32Array, allowed: Uint8Array): void {
 }
 
 /**
- * Forbids the last token of every sequence whose other tokens are what was sampled last. A sequence of one token is always
- * forbidden; the prompt does not count.
+ * Forbids the last token of every sequence if its other tokens were sampled last, in order. A sequence of one token is always forbidden;
+ * the prompt does not count.
  *
- * @param outputs - The tokens sampled so far.
+ * @param outputs - Tokens sampled so far.
  */
 export function banSequences(logits: Float32Array, { tokens, starts }: BannedSequences, outputs: readonly number[]): void {
   for (let index = 0; index + 1 < starts.length; index++) {

@@ -1,11 +1,11 @@
-/** The rules of one request that change logits before a token is chosen, and what they remember of it. */
+/** Rules of one request that change logits before a token is chosen, and the sampled tokens that they depend on. */
 import { UnsupportedError } from "../../../../errors.ts";
 import type { SamplingParams } from "../../../port.ts";
 import { addBias, penalizeFrequency, penalizePresence, penalizeRepetition } from "./adjust.ts";
 import { ruleLists, type SentParams } from "./lists.ts";
 import { allowOnly, ban, banSequences } from "./masks.ts";
 
-/** The parameters that are rules, with what stands for their absence. */
+/** Returns the parameters that are rules, with defaults filled in. */
 function filledIn(params: SamplingParams | SentParams) {
   return {
     lists: "lists" in params ? params.lists : ruleLists(params),
@@ -19,12 +19,12 @@ function filledIn(params: SamplingParams | SentParams) {
 
 type RuleParams = ReturnType<typeof filledIn>;
 
-/** See the file header. One per request; most requests have none. */
+/** Logit rules of one request; follows the sampled tokens. Most requests have no rules. */
 export class LogitRules {
-  /** Whether the rules tell a logit from the same logit moved: then log-probabilities do not serve in their place. */
+  /** Whether the rules depend on the zero point of the logits, so that log-probabilities cannot replace logits. */
   readonly needsLogits: boolean;
   readonly #params: RuleParams;
-  /** Tokens of the prompt and the output; empty where nothing asks for them. */
+  /** Tokens of the prompt and the output; empty if no rule depends on them. */
   readonly #seen: Set<number>;
   readonly #counts = new Map<number, number>();
   readonly #outputs: number[] = [];
@@ -35,7 +35,7 @@ export class LogitRules {
     this.#seen = new Set(this.needsLogits ? prompt : []);
   }
 
-  /** The rules of a request; null when it has none. */
+  /** Returns the rules of a request; null if it has none. */
   static of(params: SamplingParams | SentParams, prompt: Int32Array): LogitRules | null {
     const rules = filledIn(params);
     const isPlain =
@@ -50,10 +50,10 @@ export class LogitRules {
   }
 
   /**
-   * The logits after all rules, in the order in which they are applied.
+   * Returns the logits after all rules, which are applied in the order of {@link SamplingParams}.
    *
-   * @param logits - `[V]`, left as it is; log-probabilities where {@link needsLogits} is false.
-   * @throws UnsupportedError `E_UNSUPPORTED` when the rules leave no token.
+   * @param logits - `[V]`, not modified; may be log-probabilities if {@link needsLogits} is false.
+   * @throws UnsupportedError `E_UNSUPPORTED` if the rules leave no token.
    */
   apply(logits: Float32Array): Float32Array {
     const { lists, minTokens, lateTokenIds, repetitionPenalty, frequencyPenalty, presencePenalty } = this.#params;
@@ -73,7 +73,7 @@ export class LogitRules {
     return changed;
   }
 
-  /** Notes that a token was sampled. */
+  /** Records a sampled token. */
   note(id: number): void {
     this.#outputs.push(id);
     if (this.needsLogits) this.#seen.add(id);
