@@ -90,14 +90,17 @@ export function createHttpServer(fetch: Parameters<typeof getRequestListener>[0]
     // The rest of a rejected request arrives as further parser errors.
     if (refused.has(socket) && error.code?.startsWith("HPE_")) return;
     const response = responses.get(socket);
-    const isAnswering = response?.headersSent === true && !response.writableFinished;
+    const isFlushing = response?.writableEnded === true && !response.writableFinished;
+    const isAnswering = response?.headersSent === true && !response.writableEnded;
     if (error.code === "ECONNRESET" || !socket.writable || isAnswering || refused.has(socket)) {
       socket.destroy(error);
       return;
     }
     refused.add(socket);
     const reason = typeof error.reason === "string" && error.reason !== "" ? error.reason : error.message;
-    refuse(socket, PARSER_REFUSALS[error.code ?? ""] ?? malformed(reason));
+    const refusal = PARSER_REFUSALS[error.code ?? ""] ?? malformed(reason);
+    if (isFlushing) response.once("finish", () => refuse(socket, refusal));
+    else refuse(socket, refusal);
   });
 
   server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {

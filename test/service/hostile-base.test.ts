@@ -110,7 +110,7 @@ test("an inspection ends at its limit of time, and at its limit of memory", asyn
   await expect(inspect({})).resolves.toBeUndefined();
   await expect(inspect({ timeoutMs: 1 })).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("more than 0.001 s") });
   // Less than the thread needs for its own code.
-  await expect(inspect({ maxHeapMb: 2 })).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("2 MiB of memory") });
+  await expect(inspect({ maxHeapMb: 8 })).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("8 MiB of memory") });
 });
 
 test("closing ends a running inspection", async () => {
