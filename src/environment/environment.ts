@@ -4,41 +4,47 @@ import type { RequestMessage } from "../schema/index.ts";
 import type { Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
 import { normalizedReward, type Reward, type RewardLike } from "./reward.ts";
 
-/** Scenarios: a list, or an endless supply as a pure function of the index (so that a resumed run gets the same ones). */
+/** Scenarios: a list, or for an unlimited supply a pure function of the index, so that a resumed run gets the same scenarios. */
 export type ScenarioSource<S> = readonly S[] | ((index: number) => S);
 
-/** What an environment's rollout gets beside its scenario: a rollout's context. Its policy is the one that is trained or evaluated. */
+/** Second argument of an environment's rollout: the rollout context. Its `policy` is the policy that is trained or evaluated. */
 export type EnvironmentContext = RolloutContext;
 
-/** A task that a policy is trained and measured on: scenarios, how to play one, and what it is worth. */
+/** Task that a policy is trained and evaluated on: scenarios, a rollout that plays a scenario, and rewards. */
 export interface Environment<S> {
   readonly name: string;
   readonly scenarios: { readonly train: ScenarioSource<S>; readonly eval: readonly S[] };
-  /** Gives the unfinished builder (the rewards finish it), or a finished trajectory (its reward is replaced when there are rewards). */
+  /**
+   * Plays a scenario. Returns the unfinished builder, which is finished with the rewards, or a finished trajectory. If the environment has
+   * `rewards`, they replace the reward of a finished trajectory.
+   */
   readonly rollout: (scenario: S, context: EnvironmentContext) => Promise<TrajectoryBuilder | Trajectory>;
-  /** What the total reward is the weighted sum of. */
+  /** Reward components; the total reward is their weighted sum. */
   readonly rewards: readonly Reward<S>[];
-  /** The right answer, for `validate`: the text of the last assistant turn, or the messages after the prompt. */
+  /** Returns the right answer, for `validate`: the text of the last assistant turn, or the messages after the prompt. */
   readonly gold?: ((scenario: S) => string | readonly RequestMessage[]) | undefined;
-  /** A name for a scenario that never changes. @default its string `id`, else the first 16 hex digits of the SHA-256 of its JSON */
+  /** Returns a stable id of a scenario. @default its string `id`, else the first 16 hex digits of the SHA-256 of its JSON */
   readonly scenarioId?: ((scenario: S) => string) | undefined;
 }
 
-/** What {@link defineEnvironment} takes: as {@link Environment}, but a plain named function is a reward too. */
+/** Input of {@link defineEnvironment}: as {@link Environment}, except that rewards may also be plain named functions. */
 export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards"> {
   /**
-   * A named function counts as a reward of its name with weight 1. Functions and `{ name, score }` written here know the type of
-   * `scenario`; inside a call such as `reward(…)` TypeScript cannot pass it on: annotate with `RewardInput<S>`.
+   * Reward components. A named function is a reward of its name with weight 1. TypeScript infers the type of `scenario` for functions and
+   * `{ name, score }` written here, but not inside a call such as `reward(…)`: annotate the argument with `RewardInput<S>`.
    *
-   * @default [] (the rollout gives its own reward)
+   * @default [] (the rollout sets its own reward)
    */
   readonly rewards?: readonly RewardLike<NoInfer<S>>[] | undefined;
 }
 
 /**
- * Describes a task once; `trainRl`, `evaluate`, `validate` and `rescore` all take it.
+ * Defines a task for `trainRl`, `evaluate`, `validate` and `rescore`.
  *
- * @throws ConfigError `E_CONFIG` for an empty name, scenarios that are none, or rewards without a name of their own.
+ * @param definition - Name, scenarios, rollout and rewards. Checked here; the rollout and the rewards are not called.
+ * @returns The frozen environment, with every reward as a {@link Reward}.
+ * @throws ConfigError `E_CONFIG` for an empty name, invalid scenarios, a `rollout`, `gold` or `scenarioId` that is not a function, or
+ *   rewards without a name or with the same name.
  * @example
  * ```ts
  * const environment = defineEnvironment({

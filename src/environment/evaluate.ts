@@ -16,56 +16,65 @@ import { highestReward } from "./highest-reward.ts";
 import { environmentRollout, METRIC_PREFIX } from "./rollout.ts";
 import { scenarioIdOf } from "./scenarios.ts";
 
-/** Options of {@link evaluate}; those of `gatherTrajectoryGroups` mean the same. */
+/** Options of {@link evaluate}; options shared with `gatherTrajectoryGroups` have the same meaning. */
 export interface EvaluateOptions<S> extends Pick<
   GatherOptions<S>,
   "concurrency" | "concurrencyBy" | "timeoutMs" | "maxExceptions" | "retries" | "onProgress" | "signal"
 > {
-  /** What to play, at least one. @default the environment's `eval` scenarios */
+  /** Scenarios to play, at least one. @default the environment's `eval` scenarios */
   readonly scenarios?: readonly S[] | undefined;
   /** Rollouts per scenario, at least 1. @default 1 */
   readonly samples?: number | undefined;
-  /** At least 0. @default 0 with one sample, else 1: several greedy ones would be the same */
+  /** Sampling temperature, at least 0. @default 0 with one sample, else 1, because greedy samples would all be the same */
   readonly temperature?: number | undefined;
-  /** The `k` of each pass@k, from 1 to `samples`. @default 1, and `samples` */
+  /** Values of `k` for pass@k, integers from 1 to `samples`. @default 1 and `samples` */
   readonly k?: number | readonly number[] | undefined;
-  /** A rollout passes with at least this reward. @default what rewards of at most 1 add up to with their weights, rounding aside; 1 without rewards */
+  /**
+   * Minimum reward of a rollout that passes; finite.
+   *
+   * @default the sum of the positive reward weights (the maximum if raw rewards are in [0, 1]), or 1 without rewards; minus 1e-9 relative
+   *   for rounding
+   */
   readonly threshold?: number | undefined;
-  /** Of the confidence intervals, in (0, 1). @default 0.95 */
+  /** Confidence level of the intervals, in (0, 1). @default 0.95 */
   readonly level?: number | undefined;
-  /** An integer; the same one gives the same draws. @default 0 */
+  /** Sampling seed, an integer; the same seed gives the same draws. @default 0 */
   readonly seed?: number | undefined;
 }
 
-/** What {@link evaluate} found. */
+/** Result of {@link evaluate}. */
 export interface Evaluation {
   readonly environment: string;
-  /** The policy's id. */
+  /** Id of the policy. */
   readonly policy: string;
   /** Rollouts per scenario. */
   readonly samples: number;
   readonly temperature: number;
   readonly seed: number;
   readonly scenarios: number;
-  /** Rollouts that failed; they are in no other number. */
+  /** Number of failed rollouts, which are excluded from all other numbers. */
   readonly exceptions: number;
-  /** Mean reward, with an interval that takes scenarios, not rollouts, for independent. */
+  /** Mean reward, with a confidence interval clustered by scenario: scenarios, not rollouts, count as independent. */
   readonly reward: Estimate;
-  /** The least reward of a rollout that passes. */
+  /** Minimum reward of a rollout that passes. */
   readonly threshold: number;
-  /** One for each `k`, ascending. */
+  /** Estimates of pass@k, ascending by `k`. A `k` is omitted if every scenario has fewer than `k` rollouts that did not fail. */
   readonly passAtK: readonly PassAtK[];
-  /** Each reward's raw value by its name, unweighted, with an interval as `reward` has it. */
+  /** Mean raw value of each reward by name, unweighted, with a confidence interval clustered by scenario. */
   readonly rewards: Readonly<Record<string, Estimate>>;
-  /** Every metric of the trajectories. */
+  /** Summary of every trajectory metric by name. */
   readonly metrics: Readonly<Record<string, Summary>>;
-  /** What was played, in the order of the scenarios; their metadata have `scenario_id`. */
+  /** Played groups in the order of the scenarios, with `scenario_id` in their metadata. */
   readonly groups: TrajectoryGroups;
 }
 
 /**
- * Plays an environment's `eval` scenarios with a policy and says how good it is, and how sure that is.
+ * Evaluates a policy on an environment's `eval` scenarios: mean reward, pass@k and mean raw rewards, with confidence intervals.
  *
+ * @param environment - Environment to play.
+ * @param policy - Policy to sample from.
+ * @param options - All optional.
+ * @returns The estimates and the played groups.
  * @throws ConfigError `E_CONFIG` without scenarios.
  * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds, before anything is played.
  * @throws TooManyExceptionsError `E_TOO_MANY_EXCEPTIONS` when more rollouts fail than `maxExceptions` allows.
@@ -121,7 +130,7 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
   };
 }
 
-/** 0.7 + 0.2 + 0.1 is less than 1 in floating point; the best answer must pass all the same. */
+/** Lowers the default threshold by 1e-9 relative: 0.7 + 0.2 + 0.1 is less than 1 in floating point, and the best answer must pass. */
 function roundedDown(highest: number): number {
   return highest - 1e-9 * Math.max(1, Math.abs(highest));
 }
@@ -140,7 +149,7 @@ function checkBounds(threshold: number, level: number | undefined): void {
   throw new ArgumentError(`Expected \`level\` to be above 0 and below 1, got \`${level}\``, { param: "level" });
 }
 
-/** On the group too: one whose rollouts all failed has no trajectory to look at. */
+/** Adds `scenario_id` to the group's metadata, because a group of failed rollouts has no trajectory to carry it. */
 function withScenarioId(group: TrajectoryGroup, scenarioId: string): TrajectoryGroup {
   return group.with({ metadata: { ...group.metadata, scenario_id: scenarioId } });
 }

@@ -1,6 +1,6 @@
 import type { Environment } from "./environment.ts";
 
-/** The total of an environment whose rewards all lie in [0, 1]: the sum of the positive weights; 1 without rewards. */
+/** Returns the maximum total reward if all raw rewards are in [0, 1]: the sum of the positive weights; 1 without rewards. */
 export function highestReward({ rewards }: Pick<Environment<never>, "rewards">): number {
   if (rewards.length === 0) return 1;
   return rewards.reduce((sum, { weight }) => sum + Math.max(0, weight), 0);

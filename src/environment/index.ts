@@ -1,4 +1,4 @@
-/** Environments: scenarios, a rollout and rewards under one name; training, evaluation and validation all take them. */
+/** Environments: a task's scenarios, rollout and rewards, as input of training, evaluation, validation and rescoring. */
 export { defineEnvironment } from "./environment.ts";
 export type { Environment, EnvironmentContext, EnvironmentDefinition, ScenarioSource } from "./environment.ts";
 export { RewardError } from "./errors.ts";

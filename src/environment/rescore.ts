@@ -6,20 +6,27 @@ import { scenarioIdOf } from "./scenarios.ts";
 
 /** Options of {@link rescore}. */
 export interface RescoreOptions<S> {
-  /** Scenarios to find the trajectories' in, beside the environment's lists; those that a function supplies must be given here. @default [] */
+  /**
+   * Scenarios to look up by id in addition to the environment's lists. Required for training scenarios that a function supplies.
+   * @default []
+   */
   readonly scenarios?: Iterable<S> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Unknown ids that the error names. */
+/** Max unknown ids named in the error message. */
 const MAX_NAMED = 5;
 
 /**
- * Scores stored trajectories again with the environment's rewards, without running the agent. Each finds its scenario by its metadata
- * `scenario_id`, which `environmentRollout` writes. Gives copies, in the same order; those of groups keep everything else of their group.
+ * Scores stored trajectories again with the environment's rewards, without running the agent. The scenario of a trajectory is looked up by
+ * the metadata `scenario_id`, which `environmentRollout` writes.
  *
- * @throws DataError `E_DATA` for trajectories whose scenario is not known, all of them counted, before anything is scored.
- * @throws RewardError `E_REWARD`, of the first trajectory that a reward fails on; the signal's reason.
+ * @param environment - Environment with the rewards and scenarios.
+ * @param items - Trajectories, or groups of trajectories. Not modified.
+ * @returns Scored copies in the same order. Copies of groups keep all other data of their group.
+ * @throws DataError `E_DATA` if scenarios of trajectories are unknown, with their number, before anything is scored.
+ * @throws RewardError `E_REWARD` for the first trajectory that a reward fails on.
+ * @throws the signal's reason.
  * @example
  * ```ts
  * const again = await rescore(environment, groups, { scenarios: trainScenarios(environment.scenarios.train, { seed: 7, count: 100 }) });

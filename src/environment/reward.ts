@@ -2,46 +2,48 @@ import { ConfigError } from "../errors.ts";
 import type { AssistantChoice, RequestMessage } from "../schema/index.ts";
 import type { Scalar } from "../trajectory/index.ts";
 
-/** A rollout as a reward sees it. */
+/** Read-only view of a rollout for reward functions. */
 export interface ScoredTrajectory {
-  /** The plain conversation, choices as assistant messages. */
+  /** Returns the conversation as plain messages, choices converted to assistant messages. */
   messages(): RequestMessage[];
-  /** The sampled turns, oldest first. */
+  /** Sampled turns, oldest first. */
   readonly choices: readonly AssistantChoice[];
-  /** Text of the last item, `""` if there is none. */
+  /** Text of the last item; `""` for an empty conversation. */
   readonly lastText: string;
   readonly metrics: Readonly<Record<string, number | boolean>>;
   readonly metadata: Readonly<Record<string, Scalar>>;
 }
 
-/** What a reward function gets. */
+/** Argument of a reward function. */
 export interface RewardInput<S> {
   readonly scenario: S;
-  /** The last text of the conversation; of most tasks, the answer. */
+  /** Text of the conversation's last item; in most tasks, the answer. */
   readonly text: string;
   readonly trajectory: ScoredTrajectory;
   readonly signal: AbortSignal;
 }
 
-/** Scores a rollout: a finite number, or a boolean (1 or 0). */
+/** Function that scores a rollout with a finite number, or a boolean (1 or 0). */
 export type RewardFunction<S> = (input: RewardInput<S>) => number | boolean | Promise<number | boolean>;
 
-/** One named part of an environment's reward. */
+/** Named component of an environment's reward. */
 export interface Reward<S> {
-  /** Its raw value is the metric `reward/<name>`. */
+  /** Name of the reward; its raw value is recorded as the metric `reward/<name>`. */
   readonly name: string;
-  /** Its factor in the total; finite. 0 records the value without rewarding it. */
+  /** Factor of the raw value in the total reward; finite. 0 records the value without rewarding it. */
   readonly weight: number;
   readonly score: RewardFunction<S>;
 }
 
-/** What counts as a reward: a whole one, one without weight (1), or a named function (its name, weight 1). */
+/** Accepted forms of a reward: a {@link Reward} with an optional weight (default 1), or a named function (its name, weight 1). */
 export type RewardLike<S> = RewardFunction<S> | (Omit<Reward<S>, "weight"> & { readonly weight?: number | undefined });
 
 /**
- * A named reward of weight 1.
+ * Creates a named reward of weight 1.
  *
- * @throws ConfigError `E_CONFIG` for an empty name or no function.
+ * @param name - Name of the reward; not empty.
+ * @param score - Function that returns the raw value.
+ * @throws ConfigError `E_CONFIG` for an empty name or if `score` is not a function.
  * @example
  * ```ts
  * reward("exact", ({ scenario, text }: RewardInput<{ answer: string }>) => text.trim() === scenario.answer);
@@ -58,9 +60,10 @@ export function reward<S>(name: string, score: RewardFunction<S>): Reward<S> {
 }
 
 /**
- * The same reward with its weight multiplied by `weight`.
+ * Returns a copy of a reward with its weight multiplied by `weight`.
  *
  * @param weight - Finite; negative for a penalty, 0 to record without rewarding.
+ * @param part - Reward or named function.
  * @throws ConfigError `E_CONFIG` for a weight that is not finite, or a function without a name.
  * @example
  * ```ts
@@ -73,7 +76,7 @@ export function weighted<S>(weight: number, part: RewardLike<S>): Reward<S> {
   return Object.freeze({ name, weight: weight * own, score });
 }
 
-/** A reward as environments keep it; a named function becomes one of weight 1. */
+/** Converts a {@link RewardLike} to a {@link Reward}; a named function gets weight 1. @throws ConfigError `E_CONFIG` if invalid. */
 export function normalizedReward<S>(part: RewardLike<S>): Reward<S> {
   if (typeof part === "function") {
     if (part.name !== "") return reward(part.name, part);

@@ -6,15 +6,16 @@ import { RewardError } from "./errors.ts";
 import type { RewardInput } from "./reward.ts";
 import { scenarioIdOf } from "./scenarios.ts";
 
-/** Before a reward's name: the metric with its raw value. */
+/** Prefix of the metrics with the raw values of rewards. */
 export const METRIC_PREFIX = "reward/";
 
 /**
- * An environment as a rollout for `gatherTrajectoryGroups`: plays the scenario, scores it and finishes the trajectory. The total
- * reward is `Σ weight · value`; each raw value is the metric `reward/<name>`, and the metadata get `scenario_id`.
+ * Returns a rollout for `gatherTrajectoryGroups` that plays the scenario, scores it and finishes the trajectory. The total reward is
+ * `Σ weight · value`; each raw value is recorded as the metric `reward/<name>`, and the metadata get `scenario_id`.
  *
- * A reward that throws or is not finite fails its own rollout with a `RewardError`; the siblings go on.
+ * A reward that throws or is not finite fails only its own rollout with a `RewardError`; the other rollouts of the group continue.
  *
+ * @param environment - Environment to play and score.
  * @example
  * ```ts
  * const groups = await gatherTrajectoryGroups(environment.scenarios.eval, environmentRollout(environment), { policy, groupSize: 4 });
@@ -27,7 +28,7 @@ export function environmentRollout<S>(environment: Environment<S>): Rollout<S> {
   };
 }
 
-/** What the rollout returned, as a trajectory whose reward is still to come. */
+/** Converts the return value of an environment's rollout to a trajectory that is not scored yet. @throws ArgumentError `E_ARGUMENT`. */
 function finished<S>({ name, rewards }: Environment<S>, played: unknown): Trajectory {
   if (played instanceof Trajectory) return played;
   if (!(played instanceof TrajectoryBuilder)) {
@@ -41,7 +42,7 @@ function finished<S>({ name, rewards }: Environment<S>, played: unknown): Trajec
   );
 }
 
-/** The trajectory with its rewards, a copy. What it was scored by before goes: it is not part of the total any more. */
+/** Returns a scored copy of a trajectory. Reward metrics of an earlier scoring are removed because they are not part of the new total. */
 export async function scored<S>(environment: Environment<S>, scenario: S, played: Trajectory, signal: AbortSignal): Promise<Trajectory> {
   const changes = { metadata: { scenario_id: scenarioIdOf(environment, scenario) } };
   if (environment.rewards.length === 0) return played.with(changes);
@@ -54,14 +55,14 @@ export async function scored<S>(environment: Environment<S>, scenario: S, played
   return played.with({ ...changes, metrics, reward: values.reduce((sum, { weight, value }) => sum + weight * value, 0) });
 }
 
-/** One reward's outcome. */
+/** Raw value of one reward. */
 interface RewardValue {
   readonly name: string;
   readonly weight: number;
   readonly value: number;
 }
 
-/** All rewards, one after the other in the order they are listed. */
+/** Computes all rewards sequentially, in the order of the list. */
 async function rewardValues<S>(environment: Environment<S>, scenario: S, input: RewardInput<S>): Promise<RewardValue[]> {
   const values: RewardValue[] = [];
   for (const { name, weight, score } of environment.rewards) {
@@ -74,7 +75,7 @@ async function rewardValues<S>(environment: Environment<S>, scenario: S, input: 
       if (isAbort(error)) throw error;
       throw new RewardError(`${where()} failed with ${error instanceof Error ? `${error.name}: ${error.message}` : String(error)}`, {
         cause: error,
-        // A judge that was overloaded may have time for another attempt.
+        // For example, a judge model that was overloaded may succeed on a retry.
         retryable: isRetryable(error),
       });
     }

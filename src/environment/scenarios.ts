@@ -3,23 +3,24 @@ import { ArgumentError } from "../errors.ts";
 import { uniform } from "../util/rng.ts";
 import type { Environment, ScenarioSource } from "./environment.ts";
 
-/** Which scenarios to take. */
+/** Options of {@link trainScenarios}. */
 export interface TrainScenariosOptions {
-  /** Where the order of a list comes from; an integer. @default 0 */
+  /** Seed of the order of a list; an integer. @default 0 */
   readonly seed?: number | undefined;
-  /** The first one: how many were taken before. @default 0 */
+  /** Index of the first scenario, at least 0: the number of scenarios taken before. @default 0 */
   readonly from?: number | undefined;
-  /** How many. */
+  /** Number of scenarios, at least 0. */
   readonly count: number;
 }
 
-/** Draws for the order of scenarios; other draws with the same seed use other domains. */
+/** RNG domain of the scenario order; other draws with the same seed use other domains. */
 const ORDER_DOMAIN = 0x5ce4a210;
 
 /**
- * The scenarios `from … from + count − 1` of a training run: a pure function of its arguments, whatever was taken before. A list
- * comes in a new order in every pass over it, whole each time; a function is called with the index.
+ * Returns the scenarios `from … from + count − 1` of a training run. Pure: the result depends only on the arguments. A list is reshuffled
+ * for every pass, and each pass contains every scenario once; a function is called with the index.
  *
+ * @param source - List of scenarios, or a function of the index.
  * @throws ArgumentError `E_ARGUMENT` for an empty list, or numbers that are not integers of at least 0.
  * @example
  * ```ts
@@ -43,7 +44,7 @@ export function trainScenarios<S>(source: ScenarioSource<S>, { seed = 0, from = 
   return taken;
 }
 
-/** The list in the order of one pass (Fisher and Yates). */
+/** Returns the list in the order of one pass (Fisher-Yates shuffle). */
 function orderOf<S>(source: readonly S[], seed: number, pass: number): S[] {
   const order = [...source];
   for (let last = order.length - 1; last > 0; last--) {
@@ -54,9 +55,10 @@ function orderOf<S>(source: readonly S[], seed: number, pass: number): S[] {
 }
 
 /**
- * A scenario's id: what `scenarioId` gives, else its string `id`, else the first 16 hex digits of the SHA-256 of its JSON.
+ * Returns a scenario's id: the result of the environment's `scenarioId` if defined, else the scenario's string `id`, else the first 16 hex
+ * digits of the SHA-256 of its JSON.
  *
- * @throws ArgumentError `E_ARGUMENT` when that gives no text.
+ * @throws ArgumentError `E_ARGUMENT` if the id is not a string or is empty.
  */
 export function scenarioIdOf<S>(environment: Pick<Environment<S>, "name" | "scenarioId">, scenario: S): string {
   const id: unknown = environment.scenarioId === undefined ? ownId(scenario) : environment.scenarioId(scenario);

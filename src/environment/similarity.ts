@@ -1,21 +1,24 @@
-/** A piece of both texts, and where it starts in each. */
+/** Block of equal code points: start in `a`, start in `b`, and length. */
 interface Block {
   readonly a: number;
   readonly b: number;
   readonly size: number;
 }
 
-/** From this length of `b` on, popular characters start no block. */
+/** Minimum length of `b`, in code points, at which popular code points no longer start a block ("autojunk", as in Python). */
 const AUTOJUNK_LENGTH = 200;
 
 /**
- * How alike two texts are, as Python's `difflib.SequenceMatcher(None, a, b).ratio()` has it: `2·M / (|a| + |b|)`, where `M` counts
- * the code points in matching blocks, found by taking the longest common block and going on left and right of it (Ratcliff and
- * Obershelp). It is not the longest common subsequence, and `similarity(a, b)` need not be `similarity(b, a)`.
+ * Computes the similarity of two texts as Python's `difflib.SequenceMatcher(None, a, b).ratio()` does: `2·M / (|a| + |b|)`, where `M`
+ * counts the code points in matching blocks. Blocks are found by taking the longest common block and recursing to its left and right
+ * (Ratcliff and Obershelp). The result is not the longest common subsequence, and `similarity(a, b)` may differ from `similarity(b, a)`.
  *
- * As in Python, once `b` has 200 code points those that make up more than 1 % of it plus one start no block ("autojunk").
+ * As in Python, if `b` has at least 200 code points, a code point that occurs more than `⌊|b| / 100⌋ + 1` times in `b` starts no block
+ * ("autojunk").
  *
- * @returns In [0, 1]; 1 for two empty texts. The time grows with the product of the lengths.
+ * @param a - First text.
+ * @param b - Second text.
+ * @returns Ratio in [0, 1]; 1 for two empty texts. The time grows with the product of the lengths.
  * @source https://docs.python.org/3/library/difflib.html#difflib.SequenceMatcher
  * @example
  * ```ts
@@ -28,7 +31,7 @@ export function similarity(a: string, b: string): number {
   return (2 * matched(left, right, placesIn(right))) / (left.length + right.length);
 }
 
-/** Where each code point stands, the popular ones of a long text left out. */
+/** Returns the positions of each code point in `b`, without the popular code points of a long text. */
 function placesIn(b: readonly string[]): ReadonlyMap<string, readonly number[]> {
   const places = new Map<string, number[]>();
   b.forEach((point, index) => {
@@ -42,7 +45,7 @@ function placesIn(b: readonly string[]): ReadonlyMap<string, readonly number[]> 
   return places;
 }
 
-/** Code points in all matching blocks. */
+/** Counts the code points in all matching blocks. */
 function matched(a: readonly string[], b: readonly string[], places: ReadonlyMap<string, readonly number[]>): number {
   let total = 0;
   const pending: [number, number, number, number][] = [[0, a.length, 0, b.length]];
@@ -57,14 +60,14 @@ function matched(a: readonly string[], b: readonly string[], places: ReadonlyMap
   return total;
 }
 
-/** The longest common block inside a range; of several, the one that starts first in `a`, then in `b`. */
+/** Finds the longest common block inside a range. Ties are resolved by the first start in `a`, then in `b`. */
 function longestBlock(
   a: readonly string[],
   places: ReadonlyMap<string, readonly number[]>,
   [aStart, aEnd, bStart, bEnd]: readonly [number, number, number, number],
 ): Block {
   let best: Block = { a: aStart, b: bStart, size: 0 };
-  // Length of the block that ends at each place of `b` and at the code point before in `a`. Sparse: most places match nothing.
+  // Length of the block that ends at each position of `b` and at the previous code point of `a`. Sparse: most positions match nothing.
   let before = new Map<number, number>();
   for (let i = aStart; i < aEnd; i++) {
     const here = new Map<number, number>();
@@ -80,7 +83,7 @@ function longestBlock(
   return best;
 }
 
-/** Popular code points start no block, but one that was found grows over them. */
+/** Extends a block in both directions, including over popular code points, which cannot start a block. */
 function grown(
   a: readonly string[],
   b: readonly string[],

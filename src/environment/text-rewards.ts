@@ -5,29 +5,30 @@ import { numberIn } from "./number-in.ts";
 import { reward, type Reward } from "./reward.ts";
 import { similarity } from "./similarity.ts";
 
-/** Options of the rewards that look at the last text. */
+/** Options of the rewards that score the last text. */
 export interface TextRewardOptions<S> {
-  /** @default the kind of reward, e.g. `"similarity"` */
+  /** Name of the reward. @default the kind of reward, e.g. `"similarity"` */
   readonly name?: string | undefined;
-  /** The part of the text to look at, e.g. what stands between tags; null or undefined scores 0. @default all of it */
+  /** Returns the part of the text to score, e.g. the text between tags; null or undefined scores 0. @default the whole text */
   readonly extract?: ((text: string, scenario: S) => string | null | undefined) | undefined;
 }
 
 /** Options of {@link numericReward}. */
 export interface NumericRewardOptions<S> extends TextRewardOptions<S> {
-  /** How far the number may be off, at least 0. @default 0 */
+  /** Absolute tolerance, at least 0. @default 0 */
   readonly tolerance?: number | undefined;
-  /** The same as a fraction of the larger of both magnitudes, at least 0. @default 1e-9 */
+  /** Relative tolerance, as a fraction of the larger of the two magnitudes, at least 0. @default 1e-9 */
   readonly relativeTolerance?: number | undefined;
-  /** Which number of the text counts. @default "last" */
+  /** Position of the compared number among the numbers of the text. @default "last" */
   readonly which?: "first" | "last" | undefined;
 }
 
 /**
- * {@link similarity} of the text and the right answer, in [0, 1].
+ * Creates a reward that scores the {@link similarity} of the text and the right answer, in [0, 1].
  *
- * @param answer - The right answer of a scenario.
- * @throws ConfigError `E_CONFIG` when `answer` is no function.
+ * @param answer - Returns the right answer of a scenario.
+ * @param options - Name of the reward, and the part of the text to score.
+ * @throws ConfigError `E_CONFIG` if `answer` is not a function.
  * @example
  * ```ts
  * similarityReward((scenario: { answer: string }) => scenario.answer);
@@ -39,10 +40,11 @@ export function similarityReward<S>(answer: (scenario: S) => string, options: Te
 }
 
 /**
- * 1 when the pattern is found in the text, else 0. Anchor it (`^…$`) to match the whole text.
+ * Creates a reward that scores 1 if the pattern is found in the text, else 0. Anchor the pattern (`^…$`) to match the whole text.
  *
- * @param pattern - One for all scenarios, or a function of the scenario. The flags `g` and `y` change nothing.
- * @throws ConfigError `E_CONFIG` for anything else.
+ * @param pattern - One pattern for all scenarios, or a function of the scenario. The flags `g` and `y` have no effect.
+ * @param options - Name of the reward, and the part of the text to score.
+ * @throws ConfigError `E_CONFIG` if `pattern` is neither a RegExp nor a function.
  * @example
  * ```ts
  * regexReward(/^<answer>.*<\/answer>$/s, { name: "format" });
@@ -54,7 +56,7 @@ export function regexReward<S>(pattern: RegExp | ((scenario: S) => RegExp), opti
       param: "pattern",
     });
   }
-  // `search` starts at 0 and keeps no place: with `test`, a global pattern would match every second time.
+  // `search` starts at 0 and ignores `lastIndex`: with `test`, a global pattern would match only every second time.
   return textReward("regex", options, (text, scenario) => {
     const own = typeof pattern === "function" ? pattern(scenario) : pattern;
     return text.search(own.sticky ? new RegExp(own.source, own.flags.replace("y", "")) : own) >= 0;
@@ -62,12 +64,13 @@ export function regexReward<S>(pattern: RegExp | ((scenario: S) => RegExp), opti
 }
 
 /**
- * 1 when a number of the text equals the expected one within the tolerance, else 0: `|x − y| ≤ max(relativeTolerance · max(|x|, |y|),
- * tolerance)`. Thousands may be grouped with commas; `-`, decimals and exponents are read.
+ * Creates a reward that scores 1 if the first or last number of the text equals the expected number within the tolerance, else 0:
+ * `|x − y| ≤ max(relativeTolerance · max(|x|, |y|), tolerance)`. Parses commas as thousands separators, signs, decimals and exponents.
  *
- * @param expected - The right number of a scenario.
- * @throws ConfigError `E_CONFIG` for a tolerance below 0 or not finite, or an `expected` that is no function.
- * @source The comparison is that of Python's `math.isclose`.
+ * @param expected - Returns the right number of a scenario.
+ * @param options - Tolerances, first or last number, name of the reward, and the part of the text to score.
+ * @throws ConfigError `E_CONFIG` for a tolerance below 0 or not finite, or if `expected` is not a function.
+ * @source The comparison is the one of Python's `math.isclose`.
  * @example
  * ```ts
  * numericReward((scenario: { total: number }) => scenario.total, { tolerance: 0.01 });
@@ -94,12 +97,15 @@ export function numericReward<S>(expected: (scenario: S) => number, options: Num
 }
 
 /**
- * 1 when the text is JSON that the schema accepts, else 0. `format` is not checked, as JSON Schema 2020-12 has it by default.
+ * Creates a reward that scores 1 if the text is JSON that the schema accepts, else 0. `format` is not checked, which is the default of
+ * JSON Schema 2020-12.
  *
- * The validator is loaded and the schema compiled with the first text; a schema that is wrong, misspelt keywords included, fails there.
+ * The validator is loaded and the schema is compiled when the first text is scored; an invalid schema, including misspelled keywords,
+ * fails then.
  *
- * @param schema - JSON Schema 2020-12, or draft-07 if its `$schema` says so. `z.toJSONSchema(…)` makes one.
- * @throws ConfigError `E_CONFIG` when `schema` is no object.
+ * @param schema - JSON Schema 2020-12, or draft-07 if declared by its `$schema`. `z.toJSONSchema(…)` makes one.
+ * @param options - Name of the reward, and the part of the text to score.
+ * @throws ConfigError `E_CONFIG` if `schema` is not an object.
  * @example
  * ```ts
  * jsonSchemaReward({ type: "object", properties: { city: { type: "string" } }, required: ["city"] });
@@ -122,7 +128,7 @@ export function jsonSchemaReward<S>(schema: JsonObject, options: TextRewardOptio
 }
 
 async function compile(schema: JsonObject): Promise<ValidateFunction> {
-  // Only programs that score by schema pay for the validator.
+  // Imported lazily: only programs that score by schema load the validator.
   const isDraft7 = typeof schema["$schema"] === "string" && schema["$schema"].includes("draft-07");
   const { default: module } = isDraft7 ? await import("ajv") : await import("ajv/dist/2020.js");
   const ajv = new module.default({ strictTypes: false, strictTuples: false, validateFormats: false, logger: false });

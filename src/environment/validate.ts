@@ -10,14 +10,18 @@ import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 
 /** Options of {@link validate}. */
 export interface ValidateOptions {
-  /** Scenarios to look at of each split, at least 1. @default 100 */
+  /** Max scenarios to validate per split, at least 1. @default 100 */
   readonly count?: number | undefined;
-  /** The reward that a right answer earns. @default what rewards of at most 1 add up to with their weights; the best that was seen when a raw value is outside [0, 1] */
+  /**
+   * Total reward that every right answer should earn.
+   *
+   * @default the sum of the positive reward weights; the highest total of a right answer if a raw value is outside [0, 1]
+   */
   readonly expected?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What {@link validate} can find. */
+/** Codes of the problems that {@link validate} detects. */
 export type ValidationCode =
   | "reward-failed"
   | "gold-below-expected"
@@ -26,54 +30,57 @@ export type ValidationCode =
   | "same-id"
   | "in-both-splits";
 
-/** One finding. */
+/** Problem found by {@link validate}. */
 export interface ValidationFinding {
   readonly code: ValidationCode;
-  /** `fatal`: training would learn something else than the task. `warning`: perhaps meant so. */
+  /** Severity. `fatal`: training would optimize something other than the task. `warning`: may be intended. */
   readonly severity: "fatal" | "warning";
-  /** How many scenarios, or rewards. */
+  /** Number of affected scenarios or rewards. */
   readonly count: number;
-  /** The first few: scenario ids, or names of rewards. */
+  /** Scenario ids or reward names of the first 5 cases. */
   readonly examples: readonly string[];
-  /** What is wrong and what to do. */
+  /** Description of the problem and its remedy. */
   readonly message: string;
 }
 
-/** How one scenario's right answer was scored. */
+/** Scores of one scenario's right answer and of an empty answer. */
 export interface GoldScore {
   readonly split: "train" | "eval";
   readonly scenarioId: string;
-  /** Total of the right answer; null when a reward failed on it. */
+  /** Total reward of the right answer; null if a reward failed on it. */
   readonly reward: number | null;
-  /** Total of an empty answer; null when a reward failed on it. */
+  /** Total reward of an empty answer; null if a reward failed on it. */
   readonly emptyReward: number | null;
   /** Raw value of each reward for the right answer, by name. */
   readonly rewards: Readonly<Record<string, number>>;
 }
 
-/** What {@link validate} found. */
+/** Result of {@link validate}. */
 export interface Validation {
   readonly environment: string;
   /** Whether no finding is fatal. */
   readonly isValid: boolean;
-  /** The reward that right answers were held to. */
+  /** Total reward that right answers were compared with. */
   readonly expected: number;
-  /** Fatal ones first. */
+  /** Findings, fatal ones first. */
   readonly findings: readonly ValidationFinding[];
-  /** Every scenario that was looked at. */
+  /** Scores of every validated scenario. */
   readonly scores: readonly GoldScore[];
 }
 
 const MAX_EXAMPLES = 5;
 
 /**
- * Runs the right answer of each scenario, and an empty one, through the rewards: a reward that gives the right answer less than
- * the most, or an empty one as much, teaches something else than the task. No policy is asked.
+ * Validates an environment's rewards by scoring the right answer of each scenario and an empty answer. If the right answer earns less than
+ * the maximum, or the same as an empty answer, training would optimize something other than the task. No policy is sampled.
  *
- * The rewards see the turns of `gold` alone: not the prompt, nor metrics or metadata that the rollout records.
+ * The rewards receive only the turns of `gold`, without the prompt and without metrics or metadata that the rollout records.
  *
+ * @param environment - Environment with `gold`.
+ * @returns The findings and the scores.
  * @throws ConfigError `E_CONFIG` for an environment without `gold`, rewards or scenarios.
- * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds; the signal's reason.
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds.
+ * @throws the signal's reason.
  * @example
  * ```ts
  * const { isValid, findings } = await validate(environment);
@@ -116,7 +123,7 @@ export async function validate<S>(environment: Environment<S>, options: Validate
   };
 }
 
-/** An answer's score; `failure` says why there is none. */
+/** Score of an answer, or the message of the error that prevented it in `failure`. */
 interface Outcome {
   readonly reward: number | null;
   readonly values: Readonly<Record<string, number>>;
@@ -158,7 +165,7 @@ async function probe<S>(
   }
 }
 
-/** The right answer as the end of a conversation; assistant turns are choices, as a rollout's are. */
+/** Converts a right answer to the end of a conversation. Assistant messages become choices, as in a rollout. */
 function goldItems(gold: string | readonly RequestMessage[]): MessageOrChoice[] {
   const messages = typeof gold === "string" ? [{ role: "assistant", content: gold }] : gold;
   return messages.map((message) => (message.role === "assistant" ? toChoice(message) : message));
@@ -179,7 +186,7 @@ function findingsOf(probes: readonly Probe[], expected: number, rewards: readonl
   const ids = (isFound: (probe: Probe) => boolean) => probes.filter(isFound).map(({ scenarioId }) => scenarioId);
   const failure = probes.map(({ right, empty }) => right.failure ?? empty.failure).find((text) => text !== null);
   const scoredProbes = probes.filter(({ right, empty }) => right.reward !== null && empty.reward !== null);
-  // Penalties are left out: neither a right answer nor an empty one makes the mistake they are for.
+  // Penalties (negative weights) are left out: neither a right answer nor an empty one makes the penalized mistake.
   const idle = rewards.filter(
     ({ name, weight }) =>
       weight > 0 && scoredProbes.length > 0 && scoredProbes.every(({ right, empty }) => right.values[name] === empty.values[name]),
@@ -212,7 +219,7 @@ function findingsOf(probes: readonly Probe[], expected: number, rewards: readonl
   ].flat();
 }
 
-/** Ids decide which trajectories belong together, and what `rescore` finds. */
+/** Checks that scenario ids are unambiguous: ids group trajectories and identify the scenario in `rescore`. */
 function idFindings<S>(environment: Environment<S>, count: number): ValidationFinding[] {
   const splits = { train: new Map<string, Set<string>>(), eval: new Map<string, Set<string>>() };
   for (const { split, scenario } of scenariosOf(environment, count)) {

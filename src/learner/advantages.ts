@@ -1,32 +1,31 @@
-/** From rewards to advantages and weights. All in float64. */
+/** Computation of advantages and token weights from rewards, in float64. */
 
 import { DataError } from "../errors.ts";
 import { isTrainableGroup } from "../trajectory/trainable.ts";
 
-/** Added to the deviation before dividing by it. */
+/** Added to the standard deviation before the division. */
 export const DEVIATION_EPSILON = 1e-6;
-/** Added to a trajectory's token count before dividing by it. */
+/** Added to a trajectory's token count before the division. */
 const COUNT_EPSILON = 1e-6;
 
 /** Options of {@link groupAdvantages}. */
 export interface AdvantageOptions {
-  /** Divide by the deviation. @default true */
+  /** Whether advantages are divided by the standard deviation. @default true */
   readonly scale?: boolean | undefined;
-  /** What a reward is compared with: the mean of the group, or of the group's others. @default "mean" */
+  /** Baseline subtracted from a reward: the mean of the group, or of the group's other rewards. @default "mean" */
   readonly baseline?: "mean" | "leave_one_out" | undefined;
-  /** Divided by the group's size, or by one less. @default "population" */
+  /** Divisor of the variance: the group size (`population`), or the group size minus 1 (`sample`). @default "population" */
   readonly deviation?: "population" | "sample" | undefined;
-  /** Only a difference of exactly 0 teaches nothing: rounding then makes advantages too. @default false */
+  /** Whether only differences of exactly 0 give an advantage of 0; rounding errors then give nonzero advantages. @default false */
   readonly exactZero?: boolean | undefined;
 }
 
 /**
- * Group-relative advantages: `A[g] = r[g] − mean(r)`, by default over `std(r) + 1e-6` with the population deviation. With the
- * baseline `leave_one_out` the mean is that of the other rewards, which is `G / (G − 1)` times the difference.
+ * Computes group-relative advantages: `A[g] = r[g] − mean(r)`, by default divided by `std(r) + 1e-6` with the population deviation. The
+ * baseline `leave_one_out` uses the mean of the other rewards, which multiplies the difference by `G / (G − 1)`.
  *
- * Exactly 0 where a reward differs from the mean by no more than the mean's own rounding, `G·2^-52·max|r|`: such a trajectory
- * has nothing to teach and is not trained. The bound is that small on purpose: dropping anything larger from one side of the
- * mean would leave the others with a sum that is not 0.
+ * An advantage is exactly 0 if the reward differs from the mean by no more than the rounding error of the mean, `G·2^-52·max|r|`; such a
+ * trajectory is not trained. A larger bound would drop trajectories on one side of the mean and leave advantages with a sum other than 0.
  *
  * @param rewards - Shape `[G]`, all finite. Not modified.
  * @returns Shape `[G]`; sums to 0 within rounding. All zeros where `isTrainableGroup` is false (unless `exactZero`).
@@ -58,36 +57,36 @@ export function groupAdvantages(rewards: readonly number[], options: AdvantageOp
   return result;
 }
 
-/** One trajectory of a batch, or a part of one with an advantage of its own, as {@link normalizeBatch} sees it. */
+/** Input of {@link normalizeBatch}: a trajectory of a batch, or a part of a trajectory with a separate advantage. */
 export interface BatchEntry {
-  /** Its advantage; that of a whole trajectory is not 0. */
+  /** Advantage of the entry; not 0 for a whole trajectory. */
   readonly advantage: number;
-  /** Its trained tokens over all its rows; at least 1. */
+  /** Trained tokens of the entry over all rows; at least 1. */
   readonly tokens: number;
-  /** For a part of a trajectory, such as a turn: the trained tokens of the whole. @default `tokens` */
+  /** Trained tokens of the whole trajectory, if the entry is a part such as a turn. @default `tokens` */
   readonly trajectoryTokens?: number | undefined;
 }
 
-/** What {@link normalizeBatch} gives for each entry. */
+/** Output of {@link normalizeBatch} for an entry. */
 export interface NormalizedEntry {
-  /** Weight of each trained token; its mean over all trained tokens is 1. */
+  /** Weight of each trained token; the mean weight over all trained tokens is 1. */
   readonly weight: number;
-  /** Advantage of each trained token; the mean of `|advantage|·weight` over all trained tokens is 1, or 0 if balancing left nothing. */
+  /** Advantage of each trained token; the mean of `|advantage|·weight` over all trained tokens is 1, or 0 if balancing left only zeros. */
   readonly advantage: number;
 }
 
 /**
- * Normalises over the `M` trained tokens of a whole batch, so that every trajectory (or with `token_mean` every token) has the
- * same total weight and the gradient's size does not depend on the scale of the rewards:
+ * Normalizes over the `M` trained tokens of a whole batch, so that every trajectory (or with `token_mean` every token) has the
+ * same total weight and the gradient norm does not depend on the scale of the rewards:
  *
  * - `w = 1 / (tokens + 1e-6)`, or 1 with the reduction `token_mean`, then `w / mean_M(w)`;
  * - a balance `b > 0` multiplies negative advantages by `1 − b`, `b < 0` positive ones by `1 + b`;
  * - `A / mean_M(|A|·w)`.
  *
- * @param entries - Not modified.
- * @param balance - In [−1, 1].
- * @param reduction - What has the same weight: each trajectory, or each token.
- * @returns One per entry, in the same order.
+ * @param entries - All trajectories or parts of the batch. Not modified.
+ * @param balance - Advantage balance, in [−1, 1].
+ * @param reduction - Unit of equal weight: each trajectory, or each token.
+ * @returns One weight and advantage per entry, in the same order.
  */
 export function normalizeBatch(
   entries: readonly BatchEntry[],
@@ -108,7 +107,7 @@ export function normalizeBatch(
     tokens;
   return entries.map((_, index) => ({
     weight: weights[index] as number,
-    // Balance 1 or −1 can leave no advantage at all; 0 / 0 would poison every weight of the model.
+    // With balance 1 or −1 all advantages can be 0; 0 / 0 would then make every model weight NaN.
     advantage: scale === 0 ? 0 : (balanced[index] as number) / scale,
   }));
 }

@@ -1,39 +1,41 @@
-/** What an optimizer step says of the policy, from the log-probabilities that it was computed with. All in float64. */
+/** Policy diagnostics of an optimizer step, from its log-probabilities, in float64. */
 
 import { runSteps, type Steps } from "../util/steps.ts";
 import { tokenRatios } from "./policy-objective.ts";
 import type { RlBatch } from "./rl.ts";
 import type { TrainingRow, TurnSpan } from "./types.ts";
 
-/** Larger log-ratios count as this: `e^60` is far beyond any clip, and every metric stays finite. */
+/** Upper bound of log-ratios: `e^60` is far beyond any clip range, and every metric stays finite. */
 const MAX_LOG_RATIO = 60;
 
 /** Options of {@link policyDiagnostics}. */
 export interface DiagnosticOptions {
-  /** Step of the checkpoint that the weights before the step are. */
+  /** Step of the checkpoint with the weights before the optimizer step. */
   readonly startStep: number;
 }
 
 /**
- * The diagnostics of one RL step. Over the `M` trained tokens, with `n` the log-probability under the weights before the step, `o` the
- * sampler's, `d = n − o` (tokens whose `o` is unknown are left out of what is made of it) and `r = e^d`:
+ * Computes the diagnostics of one RL step. Over the `M` trained tokens, with `n` the log-probability under the weights before the step, `o`
+ * the sampler's log-probability, `d = n − o` (tokens with unknown `o` are excluded from metrics based on `d`) and `r = e^d`:
  *
  * ```text
  * advantage/mean, advantage/std    mean and population deviation of the advantages as they enter the loss
  * policy/kl_k1                     mean of −d                    estimates KL(sampler ‖ policy), unbiased
  * policy/kl_k3                     mean of r − 1 − d             the same with less variance, never below 0
  * policy/ratio_p99                 99th percentile of r, linear between ranks
- * policy/clip_fraction             share of tokens whose ratio, as the loss takes it, lies outside [1 − ε, 1 + ε_high]
- * policy/ess                       (Σ r)² / (M·Σ r²), the effective sample size as a share of the tokens
- * sampler/mismatch_kl              policy/kl_k3 over the turns sampled by the very weights that are trained
- * staleness/mean, staleness/max    optimizer jobs between the checkpoint that sampled a turn and the one trained, over trained turns
+ * policy/clip_fraction             fraction of tokens whose ratio, as used in the loss, lies outside [1 − ε, 1 + ε_high]
+ * policy/ess                       (Σ r)² / (M·Σ r²), the effective sample size as a fraction of the tokens
+ * sampler/mismatch_kl              policy/kl_k3 over the turns sampled by exactly the weights being trained
+ * staleness/mean, staleness/max    optimizer jobs between a turn's sampling checkpoint and the trained checkpoint, over trained turns
  * ```
  *
- * To the loss, and so to `policy/clip_fraction`, `d` of a token whose `o` is unknown is 0. A turn that does not say what sampled it
- * counts as sampled by the weights that are trained, and has no staleness; one that a later checkpoint sampled has the staleness 0. What no
- * token speaks of is 0, and 1 for `policy/ratio_p99` and `policy/ess`.
+ * In the loss, and therefore in `policy/clip_fraction`, `d` is 0 for a token with unknown `o`. A turn without a policy version counts as
+ * sampled by the weights being trained, and is excluded from staleness; a turn sampled by a later checkpoint has staleness 0. A metric
+ * without any token is 0, except `policy/ratio_p99` and `policy/ess`, which are 1.
  *
- * @param logprobs - Under the weights before the step, shape `[T]` per row.
+ * @param batch - Batch of the step.
+ * @param logprobs - Log-probabilities under the weights before the step, shape `[T]` per row.
+ * @returns Metric values by name.
  * @source k1, k3: J. Schulman, "Approximating KL divergence" (2020); effective sample size: Kong, Technical Report 348, University of Chicago (1992).
  */
 export function policyDiagnostics(
@@ -44,7 +46,7 @@ export function policyDiagnostics(
   return runSteps(policyDiagnosticsSteps(batch, logprobs, options));
 }
 
-/** {@link policyDiagnostics}, one row at a time, for whoever shares the thread. */
+/** Computes {@link policyDiagnostics} in steps of one row, for callers that share the thread. */
 export function* policyDiagnosticsSteps(
   { rows, sources, loss, objective }: Pick<RlBatch, "rows" | "sources" | "loss" | "objective">,
   logprobs: readonly Float32Array[],
@@ -85,7 +87,7 @@ export function* policyDiagnosticsSteps(
   };
 }
 
-/** `n − o` of a turn's trained tokens whose `o` is known. */
+/** Returns `n − o` of a turn's trained tokens with known `o`. */
 function knownDifferences({ weights, logprobs }: TrainingRow, fresh: Float32Array, { start, length }: TurnSpan): number[] {
   const result: number[] = [];
   for (let t = start; t < start + length; t++) {
@@ -96,11 +98,11 @@ function knownDifferences({ weights, logprobs }: TrainingRow, fresh: Float32Arra
 }
 
 function k3(difference: number): number {
-  // Not `exp(d) − 1 − d`, which loses what matters where d is small; never below 0 but for rounding.
+  // `exp(d) − 1 − d` would lose precision for small d. The value is mathematically never below 0; the max removes rounding errors.
   return Math.max(0, Math.expm1(difference) - difference);
 }
 
-/** Ratios are scaled by the largest first: their size does not matter, and their squares stay finite. */
+/** Computes the effective sample size as a fraction. Ratios are divided by the largest, which cancels out and keeps squares finite. */
 function effectiveShare(differences: readonly number[]): number {
   if (differences.length === 0) return 1;
   const largest = differences.reduce((most, difference) => Math.max(most, difference), -Infinity);
@@ -114,7 +116,7 @@ function effectiveShare(differences: readonly number[]): number {
   return (sum * sum) / (differences.length * squares);
 }
 
-/** Linear between the two nearest ranks. */
+/** Returns a percentile with linear interpolation between the two nearest ranks. */
 function percentile(values: readonly number[], share: number): number {
   const sorted = Float64Array.from(values).sort();
   const rank = share * (sorted.length - 1);

@@ -1,4 +1,4 @@
-/** From trajectories to gradient rows: pure, and the same for every engine. */
+/** Learner: conversion of trajectories to training rows, losses and metrics. Pure functions, independent of the engine. */
 
 export { groupAdvantages, normalizeBatch, type AdvantageOptions, type BatchEntry, type NormalizedEntry } from "./advantages.ts";
 export { policyDiagnostics, policyDiagnosticsSteps, type DiagnosticOptions } from "./diagnostics.ts";

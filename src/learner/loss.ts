@@ -1,13 +1,15 @@
-/** Which loss a configuration asks for. */
+/** Selection of the policy loss from a configuration. */
 
 import { ArgumentError } from "../errors.ts";
 import type { RlConfig } from "../schema/index.ts";
 import type { PolicyLoss } from "./types.ts";
 
 /**
- * The policy loss a configuration asks for. CISPO clips at ε = 1 and 4 (the range [0, 5]); PPO at 0.2 on both sides.
+ * Returns the policy loss that a configuration selects. Default loss: CISPO. Default clip bounds: ε = 1 below and 4 above for CISPO (the
+ * range [0, 5]), 0.2 on both sides for PPO.
  *
- * @throws ArgumentError `E_ARGUMENT` when `ppo` and `loss_fn` contradict each other.
+ * @param config - RL configuration; absent settings have their defaults.
+ * @throws ArgumentError `E_ARGUMENT` if `ppo` and `loss_fn` contradict each other.
  */
 export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon" | "epsilon_high"> = {}): PolicyLoss {
   const { ppo, loss_fn: named } = config;

@@ -1,34 +1,35 @@
-/** From sampled turns to token sequences, token for token as they were sampled. */
+/** Merging of sampled turns to token sequences that contain exactly the sampled tokens. */
 
 import { ArgumentError, DataError } from "../errors.ts";
 import type { AssistantChoice } from "../schema/index.ts";
 import { TURN_PROBLEMS, turnProblem } from "../trajectory/turn.ts";
 import type { SampledSequence } from "./types.ts";
 
-/** One sampled turn. */
+/** Sampled turn: prompt tokens, sampled tokens and their log-probabilities. */
 export interface SampledTurn {
   readonly prompt: readonly number[];
   readonly sampled: readonly number[];
-  /** One per sampled token; NaN where unknown. */
+  /** Log-probability of each sampled token; NaN where unknown. */
   readonly logprobs: readonly number[];
 }
 
-/** What {@link mergeTurns} finds. */
+/** Result of {@link mergeTurns}. */
 export interface MergedTurns {
   readonly sequences: readonly SampledSequence[];
-  /** Turns that continue the sequence of the turn before. */
+  /** Number of turns that continue the sequence of the previous turn. */
   readonly mergedTurns: number;
-  /** Turns after the first whose prompt does not continue the turn before: its history was rewritten, or rendered to other tokens. */
+  /** Number of turns, after the first, that do not continue the previous turn: the history was rewritten, or rendered to other tokens. */
   readonly driftedTurns: number;
 }
 
 /**
- * Reads what training needs of a choice.
+ * Reads token ids and log-probabilities of a choice.
  *
- * @param where - The choice's place, e.g. `trajectory_groups.0.trajectories.2.messages_and_choices.1`.
- * @param options - `allowsUnknownLogprobs`: a choice may come without log-probabilities; they are NaN then. Default false.
- * @throws ArgumentError `E_ARGUMENT` when token ids or log-probabilities are absent: the choice cannot be trained.
- * @throws DataError `E_DATA` when they do not fit together.
+ * @param choice - Choice in wire form. Not modified.
+ * @param where - Location of the choice for error messages, e.g. `trajectory_groups.0.trajectories.2.messages_and_choices.1`.
+ * @param options - `allowsUnknownLogprobs`: whether the choice may lack log-probabilities, which are then NaN. Default false.
+ * @throws ArgumentError `E_ARGUMENT` if token ids or log-probabilities are absent: the choice cannot be trained.
+ * @throws DataError `E_DATA` if token ids and log-probabilities are inconsistent.
  */
 export function readTurn(
   choice: AssistantChoice,
@@ -53,10 +54,10 @@ export function readTurn(
 }
 
 /**
- * Joins the turns of one history: a turn continues the sequence before it exactly when its prompt starts with that
- * sequence's tokens; otherwise it begins a new one. No token is ever rendered again, so what is trained is what was sampled.
+ * Merges the turns of one history. A turn continues the previous sequence if and only if the turn's prompt starts with the tokens of that
+ * sequence; otherwise the turn begins a new sequence. Tokens are never re-rendered, so training uses exactly the sampled tokens.
  *
- * @param turns - In the order of the conversation. Not modified.
+ * @param turns - Turns in the order of the conversation. Not modified.
  */
 export function mergeTurns(turns: readonly SampledTurn[]): MergedTurns {
   const open: { tokens: number[]; trained: { readonly turn: number; readonly start: number; readonly logprobs: readonly number[] }[] }[] =

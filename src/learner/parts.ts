@@ -1,4 +1,4 @@
-/** What of a batch has an advantage of its own: each trajectory, or each of its turns. */
+/** Parts of a batch with separate advantages: whole trajectories or single turns. */
 
 import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
 import type { ReadTrajectory } from "./read-trajectory.ts";
@@ -7,29 +7,29 @@ import { tokenWeights } from "./sequences.ts";
 import { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 import type { SampledSequence } from "./types.ts";
 
-/** A trajectory that is trained. */
+/** Trajectory that is trained. */
 export interface KeptTrajectory {
   readonly group: number;
   readonly trajectory: number;
   readonly sequences: readonly SampledSequence[];
-  /** Trained tokens. */
+  /** Number of trained tokens. */
   readonly tokens: number;
-  /** What has an advantage of its own: the trajectory, or each of its turns. */
+  /** Parts with separate advantages: the whole trajectory, or each of its turns. */
   readonly parts: readonly AdvantagePart[];
 }
 
-/** A trajectory or a turn, and its advantage. */
+/** Trajectory or turn with its advantage. */
 export interface AdvantagePart {
   readonly advantage: number;
   readonly tokens: number;
-  /** Null = all of the trajectory. */
+  /** Index of the turn; null = the whole trajectory. */
   readonly turn: number | null;
 }
 
-/** Per trajectory its advantage, or one per turn. */
+/** Computes the advantages of one group: per trajectory a single advantage, or with `turnRewards` one per turn. */
 export function advantagesOf(read: readonly ReadTrajectory[], settings: RlSettings): Float64Array[] {
   if (settings.turnRewards) {
-    // A trajectory without a turn still says what the others are compared with.
+    // A trajectory without a turn still contributes its reward to the baseline of the others.
     const returns = read.map(({ reward, turnRewards }) => (turnRewards.length === 0 ? [reward] : turnReturns(reward, turnRewards)));
     return groupTurnAdvantages(returns, settings.advantages);
   }
@@ -40,14 +40,14 @@ export function advantagesOf(read: readonly ReadTrajectory[], settings: RlSettin
   return Array.from(advantages, (advantage) => Float64Array.of(advantage));
 }
 
-/** One part per turn of these sequences. @param advantages - Per turn. */
+/** Returns one part per turn of the sequences. @param advantages - Advantages indexed by turn. */
 export function turnParts(sequences: readonly SampledSequence[], advantages: Float64Array): AdvantagePart[] {
   return sequences.flatMap(({ turns }) =>
     turns.map(({ turn, length }) => ({ advantage: advantages[turn] as number, tokens: length, turn })),
   );
 }
 
-/** `normalizeBatch` over all parts; per trajectory one entry for each. */
+/** Applies `normalizeBatch` to all parts. Returns one entry per part, grouped by trajectory. */
 export function normalizeParts(kept: readonly KeptTrajectory[], { advantageBalance, reduction }: RlSettings): NormalizedEntry[][] {
   const entries = kept.flatMap(({ parts, tokens }) => parts.map((part) => ({ ...part, trajectoryTokens: tokens })));
   const normalized = normalizeBatch(entries, advantageBalance, reduction);
@@ -55,7 +55,7 @@ export function normalizeParts(kept: readonly KeptTrajectory[], { advantageBalan
   return kept.map(({ parts }) => normalized.slice(start, (start += parts.length)));
 }
 
-/** Shape `[T]`: the advantage of the part that a trained token belongs to, 0 elsewhere. */
+/** Returns the advantage per token, shape `[T]`: the advantage of the part that contains a trained token, 0 elsewhere. */
 export function tokenAdvantages(
   sequence: SampledSequence,
   parts: readonly AdvantagePart[],

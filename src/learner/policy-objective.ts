@@ -1,54 +1,55 @@
-/** The policy losses whose tokens depend on each other: their value and their gradient by every new log-probability. */
+/** Policy losses with terms that couple tokens: value, and gradient with respect to every new log-probability. */
 
 import { runSteps, type Steps } from "../util/steps.ts";
 import type { ImportanceLevel, PolicyLoss, TrainingRow } from "./types.ts";
 
-/** A policy loss with everything that a job can ask for. All of it off is the plain {@link PolicyLoss}. */
+/** Policy loss with all optional terms of a job. With all options off it equals the plain {@link PolicyLoss}. */
 export interface PolicyObjective extends PolicyLoss {
-  /** What the ratio is taken over. */
+  /** Granularity of the importance ratio. */
   readonly level: ImportanceLevel;
-  /** `τ ≥ 0`: `A − τ·sg(d)`. 0 = off. */
+  /** Coefficient `τ ≥ 0` in `A − τ·sg(d)`. 0 = off. */
   readonly tau: number;
-  /** Tokens whose ratio lies outside the clip's range have no loss. */
+  /** Whether tokens with a ratio outside the clip range have no loss. */
   readonly masksRatio: boolean;
-  /** Upper bound of the ratio where the advantage is negative. Null = none. */
+  /** Upper bound of the ratio where the advantage is negative. Null = no bound. */
   readonly maxNegativeRatio: number | null;
-  /** Upper bound of the factor that truncated importance sampling puts before a token's loss. Null = no such factor. */
+  /** Upper bound of the truncated-importance-sampling factor of a token's loss. Null = no such factor. */
   readonly truncation: number | null;
-  /** The old log-probabilities are those of the weights before the step, not the sampler's. */
+  /** Whether the old log-probabilities come from the weights before the step instead of the sampler. */
   readonly precalculates: boolean;
-  /** Penalty on the distance from a reference policy. Null = off. */
+  /** KL penalty with respect to a reference policy. Null = off. */
   readonly kl: { readonly coefficient: number; readonly source: "current_learner" | "sample" } | null;
-  /** `art`: as the reference client computes it, where it differs from its own description. */
+  /** `art`: computes the loss as the reference client does, where that client differs from its own documentation. */
   readonly compat: "art" | null;
 }
 
-/** One row, as {@link policyObjective} sees it; all arrays have shape `[T]`. */
+/** Input row of {@link policyObjective}; all arrays have shape `[T]`. */
 export interface PolicyRow {
-  /** 0 where the token is not trained. */
+  /** Loss weights; 0 where the token is not trained. */
   readonly weights: ArrayLike<number>;
   readonly advantages: ArrayLike<number>;
-  /** Under the weights being trained. */
+  /** Log-probabilities under the weights being trained. */
   readonly newLogprobs: ArrayLike<number>;
-  /** At sampling time; NaN where unknown, then the ratio is 1. */
+  /** Log-probabilities at sampling time; NaN where unknown, which makes the ratio 1. */
   readonly sampledLogprobs: ArrayLike<number>;
-  /** Under the reference policy; needed when there is a KL penalty. */
+  /** Log-probabilities under the reference policy; required with a KL penalty. */
   readonly referenceLogprobs?: ArrayLike<number> | undefined;
 }
 
-/** What {@link policyObjective} gives. */
+/** Result of {@link policyObjective}. */
 export interface PolicyGradient {
-  /** `Σ weights·L`. */
+  /** Loss of the batch, `Σ weights·L`. */
   readonly loss: number;
-  /** `∂ loss / ∂ newLogprobs`, shape `[T]` per row; 0 where a token is not trained. */
+  /** Derivatives `∂ loss / ∂ newLogprobs`, shape `[T]` per row; 0 where a token is not trained. */
   readonly derivatives: readonly Float64Array[];
-  /** Mean of `s − q` over all trained tokens, in nats; null without a KL penalty. */
+  /** KL estimate: mean of `s − q` over all trained tokens, in nats; null without a KL penalty. */
   readonly kl: number | null;
 }
 
 /**
- * Value and gradient of a policy loss over a whole batch, in float64. With `n` the new log-probability of a token, `o` the old
- * one (`n` itself where unknown), `q` the reference policy's, `A` the advantage, `w` the weight, and `sg` stopping the gradient:
+ * Computes value and gradient of a policy loss over a whole batch, in float64. With `n` the new log-probability of a token, `o` the old
+ * log-probability (`n` where unknown), `q` the log-probability under the reference policy, `A` the advantage, and `sg` the stop-gradient
+ * operator:
  *
  * ```text
  * d = n − o          d̄ = mean of d over the trained tokens of the row
@@ -61,20 +62,23 @@ export interface PolicyGradient {
  * L ← L·sg(min(ρ', T)),  ρ' = ρ, or e^(o − o_sampled) when precalculated
  * ```
  *
- * With `compat: "art"` the bound `c` holds for every token, `k̄` is the mean of each row, and a masked ratio becomes 0 before clipping:
- * CISPO with ε < 1 then trains a masked token with the ratio 1 − ε, except under truncated importance sampling, whose factor
+ * With `compat: "art"` the bound `c` applies to every token, `k̄` is the mean of each row, and a masked ratio becomes 0 before clipping:
+ * CISPO with ε < 1 then trains a masked token with the ratio 1 − ε, except under truncated importance sampling, where the factor
  * `min(ρ', T)` is also 0 unless log-probabilities are precalculated.
  *
- * The gradient with respect to the model's parameters is `Σ derivative·∂n`, so any engine that has a plain policy gradient can
- * compute it; see {@link linearRows}.
+ * The gradient with respect to the model's parameters is `Σ derivative·∂n`, so any engine with a plain policy gradient can compute it; see
+ * {@link linearRows}.
  *
+ * @param rows - All rows of the batch. Not modified.
+ * @param objective - Loss and its optional terms.
+ * @returns Loss, derivatives and KL estimate.
  * @source sequence: GSPO, arXiv:2507.18071; tau: Kimi K2, arXiv:2507.20534; truncation: Ionides, JCGS 17 (2008).
  */
 export function policyObjective(rows: readonly PolicyRow[], objective: PolicyObjective): PolicyGradient {
   return runSteps(policyObjectiveSteps(rows, objective));
 }
 
-/** {@link policyObjective}, one row at a time, for whoever shares the thread. */
+/** Computes {@link policyObjective} in steps of one row, for callers that share the thread. */
 export function* policyObjectiveSteps(rows: readonly PolicyRow[], objective: PolicyObjective): Steps<PolicyGradient> {
   const divergence = klOf(rows, objective);
   const derivatives: Float64Array[] = [];
@@ -89,10 +93,11 @@ export function* policyObjectiveSteps(rows: readonly PolicyRow[], objective: Pol
 }
 
 /**
- * The batch's rows as {@link policyObjective} takes them.
+ * Combines training rows and log-probabilities to the input rows of {@link policyObjective}.
  *
- * @param newLogprobs - Of a forward pass over the rows.
- * @param referenceLogprobs - The same under the reference policy. Null = none.
+ * @param rows - Rows of the batch; a row without advantages gets zeros, and without log-probabilities NaN.
+ * @param newLogprobs - Log-probabilities from a forward pass over the rows, shape `[T]` per row.
+ * @param referenceLogprobs - Log-probabilities under the reference policy, shape `[T]` per row. Null = no reference policy.
  */
 export function policyRows(
   rows: readonly TrainingRow[],
@@ -109,8 +114,11 @@ export function policyRows(
 }
 
 /**
- * Rows on which the plain policy gradient `−A·n` has the given derivatives: with no old log-probabilities the ratio is 1, and the
- * loss of {@link LINEAR_LOSS} is linear in `n`. Weights stay, so the same tokens count as trained.
+ * Builds rows on which the plain policy gradient `−A·n` has the given derivatives: without old log-probabilities the ratio is 1, and
+ * {@link LINEAR_LOSS} is linear in `n`. Weights are unchanged, so that the same tokens count as trained.
+ *
+ * @param rows - Rows of the batch. Not modified.
+ * @param derivatives - Derivatives from {@link policyObjective}, shape `[T]` per row.
  */
 export function linearRows(rows: readonly TrainingRow[], derivatives: readonly Float64Array[]): TrainingRow[] {
   return rows.map(({ tokens, weights }, index) => ({
@@ -121,13 +129,13 @@ export function linearRows(rows: readonly TrainingRow[], derivatives: readonly F
   }));
 }
 
-/** The loss for {@link linearRows}: the ratio 1 lies inside the clip. */
+/** Loss for {@link linearRows}; the ratio 1 is inside its clip range [0, 2]. */
 export const LINEAR_LOSS: PolicyLoss = { kind: "cispo", epsilon: 1, epsilonHigh: 1 };
 
 /**
- * The ratio of each trained token of a row as the loss takes it, before it is bounded, masked or clipped.
+ * Returns the importance ratio of each trained token of a row as used in the loss, before bounding, masking and clipping.
  *
- * @param objective - Null = the plain policy loss, whose ratio is the token's own.
+ * @param objective - Null = the plain policy loss, which uses token-level ratios.
  */
 export function tokenRatios(
   { weights, advantages, logprobs }: TrainingRow,
@@ -140,7 +148,7 @@ export function tokenRatios(
   return differences.map((difference) => ratioOf(given.level, difference, meanDifference).value);
 }
 
-/** `n − o` of each trained token of a row, and their mean. */
+/** Returns `n − o` of each trained token of a row, and the mean. */
 function logRatios(
   row: PolicyRow,
   trained: readonly number[],
@@ -150,7 +158,7 @@ function logRatios(
   return { differences, meanDifference: differences.reduce((sum, difference) => sum + difference, 0) / Math.max(trained.length, 1) };
 }
 
-/** A ratio and how it moves: `∂ρ/∂n[s] = own·[s is this token] + shared/count`. */
+/** Importance ratio ρ with its derivative `∂ρ/∂n[s] = own·[s is this token] + shared/count`. */
 interface Ratio {
   readonly value: number;
   readonly own: number;
@@ -179,7 +187,7 @@ function rowObjective(row: PolicyRow, objective: PolicyObjective, center: number
       continue;
     }
     loss -= factor * Math.min(ratio.value * advantage, clipped * advantage);
-    // Where clipping wins, the loss no longer depends on the new log-probabilities.
+    // If the clipped term is smaller, the loss does not depend on the new log-probabilities.
     if (ratio.value * advantage > clipped * advantage) continue;
     derivatives[t] = (derivatives[t] as number) - factor * advantage * ratio.own;
     shared -= factor * advantage * ratio.shared;
@@ -205,7 +213,7 @@ function ratioOf(level: ImportanceLevel, difference: number, meanDifference: num
   }
 }
 
-/** Null where the token has no loss. */
+/** Applies the bound and the mask to a ratio. Returns null if the token has no loss. */
 function boundedRatio(ratio: Ratio, advantage: number, objective: PolicyObjective): Ratio | null {
   const { maxNegativeRatio: bound, masksRatio, epsilon, epsilonHigh, compat } = objective;
   const isBounded = bound !== null && ratio.value > bound && (advantage < 0 || compat === "art");
@@ -221,7 +229,7 @@ function truncationOf(row: PolicyRow, objective: PolicyObjective, { t, ratio }: 
   return Math.min(Number.isNaN(sampled) ? 1 : Math.exp(oldLogprob(row, objective, t) - sampled), objective.truncation);
 }
 
-/** A job takes one step, so what is precalculated before it is what the step itself computes. */
+/** Returns the old log-probability of a token. A job takes one step, so precalculated log-probabilities equal the new ones. */
 function oldLogprob(row: PolicyRow, objective: Pick<PolicyObjective, "precalculates">, t: number): number {
   const sampled = row.sampledLogprobs[t] as number;
   return objective.precalculates || Number.isNaN(sampled) ? (row.newLogprobs[t] as number) : sampled;
@@ -232,7 +240,7 @@ function divergenceOf(row: PolicyRow, objective: PolicyObjective, t: number): nu
   return policy - (row.referenceLogprobs?.[t] ?? Number.NaN);
 }
 
-/** The mean distance from the reference policy, and the one that each row's tokens are measured from. */
+/** Returns the mean KL estimate over the batch, and per row the mean `k̄` that the KL term of its tokens is centered on. */
 function klOf(rows: readonly PolicyRow[], objective: PolicyObjective): { readonly mean: number; readonly centers: readonly number[] } {
   if (objective.kl === null) return { mean: 0, centers: rows.map(() => 0) };
   const sums = rows.map((row) => {

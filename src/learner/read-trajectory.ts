@@ -1,4 +1,4 @@
-/** From trajectories on the wire to the token sequences of their histories. */
+/** Conversion of trajectories in wire form to the token sequences of their histories. */
 
 import { DataError } from "../errors.ts";
 import type { AssistantChoice, MessageOrChoice, Trajectory, TrajectoryGroup } from "../schema/index.ts";
@@ -9,45 +9,48 @@ import { type HistoryAt, renderTurn } from "./render.ts";
 import { requireTokenIds } from "./sequences.ts";
 import type { SampledSequence, SequenceLimits } from "./types.ts";
 
-/** What every trajectory is read with. */
+/** Settings for reading trajectories. */
 export interface Reading {
   readonly limits: SequenceLimits;
   readonly tokenizer?: ChatTokenizer | undefined;
 }
 
-/** A trajectory as the learner needs it. */
+/** Trajectory in the form that the learner uses. */
 export interface ReadTrajectory {
   readonly reward: number;
-  /** One per sampled turn, in the order that `TurnSpan.turn` counts; 0 where a choice has no reward of its own. */
+  /** Reward of each sampled turn, indexed by `TurnSpan.turn`; 0 for a choice without a reward. */
   readonly turnRewards: readonly number[];
   readonly sequences: readonly SampledSequence[];
 }
 
-/** What reading trajectories counts. */
+/** Counters that are updated while trajectories are read. */
 export interface ReadCounts {
+  /** Turns that continue the sequence of the previous turn. */
   merged: number;
+  /** Turns, after the first of a history, that do not continue the previous turn. */
   drifted: number;
-  /** Trajectories with a sampled turn. */
+  /** Trajectories with at least one sampled turn. */
   sampling: number;
-  /** Turns without token ids. */
+  /** Turns without token ids, rendered through the chat template. */
   rendered: number;
-  /** Those that the template renders to other tokens than were sampled. */
+  /** Rendered turns with known sampled tokens that differ from the template's rendering. */
   renderedDrift: number;
 }
 
-/** Before anything is read. */
+/** Initial counters. */
 export const NO_COUNTS: Readonly<ReadCounts> = { merged: 0, drifted: 0, sampling: 0, rendered: 0, renderedDrift: 0 };
 
-/** {@link Reading} of one batch. */
+/** Settings for reading the trajectories of one batch, with its counters. */
 export interface TrajectoryReading extends Reading {
   readonly allowsUnknownLogprobs: boolean;
   readonly counts: ReadCounts;
 }
 
 /**
- * Every history's turns, merged where they continue each other.
+ * Reads all histories of a trajectory and merges turns that continue each other. Updates `reading.counts`.
  *
- * @throws as `buildRlBatch` for a trajectory that cannot be trained.
+ * @param where - Location of the trajectory for error messages.
+ * @throws the errors of `buildRlBatch` for a trajectory that cannot be trained.
  */
 export function readTrajectory(trajectory: Trajectory, where: string, reading: TrajectoryReading): ReadTrajectory {
   const { limits, counts } = reading;
@@ -63,7 +66,7 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
     })),
   ];
   const turnRewards: number[] = [];
-  // A choice knows best what sampled it; a trajectory speaks for those that do not say.
+  // The policy version of a choice takes precedence over the one of its trajectory.
   const sampledBy = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
   const sequences = histories.flatMap((history) => {
     const { items, at } = history;
@@ -98,7 +101,7 @@ function turnOf(history: HistoryAt, index: number, { tokenizer, allowsUnknownLog
   return turn;
 }
 
-/** Whether a choice says nothing of its token ids, so that a batch needs a tokenizer. */
+/** Whether any choice lacks token ids, so that the batch needs a tokenizer. */
 export function needsRendering(groups: readonly TrajectoryGroup[]): boolean {
   const isInexact = (item: MessageOrChoice) => isChoice(item) && !(Array.isArray(item.prompt_token_ids) && Array.isArray(item.token_ids));
   return groups.some(({ trajectories }) =>

@@ -1,4 +1,4 @@
-/** Turns that say nothing of their token ids, rendered through the chat template. */
+/** Rendering of turns without token ids through the chat template. */
 
 import { ArgumentError, DataError } from "../errors.ts";
 import type { AssistantChoice, LogprobEntry, MessageOrChoice, Tool } from "../schema/index.ts";
@@ -7,29 +7,30 @@ import { toMessage } from "../trajectory/messages.ts";
 import { TURN_PROBLEMS, turnProblem } from "../trajectory/turn.ts";
 import type { SampledTurn } from "./merge.ts";
 
-/** A history and the place it stands at, for messages. */
+/** History, and its location for error messages. */
 export interface HistoryAt {
   readonly items: readonly MessageOrChoice[];
   readonly tools?: readonly Tool[] | null | undefined;
   readonly at: string;
 }
 
-/** A turn made by {@link renderTurn}. */
+/** Turn made by {@link renderTurn}. */
 export interface RenderedTurn extends SampledTurn {
-  /** What was sampled is known, and the template renders the answer to other tokens. */
+  /** Whether the sampled tokens are known and the template renders the answer to different tokens. */
   readonly drifted: boolean;
 }
 
 /**
- * A choice without `prompt_token_ids` or `token_ids` as a sampled turn. The prompt is rendered through the chat template, `tools`
- * included. The answer's tokens are its `token_ids`; else those of its log-probabilities (`token_id:<n>`, or the one token with
- * these bytes); else what the template renders, without the closing token where the answer was cut by its length.
+ * Converts a choice without `prompt_token_ids` or `token_ids` to a sampled turn. The prompt is rendered through the chat template, `tools`
+ * included, unless the choice has `prompt_token_ids`. The answer's tokens are, in order of preference: the choice's `token_ids`; the tokens
+ * of its log-probabilities (`token_id:<n>`, or the token with the same bytes); the rendered answer, without the closing token if the answer
+ * was truncated by its length.
  *
- * @param index - Of the choice in the history.
- * @param options - `allowsUnknownLogprobs`: a choice may come without log-probabilities; they are NaN then.
- * @throws ArgumentError `E_ARGUMENT` for one without, when that is not allowed.
- * @throws DataError `E_DATA` for a token that the vocabulary has not, for log-probabilities that do not fit the tokens, and for a
- *   conversation that the template cannot render turn by turn.
+ * @param index - Index of the choice in the history.
+ * @param options - `allowsUnknownLogprobs`: whether the choice may lack log-probabilities, which are then NaN.
+ * @throws ArgumentError `E_ARGUMENT` for a choice without log-probabilities, unless allowed.
+ * @throws DataError `E_DATA` for a token outside the vocabulary, log-probabilities that do not match the tokens, and a conversation that
+ *   the template cannot render turn by turn.
  */
 export function renderTurn(
   { items, tools, at }: HistoryAt,
@@ -93,7 +94,7 @@ function idOf({ token, bytes }: LogprobEntry, tokenizer: ChatTokenizer, where: s
   );
 }
 
-/** Ids by the tokens' bytes. Of two tokens with the same bytes the first counts, and a token of one byte only if there is no other. */
+/** Maps token bytes to ids. Of tokens with the same bytes the first counts; byte tokens are used only if there is no other token. */
 function vocabularyOf(tokenizer: ChatTokenizer): ReadonlyMap<string, number> {
   const known = vocabularies.get(tokenizer);
   if (known !== undefined) return known;

@@ -1,4 +1,4 @@
-/** From the configuration of an RL job to a loss and optimizer settings; what is not built yet is refused by name. */
+/** Conversion of an RL job's configuration to loss and optimizer settings. Unsupported settings are rejected by name. */
 
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { RlConfig } from "../schema/index.ts";
@@ -7,34 +7,34 @@ import { resolveLoss } from "./loss.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import type { AdamParams, PolicyLoss } from "./types.ts";
 
-/** An RL configuration with every default filled in. */
+/** RL configuration with all defaults filled in. */
 export interface RlSettings {
   readonly loss: PolicyLoss;
-  /** The loss with what the engine's own has not; null when it has all that is asked for. */
+  /** Loss with terms that the engine's own loss lacks; null if the engine's loss covers the configuration. */
   readonly objective: PolicyObjective | null;
   readonly adam: AdamParams;
-  /** Null without a KL penalty. */
+  /** Reference policy of the KL penalty; null without a KL penalty. */
   readonly reference: KlReference | null;
   readonly advantages: AdvantageOptions;
-  /** Every turn has an advantage of its own, from the rewards on the choices. */
+  /** Whether every turn has a separate advantage, from the rewards of the choices. */
   readonly turnRewards: boolean;
-  /** Choices may come without log-probabilities; their ratio is 1. */
+  /** Whether choices may lack log-probabilities; their ratio is then 1. */
   readonly allowsUnknownLogprobs: boolean;
-  /** In [−1, 1]. */
+  /** Advantage balance in [−1, 1], see `normalizeBatch`. */
   readonly advantageBalance: number;
-  /** What has the same weight in the batch. */
+  /** Unit of equal weight in the batch: each trajectory, or each token. */
   readonly reduction: "trajectory_mean" | "token_mean";
 }
 
-/** The policy that a KL penalty measures from: the base model, a checkpoint, or the one so many steps before the start. */
+/** Reference policy of a KL penalty: the base model, a checkpoint, or the checkpoint `steps` steps before the job's start. */
 export type KlReference =
   | { readonly kind: "base" }
   | { readonly kind: "step"; readonly step: number }
   | { readonly kind: "lag"; readonly steps: number };
 
 /**
- * Settings this build knows but does not carry out, with the values that ask for nothing. `logprob_calculation_chunk_size`
- * trades memory for speed and changes no number: clients that send its usual value 1024 by default are served.
+ * Known but unsupported settings, with the neutral values that are accepted. `logprob_calculation_chunk_size` only trades memory for speed
+ * and does not change results; its usual value 1024 is accepted because some clients send it by default.
  */
 const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map<keyof RlConfig, readonly unknown[]>([
   ["kl_ref_adapter_path", []],
@@ -46,10 +46,11 @@ const NOT_CARRIED_OUT: ReadonlyMap<keyof RlConfig, readonly unknown[]> = new Map
 ]);
 
 /**
- * Reads a configuration that the schema has already accepted. A service calls it before it accepts a job, so that nothing
- * is half made. Null and absent mean the default.
+ * Checks a configuration that the schema has already accepted, and fills in the defaults. Null and absent mean the default. A service calls
+ * it before accepting a job, so that a rejected job leaves nothing half-created.
  *
- * @throws UnsupportedError `E_UNSUPPORTED`, naming the setting, for one this build does not carry out.
+ * @param config - RL configuration of the job.
+ * @throws UnsupportedError `E_UNSUPPORTED` naming the setting, for an unsupported setting.
  * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
  */
 export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
@@ -102,7 +103,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
   };
 }
 
-/** What the engine's own losses lack, filled in; null when nothing of it is asked for. */
+/** Returns the objective with the terms that the engine's own losses lack; null if the configuration uses none of them. */
 function resolveObjective(config: RlConfig): PolicyObjective | null {
   const objective: PolicyObjective = {
     ...resolveLoss(config),

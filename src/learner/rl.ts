@@ -1,4 +1,4 @@
-/** From trajectory groups to the rows of one optimizer step. */
+/** Conversion of trajectory groups to the training rows of one optimizer step. */
 
 import { ArgumentError } from "../errors.ts";
 import type { RlConfig, TrajectoryGroup } from "../schema/index.ts";
@@ -13,61 +13,64 @@ import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./
 import { fitsContext, tokenWeights, trainedTokens } from "./sequences.ts";
 import type { AdamParams, LossSpec, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
 
-/** The turns a row was made of. */
+/** Origin of a training row: its trajectory and turns. */
 export interface RowSource {
   /** Index of the group. */
   readonly group: number;
-  /** Index within the group. */
+  /** Index of the trajectory within the group. */
   readonly trajectory: number;
-  /** `turn` counts the trajectory's choices: those of the main history, then those of each additional one. */
+  /** Turns of the row. `turn` counts the trajectory's choices: first in the main history, then in each additional history. */
   readonly turns: readonly TurnSpan[];
 }
 
-/** One optimizer step of policy optimisation. */
+/** Input of one optimizer step of policy optimization. */
 export interface RlBatch {
   /**
-   * In the order of groups, trajectories, histories and turns. Weights hold the division by the number of trained tokens,
+   * Training rows in the order of groups, trajectories, histories and turns. Weights include the division by the number of trained tokens,
    * so that the plain sum `Σ weights·L` over all rows is the batch's loss.
    */
   readonly rows: readonly TrainingRow[];
-  /** Where each row comes from. */
+  /** Origin of each row, in the order of `rows`. */
   readonly sources: readonly RowSource[];
-  /** For an engine that computes the whole loss by itself; not what is trained when there is an `objective`. */
+  /** Loss for an engine that computes the whole loss itself. Not used for training if there is an `objective`. */
   readonly loss: LossSpec;
-  /** What is trained instead, from a first forward pass: see `policyObjective`. Null when `loss` is all. */
+  /** Objective to train instead of `loss`, computed from a first forward pass by `policyObjective`. Null if `loss` is sufficient. */
   readonly objective: PolicyObjective | null;
-  /** The policy that the KL penalty of `objective` measures from; null without one. */
+  /** Reference policy of the KL penalty in `objective`; null without a KL penalty. */
   readonly reference: KlReference | null;
   readonly adam: AdamParams;
   /**
-   * `reward/mean` (all trajectories), `reward/std` (mean over groups of at least two of the population deviation),
-   * `advantage/zero_groups` (groups without a difference), `data/groups`, `data/trajectories`,
+   * Metrics of the batch: `reward/mean` (all trajectories), `reward/std` (population deviation, averaged over groups of at least two
+   * trajectories), `advantage/zero_groups` (groups in which every advantage is 0), `data/groups`, `data/trajectories`,
    * `data/trainable_trajectories`, `data/sequences`, `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences`
-   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences). When
-   * choices were rendered, `data/rendered_turns` and `data/rendered_drift` (those whose answer the template renders to other tokens).
+   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences). If
+   * choices were rendered, also `data/rendered_turns` and `data/rendered_drift` (rendered turns with known sampled tokens that differ from
+   * the template's rendering).
    */
   readonly metrics: Readonly<Record<string, number>>;
 }
 
 /** Options of {@link buildRlBatch}. */
 export interface RlBatchOptions {
-  /** Renders choices without token ids. @default none: such a choice is refused */
+  /** Tokenizer that renders choices without token ids. @default none: choices without token ids are rejected */
   readonly tokenizer?: ChatTokenizer | undefined;
 }
 
 /**
  * Builds the rows of one optimizer step: turns merged on exact prefixes, group-relative advantages, equal total weight for
- * every trajectory, normalised over the whole batch. Pure: the same input gives the same bytes.
+ * every trajectory (by default), normalized over the whole batch. Pure: the same input gives the same bytes.
  *
- * Every history is its own sequences; all of a trajectory share its advantage. A trajectory whose reward is its group's
- * mean teaches nothing and has no row. Weights are taken after overlong sequences are dropped.
+ * Each history becomes separate sequences; all sequences of a trajectory share its advantage, unless `turn_rewards` is set. A trajectory
+ * with advantage 0, because its reward equals the group's mean, has no row. Weights are computed after overlong sequences are dropped.
  *
- * @param groups - Wire form, as the schema accepts it. Not modified.
+ * @param groups - Groups in wire form, as accepted by the schema. Not modified.
+ * @param config - Configuration as accepted by the schema; null and absent mean the defaults, see `checkRlConfig`.
+ * @param limits - Context length and vocabulary size of the model.
  * @throws UnsupportedError `E_UNSUPPORTED`, {@link ArgumentError} `E_ARGUMENT` for the configuration; see `checkRlConfig`.
- * @throws ArgumentError `E_ARGUMENT` for a choice without token ids (and no tokenizer) or log-probabilities (unless allowed) and for a group without any choice, each
- *   with its place, and, with param `trajectory_groups`, for a batch that would train nothing; the message says why.
- * @throws DataError `E_DATA` for token ids and log-probabilities that do not fit together, an id outside the
- *   vocabulary, or a reward that is not finite.
+ * @throws ArgumentError `E_ARGUMENT` with the location, for a choice without token ids (and no tokenizer) or without log-probabilities
+ *   (unless allowed), and for a group without any choice; with param `trajectory_groups` and the reasons, for a batch that would train
+ *   nothing.
+ * @throws DataError `E_DATA` for inconsistent token ids and log-probabilities, a token id outside the vocabulary, or a non-finite reward.
  * @example
  * ```ts
  * const { rows, loss, adam } = buildRlBatch(groups, { learning_rate: 1e-3 }, { contextLength: 1024 });
@@ -84,7 +87,7 @@ export function buildRlBatch(
   return runSteps(rlBatchSteps(groups, config, limits, options));
 }
 
-/** {@link buildRlBatch}, one trajectory at a time, for whoever shares the thread. */
+/** Runs {@link buildRlBatch} in steps of one trajectory, for callers that share the thread. */
 export function* rlBatchSteps(
   groups: readonly TrajectoryGroup[],
   config: RlConfig | null | undefined,
@@ -97,7 +100,7 @@ export function* rlBatchSteps(
   let total = 0;
   for (const [index, entry] of kept.entries()) {
     const parts = normalized[index] as readonly NormalizedEntry[];
-    // Every part of a trajectory has the weight of the whole.
+    // All parts of a trajectory have the same weight.
     const { weight } = parts[0] as NormalizedEntry;
     for (const sequence of entry.sequences) {
       total += sequence.tokens.length;
@@ -116,7 +119,7 @@ export function* rlBatchSteps(
   return { rows, sources, loss, objective, reference, adam, metrics: { ...metrics, ...counts } };
 }
 
-/** The checks of {@link buildRlBatch} alone: throws what it would throw. */
+/** Runs only the checks of {@link buildRlBatch}, with the same errors, in steps of one trajectory. */
 export function* checkRlBatchSteps(
   groups: readonly TrajectoryGroup[],
   config: RlConfig | null | undefined,
@@ -126,14 +129,14 @@ export function* checkRlBatchSteps(
   yield* readBatch(groups, config, { limits, ...options });
 }
 
-/** A batch that has passed every check, before its rows are made. */
+/** Checked batch without rows. */
 interface ReadBatch {
   readonly settings: RlSettings;
-  /** Trajectories that are trained. */
+  /** Trajectories to train on. */
   readonly kept: readonly KeptTrajectory[];
-  /** Per kept trajectory one for each of its parts. */
+  /** Weight and advantage of each part of each kept trajectory. */
   readonly normalized: readonly (readonly NormalizedEntry[])[];
-  /** Trained tokens of all of them. */
+  /** Trained tokens of all kept trajectories. */
   readonly trained: number;
   readonly metrics: Readonly<Record<string, number>>;
 }

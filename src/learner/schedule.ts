@@ -1,19 +1,19 @@
-/** How a learning rate goes over the steps of a job. */
+/** Learning-rate schedules over the steps of a job. */
 
-/** What {@link learningRate} is the rate of a step of. */
+/** Learning-rate schedule parameters. */
 export interface RateSchedule {
-  /** How the rate goes on after its warm-up. */
+  /** Shape of the schedule after the warm-up. */
   readonly kind: "constant" | "linear" | "cosine";
-  /** The highest rate. */
+  /** Maximum learning rate. */
   readonly peak: number;
-  /** Where the warm-up begins, and where `linear` and `cosine` end. */
+  /** Learning rate from which the warm-up rises, and at which `linear` and `cosine` end. */
   readonly minimum: number;
-  /** Steps in which the rate rises. */
+  /** Number of warm-up steps. */
   readonly warmupSteps: number;
 }
 
 /**
- * The rate of a step. With `N` steps, `W` of them warm-up, and step `i` from 0:
+ * Returns the learning rate of a step. With `N` steps, `W` of them warm-up, and step `i` from 0:
  *
  * ```text
  * i < W:   min + (peak − min)·(i + 1)/W
@@ -21,10 +21,10 @@ export interface RateSchedule {
  *          peak | peak − (peak − min)·p | min + (peak − min)·(1 + cos πp)/2        constant | linear | cosine
  * ```
  *
- * The last step of `linear` and `cosine` has the rate `min`: with 0 it moves no weight.
+ * The last step of `linear` and `cosine` has the rate `min`: if `min` is 0, the last step changes no weight.
  *
- * @param step - Counted from 0.
- * @param steps - Of the whole job.
+ * @param step - Index of the step, from 0.
+ * @param steps - Number of steps of the whole job.
  * @source cosine: SGDR, arXiv:1608.03983; linear warm-up: Goyal et al., arXiv:1706.02677.
  */
 export function learningRate(step: number, steps: number, { kind, peak, minimum, warmupSteps }: RateSchedule): number {

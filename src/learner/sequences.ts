@@ -1,23 +1,25 @@
-/** What every token sequence must satisfy before an engine sees it. */
+/** Checks and token counts of token sequences, before they are passed to an engine. */
 
 import { DataError } from "../errors.ts";
 import type { SequenceLimits, TokenSequence } from "./types.ts";
 
-/** Trained tokens of a sequence. */
+/** Counts the trained tokens of a sequence. */
 export function trainedTokens(sequence: TokenSequence): number {
   let count = 0;
   for (const bit of sequence.mask) count += bit;
   return count;
 }
 
-/** Whether the model can read the whole sequence. */
+/** Whether a sequence fits into the model's context. */
 export function fitsContext(sequence: TokenSequence, limits: SequenceLimits): boolean {
   return sequence.tokens.length <= limits.contextLength;
 }
 
 /**
- * @param where - The sequence's place, for the message.
- * @throws DataError `E_DATA` for an id outside the vocabulary: it was made with another tokenizer.
+ * Checks that all token ids are inside the model's vocabulary.
+ *
+ * @param where - Location of the sequence for the error message.
+ * @throws DataError `E_DATA` for a token id outside the vocabulary, which means that another tokenizer was used.
  */
 export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits, where: string): void {
   const { vocabularySize = Number.POSITIVE_INFINITY } = limits;
@@ -31,7 +33,7 @@ export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits,
   );
 }
 
-/** Shape `[T]`: `weight` on trained tokens, 0 elsewhere. */
+/** Returns token weights of shape `[T]`: `weight` on trained tokens, 0 elsewhere. */
 export function tokenWeights(sequence: TokenSequence, weight: number): Float32Array {
   const weights = new Float32Array(sequence.mask.length);
   for (let t = 0; t < weights.length; t++) if (sequence.mask[t] === 1) weights[t] = weight;

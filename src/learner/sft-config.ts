@@ -1,34 +1,40 @@
-/** From the configuration of an SFT job to settings; what is not carried out is refused by name. */
+/** Conversion of an SFT job's configuration to settings. Unsupported settings are rejected by name. */
 
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
 import { learningRate } from "./schedule.ts";
 import type { AdamParams } from "./types.ts";
 
-/** What `batch_size: "auto"` means. */
+/** Batch size, in examples, for `batch_size: "auto"`. */
 const AUTO_BATCH_SIZE = 2;
 const DEFAULT_RATE = 5e-5;
 
-/** An SFT configuration with every default filled in. */
+/** SFT configuration with all defaults filled in. */
 export interface SftSettings {
   readonly batchSize: number;
   readonly epochs: number;
-  /** Null = the order of the file. */
+  /** Seed of the example order; null = file order. */
   readonly shuffleSeed: number | null;
   readonly assistantTurns: "all" | "last";
   readonly adam: Omit<AdamParams, "learningRate">;
-  /** Share of the examples that is held out; null = none. */
+  /** Fraction of the examples that is held out; null = none. */
   readonly validationSplit: number | null;
-  /** Steps between two measurements; null = after each epoch. */
+  /** Interval of evaluations on held-out examples, in steps; null = after each epoch. */
   readonly validationEvery: number | null;
-  /** The rate of each of `steps` optimizer steps, counted from 0. @throws ArgumentError `E_ARGUMENT` when a list of rates has another length. */
+  /**
+   * Returns the learning rate as a function of the step index (from 0), for a job of `steps` optimizer steps.
+   *
+   * @throws ArgumentError `E_ARGUMENT` if the configured list of learning rates has another length than `steps`.
+   */
   readonly rates: (steps: number) => (step: number) => number;
 }
 
 /**
- * Reads a configuration that the schema has already accepted. Null and absent mean the default: batch size 2, rate 5e-5, one epoch,
- * file order, gradient norm clipped at 1, no weight decay, β 0.9 and 0.99, nothing held out.
+ * Checks a configuration that the schema has already accepted, and fills in the defaults. Null and absent mean the default: batch size 2,
+ * learning rate 5e-5, one epoch, file order, gradient norm clipped at 1, no weight decay, β 0.9 and 0.99, nothing held out.
  *
+ * @param config - SFT configuration of the job.
+ * @param experimental - Experimental configuration of the job.
  * @throws ArgumentError `E_ARGUMENT` for settings that contradict each other.
  * @throws UnsupportedError `E_UNSUPPORTED` for `metric_logging`.
  */

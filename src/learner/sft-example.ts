@@ -1,4 +1,4 @@
-/** One line of supervised data, read and turned into token sequences. */
+/** Parsing of one line of supervised data, and its conversion to token sequences. */
 
 import { z } from "zod";
 import { DataError } from "../errors.ts";
@@ -18,32 +18,33 @@ const chatLine = z.looseObject({
 });
 const trajectoryLine = trajectory.extend({ weight });
 
-/** A conversation as chat fine-tuning files have it, or a trajectory. Told apart by the key `messages_and_choices`. */
+/** Conversation in the format of chat fine-tuning files, or a trajectory, which is recognized by the key `messages_and_choices`. */
 export type SftExample = z.infer<typeof chatLine> | z.infer<typeof trajectoryLine>;
 
 /** Options of {@link sftSequences}. */
 export interface SftSequenceOptions {
-  /** Which assistant turns of each history are trained; the others are context. @default "all" */
+  /** Assistant turns of each history to train on; other turns are context. @default "all" */
   readonly assistantTurns?: "all" | "last" | undefined;
-  /** The example's place, for messages. @default "example" */
+  /** Location of the example for error messages. @default "example" */
   readonly where?: string | undefined;
 }
 
-/** What {@link sftSequences} gives. */
+/** Result of {@link sftSequences}. */
 export interface SftSequences {
-  /** One per history, or per stretch of it that shares a prefix. Empty when all are too long. */
+  /** Sequences: one per history, or per part of a history with a common prefix. Empty if all are longer than the context. */
   readonly sequences: readonly TokenSequence[];
-  /** Sequences longer than the context, left out. */
+  /** Number of sequences dropped because they are longer than the context. */
   readonly droppedSequences: number;
-  /** Their trained tokens. */
+  /** Trained tokens of the dropped sequences. */
   readonly droppedTokens: number;
 }
 
 /**
  * Validates one parsed line.
  *
- * @param where - The line's place, e.g. `trajectories.jsonl line 3`.
- * @throws DataError `E_DATA` naming the place and what was expected there.
+ * @param value - Parsed JSON of the line.
+ * @param where - Location of the line for error messages, e.g. `trajectories.jsonl line 3`.
+ * @throws DataError `E_DATA` with the location and the expected content, if the line is invalid.
  */
 export function readSftExample(value: unknown, where: string): SftExample {
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
@@ -57,18 +58,22 @@ export function readSftExample(value: unknown, where: string): SftExample {
 }
 
 /**
- * The token sequences of an example, cross-entropy on what the assistant says.
+ * Converts an example to token sequences, with cross-entropy on the assistant's tokens.
  *
- * - A chat line is rendered through the chat template. Every assistant message is trained, but for those with `weight: 0`.
- * - A history of a trajectory whose choices carry token ids is used token for token; plain messages are context.
- * - A history whose choices carry none is rendered, and its choices are trained; one without any choice is a chat line.
- * - Additional histories are sequences of their own.
- * - With `assistantTurns: "last"` only the last of these turns of each history is trained, after exactly the context it had.
+ * - A chat line is rendered through the chat template. Every assistant message is trained, except messages with `weight: 0`.
+ * - If all choices of a history have token ids, exactly these tokens are used; plain messages are context.
+ * - If no choice of a history has token ids, the history is rendered and its choices are trained.
+ * - A history without choices is treated as a chat line.
+ * - Additional histories become separate sequences.
+ * - With `assistantTurns: "last"` only the last trained turn of each history is trained, in its original context.
  *
- * The example's own `weight` becomes that of its sequences.
+ * The example's `weight` becomes the weight of its sequences.
  *
- * @throws DataError `E_DATA` for an example without anything to train, with token ids on only some of a history's
- *   choices, or that the chat template cannot render turn by turn.
+ * @param example - Validated example, see {@link readSftExample}.
+ * @param tokenizer - Tokenizer of the model, with its chat template.
+ * @param limits - Context length and vocabulary size of the model.
+ * @throws DataError `E_DATA` if an example has nothing to train, has token ids on only some choices of a history, has an invalid message
+ *   weight or token id, or cannot be rendered turn by turn by the chat template.
  * @throws the errors of `ChatTokenizer.renderTraining`.
  */
 export function sftSequences(
@@ -140,7 +145,7 @@ function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly
       items.map((item) => toMessage(item) as ChatMessage),
       { tools, isTrained: (index) => trained.has(index) },
     );
-    // Nothing predicts the first token, so a template that begins with the answer cannot have it trained.
+    // Nothing predicts the first token, so the first token of an answer at the very start is not trained.
     if (mask[0] === 1) mask[0] = 0;
     return [{ tokens: ids, mask }];
   } catch (error) {
@@ -149,13 +154,13 @@ function historySequences(history: HistoryAt, tokenizer: ChatTokenizer, lastOnly
   }
 }
 
-/** Cross-entropy needs no log-probabilities, so a choice may come without them. */
+/** Adds placeholder log-probabilities to a choice: cross-entropy does not use them, and the choice may lack them. */
 function withLogprobs<T extends { readonly token_ids?: readonly number[] | null | undefined }>(choice: T): T {
   const content = (choice.token_ids ?? []).map(() => ({ token: "", logprob: 0, top_logprobs: [] }));
   return { ...choice, logprobs: { content } };
 }
 
-/** Context, or trained: any other weight would be trained in full, whatever it says. */
+/** Rejects message weights other than 0 (context) and 1 (trained), because any other weight would be trained as 1. */
 function requireMessageWeight(item: MessageOrChoice, where: string): void {
   const { weight: value } = item as { readonly weight?: unknown };
   if (value === undefined || value === null || value === 0 || value === 1) return;

@@ -1,4 +1,4 @@
-/** From token sequences to supervised optimizer steps: batches, rates and weights. */
+/** Supervised optimizer steps from token sequences: batches, learning rates and weights. */
 
 import { ArgumentError } from "../errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
@@ -7,48 +7,51 @@ import { tokenWeights, trainedTokens } from "./sequences.ts";
 import { checkSftConfig, type SftSettings } from "./sft-config.ts";
 import type { AdamParams, LossSpec, TokenSequence, TrainingRow } from "./types.ts";
 
-/** These keep the draws apart from any other use of the same seed. */
+/** RNG domains, which separate the draws from any other use of the same seed. */
 const SHUFFLE_DOMAIN = 0x53_46_54_00;
 const HOLD_OUT_DOMAIN = 0x53_46_54_01;
-/** A job says something of each of its steps, and that is kept. */
+/** Max optimizer steps of a job, because a job records something for each step. */
 const MAX_STEPS = 1_000_000;
 
-/** One supervised optimizer step. */
+/** Input of one supervised optimizer step. */
 export interface SftBatch {
-  /** In the order of the sequences; the plain sum `Σ weights·L` is the weighted mean cross-entropy of the batch's trained tokens. */
+  /** Rows in the order of the sequences. The plain sum `Σ weights·L` is the weighted mean cross-entropy of the batch's trained tokens. */
   readonly rows: readonly TrainingRow[];
   readonly loss: LossSpec;
-  /** Tokens in the rows, and trained ones among them. */
+  /** Number of tokens in all rows. */
   readonly tokens: number;
+  /** Number of trained tokens in all rows. */
   readonly trainedTokens: number;
 }
 
-/** One step of an {@link SftPlan}. */
+/** Optimizer step of an {@link SftPlan}. */
 export interface SftStep {
-  /** Indices of the examples in this step. */
+  /** Indices of the step's examples. */
   readonly examples: readonly number[];
-  /** Counted from 0. */
+  /** Index of the epoch, from 0. */
   readonly epoch: number;
   readonly adam: AdamParams;
-  /** Whether the held-out examples are measured after it. */
+  /** Whether the held-out examples are evaluated after the step. */
   readonly validates: boolean;
 }
 
-/** All steps of an SFT job, fixed when it is created. */
+/** All steps of an SFT job, fixed when the plan is created. */
 export interface SftPlan {
   readonly stepCount: number;
-  /** The steps in their order, from the given one on, counted from 0 (the default). Each is made when it is asked for. */
+  /** Generates the steps lazily and in order, starting at index `from`. @default from 0 */
   readonly steps: (from?: number) => Iterable<SftStep>;
   readonly batchSize: number;
-  /** Indices of the examples that are held out, ascending; empty without a `validation_split`. */
+  /** Indices of the held-out examples, ascending; empty without a `validation_split`. */
   readonly heldOut: readonly number[];
 }
 
 /**
- * Rows of one step: the weighted mean `Σ v·L / Σ v` over the batch's trained tokens, with `v` the weight of a token's example. With
- * equal weights every trained token weighs `1 / (trained tokens of the batch)`, so long answers count by their length.
+ * Builds the rows of one step. The loss is the weighted mean `Σ v·L / Σ v` over the batch's trained tokens, with `v` the weight of a
+ * token's example. With equal weights every trained token has the weight `1 / (trained tokens of the batch)`, so that an answer counts in
+ * proportion to its length.
  *
- * @throws ArgumentError `E_ARGUMENT` when nothing in the batch is trained.
+ * @param sequences - Sequences of the step's examples. Not modified.
+ * @throws ArgumentError `E_ARGUMENT` if the batch has no trained token.
  */
 export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
   const trained = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
@@ -67,14 +70,16 @@ export function buildSftBatch(sequences: readonly TokenSequence[]): SftBatch {
 }
 
 /**
- * Which examples each optimizer step takes, and its rate. Every epoch takes every example that is not held out once; its last batch may
- * be smaller. With a `shuffle_seed` each epoch has its own order, a function of seed and epoch alone. What a `validation_split` holds
- * out is drawn by the same seed (0 without one): the share of the examples, rounded, at least one of them and never all.
+ * Plans the examples and the learning rate of each optimizer step. Every epoch uses each example that is not held out once; the last batch
+ * of an epoch may be smaller. With a `shuffle_seed` each epoch has a separate order, a function of seed and epoch only. The examples held
+ * out by a `validation_split` are drawn with the same seed (0 without `shuffle_seed`): the given fraction of the examples, rounded, at
+ * least one and never all.
  *
- * @param exampleCount - Examples in the data, at least 1; 2 with a `validation_split`.
- * @param config - As the schema accepts it; null and absent mean the default, see `checkSftConfig`.
- * @throws ArgumentError `E_ARGUMENT` without examples, or when a list of rates has not one per step, and for more than a million
- *   steps; and as `checkSftConfig`.
+ * @param exampleCount - Number of examples in the data, at least 1; at least 2 with a `validation_split`.
+ * @param config - Configuration as accepted by the schema; null and absent mean the default, see `checkSftConfig`.
+ * @param experimental - Experimental configuration as accepted by the schema; null and absent mean the default.
+ * @throws ArgumentError `E_ARGUMENT` without examples, if a list of learning rates does not have one per step, and for more than
+ *   1,000,000 steps; otherwise as `checkSftConfig`.
  */
 export function planSft(exampleCount: number, config?: SftConfig | null, experimental?: SftExperimentalConfig | null): SftPlan {
   const settings = checkSftConfig(config, experimental);
@@ -120,8 +125,11 @@ function heldOutIndices(count: number, { validationSplit, shuffleSeed }: SftSett
 }
 
 /**
- * A permutation of `0 … count − 1`, a function of seed and epoch alone.
+ * Returns a permutation of `0 … count − 1` that depends only on seed and epoch.
  *
+ * @param count - Number of indices.
+ * @param seed - Shuffle seed.
+ * @param epoch - Index of the epoch, from 0.
  * @source Fisher and Yates, in Durstenfeld's form (Algorithm 235, CACM 1964).
  */
 export function shuffledIndices(count: number, seed: bigint, epoch: number): number[] {

@@ -1,15 +1,16 @@
-/** From rewards of turns to an advantage of each turn. All in float64. */
+/** Computation of per-turn advantages from turn rewards, in float64. */
 
 import { DataError } from "../errors.ts";
 import { isTrainableGroup } from "../trajectory/trainable.ts";
 import { type AdvantageOptions, DEVIATION_EPSILON } from "./advantages.ts";
 
 /**
- * What each turn of a trajectory leads to: its own reward and those of the turns after it. The rewards of the turns are parts of the
- * trajectory's reward; what they leave of it belongs to the end, and so to every turn. The first turn's return is the reward itself.
+ * Computes the return of each turn: the trajectory's reward minus the rewards of earlier turns. Turn rewards are parts of the trajectory's
+ * reward; the remainder is earned at the end and thus included in every return. The first turn's return is the whole reward.
  *
- * @param reward - Of the trajectory.
- * @param turnRewards - One per turn, in order; 0 where a turn has none of its own.
+ * @param reward - Reward of the trajectory.
+ * @param turnRewards - Reward of each turn, in order; 0 for a turn without a reward.
+ * @returns One return per turn.
  * @example
  * ```ts
  * turnReturns(1, [0, 0]); // [1, 1]
@@ -26,13 +27,13 @@ export function turnReturns(reward: number, turnRewards: readonly number[]): num
 }
 
 /**
- * Advantages of the turns of one group: `A[g,k] = R[g,k] − mean(R)` over the deviation, with `R` the returns. Every trajectory
- * counts the same in mean and deviation, however many turns it has, so that without rewards of turns each turn has the advantage that
- * `groupAdvantages` gives its trajectory.
+ * Computes the advantages of the turns of one group: `A[g,k] = R[g,k] − mean(R)`, divided by the deviation, with `R` the returns. Every
+ * trajectory has the same weight in mean and deviation, regardless of its number of turns. Without turn rewards, each turn therefore has
+ * the advantage that `groupAdvantages` gives its trajectory.
  *
- * @param returns - Per trajectory one return per turn, at least one.
- * @param options - As for `groupAdvantages`; `leave_one_out` compares with the other trajectories.
- * @returns Per trajectory one advantage per turn.
+ * @param returns - One return per turn of each trajectory; at least one turn per trajectory.
+ * @param options - Options of `groupAdvantages`; the baseline `leave_one_out` is the mean of the other trajectories.
+ * @returns One advantage per turn of each trajectory.
  * @throws DataError `E_DATA` for a return that is not finite.
  */
 export function groupTurnAdvantages(returns: readonly (readonly number[])[], options: AdvantageOptions = {}): Float64Array[] {

@@ -1,83 +1,83 @@
 /**
- * What the learner hands to whatever trains. Structurally the shapes of the engine's port, defined here a second time so
- * that this room needs no engine.
+ * Input and output types of the learner. Structurally equal to the types of the engine port, and defined again here so that the learner
+ * does not depend on an engine.
  */
 
-/** One training sequence of `T` tokens; `weights[t]` is the weight of predicting `tokens[t]`, so `weights[0]` is 0. */
+/** Training sequence of `T` tokens. `weights[t]` is the weight of predicting `tokens[t]`, so `weights[0]` is 0. */
 export interface TrainingRow {
   /** Shape `[T]`, token ids. */
   readonly tokens: Int32Array;
-  /** Shape `[T]`; 0 where the token is not trained. */
+  /** Shape `[T]`, loss weights; 0 where the token is not trained. */
   readonly weights: Float32Array;
-  /** Shape `[T]`; policy losses only. */
+  /** Shape `[T]`, advantages; policy losses only. */
   readonly advantages?: Float32Array | undefined;
   /** Shape `[T]`, log-probabilities at sampling time, NaN where unknown; policy losses only. */
   readonly logprobs?: Float32Array | undefined;
 }
 
-/** Token-level cross-entropy. */
+/** Token-level cross-entropy loss. */
 export interface CrossEntropyLoss {
   readonly kind: "cross-entropy";
 }
 
-/** A token-level policy loss: the ratio is clipped to `[1 − epsilon, 1 + epsilonHigh]`. See `policyObjective`. */
+/** Token-level policy loss with the ratio clipped to `[1 − epsilon, 1 + epsilonHigh]`. See `policyObjective`. */
 export interface PolicyLoss {
   readonly kind: "cispo" | "ppo";
   readonly epsilon: number;
   readonly epsilonHigh: number;
 }
 
-/** What an importance ratio is taken over: the token, its whole row, or a mean of both. */
+/** Granularity of the importance ratio: the token, its whole row, or the arithmetic or geometric mean of the two. */
 export type ImportanceLevel = "token" | "sequence" | "average" | "geometric_average";
 
-/** Which loss a batch is trained with. */
+/** Loss of a batch. */
 export type LossSpec = CrossEntropyLoss | PolicyLoss;
 
-/** The optimizer's settings, defaults filled in: AdamW (arXiv:1711.05101) after clipping the global gradient norm. */
+/** Optimizer settings with defaults filled in: AdamW (arXiv:1711.05101) after clipping the global gradient norm. */
 export interface AdamParams {
   readonly learningRate: number;
   readonly beta1: number;
   readonly beta2: number;
   readonly epsilon: number;
   readonly weightDecay: number;
-  /** 0 = off. */
+  /** Max global gradient norm; 0 = no clipping. */
   readonly maxGradNorm: number;
 }
 
-/** What training must fit into. */
+/** Limits that a model sets for training sequences. */
 export interface SequenceLimits {
-  /** Tokens the model can read; longer sequences are dropped and counted. */
+  /** Context length of the model in tokens; longer sequences are dropped and counted. */
   readonly contextLength: number;
-  /** Ids must be below it. @default no check */
+  /** Exclusive upper bound of token ids. @default no check */
   readonly vocabularySize?: number | undefined;
 }
 
-/** A token sequence and which of its tokens are trained. */
+/** Token sequence with a mask of its trained tokens. */
 export interface TokenSequence {
   /** Shape `[T]`, token ids. */
   readonly tokens: Int32Array;
   /** Shape `[T]`; 1 where the token is trained. `mask[0]` is 0: nothing predicts the first token. */
   readonly mask: Uint8Array;
-  /** What each of its trained tokens counts beside those of other sequences; supervised training only. @default 1 */
+  /** Relative weight of the sequence's trained tokens in a batch; supervised training only. @default 1 */
   readonly weight?: number | undefined;
 }
 
-/** Where one sampled turn stands in a sequence. */
+/** Position of one sampled turn in a sequence. */
 export interface TurnSpan {
-  /** Which of the turns that were merged, from 0. */
+  /** Index of the turn, from 0: among the merged turns of a history, or among all turns of a trajectory in a batch. */
   readonly turn: number;
-  /** Its first sampled token's position. */
+  /** Position of the first sampled token. */
   readonly start: number;
-  /** Sampled tokens. */
+  /** Number of sampled tokens. */
   readonly length: number;
-  /** Step of the checkpoint that sampled it; null where nothing says. @default null */
+  /** Step of the checkpoint that sampled the turn; null if unknown. @default null */
   readonly policyVersion?: number | null | undefined;
 }
 
-/** A sequence of sampled tokens with what the sampler thought of them. */
+/** Token sequence with sampled turns and the sampler's log-probabilities. */
 export interface SampledSequence extends TokenSequence {
   /** Shape `[T]`, log-probabilities at sampling time; NaN where the mask is 0. */
   readonly logprobs: Float64Array;
-  /** Its turns in order. */
+  /** Sampled turns in order. */
   readonly turns: readonly TurnSpan[];
 }

@@ -1,29 +1,29 @@
-/** What the metrics of an RL step give cause to say. */
+/** Warnings derived from the metrics of an RL step. */
 
-/** What can be said of a step. */
+/** Codes of the warnings of a step. */
 export type TrainingWarningCode = "entropy-collapse" | "constant-groups-rising" | "low-ess" | "sampler-mismatch";
 
-/** One cause for worry, with the number that gave it. */
+/** Warning about a step, with the metric value that triggered it. */
 export interface TrainingWarning {
   readonly code: TrainingWarningCode;
-  /** What is happening and what to do. */
+  /** Description of the problem and its remedy. */
   readonly message: string;
-  /** The number that was looked at. */
+  /** Metric value that triggered the warning. */
   readonly value: number;
-  /** The bound that it has passed. */
+  /** Threshold that the value crossed. */
   readonly threshold: number;
 }
 
-/** Steps of the past that are looked at. */
+/** Max previous steps that warnings take into account. */
 export const WARNING_HISTORY = 10;
 
-/** Entropy below this share of the highest of the history has collapsed. */
+/** Fraction of the highest entropy in the history below which entropy counts as collapsed. */
 const ENTROPY_SHARE = 0.25;
-/** Constant groups are worth a word from this share of all on, */
+/** Min fraction of constant groups (all rewards equal) for a warning. */
 const CONSTANT_SHARE = 0.5;
-/** when they are more by this much than in the steps before, on average, */
+/** Min increase of the fraction of constant groups over its average in the previous steps. */
 const CONSTANT_RISE = 0.1;
-/** of which there must be as many. */
+/** Number of previous steps in the average of constant groups; with a shorter history there is no warning. */
 const CONSTANT_STEPS = 3;
 const MIN_ESS = 0.3;
 const MAX_MISMATCH = 1e-3;
@@ -31,15 +31,16 @@ const MAX_MISMATCH = 1e-3;
 type Metrics = Readonly<Record<string, number>>;
 
 /**
- * The warnings of a step:
+ * Returns the warnings of a step:
  *
- * - `entropy-collapse`: `policy/entropy` is below a quarter of the highest of the steps before;
- * - `constant-groups-rising`: at least half of the groups have equal rewards, and 0.1 more of them than in the three steps before, on average;
+ * - `entropy-collapse`: `policy/entropy` is below a quarter of its maximum over the previous steps;
+ * - `constant-groups-rising`: the fraction of groups with equal rewards is at least 0.5, and at least 0.1 above its average over the
+ *   previous three steps;
  * - `low-ess`: `policy/ess` is below 0.3;
  * - `sampler-mismatch`: `sampler/mismatch_kl` is above 1e-3.
  *
- * @param metrics - Of the step.
- * @param history - Of the model's RL steps before it, newest first; at most {@link WARNING_HISTORY} are looked at.
+ * @param metrics - Metrics of the step.
+ * @param history - Metrics of the model's previous RL steps, newest first; at most {@link WARNING_HISTORY} are used.
  */
 export function trainingWarnings(metrics: Metrics, history: readonly Metrics[]): TrainingWarning[] {
   const before = history.slice(0, WARNING_HISTORY);

@@ -5,7 +5,7 @@ import type { RunOptions } from "./options.ts";
 import { playGroups } from "./rollouts.ts";
 import type { RunDirectory } from "./run-directory.ts";
 
-/** What {@link evaluateCheckpoint} measures. */
+/** Input of {@link evaluateCheckpoint}. */
 export interface Measurement<S> {
   readonly directory: RunDirectory;
   readonly options: RunOptions;
@@ -17,10 +17,10 @@ export interface Measurement<S> {
   readonly signal: AbortSignal;
 }
 
-/** Failed rollouts of an evaluation to put up with, as a fraction. */
+/** Max failed rollouts of an evaluation, as a fraction. */
 const MAX_EXCEPTIONS = 0.05;
 
-/** Plays the environment's `eval` scenarios with one checkpoint and records what came of it; metrics are named `eval/…`. */
+/** Plays the environment's `eval` scenarios with one checkpoint and records the metrics, named `eval/…` (timings `time/eval/…`). */
 export async function evaluateCheckpoint<S>({
   directory,
   options,

@@ -1,18 +1,19 @@
 import { camelCase, snakeCase } from "./names.ts";
 
-/** Metrics by name; finite numbers. */
+/** Metric values by name; finite numbers. */
 export type Metrics = Readonly<Record<string, number>>;
 
-/** Which rollouts: those that are trained on, or those that measure a checkpoint. */
+/** Purpose of rollouts: training, or evaluation of a checkpoint. */
 export type Split = "train" | "eval";
 
 /**
- * Why a run is over. `stopped`: by `stop()`; it can be gone on with. `nothing-to-learn`: for so many steps all rewards of every group
- * were equal, which is how a task that has been learned ends.
+ * Reason for the end of a run. `completed`: all steps are done. `stopped`: `stop()` was called; the run can be resumed. `early-stop`:
+ * `stopWhen` returned true. `nothing-to-learn`: for `maxSkippedSteps` consecutive steps all rewards within every group were equal, as
+ * is normal once a task has been learned.
  */
 export type RunEndReason = "completed" | "stopped" | "early-stop" | "nothing-to-learn";
 
-/** What happens in a run and is kept in its `events.jsonl`. `step` counts the run's own steps from 0; a checkpoint's step is the model's. */
+/** Body of an event recorded in `events.jsonl`. `step` counts the run's own steps from 0; a checkpoint step is the model's step. */
 export type RecordedEventBody =
   | {
       readonly type: "run-start";
@@ -22,32 +23,32 @@ export type RecordedEventBody =
       readonly steps: number;
     }
   | { readonly type: "run-resume"; readonly step: number; readonly checkpointStep: number; readonly steps: number }
-  /** Rollouts for a step begin; they are sampled from `checkpointStep`, after `policyVersion` completed steps of the run. */
+  /** Start of a step's rollouts, sampled from `checkpointStep`, the checkpoint after `policyVersion` completed steps of the run. */
   | { readonly type: "step-start"; readonly step: number; readonly policyVersion: number; readonly checkpointStep: number }
-  /** The dataset of a supervised step is there. */
+  /** The dataset of a supervised step is available. */
   | { readonly type: "data-end"; readonly step: number; readonly url: string }
   | {
       readonly type: "rollouts-end";
       readonly step: number;
       readonly groups: number;
-      /** Groups left out since they were too far off-policy. */
+      /** Groups left out because they were too far off-policy. */
       readonly staleGroups: number;
       readonly exceptions: number;
       readonly rewardMean: number | null;
     }
-  /** Something worth knowing: a preflight finding about the batch, or what the job says of its numbers. */
+  /** A preflight finding about the batch, a warning of the job about its metrics, or a failure to write the report. */
   | {
       readonly type: "warning";
       readonly step: number;
       readonly code: string;
       readonly count: number;
       readonly message: string;
-      /** Of the job's own event, where it comes from one. */
+      /** Id of the job's warning event; absent if the warning is not from the job. */
       readonly jobEventId?: string | null;
     }
-  /** Nothing in the batch could be learned from; the step is over without a job. */
+  /** The batch contained nothing to learn; the step ends without a job. */
   | { readonly type: "step-skip"; readonly step: number; readonly message: string }
-  /** Written before the request is sent: after a crash it says that a job may exist. */
+  /** Intent to send a job, recorded before the request: after a crash, the job may exist on the service. */
   | {
       readonly type: "job-intent";
       readonly step: number;
@@ -68,9 +69,9 @@ export type RecordedEventBody =
   | {
       readonly type: "step-end";
       readonly step: number;
-      /** The checkpoint the rollouts were sampled from; null in a supervised run. */
+      /** Checkpoint that the rollouts were sampled from; null in a supervised run. */
       readonly policyStep: number | null;
-      /** The newest checkpoint now: the job's, or the one before where the step was skipped. */
+      /** Newest checkpoint after the step: made by the step's job, or the previous one if the step was skipped. */
       readonly checkpointStep: number;
       readonly metrics: Metrics;
     }
@@ -80,7 +81,7 @@ export type RecordedEventBody =
   | { readonly type: "run-end"; readonly reason: RunEndReason; readonly steps: number; readonly checkpointStep: number }
   | { readonly type: "run-fail"; readonly code: string | null; readonly message: string };
 
-/** What is only told to who listens at the moment. */
+/** Body of a live event: emitted to current subscribers, not recorded. */
 export type LiveEventBody =
   | {
       readonly type: "rollout-progress";
@@ -89,7 +90,7 @@ export type LiveEventBody =
       readonly completed: number;
       readonly total: number;
       readonly exceptions: number;
-      /** NaN before the first. */
+      /** Mean reward so far; NaN before the first. */
       readonly rewardMean: number;
     }
   | {
@@ -101,26 +102,26 @@ export type LiveEventBody =
       readonly exceptions: number;
     };
 
-/** Where and when. */
+/** Sequence number and time of a recorded event. */
 export interface Stamp {
-  /** Number of the line in `events.jsonl`, from 0. */
+  /** Line index in `events.jsonl`, from 0. */
   readonly seq: number;
-  /** ISO 8601. */
+  /** Time of the recording, ISO 8601. */
   readonly time: string;
 }
 
-/** A line of `events.jsonl`. */
+/** Event recorded as a line of `events.jsonl`. */
 export type RecordedEvent = RecordedEventBody & Stamp;
 
-/** What a run tells: the recorded events, and between them live ones without a number. */
+/** Event of a run: a recorded event, or a live event, which has `seq` null. */
 export type RunEvent = RecordedEvent | (LiveEventBody & { readonly seq: null; readonly time: string });
 
-/** The event as it lies on disk: keys in snake_case, names of metrics as they are. */
+/** Converts an event to its on-disk form: keys in snake_case, metric names unchanged. */
 export function eventToDisk(event: RecordedEvent): Record<string, unknown> {
   return Object.fromEntries(Object.entries(event).map(([key, value]) => [snakeCase(key), value]));
 }
 
-/** Reads {@link eventToDisk} back; null for what is none. */
+/** Parses the on-disk form of {@link eventToDisk}; returns null if the value is not an event. */
 export function eventFromDisk(value: unknown): RecordedEvent | null {
   if (typeof value !== "object" || value === null || !("type" in value) || !("seq" in value)) return null;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [camelCase(key), inner])) as unknown as RecordedEvent;

@@ -1,4 +1,4 @@
-/** Training runs: rollouts, jobs and checkpoints as one thing that can be followed, stopped and gone on with. */
+/** Training runs: rollouts, jobs and checkpoints as one process that can be followed, stopped and resumed. */
 export type { Metrics, RecordedEvent, RunEndReason, RunEvent, Split } from "./events.ts";
 export type { RunResult } from "./loop.ts";
 export type { EvaluationOptions, RunOptions, StepProgress, TrainRlOptions, TrainSftOptions } from "./options.ts";

@@ -5,14 +5,15 @@ import { ConflictError } from "../errors.ts";
 
 const owner = z.looseObject({ pid: z.int(), host: z.string() });
 
-/** Locks this process holds: a file that names our own process id but is not among them is left over from a process that had it before. */
+/** Paths of the locks that this process holds. A lock file with this process id that is not in the set is from an earlier process. */
 const held = new Set<string>();
 
 /**
- * Takes a directory for this process by a lock file that names it. A lock whose process is gone is taken over.
+ * Locks a run directory for this process with a lock file that names the process. The lock of a dead process is taken over.
  *
- * @returns Gives it back.
- * @throws ConflictError `E_CONFLICT` while another live process, or another run of this one, has it.
+ * @param path - Path of the lock file.
+ * @returns Function that releases the lock.
+ * @throws ConflictError `E_CONFLICT` while another live process, or another run of this process, holds the lock.
  */
 export async function takeLock(path: string): Promise<() => Promise<void>> {
   const text = JSON.stringify({ pid: process.pid, host: hostname() });
@@ -41,7 +42,7 @@ async function removeStale(path: string): Promise<void> {
       { param: "runDir" },
     );
   }
-  // Renaming succeeds for one of several that come at once; the others find the file gone or a new one.
+  // Of several concurrent renames of the same file only one succeeds.
   await rename(path, `${path}.${process.pid}.stale`).catch(() => undefined);
   await rm(`${path}.${process.pid}.stale`, { force: true });
 }
@@ -60,7 +61,7 @@ function isAlive(pid: number, path: string): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // Somebody else's process answers EPERM, and lives.
+    // EPERM: the process is alive and belongs to another user.
     return (error as NodeJS.ErrnoException).code === "EPERM";
   }
 }

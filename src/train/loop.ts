@@ -8,49 +8,53 @@ import type { RunOptions } from "./options.ts";
 import type { RunDirectory } from "./run-directory.ts";
 import { newestCheckpoint } from "./state.ts";
 
-/** What a step's preparation gets. */
+/** Context of {@link StepPlan.prepare}. */
 export interface PrepareContext {
-  /** After how many completed steps the step is prepared. */
+  /** Number of completed steps at `checkpointStep`. */
   readonly policyVersion: number;
-  /** The checkpoint after them; kept from deletion until the step is prepared. */
+  /** Checkpoint to sample from; protected from deletion until the step is prepared. */
   readonly checkpointStep: number;
   readonly signal: AbortSignal;
-  /** Aborts when the run is to end before this step: leave it, what is finished is kept. */
+  /** Aborts if the run ends before this step. Preparation should then return; finished parts are kept. */
   readonly stopSignal: AbortSignal;
 }
 
-/** How a kind of run does its steps. `P` is what a step trains on. */
+/** Implementation of the steps of one kind of run. `P` is the training input of a step. */
 export interface StepPlan<P> {
+  /** Steps of the whole run. */
   readonly count: number;
-  /** How many steps preparation may be ahead of training. */
+  /** Max steps that preparation may be ahead of training. */
   readonly maxAhead: number;
-  /** Prepare from exactly `maxAhead` steps back, whatever is there by then: the run is a function of its settings. @default false */
+  /**
+   * Whether each step is prepared from exactly the checkpoint `maxAhead` steps back, even if a newer checkpoint exists. The run is then a
+   * function of its settings. @default false
+   */
   readonly isLagExact?: boolean | undefined;
-  /** Gives what the step trains on; null when it was left because of `stopSignal`. */
+  /** Returns the training input of a step; null if `stopSignal` ended the preparation. */
   readonly prepare: (step: number, context: PrepareContext) => Promise<P | null>;
-  /** Trains and records `step-end`. */
+  /** Trains a step and records `step-end`. */
   readonly train: (step: number, prepared: P, signal: AbortSignal) => Promise<void>;
-  /** Whether there is nothing left to train on; asked after each step. @default never */
+  /** Whether nothing is left to learn; called after each step. @default never */
   readonly isExhausted?: (() => boolean) | undefined;
-  /** Measures the newest checkpoint and records `evaluation-end`. */
+  /** Evaluates the given checkpoint and records `evaluation-end`. */
   readonly evaluate: (completedSteps: number, checkpointStep: number, signal: AbortSignal) => Promise<void>;
 }
 
-/** What a run came to. */
+/** Result of a training run. */
 export interface RunResult {
   readonly reason: RunEndReason;
   /** Completed steps. */
   readonly steps: number;
   /** The model's newest checkpoint. */
   readonly checkpointStep: number;
-  /** The last step's metrics; empty when there was none. */
+  /** Metrics of the last step; empty if no step was completed. */
   readonly metrics: Metrics;
-  /** The last evaluation's metrics; null when there was none. */
+  /** Metrics of the last evaluation; null if there was none. */
   readonly evaluation: Metrics | null;
   readonly runDir: string;
 }
 
-/** What a run has come to, from its records. */
+/** Builds the result of a run from its recorded state. */
 export function resultOf({ state, path }: RunDirectory, reason: RunEndReason): RunResult {
   const { steps, evaluations } = state;
   return {
@@ -64,13 +68,13 @@ export function resultOf({ state, path }: RunDirectory, reason: RunEndReason): R
 }
 
 /**
- * The steps of a run in order, preparation ahead of training by at most `maxAhead`:
+ * Scheduler of a run's steps. Steps are trained in order; preparation is at most `maxAhead` steps ahead of training:
  *
  * ```
  * step ─▶ wait until version ≥ step − maxAhead ─▶ prepare ─▶ queue ─▶ train ─▶ version + 1 ─▶ evaluate, delete checkpoints
  * ```
  *
- * With `maxAhead` 0 the version is raised last, so that nothing overlaps and a run is a function of its settings.
+ * With `maxAhead` 0 the version is raised last, so that steps do not overlap and the run is a function of its settings.
  */
 export class RunLoop<P> {
   readonly #directory: RunDirectory;
@@ -84,7 +88,7 @@ export class RunLoop<P> {
   #end: RunEndReason | null = null;
   #deletion: Promise<void> | null = null;
   #signal: AbortSignal = new AbortController().signal;
-  /** The step that is being trained, evaluated or cleaned up after. */
+  /** Step that is being trained, evaluated or cleaned up after; null between steps. */
   #completing: number | null = null;
 
   constructor(directory: RunDirectory, options: RunOptions, plan: StepPlan<P>) {
@@ -94,14 +98,18 @@ export class RunLoop<P> {
     this.#version$ = new (rxjs().BehaviorSubject)(directory.state.steps.length);
   }
 
-  /** Ends the run after the step that is in work. */
+  /** Ends the run after the current step. */
   stop(): void {
     this.#stopAfter = Math.min(this.#stopAfter, this.#completing ?? this.#version$.value);
     for (const [step, controller] of this.#ahead) if (step > this.#stopAfter) controller.abort();
     this.#version$.next(this.#version$.value);
   }
 
-  /** Runs to the end. Whatever the outcome, nothing of it is alive any more afterwards. */
+  /**
+   * Runs the remaining steps. No work of the run is pending after the promise settles.
+   *
+   * @throws the signal's reason, or the error that ended the run.
+   */
   async run(signal: AbortSignal): Promise<RunResult> {
     const { concatMap, lastValueFrom } = rxjs();
     const { keepCheckpoints } = this.#options;
@@ -166,7 +174,7 @@ export class RunLoop<P> {
   }
 
   #endAfter(step: number, reason: RunEndReason): void {
-    // The last step that was asked for is an end of its own.
+    // After the last requested step, `nothing-to-learn` is reported as `completed`.
     if (step < this.#plan.count - 1 || reason === "early-stop") this.#end = reason;
     this.#stopAfter = Math.min(this.#stopAfter, step);
     for (const controller of this.#ahead.values()) controller.abort();
@@ -189,7 +197,7 @@ export class RunLoop<P> {
     }
   }
 
-  /** Deletes in the background, one deletion at a time: no step waits for the disk. What fails is tried again after a later step. */
+  /** Deletes checkpoints in the background, one call at a time, so that no step waits. A failed deletion is retried after a later step. */
   #deleteSoon(): void {
     if (this.#deletion !== null) return;
     const deletion = this.#deleteCheckpoints(this.#signal).catch(() => undefined);
@@ -204,7 +212,7 @@ export class RunLoop<P> {
   async #deleteCheckpoints(signal: AbortSignal): Promise<void> {
     const { keepCheckpoints, model } = this.#options;
     if (keepCheckpoints === undefined) return;
-    // An exact lag goes back to checkpoints that nobody holds at the moment.
+    // With an exact lag, later steps sample from older checkpoints that are not leased yet.
     const recent = Math.max(keepCheckpoints.recent, this.#plan.maxAhead + 1);
     const steps = checkpointsToDelete(this.#directory.state, { ...keepCheckpoints, recent }, new Set(this.#leases.keys()));
     if (steps.length === 0) return;
@@ -222,7 +230,7 @@ export class RunLoop<P> {
     else this.#leases.delete(checkpointStep);
   }
 
-  /** Work that ends with the run's signal and that the run waits for. */
+  /** Starts work that is aborted together with the run and that the run waits for before it ends. */
   #work<T>(call: (signal: AbortSignal) => Promise<T>): Observable<T> {
     return fromAbortable(async (signal) => {
       const link = linkAbort(signal);

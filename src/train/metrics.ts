@@ -1,12 +1,15 @@
 import { trajectoryGroups, type TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
 
-/** Names that differ from one run of the same work to the next: they go under `time/`, so that everything else can be compared. */
+/** Names of metrics that differ between runs of the same work. Their prefix becomes `time/`, so that all other metrics are comparable. */
 const TIMED = /(^|_)(duration|seconds|tokens_per_second)$/;
-/** What a job says of the engine itself depends on the machine. */
+/** Names of a job's engine metrics, which depend on the machine. */
 const OF_THE_ENGINE = /^engine\//;
 
-/** What a row says about groups: rewards, failures, tokens, and each trajectory metric's mean as `metric/<name>`. Numbers that are not finite are left out. */
+/**
+ * Computes the metrics of groups for a row of `metrics.jsonl`: rewards, failures, tokens, and each trajectory metric's mean as
+ * `metric/<name>`. Non-finite numbers are omitted.
+ */
 export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
   const { stats } = trajectoryGroups(groups);
   const { reward, tokens } = stats;
@@ -26,7 +29,7 @@ export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
   });
 }
 
-/** A job's metrics as a row has them: timings under `time/`, what the row says already left out. */
+/** Converts a job's metrics for a row of `metrics.jsonl`: prefixes timings with `time/` and omits metrics that the row already has. */
 export function jobMetrics(metrics: Metrics): Metrics {
   const { ["reward/mean"]: _mean, ["reward/std"]: _std, gradient_step: _gradientStep, step: _step, ...rest } = metrics;
   return finite(

@@ -5,94 +5,94 @@ import type { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
 import { checkKeepCheckpoints, type KeepCheckpoints } from "./retention.ts";
 
-/** How a run measures its checkpoints on the environment's `eval` scenarios. */
+/** Options of the evaluations of a run, which measure its checkpoints on the environment's `eval` scenarios. */
 export interface EvaluationOptions {
-  /** After every so many steps, before the first and after the last. @default 10 */
+  /** Interval in steps, at least 1. A run also evaluates before its first step and after its last. @default 10 */
   readonly every?: number | undefined;
-  /** Rollouts per scenario. @default 1 */
+  /** Rollouts per scenario, at least 1. @default 1 */
   readonly samples?: number | undefined;
-  /** @default 0 with one sample, else 1 */
+  /** Sampling temperature. @default 0 with one sample, else 1 */
   readonly temperature?: number | undefined;
 }
 
-/** What a run has come to after a step. */
+/** Progress of a run after a step. */
 export interface StepProgress {
-  /** From 0. */
+  /** Index of the step, from 0. */
   readonly step: number;
-  /** The step's row of `metrics.jsonl`. */
+  /** Metrics of the step, as in its row of `metrics.jsonl`. */
   readonly metrics: Metrics;
-  /** The evaluation after it, when there was one. */
+  /** Metrics of the evaluation after the step; null if there was none. */
   readonly evaluation: Metrics | null;
 }
 
-/** What both kinds of run take. */
+/** Options that `trainRl` and `trainSft` have in common. */
 export interface RunOptions {
-  /** The model to train; the run begins at its newest checkpoint. */
+  /** Model to train, starting from its newest checkpoint. */
   readonly model: Model;
-  /** Where everything is kept. A directory with a run in it is gone on with. */
+  /** Directory of the run's files. If it already holds the run, the run resumes. */
   readonly runDir: string;
-  /** Measures checkpoints while training. @default none */
+  /** Evaluations during training. @default none */
   readonly evaluation?: EvaluationOptions | undefined;
-  /** Which checkpoints to keep; others of this run are deleted on the service. @default all */
+  /** Retention policy; other checkpoints of this run are deleted on the service. @default all checkpoints are kept */
   readonly keepCheckpoints?: KeepCheckpoints | undefined;
-  /** Ends the run early when it says so; asked after each step. @default never */
+  /** Called after each step; returning true ends the run with the reason `early-stop`. @default never */
   readonly stopWhen?: ((progress: StepProgress) => boolean) | undefined;
-  /** Failed jobs of one step to try again. @default 0 */
+  /** Retries of a step's failed job, at least 0. @default 0 */
   readonly jobRetries?: number | undefined;
   /**
-   * On a service without idempotency keys: milliseconds to look for the checkpoint of a job whose request had no clear answer, before it
-   * is sent again. Longer than a job takes, or a batch may be trained twice. @default 600_000
+   * Milliseconds to look for a job's checkpoint after a request without a clear response, before the request is sent again, on
+   * services without idempotency keys. Must exceed the duration of a job, or a batch may be trained twice. @default 600_000
    */
   readonly orphanWaitMs?: number | undefined;
-  /** Rollouts at the same time. @default 64 */
+  /** Max concurrent rollouts. @default 64 */
   readonly concurrency?: number | undefined;
-  /** Milliseconds for one attempt of a rollout. @default no limit */
+  /** Timeout of one attempt of a rollout in milliseconds. @default no limit */
   readonly timeoutMs?: number | undefined;
-  /** Whether `report.html` is written when the run is over. @default true */
+  /** Whether `report.html` is written when the run ends. @default true */
   readonly report?: boolean | undefined;
-  /** Ends the run now: `done` rejects with the signal's reason. It can be gone on with. */
+  /** Stops the run immediately: `done` rejects with the signal's reason. The run can be resumed. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of `trainRl`. */
 export interface TrainRlOptions<S> extends RunOptions {
   readonly environment: Environment<S>;
-  /** Training steps of the whole run, those before a resume included. */
+  /** Training steps of the whole run, including the steps before a resume. */
   readonly steps: number;
-  /** Scenarios, and so groups, per step. @default 16 */
+  /** Scenarios per step, each played as one group. @default 16 */
   readonly scenariosPerStep?: number | undefined;
-  /** Rollouts per scenario, at least 2. @default 8 */
+  /** Rollouts per scenario (group size), at least 2. @default 8 */
   readonly groupSize?: number | undefined;
-  /** Steps that rollouts may be ahead of training: 0 = each step samples from the checkpoint of the one before. @default 0 */
+  /** Max steps that rollouts may be ahead of training. With 0, each step samples from the checkpoint of the previous step. @default 0 */
   readonly maxStepsOffPolicy?: number | undefined;
   /**
-   * Sample each step from exactly the checkpoint `maxStepsOffPolicy` steps back, also where a newer one is there by then. The run is
-   * then a function of its settings, as with `maxStepsOffPolicy` 0. @default false: the newest
+   * Whether each step samples from exactly the checkpoint `maxStepsOffPolicy` steps back, even if a newer checkpoint exists. The run is
+   * then a function of its settings, as with `maxStepsOffPolicy` 0. @default false: samples from the newest checkpoint
    */
   readonly isLagExact?: boolean | undefined;
   /**
-   * Called with each training group as its rollouts end: may give another one in its place, for rewards that compare the rollouts of a
-   * scenario with each other. @default keeps it
+   * Called with each training group after its rollouts; returns the group to use instead. Intended for rewards that compare the rollouts
+   * of a scenario with each other. @default keeps the group
    */
   readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup | Promise<TrajectoryGroup>) | undefined;
-  /** Settings of each step's job; a function of the step for schedules. @default the service's */
+  /** Settings of each step's job, or a function of the step for schedules. @default the service's */
   readonly train?: RlOptions | ((step: number) => RlOptions) | undefined;
-  /** Where scenarios' order and rollouts' seeds come from. @default 0 */
+  /** Seed of the scenario order and of the rollouts; an integer. @default 0 */
   readonly seed?: number | undefined;
-  /** Of the training rollouts; the loss expects 1. @default 1 */
+  /** Sampling temperature of the training rollouts; the loss expects 1. @default 1 */
   readonly temperature?: number | undefined;
-  /** Attempts after the first of a rollout that failed with something that may pass. @default 0 */
+  /** Retries of a rollout that failed with a transient error. @default 0 */
   readonly retries?: number | undefined;
-  /** Failed rollouts of one step to put up with: a count, or below 1 a fraction. @default 0.05 */
+  /** Max failed rollouts per step, as a count or, below 1, as a fraction. @default 0.05 */
   readonly maxExceptions?: number | undefined;
   /**
-   * Every so many steps, and at the last, the service is asked for what the trainer made of each token, kept in `trained/` for the report; 0 = never.
-   * Only where the service has shown that it has extensions. @default 10
+   * Interval in steps for fetching the trainer's per-token advantages and log-probabilities, stored in `trained/` for the report. Unless
+   * 0 (never), the last step is always included. Ignored until the service has shown that it supports the extensions. @default 10
    */
   readonly tokenReportEvery?: number | undefined;
   /**
-   * Steps in a row from which nothing could be learned before the run ends with the reason `nothing-to-learn`; it fails with
-   * `E_PREFLIGHT` when no step before them taught anything either. @default 10
+   * Consecutive steps with nothing to learn after which the run ends with the reason `nothing-to-learn`. If all steps of the run had
+   * nothing to learn, the run fails with `E_PREFLIGHT` instead. @default 10
    */
   readonly maxSkippedSteps?: number | undefined;
 }
@@ -100,22 +100,26 @@ export interface TrainRlOptions<S> extends RunOptions {
 /** Options of `trainSft`. */
 export interface TrainSftOptions<S> extends RunOptions {
   /**
-   * The datasets (`artifact:///…`), one job each; or a function that makes and uploads the dataset of a job when its turn comes
-   * (then give `jobs`).
+   * URLs of the datasets (`artifact:///…`), one job each; or a function that makes and uploads the dataset of a job right before the job
+   * (requires `jobs`).
    */
   readonly data: string | readonly string[] | ((job: number) => Promise<string>);
-  /** Number of jobs where `data` is a function. */
+  /** Number of jobs if `data` is a function. */
   readonly jobs?: number | undefined;
-  /** Settings of each job: epochs, batch size, learning rate. @default the service's */
+  /** Settings of each job (epochs, batch size, learning rate), or a function of the job. @default the service's */
   readonly train?: SftOptions | ((job: number) => SftOptions) | undefined;
-  /** What `evaluation` measures on. */
+  /** Environment of the evaluations; required with `evaluation`. */
   readonly environment?: Environment<S> | undefined;
 }
 
-/** How long an unclear request is looked for by default, milliseconds. */
+/** Default of {@link RunOptions.orphanWaitMs}, milliseconds. */
 export const ORPHAN_WAIT_MS = 600_000;
 
-/** @throws ArgumentError `E_ARGUMENT` for a value outside its bounds. */
+/**
+ * Checks the options that both kinds of run have in common.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a value outside its bounds.
+ */
 export function checkRunOptions(options: RunOptions): void {
   if (typeof options.runDir !== "string" || options.runDir === "")
     throw new ArgumentError("Expected `runDir` to be a path", { param: "runDir" });
@@ -132,7 +136,11 @@ export function checkRunOptions(options: RunOptions): void {
   }
 }
 
-/** @throws ArgumentError `E_ARGUMENT` for a value outside its bounds. */
+/**
+ * Checks the options of `trainRl`.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a value outside its bounds.
+ */
 export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
   checkRunOptions(options);
   checkInteger("steps", options.steps, 1, true);
@@ -146,7 +154,11 @@ export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
   checkEvaluation(options.evaluation, options.environment);
 }
 
-/** @throws ArgumentError `E_ARGUMENT` for a value outside its bounds. */
+/**
+ * Checks the options of `trainSft`.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a value outside its bounds.
+ */
 export function checkSftOptions<S>(options: TrainSftOptions<S>): void {
   checkRunOptions(options);
   checkInteger("jobs", options.jobs, 1, typeof options.data === "function");

@@ -1,17 +1,24 @@
 import { ArgumentError } from "../errors.ts";
 import type { RunState } from "./state.ts";
 
-/** Which checkpoints of a run are kept. Those sampled from or measured at the moment, step 0 and the newest always are. */
+/** Retention policy of a run's checkpoints. Step 0, the newest checkpoint and checkpoints in use (rollouts, evaluation) are always kept. */
 export interface KeepCheckpoints {
-  /** The newest so many, at least 1. */
+  /** Number of newest checkpoints to keep, at least 1. */
   readonly recent: number;
-  /** The best by a metric of the run: a train row counts for the checkpoint that was sampled from, an `eval/…` one for the one measured. */
+  /**
+   * Number of best checkpoints to keep by a metric of the run; `mode` defaults to `max`. A training metric scores the checkpoint that was
+   * sampled from, an `eval/…` metric the checkpoint that was evaluated.
+   */
   readonly best?: { readonly metric: string; readonly count: number; readonly mode?: "max" | "min" | undefined } | undefined;
-  /** Checkpoint steps never to delete. @default [] */
+  /** Checkpoint steps that are never deleted. @default [] */
   readonly pinned?: readonly number[] | undefined;
 }
 
-/** @throws ArgumentError `E_ARGUMENT` for a count outside its bounds. */
+/**
+ * Checks the counts of a retention policy.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a count outside its bounds.
+ */
 export function checkKeepCheckpoints(keep: KeepCheckpoints): void {
   const counts = {
     "keepCheckpoints.recent": keep.recent,
@@ -23,7 +30,7 @@ export function checkKeepCheckpoints(keep: KeepCheckpoints): void {
   }
 }
 
-/** Metric values of each checkpoint; of several, the last. */
+/** Returns the value of a metric for each checkpoint; of several values, the last counts. */
 export function checkpointScores(state: RunState, metric: string): Map<number, number> {
   const scores = new Map<number, number>();
   for (const { policyStep, metrics } of state.steps) {
@@ -38,7 +45,7 @@ export function checkpointScores(state: RunState, metric: string): Map<number, n
 }
 
 /**
- * The checkpoints of the run that may go, ascending.
+ * Returns the checkpoint steps of the run that may be deleted, ascending.
  *
  * @param leased Checkpoint steps that rollouts or an evaluation use at the moment.
  */

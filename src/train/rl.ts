@@ -14,23 +14,25 @@ import type { CompletedStep } from "./state.ts";
 import { keepTokenReport } from "./token-report.ts";
 import { TrainingRun } from "./training-run.ts";
 
-/** Steps in a row from which nothing could be learned, by default. */
+/** Default of {@link TrainRlOptions.maxSkippedSteps}. */
 const MAX_SKIPPED_STEPS = 10;
 
-/** The groups of a step and how long they took. */
+/** Groups of a step and the duration of their rollouts. */
 interface Batch {
   readonly groups: readonly TrajectoryGroup[];
   readonly seconds: number;
 }
 
 /**
- * Trains a model by reinforcement learning on an environment: rollouts, a job, the next rollouts on its checkpoint, and so on, with
+ * Trains a model by reinforcement learning on an environment: each step plays rollouts and runs a training job on them. Supports
  * evaluation, retention of checkpoints and resume.
  *
- * Begins at once. In its directory a run is started once: the same call with the same `runDir` goes on where it was, re-attaches to
- * the job that runs, and plays no finished group again. With `maxStepsOffPolicy` 0 the outcome is the same as if nothing had happened.
+ * The run starts immediately. If it is interrupted, the same call with the same `runDir` resumes it: it re-attaches to a running job and
+ * does not replay finished groups. With `maxStepsOffPolicy` 0 the result is the same as without the interruption.
  *
- * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds; everything else through `done`.
+ * @param options - Model, environment, number of steps and run directory; all other options have defaults.
+ * @returns The started run; its `done` resolves to the result.
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds. Every other error rejects `done`.
  * @example
  * ```ts
  * const run = trainRl({ model, environment, steps: 20, groupSize: 8, maxStepsOffPolicy: 1, runDir: "runs/reverse" });
@@ -110,7 +112,7 @@ function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPla
   };
 }
 
-/** One step over its groups: examined, sent, followed, recorded. */
+/** Trains one step on its groups: checks the batch, runs the job and records the result. */
 async function trainStep<S>(
   directory: RunDirectory,
   options: TrainRlOptions<S>,
@@ -123,7 +125,7 @@ async function trainStep<S>(
   const { groups, policyStep, metrics: rollouts } = await readBatch(directory, options, step, batch);
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
   const settings: RlOptions = typeof train === "function" ? train(step) : (train ?? {});
-  // A batch whose job was asked for before a crash was examined then.
+  // If the job was requested before a crash, its batch has already passed preflight.
   const isAskedFor = directory.state.openJob?.step === step;
   const findings = isAskedFor ? [] : examine(groups, settings);
   if (findings.some(isFatal)) {
@@ -146,7 +148,7 @@ async function trainStep<S>(
   await directory.record({ type: "step-end", step, policyStep, checkpointStep: outcome.checkpointStep, metrics });
 }
 
-/** A batch without its stale groups, and what its rollouts say. */
+/** Batch without its stale groups, and the metrics of its rollouts. */
 interface ReadBatch {
   readonly groups: readonly TrajectoryGroup[];
   readonly policyStep: number;
@@ -175,7 +177,11 @@ async function readBatch<S>(
   return { groups, policyStep: Math.max(...all.map((group) => Number(group.metadata["checkpoint_step"]))), metrics };
 }
 
-/** What preflight finds. @throws PreflightError `E_PREFLIGHT` for a batch that is broken; one that only teaches nothing is no error. */
+/**
+ * Runs preflight on a batch and returns its findings.
+ *
+ * @throws PreflightError `E_PREFLIGHT` for a broken batch. A batch with nothing to learn is not an error.
+ */
 function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogprobs }: RlOptions): Finding[] {
   const isLenient = allowTrainingWithoutLogprobs === true;
   const findings = preflight(groups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
@@ -192,12 +198,12 @@ function isFatal({ severity }: Finding): boolean {
   return severity === "fatal";
 }
 
-/** Rollouts that went well and are all alike: normal at the ends of training, and no reason to end a run. */
+/** Whether a finding means only that nothing can be learned: normal at the start and end of training, and not a failure. */
 function isNothingToLearn({ code }: Finding): boolean {
   return code === "nothing-to-learn" || code === "no-groups";
 }
 
-/** Whether the last `count` steps all taught nothing. */
+/** Whether each of the last `count` steps was skipped. */
 function isExhausted(steps: readonly CompletedStep[], count: number): boolean {
   return steps.length >= count && steps.slice(-count).every(isSkipped);
 }

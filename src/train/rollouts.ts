@@ -6,7 +6,7 @@ import type { Split } from "./events.ts";
 import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
 import { isUnavailable } from "./run-job.ts";
 
-/** Attempts of one rollout while the service is away, with up to 8 seconds between them: a few minutes. */
+/** Max attempts of one rollout while the service is unavailable: a few minutes, with up to 8 seconds between attempts. */
 const UNAVAILABLE_ATTEMPTS = 40;
 
 /** Options of {@link playGroups}. */
@@ -15,15 +15,15 @@ export interface PlayOptions<S> {
   readonly model: Model;
   readonly environment: Environment<S>;
   readonly split: Split;
-  /** Names the file the groups go into. */
+  /** Step of the run, which names the groups' file. */
   readonly step: number;
-  /** Scenario index → scenario: all that the step consists of. */
+  /** All scenarios of the step by scenario index. */
   readonly scenarios: ReadonlyMap<number, S>;
-  /** The checkpoint to sample groups from that are not on disk yet. */
+  /** Checkpoint that groups not yet on disk are sampled from. */
   readonly checkpointStep: number;
-  /** Completed steps of the run at this moment. */
+  /** Completed steps of the run at `checkpointStep`. */
   readonly policyVersion: number;
-  /** Rollouts per scenario, concurrency, time limits, seed … */
+  /** Options for `streamTrajectoryGroups`; `retries` counts retries of a rollout that failed with a transient error. */
   readonly gather: Pick<
     GatherOptions<S>,
     "groupSize" | "concurrency" | "timeoutMs" | "maxExceptions" | "temperature" | "seed" | "concurrencyBy"
@@ -36,9 +36,9 @@ export interface PlayOptions<S> {
 }
 
 /**
- * The groups of a step: those on disk, and those that are missing, played now and kept one by one as they end.
+ * Returns the groups of a step. Groups that are not on disk yet are played first, and each is stored when its rollouts end.
  *
- * @returns All groups by scenario, or fewer when `stopSignal` came first.
+ * @returns All groups, ordered by scenario index; fewer if `stopSignal` was aborted.
  */
 export async function playGroups<S>(options: PlayOptions<S>): Promise<TrajectoryGroup[]> {
   const { directory, model, environment, split, step, scenarios, checkpointStep, policyVersion, signal, stopSignal } = options;
@@ -78,7 +78,7 @@ export async function playGroups<S>(options: PlayOptions<S>): Promise<Trajectory
     }
   }
   await directory.closeGroups(split, step);
-  // Read back even when nothing is missing from memory: what is trained is what is on disk, byte for byte, before a crash and after it.
+  // Always read back from disk, so that training input is byte-identical with and without a crash.
   const groups = await directory.groups(split, step);
   return groups.filter((group) => scenarios.has(scenarioIndex(group)));
 }

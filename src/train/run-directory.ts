@@ -18,20 +18,21 @@ import { rxjs } from "../jobs/rxjs.ts";
 import { takeLock } from "./lock.ts";
 import { nextState, stateOf, type RunState } from "./state.ts";
 
-/** What a run is, as plain data: written once, compared when the run is gone on with. */
+/** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
 export interface RunConfig {
   readonly version: 1;
   readonly kind: "rl" | "sft";
-  /** What must stay the same for the run to be the same run. */
+  /** Settings that must be the same at every start of the run. */
   readonly fixed: Readonly<Record<string, unknown>>;
-  /** What may differ from one start to the next. */
+  /** Settings that may differ from one start to the next. */
   readonly free: Readonly<Record<string, unknown>>;
 }
 
 /**
- * A run on disk: its events, metrics, groups and checkpoints, and the state that follows from them.
+ * A run on disk: its events, metrics, groups and checkpoints, and the state derived from the events.
  *
- * `events.jsonl` is the truth. `metrics.jsonl` and `checkpoints.jsonl` are written after it and completed from it when a crash came between.
+ * `events.jsonl` is the source of truth. `metrics.jsonl` and `checkpoints.jsonl` are derived from it; rows lost in a crash are added when
+ * the directory is opened.
  */
 export class RunDirectory {
   readonly path: string;
@@ -58,9 +59,10 @@ export class RunDirectory {
   }
 
   /**
-   * Creates the directory or goes on with what is in it.
+   * Creates the directory, or opens it to resume the run in it.
    *
-   * @throws ConfigError `E_CONFIG` when it holds another run. @throws ConflictError `E_CONFLICT` while another process has it.
+   * @throws ConfigError `E_CONFIG` if the directory holds another run.
+   * @throws ConflictError `E_CONFLICT` while another process uses the directory.
    */
   static async open(runDir: string, config: RunConfig): Promise<RunDirectory> {
     const path = resolve(runDir);
@@ -81,16 +83,16 @@ export class RunDirectory {
     }
   }
 
-  /** Where the run is. */
+  /** Current state of the run. */
   get state(): RunState {
     return this.#state;
   }
 
-  /** Keeps an event, tells it, and gives the state after it. What it implies for the other files is written too. */
+  /** Appends an event to the log, updates the derived files, emits the event to subscribers and returns the new state. */
   async record(body: RecordedEventBody): Promise<RunState> {
     const event: RecordedEvent = { seq: this.#seq++, time: new Date().toISOString(), ...body };
     await this.#events.append(eventToDisk(event));
-    // What may exist on the service must not be forgotten here, whatever happens to the machine.
+    // Jobs and checkpoints that may exist on the service must stay on record even if the machine crashes.
     if (event.type === "job-intent" || event.type === "step-end") await this.#events.sync();
     this.#state = nextState(this.#state, event);
     await this.#derive(event);
@@ -98,18 +100,18 @@ export class RunDirectory {
     return this.#state;
   }
 
-  /** Tells an event to whoever listens, and keeps nothing. */
+  /** Emits a live event to subscribers without recording it. */
   tell(body: LiveEventBody): void {
     this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
   }
 
-  /** All events so far from the file, then those to come; completes when the directory is closed. */
+  /** Replays the recorded events from the file, then emits live events; completes when the directory is closed. */
   events(): Observable<RunEvent> {
     return new (rxjs().Observable)((subscriber) => {
       let waiting: RunEvent[] | null = [];
       let isOver = false;
       let last = -1;
-      // An event may come from the file and live: it is on its way to both while somebody subscribes.
+      // An event recorded during the subscription may arrive twice, from the file and live: emit it once.
       const give = (event: RunEvent) => {
         if (event.seq !== null && event.seq <= last) return;
         last = event.seq ?? last;
@@ -137,7 +139,7 @@ export class RunDirectory {
     });
   }
 
-  /** Groups of a step that are on disk, by scenario. */
+  /** Reads a step's groups from disk, ordered by scenario index; of duplicates, the first counts. */
   async groups(split: Split, step: number): Promise<TrajectoryGroup[]> {
     const groups = new Map<number, TrajectoryGroup>();
     const path = this.#groupFile(split, step);
@@ -154,13 +156,13 @@ export class RunDirectory {
     return [...groups.values()].sort((a, b) => scenarioIndex(a) - scenarioIndex(b));
   }
 
-  /** Keeps a finished group. */
+  /** Appends a finished group to the file of its step. */
   async addGroup(split: Split, step: number, group: TrajectoryGroup): Promise<void> {
     const log = await this.#groupLog(split, step);
     await log.append(group.toJSON());
   }
 
-  /** Returns when a step's groups are on the disk; no more of them will come. */
+  /** Flushes a step's groups to disk and closes their file. Called after the last group of the step. */
   async closeGroups(split: Split, step: number): Promise<void> {
     const path = this.#groupFile(split, step);
     const log = await this.#groupLogs.get(path);
@@ -170,7 +172,7 @@ export class RunDirectory {
     await log.close();
   }
 
-  /** Closes every file and gives the directory back. */
+  /** Completes the event streams, closes every file and releases the directory's lock. */
   async close(): Promise<void> {
     this.#live.complete();
     const logs = await Promise.all(this.#groupLogs.values());
@@ -208,7 +210,7 @@ export class RunDirectory {
     }
   }
 
-  /** Writes what the event log says and a crash kept from the other files. */
+  /** Adds rows to the derived files that the event log implies but a crash prevented. */
   async #complete(): Promise<void> {
     const rows = new Set<string>();
     for await (const { value } of readJsonLines(join(this.path, "metrics.jsonl"))) {
@@ -233,7 +235,7 @@ export class RunDirectory {
   }
 }
 
-/** The events of a run directory, oldest first; a torn last line is left out. */
+/** Reads the events of a run directory, oldest first, skipping a torn last line. @throws DataError `E_DATA` for a line without an event. */
 export async function* readEvents(runDir: string): AsyncGenerator<RecordedEvent, void, undefined> {
   const path = join(runDir, "events.jsonl");
   for await (const { line, value } of readJsonLines(path, { tornLine: "skip" })) {
@@ -243,12 +245,12 @@ export async function* readEvents(runDir: string): AsyncGenerator<RecordedEvent,
   }
 }
 
-/** A skipped step ends at the checkpoint that was there before. */
+/** Whether a step made a checkpoint. A skipped step ends at the previous checkpoint. */
 function makesCheckpoint({ metrics }: RecordedEvent & { readonly type: "step-end" }): boolean {
   return metrics["skipped"] !== 1;
 }
 
-/** Which scenario of the run a group played. */
+/** Returns the run-wide index of a group's scenario. @throws DataError `E_DATA` if the group lacks the metadata `scenario_index`. */
 export function scenarioIndex(group: TrajectoryGroup): number {
   const index = group.metadata["scenario_index"];
   if (typeof index !== "number") throw new DataError("Expected a group of a run to have the metadata `scenario_index`");

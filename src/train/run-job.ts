@@ -9,41 +9,44 @@ import type { Metrics } from "./events.ts";
 import type { RunDirectory } from "./run-directory.ts";
 import type { OpenJob } from "./state.ts";
 
-/** How long a service may be away before the run gives up, milliseconds. */
+/** Max time that a service may be unavailable before the run fails, milliseconds. */
 export const PATIENCE_MS = 15 * 60_000;
 
-/** What {@link runJob} needs. */
+/** Input of {@link runJob}. */
 export interface JobStep {
   readonly directory: RunDirectory;
   readonly model: Model;
   readonly step: number;
   /** The model's newest checkpoint before the job. */
   readonly baselineStep: number;
-  /** Failed jobs of one step to try again. */
+  /** Retries of a step's failed job. */
   readonly jobRetries: number;
-  /** Milliseconds to look for the checkpoint of a job that may exist. */
+  /** Milliseconds to look for the checkpoint of a job that may exist on the service. */
   readonly orphanWaitMs: number;
-  /** Sends the job. The same key twice must send the same body. */
+  /** Requests the job. Requests with the same key must have the same body. */
   readonly send: (key: string, signal: AbortSignal) => Promise<Job>;
   readonly signal: AbortSignal;
 }
 
-/** What became of a step's job. */
+/** Result of a step's job. */
 export interface JobOutcome {
-  /** null when only the job's checkpoint was found. */
+  /** Null if only the job's checkpoint was found. */
   readonly jobId: string | null;
   readonly checkpointStep: number;
-  /** The last gradient step's, overlaid with those of the end. */
+  /** Metrics of the last gradient step, overridden by the metrics of the job's end. */
   readonly metrics: Metrics;
-  /** Of every gradient step that is known, in order. */
+  /** Metrics of every known gradient step, in order. */
   readonly gradientSteps: readonly Metrics[];
 }
 
 /**
- * One job of a run, from wherever the records say it is: not asked for, perhaps asked for, running, over.
+ * Runs the job of a step, starting from its recorded state: not requested, possibly requested, or running.
  *
- * The intent is on disk before the request is sent, with the key that makes a repeated request the same job. Where the service
- * honours no keys, an unclear request is not repeated before the model's checkpoints had time to show that it was carried out.
+ * The intent is on disk before the request is sent, with the idempotency key that makes a repeated request refer to the same job. If the
+ * service does not support idempotency keys, a request without a clear response is repeated only after no checkpoint of its job has
+ * appeared within `orphanWaitMs`.
+ *
+ * @throws JobFailedError `E_JOB_FAILED` if the job failed more than `jobRetries` times.
  */
 export async function runJob(step: JobStep): Promise<JobOutcome> {
   for (;;) {
@@ -51,7 +54,7 @@ export async function runJob(step: JobStep): Promise<JobOutcome> {
     const open = known ?? (await intend(step));
     try {
       if (open.jobId !== null) return await follow(step, open, open.jobId);
-      // The process that wrote an intent we found may have sent it.
+      // An intent found on disk may already have been sent by the process that recorded it.
       return await start(step, open, known !== null);
     } catch (error) {
       if (!(error instanceof JobFailedError)) throw error;
@@ -78,7 +81,7 @@ async function intend(step: JobStep): Promise<OpenJob> {
   return state.openJob as OpenJob;
 }
 
-/** Asks for the job and follows it; `isUnclear`: it may have been asked for before. */
+/** Requests the job and follows it. `isUnclear`: the job may have been requested before. */
 async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<JobOutcome> {
   const sent = await submit(step, open, isUnclear);
   if (typeof sent !== "string") return sent;
@@ -87,8 +90,10 @@ async function start(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<
 }
 
 /**
- * Sends the job until it is surely there: its id, or what it came to where only its checkpoint can be seen. Once it may exist, only a
- * key that the service knows makes another request harmless.
+ * Requests the job, with retries, until the service confirms it. Once the job may exist, a retry is harmless only if the service supports
+ * idempotency keys; otherwise the job's checkpoint is looked for first.
+ *
+ * @returns The job's id, or its result if only its checkpoint was found.
  */
 async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise<string | JobOutcome> {
   const { model, signal } = step;
@@ -103,7 +108,7 @@ async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise
     try {
       return (await step.send(open.key, signal)).id;
     } catch (error) {
-      // The key is known with another body: the settings have changed since, and the job that was asked for then goes on.
+      // 409: the key was used with another body. The settings have changed since, and the job requested earlier continues.
       const known = error instanceof HttpError && error.status === 409 ? await findOrphan(step, open) : null;
       if (known !== null) return known;
       if (!isUnavailable(error) || performance.now() - startedMs > PATIENCE_MS) throw error;
@@ -119,7 +124,7 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
   let metrics: Metrics = {};
   let checkpointStep: number | null = null;
   const baseline = { modelId: model.id, step: open.baselineStep };
-  // As patient as can be: the job runs on whatever becomes of the connection, and a restarted service takes it up again.
+  // Many retries: the job keeps running while the connection is lost, and a restarted service resumes the job.
   for await (const event of iterate(pollJob(model.service, jobId, { signal, baseline, maxFailures: 60 }))) {
     if (event.type === "gradient-step") {
       metrics = event.metrics;
@@ -139,7 +144,10 @@ async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobO
   return { jobId, checkpointStep: checkpointStep ?? (await model.step({ signal })), metrics, gradientSteps };
 }
 
-/** The checkpoint that a job nobody has the id of made, if it shows up; null when the request surely came to nothing. */
+/**
+ * Waits for the checkpoint of a job with an unknown id. Returns null if none appears within `orphanWaitMs`; the job is then assumed not
+ * to exist.
+ */
 async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineStep }: OpenJob): Promise<JobOutcome | null> {
   const startedMs = performance.now();
   for (let looks = 0; ; looks++) {
@@ -151,7 +159,7 @@ async function findOrphan({ model, signal, orphanWaitMs }: JobStep, { baselineSt
   }
 }
 
-/** Whether the service is away or busy, and the same call may do later. */
+/** Whether an error means that the service is unavailable or busy, so that the same call may succeed later. */
 export function isUnavailable(error: unknown): boolean {
   return WhetstoneError.isInstance(error) && error.retryable && (error instanceof ConnectionError || error instanceof HttpError);
 }

@@ -13,9 +13,11 @@ import { TrainingRun } from "./training-run.ts";
 /**
  * Trains a model on examples: one supervised job per dataset, with evaluation after jobs, early stop, retention of checkpoints and resume.
  *
- * Begins at once; the same call with the same `runDir` goes on where it was and re-attaches to the job that runs.
+ * The run starts immediately. If it is interrupted, the same call with the same `runDir` resumes it and re-attaches to a running job.
  *
- * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds; everything else through `done`.
+ * @param options - Model, data and run directory; all other options have defaults.
+ * @returns The started run; its `done` resolves to the result.
+ * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds. Every other error rejects `done`.
  * @example
  * ```ts
  * const run = trainSft({ model, data: "artifact:///team/demo/examples:v0", train: { epochs: 2, learningRate: 2e-4 }, runDir: "runs/sft" });
@@ -104,7 +106,7 @@ async function trainJob<S>(
   });
 }
 
-/** Counts over the job's gradient steps; each step's own metrics have them for itself. */
+/** Sums counts over the job's gradient steps, because the metrics of a gradient step count only that step. */
 function sums(gradientSteps: readonly Metrics[]): Metrics {
   const names = ["num_trajectories", "num_tokens", "num_trainable_tokens"] as const;
   return Object.fromEntries(names.map((name) => [name, gradientSteps.reduce((sum, metrics) => sum + (metrics[name] ?? 0), 0)]));

@@ -1,17 +1,17 @@
 import type { Metrics, RecordedEvent } from "./events.ts";
 
-/** A job that was asked for and whose end is not recorded. */
+/** Job with a recorded intent and no recorded end. */
 export interface OpenJob {
   readonly attempt: number;
   readonly key: string;
   readonly baselineStep: number;
-  /** null when the process ended between the request and its answer. */
+  /** Null until the response to the request is recorded; still null if the process ended before that. */
   readonly jobId: string | null;
-  /** Job events already recorded. */
+  /** Ids of the job's events that are already recorded. */
   readonly seen: Set<string>;
 }
 
-/** A step that is over. */
+/** Completed step of a run. */
 export interface CompletedStep {
   readonly step: number;
   readonly policyStep: number | null;
@@ -20,7 +20,7 @@ export interface CompletedStep {
   readonly time: string;
 }
 
-/** An evaluation that is over. `step`: how many steps of the run were completed before it. */
+/** Completed evaluation. `step` is the number of steps of the run completed before the evaluation. */
 export interface CompletedEvaluation {
   readonly step: number;
   readonly checkpointStep: number;
@@ -28,21 +28,21 @@ export interface CompletedEvaluation {
   readonly time: string;
 }
 
-/** Where a run is: a pure function of its recorded events, so that a crash between any two of them is one of few known states. */
+/** State of a run: a pure function of its recorded events, so that a crash between any two events leads to one of a few known states. */
 export interface RunState {
   /** Null before the run has begun. */
   readonly startCheckpoint: number | null;
   readonly steps: readonly CompletedStep[];
   readonly evaluations: readonly CompletedEvaluation[];
   readonly openJob: (OpenJob & { readonly step: number }) | null;
-  /** Jobs of the step in progress that failed. */
+  /** Failed jobs of the current step. */
   readonly failedAttempts: number;
   readonly deletedCheckpoints: ReadonlySet<number>;
-  /** Steps that the newest start of the run asked for. */
+  /** Total steps requested at the newest start of the run. */
   readonly plannedSteps: number;
-  /** Why the run is over before its planned steps; null while it is not. */
+  /** Reason why the run ended before its planned steps; null if it did not. */
   readonly end: "early-stop" | "nothing-to-learn" | null;
-  /** Supervised step → its dataset's address. */
+  /** Dataset URL of each supervised step. */
   readonly data: ReadonlyMap<number, string>;
 }
 
@@ -58,7 +58,7 @@ const empty: RunState = {
   data: new Map(),
 };
 
-/** The state after one more event. */
+/** Returns the state after one more event. */
 export function nextState(state: RunState, event: RecordedEvent): RunState {
   switch (event.type) {
     case "run-start":
@@ -76,7 +76,7 @@ export function nextState(state: RunState, event: RecordedEvent): RunState {
     case "gradient-step":
     case "warning":
       if (state.openJob === null || (event.jobEventId ?? null) === null) return state;
-      // Grown in place: a supervised job has thousands of these, and a copy for each would be quadratic.
+      // Mutated in place: a supervised job has thousands of these events, and copying the set for each would be quadratic.
       state.openJob.seen.add(event.jobEventId as string);
       return state;
     case "job-fail":
@@ -102,14 +102,14 @@ export function nextState(state: RunState, event: RecordedEvent): RunState {
   }
 }
 
-/** The state after all events of a run. */
+/** Returns the state after all events of a run. */
 export function stateOf(events: Iterable<RecordedEvent>): RunState {
   let state = empty;
   for (const event of events) state = nextState(state, event);
   return state;
 }
 
-/** The model's checkpoint after the newest completed step; null before the run has begun. */
+/** Returns the model's checkpoint step after the newest completed step; null before the run has begun. */
 export function newestCheckpoint(state: RunState): number | null {
   return state.steps.at(-1)?.checkpointStep ?? state.startCheckpoint;
 }

@@ -6,7 +6,7 @@ import type { TrainedTrajectory } from "../schema/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
 
-/** Which job's report, and the groups it trained in the order they were sent. */
+/** Finished job with a token report, and the groups it trained, in the order of the request. */
 export interface ReportedJob {
   readonly step: number;
   readonly jobId: string;
@@ -14,7 +14,7 @@ export interface ReportedJob {
   readonly signal: AbortSignal;
 }
 
-/** Reads what the trainer made of each token and keeps it as `trained/NNNNNN.jsonl`, one trajectory per line. */
+/** Fetches the per-token advantages and log-probabilities of a job and writes them to `trained/NNNNNN.jsonl`, one trajectory per line. */
 export async function keepTokenReport(directory: RunDirectory, model: Model, { step, jobId, groups, signal }: ReportedJob): Promise<void> {
   const entries = await model.service.trainingJobs.tokens(jobId, { signal });
   const lines = entries.map(({ group, trajectory, turns }) => ({
@@ -26,7 +26,7 @@ export async function keepTokenReport(directory: RunDirectory, model: Model, { s
   await writeJsonLines(join(directory.path, "trained", `${String(step).padStart(6, "0")}.jsonl`), lines, { signal });
 }
 
-/** One entry per choice of the trajectory; nulls for a turn that was too long to train. */
+/** Returns one entry per choice of a trajectory; nulls for a turn that was too long to train. */
 function byChoice(turns: TrainedTrajectory["turns"]): { advantage: number | null; logprobs: readonly number[] | null }[] {
   const known = new Map(turns.map((each) => [each.turn, each]));
   return Array.from({ length: Math.max(-1, ...known.keys()) + 1 }, (_, turn) => {

@@ -7,7 +7,7 @@ import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
 import { RunDirectory, type RunConfig } from "./run-directory.ts";
 
-/** What makes a run of one kind. */
+/** Definition of one kind of run, RL or SFT. */
 export interface RunKind {
   readonly config: RunConfig;
   /** Steps of the whole run. */
@@ -16,8 +16,8 @@ export interface RunKind {
 }
 
 /**
- * A training run under way, made by `trainRl` or `trainSft`. It has begun and goes on whether anybody listens or not; what it
- * does is in its directory, and a run that was cut off, by whatever, goes on when it is started again with the same directory.
+ * A started training run, made by `trainRl` or `trainSft`. The run proceeds with or without subscribers and records its progress in
+ * `runDir`. If the run is interrupted, start it again with the same directory and it resumes.
  *
  * @example
  * ```ts
@@ -29,8 +29,8 @@ export interface RunKind {
 export class TrainingRun implements AsyncIterable<RunEvent> {
   readonly runDir: string;
   /**
-   * All events from the first, those of earlier starts included, then those to come; completes or fails with the run. Subscribing
-   * starts nothing and leaving stops nothing.
+   * All events from the first on, including events of earlier starts, followed by live events. Completes or fails with the run.
+   * Subscribing does not start the run, and unsubscribing does not stop it.
    */
   readonly events$: Observable<RunEvent>;
   readonly #directory: Promise<RunDirectory>;
@@ -49,24 +49,29 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
       const end = from(this.#done).pipe(mergeMap(() => EMPTY));
       return concat(from(this.#directory).pipe(mergeMap((directory) => directory.events())), end);
     });
-    // A failure that nobody listens for ends the process, as any promise does; one that events or `done` tell of must not.
+    // An unobserved failure ends the process, as any rejected promise does. A failure observed through events or `done` must not.
     this.#done.catch((error: unknown) => {
       if (!this.#isObserved) void Promise.reject(error as Error);
     });
   }
 
   /**
-   * What the run came to.
+   * Result of the run.
    *
-   * @throws what ended it: the signal's reason, `E_JOB_FAILED`, `E_TOO_MANY_EXCEPTIONS`, `E_PREFLIGHT`, `E_CONFIG` for a directory
-   * of another run, `E_CONFLICT` for one in use …
+   * @throws the error that ended the run: the signal's reason, `E_JOB_FAILED`, `E_TOO_MANY_EXCEPTIONS`, `E_PREFLIGHT`, `E_CONFIG` if
+   * `runDir` holds another run, `E_CONFLICT` if `runDir` is in use, …
    */
   get done(): Promise<RunResult> {
     this.#isObserved = true;
     return this.#done;
   }
 
-  /** Finishes the step in work, starts no other, and gives what the run came to. For now instead of soon, abort the run's signal. */
+  /**
+   * Stops after the current step. To stop immediately, abort the run's signal.
+   *
+   * @returns Result of the run.
+   * @throws the error that ended the run, see {@link TrainingRun.done}.
+   */
   stop(): Promise<RunResult> {
     this.#isStopping = true;
     this.#loop?.stop();
@@ -83,7 +88,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     try {
       signal.throwIfAborted();
       const { startCheckpoint, steps, end, plannedSteps } = directory.state;
-      // It was enough, and still is: whoever wants more asks for more steps.
+      // The run has ended early and no more steps are requested than before: return the recorded result.
       if (end !== null && kind.count <= plannedSteps) return resultOf(directory, end);
       if (startCheckpoint === null) {
         const checkpointStep = await model.step({ signal });
@@ -100,7 +105,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
       return result;
     } catch (error) {
       const code = WhetstoneError.isInstance(error) ? error.code : null;
-      // An abort is the caller's own doing and leaves the run as a crash would.
+      // An abort is the caller's decision, not a failure: the records stay as after a crash, and the run can be resumed.
       if (!signal.aborted) await directory.record({ type: "run-fail", code, message: messageOf(error) });
       throw error;
     } finally {
@@ -111,7 +116,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
 
   async #report(directory: RunDirectory): Promise<void> {
     try {
-      // Only now: the page and its charts are no part of what a script loads at its start.
+      // Imported lazily so that scripts do not load the page and its charts at startup.
       const { writeReport } = await import("../report/index.ts");
       await writeReport(directory.path);
     } catch (error) {
