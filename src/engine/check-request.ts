@@ -1,15 +1,15 @@
-/** What every engine checks of a call before it computes. */
+/** Validation of requests, shared by all engines. */
 import { ArgumentError } from "../errors.ts";
 import type { BaseModelInfo, LossSpec, Row, SamplingParams } from "./port.ts";
 
-/** The facts of a base model that rows and prompts must fit. */
+/** Limits of a base model for rows and prompts. */
 export type ModelBounds = Pick<BaseModelInfo, "contextLength" | "vocabularySize">;
 
 /**
- * Checks that rows can be trained.
+ * Checks the rows of a forward or forward-backward pass.
  *
- * @param loss - Null where nothing is trained.
- * @throws ArgumentError `E_ARGUMENT`, param `rows`, for the first row that cannot; the message names it.
+ * @param loss - Loss of the pass; null for a forward pass, which needs no advantages and log-probabilities.
+ * @throws ArgumentError `E_ARGUMENT`, param `rows`, for the first invalid row; the message has its index.
  */
 export function checkRows(rows: readonly Row[], { contextLength, vocabularySize }: ModelBounds, loss: LossSpec | null): void {
   for (const [index, row] of rows.entries()) {
@@ -29,16 +29,16 @@ export function checkRows(rows: readonly Row[], { contextLength, vocabularySize 
   }
 }
 
-/** The model's bounds and the engine's own. */
+/** Limits of a base model and of the engine for sampling. */
 export interface SamplingBounds extends ModelBounds {
-  /** The largest `topLogprobs` and `promptLogprobs`. */
+  /** Maximum of `topLogprobs` and of `promptLogprobs`. */
   readonly maxTopLogprobs: number;
 }
 
 /**
- * Checks a prompt and the numbers of a request.
+ * Checks the prompt and the numeric parameters of a sampling request.
  *
- * @throws ArgumentError `E_ARGUMENT` naming the parameter out of its bounds.
+ * @throws ArgumentError `E_ARGUMENT` naming the parameter that is out of range.
  */
 export function checkSampling(prompt: Int32Array, params: SamplingParams, bounds: SamplingBounds): void {
   const { contextLength, vocabularySize, maxTopLogprobs } = bounds;

@@ -1,13 +1,13 @@
-/** Checks that engines share of what they computed, or received from a server. */
+/** Validation of results, computed or received from a server, shared by all engines. */
 import { NonFiniteError } from "../errors.ts";
 import { firstNonFinite } from "../util/finite.ts";
 import type { Logprobs } from "./port.ts";
 
 /**
- * Checks the log-probabilities of a pass.
+ * Checks that the log-probabilities of a pass are finite.
  *
- * @param explain - Further words for the message, called only for it. @default none
- * @throws NonFiniteError `E_NON_FINITE` naming row and token of the first that is NaN or infinite.
+ * @param explain - Returns text to append to the error message; called only if there is an error. @default no text
+ * @throws NonFiniteError `E_NON_FINITE` naming row and token of the first log-probability that is NaN or infinite.
  */
 export function requireFiniteLogprobs(logprobs: readonly Logprobs[], explain: () => string = () => ""): void {
   for (const [row, values] of logprobs.entries()) {

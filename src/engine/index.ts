@@ -1,4 +1,4 @@
-/** `whetstone/engine`: the Engine port, the embedded engine, and the one on a Tinker server. */
+/** `whetstone/engine`: the Engine port, the embedded engine, and an engine on a Tinker-protocol server. */
 export { createOnnxEngine, type OnnxEngineOptions } from "./onnx/engine.ts";
 export type { WorkerDeath } from "./onnx/supervised-worker.ts";
 export { createTinkerEngine, type TinkerEngineOptions } from "./tinker/engine.ts";

@@ -1,15 +1,15 @@
 /**
- * The Engine port: what a service needs of whatever samples and trains.
+ * The Engine port: the interface for sampling and training that the service and the learners are written against.
  *
- * The verbs are those of the Tinker protocol, so that a remote engine and the embedded one are interchangeable. Rows are
- * ragged: one row is one token sequence with per-token weights. The reduction is always a weighted sum; means are the
- * learner's business.
+ * The operations match the Tinker protocol, so a remote engine and the embedded one are interchangeable. Rows are ragged: one row is
+ * one token sequence with per-token weights. The loss is always reduced by a weighted sum; a learner that wants a mean scales the weights.
  */
 
 import type { Grammar } from "./grammar/expression.ts";
 
-/** Options of every call: `signal` ends it with the signal's own reason. */
+/** Options of every call. */
 export interface CallOptions {
+  /** Aborts the call, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -21,38 +21,39 @@ export interface LoraSpec {
   readonly alpha?: number | undefined;
 }
 
-/** A directory on disk that holds a saved training state; to read, of a model with an adapter, also one in PEFT's layout. */
+/** Path of a directory with a saved training state. For a model with an adapter, a directory in PEFT layout can be read as well. */
 export type StatePath = string;
 
-/** A trainable model in the engine's memory. Opaque. */
+/** Opaque handle of a trainable model in the engine's memory. */
 export interface ModelHandle {
   readonly id: string;
   readonly base: string;
 }
 
-/** Weights published for sampling. Opaque, immutable; valid until released. */
+/** Opaque handle of weights published for sampling. The weights are immutable; the handle is valid until released. */
 export interface PolicyVersion {
   readonly id: string;
   readonly base: string;
 }
 
 /**
- * One training sequence of `T` tokens. The arrays are aligned with the token they speak of, not with the position that
- * predicts it: `weights[t]` is the weight of predicting `tokens[t]` from `tokens[0..t-1]`, so `weights[0]` must be 0.
+ * Training sequence of `T` tokens. Each array is aligned with the predicted token, not with the position that predicts it:
+ * `weights[t]` is the weight of predicting `tokens[t]` from `tokens[0..t-1]`, so `weights[0]` must be 0.
  */
 export interface Row {
-  /** Shape `[T]`, token ids. */
+  /** Token ids, shape `[T]`. */
   readonly tokens: Int32Array;
-  /** Shape `[T]`; 0 where the token is not trained. */
+  /** Loss weights, shape `[T]`; 0 for a token that is not trained. */
   readonly weights: Float32Array;
-  /** Shape `[T]`; needed by `cispo` and `ppo`. */
+  /** Advantages, shape `[T]`; required by `cispo` and `ppo`. */
   readonly advantages?: Float32Array | undefined;
-  /** Shape `[T]`, log-probabilities at sampling time, NaN where unknown (then the ratio is 1); needed by `cispo` and `ppo`. */
+  /** Log-probabilities at sampling time, shape `[T]`; NaN if unknown (the ratio is then 1). Required by `cispo` and `ppo`. */
   readonly logprobs?: Float32Array | undefined;
 }
 
 /**
- * The loss, always `Σ weights·L` with `n` the new and `o` the sampled logprob of a token, `ρ = exp(n − o)`, `A` its advantage.
+ * Loss, always `Σ weights·L`. For each token, `n` is the new log-probability, `o` the log-probability at sampling time,
+ * `ρ = exp(n − o)`, and `A` the advantage.
  *
  * - `cross-entropy`: `L = −n`.
  * - `cispo`: `L = −sg(clip(ρ, 1 − epsilon, 1 + epsilonHigh))·A·n` (MiniMax-M1, arXiv:2506.13585).
@@ -62,136 +63,139 @@ export type LossSpec =
   | { readonly kind: "cross-entropy" }
   | { readonly kind: "cispo" | "ppo"; readonly epsilon: number; readonly epsilonHigh: number };
 
-/** New log-probabilities, shape `[T]` per row, aligned with the row's tokens; 0 where the weight is 0. */
+/** New log-probabilities of one row, shape `[T]`, aligned with the row's tokens; 0 where the weight is 0. */
 export type Logprobs = Float32Array;
 
-/** Sums over the tokens with a non-zero weight in one call; the caller divides. */
+/** Metrics of one call: sums over the tokens with a non-zero weight, from which the caller computes means. */
 export interface LossMetrics {
-  /** `Σ weights·L`. */
+  /** Loss `Σ weights·L`. */
   readonly loss: number;
-  /** Tokens with a non-zero weight. */
+  /** Number of tokens with a non-zero weight. */
   readonly tokens: number;
-  /** `Σ H`, the entropy of the predictive distribution in nats; NaN where the engine does not report it. */
+  /** Sum of the entropies of the predictive distributions, in nats; NaN if the engine does not report it. */
   readonly entropy: number;
-  /** Positions that were computed: what rows share counts once, padding counts. Absent where the engine does not say. */
+  /** Computed positions: a prefix that rows share counts once, and padding counts. Absent if the engine does not report it. */
   readonly positions?: number | undefined;
-  /** Those of them that hold no token of a row. */
+  /** Computed positions that hold padding instead of a token of a row. Absent if the engine does not report it. */
   readonly padding?: number | undefined;
-  /** Absent where the engine does not say. */
+  /** Thread count of the computation. Absent if the engine does not report it. */
   readonly threads?: ThreadReport | undefined;
 }
 
-/** With how many threads an engine trains, and what it measured to choose them. */
+/** Thread count that an engine trains with, and the throughput that it measured to choose the count. */
 export interface ThreadReport {
-  /** Those it goes on with: the number it was given or has chosen, and until then the one it tries next. */
+  /** Thread count in use. While auto-tuning, the candidate tried next. */
   readonly threads: number;
-  /** Once it has chosen: padded tokens per second with each number of threads that was measured, fewest first. */
+  /** Throughput per measured thread count, in tokens per second including padding, in ascending order of threads; empty until tuned. */
   readonly rates: readonly { readonly threads: number; readonly tokensPerSecond: number }[];
 }
 
-/** AdamW (arXiv:1711.05101) after clipping the global gradient norm. */
+/** Parameters of AdamW (arXiv:1711.05101), which is applied after the global gradient norm is clipped. */
 export interface AdamParams {
+  /** Learning rate of this step. */
   readonly learningRate: number;
-  /** @default 0.9 */
+  /** Decay rate of the first moment. @default 0.9 */
   readonly beta1?: number | undefined;
-  /** @default 0.99 */
+  /** Decay rate of the second moment. @default 0.99 */
   readonly beta2?: number | undefined;
-  /** @default 1e-8 */
+  /** Term added to the denominator for numerical stability. @default 1e-8 */
   readonly epsilon?: number | undefined;
-  /** Decoupled; applied to matrices, not to norm gains. @default 0 */
+  /** Decoupled weight decay, applied to matrices but not to norm gains. @default 0 */
   readonly weightDecay?: number | undefined;
-  /** Clip the global norm to this; 0 = off. @default 0 */
+  /** Maximum global gradient norm; 0 = no clipping. @default 0 */
   readonly maxGradNorm?: number | undefined;
 }
 
-/** A grammar that the text of a choice must match. */
+/** Grammar that the sampled text must match. */
 export interface GrammarParams {
   readonly grammar: Grammar;
-  /** What can be sampled where the text is complete, and nothing else from then on; at least one, none of them text. */
+  /** Special tokens that end the output, at least one. Sampled only where the text is complete; no other token follows them. */
   readonly endTokenIds: readonly number[];
 }
 
 /**
- * What one request asks of the sampler. `constraint` comes first, and log-probabilities are those of the tokens it leaves. Then
- * the logits of a step go through, in this order: `allowedTokenIds`, `bannedSequences`,
- * `lateTokenIds`, `logitBias`, the three penalties; then the likeliest token is taken at temperature 0, else one is drawn from
- * `softmax(logits / temperature)` after `minP`, `topK` and `topP`. What is absent changes nothing and costs nothing.
+ * Sampling parameters of one request.
+ *
+ * Each step first applies `constraint`; the reported log-probabilities are normalized over the tokens that it allows. The logits are
+ * then changed by `allowedTokenIds`, `bannedSequences`, `lateTokenIds`, `logitBias` and the three penalties, in this order. At
+ * temperature 0 the most likely token is taken; otherwise a token is drawn from `softmax(logits / temperature)` after `minP`, `topK`
+ * and `topP`. An absent parameter changes nothing and costs nothing.
  */
 export interface SamplingParams {
-  /** At least 1; prompt plus output never exceed the context. */
+  /** Maximum number of sampled tokens, at least 1. Prompt plus output never exceed the context length. */
   readonly maxTokens: number;
-  /** 0 = greedy. */
+  /** Temperature, at least 0; 0 = greedy. */
   readonly temperature: number;
-  /** In (0, 1]. */
+  /** Nucleus probability in (0, 1]; 1 = off. */
   readonly topP: number;
-  /** 0 = off. */
+  /** Number of most likely tokens to draw from; 0 = off. */
   readonly topK: number;
-  /** In [0, 1]: tokens less likely than this share of the likeliest are not drawn. @default 0 */
+  /** Minimum probability of a token relative to the most likely one, in [0, 1]; less likely tokens are not drawn. @default 0 */
   readonly minP?: number | undefined;
-  /** What the text must look like; tokens that carry structure are no text and cannot be sampled. @default anything */
+  /** Grammar of the output. Special tokens are not text and cannot be sampled, except `endTokenIds`. @default no grammar */
   readonly constraint?: GrammarParams | undefined;
-  /** The only tokens that can be sampled, at least one. @default all */
+  /** Tokens that can be sampled, at least one. @default all tokens */
   readonly allowedTokenIds?: readonly number[] | undefined;
-  /** Token sequences, none empty, of which the last token is never sampled right after the others. @default none */
+  /** Non-empty token sequences. The last token of a sequence is never sampled right after its other tokens. @default none */
   readonly bannedSequences?: readonly (readonly number[])[] | undefined;
-  /** Until this many tokens are sampled none of `lateTokenIds` can be. @default 0 */
+  /** Number of tokens that must be sampled before any of `lateTokenIds` can be. @default 0 */
   readonly minTokens?: number | undefined;
-  /** See `minTokens`; a caller lists here whatever would end the output. @default none */
+  /** Tokens that cannot be sampled before `minTokens`, normally all tokens that end the output. @default none */
   readonly lateTokenIds?: readonly number[] | undefined;
-  /** Added to the logits of these tokens. @default nothing */
+  /** Bias by token id, added to the token's logit. @default none */
   readonly logitBias?: ReadonlyMap<number, number> | undefined;
-  /** Above 0. Tokens of prompt and output: a positive logit is divided by it, any other multiplied. @default 1 */
+  /** Penalty above 0 for tokens of prompt and output: a positive logit is divided by it, any other multiplied. @default 1 */
   readonly repetitionPenalty?: number | undefined;
-  /** Taken from a token's logit for each time it was sampled. @default 0 */
+  /** Penalty subtracted from a token's logit for each time the token was sampled. @default 0 */
   readonly frequencyPenalty?: number | undefined;
-  /** Taken from a token's logit once it was sampled. @default 0 */
+  /** Penalty subtracted once from the logit of every token that was sampled. @default 0 */
   readonly presencePenalty?: number | undefined;
-  /** Any 64-bit integer; the same request with the same seed gives the same tokens. */
+  /** Random seed, any 64-bit integer. The same request with the same seed returns the same tokens. */
   readonly seed: bigint;
-  /** Sampling ends after one of these ids. */
+  /** Token ids after which sampling stops. */
   readonly stopTokenIds: readonly number[];
-  /** How many alternatives come with each token; 0 = none. */
+  /** Number of alternatives returned with each token; 0 = none. */
   readonly topLogprobs: number;
-  /** How many alternatives come with each token of the prompt, which then comes with the first sampled token. @default no prompt */
+  /** Number of alternatives for each prompt token. If set, the prompt is returned with the first sampled token. @default not set */
   readonly promptLogprobs?: number | undefined;
-  /** Where not all requests can run, those with the lowest value go first, of equal ones the earliest. @default 0 */
+  /** Scheduling priority. Requests with lower values run first; among equal values, the earliest. @default 0 */
   readonly priority?: bigint | undefined;
-  /** Requests share what was computed for a prompt only where this is equal. @default shared with all that have none */
+  /** Salt of the prefix cache. Only requests with equal salts share cached prefixes. @default shared by all requests without a salt */
   readonly cacheSalt?: string | undefined;
 }
 
-/** One alternative at a position. */
+/** Token id with its log-probability. */
 export interface TokenLogprob {
   readonly id: number;
   readonly logprob: number;
 }
 
-/** One token of a prompt, as the model would have sampled it. */
+/** Prompt token with its log-probability under the model. */
 export interface PromptToken extends TokenLogprob {
-  /** How many tokens are at least as likely; 1 = the likeliest. */
+  /** Number of tokens that are at least as likely; 1 = the most likely token. */
   readonly rank: number;
-  /** Best first. */
+  /** Most likely alternatives, best first. */
   readonly top: readonly TokenLogprob[];
 }
 
 /**
- * One sampled token. `logprob` is `log_softmax` of the raw logits, before any of the sampling parameters but `constraint`: a
- * token that cannot follow has −∞. Never NaN.
+ * Sampled token. `logprob` is `log_softmax` of the raw logits, with no sampling parameter applied except `constraint`, which gives
+ * tokens that cannot follow −∞. It is never NaN.
  */
 export interface SampledToken {
   readonly id: number;
   readonly logprob: number;
-  /** Best first, the sampled token included only if it is among them; empty when not asked for. */
+  /** Most likely alternatives, best first; includes the sampled token only if it is among them. Empty unless requested. */
   readonly top: readonly TokenLogprob[];
-  /** On the first token, where it was asked for: the tokens of the prompt, shape `[P - 1]`, as nothing predicts the first. */
+  /** Prompt tokens except the first, which nothing predicts: shape `[P - 1]`. Set on the first sampled token, if requested. */
   readonly prompt?: readonly PromptToken[] | undefined;
-  /** On the first token: how many tokens of the prompt did not have to be computed; whole blocks, never all of it. Absent = not known. */
+  /** Prompt tokens read from the prefix cache: whole blocks, never the full prompt. Set on the first sampled token; absent if unknown. */
   readonly cachedTokens?: number | undefined;
-  /** Set on the last token: a stop id was sampled, or the limit was reached. */
+  /** Reason why sampling stopped, set on the last token: a stop id was sampled, or the token limit was reached. */
   readonly finish?: "stop" | "length" | undefined;
 }
 
-/** What this engine can do. */
+/** Features and limits of an engine. */
 export interface Capabilities {
   readonly name: string;
   /** Identifiers accepted as `base`. */
@@ -199,65 +203,91 @@ export interface Capabilities {
   readonly losses: readonly LossSpec["kind"][];
   readonly lora: boolean;
   readonly fullParameter: boolean;
-  /** Whether `maxGradNorm` is carried out; where not, it is refused. @default true */
+  /** Whether `maxGradNorm` is supported; if not, a value above 0 is rejected. @default true */
   readonly clipsGradients?: boolean | undefined;
-  /** The largest `topLogprobs`. */
+  /** Maximum of `topLogprobs`. */
   readonly maxTopLogprobs: number;
-  /** Whether `SamplingParams.constraint` is carried out. @default false */
+  /** Whether `SamplingParams.constraint` is supported. @default false */
   readonly constraints?: boolean | undefined;
-  /** Whether equal inputs give equal bytes whatever the thread count. */
+  /** Whether equal inputs give bit-identical results across thread counts. */
   readonly deterministic: boolean;
 }
 
-/** The facts of a base model that the layers above need. */
+/** Description of a base model. */
 export interface BaseModelInfo {
   readonly id: string;
-  /** Directory in Hugging Face layout: tokenizer and chat template are read from it. */
+  /** Directory in Hugging Face layout, from which tokenizer and chat template are read. */
   readonly directory: string;
   readonly vocabularySize: number;
+  /** Context length in tokens. */
   readonly contextLength: number;
-  /** NaN where the engine does not know. */
+  /** Number of parameters; NaN if the engine does not know it. */
   readonly parameters: number;
 }
 
 /** State of one worker of an engine. */
 export interface WorkerStatus {
-  /** Name that is unique in the engine, such as `sampler-0`. */
+  /** Name, unique within the engine, such as `sampler-0`. */
   readonly name: string;
   readonly role: "sampler" | "trainer";
-  /** `restarting`: the worker died, and its replacement has not started yet. */
+  /** Current state; `restarting` if the worker died and its replacement has not started yet. */
   readonly state: "running" | "restarting";
-  /** Replacements since the engine started. */
+  /** Number of replacements since the engine started. */
   readonly restarts: number;
   /** Milliseconds until the replacement starts; 0 while running. */
   readonly restartsInMs: number;
 }
 
-/** See the file header. Every failure is a WhetstoneError; every call takes a signal. */
+/**
+ * Engine that trains and samples models. Failures are instances of `WhetstoneError`; an aborted call rejects with the signal's reason.
+ *
+ * @example
+ * const model = await engine.createModel({ base: "base", lora: { rank: 16 }, seed: 0 });
+ * await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
+ * await engine.optimStep(model, { learningRate: 1e-4 });
+ * const policy = await engine.publish(model);
+ * for await (const token of engine.sample(policy, prompt, params)) console.log(token.id);
+ */
 export interface Engine {
+  /** Returns the features and limits of the engine. */
   capabilities(): Capabilities;
-  /** States of the workers that the engine restarts when they die. @default there are none */
+  /** Returns the states of the workers that the engine restarts when they die. Absent if the engine has no workers. */
   workers?(): readonly WorkerStatus[];
   /**
-   * False for a policy or a model that was lost, wholly or on one of several workers, when a worker died: load it again. Calls on
-   * what is lost reject with `E_UNAVAILABLE`; releasing it is harmless. @default always true
+   * Returns false if a worker that held the policy or the model has died, even if other workers still hold a copy. Load it again.
+   * Calls on a lost policy or model reject with `E_UNAVAILABLE`; releasing it has no effect. Absent if the engine loses nothing.
+   *
+   * @param held - Policy or model of this engine.
    */
   holds?(held: PolicyVersion | ModelHandle): boolean;
-  /** @throws NotFoundError `E_NOT_FOUND` for a base outside the allowed roots or without a readable config. */
+  /**
+   * Describes a base model without loading its weights.
+   *
+   * @param base - Identifier of a base model, or a path under one of the allowed roots if the engine has such roots.
+   * @returns Directory, vocabulary size, context length and parameter count.
+   * @throws NotFoundError `E_NOT_FOUND` for an unknown base, or a path outside the allowed roots or without a config.json.
+   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` if the configuration is invalid or unsupported.
+   */
   describeBase(base: string): Promise<BaseModelInfo>;
   /**
-   * Whether `createModel` on this base would find its weights, checked without loading them. Absent where there is nothing
-   * to check.
+   * Checks the weights of a base model without keeping them in memory, so that `createModel` does not fail on them. Absent if the
+   * engine has nothing to check.
    *
-   * @throws NotFoundError `E_NOT_FOUND` like `describeBase`.
-   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` naming what is wrong with the weights.
+   * @param base - Base model, as for {@link describeBase}.
+   * @throws NotFoundError `E_NOT_FOUND` for a base that {@link describeBase} rejects.
+   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED` if the weights cannot be used; the message names the problem.
    */
   verifyBase?(base: string): Promise<void>;
   /**
-   * A fresh trainable model: the base's weights, or a saved state; step 0 optimizer state unless the state brings one. Waits for a
-   * trainer that is being restarted.
+   * Creates a trainable model from the base's weights or from a saved state. The optimizer starts at step 0 unless the saved state
+   * contains its moments. Waits for a trainer that is being restarted.
    *
-   * @throws UnavailableError `E_UNAVAILABLE` when the trainer dies meanwhile.
+   * @param spec - Base model, adapter (absent: all parameters are trained), saved state to start from, and seed of random weights.
+   * @returns Handle of the model, valid until {@link unload}.
+   * @throws NotFoundError `E_NOT_FOUND` for an unknown base.
+   * @throws DataError `E_DATA` if weights or saved state cannot be read, or the saved state belongs to another base or adapter shape.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a kind of model that the engine does not support; see {@link capabilities}.
+   * @throws UnavailableError `E_UNAVAILABLE` if the trainer dies during the call.
    */
   createModel(
     spec: {
@@ -265,21 +295,32 @@ export interface Engine {
       readonly lora?: LoraSpec | undefined;
       readonly from?: StatePath | undefined;
       readonly seed: number;
-      /** Random weights from `seed` instead of the base's own: how a base model is made. @default false */
+      /** Whether to start from random weights of `seed` instead of the base's weights, to train a base model. @default false */
       readonly fresh?: boolean | undefined;
     },
     options?: CallOptions,
   ): Promise<ModelHandle>;
   /**
-   * Log-probabilities without gradients.
+   * Computes log-probabilities without gradients.
    *
-   * @throws NonFiniteError `E_NON_FINITE` when one is NaN or infinite.
+   * @param model - Model of this engine.
+   * @param rows - Sequences of 2 to `contextLength + 1` tokens.
+   * @returns One array per row, in the order of the rows.
+   * @throws ArgumentError `E_ARGUMENT` for an invalid row; the message has its index.
+   * @throws NonFiniteError `E_NON_FINITE` if a log-probability is NaN or infinite.
+   * @throws NotFoundError `E_NOT_FOUND` if the model was unloaded.
    */
   forward(model: ModelHandle, rows: readonly Row[], options?: CallOptions): Promise<Logprobs[]>;
   /**
    * Adds `∂ Σ weights·L / ∂ parameters` to the accumulated gradients.
    *
-   * @throws NonFiniteError `E_NON_FINITE` when the loss or a log-probability is NaN or infinite; then nothing is added.
+   * @param model - Model of this engine.
+   * @param rows - Sequences of 2 to `contextLength + 1` tokens; `cispo` and `ppo` require advantages and old log-probabilities.
+   * @param loss - Loss per token.
+   * @returns New log-probabilities per row, and sums over all rows.
+   * @throws ArgumentError `E_ARGUMENT` for an invalid row; the message has its index.
+   * @throws NonFiniteError `E_NON_FINITE` if the loss or a log-probability is NaN or infinite; nothing is added then.
+   * @throws NotFoundError `E_NOT_FOUND` if the model was unloaded.
    */
   forwardBackward(
     model: ModelHandle,
@@ -288,31 +329,61 @@ export interface Engine {
     options?: CallOptions,
   ): Promise<{ readonly logprobs: Logprobs[]; readonly metrics: LossMetrics }>;
   /**
-   * Clip, AdamW, zero the gradients. `gradNorm` is the norm before clipping, NaN where the engine does not report it.
+   * Clips the accumulated gradients, applies AdamW and sets the gradients to zero.
    *
-   * @throws NonFiniteError `E_NON_FINITE` naming the tensor when the norm or an updated weight is NaN or infinite; then weights and
-   *   moments stay, and the gradients are zeroed. An engine that computes elsewhere names what its server reported.
+   * @param model - Model of this engine.
+   * @param adam - Learning rate and other parameters of this step.
+   * @returns Global gradient norm before clipping (NaN if the engine does not report it), and the number of steps so far.
+   * @throws NonFiniteError `E_NON_FINITE` if the norm or an updated weight is NaN or infinite; the message names the tensor, or the
+   *   report of a remote server. Weights and moments then stay as they are, and the gradients are set to zero.
+   * @throws UnsupportedError `E_UNSUPPORTED` for `maxGradNorm` above 0 if the engine does not clip gradients.
+   * @throws NotFoundError `E_NOT_FOUND` if the model was unloaded.
    */
   optimStep(model: ModelHandle, adam: AdamParams, options?: CallOptions): Promise<{ readonly gradNorm: number; readonly step: number }>;
-  /** Sets moments and step count to zero; weights stay. */
+  /** Sets the optimizer's moments and step count to zero; weights stay. */
   resetOptimizer(model: ModelHandle, options?: CallOptions): Promise<void>;
-  /** Writes weights, moments and step into an existing empty directory, synced. */
+  /** Writes weights, moments and step count into an existing empty directory and syncs the files to disk. */
   saveState(model: ModelHandle, path: StatePath, options?: CallOptions): Promise<void>;
-  /** Replaces weights, moments and step by a saved state; accumulated gradients are dropped. */
+  /**
+   * Replaces weights, moments and step count by a saved state; discards accumulated gradients.
+   *
+   * @throws DataError `E_DATA` if the state cannot be read, or belongs to another base or adapter shape.
+   */
   loadState(model: ModelHandle, path: StatePath, options?: CallOptions): Promise<void>;
-  /** Copies the present weights to the sampler. Requests already running keep the version they started on. */
+  /**
+   * Publishes a copy of the current weights for sampling. Running requests keep the version that they started with.
+   *
+   * @param model - Model of this engine; it can be trained further.
+   * @returns Handle of the published weights, valid until {@link release}.
+   */
   publish(model: ModelHandle, options?: CallOptions): Promise<PolicyVersion>;
-  /** Weights for sampling straight from a base (`state` absent) or a saved state, without a trainable model. */
+  /**
+   * Publishes the weights of a base model (`state` absent) or of a saved state for sampling, without a trainable model.
+   *
+   * @param spec - Base model, and optionally a saved state on this base.
+   * @returns Handle of the published weights, valid until {@link release}.
+   * @throws NotFoundError `E_NOT_FOUND` for an unknown base.
+   * @throws DataError `E_DATA` if weights or saved state cannot be read, or the saved state belongs to another base.
+   */
   loadPolicy(spec: { readonly base: string; readonly state?: StatePath | undefined }, options?: CallOptions): Promise<PolicyVersion>;
   /**
-   * Ends by itself after a token with `finish`; leaving the loop or aborting frees the slot within one token.
+   * Samples tokens one at a time. The last token has `finish` set. Leaving the loop or aborting frees the slot within one token.
    *
-   * @throws UnsupportedError `E_UNSUPPORTED` when the request's own rules leave no token to sample.
-   * @throws NonFiniteError `E_NON_FINITE` when the weights give no finite log-probabilities.
+   * @param policy - Published weights.
+   * @param prompt - Token ids, at least 1 and fewer than the context length.
+   * @param params - Sampling parameters.
+   * @returns Tokens in the order of the output.
+   * @throws ArgumentError `E_ARGUMENT` for a prompt or a parameter out of range.
+   * @throws NotFoundError `E_NOT_FOUND` if the policy was released.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a parameter that the engine does not support, or if the request's restrictions leave no
+   *   token to sample.
+   * @throws NonFiniteError `E_NON_FINITE` if the weights produce log-probabilities that are not finite.
    */
   sample(policy: PolicyVersion, prompt: Int32Array, params: SamplingParams, options?: CallOptions): AsyncIterable<SampledToken>;
   /** Frees published weights once the last request on them ends. */
   release(policy: PolicyVersion): Promise<void>;
+  /** Frees a trainable model. */
   unload(model: ModelHandle): Promise<void>;
+  /** Stops the engine and frees its models. */
   close(): Promise<void>;
 }

@@ -1,18 +1,18 @@
-/** Whether a grammar can be carried out, found without carrying it out. */
+/** Validation of grammars before they are compiled. */
 import { ArgumentError } from "../../errors.ts";
 import type { Expression, Grammar } from "./expression.ts";
 import { GrammarFacts } from "./facts.ts";
 
-/** The most states a grammar may take; one is some hundred bytes. */
+/** Maximum number of states of a grammar; a state takes some hundred bytes. */
 export const MAX_GRAMMAR_STATES = 200_000;
 
-/** How deep the parts of a rule may be nested: whoever walks them, or writes them as JSON, does so by recursion. */
+/** Maximum nesting depth of the parts of a rule, because parts are visited, and written as JSON, by recursion. */
 const MAX_DEPTH = 1000;
 
-/** The most times a repetition may ask for; beyond, a count is no longer exact. */
+/** Maximum count of a repetition; larger counts are not exact. */
 const MAX_TIMES = 2 ** 31;
 
-/** What is refused however large the rest may be. Goes first and without recursion, so that nothing later has too much to do. */
+/** Checks size, nesting and texts. Runs first and without recursion, so that later checks have a bounded amount of work. */
 function checkParts(grammar: Grammar): void {
   let leaves = 0;
   const left = grammar.rules.map((expression) => ({ expression, depth: 1 }));
@@ -25,7 +25,7 @@ function checkParts(grammar: Grammar): void {
     const enter = (part: Expression): void => void left.push({ expression: part, depth: depth + 1 });
     switch (expression.kind) {
       case "text":
-        // With the flag `u` only half a pair is one.
+        // With the flag `u`, only an unpaired surrogate matches.
         if (/\p{Surrogate}/u.test(expression.text))
           throw new ArgumentError("Expected texts of whole characters, got half of a surrogate pair, which no text holds");
         leaves += Math.max(1, expression.text.length);
@@ -52,13 +52,13 @@ function checkParts(grammar: Grammar): void {
         enter(expression.body);
         break;
     }
-    // Each takes at least one state.
+    // Each leaf takes at least one state.
     if (leaves > MAX_GRAMMAR_STATES)
       throw new ArgumentError(`Expected a grammar of at most ${MAX_GRAMMAR_STATES} states, got more; shorten its texts and lists`);
   }
 }
 
-/** Calls `visit` with each rule that may be the very first thing of an expression. */
+/** Calls `visit` with each rule that an expression can call before it has matched any text. */
 function firstRules(expression: Expression, facts: GrammarFacts, visit: (index: number) => void): void {
   switch (expression.kind) {
     case "text":
@@ -81,11 +81,11 @@ function firstRules(expression: Expression, facts: GrammarFacts, visit: (index: 
   }
 }
 
-/** A rule that calls itself before anything is matched, or null. */
+/** Returns a left-recursive rule (a rule that calls itself before any text is matched), or null. */
 function leftRecursiveRule(grammar: Grammar, facts: GrammarFacts): number | null {
   const state = new Uint8Array(grammar.rules.length);
   for (let root = 0; root < grammar.rules.length; root++) {
-    // Depth first without recursion: rules may call each other thousands deep.
+    // Depth-first search without recursion, because calls can be nested thousands deep.
     const path: { readonly index: number; readonly calls: number[] }[] = [];
     const enter = (index: number): void => {
       state[index] = 1;
@@ -108,11 +108,12 @@ function leftRecursiveRule(grammar: Grammar, facts: GrammarFacts): number | null
 }
 
 /**
- * Checks that a grammar can be carried out.
+ * Checks that a grammar can be compiled.
  *
- * @returns What was found out about it on the way.
- * @throws ArgumentError `E_ARGUMENT` for a grammar that no text matches, that is left-recursive, that is too large or nested too
- *   deeply, or that has half a surrogate pair for a text.
+ * @param nameOf - Returns the name of a rule for error messages. @default its index
+ * @returns Properties of the grammar's parts.
+ * @throws ArgumentError `E_ARGUMENT` for a grammar that no text matches, that is left-recursive, too large or nested too deeply, or that
+ *   contains an unpaired surrogate.
  */
 export function checkGrammar(grammar: Grammar, nameOf: (rule: number) => string = (rule) => `number ${rule}`): GrammarFacts {
   checkParts(grammar);

@@ -1,7 +1,7 @@
-/** Sets of code points as ranges. */
+/** Operations on sets of code points, represented as ranges. */
 import { LAST_CODE_POINT, type CodePointRange } from "./expression.ts";
 
-/** Sorted, without overlaps and gaps of nothing between neighbours. */
+/** Returns the same set as sorted ranges that neither overlap nor touch. */
 export function normalized(ranges: readonly CodePointRange[]): CodePointRange[] {
   const result: [number, number][] = [];
   for (const [first, last] of [...ranges].sort((a, b) => a[0] - b[0])) {
@@ -12,7 +12,7 @@ export function normalized(ranges: readonly CodePointRange[]): CodePointRange[] 
   return result;
 }
 
-/** Every code point that is in none of the ranges. */
+/** Returns all code points outside the ranges. */
 export function complement(ranges: readonly CodePointRange[]): CodePointRange[] {
   const result: CodePointRange[] = [];
   let next = 0;
@@ -24,7 +24,7 @@ export function complement(ranges: readonly CodePointRange[]): CodePointRange[] 
   return result;
 }
 
-/** The code points that are in both. */
+/** Returns the code points that are in both sets. */
 export function intersection(a: readonly CodePointRange[], b: readonly CodePointRange[]): CodePointRange[] {
   const [left, right] = [normalized(a), normalized(b)];
   const result: CodePointRange[] = [];

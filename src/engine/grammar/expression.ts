@@ -1,22 +1,22 @@
-/** Grammars as the Engine port carries them: expressions over code points, with rules that may call each other. */
+/** Grammars of the Engine port: expressions over code points, with rules that can call each other. */
 
-/** Code points from the first to the last, both included. */
+/** Range of code points, including both ends. */
 export type CodePointRange = readonly [first: number, last: number];
 
-/** What a part of a text must look like. Texts are sequences of code points, sent and matched as UTF-8; surrogates are none. */
+/** Pattern of a part of a text. Texts are sequences of code points without surrogates, encoded and matched as UTF-8. */
 export type Expression =
   | { readonly kind: "text"; readonly text: string }
-  /** One code point. */
+  /** Matches a single code point within the ranges. */
   | { readonly kind: "set"; readonly ranges: readonly CodePointRange[] }
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
-  /** Any of them; none at all is what no text matches. */
+  /** Matches any of the options; without options, it matches no text. */
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
-  /** `max` null is without end. */
+  /** Matches the body `min` to `max` times; null means no upper bound. */
   | { readonly kind: "repeat"; readonly body: Expression; readonly min: number; readonly max: number | null }
-  /** The rule at this place of {@link Grammar.rules}. */
+  /** Matches the rule at this index of {@link Grammar.rules}. */
   | { readonly kind: "rule"; readonly index: number };
 
-/** What a whole text must look like: rule 0. Plain data, equal as JSON where equal. */
+/** Grammar of a whole text, which must match rule 0. Plain data: equal grammars have equal JSON. */
 export interface Grammar {
   readonly rules: readonly Expression[];
 }
@@ -24,70 +24,70 @@ export interface Grammar {
 /** The largest code point. */
 export const LAST_CODE_POINT = 0x10ffff;
 
-/** What no text matches. */
+/** Expression that matches no text. */
 export const NOTHING: Expression = { kind: "choice", options: [] };
 
-/** The empty text. */
+/** Expression that matches the empty text. */
 export const EMPTY: Expression = { kind: "text", text: "" };
 
-/** Exactly this text. */
+/** Returns an expression that matches exactly this text. */
 export function text(value: string): Expression {
   return { kind: "text", text: value };
 }
 
-/** One code point of the ranges. */
+/** Returns an expression that matches a single code point within the ranges. */
 export function set(...ranges: readonly CodePointRange[]): Expression {
   return { kind: "set", ranges };
 }
 
-/** One after the other. */
+/** Returns an expression that matches all parts in order. */
 export function sequence(...parts: readonly Expression[]): Expression {
   return sequenceOf(parts);
 }
 
-/** {@link sequence} of a list of any length: arguments are limited to some ten thousands. */
+/** Returns the {@link sequence} of a list of any length; a call is limited to some ten thousand arguments. */
 export function sequenceOf(parts: readonly Expression[]): Expression {
   return parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
 }
 
-/** Any of them. */
+/** Returns an expression that matches any of the options. */
 export function choice(...options: readonly Expression[]): Expression {
   return choiceOf(options);
 }
 
-/** {@link choice} of a list of any length. */
+/** Returns the {@link choice} of a list of any length. */
 export function choiceOf(options: readonly Expression[]): Expression {
   return options.length === 1 ? options[0]! : { kind: "choice", options };
 }
 
-/** Between `min` and `max` times; without `max`, as often as one likes. */
+/** Returns an expression that matches the body `min` to `max` times; null means no upper bound. */
 export function repeat(body: Expression, min = 0, max: number | null = null): Expression {
   return { kind: "repeat", body, min, max };
 }
 
-/** At most once. */
+/** Returns an expression that matches the body at most once. */
 export function optional(body: Expression): Expression {
   return repeat(body, 0, 1);
 }
 
-/** Makes the rules of one grammar. */
+/** Builds the rules of one grammar. */
 export class GrammarBuilder {
   readonly #rules: Expression[] = [NOTHING];
 
-  /** A rule that is used before it is defined; until then no text matches it. */
+  /** Declares a rule that can be used before it is defined; an undefined rule matches no text. */
   declare(): { readonly rule: Expression; readonly define: (expression: Expression) => void } {
     const index = this.#rules.push(NOTHING) - 1;
     return { rule: { kind: "rule", index }, define: (expression) => void (this.#rules[index] = expression) };
   }
 
-  /** A rule that may call itself: `define` gets its own name. */
+  /** Defines a rule that can call itself: `define` receives the rule's reference. */
   rule(define: (self: Expression) => Expression): Expression {
     const declared = this.declare();
     declared.define(define(declared.rule));
     return declared.rule;
   }
 
-  /** The grammar whose texts are those of `root`. */
+  /** Returns the grammar with `root` as rule 0. */
   build(root: Expression): Grammar {
     return { rules: [root, ...this.#rules.slice(1)] };
   }

@@ -1,18 +1,18 @@
-/** What the parts of a grammar match, and how large they are, found without carrying it out. */
+/** Properties of the parts of a grammar (matches the empty text, matches any text, number of states), computed without compiling it. */
 import type { Expression, Grammar } from "./expression.ts";
 
 type Repetition = Extract<Expression, { kind: "repeat" }>;
 
-/** When something holds of an expression that calls no rule itself: always, never, or by its parts. */
+/** Condition of a property of an expression other than a rule call: always true, always false, or determined by parts. */
 type Condition = boolean | { readonly needs: "all" | "any"; readonly parts: readonly Expression[] };
 type ConditionOf = (expression: Exclude<Expression, { kind: "rule" }>) => Condition;
 
-/** A bounded repetition that takes more states than this is counted instead of written out. */
+/** Maximum number of states of a bounded repetition that is unrolled; larger ones are matched with a counter. */
 const MAX_WRITTEN_OUT = 64;
 
 const isSurrogate = (point: number): boolean => point >= 0xd800 && point <= 0xdfff;
 
-/** When an expression matches the empty text. */
+/** Returns the condition for matching the empty text. */
 const nullableWhere: ConditionOf = (expression) => {
   switch (expression.kind) {
     case "text":
@@ -28,13 +28,13 @@ const nullableWhere: ConditionOf = (expression) => {
   }
 };
 
-/** When an expression matches any text at all. */
+/** Returns the condition for matching at least one text. */
 const productiveWhere: ConditionOf = (expression) => {
   switch (expression.kind) {
     case "text":
       return true;
     case "set":
-      // Surrogates lie in one row: a range is of nothing else exactly if both its ends are.
+      // Surrogates are contiguous, so a range contains only surrogates exactly if both ends are surrogates.
       return expression.ranges.some(([first, last]) => first <= last && !(isSurrogate(first) && isSurrogate(last)));
     case "sequence":
       return { needs: "all", parts: expression.parts };
@@ -46,25 +46,25 @@ const productiveWhere: ConditionOf = (expression) => {
   }
 };
 
-/** A part of a rule that waits for some of its own. */
+/** Part of a rule with an unknown property. */
 interface Waiting {
-  /** How many more of its parts must be known. */
+  /** Number of parts that must still be found true. */
   pending: number;
-  /** Whose part it is; a number is the rule itself. */
+  /** Enclosing part, or the index of the rule. */
   readonly of: Waiting | number;
 }
 
 /**
- * By rule, whether a property holds, in the sense of the least fixed point.
+ * Computes, for each rule, whether a property holds (least fixed point).
  *
- * What is known is handed to what waits for it, so that each part is looked at once, in whatever order rules call each other.
+ * Each part found true is propagated to the parts that depend on it, so every part is visited once, in any order of rule calls.
  *
  * @source Dowling and Gallier, "Linear-time algorithms for testing the satisfiability of propositional Horn formulae", 1984.
  */
 function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
   const known = rules.map(() => false);
   const callers = rules.map((): Waiting[] => []);
-  /** Each entry: one part more is known. */
+  /** Queue of parts to notify: each entry stands for one more part found true. */
   const told: Waiting[] = [];
   const left = rules.map((expression, index) => ({ expression, of: { pending: 1, of: index } as Waiting }));
   for (let next = left.pop(); next !== undefined; next = left.pop()) {
@@ -93,14 +93,14 @@ function fixedPoint({ rules }: Grammar, conditionOf: ConditionOf): boolean[] {
   return known;
 }
 
-/** See the file header. What is found of a part is kept: who walks a grammar asks at every level. */
+/** Computes properties of a grammar's parts and caches them per part, because callers that traverse a grammar query every level. */
 export class GrammarFacts {
   readonly #nullable: readonly boolean[];
   readonly #productive: readonly boolean[];
   readonly #nullableParts = new Map<Expression, boolean>();
   readonly #productiveParts = new Map<Expression, boolean>();
   readonly #states = new Map<Expression, number>();
-  /** An estimate of the states of the whole grammar. */
+  /** Estimated number of states of the whole grammar. */
   readonly states: number;
 
   constructor(grammar: Grammar) {
@@ -114,7 +114,7 @@ export class GrammarFacts {
     return this.#holds(expression, nullableWhere, this.#nullable, this.#nullableParts);
   }
 
-  /** Whether an expression matches any text at all. */
+  /** Whether an expression matches at least one text. */
   isProductive(expression: Expression): boolean {
     return this.#holds(expression, productiveWhere, this.#productive, this.#productiveParts);
   }
@@ -131,14 +131,14 @@ export class GrammarFacts {
     return found;
   }
 
-  /** Whether a bounded repetition is written out, body after body, or counted while it is matched. */
+  /** Whether a bounded repetition is unrolled into copies of its body instead of matched with a counter. */
   isWrittenOut({ body, min, max }: Repetition): boolean {
     const times = max ?? min;
-    // What may match nothing cannot be counted.
+    // A body that can match the empty text cannot be counted.
     return times <= 1 || times * this.statesOf(body) <= MAX_WRITTEN_OUT || this.isNullable(body);
   }
 
-  /** An estimate of the states an expression takes, its rules not included; what matches nothing but the empty text takes one too. */
+  /** Estimates the number of states of an expression without the rules that it calls. The empty text takes one state. */
   statesOf(expression: Expression): number {
     switch (expression.kind) {
       case "text":

@@ -1,4 +1,4 @@
-/** The embedded engine: the port over sampler threads and a trainer thread, none of which waits for another. */
+/** Embedded engine: the Engine port over sampler threads and a trainer thread, which run independently of each other. */
 import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { isAbsolute, join, relative } from "node:path";
@@ -40,49 +40,54 @@ import { TrainerClient } from "./trainer-client.ts";
 
 /** Settings of the embedded engine. */
 export interface OnnxEngineOptions {
-  /** Base models by identifier: directories in Hugging Face layout. */
+  /** Directories of base models in Hugging Face layout, by identifier. */
   readonly baseModels: Readonly<Record<string, string>>;
-  /** A base that is a path must lie under one of these. @default [] */
+  /** Directories under which a base model given by absolute path must lie. @default [] */
   readonly allowedRoots?: readonly string[] | undefined;
   /**
-   * Asked for the directory of a base that is neither an identifier nor a path; null = there is none. Called often, so it must
-   * remember what it found. @default there is none
+   * Returns the directory of a base that is neither a known identifier nor a path, or null if the base does not exist. Called with
+   * every request, so the implementation must cache its results. @default always null
    */
   readonly resolveBase?: ((base: string) => Promise<string | null>) | undefined;
   /**
-   * Sampler threads. Requests are shared out among them; what one samples does not depend on which. Models of more than 16 M
-   * weights are sampled on one. @default 2, and 1 with fewer than four processors:
-   * there the serving thread and one sampler have enough to do
+   * Number of sampler threads. Requests are distributed among them; the sampled tokens do not depend on the thread. Models of more
+   * than 16 M weights are sampled on one thread. @default 2; 1 on machines with fewer than four processors, which the serving thread
+   * and one sampler already use
    */
   readonly samplers?: number | undefined;
   /**
-   * Threads inside one op of a sampler, at most 4. Models of more than 16 M weights use them as far as no bit depends on it; smaller
-   * ones always have one. @default as many as there are processors
+   * Threads per operator in a sampler, of which at most 4 are used. Models of more than 16 M weights use them where the result stays
+   * bit-identical; smaller models always use one. @default number of processors
    */
   readonly samplerThreads?: number | undefined;
   /**
-   * Threads of the trainer, at most 4; the result does not depend on them, so that its first steps can try: 1, 2 and as many as there
-   * are processors. @default the fastest of those, for each shape of model
+   * Threads of the trainer, at most 4. The result does not depend on the number. By default the first steps of each model shape are
+   * timed with 1, 2 and as many threads as there are processors (at most 4). @default the fastest of these
    */
   readonly trainerThreads?: number | undefined;
-  /** How far the trainer steps back for others, 0 to 19; Linux only. @default 10 */
+  /** Niceness of the trainer's compute threads, 0 to 19; Linux only. @default 10 */
   readonly trainerNiceness?: number | undefined;
-  /** Rows sampled at once, shared out among the samplers. @default 256 */
+  /** Maximum number of sequences sampled at once, divided among the samplers. @default 256 */
   readonly maxSamplingRows?: number | undefined;
-  /** What the beginnings of prompts may take that are kept for later ones, shared out among the samplers; 0 = none are. @default 256 MiB */
+  /** Size of the prefix cache in bytes, divided among the samplers; 0 = no prefix cache. @default 256 MiB */
   readonly prefixCacheBytes?: number | undefined;
-  /** Called when a worker died; the engine restarts it. @default nothing */
+  /** Called after a worker died, which the engine restarts. @default no callback */
   readonly onWorkerDeath?: ((death: WorkerDeath) => void) | undefined;
 }
 
-/** The largest `topLogprobs`: more than any vocabulary. What callers may ask for is bounded by the service. */
+/** Maximum of `topLogprobs`, larger than any vocabulary. The service applies the limit for its callers. */
 const MAX_TOP_LOGPROBS = 2 ** 20;
 
 /**
  * Starts the embedded engine.
  *
- * @throws EngineMissingError `E_ENGINE_MISSING` when onnxruntime-node cannot be loaded.
- * @throws ConfigError `E_CONFIG` for counts of threads and rows below 1, and for more trainer threads than 4.
+ * @param options - Base models, and limits for threads, rows and memory.
+ * @returns Running engine; call `close` to stop its threads.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if onnxruntime-node cannot be loaded.
+ * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
+ *   threads.
+ * @example
+ * const engine = await createOnnxEngine({ baseModels: { base: "/models/base" } });
  */
 export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engine> {
   const maxSamplingRows = options.maxSamplingRows ?? DEFAULT_MAX_ROWS;
@@ -168,7 +173,7 @@ class OnnxEngine implements Engine {
     };
   }
 
-  /** Counting lays out every tensor, and a base is described with each request. */
+  /** Returns the cached parameter count. Counting lays out every tensor, and every request describes its base model. */
   #countOnce(directory: string, config: ModelConfig): number {
     const known = this.#parameterCounts.get(directory) ?? countParameters(config);
     this.#parameterCounts.set(directory, known);
@@ -262,7 +267,7 @@ class OnnxEngine implements Engine {
     return !isLarge(await this.#config(directory));
   }
 
-  /** A known identifier, a directory under an allowed root, or what else there is. */
+  /** Resolves a known identifier, a directory under an allowed root, or any name that `resolveBase` knows. */
   async #resolve(base: string): Promise<BaseSource> {
     const known = Object.hasOwn(this.#baseModels, base) ? this.#baseModels[base] : undefined;
     if (known !== undefined) return { id: base, directory: known };

@@ -1,4 +1,4 @@
-/** Inspection of base models in a thread of its own, within limits of time and memory. */
+/** Inspection of base models in a separate thread, with limits on time and memory. */
 import type { Worker } from "node:worker_threads";
 import { DataError, EngineError } from "../../errors.ts";
 import type { Inspection } from "./inspect-worker.ts";
@@ -7,22 +7,22 @@ import { restoreError } from "./worker-rpc.ts";
 
 /** Limits of one inspection. */
 export interface InspectionLimits {
-  /** @default 60_000 */
+  /** Maximum duration, in milliseconds. @default 60_000 */
   readonly timeoutMs?: number | undefined;
-  /** Heap of the thread, in MiB. @default 2048 */
+  /** Maximum heap of the thread, in MiB. @default 2048 */
   readonly maxHeapMb?: number | undefined;
 }
 
 /** Time after which an idle thread ends, in milliseconds. */
 const IDLE_MS = 10_000;
 
-/** Inspects base models; the content of a directory can neither block nor end the process. */
+/** Inspects base models, such that files in a directory can neither block nor crash the process. */
 export class BaseInspector {
   readonly #timeoutMs: number;
   readonly #maxHeapMb: number;
   readonly #running = new Map<string, Promise<void>>();
   readonly #workers = new Set<Worker>();
-  /** A thread that waits for the next inspection. */
+  /** Idle thread, reused for the next inspection until its timer ends it. */
   #idle: { readonly worker: Worker; readonly timer: NodeJS.Timeout } | null = null;
 
   constructor({ timeoutMs = 60_000, maxHeapMb = 2048 }: InspectionLimits = {}) {
@@ -31,11 +31,11 @@ export class BaseInspector {
   }
 
   /**
-   * Reads the configuration and the headers of the weights, loads the tokenizer and tries it. Calls for a directory that is being
-   * inspected share the result.
+   * Checks the configuration and the weights, loads the tokenizer and encodes test texts. Concurrent calls for the same directory share
+   * one inspection.
    *
-   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED`, NotFoundError `E_NOT_FOUND` naming what is wrong with the files;
-   *   `E_DATA` also beyond a limit.
+   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED`, NotFoundError `E_NOT_FOUND` with the problem of the files; `E_DATA`
+   *   also if the inspection exceeds a limit.
    */
   inspect(directory: string): Promise<void> {
     const running = this.#running.get(directory);
@@ -45,7 +45,7 @@ export class BaseInspector {
     return result;
   }
 
-  /** Ends the running inspections, which reject. */
+  /** Stops all inspections; their calls reject. */
   async close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.terminate()));
   }
@@ -70,7 +70,7 @@ export class BaseInspector {
     }
     const worker = spawnWorker("engine/onnx/inspect-worker", { resourceLimits: { maxOldGenerationSizeMb: this.#maxHeapMb } });
     this.#workers.add(worker);
-    // An inspection listens for itself; an idle thread that dies is replaced at the next one.
+    // A running inspection has its own listener; an idle thread that dies is replaced by the next inspection.
     worker.on("error", () => {});
     worker.once("exit", () => {
       this.#workers.delete(worker);

@@ -1,19 +1,19 @@
-/** Entry of the thread that inspects base models. It loads no native code, so that it can be terminated at any time. */
+/** Entry point of the thread that inspects base models. The thread loads no native code, so it can be terminated at any time. */
 import { parentPort } from "node:worker_threads";
 import { loadTokenizer } from "../../tokenizer/index.ts";
 import { readModelConfig } from "./model/config.ts";
 import { verifyWeights } from "./verify-weights.ts";
 import { describeError } from "./worker-rpc.ts";
 
-/** Result of an inspection: the error that the base model is refused with, or null. */
+/** Result of an inspection: the reason to reject the base model, or null. */
 export interface Inspection {
   readonly error: { readonly name: string; readonly message: string } | null;
 }
 
-/** Repetitions of each character in the text that the tokenizer is tried with. */
+/** Repetitions of each character in the test texts for the tokenizer. */
 const TRIAL_LENGTH = 10_000;
 
-/** Long runs of letters, digits, marks, spaces and line ends, each followed by another character. */
+/** Test texts: long runs of one letter, digit, mark, space or line end, each followed by other characters. */
 const TRIAL = ["a", "A", "é", "字", "1", " ", "\n", " \n", "!", "'", "\u0301", "\0"].map((one) => `${one.repeat(TRIAL_LENGTH)}b!`);
 
 async function inspect(directory: string): Promise<Inspection> {

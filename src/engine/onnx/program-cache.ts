@@ -1,27 +1,27 @@
 import type { Program } from "./runtime.ts";
 
-/** Compiled graphs by key. The one that was not used for the longest is released when there are too many. */
+/** LRU cache of compiled graphs. Above its capacity, the least recently used graph is released. */
 export class ProgramCache {
   readonly #capacity: number;
   readonly #programs = new Map<string, Promise<Program>>();
   #compiled = 0;
 
-  /** @param capacity - Graphs kept at most; each holds the memory of its largest run. */
+  /** @param capacity - Maximum number of graphs; each holds the memory of its largest run. */
   constructor(capacity: number) {
     this.#capacity = capacity;
   }
 
-  /** How many were compiled so far. */
+  /** Number of compilations so far. */
   get compiled(): number {
     return this.#compiled;
   }
 
-  /** The program under `key`, compiled on first use. A failure is not remembered. */
+  /** Returns the program of a key, compiled at first use. A failed compilation is not cached. */
   get(key: string, compile: () => Promise<Program>): Promise<Program> {
     const known = this.#programs.get(key);
     if (known === undefined) this.#compiled++;
     const program = known ?? compile();
-    // A map iterates in order of insertion: what is used goes to the end.
+    // A Map iterates in insertion order, so inserting again moves the program to the end.
     this.#programs.delete(key);
     this.#programs.set(key, program);
     program.catch(() => this.#programs.delete(key));
@@ -33,7 +33,7 @@ export class ProgramCache {
     return program;
   }
 
-  /** Releases them all. */
+  /** Releases all programs. */
   clear(): void {
     for (const program of this.#programs.values()) release(program);
     this.#programs.clear();

@@ -1,23 +1,24 @@
-/** Where the beginnings of prompts were computed last. */
+/** Prefix-affinity routing: a map from prompt prefixes to the sampler thread that computed them last. */
 
-/** Beginnings are told apart at multiples of so many tokens; shorter ones are not worth going anywhere for. */
+/** Granularity of prefixes, in tokens. A shorter prefix is too cheap to compute to influence the routing. */
 const STEP = 64;
+/** Maximum number of prefixes in the map. */
 const MAX_KNOWN = 8192;
 
 /**
- * Remembers the home of each beginning of the prompts seen lately, by a hash of its tokens: that two beginnings look the
- * same costs time, and nothing else.
+ * Maps prefixes of recent prompts to the thread that computed them. Prefixes are identified by a hash of their tokens; a collision
+ * only costs time.
  */
 export class PromptHomes<T> {
-  // In the order of use, oldest first.
+  // In least-recently-used order.
   readonly #homes = new Map<string, T>();
 
-  /** The home of the longest known beginning of a prompt; null where there is none. */
+  /** Returns the thread of the longest known prefix of a prompt; null if no prefix is known. */
   find(policyId: string, prompt: Int32Array): T | null {
     return keysOf(policyId, prompt).reduceRight<T | null>((found, key) => found ?? this.#homes.get(key) ?? null, null);
   }
 
-  /** Makes `home` that of all beginnings of a prompt. */
+  /** Records `home` as the thread of all prefixes of a prompt. */
   note(policyId: string, prompt: Int32Array, home: T): void {
     for (const key of keysOf(policyId, prompt)) {
       this.#homes.delete(key);
@@ -30,7 +31,7 @@ export class PromptHomes<T> {
   }
 }
 
-/** A key per beginning, the shortest first. */
+/** Returns one key per prefix, shortest prefix first. */
 function keysOf(policyId: string, prompt: Int32Array): string[] {
   const keys: string[] = [];
   let [high, low] = [0x9747b28c, 0x811c9dc5];

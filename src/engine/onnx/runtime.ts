@@ -1,21 +1,21 @@
-/** The one place that touches onnxruntime-node: loading it, compiling graphs, running them. */
+/** Wrapper of onnxruntime-node: loads it, compiles graphs and runs them. No other module imports onnxruntime-node. */
 import type * as Ort from "onnxruntime-node";
 import { EngineError, EngineMissingError } from "../../errors.ts";
 import { type Graph, writeOnnx } from "./graph/index.ts";
 
 export type Tensor = Ort.Tensor;
-/** Inputs or preallocated outputs by name. */
+/** Input tensors or preallocated output tensors, by name. */
 export type Tensors = Record<string, Tensor>;
 
-/** Makes tensors over arrays, without a copy. */
+/** Constructor of tensors, which wrap an array without a copy. */
 export type TensorConstructor = Awaited<ReturnType<typeof loadRuntime>>["Tensor"];
 
 let loading: Promise<typeof Ort> | undefined;
 
 /**
- * Loads the native runtime.
+ * Loads onnxruntime-node, once per thread.
  *
- * @throws EngineMissingError `E_ENGINE_MISSING` when the binary is not there or does not load.
+ * @throws EngineMissingError `E_ENGINE_MISSING` if the native binary is missing or does not load.
  */
 export function loadRuntime(): Promise<typeof Ort> {
   loading ??= import("onnxruntime-node").catch((cause: unknown) => {
@@ -30,16 +30,16 @@ export function loadRuntime(): Promise<typeof Ort> {
 
 /** Settings of a compiled graph. */
 export interface ProgramOptions {
-  /** Threads inside one op. */
+  /** Threads per operator. */
   readonly threads: number;
   /**
-   * Whether the runtime sets aside one piece of memory for all intermediates of a shape it has seen before, beside what
-   * the first run with that shape took. @default true
+   * Whether the runtime allocates one block for all intermediates of an input shape that it has seen before, in addition to the memory
+   * of the first run with that shape. @default true
    */
   readonly memoryPattern?: boolean | undefined;
 }
 
-/** A compiled graph. `run` blocks the calling thread while it computes: call it from a worker. */
+/** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
 export class Program {
   readonly #session: Ort.InferenceSession;
 
@@ -47,6 +47,7 @@ export class Program {
     this.#session = session;
   }
 
+  /** Compiles a graph. @throws EngineError `E_ENGINE` if the runtime rejects the graph. */
   static async compile(graph: Graph, name: string, options: ProgramOptions): Promise<Program> {
     const ort = await loadRuntime();
     try {
@@ -56,11 +57,11 @@ export class Program {
         interOpNumThreads: 1,
         executionMode: "sequential",
         graphOptimizationLevel: "all",
-        // Without the arena every intermediate is fresh pages from the system: a fifth of a step's processor time.
+        // Without the arena, every intermediate is newly mapped memory, which takes a fifth of a step's processor time.
         enableCpuMemArena: true,
         enableMemPattern: options.memoryPattern ?? true,
         logSeverityLevel: 3,
-        // A spinning thread takes the core from whoever has work: sampler, trainer and server share few of them.
+        // A spinning thread would occupy a core that samplers, trainer and server share.
         extra: { session: { intra_op: { allow_spinning: "0" } } },
       });
       return new Program(session);
@@ -69,15 +70,17 @@ export class Program {
     }
   }
 
-  /** Names of the inputs that the compiled graph kept. */
+  /** Names of the inputs that remain in the compiled graph. */
   get inputNames(): readonly string[] {
     return this.#session.inputNames;
   }
 
   /**
-   * Runs the graph. Inputs are read in place, never copied.
+   * Runs the graph. Inputs are read in place, not copied.
    *
-   * @param fetches - Names to return, or by name preallocated tensors, which are then written in place and also copied out; null for none.
+   * @param fetches - Names of outputs, or a map from output name to a preallocated tensor or null. A preallocated tensor is written in
+   *   place, and the output is also returned as a copy.
+   * @throws EngineError `E_ENGINE` if the run fails.
    */
   async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     try {
@@ -87,6 +90,7 @@ export class Program {
     }
   }
 
+  /** Frees the compiled graph and its memory. */
   async release(): Promise<void> {
     await this.#session.release();
   }

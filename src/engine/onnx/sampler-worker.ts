@@ -1,4 +1,4 @@
-/** Entry of the sampler's thread. */
+/** Entry point of a sampler thread. */
 import { parentPort, workerData } from "node:worker_threads";
 import type { Adapter } from "./model/parameters.ts";
 import type { GrammarConstraint } from "./sample/grammar/constraint.ts";
@@ -10,7 +10,7 @@ import { Sampler } from "./sample/sampler.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { describeError, serveCalls } from "./worker-rpc.ts";
 
-/** What the sampler reports by itself. */
+/** Event that a sampler posts: sampled tokens, or failed requests with their error. */
 export type SamplerEvent =
   | { readonly tokens: readonly SampledEvent[] }
   | { readonly failed: readonly number[]; readonly error: { readonly name: string; readonly message: string } };
@@ -26,10 +26,10 @@ const sampler = new Sampler(
 
 const grammars = new Grammars();
 
-/** What the text of a request must be, over the tokens of a model. */
+/** Grammar of a request's output, with the directory of the tokenizer. */
 type OutputForm = GrammarText & { readonly directory: string };
 
-/** Requests whose grammars are compiled. */
+/** Requests that wait for the compilation of their grammar. */
 const awaiting = new Set<number>();
 
 async function addConstrained(id: number, form: OutputForm, add: (constraint: GrammarConstraint) => void): Promise<void> {
@@ -51,7 +51,7 @@ serveCalls(port, {
   releasePolicy: ([id]: readonly [string]) => sampler.releasePolicy(id),
   add: ([id, policy, prompt, params, form]: readonly [number, string, Int32Array, SentParams, OutputForm | null]) => {
     if (form === null) sampler.add(id, policy, prompt, params, null);
-    // Not awaited: the calls that follow, such as another request's, must not wait for a grammar.
+    // Not awaited, so that later calls do not wait for the compilation.
     else void addConstrained(id, form, (constraint) => sampler.add(id, policy, prompt, params, constraint));
   },
   cancel: ([id]: readonly [number]) => {

@@ -1,4 +1,4 @@
-/** The sampler threads of an engine: each has the policies and batches of its own, and a request runs on one of them. */
+/** Sampler threads of an engine. Each thread has its own policies and batches; a request runs on one thread. */
 import { NotFoundError, UnavailableError } from "../../errors.ts";
 import { pushIterator, type PushIterator } from "../../util/push-iterator.ts";
 import type { CallOptions, SampledToken, SamplingParams, WorkerStatus } from "../port.ts";
@@ -13,21 +13,21 @@ import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import { restoreError, type WorkerClient } from "./worker-rpc.ts";
 
-/** Trained weights, or an adapter's. */
+/** Trained weights of a model or an adapter, as a flat vector. */
 interface TrainedWeights {
   readonly flat: Float32Array;
   readonly lora: Adapter | null;
 }
 
-/** How far the thread that knows a prompt may be busier than another before the prompt goes there, in requests. */
+/** Maximum additional load, in requests, of the thread with a cached prefix over the least loaded thread. */
 const MAX_DETOUR = 8;
 
-/** One thread, and what it loses when it dies. */
+/** Sampler thread with its requests and policies, which are lost when it dies. */
 class SamplerThread {
   readonly worker: SupervisedWorker;
-  /** Queues of sampled tokens, one per request that runs on the thread. */
+  /** Queue of sampled tokens per running request. */
   readonly queues = new Map<number, PushIterator<SampledToken>>();
-  /** Policies whose weights the thread has. */
+  /** Policies with weights in the thread's memory. */
   readonly policies = new Set<string>();
 
   constructor(index: number, options: SamplerOptions, onDeath: (death: WorkerDeath) => void) {
@@ -47,7 +47,7 @@ class SamplerThread {
     return this.worker.client !== null;
   }
 
-  /** Requests on it. */
+  /** Number of running requests. */
   get load(): number {
     return this.queues.size;
   }
@@ -58,16 +58,16 @@ class SamplerThread {
   }
 }
 
-/** See the file header. What a request samples does not depend on the thread that it runs on. */
+/** Distributes policies and requests over sampler threads. The tokens of a request do not depend on the thread. */
 export class Samplers {
   readonly #threads: readonly SamplerThread[];
   readonly #homes = new PromptHomes<SamplerThread>();
-  /** Policies that were not released, and whether every thread has a copy instead of the first alone. */
+  /** Policies that are not released. A small policy is copied to every thread, a large one only to the first. */
   readonly #policies = new Map<string, { readonly isSmall: boolean }>();
   #nextRequest = 0;
 
   /**
-   * @param count - Threads. Rows and the prefix cache's memory are shared out among them.
+   * @param count - Number of threads, among which rows and prefix cache memory are divided.
    * @param onDeath - Called after each death of a thread.
    */
   constructor(
@@ -83,11 +83,12 @@ export class Samplers {
     this.#threads = Array.from({ length: count }, (_, index) => new SamplerThread(index, share, onDeath));
   }
 
+  /** States of the threads, for `Engine.workers`. */
   get status(): readonly WorkerStatus[] {
     return this.#threads.map(({ worker }) => worker.statusAs("sampler"));
   }
 
-  /** False when a thread that should have the policy has lost it, or no such thread runs. */
+  /** Whether all running threads that should hold the policy do, and at least one of them runs. */
   holds(id: string): boolean {
     const policy = this.#policies.get(id);
     if (policy === undefined) return false;
@@ -96,29 +97,31 @@ export class Samplers {
   }
 
   /**
-   * Takes over trained weights.
+   * Adds a policy with trained weights. The buffer of the weights is transferred to a thread.
    *
-   * @param isSmall - Whether there is memory for one copy per thread; a large model is sampled on one thread alone.
+   * @param isSmall - Whether every thread gets a copy; a large model is sampled on one thread only.
    */
   async addPolicy(id: string, base: BaseSource, weights: TrainedWeights, isSmall: boolean, { signal }: CallOptions): Promise<void> {
     await this.#onEach(id, isSmall, (client, isLast) => {
-      // The last thread takes over the memory itself.
+      // The buffer itself is transferred to the last thread, copies to the others.
       const own = isLast ? weights : { ...weights, flat: weights.flat.slice() };
       return client.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
     });
   }
 
-  /** The same straight from a saved state. */
+  /** Adds a policy with the weights of the base, or of a saved state. */
   async loadPolicy(id: string, base: BaseSource, state: string | undefined, isSmall: boolean, { signal }: CallOptions): Promise<void> {
     await this.#onEach(id, isSmall, (client) => client.call("loadPolicy", [id, base, state], { signal }));
   }
 
+  /** Releases a policy on all threads. */
   async releasePolicy(id: string): Promise<void> {
     this.#policies.delete(id);
     const threads = this.#threads.filter(({ policies }) => policies.delete(id));
     await Promise.all(threads.map((thread) => releaseOn(thread, id)));
   }
 
+  /** Samples a request on one thread; see `Engine.sample`. */
   async *sample(
     policyId: string,
     directory: string,
@@ -156,7 +159,7 @@ export class Samplers {
     await Promise.all(this.#threads.map(({ worker }) => worker.close()));
   }
 
-  /** Loads a policy into its threads. If one fails, or the caller aborts, no thread keeps it: calls are answered in their order. */
+  /** Loads a policy into its threads. If a load fails or is aborted, all threads release the policy after their load has ended. */
   async #onEach(id: string, isSmall: boolean, load: (client: WorkerClient, isLast: boolean) => Promise<unknown>): Promise<void> {
     const homes = this.#homesOf({ isSmall });
     const alive = homes.filter(({ isAlive }) => isAlive);
@@ -182,7 +185,7 @@ export class Samplers {
     return isSmall ? this.#threads : this.#threads.slice(0, 1);
   }
 
-  /** The thread that has computed most of the prompt before, unless another one has far less to do; else the idlest. */
+  /** Returns the thread with the longest cached prefix of the prompt, unless its load is too high; otherwise the least loaded thread. */
   #choose(policyId: string, prompt: Int32Array): SamplerThread {
     const policy = this.#policies.get(policyId);
     if (policy === undefined) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);

@@ -1,4 +1,4 @@
-/** Entry of the trainer's second thread: it computes one share of a step's rows. */
+/** Entry point of the trainer's helper thread, which computes one data-parallel half of a step. */
 import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { adapterLayout, baseLayout } from "./model/parameters.ts";
@@ -18,12 +18,12 @@ interface Known {
   readonly model: BatchModel;
   readonly baseId: number | null;
   readonly shared: Float32Array;
-  /** Which of the shared parameters were copied last. */
+  /** Version of the shared parameters that was copied last; −1 = none. */
   version: number;
 }
 const models = new Map<string, Known>();
 
-/** The weights of a base: those that came with it, or those of another model on it. */
+/** Returns the weights of a base: the weights that were sent, or the copy of another model on the same base. */
 function baseWeights(base: SharedModel["base"]): Float32Array {
   if (base === null) return new Float32Array(0);
   return base.weights ?? [...models.values()].find(({ baseId }) => baseId === base.id)!.model.base.weights;
@@ -48,7 +48,7 @@ serveCalls(parentPort!, {
     for (const batch of batches) {
       signal.throwIfAborted();
       results.push(await runners.of(threads).run(model, rows, batch, loss, gradients));
-      // Lets the worker see an abort that arrived meanwhile.
+      // Yields to the event loop so that an abort message is received.
       await new Promise(setImmediate);
     }
     return new Handover(

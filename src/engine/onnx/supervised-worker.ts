@@ -1,4 +1,4 @@
-/** A worker that is replaced when it dies, after a delay that grows while it keeps dying. */
+/** Worker thread that is replaced when it dies, after a delay that grows with repeated deaths. */
 import type { Worker } from "node:worker_threads";
 import { EngineError, UnavailableError } from "../../errors.ts";
 import type { WorkerStatus } from "../port.ts";
@@ -6,18 +6,18 @@ import { WorkerClient } from "./worker-rpc.ts";
 
 /** Delay before the first replacement, in milliseconds. */
 const MIN_DELAY_MS = 100;
-/** Longest delay, in milliseconds. */
+/** Maximum delay, in milliseconds. */
 const MAX_DELAY_MS = 30_000;
-/** Uptime after which a death counts as the first again, in milliseconds. */
+/** Uptime after which the delay is reset, in milliseconds. */
 const STABLE_MS = 60_000;
 
-/** Death of a worker, as {@link SupervisorOptions.onDeath} receives it. */
+/** Death of a worker, reported before it is restarted. */
 export interface WorkerDeath {
   /** Name of the worker, such as `sampler-0`. */
   readonly worker: string;
   /** Message of the exception, or the exit code. */
   readonly message: string;
-  /** Milliseconds until its replacement starts. */
+  /** Time until the replacement starts, in milliseconds. */
   readonly restartsInMs: number;
 }
 
@@ -27,7 +27,7 @@ export interface SupervisorOptions {
   readonly spawn: () => Worker;
   /** Receives the events that the worker posts. */
   readonly onEvent: (event: never) => void;
-  /** Called once per death, after all pending calls were rejected. */
+  /** Called once per death, after all pending calls have been rejected. */
   readonly onDeath: (death: WorkerDeath, error: Error) => void;
 }
 
@@ -45,11 +45,11 @@ interface Waiter {
   readonly reject: (error: unknown) => void;
 }
 
-/** See the file header. */
+/** Starts a worker and restarts it when it dies. */
 export class SupervisedWorker {
   readonly #options: SupervisorOptions;
   readonly #waiters = new Set<Waiter>();
-  /** The last worker, dead or alive. */
+  /** Worker that was started last, dead or alive. */
   #last: WorkerClient | null = null;
   #client: WorkerClient | null = null;
   #timer: NodeJS.Timeout | undefined;
@@ -64,12 +64,12 @@ export class SupervisedWorker {
     this.#start();
   }
 
-  /** The running worker; null while its replacement waits to start. */
+  /** Running worker; null while the replacement waits to start. */
   get client(): WorkerClient | null {
     return this.#client;
   }
 
-  /** Number of replacements since the first start. It names the worker's incarnation: what an earlier one held is lost. */
+  /** Number of replacements since the first start. Identifies the incarnation of the worker; earlier incarnations have lost their state. */
   get restarts(): number {
     return this.#restarts;
   }
@@ -84,7 +84,7 @@ export class SupervisedWorker {
   /**
    * Returns the running worker.
    *
-   * @throws UnavailableError `E_UNAVAILABLE` while its replacement waits to start.
+   * @throws UnavailableError `E_UNAVAILABLE` while the replacement waits to start.
    * @throws EngineError `E_ENGINE` after {@link close}.
    */
   require(): WorkerClient {
@@ -96,7 +96,7 @@ export class SupervisedWorker {
   /**
    * Waits until the worker runs.
    *
-   * @throws EngineError `E_ENGINE` after {@link close}; an abort rejects with the signal's own reason.
+   * @throws EngineError `E_ENGINE` after {@link close}; an abort rejects with the signal's reason.
    */
   async running(signal?: AbortSignal): Promise<WorkerClient> {
     signal?.throwIfAborted();
@@ -104,7 +104,7 @@ export class SupervisedWorker {
     if (this.#isClosed) throw new EngineError("The engine is closed");
     let waiter: Waiter | undefined;
     let onAbort: (() => void) | undefined;
-    // A caller that waits keeps the process alive; a restart that nobody waits for does not.
+    // A pending restart keeps the process alive only while a caller waits for it.
     this.#timer?.ref();
     try {
       return await new Promise<WorkerClient>((resolve, reject) => {
@@ -120,7 +120,7 @@ export class SupervisedWorker {
     }
   }
 
-  /** Waits for the calls made before, then until the worker has exited. No replacement starts any more. */
+  /** Waits for earlier calls and for the exit of the worker. No further replacement starts. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);

@@ -1,10 +1,10 @@
-/** When the bits of a product do not depend on how many threads compute it (measured, `docs/explanation/engine.md`, section 1). */
+/** Conditions for matrix products that are bit-identical across thread counts (measured, `docs/explanation/engine.md`, section 1). */
 
-/** Up to so many threads. */
+/** Maximum number of threads with bit-identical results. */
 export const MOST_THREADS = 4;
 
-/** A slice of at least so many columns is summed like the whole matrix; of narrower ones the inner dimension is cut otherwise. */
+/** Minimum number of columns per thread. In narrower slices the runtime splits the inner dimension differently, which changes the sum. */
 export const MIN_SLICE = 80;
 
-/** A product of a single row takes another way than one of several: so many rows run at least. */
+/** Minimum number of rows of a product. A product of a single row uses another code path and may round differently. */
 export const MIN_ROWS = 2;

@@ -1,4 +1,4 @@
-/** The calling side of the trainer's worker: restarts it when it dies, and knows which models died with it. */
+/** Client of the trainer's worker. Restarts the worker when it dies and tracks which models were lost with it. */
 import { UnavailableError } from "../../errors.ts";
 import type { CallOptions, LoraSpec, ModelHandle, StatePath, WorkerStatus } from "../port.ts";
 import { spawnWorker } from "../../util/spawn-worker.ts";
@@ -6,7 +6,7 @@ import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "./train/trainer.ts";
 import type { TrainerEvent, TrainerSettings } from "./trainer-worker.ts";
 
-/** Specification of a model, as the trainer takes it. */
+/** Specification of a model for the trainer. */
 export interface TrainedModelSpec {
   readonly lora?: LoraSpec | undefined;
   readonly from?: StatePath | undefined;
@@ -14,7 +14,7 @@ export interface TrainedModelSpec {
   readonly fresh?: boolean | undefined;
 }
 
-/** See the file header. The identifier of a handle ends with the incarnation of the worker that holds the model. */
+/** Forwards calls to the trainer's worker. A handle's identifier ends with the incarnation of the worker that holds the model. */
 export class TrainerClient {
   readonly #worker: SupervisedWorker;
   #helperRestarts = 0;
@@ -32,13 +32,13 @@ export class TrainerClient {
     });
   }
 
-  /** The trainer, and its helper thread once that was restarted. */
+  /** States of the trainer and, if it was ever restarted, of its helper thread. */
   get status(): readonly WorkerStatus[] {
     const helper = { name: "trainer-helper", role: "trainer", state: "running", restarts: this.#helperRestarts, restartsInMs: 0 } as const;
     return [this.#worker.statusAs("trainer"), ...(this.#helperRestarts > 0 ? [helper] : [])];
   }
 
-  /** Makes a model; waits for a trainer that is being restarted. */
+  /** Creates a model; waits for a trainer that is being restarted. */
   async createModel(base: BaseSource, spec: TrainedModelSpec, { signal }: CallOptions): Promise<ModelHandle> {
     const client = await this.#worker.running(signal);
     const { restarts } = this.#worker;
@@ -46,7 +46,7 @@ export class TrainerClient {
     return { id: `${id}@${restarts}`, base: base.id };
   }
 
-  /** False once the worker that held the model has died. */
+  /** Whether the worker that holds the model is still running. */
   holds({ id }: ModelHandle): boolean {
     return this.#worker.client !== null && incarnationOf(id) === this.#worker.restarts;
   }
@@ -54,7 +54,7 @@ export class TrainerClient {
   /**
    * Calls a method on a model.
    *
-   * @throws UnavailableError `E_UNAVAILABLE` when the trainer has died since the model was made, or dies meanwhile.
+   * @throws UnavailableError `E_UNAVAILABLE` if the trainer has died since the model was created, or dies during the call.
    */
   async call<T>(model: ModelHandle, method: string, args: readonly unknown[], { signal }: CallOptions): Promise<T> {
     signal?.throwIfAborted();
@@ -62,7 +62,7 @@ export class TrainerClient {
     return this.#worker.require().call(method, [model.id.split("@")[0], ...args], { signal });
   }
 
-  /** Frees a model; one that the trainer lost is free already. */
+  /** Frees a model; does nothing if the trainer has lost it. */
   async unload(model: ModelHandle): Promise<void> {
     if (!this.holds(model)) return;
     await this.call(model, "unload", [], {}).catch((error: unknown) => {

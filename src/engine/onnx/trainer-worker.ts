@@ -1,4 +1,4 @@
-/** Entry of the trainer's thread. */
+/** Entry point of the trainer thread. */
 import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { Handover, serveCalls } from "./worker-rpc.ts";
@@ -7,20 +7,20 @@ import type { AdamParams, LoraSpec, LossSpec, Row } from "../port.ts";
 
 /** Settings of the thread. */
 export interface TrainerSettings {
-  /** Threads in all; of several counts the fastest is chosen. */
+  /** Total number of threads, or candidates of which the fastest is chosen. */
   readonly threads: number | readonly number[];
-  /** Niceness of its compute threads, 0 to 19; Linux only. */
+  /** Niceness of the trainer's compute threads, 0 to 19; Linux only. */
   readonly niceness: number;
 }
 
-/** Event that the trainer posts by itself: the message with which its helper thread died. */
+/** Event that the trainer posts when its helper thread has died, with the error's message. */
 export interface TrainerEvent {
   readonly helperDeath: string;
 }
 
 const { threads, niceness } = workerData as TrainerSettings;
-// On Linux this lowers the calling thread and the compute threads it starts later, and nothing else in the process:
-// whoever samples or serves goes first. Elsewhere it would slow the whole process down.
+// On Linux this lowers the priority of the calling thread and of the compute threads that it starts later, but not of the samplers and
+// the serving thread. On other systems it would lower the priority of the whole process.
 if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
 
 const trainer = new Trainer({

@@ -1,15 +1,15 @@
-/** Verification of a base model's weights against its configuration, without keeping them. */
+/** Verification of a base model's weights against its configuration, without keeping the weights in memory. */
 import type { ModelConfig } from "./model/config.ts";
 import { baseLayout } from "./model/parameters.ts";
 import { openBaseWeights } from "./model/weight-source.ts";
 import { checkShapes } from "./model/weights.ts";
 
 /**
- * Checks names, shapes, types, places and numbers of all tensors: refuses what loading would refuse.
+ * Checks names, shapes, types, file offsets and values of all tensors. Weights that pass can be loaded.
  *
- * @throws UnsupportedError `E_UNSUPPORTED` without weights, or for an element type that cannot be read.
- * @throws DataError `E_DATA` for a file that cannot be read or is torn, a tensor that is missing or has another shape, and for one with
- *   NaN or an infinity.
+ * @throws UnsupportedError `E_UNSUPPORTED` if there are no weights, or for an unsupported element type.
+ * @throws DataError `E_DATA` for a file that cannot be read or is truncated, and for a tensor that is missing, has another shape, or
+ *   contains NaN or an infinity.
  */
 export async function verifyWeights(directory: string, config: ModelConfig): Promise<void> {
   const source = await openBaseWeights(directory);

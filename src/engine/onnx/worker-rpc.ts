@@ -1,9 +1,9 @@
 /**
- * Calls between the serving thread and a compute worker: one message per call, one per answer, in between `event`
- * messages of the worker's own. An abort is a message too; the worker sees it at its next pause.
+ * Remote procedure calls between the serving thread and a compute worker: one message per call, one per result, and `event` messages
+ * that the worker posts on its own. An abort is also a message, which the worker receives when it next yields to its event loop.
  *
- * A worker is never terminated from outside: stopping a thread inside the native runtime ends the whole process. It is
- * asked to close, finishes the product it is in, and leaves.
+ * A worker is never terminated from outside, because stopping a thread inside the native runtime crashes the process. Instead, the
+ * worker receives a close message, finishes the calls before it, and exits.
  */
 import type { MessagePort, Worker } from "node:worker_threads";
 import {
@@ -23,7 +23,7 @@ import {
 } from "../../errors.ts";
 import { isNoSpace } from "../../util/no-space.ts";
 
-/** Errors that a worker raises, rebuilt on the other side by name. */
+/** Error classes by name, to reconstruct a worker's errors in the calling thread. */
 const ERRORS: Readonly<Record<string, new (message: string) => WhetstoneError>> = {
   ArgumentError,
   ConfigError,
@@ -50,10 +50,10 @@ type FromWorker =
   | { readonly answer: number; readonly error: { readonly name: string; readonly message: string } }
   | { readonly event: unknown };
 
-/** The methods a worker offers; the last argument of each is the caller's signal. */
+/** Methods of a worker. The last argument is aborted when the caller aborts. */
 export type Methods = Readonly<Record<string, (args: never, signal: AbortSignal) => unknown>>;
 
-/** A value whose buffers are handed over instead of copied. */
+/** Return value with buffers that are transferred instead of copied. */
 export class Handover<T = unknown> {
   readonly value: T;
   readonly transfer: readonly ArrayBuffer[];
@@ -64,14 +64,14 @@ export class Handover<T = unknown> {
   }
 }
 
-/** How an error crosses the border. */
+/** Returns the name and message of an error, to send it to another thread. */
 export function describeError(error: unknown): { name: string; message: string } {
-  // The code of a system error does not cross, and a full disk must still be recognized on the other side.
+  // The code of a system error is not sent, but the calling thread must recognize a full disk.
   if (isNoSpace(error)) return { name: "NoSpaceError", message: error instanceof Error ? error.message : String(error) };
   return error instanceof Error ? { name: error.name, message: error.message } : { name: "EngineError", message: String(error) };
 }
 
-/** The error of a description. */
+/** Reconstructs an error from its name and message. */
 export function restoreError({ name, message }: { name: string; message: string }): Error {
   return new (ERRORS[name] ?? EngineError)(message);
 }
@@ -112,7 +112,7 @@ interface Pending {
   readonly reject: (error: unknown) => void;
 }
 
-/** The calling side. */
+/** Client of a worker, in the calling thread. */
 export class WorkerClient {
   readonly #worker: Worker;
   readonly #pending = new Map<number, Pending>();
@@ -124,7 +124,7 @@ export class WorkerClient {
   #isClosing = false;
 
   /**
-   * @param onEvent - Receives the worker's events.
+   * @param onEvent - Called with each event of the worker.
    * @param onDeath - Called once if the worker exits without {@link close}; pending and later calls reject with the same error.
    */
   constructor(worker: Worker, onEvent: (event: never) => void, onDeath: (error: Error) => void) {
@@ -133,7 +133,7 @@ export class WorkerClient {
       if ("event" in message) onEvent(message.event as never);
       else this.#settle(message);
     });
-    // An idle engine must not keep a finished script alive; work under way must. After the listener, which takes a reference of its own.
+    // An idle engine must not keep the process alive, but a pending call must. Called after adding the listener, which adds a reference.
     worker.unref();
     const fail = (error: Error) => {
       if (this.#failure) return;
@@ -157,7 +157,7 @@ export class WorkerClient {
     );
   }
 
-  /** Calls a method. An abort rejects at once with the signal's reason and is passed on to the worker. */
+  /** Calls a method. An abort rejects immediately with the signal's reason and is forwarded to the worker. */
   async call<T>(
     method: string,
     args: readonly unknown[],
@@ -196,7 +196,7 @@ export class WorkerClient {
     };
   }
 
-  /** Lets the calls before it finish, then waits until the worker is gone. */
+  /** Waits for earlier calls and for the exit of the worker. */
   async close(): Promise<void> {
     this.#isClosing = true;
     if (!this.#failure) this.#worker.postMessage({ close: true } satisfies ToWorker);

@@ -1,7 +1,7 @@
-/** What a Tinker-protocol server answers, as far as it is read here. Further keys are the server's own. */
+/** Schemas of the responses of a Tinker-protocol server. Keys that are not read here are allowed. */
 import { z } from "zod";
 
-/** A list of numbers as the wire carries it; JSON has no NaN, and servers write null for it. */
+/** List of numbers, in which null stands for NaN, which JSON lacks. */
 const numbers = z.array(
   z
     .number()
@@ -16,7 +16,7 @@ export const capabilitiesAnswer = z.looseObject({
 
 export const sessionAnswer = z.looseObject({ session_id: z.string() });
 
-/** What every POST that starts work answers: the name of the future. */
+/** Response to a POST that starts an operation: the identifier of the future. */
 export const submittedAnswer = z.looseObject({ request_id: z.string() });
 
 export const createdModelAnswer = z.looseObject({
@@ -28,29 +28,29 @@ export const passAnswer = z.looseObject({ loss_fn_outputs: z.array(z.looseObject
 
 export const stepAnswer = z.looseObject({ metrics: z.record(z.string(), z.number().nullable()).nullish() });
 
-/** Of weights that were saved under a name. */
+/** Result of saving weights under a name. */
 export const savedAnswer = z.looseObject({ path: z.string() });
 
-/** Of weights that only a sampler of this session knows. */
+/** Result of saving weights for a sampler of this session. */
 export const samplerAnswer = z.looseObject({ sampling_session_id: z.string() });
 
-/** Of what is carried out and says nothing more. */
+/** Result of an operation without return value. */
 export const doneAnswer = z.looseObject({});
 
 export const sampleAnswer = z.looseObject({
   sequences: z.array(z.looseObject({ stop_reason: z.enum(["stop", "length"]), tokens: z.array(z.number()), logprobs: numbers })).min(1),
 });
 
-/** A sequence as it was sampled. */
+/** Sampled sequence. */
 export type SampledSequence = z.infer<typeof sampleAnswer>["sequences"][number];
 
-/** What a future says while, or instead of, giving a result. */
+/** Response of a future that has no result yet or has failed. */
 export const unfinishedAnswer = z.union([
   z.looseObject({ type: z.literal("try_again") }),
   z.looseObject({ error: z.string(), category: z.enum(["unknown", "server", "user"]).nullish() }),
 ]);
 
-/** Bodies of errors. */
+/** Error bodies, transformed to their message. */
 export const errorAnswer = z.union([
   z.looseObject({ detail: z.string() }).transform(({ detail }) => detail),
   z

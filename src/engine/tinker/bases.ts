@@ -1,4 +1,4 @@
-/** Base models: their weights are the server's, their tokenizers are here. */
+/** Base models of a Tinker server. Weights are on the server; configurations and tokenizers are local. */
 import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError, DataError, NotFoundError } from "../../errors.ts";
@@ -6,23 +6,25 @@ import { parseFileJson, readRegularFile } from "../../util/regular-file.ts";
 import type { BaseModelInfo } from "../port.ts";
 import type { capabilitiesAnswer } from "./answers.ts";
 
-/** A base model and what the server calls it. */
+/** Base model with its name on the server. */
 export interface RemoteBase {
   readonly info: BaseModelInfo;
   readonly serverName: string;
 }
 
-/** Size of the largest `config.json`, in bytes. */
+/** Maximum size of `config.json`, in bytes. */
 const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
 const facts = z.looseObject({ vocab_size: z.int().positive(), max_position_embeddings: z.int().positive() });
 const configuration = z.union([facts, z.looseObject({ text_config: facts }).transform((outer) => outer.text_config)]);
 
 /**
- * The bases that both sides know. The server's name is the identifier, or ends in it after a slash.
+ * Returns the base models that are available both locally and on the server. The server's name is the identifier, or ends with a slash
+ * and the identifier.
  *
- * @param directories - By identifier: directories in Hugging Face layout, of which configuration and tokenizer are read.
- * @throws ConfigError `E_CONFIG` when there is none.
+ * @param directories - Directories in Hugging Face layout by identifier, from which configuration and tokenizer are read.
+ * @returns Base models by identifier.
+ * @throws ConfigError `E_CONFIG` if no base model is available on both sides.
  * @throws DataError `E_DATA` for a directory without a readable configuration.
  */
 export async function matchBases(
@@ -43,7 +45,7 @@ export async function matchBases(
   );
 }
 
-/** The base of an identifier. @throws NotFoundError `E_NOT_FOUND`. */
+/** Returns the base model of an identifier. @throws NotFoundError `E_NOT_FOUND` for an unknown identifier. */
 export function findBase(bases: ReadonlyMap<string, RemoteBase>, id: string): RemoteBase {
   const base = bases.get(id);
   if (base !== undefined) return base;

@@ -1,66 +1,66 @@
-/** Rows as the data of a loss on the server, weighted so that its reduction gives the port's sum. */
+/** Conversion of rows to the data of a loss on the server, scaled so that the server's reduction yields the port's weighted sum. */
 import { UnsupportedError } from "../../errors.ts";
 import type { LossSpec, Row } from "../port.ts";
 import { tokenLoss } from "../token-loss.ts";
 
 /**
- * What a server makes of the losses of a batch. `sum` adds all tokens. `sequence-mean` divides each sequence by the sum of its
- * weights, and at the optimizer step the gradient by the number of sequences since the last one.
+ * Loss reduction of a server. `sum` adds the losses of all tokens. `sequence-mean` divides each sequence's loss by the sum of its
+ * weights, and at the optimizer step divides the gradient by the number of sequences since the last step.
  */
 export type Reduction = "sum" | "sequence-mean";
 
-/** One sequence of `T` tokens: `input` and all of `inputs` have shape `[T − 1]` and belong to the token that is predicted. */
+/** Sequence of `T` tokens. `targets` and all of `inputs` have shape `[T − 1]` and are aligned with the predicted token. */
 export interface Datum {
   readonly input: Int32Array;
   readonly targets: Int32Array;
-  /** `weights`, or `logprobs` and `advantages`, or all three. */
+  /** Inputs of the loss: `weights`, or `logprobs` and `advantages`, or all three. */
   readonly inputs: Readonly<Record<string, Float32Array>>;
 }
 
-/** A loss as the server names it, and the data of it. */
+/** Name of a loss on the server, its parameters, and its data. */
 export interface LossCall {
   readonly name: "cross_entropy" | "cispo" | "ppo";
   readonly config: Readonly<Record<string, number>> | null;
   readonly data: readonly Datum[];
 }
 
-/** The cispo loss whose ratio is 1 whatever the old log-probabilities: `−A·n`. */
+/** Cispo loss with a clipped ratio that is always 1, so that the loss is `−A·n`. */
 const LINEAR = { name: "cispo", config: { clip_low_threshold: 1, clip_high_threshold: 1 } } as const;
 
-/** Whether a row's old log-probabilities are all unknown where it is trained. */
+/** Whether the old log-probabilities of all trained tokens of a row are unknown. */
 function isUnsampled(row: Row): boolean {
   return row.weights.every((weight, t) => weight === 0 || Number.isNaN(row.logprobs?.[t] ?? NaN));
 }
 
-/** Whether old log-probabilities are missing that the server must be told: some are known, so that ratios count. */
+/** Whether some but not all old log-probabilities are known, so that the missing ones must be computed before the loss. */
 export function needsOldLogprobs(rows: readonly Row[], loss: LossSpec): boolean {
   if (loss.kind === "cross-entropy" || rows.every(isUnsampled)) return false;
   return rows.some((row) => row.weights.some((weight, t) => weight !== 0 && Number.isNaN(row.logprobs?.[t] ?? NaN)));
 }
 
-/** A forward pass: nothing is weighed. */
+/** Returns the data of a forward pass, with weight 1 for every trained token. */
 export function forwardCall(rows: readonly Row[]): LossCall {
   const data = rows.map((row) => datumOf(row, { weights: row.weights.map((weight) => (weight === 0 ? 0 : 1)) }));
   return { name: "cross_entropy", config: null, data };
 }
 
 /**
- * The loss of `rows` such that the server's gradient is `∂ Σ weights·L`.
+ * Returns the loss call for which the server computes the gradient `∂ Σ weights·L`.
  *
- * @param rows - Each with at least one trained token.
- * @param scale - Under `sequence-mean`: how many sequences the server will divide by.
- * @throws UnsupportedError `E_UNSUPPORTED` for a negative weight under `ppo`, whose minimum would be a maximum.
+ * @param rows - Rows with at least one trained token each.
+ * @param scale - For `sequence-mean`, the number of sequences that the server will divide by.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a negative weight with `ppo`, because it would turn the minimum into a maximum.
  */
 export function lossCall(rows: readonly Row[], loss: LossSpec, reduction: Reduction, scale: number): LossCall {
   if (loss.kind === "cross-entropy" && reduction === "sum")
     return { name: "cross_entropy", config: null, data: rows.map((row) => datumOf(row, { weights: row.weights })) };
-  // At the ratio 1 every policy loss has the gradient of −A·n; cross-entropy is that loss with the advantage 1.
+  // At ratio 1 every policy loss has the gradient of −A·n; cross-entropy equals −A·n with advantage 1.
   const isLinear = loss.kind === "cross-entropy" || rows.every(isUnsampled);
   const data = rows.map((row) => {
     if (loss.kind === "ppo" && row.weights.some((weight) => weight < 0))
       throw new UnsupportedError("A Tinker server cannot weigh a ppo loss negatively", { param: "rows" });
     const mask = row.weights.map((weight) => (weight === 0 ? 0 : 1));
-    // Undoes both divisions; the sum of the mask is what the sequence's loss is divided by.
+    // Cancels both divisions of the server: by the sum of the sequence's mask, and by the number of sequences.
     const factor = reduction === "sum" ? 1 : scale * mask.reduce((a, b) => a + b, 0);
     const advantage = (t: number) => (loss.kind === "cross-entropy" ? 1 : row.advantages![t]!);
     return datumOf(row, {
@@ -73,13 +73,13 @@ export function lossCall(rows: readonly Row[], loss: LossSpec, reduction: Reduct
   return { name: loss.kind, config: { clip_low_threshold: 1 - loss.epsilon, clip_high_threshold: 1 + loss.epsilonHigh }, data };
 }
 
-/** Everything but the first token is predicted, from everything but the last. */
+/** Shifts a row: the input is all tokens except the last, the targets are all tokens except the first. */
 function datumOf({ tokens }: Row, inputs: Readonly<Record<string, Float32Array>>): Datum {
   const shifted = Object.entries(inputs).map(([name, values]) => [name, values.subarray(1)]);
   return { input: tokens.subarray(0, -1), targets: tokens.subarray(1), inputs: Object.fromEntries(shifted) as Datum["inputs"] };
 }
 
-/** `Σ weights·L` of log-probabilities that came back, in float64. */
+/** Computes `Σ weights·L` from returned log-probabilities, in float64. */
 export function lossValue(rows: readonly Row[], loss: LossSpec, logprobs: readonly Float32Array[]): number {
   let sum = 0;
   for (const [i, row] of rows.entries()) {

@@ -1,35 +1,37 @@
-/** The two encodings of data and results: JSON, and the protobuf messages of the protocol. */
+/** Encodings of data and results: JSON, and the protobuf messages of the Tinker protocol. */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { EngineError } from "../../errors.ts";
 import type { SampledSequence } from "./answers.ts";
 import type { Datum, LossCall } from "./datum.ts";
 import type { Body } from "./transport.ts";
 
-/** How data are sent and results asked for. */
+/** Encoding of requests and results. */
 export type TinkerEncoding = "json" | "protobuf";
 
-/** Limits of one call; what is more is sent in several, whose gradients add up. */
+/** Maximum number of data in one call. More data are split into several calls; their gradients accumulate. */
 const MAX_DATA = 1024;
+/** Maximum size of the encoded data of one call, in bytes. */
 const MAX_BYTES = 5_000_000;
 
-/** Element types of the wire. */
+/** Tensor element types of the protobuf messages. */
 const FLOAT32 = 1;
 const INT64 = 2;
 const BFLOAT16 = 4;
 
-/** Who and what a body is for. */
+/** Model and sequence number of a request. */
 export interface PassAddress {
   readonly modelId: string;
   readonly sequence: number;
 }
 
-/** One body of a pass, complete but for its address. */
+/** Request of a pass, complete except for its address. */
 export interface PassPart {
+  /** Number of data in the request. */
   readonly count: number;
   readonly body: (address: PassAddress) => Body;
 }
 
-/** The bodies of a forward-backward pass. */
+/** Encodes a forward-backward pass as one or more requests. */
 export function encodePass(call: LossCall, encoding: TinkerEncoding): PassPart[] {
   if (encoding === "json") return encodeForward(call, "forward_backward_input");
   return inParts(call.data.map(protobufDatum)).map((data) => ({
@@ -39,8 +41,8 @@ export function encodePass(call: LossCall, encoding: TinkerEncoding): PassPart[]
 }
 
 /**
- * The bodies of a pass as JSON. Forward passes always are: as protobuf they would be forward-backward passes with a flag, and a
- * server that does not know the flag would add up gradients.
+ * Encodes a pass as JSON. Forward passes always use JSON: in protobuf, a forward pass is a forward-backward pass with a flag, and a
+ * server that ignores the flag would accumulate gradients.
  */
 export function encodeForward(call: LossCall, key: "forward_input" | "forward_backward_input" = "forward_input"): PassPart[] {
   const tail = `],"loss_fn":${JSON.stringify(call.name)},"loss_fn_config":${JSON.stringify(call.config)}}}`;
@@ -53,7 +55,7 @@ export function encodeForward(call: LossCall, key: "forward_input" | "forward_ba
   }));
 }
 
-/** Cuts encoded data where a call would exceed its limits. A single datum is a call of its own, however long. */
+/** Splits encoded data into calls within the limits. A datum larger than the limit is sent alone. */
 function inParts<T extends string | Uint8Array>(data: readonly T[]): T[][] {
   const parts: T[][] = [];
   let bytes = Infinity;
@@ -77,7 +79,7 @@ function jsonDatum({ input, targets, inputs }: Datum): string {
   });
 }
 
-/** `ForwardBackwardRequest`. */
+/** Encodes a `ForwardBackwardRequest`. */
 function protobufPass({ modelId, sequence }: PassAddress, { name, config }: LossCall, data: readonly Uint8Array[]): Uint8Array {
   const writer = new BinaryWriter();
   writer.tag(1, WireType.LengthDelimited).string(modelId);
@@ -89,7 +91,7 @@ function protobufPass({ modelId, sequence }: PassAddress, { name, config }: Loss
   return writer.finish();
 }
 
-/** `Datum`. */
+/** Encodes a `Datum`. */
 function protobufDatum({ input, targets, inputs }: Datum): Uint8Array {
   const writer = new BinaryWriter();
   message(writer, 1, (chunk) => message(chunk, 1, (text) => text.tag(1, WireType.LengthDelimited).bytes(bytesOf(input))));
@@ -99,12 +101,12 @@ function protobufDatum({ input, targets, inputs }: Datum): Uint8Array {
   return writer.finish();
 }
 
-/** The entries of a map in the order of their keys: equal data are equal bytes. */
+/** Returns the entries of a map in the order of their keys, so that equal data are encoded as equal bytes. */
 function sorted<T>(map: Readonly<Record<string, T>>): [string, T][] {
   return Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** One entry of `loss_fn_inputs`. */
+/** Writes one entry of `loss_fn_inputs`. */
 function tensorEntry(writer: BinaryWriter, name: string, type: number, data: Float32Array | BigInt64Array): void {
   message(writer, 2, (entry) => {
     entry.tag(1, WireType.LengthDelimited).string(name);
@@ -122,17 +124,17 @@ function message(writer: BinaryWriter, field: number, body: (writer: BinaryWrite
   writer.join();
 }
 
-/** Every processor that onnxruntime or a browser runs on is little-endian, as the wire is. */
+/** Returns the bytes of an array without a copy. The wire format is little-endian, like all processors that onnxruntime supports. */
 function bytesOf({ buffer, byteOffset, byteLength }: Int32Array | Float32Array | BigInt64Array): Uint8Array {
   return new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
 }
 
-/** The bytes at the start of a buffer of their own: a view of numbers may not begin just anywhere. */
+/** Copies bytes to the start of a new buffer, because a typed array needs an aligned offset. */
 function copied(bytes: Uint8Array): ArrayBuffer {
   return new Uint8Array(bytes).buffer;
 }
 
-/** Calls `visit` for each field of a message; what it does not read is skipped. */
+/** Calls `visit` for each field of a message and skips the fields for which it returns false. */
 function fields(bytes: Uint8Array, visit: (field: number, reader: BinaryReader) => boolean): void {
   const reader = new BinaryReader(bytes);
   while (reader.pos < reader.len) {
@@ -141,7 +143,7 @@ function fields(bytes: Uint8Array, visit: (field: number, reader: BinaryReader) 
   }
 }
 
-/** The log-probabilities of a `ForwardBackwardOutput`, shape `[T − 1]` per datum. */
+/** Returns the log-probabilities of a `ForwardBackwardOutput`, shape `[T − 1]` per datum. */
 export function decodePass(bytes: Uint8Array): Float32Array[] {
   const logprobs: Float32Array[] = [];
   fields(bytes, (field, output) => {
@@ -164,7 +166,7 @@ export function decodePass(bytes: Uint8Array): Float32Array[] {
   return logprobs;
 }
 
-/** A `BatchedTensor`: all data behind each other, and the byte at which each begins. */
+/** Decodes a `BatchedTensor`: the concatenated data of all tensors, and the byte offset of each tensor. */
 function batchedTensor(bytes: Uint8Array): Float32Array[] {
   let data: Uint8Array = new Uint8Array();
   let offsets: Uint8Array = new Uint8Array();
@@ -181,12 +183,12 @@ function batchedTensor(bytes: Uint8Array): Float32Array[] {
   return Array.from({ length: Math.max(0, starts.length - 1) }, (_, i) => {
     const part = copied(data.subarray(Number(starts[i]), Number(starts[i + 1])));
     if (type === FLOAT32) return new Float32Array(part);
-    // The upper half of a float32.
+    // A bfloat16 is the upper half of a float32.
     return new Float32Array(Uint32Array.from(new Uint16Array(part), (half) => half << 16).buffer);
   });
 }
 
-/** The sequences of a `SampleResponse`. */
+/** Returns the sequences of a `SampleResponse`. */
 export function decodeSample(bytes: Uint8Array): SampledSequence[] {
   const sequences: SampledSequence[] = [];
   fields(bytes, (field, reader) => {

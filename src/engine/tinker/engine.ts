@@ -1,4 +1,4 @@
-/** An engine behind a Tinker-protocol server: adapters are trained and sampled there, rows and tokens are made here. */
+/** Engine on a Tinker-protocol server. The server trains and samples adapters; tokenization happens locally. */
 import { randomUUID } from "node:crypto";
 import { ConfigError, NotFoundError, UnsupportedError } from "../../errors.ts";
 import { checkRows, checkSampling } from "../check-request.ts";
@@ -18,18 +18,18 @@ import { TinkerTransport } from "./transport.ts";
 export interface TinkerEngineOptions {
   /** Address of the server, without `/api/v1`. */
   readonly url: string;
-  /** Sent as `X-API-Key`. @default none */
+  /** API key, sent as `X-API-Key`. @default none */
   readonly apiKey?: string | undefined;
   /**
-   * Base models by identifier: directories in Hugging Face layout, whose configuration and tokenizer are read. The server names
-   * the same model by the identifier, or by a path that ends in it.
+   * Directories of base models in Hugging Face layout, by identifier. Only configuration and tokenizer are read. The server must list
+   * the same model under the identifier, or under a path that ends with it.
    */
   readonly baseModels: Readonly<Record<string, string>>;
-  /** The kind of server: what losses are reduced to, and whether gradients are clipped. @default told by the server's root */
+  /** Kind of server, which determines loss reduction and gradient clipping. @default detected from the server's root */
   readonly server?: TinkerServer | undefined;
-  /** How rows are sent and results asked for. @default "json" */
+  /** Encoding of requests and results. @default "json" */
   readonly encoding?: TinkerEncoding | undefined;
-  /** How long the server may be out of reach or overloaded before a call fails, milliseconds. @default 120000 */
+  /** Time after which a call fails if the server cannot be reached or is overloaded, in milliseconds. @default 120000 */
   readonly patienceMs?: number | undefined;
 }
 
@@ -37,11 +37,11 @@ interface LiveModel {
   readonly handle: ModelHandle;
   readonly rank: number;
   readonly trainable: Trainable;
-  /** Another one once the weights have changed: what is saved meanwhile names weights of before. */
+  /** Names of saved weights. The object is replaced when the weights change, so that a save in progress sets the name on the old one. */
   saved: SavedNames;
 }
 
-/** The server's names of a model's weights: with their moments, and for sampling. Null where they have none. */
+/** Names on the server of a model's saved training state (weights and moments) and sampling weights; null until saved. */
 interface SavedNames {
   weights: string | null;
   sampler: string | null;
@@ -52,7 +52,7 @@ const unsaved = (): SavedNames => ({ weights: null, sampler: null });
 interface LivePolicy {
   readonly base: string;
   readonly target: SamplingTarget;
-  /** The model that only this policy uses. */
+  /** Model on the server that only this policy uses; null if the policy needs none. */
   readonly own: ServerModel | null;
   requests: number;
   running: number;
@@ -62,8 +62,14 @@ interface LivePolicy {
 /**
  * Connects to a Tinker-protocol server and opens a session.
  *
- * @throws ConfigError `E_CONFIG` for an address that is none, a refused key, or a server with none of the base models.
- * @throws EngineError `E_ENGINE` when the server cannot be reached for `patienceMs`.
+ * @param options - Address, API key and base models.
+ * @returns Connected engine; call `close` to end its session.
+ * @throws ConfigError `E_CONFIG` if `url` is not an http or https address, if the server rejects the API key, or if it serves none of
+ *   the base models.
+ * @throws DataError `E_DATA` for a base model directory without a readable configuration.
+ * @throws EngineError `E_ENGINE` if the server cannot be reached for `patienceMs`.
+ * @example
+ * const engine = await createTinkerEngine({ url: "http://localhost:8000", baseModels: { "Qwen/Qwen3-8B": "/models/qwen3-8b" } });
  */
 export async function createTinkerEngine(options: TinkerEngineOptions): Promise<Engine> {
   const url = URL.canParse(options.url) ? new URL(options.url) : null;
@@ -253,7 +259,7 @@ class TinkerEngine implements Engine {
       }
     } finally {
       live.running--;
-      // What the sequence ended with is told, not that its policy's model could not be let go.
+      // Reports the sequence's own error rather than a failure to unload its policy's model.
       if (live.isReleased) await this.#drop(policy.id, live).catch(() => undefined);
     }
   }
@@ -276,7 +282,7 @@ class TinkerEngine implements Engine {
     const servers = [...this.#models.values()].map(({ trainable }) => trainable.server);
     const own = [...this.#policies.values()].flatMap((policy) => policy.own ?? []);
     [this.#models, this.#policies].forEach((map) => map.clear());
-    // The server ends them by itself when the session falls silent; a slot that is free at once is only better.
+    // Optional: the server also unloads the models when the heartbeats stop, but later.
     await Promise.race([
       Promise.all([...servers, ...own].map((server) => server.discard())),
       new Promise((resolve) => setTimeout(resolve, CLOSE_PATIENCE_MS).unref()),
@@ -301,7 +307,7 @@ class TinkerEngine implements Engine {
     await live.own?.unload();
   }
 
-  /** A model on the server, with saved weights and moments if there are any. */
+  /** Creates a model on the server and loads saved weights and moments into it, if given. */
   async #newModel(base: string, rank: number, seed: number, weights: string | null, signal: AbortSignal | undefined): Promise<ServerModel> {
     const { serverName } = findBase(this.#bases, base);
     const { transport } = this.#context;
@@ -316,13 +322,13 @@ class TinkerEngine implements Engine {
     }
   }
 
-  /** The training state under a name of its own; again only after a change. */
+  /** Saves the training state under a new name and returns the name; reuses the last save if nothing changed since. */
   async #save(live: LiveModel, signal: AbortSignal | undefined): Promise<string> {
     const { saved } = live;
     return (saved.weights ??= await this.#saveAs("save_weights", live, signal));
   }
 
-  /** The weights for sampling under a name of their own; again only after a change. */
+  /** Saves the sampling weights under a new name and returns the name; reuses the last save if nothing changed since. */
   async #snapshot(live: LiveModel, signal: AbortSignal | undefined): Promise<string> {
     const { saved } = live;
     return (saved.sampler ??= await this.#saveAs("save_weights_for_sampler", live, signal));
@@ -332,7 +338,7 @@ class TinkerEngine implements Engine {
     return (await trainable.server.runJson(operation, { path: randomUUID() }, savedAnswer, signal)).path;
   }
 
-  /** A policy on a model of its own. */
+  /** Creates a policy with its own copy of the model on the server. */
   async #copy(base: string, rank: number, weights: string, signal: AbortSignal | undefined): Promise<PolicyVersion> {
     const own = await this.#newModel(base, rank, 0, weights, signal);
     try {
@@ -344,5 +350,5 @@ class TinkerEngine implements Engine {
   }
 }
 
-/** How long the end waits for the server to let go of models, milliseconds. */
+/** Maximum time that `close` waits for the server to unload models, in milliseconds. */
 const CLOSE_PATIENCE_MS = 5_000;

@@ -1,14 +1,14 @@
-/** Sampling from a published policy: whole sequences at once, as the protocol gives them. */
+/** Sampling from a published policy. The protocol returns whole sequences, not a stream of tokens. */
 import { EngineError, NonFiniteError, UnsupportedError } from "../../errors.ts";
 import type { SampledToken, SamplingParams } from "../port.ts";
 import { sampleAnswer, type SampledSequence } from "./answers.ts";
 import { decodeSample, type TinkerEncoding } from "./encoding.ts";
 import { json, type TinkerTransport } from "./transport.ts";
 
-/** Whom the server samples from. */
+/** Weights that the server samples from. */
 export type SamplingTarget = { readonly base_model: string } | { readonly model_path: string } | { readonly sampling_session_id: string };
 
-/** The parameters the protocol has no place for, each with the value at which it changes nothing. */
+/** Parameters that the protocol lacks: name here, name in requests, and a test for the value that has no effect. */
 const UNSUPPORTED: readonly (readonly [keyof SamplingParams, string, (value: never) => boolean])[] = [
   ["minP", "min_p", (value: number) => value === 0],
   ["allowedTokenIds", "allowed_token_ids", () => false],
@@ -21,14 +21,14 @@ const UNSUPPORTED: readonly (readonly [keyof SamplingParams, string, (value: nev
   ["presencePenalty", "presence_penalty", (value: number) => value === 0],
   ["promptLogprobs", "prompt_logprobs", () => false],
   ["priority", "priority", (value: bigint) => value === 0n],
-  // A salt keeps callers from noticing each other's prompts in a cache; who must not share gets no cache.
+  // The protocol cannot separate the prefix caches of callers, so a salt is refused.
   ["cacheSalt", "cache_salt", () => false],
 ];
 
 const CARRIED_OUT: ReadonlySet<string> = new Set(["maxTokens", "temperature", "topP", "topK", "seed", "stopTokenIds", "topLogprobs"]);
 
 /**
- * Refuses what the protocol cannot say.
+ * Checks that a request uses only parameters that the protocol supports, or values without effect.
  *
  * @throws UnsupportedError `E_UNSUPPORTED` naming the request's field.
  */
@@ -41,16 +41,21 @@ export function checkSupported(params: SamplingParams): void {
   }
 }
 
-/** One request. `number` counts the requests of a sampler: the protocol wants it for samplers of a session. */
+/** Request for one sequence. */
 export interface SampleRequest {
   readonly target: SamplingTarget;
+  /** Number of earlier requests to the same target, which the protocol requires for a `sampling_session_id`. */
   readonly number: number;
   readonly prompt: Int32Array;
   readonly params: SamplingParams;
   readonly maxTokens: number;
 }
 
-/** Samples one sequence. */
+/**
+ * Samples one sequence.
+ *
+ * @throws NonFiniteError `E_NON_FINITE` if a log-probability is NaN; EngineError `E_ENGINE` if the server returns no tokens.
+ */
 export async function sampleSequence(
   transport: TinkerTransport,
   encoding: TinkerEncoding,
@@ -93,7 +98,7 @@ function toTokens({ tokens, logprobs, stop_reason: reason }: SampledSequence): S
   });
 }
 
-/** Servers take seeds of 31 bits; the others are folded in, so that two seeds that differ seldom meet. */
+/** Folds a 64-bit seed into the 31 bits that servers accept, so that different seeds rarely collide. */
 export function toSeed(seed: bigint): number {
   const bits = BigInt.asUintN(64, seed);
   return Number((bits ^ (bits >> 31n) ^ (bits >> 62n)) & 0x7fff_ffffn);

@@ -1,4 +1,4 @@
-/** One model on the server: its operations in the order of their sequence numbers. */
+/** Model on a Tinker server. Operations are submitted in the order of their sequence numbers. */
 import type { z } from "zod";
 import { NotFoundError } from "../../errors.ts";
 import { linkAbort } from "../../util/abort.ts";
@@ -9,7 +9,7 @@ import { type Answer, type Body, json, type TinkerTransport } from "./transport.
 
 export class ServerModel {
   readonly id: string;
-  /** The scale numerator the server uses; null where it does not say. */
+  /** Numerator of the adapter scale on the server; null if the server does not report it. */
   readonly alpha: number | null;
   readonly #transport: TinkerTransport;
   readonly #session: Session;
@@ -21,8 +21,9 @@ export class ServerModel {
   }
 
   /**
-   * Makes an adapter on a base that the server has. `seed` is a 31-bit number. The server goes on with what it was asked for even
-   * if nobody waits: a model that comes after an abort is let go of.
+   * Creates a model with an adapter. After an abort the server still creates the model, which is then unloaded.
+   *
+   * @param facts - Name of the base on the server, rank of the adapter, and a 31-bit seed.
    */
   static async create(
     transport: TinkerTransport,
@@ -59,8 +60,8 @@ export class ServerModel {
   }
 
   /**
-   * Carries out one operation. Operations reach the server in the order of these calls; several may be on their way. The server
-   * knows a repetition by the sequence number, so that a lost answer costs nothing.
+   * Runs one operation. Operations are submitted in the order of the calls, and several can be in flight. The sequence number makes an
+   * operation idempotent: the server recognizes a request that is sent again after a lost response.
    */
   async run(
     path: string,
@@ -76,19 +77,19 @@ export class ServerModel {
     return this.#transport.future(request, path, { ...(accepts === undefined ? {} : { accepts }), signal });
   }
 
-  /** The same for an operation whose body is a plain object and whose answer is read at once. */
+  /** Runs an operation with a JSON body and parses its result. */
   async runJson<T>(path: string, fields: object, schema: z.ZodType<T>, signal?: AbortSignal): Promise<T> {
     const body = ({ modelId, sequence }: PassAddress) => json({ model_id: modelId, seq_id: sequence, ...fields, type: path });
     return this.#transport.read(await this.run(path, body, { signal }), schema, path);
   }
 
-  /** Weights for sampling that last as long as the session; gives the sampler's name. */
+  /** Saves sampling weights for the lifetime of the session and returns the sampler's identifier. */
   async saveForSampling(signal?: AbortSignal): Promise<string> {
     const fields = { sampling_session_seq_id: this.#session.next() };
     return (await this.runJson("save_weights_for_sampler", fields, samplerAnswer, signal)).sampling_session_id;
   }
 
-  /** Lets go of the model. One that is gone is no error: an unload has no number, and is posted again when its answer is lost. */
+  /** Unloads the model. A missing model is not an error: an unload has no sequence number and is repeated if its response is lost. */
   async unload(): Promise<void> {
     await this.#turn;
     try {
@@ -99,7 +100,7 @@ export class ServerModel {
     }
   }
 
-  /** {@link unload} where something else is done or told already: a model that stays ends with the session. */
+  /** Unloads the model and ignores failures: the server unloads it at the end of the session. */
   async discard(): Promise<void> {
     await this.unload().catch(() => undefined);
   }

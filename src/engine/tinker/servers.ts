@@ -1,23 +1,23 @@
-/** What sets servers of the protocol apart where the protocol leaves it open. */
+/** Behavior that the Tinker protocol leaves open and that differs between servers. */
 import type { Reduction } from "./datum.ts";
 
-/** A kind of server. */
+/** Kind of server: the hosted service (`tinker`) or SkyRL (`skyrl`). */
 export type TinkerServer = "tinker" | "skyrl";
 
-/** How a kind of server behaves. */
+/** Behavior of one kind of server. */
 export interface ServerTraits {
   readonly reduction: Reduction;
-  /** Whether a step clips the gradient; where not, it ignores what it is asked. */
+  /** Whether an optimizer step clips the gradient; if not, the server ignores the clipping parameter. */
   readonly clipsGradients: boolean;
   /**
-   * `snapshot`: weights saved for sampling are sampled from as they are. `copy`: sampling from saved weights loads them over those
-   * of the model they were saved from, so every policy needs a model of its own that nobody trains.
+   * Storage of policies. `snapshot`: the server samples from saved weights directly. `copy`: sampling from saved weights overwrites the
+   * weights of the model that they were saved from, so every policy needs its own model that is not trained.
    */
   readonly policies: "snapshot" | "copy";
 }
 
 /**
- * The servers that are known.
+ * Behavior of the known servers.
  *
  * @source `tinker`: the documentation of the hosted service. `skyrl`: SkyRL's JAX backend, `skyrl/backends/jax.py`: the loss of a
  *   sequence over the sum of its mask, gradients over their count; `optim_step` has no clipping; `load_sampler_weights`.
@@ -27,7 +27,7 @@ export const SERVERS: Readonly<Record<TinkerServer, ServerTraits>> = {
   skyrl: { reduction: "sequence-mean", clipsGradients: false, policies: "copy" },
 };
 
-/** The kind of a server by what it calls itself at its root. */
+/** Returns the kind of a server from the `name` at its root. */
 export function serverNamed(rootName: string | null): TinkerServer {
   return rootName === "Tinker API Mock" ? "skyrl" : "tinker";
 }

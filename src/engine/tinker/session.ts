@@ -1,12 +1,12 @@
-/** The session on the server: kept alive, and replaced where the server has lost it. */
+/** Session on a Tinker server, kept alive by heartbeats and replaced if the server has lost it. */
 import { NotFoundError } from "../../errors.ts";
 import { doneAnswer, sessionAnswer } from "./answers.ts";
 import { json, type TinkerTransport } from "./transport.ts";
 
-/** A session that is not heard of for minutes is ended, and its models with it. */
+/** Period of heartbeats in milliseconds. A server ends a session, with its models, after some minutes without a heartbeat. */
 const HEARTBEAT_MS = 10_000;
 
-/** What models and samplers belong to. */
+/** Session that models and samplers belong to. */
 export class Session {
   readonly #transport: TinkerTransport;
   readonly #heartbeat: NodeJS.Timeout;
@@ -18,29 +18,29 @@ export class Session {
     this.#heartbeat = setInterval(() => void this.#beat(heartbeatMs), heartbeatMs).unref();
   }
 
-  /** Opens a session. `heartbeatMs` is how often the server hears of it, milliseconds. @default 10000 */
+  /** Opens a session. @param heartbeatMs - Period of heartbeats in milliseconds. @default 10000 */
   static async open(transport: TinkerTransport, heartbeatMs = HEARTBEAT_MS): Promise<Session> {
     return new Session(transport, await create(transport), heartbeatMs);
   }
 
-  /** As the server calls it now. */
+  /** Current identifier of the session on the server. */
   get id(): string {
     return this.#id;
   }
 
-  /** Numbers of models and samplers, each used once. */
+  /** Returns the next number for a model or sampler; each number is used once. */
   next(): number {
     return this.#numbers++;
   }
 
-  /** Ends the beats; the server ends the session when it has fallen silent. */
+  /** Stops the heartbeats; the server then ends the session. */
   close(): void {
     clearInterval(this.#heartbeat);
   }
 
   /**
-   * A beat that fails is followed by the next; calls say themselves when the server is gone. A server that was started anew knows
-   * the session no more: its models are gone, and those to come belong to another.
+   * Sends a heartbeat. Failures are ignored: calls report an unreachable server themselves. If the server no longer knows the session,
+   * for example after a restart, its models are lost and a new session is created for later models.
    */
   async #beat(periodMs: number): Promise<void> {
     const signal = AbortSignal.timeout(periodMs);

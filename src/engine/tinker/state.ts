@@ -1,4 +1,4 @@
-/** A saved state: the weights stay on the server, and `tinker.json` says where. */
+/** Saved training state. The weights stay on the server; `tinker.json` contains their names. */
 import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
@@ -8,23 +8,25 @@ const FILE = "tinker.json";
 
 const savedState = z.strictObject({
   format: z.literal(1),
-  /** Where the server was reached. */
+  /** Address of the server. */
   server: z.string(),
   base: z.string(),
   rank: z.int(),
   alpha: z.number().nullable(),
-  /** The server's names of the training state, and of the weights for sampling where they have one of their own. */
+  /** Name of the training state on the server. */
   weights: z.string(),
+  /** Name of the sampling weights on the server; null if the server has none separate from the training state. */
   sampler: z.string().nullable(),
-  /** Steps since the optimizer was fresh, and since the server's was. */
+  /** Steps since the optimizer was last reset. */
   step: z.int(),
+  /** Steps of the server's optimizer, which a reset does not change. */
   server_step: z.int(),
 });
 
 /** Contents of `tinker.json`. */
 export type SavedState = z.infer<typeof savedState>;
 
-/** Writes a state into an existing directory, synced. */
+/** Writes a state into an existing directory and syncs the file to disk. */
 export async function writeSavedState(directory: string, state: SavedState): Promise<void> {
   const file = await open(join(directory, FILE), "wx");
   try {
@@ -36,9 +38,9 @@ export async function writeSavedState(directory: string, state: SavedState): Pro
 }
 
 /**
- * Reads the state of one base and, where a rank is given, of an adapter of that shape.
+ * Reads a saved state and checks that server, base and (if given) adapter rank match.
  *
- * @throws DataError `E_DATA` when there is none, or it is another's.
+ * @throws DataError `E_DATA` if the directory has no readable state, or the state does not match.
  */
 export async function readSavedState(
   directory: string,

@@ -1,4 +1,4 @@
-/** One trainable model: passes rescaled to the port's sum, steps of AdamW, and what of it the server does not know. */
+/** Trainable model on a Tinker server: rescales losses to the port's weighted sum and keeps the optimizer state that the server lacks. */
 import { EngineError, NonFiniteError, UnsupportedError } from "../../errors.ts";
 import { requireFiniteLogprobs } from "../check-results.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../port.ts";
@@ -9,15 +9,15 @@ import type { ServerModel } from "./server-model.ts";
 import type { ServerTraits } from "./servers.ts";
 import type { TinkerTransport } from "./transport.ts";
 
-/** Rows of one call, as they were sent. */
+/** Rows of one forward-backward call, as sent to the server. */
 interface Sent {
   readonly rows: readonly Row[];
   readonly loss: LossSpec;
-  /** How many sequences since the last step they were sent for. */
+  /** Number of sequences per optimizer step that the loss was scaled for. */
   readonly scale: number;
 }
 
-/** What a model does its work with. */
+/** Connection to the server and its properties, shared by all models of an engine. */
 export interface TrainableContext {
   readonly transport: TinkerTransport;
   readonly traits: ServerTraits;
@@ -27,14 +27,14 @@ export interface TrainableContext {
 const isTrained = (row: Row): boolean => row.weights.some((weight) => weight !== 0);
 
 export class Trainable {
-  /** Replaced when a state is loaded: most servers load only into a model that nothing was done with. */
+  /** Model on the server. Replaced when a state is loaded, because most servers load only into an unused model. */
   server: ServerModel;
-  /** Steps since the optimizer was fresh. */
+  /** Steps since the optimizer was last reset. */
   step = 0;
-  /** Steps since the server's optimizer was fresh: its bias correction counts them. */
+  /** Steps of the server's optimizer, which its bias correction uses; a reset does not change the count. */
   serverStep = 0;
   readonly #context: TrainableContext;
-  /** Since the last step; their gradients are on the server. */
+  /** Calls since the last step; the server has accumulated their gradients. */
   #sent: Sent[] = [];
   #sequences = 0;
   #isUncertain = false;
@@ -44,7 +44,7 @@ export class Trainable {
     this.#context = context;
   }
 
-  /** Continues from a state that `server` was just loaded with. */
+  /** Continues with a model on the server into which a saved state was loaded. */
   replace(server: ServerModel, steps: { readonly step: number; readonly serverStep: number }): void {
     [this.server, this.step, this.serverStep] = [server, steps.step, steps.serverStep];
     this.#forget();
@@ -66,21 +66,21 @@ export class Trainable {
     this.#requireCertain();
     const known = needsOldLogprobs(rows, loss) ? withOldLogprobs(rows, await this.forward(rows, signal)) : rows;
     const trained = known.filter(isTrained);
-    // Gradients that are not finite stay on the server: the model is of no more use.
+    // Gradients that are not finite stay on the server, so the model cannot be used after a failure.
     const logprobs = await this.#uncertainUntil(this.#sendFinite(rows, trained, loss, signal));
     const tokens = rows.reduce((sum, { weights }) => sum + weights.reduce((count, weight) => count + (weight === 0 ? 0 : 1), 0), 0);
     return { logprobs, metrics: { loss: lossValue(rows, loss, logprobs), tokens, entropy: NaN } };
   }
 
-  /** Clip, AdamW, zero the gradients. */
+  /** Clips the gradients, applies AdamW and sets the gradients to zero. */
   async optimStep(adam: AdamParams, signal: AbortSignal | undefined): Promise<{ gradNorm: number; step: number }> {
     this.#requireCertain();
     const { learningRate, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8, weightDecay = 0, maxGradNorm = 0 } = adam;
     if (maxGradNorm > 0 && !this.#context.traits.clipsGradients)
       throw new UnsupportedError("This Tinker server does not clip gradients; send max_grad_norm 0", { param: "max_grad_norm" });
     if (this.#context.traits.reduction === "sequence-mean") await this.#evenOut(signal);
-    // The server counts its own steps for the bias correction. Where a reset made the two counts differ, its rate, ε and decay
-    // are chosen such that the update is that of ours.
+    // The server's bias correction uses its own step count. If a reset made the counts differ, learning rate, ε and weight decay are
+    // adjusted so that the update equals one computed with the count here.
     const [own, its] = [this.step + 1, this.serverStep + 1];
     const second = Math.sqrt((1 - beta2 ** own) / (1 - beta2 ** its));
     const rate = (learningRate * second * (1 - beta1 ** its)) / (1 - beta1 ** own);
@@ -92,7 +92,10 @@ export class Trainable {
     return { gradNorm, step: own };
   }
 
-  /** A step without gradient, rate and memory leaves moments of zero; a first one takes what had accumulated. */
+  /**
+   * Sets the server's moments to zero by a step with learning rate and betas of 0 and no gradients. If gradients have accumulated, an
+   * additional step before it consumes them.
+   */
   async resetOptimizer(signal: AbortSignal | undefined): Promise<void> {
     this.#requireCertain();
     const nothing = { learning_rate: 0, beta1: 0, beta2: 0, eps: 1e-8, weight_decay: 0, grad_clip_norm: 0 };
@@ -108,14 +111,15 @@ export class Trainable {
     this.serverStep++;
     this.#forget();
     const norm = Object.entries(metrics ?? {}).find(([name]) => /(^|[/:.])grad(ient)?_norm(:|$)/.test(name))?.[1];
-    // JSON has no NaN: servers write null for it.
+    // Servers write NaN as null, because JSON has no NaN.
     if (norm === null) throw new NonFiniteError("Expected a finite gradient norm, the Tinker server reported null");
     return norm ?? NaN;
   }
 
   /**
-   * The server will divide by all sequences since the last step, and only the last call was sent for as many. Every loss is
-   * linear in its scale while the weights stay, so what is missing is sent after it.
+   * Corrects the scale of earlier calls before a step. The server divides by the number of all sequences since the last step, which was
+   * known only at the last call. A loss is linear in its scale while the weights do not change, so every call is sent a second time, with
+   * a scale such that both scales add up to the doubled number of sequences.
    */
   async #evenOut(signal: AbortSignal | undefined): Promise<void> {
     if (this.#sent.every(({ scale }) => scale === this.#sequences)) return;
@@ -137,7 +141,7 @@ export class Trainable {
     return logprobs;
   }
 
-  /** Parts are sent one after the other and computed as the server likes. */
+  /** Runs a pass. Its parts are submitted in order; the server may compute them in any order. */
   async #pass(path: "forward" | "forward_backward", parts: readonly PassPart[], signal: AbortSignal | undefined): Promise<Float32Array[]> {
     signal?.throwIfAborted();
     const accepts = this.#context.encoding === "protobuf" ? "application/x-protobuf" : undefined;
@@ -154,7 +158,7 @@ export class Trainable {
     return answers.flat();
   }
 
-  /** What ends in the middle leaves gradients that nobody knows. */
+  /** Awaits an operation. If it fails, the gradients on the server are unknown and the model refuses further calls. */
   async #uncertainUntil<T>(work: Promise<T>): Promise<T> {
     this.#isUncertain = true;
     const result = await work;
@@ -178,7 +182,7 @@ function withOldLogprobs(rows: readonly Row[], now: readonly Logprobs[]): Row[] 
   return rows.map((row, i) => ({ ...row, logprobs: row.logprobs!.map((old, t) => (Number.isNaN(old) ? now[i]![t]! : old)) }));
 }
 
-/** From `[T − 1]` of the trained rows to `[T]` of all, 0 where the weight is 0. */
+/** Expands log-probabilities `[T − 1]` of the trained rows to `[T]` of all rows, with 0 where the weight is 0. */
 function aligned(rows: readonly Row[], found: readonly Float32Array[]): Logprobs[] {
   let next = 0;
   return rows.map((row) => {

@@ -1,4 +1,4 @@
-/** Requests to a Tinker-protocol server: retries where a repetition is safe, futures by long polling, errors with codes. */
+/** HTTP client of the Tinker protocol: retries requests that are safe to repeat, long-polls futures, maps HTTP errors to error codes. */
 import { Agent, type Dispatcher } from "undici";
 import type { z } from "zod";
 import {
@@ -19,20 +19,20 @@ import { errorAnswer, submittedAnswer, unfinishedAnswer } from "./answers.ts";
 
 /** Options of a {@link TinkerTransport}. */
 export interface TransportOptions {
-  /** Without `/api/v1`. */
+  /** Address of the server, without `/api/v1`. */
   readonly url: string;
   readonly apiKey: string | null;
-  /** How long a server may be out of reach or overloaded before a call fails, milliseconds. */
+  /** Time after which a call fails if the server cannot be reached or is overloaded, in milliseconds. */
   readonly patienceMs: number;
 }
 
-/** A body and its media type. */
+/** Request body with its media type. */
 export interface Body {
   readonly contentType: "application/json" | "application/x-protobuf";
   readonly bytes: string | Uint8Array;
 }
 
-/** A successful answer, not yet read. */
+/** Body of a successful response, not yet decoded. */
 export interface Answer {
   readonly isProtobuf: boolean;
   readonly bytes: Uint8Array;
@@ -43,19 +43,19 @@ interface CallOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** A server holds a poll for up to five minutes; asking again sooner keeps no idle socket waiting for it. */
+/** Timeout of one poll in milliseconds. Servers hold a poll for up to five minutes; a shorter timeout avoids long-idle sockets. */
 const POLL_TIMEOUT_MS = 60_000;
 
-/** After a poll that found nothing: most servers hold it for long, and one that answers at once must not be kept busy with it. */
+/** Pause after a poll without a result, in milliseconds. Limits the request rate to a server that answers polls immediately. */
 const POLL_PAUSE_MS = 100;
 
-/** A JSON body. */
+/** Returns a JSON body. */
 export const json = (value: object): Body => ({ contentType: "application/json", bytes: JSON.stringify(value) });
 
 export class TinkerTransport {
   readonly #options: TransportOptions;
   readonly #agent = new Agent({ headersTimeout: POLL_TIMEOUT_MS, bodyTimeout: POLL_TIMEOUT_MS, keepAliveTimeout: 30_000 });
-  /** Requests that are under way or will be repeated. */
+  /** Requests in progress or waiting for a retry. */
   readonly #calls = new Set<LinkedAbort>();
   #isClosed = false;
 
@@ -63,7 +63,7 @@ export class TinkerTransport {
     this.#options = { ...options, url: options.url.replace(/\/+$/, "") };
   }
 
-  /** What the server calls itself at its root; null where it answers nothing readable. */
+  /** Returns the `name` in the JSON at the server's root; null if the root cannot be read. */
   async rootName(signal?: AbortSignal): Promise<string | null> {
     try {
       const { bytes } = await this.#exchange({ method: "GET", path: "/" }, { signal });
@@ -74,20 +74,28 @@ export class TinkerTransport {
     }
   }
 
+  /** Sends a GET request to a path below `/api/v1` and parses the JSON response. */
   async get<T>(path: string, schema: z.ZodType<T>, options: CallOptions = {}): Promise<T> {
     return this.read(await this.#retried({ method: "GET", path: `/api/v1/${path}` }, options), schema, path);
   }
 
+  /** Sends a POST request to a path below `/api/v1` and parses the JSON response. */
   async post<T>(path: string, body: Body, schema: z.ZodType<T>, options: CallOptions = {}): Promise<T> {
     return this.read(await this.#retried({ method: "POST", path: `/api/v1/${path}`, body }, options), schema, path);
   }
 
-  /** Posts work and gives the name of its future. The same body may be posted again when the answer is lost. */
+  /** Submits an operation and returns the identifier of its future. The body may be sent again if the response is lost. */
   async submit(path: string, body: Body, options: CallOptions = {}): Promise<z.infer<typeof submittedAnswer>> {
     return this.post(path, body, submittedAnswer, options);
   }
 
-  /** Waits for a future, however long it takes. `accepts` is what its result may be encoded as. */
+  /**
+   * Waits for the result of a future, without a time limit.
+   *
+   * @param type - Name of the operation, sent as a header and used in error messages.
+   * @param options - `accepts`: media type accepted for the result, besides JSON.
+   * @throws ArgumentError `E_ARGUMENT` if the operation failed because of its input; EngineError `E_ENGINE` for any other failure.
+   */
   async future(
     requestId: string,
     type: string,
@@ -113,7 +121,7 @@ export class TinkerTransport {
     }
   }
 
-  /** Reads a JSON answer. @throws EngineError `E_ENGINE` when it has another shape. */
+  /** Parses a JSON response. @throws EngineError `E_ENGINE` if the response does not match the schema. */
   read<T>(answer: Answer | null, schema: z.ZodType<T>, what: string): T {
     const result = schema.safeParse(answer === null ? null : parsed(answer.bytes));
     if (result.success) return result.data;
@@ -121,14 +129,14 @@ export class TinkerTransport {
     throw new EngineError(`The answer to ${what} is not of the Tinker protocol: ${issue?.path.join(".") ?? ""} ${issue?.message ?? ""}`);
   }
 
-  /** Ends every call under way with `E_ENGINE`, and every later one. */
+  /** Closes the connection. Calls in progress and later calls reject with `E_ENGINE`. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const call of this.#calls) call.abort(closedError());
     await this.#agent.destroy();
   }
 
-  /** Repeats what failed for a reason that passes, until `close` at the latest. Null = a poll found nothing yet. */
+  /** Sends a request, and repeats it after retryable errors until `patienceMs` or `close`. Returns null for a poll without a result. */
   async #retried(request: Exchange, options: CallOptions): Promise<Answer | null> {
     const call = linkAbort(options.signal);
     this.#calls.add(call);
@@ -191,13 +199,13 @@ interface Exchange {
   readonly method: "GET" | "POST";
   readonly path: string;
   readonly body?: Body;
-  /** Whether it asks for a future. */
+  /** Whether the request polls a future. */
   readonly isPoll?: boolean;
 }
 
 const closedError = (): EngineError => new EngineError("The engine on the Tinker server is closed");
 
-/** Nothing is wrong and nothing is there yet. */
+/** Outcome of a poll of a future without result. */
 class StillPending extends Error {}
 
 function parsed(bytes: Uint8Array): unknown {
@@ -208,7 +216,7 @@ function parsed(bytes: Uint8Array): unknown {
   }
 }
 
-/** A status in terms of the error model. */
+/** Returns the error for an HTTP status. */
 function toError(status: number, what: string, body: unknown): WhetstoneError {
   const said = errorAnswer.safeParse(body);
   const message = `The Tinker server answered ${what} with ${status}${said.success ? `: ${said.data}` : ""}`;
@@ -229,7 +237,7 @@ function toError(status: number, what: string, body: unknown): WhetstoneError {
     case 422:
       return new ArgumentError(message);
     default:
-      // 425: a checkpoint is being written. 408: the server gave up waiting for its own engine.
+      // 425: the server is writing a checkpoint. 408: the server timed out waiting for its engine.
       return new EngineError(message, { retryable: status >= 500 || status === 408 || status === 425 });
   }
 }

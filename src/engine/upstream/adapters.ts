@@ -1,13 +1,14 @@
-/** Adapters on an upstream: loaded when they are first sampled, kept while they are used, and some of them a while longer. */
+/** Adapters on an upstream. An adapter is loaded at its first use; unused adapters stay loaded up to a limit. */
 import { EngineError } from "../../errors.ts";
 import { textOf, type Upstream } from "./upstream.ts";
 
-/** An adapter that stays loaded until {@link AdapterLease.release}. */
+/** Lease of an adapter, which stays loaded until {@link AdapterLease.release}. */
 export interface AdapterLease {
-  /** Its name on the upstream. */
+  /** Name of the adapter on the upstream. */
   readonly name: string;
+  /** Ends the lease; further calls have no effect. */
   release(): void;
-  /** Says that the upstream does not have it after all, as after a restart: the next lease loads it. */
+  /** Marks the adapter as not loaded, for example after a restart of the upstream; the next lease loads it again. */
   forget(): void;
 }
 
@@ -18,16 +19,16 @@ interface Entry {
 
 const DEFAULT_MAX_IDLE = 8;
 
-/** See the file header. */
+/** Loads and unloads the adapters of one upstream. */
 export class UpstreamAdapters {
   readonly #upstream: Upstream;
   readonly #maxIdle: number;
   readonly #onFailure: (error: unknown) => void;
-  // In the order of use, oldest first.
+  // In least-recently-used order.
   readonly #entries = new Map<string, Entry>();
   readonly #unloads = new Map<string, Promise<void>>();
 
-  /** @param onFailure - Told of an adapter that could not be unloaded. */
+  /** @param onFailure - Called with the error if an adapter could not be unloaded. */
   constructor(upstream: Upstream, onFailure: (error: unknown) => void) {
     this.#upstream = upstream;
     this.#maxIdle = upstream.options.maxIdleAdapters ?? DEFAULT_MAX_IDLE;
@@ -35,11 +36,11 @@ export class UpstreamAdapters {
   }
 
   /**
-   * Holds an adapter for one request.
+   * Leases an adapter for one request and loads it if necessary.
    *
-   * @param name - Unique for its weights: another checkpoint is another name.
-   * @param path - PEFT directory, as the upstream sees it.
-   * @throws EngineError `E_ENGINE` when the upstream does not load it; the message has its reason.
+   * @param name - Name that is unique for the weights; every checkpoint has its own name.
+   * @param path - PEFT directory, as a path on the upstream.
+   * @throws EngineError `E_ENGINE` if the upstream does not load the adapter; the message has the upstream's reason.
    */
   async lease(name: string, path: string): Promise<AdapterLease> {
     const entry = this.#entries.get(name) ?? { loaded: this.#load(name, path), leases: 0 };
@@ -60,7 +61,7 @@ export class UpstreamAdapters {
       await entry.loaded;
       return { name, release, forget };
     } catch (error) {
-      // The next request tries again.
+      // The next lease tries again.
       forget();
       release();
       throw error;
@@ -68,12 +69,12 @@ export class UpstreamAdapters {
   }
 
   async #load(name: string, path: string): Promise<void> {
-    // The upstream would say that it is loaded already, and then unload it.
+    // During an unload, the upstream would report that the adapter is already loaded and then unload it.
     await this.#unloads.get(name);
     const body = JSON.stringify({ lora_name: name, lora_path: path });
     const answer = await this.#upstream.post("/v1/load_lora_adapter", body, {});
     const text = await textOf(answer);
-    // Loaded before this service last started.
+    // "Already loaded" means that an earlier run of this service loaded the adapter.
     if (answer.status < 300 || (answer.status === 400 && text.includes("already been loaded"))) return;
     throw new EngineError(`The upstream did not load the adapter at ${path}: ${answer.status} ${text.slice(0, 500)}`);
   }

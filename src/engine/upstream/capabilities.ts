@@ -36,16 +36,16 @@ export function describedFields(openApi: unknown): ReadonlySet<string> | null {
 
 /** Options of {@link UpstreamCapabilities}. */
 export interface CapabilitiesOptions {
-  /** Fields named by the server's OpenAPI document; null where it has none. */
+  /** Fields in the server's OpenAPI document; null if the server has no such document. */
   readonly described: ReadonlySet<string> | null;
   readonly ask: Ask;
-  /** Fields known to be supported, whatever a probe would find. @default none */
+  /** Fields known to be supported, which are not probed. @default none */
   readonly supportedFields?: readonly string[] | undefined;
   /** Fields known to have no effect. @default none */
   readonly refusedFields?: readonly string[] | undefined;
 }
 
-/** Fields that an upstream acts on: from its OpenAPI document, else from OpenAI's list and one probe per further field. */
+/** Fields that an upstream acts on, from its OpenAPI document, or else from OpenAI's list and one probe per additional field. */
 export class UpstreamCapabilities {
   readonly #options: CapabilitiesOptions;
   readonly #probes = new Map<string, Promise<boolean>>();
@@ -55,7 +55,7 @@ export class UpstreamCapabilities {
     this.#options = options;
   }
 
-  /** Whether the server's OpenAPI document names a field; null where there is no such document. */
+  /** Whether the server's OpenAPI document names a field; null if the server has no such document. */
   describes(field: string): boolean | null {
     return this.#options.described?.has(field) ?? null;
   }
@@ -85,24 +85,24 @@ export class UpstreamCapabilities {
     return result;
   }
 
-  /** Null when the probe was inconclusive. */
+  /** Probes a field; null if the probe was inconclusive. */
   async #probe(field: string, model: string): Promise<boolean | null> {
     this.#rejectsUnknown ??= this.#probeUnknown(model);
     const rejectsUnknown = await this.#rejectsUnknown;
     if (rejectsUnknown === null) this.#rejectsUnknown = undefined;
-    // A server that rejects what it does not know reports the field to the client itself.
+    // A server that rejects unknown fields reports an unsupported field to the client itself.
     if (rejectsUnknown !== false) return rejectsUnknown;
     return this.#rejects(model, { [field]: INVALID_VALUE });
   }
 
-  /** Whether the server rejects fields that no server has; null when it does not answer a plain request either. */
+  /** Whether the server rejects unknown fields; null if it does not answer a plain request either. */
   async #probeUnknown(model: string): Promise<boolean | null> {
     const rejects = await this.#rejects(model, { [UNKNOWN_FIELD]: INVALID_VALUE });
     if (rejects !== true) return rejects;
     return (await this.#rejects(model, {})) === false ? true : null;
   }
 
-  /** True for 400 and 422, false for 200, null for any other outcome. */
+  /** Whether the server rejects a request: true for 400 and 422, false for 200, null for any other outcome. */
   async #rejects(model: string, fields: Readonly<Record<string, unknown>>): Promise<boolean | null> {
     const status = await this.#options
       .ask({ model, messages: [{ role: "user", content: "Hi" }], max_tokens: 1, ...fields })

@@ -1,4 +1,4 @@
-/** An OpenAI-compatible server that samples in place of the engine: what it serves, what it takes, and one request to it. */
+/** Client of an OpenAI-compatible server that samples in place of the engine: served models, supported fields, and requests. */
 import { Agent, type Dispatcher } from "undici";
 import { z } from "zod";
 import { ConfigError, EngineError, isAbort, OverloadedError } from "../../errors.ts";
@@ -8,18 +8,18 @@ import { describedFields, UpstreamCapabilities } from "./capabilities.ts";
 export interface UpstreamOptions {
   /** Address of the server, with or without `/v1`. */
   readonly url: string;
-  /** Sent as a bearer token. @default none */
+  /** API key, sent as a bearer token. @default none */
   readonly apiKey?: string | undefined;
-  /** Base models that are sampled there: identifier here → name there. @default all base models it lists, by their own names */
+  /** Base models to sample on the server: local identifier → name on the server. @default all base models that the server lists */
   readonly models?: Readonly<Record<string, string>> | undefined;
   /**
-   * Whether adapters are published to it: a checkpoint of an adapter on one of its base models is loaded there when it is first
-   * asked for (vLLM with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`). Else adapters are sampled here. @default false
+   * Whether the server samples adapters: a checkpoint of an adapter on one of its base models is loaded there at the first request for
+   * it (vLLM with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`). If false, the local engine samples adapters. @default false
    */
   readonly adapters?: boolean | undefined;
-  /** The data directory as the server sees it, where adapters are read from. @default the same path */
+  /** Path of the data directory on the server, from which the server reads adapters. @default the local path */
   readonly dataDir?: string | undefined;
-  /** Adapters that stay loaded there while nobody samples them. @default 8 */
+  /** Maximum number of unused adapters that stay loaded on the server. @default 8 */
   readonly maxIdleAdapters?: number | undefined;
   /**
    * Fields beyond OpenAI's own that the server supports. They are forwarded without asking the server; needed only for a server that has
@@ -28,32 +28,33 @@ export interface UpstreamOptions {
   readonly supportedFields?: readonly string[] | undefined;
   /** Fields that the server accepts and ignores; requests that set them are refused. @default none */
   readonly refusedFields?: readonly string[] | undefined;
-  /** How long the server may take to begin its answer, milliseconds. @default 600000 */
+  /** Maximum time until a response begins, and between two pieces of its body, in milliseconds. @default 600000 */
   readonly timeoutMs?: number | undefined;
 }
 
-/** What a server said to one request. */
+/** Response of the server to one request. */
 export interface UpstreamAnswer {
   readonly status: number;
   readonly contentType: string;
   readonly retryAfter: string | null;
-  /** Read it to its end, or return: then the server is told that nobody listens. */
+  /** Response body. Read it to its end; leaving the loop earlier closes the connection. */
   readonly body: AsyncIterable<Uint8Array>;
 }
 
-/** A server that samples. */
+/** Connection to a server that samples. */
 export interface Upstream {
-  /** Identifier here → name there, of every base model that is sampled there. */
+  /** Base models that the server samples: local identifier → name on the server. */
   readonly baseModels: ReadonlyMap<string, string>;
   readonly options: UpstreamOptions;
-  /** Returns the context length in tokens of a base model by its identifier here; null if the server does not list it. */
+  /** Returns the context length in tokens of a base model by its local identifier; null if the server does not list the length. */
   contextLengthOf(base: string): number | null;
   /** Fields of chat completions that the server acts on. */
   readonly capabilities: UpstreamCapabilities;
   /**
-   * Posts a body and gives the answer as soon as it begins.
+   * Posts a JSON body and returns the response as soon as its headers arrive, also for an error status.
    *
-   * @throws OverloadedError `E_OVERLOADED` when the server cannot be reached; the signal's own reason when that was aborted.
+   * @param path - Path below the server's root, such as `/v1/chat/completions`.
+   * @throws OverloadedError `E_OVERLOADED` if the server cannot be reached; the signal's reason if the signal was aborted.
    */
   post(
     path: string,
@@ -68,13 +69,15 @@ const servedList = z.looseObject({
 });
 type ServedEntry = z.infer<typeof servedList>["data"][number];
 
+/** Timeout of requests that read the server's properties, in milliseconds. */
 const START_TIMEOUT_MS = 10_000;
 
 /**
  * Connects to an upstream.
  *
- * @throws ConfigError `E_CONFIG` for an address that is none, a server that is not reached or refuses the key, and for a base model
- *   that it does not serve.
+ * @returns Connection; call `close` to end it.
+ * @throws ConfigError `E_CONFIG` if `url` is not an http or https address, if the server cannot be reached or rejects the key, or if it
+ *   does not serve one of `models`.
  */
 export async function connectUpstream(options: UpstreamOptions): Promise<Upstream> {
   const url = URL.canParse(options.url) ? new URL(options.url) : null;
@@ -82,7 +85,7 @@ export async function connectUpstream(options: UpstreamOptions): Promise<Upstrea
     throw new ConfigError(`Expected the upstream to be an http or https address, got \`${options.url}\``, { param: "upstream.url" });
   const root = url.pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
   const timeoutMs = options.timeoutMs ?? 600_000;
-  // A stream may be silent for as long as its answer may take to begin.
+  // A stream may pause for as long as a response may take to begin.
   const agent = new Agent({ headersTimeout: timeoutMs, bodyTimeout: timeoutMs });
   const authorization = options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` };
   const get = async (path: string): Promise<{ status: number; body: unknown }> => {
@@ -187,7 +190,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The text of an answer that is not streamed. @throws EngineError `E_ENGINE` when it breaks off. */
+/** Reads a response body as text. @throws EngineError `E_ENGINE` if the connection breaks before the end of the body. */
 export async function textOf({ body }: UpstreamAnswer): Promise<string> {
   const chunks: Uint8Array[] = [];
   try {

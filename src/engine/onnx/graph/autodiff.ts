@@ -3,17 +3,16 @@ import type { Node, Value } from "./graph.ts";
 import { add } from "./ops/elementwise.ts";
 
 /**
- * Reverse-mode differentiation: appends to the graph the nodes that compute `∂ target / ∂ wrt[i]`.
+ * Appends the nodes that compute `∂ target / ∂ wrt[i]` to the graph, by reverse-mode differentiation.
  *
- * Gradients flow only along paths that lead from a `wrt` value to the target; nothing is recorded for the rest, so a
- * frozen weight costs nothing. Values reached several times have their contributions added in the order of the walk,
- * which is fixed, so that the same graph always sums in the same order.
+ * Gradients are recorded only along paths from a `wrt` value to the target, so a frozen weight costs nothing. Several contributions to
+ * the same value are added in the fixed order of the backward traversal, so equal graphs sum in equal order.
  *
- * @param target - A scalar, shape `[]`.
+ * @param target - Scalar, shape `[]`.
  * @param wrt - Inputs or intermediate values of the same graph.
- * @param start - For graph inputs among `wrt`: what their gradient is added to, for accumulation over several runs.
+ * @param start - For graph inputs among `wrt`, the value that the gradient is added to, for accumulation over several runs.
  * @returns One gradient per `wrt`, of the same shape.
- * @throws ShapeError `E_SHAPE` when the target is not a scalar or does not depend on one of `wrt`.
+ * @throws ShapeError `E_SHAPE` if the target is not a scalar or does not depend on one of `wrt`.
  */
 export function differentiate(target: Value, wrt: readonly Value[], start: ReadonlyMap<Value, Value> = new Map()): Value[] {
   const { graph } = target;
@@ -47,7 +46,7 @@ export function differentiate(target: Value, wrt: readonly Value[], start: Reado
   });
 }
 
-/** The values through which a change of `sources` reaches something differentiable. */
+/** Returns `sources` and all values that depend on them through differentiable nodes. */
 function dependents(nodes: readonly Node[], sources: readonly Value[]): Set<Value> {
   const active = new Set<Value>(sources);
   for (const node of nodes) {

@@ -1,19 +1,19 @@
 /**
- * The graph that ops are recorded into: values, nodes, and for each node its vector-Jacobian product.
+ * Computation graph that ops are recorded into: values, and nodes with their vector-Jacobian products.
  *
- * A value has a static shape whose dimensions are numbers or names ("B", "T"): names are bound when the graph runs, so
- * one graph serves every batch. Ops never compute anything here; they record a node of the ONNX operator set and how to
- * differentiate it. `differentiate` (autodiff.ts) walks the record backwards, `writeOnnx` (onnx-writer.ts) stores it.
+ * A value has a static shape of fixed and named dimensions ("B", "T"). Names are bound when the graph runs, so one graph serves batches
+ * of any size. Ops compute nothing; they record a node of the ONNX operator set and its derivative. `differentiate` (autodiff.ts) adds
+ * gradient nodes, and `writeOnnx` (onnx-writer.ts) serializes the graph.
  */
 import { ShapeError } from "../../../errors.ts";
 
-/** Element types that the catalogue uses. */
+/** Element types that the ops use. */
 export type DType = "float32" | "int32" | "int64" | "bool";
 
-/** A dimension: fixed, or named and bound at run time. */
+/** Dimension: a fixed size, or a name that is bound at run time. */
 export type Dim = number | string;
 
-/** An operator attribute, tagged by its ONNX type. */
+/** Operator attribute, tagged by its ONNX type. */
 export type Attribute =
   | { readonly int: number }
   | { readonly ints: readonly number[] }
@@ -21,19 +21,18 @@ export type Attribute =
   | { readonly string: string };
 
 /**
- * One node's share of a variable's gradient: a value, which is added to what came before, or a function from what came
- * before (null = nothing yet) to the sum, where an operator adds as it computes and no copy of the share is needed.
+ * Contribution of one node to the gradient of a variable: a value, which is added to the gradient so far, or a function from the gradient
+ * so far (null = none yet) to the new gradient. The function lets an operator add during its computation, without a temporary.
  */
 export type Contribution = Value | ((sum: Value | null) => Value);
 
 /**
- * The vector-Jacobian product of a node: from the gradients of its outputs (null where nothing flows back) to the
- * contributions to its variables. `needed[i]` is false where nobody asks for the gradient of variable `i`: return null
- * there and record nothing.
+ * Vector-Jacobian product of a node: a function from the gradients of the node's outputs (null = no gradient) to the contributions to
+ * its variables. If `needed[i]` is false, the gradient of variable `i` is not used; return null for it and record nothing.
  */
 export type Vjp = (gradients: readonly (Value | null)[], needed: readonly boolean[]) => (Contribution | null)[];
 
-/** The result of a node, an input or a constant. */
+/** Result of a node, graph input, or constant. */
 export interface Value {
   readonly graph: Graph;
   readonly name: string;
@@ -41,15 +40,15 @@ export interface Value {
   readonly shape: readonly Dim[];
 }
 
-/** One recorded operator. */
+/** Recorded operator. */
 export interface Node {
   readonly op: string;
-  /** Operator domain; "" is the standard one. */
+  /** Operator domain; "" is the standard ONNX domain. */
   readonly domain: string;
   readonly inputs: readonly Value[];
   readonly outputs: readonly Value[];
   readonly attributes: Readonly<Record<string, Attribute>>;
-  /** What the product is differentiated by: the inputs, unless the op says otherwise. */
+  /** Values that `vjp` differentiates with respect to. */
   readonly variables: readonly Value[];
   readonly vjp: Vjp | null;
 }
@@ -57,23 +56,23 @@ export interface Node {
 /** Contents of a constant. */
 export type ConstantData = Float32Array | BigInt64Array;
 
-/** What {@link Graph.record} needs to know of an operator. */
+/** Description of an operator for {@link Graph.record}. */
 export interface NodeSpec {
   readonly op: string;
   readonly domain?: string | undefined;
   readonly inputs: readonly Value[];
   readonly attributes?: Readonly<Record<string, Attribute>> | undefined;
   readonly outputs: readonly { readonly shape: readonly Dim[]; readonly dtype?: DType | undefined }[];
-  /** Absent: gradients stop here. */
+  /** Vector-Jacobian product. If absent, no gradient flows to the inputs. */
   readonly vjp?: Vjp | undefined;
   /**
-   * What `vjp` differentiates by, when it is not the operands: an op made of several nodes puts its gradient on the last
-   * one, in terms of what went into the first. @default the inputs
+   * Values that `vjp` differentiates with respect to. An op of several nodes attaches its gradient to the last node, with the inputs of
+   * the first node as variables. @default the inputs
    */
   readonly variables?: readonly Value[] | undefined;
 }
 
-/** A graph under construction. */
+/** Computation graph under construction. */
 export class Graph {
   readonly nodes: Node[] = [];
   readonly inputs: Value[] = [];
@@ -84,19 +83,19 @@ export class Graph {
   readonly #shapes = new Map<string, Value>();
   #counter = 0;
 
-  /** Declares an input. A named dimension is bound by the first value that has it, inputs first. */
+  /** Declares a graph input. The run-time size of a named dimension is read from the first value with it, inputs first. */
   input(name: string, shape: readonly Dim[], dtype: DType = "float32"): Value {
     const value: Value = { graph: this, name, dtype, shape };
     this.inputs.push(value);
     return value;
   }
 
-  /** A float32 constant; equal scalars are shared. */
+  /** Returns a float32 scalar constant; equal scalars are shared. */
   scalar(x: number): Value {
     return this.#cached(`f:${x}`, [], new Float32Array([x]));
   }
 
-  /** An int64 vector constant; equal ones are shared. */
+  /** Returns an int64 vector constant; equal vectors are shared. */
   ints(values: readonly number[]): Value {
     return this.#cached(
       `i:${values.join(",")}`,
@@ -105,19 +104,23 @@ export class Graph {
     );
   }
 
-  /** A float32 constant tensor. */
+  /** Returns a float32 constant tensor. */
   constant(data: Float32Array, shape: readonly number[]): Value {
     const value: Value = { graph: this, name: `constant_${this.#counter++}`, dtype: "float32", shape };
     this.constants.set(value, data);
     return value;
   }
 
-  /** What stands for an optional operand that is not given. */
+  /** Returns a placeholder for an omitted optional operand. */
   absent(): Value {
     return { graph: this, name: "", dtype: "float32", shape: [] };
   }
 
-  /** The run-time size of a named dimension, an int64 vector of one element. */
+  /**
+   * Returns the run-time size of a named dimension, as an int64 vector of one element.
+   *
+   * @throws ShapeError `E_SHAPE` if no value has such a dimension.
+   */
   dim(name: string): Value {
     const known = this.#dims.get(name);
     if (known) return known;
@@ -136,7 +139,7 @@ export class Graph {
     throw new ShapeError(`Expected a value with a dimension named "${name}" in the graph, found none`);
   }
 
-  /** A shape as an int64 vector; named dimensions are read at run time. */
+  /** Returns a shape as an int64 vector; named dimensions are read at run time. */
   shapeVector(shape: readonly Dim[]): Value {
     if (shape.every((dim) => typeof dim === "number")) return this.ints(shape as number[]);
     const parts = shape.map((dim) => (typeof dim === "number" ? this.ints([dim]) : this.dim(dim)));
@@ -154,12 +157,12 @@ export class Graph {
     return vector!;
   }
 
-  /** Names a value as a result of the graph. */
+  /** Declares a value as a named output of the graph. */
   output(name: string, value: Value): void {
     this.outputs.set(name, value);
   }
 
-  /** Records a node and returns its outputs. Only op functions call this. */
+  /** Records a node and returns its outputs. For op functions only. */
   record(spec: NodeSpec): Value[] {
     const outputs = spec.outputs.map(({ shape, dtype }): Value => ({
       graph: this,
@@ -194,12 +197,12 @@ export class Graph {
   }
 }
 
-/** `[2, "T", 32]` as text, for messages. */
+/** Formats a shape such as `[2, "T", 32]` for error messages. */
 export function formatShape(shape: readonly Dim[]): string {
   return `[${shape.join(", ")}]`;
 }
 
-/** Whether two shapes agree in every dimension, names included. */
+/** Whether two shapes are equal in every dimension, including names. */
 export function sameShape(a: readonly Dim[], b: readonly Dim[]): boolean {
   return a.length === b.length && a.every((dim, i) => dim === b[i]);
 }

@@ -1,4 +1,4 @@
-/** The graph builder: values and nodes, the op catalogue with gradients, reverse-mode differentiation, the ONNX writer. */
+/** Graph builder: values and nodes, ops with gradients, reverse-mode differentiation, and the ONNX writer. */
 export { differentiate } from "./autodiff.ts";
 export { type Dim, type DType, Graph, type Value } from "./graph.ts";
 export { writeOnnx } from "./onnx-writer.ts";

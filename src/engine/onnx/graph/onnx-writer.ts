@@ -1,17 +1,18 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import type { Attribute, ConstantData, DType, Graph, Node, Value } from "./graph.ts";
 
-/** Versions of the ONNX format and operator set that the catalogue is written for. */
+/** Version of the ONNX file format. */
 const IR_VERSION = 10;
+/** Version of the ONNX operator set that the ops are written for. */
 const OPSET = 21;
 
 const ELEMENT_TYPE: Record<DType, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
 
 /**
- * Serialises a graph as an ONNX model. Nodes that no output needs are left out, so an op may record more than its
- * caller uses. Field numbers are those of `onnx.proto3`.
+ * Serializes a graph as an ONNX model. Nodes that no output depends on are omitted, so an op may record more than its caller uses.
+ * Field numbers are defined in `onnx.proto3`.
  *
- * @returns The bytes of a `ModelProto`, ready for an inference session.
+ * @returns Bytes of a `ModelProto`, ready for an inference session.
  * @source https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3
  */
 export function writeOnnx(graph: Graph, name: string): Uint8Array {
@@ -23,7 +24,7 @@ export function writeOnnx(graph: Graph, name: string): Uint8Array {
   model.tag(2, WireType.LengthDelimited).string("whetstone");
   message(model, 7, (writer) => {
     for (const node of nodes) message(writer, 1, (inner) => writeNode(inner, node));
-    // A result carries the name its caller asked for; the value behind it may already be named otherwise.
+    // Each output gets the requested name through an Identity node, because the value may have another name.
     for (const [output, value] of graph.outputs) message(writer, 1, (inner) => writeAlias(inner, value.name, output));
     writer.tag(2, WireType.LengthDelimited).string(name);
     for (const [value, data] of graph.constants) if (used.has(value)) message(writer, 5, (inner) => writeTensor(inner, value, data));
@@ -42,7 +43,7 @@ export function writeOnnx(graph: Graph, name: string): Uint8Array {
   return model.finish();
 }
 
-/** The nodes that some output depends on, in recording order, which is topological. */
+/** Returns the nodes that an output depends on, in recording order, which is topological. */
 function liveNodes(graph: Graph): Node[] {
   const needed = new Set<Value>(graph.outputs.values());
   const live: Node[] = [];

@@ -1,22 +1,22 @@
-/** What sets the model families apart, where their `config.json` does not say it itself. */
+/** Properties of a model architecture that its `config.json` does not contain, or defaults for missing keys. */
 export interface Architecture {
-  /** Used where the file has no `rope_theta`. */
+  /** Default of `rope_theta`. */
   readonly defaultTheta: number;
-  /** Used where the file has no `head_dim`; absent = hidden size / heads. */
+  /** Default of `head_dim`; absent = hidden size / heads. */
   readonly defaultHeadSize?: number | undefined;
-  /** Whether the head is the embedding where the file does not say. */
+  /** Default of `tie_word_embeddings`. */
   readonly isTiedByDefault: boolean;
-  /** Queries, keys and values have a bias whatever the file says, the output never has. */
+  /** Whether queries, keys and values always have a bias, and the attention output never has one; `attention_bias` is then not read. */
   readonly alwaysHasQkvBias: boolean;
   /** Whether `mlp_bias` is read. */
   readonly mayHaveMlpBias: boolean;
-  /** Query and key heads are normalised. */
+  /** Whether query and key heads are normalized. */
   readonly hasQueryKeyNorm: boolean;
   /** Whether `no_rope_layers` and `no_rope_layer_interval` are read. */
   readonly mayLeaveLayersUnrotated: boolean;
-  /** Whether `sliding_window` counts only beside `use_sliding_window: true`. */
+  /** Whether `sliding_window` applies only with `use_sliding_window: true`. */
   readonly readsUseSlidingWindow: boolean;
-  /** Whether there is a window where `use_sliding_window` is true and the file has no `sliding_window`. */
+  /** Whether the architecture uses a default window if `use_sliding_window` is true and `sliding_window` is missing. */
   readonly hasDefaultWindow: boolean;
 }
 
@@ -31,9 +31,9 @@ const LLAMA: Architecture = {
   hasDefaultWindow: false,
 };
 
-/** The architectures that are carried out, by their name in `config.json`. */
+/** Supported architectures by their name in `config.json`. */
 export const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
-  // Llama 2 and 3, SmolLM and SmolLM 2, and what else was trained in their layout.
+  // Llama 2 and 3, SmolLM and SmolLM 2, and other models with the same architecture.
   LlamaForCausalLM: LLAMA,
   // Qwen 2 and 2.5.
   Qwen2ForCausalLM: { ...LLAMA, alwaysHasQkvBias: true, mayHaveMlpBias: false, readsUseSlidingWindow: true, hasDefaultWindow: true },

@@ -4,49 +4,49 @@ import { parseFileJson, readRegularFile, reasonOf } from "../../../util/regular-
 import { ARCHITECTURES, type Architecture } from "./architectures.ts";
 import { parseRope, type RopeScaling } from "./rope.ts";
 
-/** What the transformer needs to know of a model. Names follow the paper's letters in comments: H, L, h, kv, d, F, V. */
+/** Configuration of a transformer. Comments in this directory use the letters H, L, h, kv, d, F, V for its sizes. */
 export interface ModelConfig {
-  /** V. */
+  /** Vocabulary size, V. */
   readonly vocabularySize: number;
-  /** H. */
+  /** Hidden size, H. */
   readonly hiddenSize: number;
-  /** L. */
+  /** Number of layers, L. */
   readonly layers: number;
-  /** h, query heads. */
+  /** Number of query heads, h. */
   readonly heads: number;
-  /** kv, key and value heads; divides h. */
+  /** Number of key and value heads, kv; divides h. */
   readonly kvHeads: number;
-  /** d, width of a head; even; need not be H / h. */
+  /** Size of a head, d; even, and not necessarily H / h. */
   readonly headSize: number;
-  /** F, inner width of the feed-forward part. */
+  /** Inner size of the feed-forward layers, F. */
   readonly innerSize: number;
   readonly ropeTheta: number;
   readonly rope: RopeScaling;
-  /** Layers whose queries and keys are not rotated. */
+  /** Indices of layers without rotary position embeddings. */
   readonly unrotatedLayers: readonly number[];
-  /** Which projections of attention have a bias: none, queries, keys and values, or these and the output. */
+  /** Attention projections with a bias: none; queries, keys and values (`qkv`); or all, including the output. */
   readonly attentionBias: "none" | "qkv" | "all";
   /** Whether the feed-forward projections have a bias. */
   readonly hasMlpBias: boolean;
-  /** Whether each query and key head is RMS-normalised before it is rotated. */
+  /** Whether each query and key head is RMS-normalized before rotation. */
   readonly hasQueryKeyNorm: boolean;
   readonly normEpsilon: number;
   /** Whether the output head is the embedding transposed. */
   readonly isTied: boolean;
-  /** Most tokens in a sequence. */
+  /** Maximum number of tokens in a sequence. */
   readonly contextLength: number;
-  /** Standard deviation of freshly made weights. */
+  /** Standard deviation of random initial weights. */
   readonly initializerRange: number;
 }
 
 type Raw = Readonly<Record<string, unknown>>;
 
-/** Size of the largest `config.json`, in bytes. */
+/** Maximum size of `config.json`, in bytes. */
 const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
 /**
- * Largest values of the numbers that memory and time depend on before any tensor is read: several times those of the largest
- * published models of the supported families.
+ * Maximum values of settings that determine memory and time before any tensor is read. The limits are several times the values of the
+ * largest published models of the supported architectures.
  */
 const MAX_VALUES: Readonly<Record<string, number>> = {
   vocab_size: 2 ** 20,
@@ -59,10 +59,10 @@ const MAX_VALUES: Readonly<Record<string, number>> = {
   max_position_embeddings: 2 ** 20,
 };
 
-/** Largest `max_position_embeddings · head_dim`: the tables of rotary positions take 4 bytes for each. */
+/** Maximum of `max_position_embeddings · head_dim`, because the rotary tables take 4 bytes per element of this product. */
 const MAX_ROTARY_SIZE = 2 ** 27;
 
-/** Keys whose other values would change the computation: the one value that is carried out. Null and absent are fine. */
+/** Supported values of keys that would otherwise change the computation. Null and absent keys are accepted as well. */
 const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
   hidden_act: "silu",
   partial_rotary_factor: 1,
@@ -73,8 +73,8 @@ const REQUIRED_VALUES: Readonly<Record<string, unknown>> = {
 /**
  * Reads `config.json` of a directory in Hugging Face layout.
  *
- * @throws DataError `E_DATA` when the file is missing, is not JSON, or lacks a number.
- * @throws UnsupportedError `E_UNSUPPORTED` for another architecture, or a setting this build does not carry out.
+ * @throws DataError `E_DATA` if the file is missing, is not JSON, or lacks a required number.
+ * @throws UnsupportedError `E_UNSUPPORTED` for an unsupported architecture or setting.
  */
 export async function readModelConfig(directory: string): Promise<ModelConfig> {
   const path = join(directory, "config.json");
@@ -87,7 +87,7 @@ export async function readModelConfig(directory: string): Promise<ModelConfig> {
   return parseModelConfig(raw as Raw, "config.json");
 }
 
-/** The same from parsed JSON; `where` names the source in messages. */
+/** Parses the JSON of a `config.json`; `where` names the source in error messages. Throws the errors of {@link readModelConfig}. */
 export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   const architecture = architectureOf(raw, where);
   refuseUnsupported(raw, where, architecture);
@@ -136,7 +136,7 @@ export function parseModelConfig(raw: Raw, where: string): ModelConfig {
   return config;
 }
 
-/** A value of the file as messages show it, at most 100 characters. */
+/** Formats a value of the file for error messages, with at most 100 characters. */
 function shown(value: unknown): string {
   return String(JSON.stringify(value)).slice(0, 100);
 }
@@ -163,17 +163,17 @@ function refuseUnsupported(raw: Raw, where: string, architecture: Architecture):
     const isRead = key === "attention_bias" ? !architecture.alwaysHasQkvBias : architecture.mayHaveMlpBias;
     if (given(key) && raw[key] !== false && !(isRead && raw[key] === true)) refuse(key, false);
   }
-  // Most files of these families name a window and say beside it that it is not used.
+  // Most files of these architectures have `sliding_window` together with `use_sliding_window: false`.
   const isWindowUsed = architecture.readsUseSlidingWindow ? raw["use_sliding_window"] === true : true;
   if (given("sliding_window") && isWindowUsed) refuse("sliding_window", null);
-  // Without the key these families have a window of their own.
+  // Without the key, these architectures use a default window.
   if (raw["sliding_window"] === undefined && architecture.hasDefaultWindow && isWindowUsed) refuse("use_sliding_window", false);
   const types = raw["layer_types"];
   if (given("layer_types") && !(Array.isArray(types) && types.every((type) => type === "full_attention")))
     refuse("layer_types", ["full_attention"]);
 }
 
-/** Layers that `no_rope_layers` marks with 0, or every `no_rope_layer_interval`-th where it is absent. */
+/** Returns the layers that `no_rope_layers` marks with 0, or every `no_rope_layer_interval`-th layer if the key is missing. */
 function unrotatedLayers(raw: Raw, where: string, layers: number): number[] {
   const marks = raw["no_rope_layers"] ?? null;
   const interval = raw["no_rope_layer_interval"] ?? 4;

@@ -1,23 +1,23 @@
-/** Element types of weights in files: checks and conversions to float32. */
+/** Element types of weight files, with finiteness checks and conversion to float32. */
 import { firstNonFinite } from "../../../util/finite.ts";
 
-/** An element type that can be read. */
+/** Supported element type. */
 export interface ElementType {
   /** Bytes per element. */
   readonly width: number;
-  /** Index of the first element that is NaN or infinite; −1 when all are finite. */
+  /** Returns the index of the first element that is NaN or infinite; −1 if all elements are finite. */
   readonly findNonFinite: (raw: ArrayBuffer) => number;
   readonly decode: (raw: ArrayBuffer) => Float32Array;
 }
 
-/** Types by their names in safetensors. */
+/** Supported element types by their name in safetensors. */
 export const ELEMENT_TYPES: Readonly<Record<string, ElementType>> = {
   F32: { width: 4, findNonFinite: (raw) => firstNonFinite(new Float32Array(raw)), decode: (raw) => new Float32Array(raw) },
   F16: { width: 2, findNonFinite: (raw) => firstWithExponent(raw, 0x7c00), decode: fromFloat16 },
   BF16: { width: 2, findNonFinite: (raw) => firstWithExponent(raw, 0x7f80), decode: fromBfloat16 },
 };
 
-/** NaN and the infinities are the numbers with every bit of the exponent set. */
+/** Returns the index of the first 16-bit element with all exponent bits set (NaN or infinity), or −1. */
 function firstWithExponent(raw: ArrayBuffer, exponent: number): number {
   const bits = new Uint16Array(raw);
   for (let i = 0; i < bits.length; i++) if ((bits[i]! & exponent) === exponent) return i;
@@ -28,7 +28,7 @@ function fromBfloat16(raw: ArrayBuffer): Float32Array {
   return new Float32Array(Uint32Array.from(new Uint16Array(raw), (bits) => bits << 16).buffer);
 }
 
-/** IEEE 754 half precision: 1 sign, 5 exponent and 10 fraction bits. */
+/** Decodes IEEE 754 half precision: 1 sign, 5 exponent and 10 fraction bits. */
 function fromFloat16(raw: ArrayBuffer): Float32Array {
   return Float32Array.from(new Uint16Array(raw), (bits) => {
     const sign = bits & 0x8000 ? -1 : 1;

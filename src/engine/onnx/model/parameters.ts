@@ -1,49 +1,49 @@
 /**
- * Where every parameter lives. All parameters of a model are views into one flat Float32Array: the optimizer sees a
- * vector, publishing is one copy, and a graph input is a view without a copy.
+ * Layout of parameters. All parameters of a model are views into one flat Float32Array: the optimizer works on one vector, publishing
+ * copies one array, and a graph input is a view without a copy.
  *
- * Matrices are kept as `[in, out]`, so that a forward product needs no transposition; files hold `[out, in]`. Query,
- * key and value are one matrix side by side: narrow products are slower, and a narrow product's last bits depend on the
- * thread count. A file sees the parts.
+ * Matrices are stored as `[in, out]`, so that a forward product needs no transposition; files store `[out, in]`. Query, key and value
+ * projections are fused into one matrix, because narrow products are slower and their last bits depend on the thread count. In files
+ * they are separate tensors.
  */
 import { InternalError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
 
-/** One tensor as a file names it: columns `[start, start + width)` of a matrix, elements of a vector, or all of a table. */
+/** Tensor in a file: columns `[start, start + width)` of a matrix, elements of a vector, or a full embedding table. */
 export interface FileTensor {
   readonly name: string;
   readonly start: number;
   readonly width: number;
 }
 
-/** One parameter in the flat vector. */
+/** Parameter in the flat vector. */
 export interface Parameter {
   /** Name of the graph input. */
   readonly name: string;
-  /** `[in, out]`, `[V, H]` for the embedding, `[H]` or `[d]` for a gain, `[out]` for a bias. */
+  /** Shape: `[in, out]` for a matrix, `[V, H]` for the embedding, `[H]` or `[d]` for a gain, `[out]` for a bias. */
   readonly shape: readonly number[];
-  /** First element in the flat vector. */
+  /** Index of the first element in the flat vector. */
   readonly offset: number;
   readonly size: number;
   readonly kind: "matrix" | "embedding" | "gain" | "bias";
   readonly files: readonly FileTensor[];
 }
 
-/** The flat vector's table of contents. */
+/** Layout of a flat vector. */
 export interface Layout {
   readonly parameters: readonly Parameter[];
-  /** Elements `[0, decayed)` take weight decay; gains and biases, which come last, do not. */
+  /** End of the elements `[0, decayed)` with weight decay; gains and biases follow and have none. */
   readonly decayed: number;
-  /** Length of the flat vector: a multiple of {@link BLOCK}; the tail is zero and stays zero. */
+  /** Length of the flat vector, a multiple of {@link BLOCK}; the padding at the end is always zero. */
   readonly length: number;
 }
 
-/** The flat vector is summed in blocks of this many elements. */
+/** Number of elements per block in sums over the flat vector. */
 export const BLOCK = 1024;
 
 type Draft = Omit<Parameter, "offset" | "size">;
 
-/** Assigns offsets in the given order, matrices first. */
+/** Assigns offsets in the given order, with matrices and the embedding first. */
 export function layOut(drafts: readonly Draft[]): Layout {
   const ordered = [...drafts.filter(isDecayed), ...drafts.filter((draft) => !isDecayed(draft))];
   let offset = 0;
@@ -62,7 +62,7 @@ function isDecayed({ kind }: Draft): boolean {
   return kind === "matrix" || kind === "embedding";
 }
 
-/** A linear map of the transformer: its fused matrix and the parts a file or an adapter knows it by. */
+/** Linear layer of the transformer: its fused matrix, and the parts that are separate tensors in files and adapters. */
 export interface LinearSpec {
   readonly name: string;
   readonly inputSize: number;
@@ -70,7 +70,7 @@ export interface LinearSpec {
   readonly parts: readonly { readonly file: string; readonly outputSize: number }[];
 }
 
-/** The linear maps of one layer, in the order they are applied. */
+/** Returns the linear layers of one transformer layer, in order of application. */
 export function layerLinears(
   config: ModelConfig,
   layer: number,
@@ -101,12 +101,12 @@ export function layerLinears(
   };
 }
 
-/** Every linear map of the model, layer by layer. */
+/** Returns all linear layers of the model, layer by layer. */
 export function allLinears(config: ModelConfig): LinearSpec[] {
   return Array.from({ length: config.layers }, (_, layer) => Object.values(layerLinears(config, layer))).flat();
 }
 
-/** The parameters of the whole model. */
+/** Returns the layout of all parameters of a model. */
 export function baseLayout(config: ModelConfig): Layout {
   const { hiddenSize: H, vocabularySize: V } = config;
   const gain = (name: string, file: string, width = H): Draft => ({
@@ -132,7 +132,7 @@ export function baseLayout(config: ModelConfig): Layout {
   return layOut(drafts);
 }
 
-/** Graph input name of a linear map's bias. */
+/** Returns the graph input name of a linear layer's bias. */
 export function biasName(linear: LinearSpec): string {
   return `${linear.name}_bias`;
 }
@@ -149,20 +149,20 @@ function linearDrafts(linear: LinearSpec): Draft[] {
   return linear.hasBias ? [matrix, { name: biasName(linear), shape: [width], kind: "bias", files: files("bias") }] : [matrix];
 }
 
-/** A low-rank adapter with every default filled in. */
+/** Low-rank adapter with all defaults applied. */
 export interface Adapter {
   readonly rank: number;
   readonly alpha: number;
 }
 
-/** Graph input names of an adapter's two matrices for one part of a linear map. */
+/** Returns the graph input names of an adapter's two matrices for one part of a linear layer. */
 export function adapterNames(linear: LinearSpec, part: number): { a: string; b: string } {
   return { a: `${linear.name}_${part}_a`, b: `${linear.name}_${part}_b` };
 }
 
 /**
- * The parameters of a rank-`rank` adapter on every linear map: `A [in, rank]` and `B [rank, out]` per part. File names
- * are those of PEFT: `base_model.model.<module>.lora_A.weight`.
+ * Returns the layout of an adapter on every linear layer: `A [in, rank]` and `B [rank, out]` per part. Tensors have PEFT names, such as
+ * `base_model.model.<module>.lora_A.weight`.
  */
 export function adapterLayout(config: ModelConfig, rank: number): Layout {
   const drafts = allLinears(config).flatMap((linear) =>
@@ -178,23 +178,23 @@ export function adapterLayout(config: ModelConfig, rank: number): Layout {
   return layOut(drafts);
 }
 
-/** The shape in a file of the part of `parameter` that is `width` wide. */
+/** Returns the shape in a file of a part of `parameter` with `width` columns or elements. */
 export function fileShape(parameter: Parameter, width: number): number[] {
   if (parameter.kind === "embedding") return [...parameter.shape];
   return parameter.kind === "matrix" ? [width, parameter.shape[0]!] : [width];
 }
 
-/** The view of one parameter in a flat vector. */
+/** Returns a view of one parameter in a flat vector. */
 export function viewOf(flat: Float32Array, parameter: Parameter): Float32Array {
   return flat.subarray(parameter.offset, parameter.offset + parameter.size);
 }
 
-/** Name in a file of the tensor that holds element `index` of a flat vector. */
+/** Returns the file name of the tensor that contains element `index` of a flat vector. */
 export function tensorAt({ parameters }: Layout, index: number): string {
   const parameter = parameters.find(({ offset, size }) => index >= offset && index < offset + size);
   if (parameter === undefined) throw new InternalError(`No tensor holds element ${index}`);
   const { files, shape, offset, kind } = parameter;
-  // An embedding is one tensor; of any other parameter the last dimension is cut.
+  // An embedding is one tensor; other parameters are split along the last dimension.
   const column = kind === "embedding" ? 0 : (index - offset) % shape.at(-1)!;
   return files.find(({ start, width }) => column >= start && column < start + width)!.name;
 }

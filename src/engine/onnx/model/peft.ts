@@ -1,20 +1,20 @@
-/** Adapters that others trained: a directory as PEFT saves it, without our `state.json`. */
+/** Import of adapters from directories in PEFT layout without a `state.json` of this engine. */
 import { join } from "node:path";
 import { DataError } from "../../../errors.ts";
 import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { packTensor } from "./weights.ts";
 
-/** Names of the weights file in PEFT's layout. */
+/** Name of the weights file in PEFT layout. */
 export const ADAPTER_FILE = "adapter_model.safetensors";
 
 /**
- * Reads an adapter into a flat vector. A linear layer that the adapter leaves alone keeps its `A` and gets `B = 0`: it computes what
- * the base does, and can be trained.
+ * Reads an adapter into a flat vector. A linear layer that the adapter does not contain keeps its `A` and gets `B = 0`, so that it
+ * computes the same as the base and can be trained.
  *
- * @param parameters - In `layout`; changed only when the whole file fits.
- * @throws DataError `E_DATA` for a file that is not whole, a tensor of another shape, one that belongs to no linear layer of this
- *   model, or half of a pair; the message names it.
+ * @param parameters - Flat vector in `layout`. Unchanged if the file cannot be read or has an unexpected tensor.
+ * @throws DataError `E_DATA` for a truncated file, a tensor of another shape, a tensor that belongs to no linear layer of this model, or
+ *   an `A` without `B` or vice versa; the message names the tensor.
  */
 export async function readForeignAdapter(directory: string, layout: Layout, parameters: Float32Array): Promise<void> {
   const file = await openSafetensors(join(directory, ADAPTER_FILE));
@@ -50,7 +50,7 @@ function requireFit(name: string, shape: readonly number[], known: ReadonlyMap<s
     throw new DataError(`${ADAPTER_FILE}: expected tensor "${name}" of shape [${expected.join(", ")}], got [${shape.join(", ")}]`);
 }
 
-/** A matrix of an adapter is one tensor in the file. */
+/** Returns the tensor name of an adapter matrix, which is stored as a single tensor. */
 function nameOf({ files }: Parameter): string {
   return files[0]!.name;
 }

@@ -1,30 +1,30 @@
 /**
- * Rotary positions: the frequencies of a head's pairs, as they are or rescaled for a longer context.
+ * Rotary position embeddings: frequencies of a head's pairs, optionally rescaled for a longer context.
  *
- * Every variant here is a table over positions, so it is exact in training, prefill and decoding alike. A variant whose
- * frequencies depend on the length of the sequence is not a table and is refused.
+ * Every supported variant is a table over positions, which training, prefill and decoding share. Variants with frequencies that depend
+ * on the sequence length cannot be tabulated and are refused.
  */
 import { DataError, UnsupportedError } from "../../../errors.ts";
 
-/** How frequencies are rescaled. */
+/** Rescaling of rotary frequencies. */
 export type RopeScaling =
   | { readonly kind: "none" }
-  /** Every frequency divided by `factor`. */
+  /** Divides every frequency by `factor`. */
   | { readonly kind: "linear"; readonly factor: number }
-  /** Long waves divided by `factor`, short ones kept, a ramp between. */
+  /** Divides low frequencies by `factor`, keeps high ones, and interpolates between. */
   | {
       readonly kind: "llama3";
       readonly factor: number;
       readonly lowFrequencyFactor: number;
       readonly highFrequencyFactor: number;
-      /** Tokens. */
+      /** Context length before rescaling, in tokens. */
       readonly originalContextLength: number;
     }
-  /** A ramp over the pairs between kept and divided, and a factor on `cos` and `sin`. */
+  /** Interpolates over the pairs between kept and divided frequencies, and scales `cos` and `sin` by `attentionFactor`. */
   | {
       readonly kind: "yarn";
       readonly factor: number;
-      /** Tokens. */
+      /** Context length before rescaling, in tokens. */
       readonly originalContextLength: number;
       readonly attentionFactor: number;
       readonly betaFast: number;
@@ -32,7 +32,7 @@ export type RopeScaling =
       readonly isTruncated: boolean;
     };
 
-/** What the tables are made from; part of a model's configuration. */
+/** Parameters of the rotary tables, part of a model's configuration. */
 export interface RopeConfig {
   readonly headSize: number;
   readonly contextLength: number;
@@ -43,15 +43,16 @@ export interface RopeConfig {
 type Raw = Readonly<Record<string, unknown>>;
 
 /**
- * Parses the rotary settings of a `config.json`: `rope_theta`, `rope_scaling` and newer files' `rope_parameters`, with the precedence
- * that transformers gives them. A `rope_scaling` that is not empty replaces `rope_parameters` as a whole; `rope_theta` inside of
- * either comes before the one beside it, `original_max_position_embeddings` the other way round.
+ * Parses the rotary settings of a `config.json`: `rope_theta`, `rope_scaling` and the newer `rope_parameters`, with the same precedence
+ * as transformers. A non-empty `rope_scaling` replaces `rope_parameters` completely. `rope_theta` inside the object takes precedence over
+ * the top-level key; for `original_max_position_embeddings`, the top-level key takes precedence.
  *
- * Type "dynamic" changes frequencies only beyond `max_position_embeddings`, where no sequence reaches here: it is "none".
+ * Type "dynamic" is treated as "none": it changes frequencies only beyond `max_position_embeddings`, which is the maximum length here.
  *
- * @param raw - The parsed file; `where` names it in messages.
- * @throws UnsupportedError `E_UNSUPPORTED` for another type, for heads that are rotated in part, and for settings per type of layer.
- * @throws DataError `E_DATA` when a number that the type needs is missing.
+ * @param raw - Parsed file.
+ * @param where - Name of the file for error messages.
+ * @throws UnsupportedError `E_UNSUPPORTED` for another type, for partially rotated heads, and for settings per layer type.
+ * @throws DataError `E_DATA` if a number that the type requires is missing.
  * @source transformers, `modeling_rope_utils.py`, `RotaryEmbeddingConfigMixin.convert_rope_params_to_dict`.
  */
 export function parseRope(raw: Raw, where: string, contextLength: number, defaultTheta: number): Pick<RopeConfig, "rope" | "ropeTheta"> {
@@ -72,7 +73,7 @@ function isEmpty(value: unknown): boolean {
   return value === undefined || value === null || (isObject(value) && Object.keys(value).length === 0);
 }
 
-/** Refuses settings that would change the computation, whatever the type. */
+/** Refuses unsupported settings that do not depend on the type. */
 function refuseUnsupported(given: Raw, where: string): void {
   const part = given["partial_rotary_factor"] ?? 1;
   if (part !== 1)
@@ -135,14 +136,14 @@ function parseScaling(
   }
 }
 
-/** `m(mscale) / m(mscale_all_dim)` where both are given, else `m(1)`, with `m(s) = 0.1·s·ln(factor) + 1`. */
+/** Returns `m(mscale) / m(mscale_all_dim)` if both are given, otherwise `m(1)`, with `m(s) = 0.1·s·ln(factor) + 1`. */
 function yarnAttentionFactor(given: Raw, factor: number, number: (name: string) => number): number {
   const magnitude = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
   if (!given["mscale"] || !given["mscale_all_dim"]) return magnitude(1);
   return magnitude(number("mscale")) / magnitude(number("mscale_all_dim"));
 }
 
-/** `cos` and `sin` of every position and frequency, `[contextLength, d/2]`: angle `position · frequency`. */
+/** Returns `cos` and `sin` of the angles `position · frequency`, each `[contextLength, d/2]`. */
 export function rotaryTables(config: RopeConfig): { cos: Float32Array; sin: Float32Array } {
   const half = config.headSize / 2;
   const cos = new Float32Array(config.contextLength * half);
@@ -160,7 +161,7 @@ export function rotaryTables(config: RopeConfig): { cos: Float32Array; sin: Floa
 }
 
 /**
- * The frequency of each pair, radians per position: `theta^(−2i/d)`, rescaled.
+ * Returns the frequency of each pair in radians per position: `theta^(−2i/d)`, rescaled.
  *
  * @source Chen et al. 2023, arXiv:2306.15595 (linear); Grattafiori et al. 2024, arXiv:2407.21783, and the released
  * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn).
@@ -174,13 +175,13 @@ function ropeFrequencies({ headSize: d, ropeTheta, rope }: RopeConfig): number[]
       return plain.map((frequency) => frequency / rope.factor);
     case "llama3":
       return plain.map((frequency) => {
-        // How many whole waves the original context held.
+        // Number of periods in the original context.
         const turns = (rope.originalContextLength * frequency) / (2 * Math.PI);
         const kept = clamp((turns - rope.lowFrequencyFactor) / (rope.highFrequencyFactor - rope.lowFrequencyFactor));
         return blend(frequency, rope.factor, kept);
       });
     case "yarn": {
-      // The pair that turns `turns` times over the original context, as a fractional index.
+      // Fractional index of the pair with `turns` periods in the original context.
       const pairOf = (turns: number) => (d * Math.log(rope.originalContextLength / (turns * 2 * Math.PI))) / (2 * Math.log(ropeTheta));
       const [first, last] = [pairOf(rope.betaFast), pairOf(rope.betaSlow)];
       const low = Math.max(rope.isTruncated ? Math.floor(first) : first, 0);

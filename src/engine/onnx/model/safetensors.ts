@@ -1,5 +1,5 @@
 /**
- * The safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes.
+ * Reader and writer of the safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes.
  *
  * @source https://github.com/huggingface/safetensors#format
  */
@@ -9,7 +9,7 @@ import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts"
 import { openRegularFile, reasonOf } from "../../../util/regular-file.ts";
 import { ELEMENT_TYPES } from "./element-types.ts";
 
-/** A tensor to write: float32, row-major. */
+/** Tensor to write: float32, row-major. */
 export interface NamedTensor {
   readonly name: string;
   readonly shape: readonly number[];
@@ -22,9 +22,9 @@ interface HeaderEntry {
   readonly data_offsets: readonly [number, number];
 }
 
-/** Longest header that is read, in bytes. */
+/** Maximum size of a header, in bytes. */
 const MAX_HEADER_BYTES = 16 * 1024 * 1024;
-/** Most tensors in a file; a model of 1,024 layers has 12,000. */
+/** Maximum number of tensors in a file; a model of 1,024 layers has 12,000. */
 const MAX_TENSORS = 65_536;
 
 /** Writes tensors to a new file and syncs it to disk. */
@@ -53,7 +53,7 @@ export async function writeSafetensors(
   }
 }
 
-/** Tensors of a file by name, converted to float32. */
+/** Contents of a file: tensors by name, converted to float32, and metadata. */
 export interface SafetensorsFile {
   readonly tensors: ReadonlyMap<string, { readonly shape: readonly number[]; readonly data: Float32Array }>;
   readonly metadata: Readonly<Record<string, string>>;
@@ -62,7 +62,7 @@ export interface SafetensorsFile {
 /**
  * Reads a whole file. F32, F16 and BF16 are converted exactly to float32.
  *
- * @throws DataError `E_DATA` when the file cannot be read, is torn, its header does not describe its bytes, or a number is not finite.
+ * @throws DataError `E_DATA` if the file cannot be read or is truncated, its header does not match its data, or a value is not finite.
  * @throws UnsupportedError `E_UNSUPPORTED` for other element types.
  */
 export async function readSafetensors(path: string): Promise<SafetensorsFile> {
@@ -76,27 +76,27 @@ export async function readSafetensors(path: string): Promise<SafetensorsFile> {
   }
 }
 
-/** A file whose header was read and checked; its tensors are read one by one, so that no more than one is held twice. */
+/** Open file with a checked header. Tensors are read one at a time, which limits memory to one additional tensor. */
 export interface OpenSafetensors {
   readonly shapes: ReadonlyMap<string, readonly number[]>;
   readonly metadata: Readonly<Record<string, string>>;
   /**
    * Reads one tensor and converts it exactly to float32.
    *
-   * @throws DataError `E_DATA` naming the tensor when there is none of that name, when it holds NaN or an infinity, or when the file has
-   *   become shorter.
+   * @throws DataError `E_DATA` naming the tensor if it does not exist or contains NaN or an infinity, or if the file has been truncated
+   *   since it was opened.
    */
   read(name: string): Promise<Float32Array>;
-  /** Checks one tensor as {@link read} does, piece by piece: about 1 s per 10⁹ elements besides reading the file. */
+  /** Checks one tensor like {@link read}, in pieces and without keeping it; takes about 1 s per 10⁹ elements in addition to file reads. */
   check(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens a file and checks the names, shapes, types and places of all its tensors; reads none of their numbers.
+ * Opens a file and checks the names, shapes, types and offsets of all tensors, without reading their values.
  *
- * @throws DataError `E_DATA` when the file cannot be read or is torn, or its header does not describe its bytes: tensors overlap, or
- *   leave a hole.
+ * @throws DataError `E_DATA` if the file cannot be read or is truncated, or its header does not match its data, for example because
+ *   tensors overlap or leave a hole.
  * @throws UnsupportedError `E_UNSUPPORTED` for element types other than F32, F16 and BF16.
  */
 export async function openSafetensors(path: string): Promise<OpenSafetensors> {
@@ -139,10 +139,10 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   }
 }
 
-/** Bytes that {@link OpenSafetensors.check} reads at once; a multiple of every element's width. */
+/** Number of bytes that {@link OpenSafetensors.check} reads at once; a multiple of every element size. */
 const CHECKED_BYTES = 8 * 1024 * 1024;
 
-/** @param part - Elements of the tensor from `first` on. */
+/** Checks that elements of a tensor are finite. @param part - Raw elements, of which the first has index `first` in the tensor. */
 function requireFinite(label: string, name: string, { dtype, raw, first }: { dtype: string; raw: ArrayBuffer; first: number }): void {
   const decoder = ELEMENT_TYPES[dtype]!;
   const index = decoder.findNonFinite(raw);
@@ -185,7 +185,7 @@ async function readHeader(
   return { entries, metadata: (metadata ?? {}) as Record<string, string>, dataStart };
 }
 
-/** The format allows neither overlapping tensors nor bytes that belong to none. */
+/** Checks that tensors neither overlap nor leave unused bytes, as the format requires. */
 function requireContiguous(label: string, entries: ReadonlyMap<string, HeaderEntry>, bytes: number): void {
   const inOrder = [...entries].sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0] || a.data_offsets[1] - b.data_offsets[1]);
   let end = 0;
@@ -199,7 +199,7 @@ function requireContiguous(label: string, entries: ReadonlyMap<string, HeaderEnt
   if (end !== bytes) throw new DataError(`${label}: expected ${end} bytes of data, as the header describes, got ${bytes}`);
 }
 
-/** One system call reads less than 2 GiB. */
+/** Maximum bytes per read, because one system call reads less than 2 GiB. */
 const MAX_READ_BYTES = 2 ** 30;
 
 async function readFully(label: string, file: FileHandle, target: Uint8Array, position: number): Promise<void> {

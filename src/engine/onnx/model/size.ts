@@ -1,17 +1,18 @@
 import type { ModelConfig } from "./config.ts";
 import { countParameters } from "./transformer.ts";
 
-/** Parameters up to which a model is small. */
+/** Maximum number of parameters of a small model. */
 const MAX_SMALL = 16e6;
 
 const known = new WeakMap<ModelConfig, boolean>();
 
 /**
- * Whether a model is large: what it is computed with depends on it, and of what comes out the last bits at most.
+ * Whether a model has more than 16 M parameters. Large models use other kernels; results differ from the small path at most in the last
+ * bits.
  *
- * Of a small one there is a copy of the weights per thread: rows of a step are trained in two shares side by side, and requests are
- * sampled on several threads, because its products are too narrow for two threads inside one. A large one is on one sampler, with
- * several threads inside a product (`sample/threads.ts`), and its matrices are turned (`sample/turned.ts`).
+ * The products of a small model are too narrow for two threads per operator. Instead, every thread has a copy of the weights: a training
+ * step is split into data-parallel halves, and several threads sample. A large model is sampled on one sampler with several threads per
+ * operator (`sample/threads.ts`) and transposed matrices (`sample/turned.ts`).
  */
 export function isLarge(config: ModelConfig): boolean {
   let large = known.get(config);

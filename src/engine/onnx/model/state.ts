@@ -1,8 +1,8 @@
 /**
- * A saved training state: weights (or the adapter), moments, step.
+ * Saved training state: weights or adapter, moments, and step count.
  *
- * `model.safetensors` in Hugging Face names, or `adapter_model.safetensors` with `adapter_config.json` in PEFT's; the
- * moments in `optimizer.safetensors` as flat vectors; `state.json` names what they belong to.
+ * `model.safetensors` has Hugging Face names; `adapter_model.safetensors` with `adapter_config.json` has PEFT names.
+ * `optimizer.safetensors` has the moments as flat vectors. `state.json` has the base, the adapter's shape and the step count.
  */
 import { open, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,19 +15,19 @@ import { readSafetensors, writeSafetensors } from "./safetensors.ts";
 import { WEIGHTS_FILE } from "./weight-source.ts";
 import { readWeights, unpackTensors } from "./weights.ts";
 
-/** Version of the directory's format. */
+/** Version of the directory format. */
 const FORMAT = 1;
 const OPTIMIZER_FILE = "optimizer.safetensors";
 const STATE_FILE = "state.json";
 
-/** What a state belongs to. */
+/** Base, adapter and layout that a state must match. */
 export interface StateIdentity {
   readonly base: string;
   readonly lora: Adapter | null;
   readonly layout: Layout;
 }
 
-/** The vectors of a state. */
+/** Vectors of a state: parameters, first and second moments, and the step count. */
 export interface StateVectors {
   readonly parameters: Float32Array;
   readonly first: Float32Array;
@@ -43,7 +43,7 @@ export interface StateFile {
   readonly step: number;
 }
 
-/** Writes a state into an existing empty directory; every file is synced. */
+/** Writes a state into an existing empty directory and syncs every file to disk. */
 export async function writeState(directory: string, identity: StateIdentity, vectors: StateVectors): Promise<void> {
   const { base, lora, layout } = identity;
   await writeSafetensors(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), unpackTensors(vectors.parameters, layout), { format: "pt" });
@@ -70,11 +70,11 @@ export async function writeState(directory: string, identity: StateIdentity, vec
 }
 
 /**
- * Reads a state into existing vectors. Nothing is changed when the state does not fit. A state whose optimizer file was
- * dropped (only the newest checkpoint and pinned ones keep it) loads with fresh moments and step 0. So does a directory without
- * `state.json` in PEFT's layout, where an adapter is trained.
+ * Reads a state into existing vectors, which stay unchanged if the state does not match. Without optimizer file (only the newest
+ * checkpoint and pinned ones keep theirs), moments are zero and the step count is 0. The same applies to an adapter in PEFT layout
+ * without `state.json`.
  *
- * @throws DataError `E_DATA` for another base, another adapter shape, or a torn file.
+ * @throws DataError `E_DATA` for another base, another adapter shape, or a truncated file.
  */
 export async function readState(directory: string, identity: StateIdentity, vectors: StateVectors): Promise<void> {
   const { base, lora, layout } = identity;
@@ -113,7 +113,7 @@ function resetMoments(vectors: StateVectors): void {
   vectors.step = 0;
 }
 
-/** Whether somebody else made the directory: PEFT's files, and nothing of ours. */
+/** Whether the directory has an adapter in PEFT layout without a `state.json` of this engine. */
 async function isForeign(directory: string): Promise<boolean> {
   const exists = (name: string) =>
     stat(join(directory, name)).then(
@@ -123,7 +123,7 @@ async function isForeign(directory: string): Promise<boolean> {
   return !(await exists(STATE_FILE)) && exists(ADAPTER_FILE);
 }
 
-/** The weights of a saved state, or its adapter's, without the moments. */
+/** Reads the weights or the adapter of a saved state, without the moments. */
 export async function readAdapterOrWeights(
   directory: string,
   base: string,
@@ -135,7 +135,7 @@ export async function readAdapterOrWeights(
   return { flat: await readWeights(join(directory, state.lora ? ADAPTER_FILE : WEIGHTS_FILE), layout), lora: state.lora };
 }
 
-/** Reads `state.json`. */
+/** Reads `state.json`. @throws DataError `E_DATA` if it cannot be read or has another format version. */
 export async function readStateFile(directory: string): Promise<StateFile> {
   const path = join(directory, STATE_FILE);
   try {

@@ -1,9 +1,9 @@
 /**
- * The Llama and Qwen families as a graph: RMSNorm, rotary positions, grouped-query attention with or without biases and
- * normalised heads, SwiGLU, tied or separate head.
+ * Graph of the Llama and Qwen architectures: RMSNorm, rotary position embeddings, grouped-query attention with optional biases and head
+ * normalization, SwiGLU, tied or separate head.
  *
- * One definition serves training, prefill and decoding; what differs is where attention finds its keys, which the caller
- * passes in. Activations are rows `[R, H]` with `R = B·T`, because a linear map does not care which row is which.
+ * Training, prefill and decoding share this definition and pass in their own attention, which determines where keys come from.
+ * Activations are rows `[R, H]` with `R = B·T`.
  */
 import {
   add,
@@ -26,43 +26,43 @@ import { baseLayout, biasName, layerLinears, type Layout, type LinearSpec } from
 
 export { rotaryTables } from "./rope.ts";
 
-/** Names of the batch dimensions. */
+/** Batch dimensions: batch size, sequence length, and their product. */
 export interface BatchDims {
   readonly batch: Dim;
   readonly time: Dim;
   readonly rows: Dim;
-  /** `(h / kv) · T`, a number or a name that the attention mask binds. @default {@link GROUPED} */
+  /** Dimension `(h / kv) · T`: a number, or a name that the attention mask binds. @default {@link GROUPED} */
   readonly grouped?: Dim | undefined;
 }
 
-/** Values that are shared by all layers of a graph. */
+/** Graph inputs and settings shared by all layers. */
 export interface ModelInputs {
   readonly graph: Graph;
   readonly config: ModelConfig;
   readonly dims: BatchDims;
   /** Graph input of each parameter by name. */
   readonly weights: ReadonlyMap<string, Value>;
-  /** Present when matrices are given as `[out, in]`: how rows are multiplied by one. */
+  /** Product of rows and a transposed matrix `[out, in]`; set if weights are transposed. @default `matmul` with `[in, out]` */
   readonly product?: Product | undefined;
-  /** Present when linear maps carry adapters: a whole map but for its bias. */
+  /** Linear layer without bias; set if linear layers have adapters. @default `product` with the layer's weight */
   readonly project?: Projection | undefined;
-  /** `[B, T]` int64. */
+  /** Positions of the tokens, `[B, T]` int64. */
   readonly positions: Value;
-  /** `[contextLength, d/2]`. */
+  /** Rotary tables, each `[contextLength, d/2]`. */
   readonly cos: Value;
   readonly sin: Value;
 }
 
-/** `x·Wᵀ`: rows `[R, in]` by a weight `[out, in]`. */
+/** Function that computes `x·Wᵀ` from rows `[R, in]` and a weight `[out, in]`. */
 export type Product = (x: Value, weight: Value) => Value;
 
-/** A linear map without its bias, `[R, out]`, of rows `[R, in]`. */
+/** Function that applies a linear layer without its bias to rows `[R, in]` and returns `[R, out]`. */
 export type Projection = (linear: LinearSpec, x: Value) => Value;
 
 /** Name of the dimension `(h / kv) · T`; the attention mask binds it. */
 export const GROUPED = "grouped";
 
-/** What attention gets: queries `[B, kv, (h/kv)·T, d]`, new keys and values `[B, kv, T, d]`; it returns the queries' shape. */
+/** Attention over queries `[B, kv, (h/kv)·T, d]` and new keys and values `[B, kv, T, d]`; returns a value of the queries' shape. */
 export type Attention = (layer: number, queries: Value, keys: Value, values: Value) => Value;
 
 /** Declares one graph input per parameter. */
@@ -70,14 +70,15 @@ export function weightInputs(graph: Graph, layout: Layout): Map<string, Value> {
   return new Map(layout.parameters.map((parameter) => [parameter.name, graph.input(parameter.name, parameter.shape)]));
 }
 
-/** From a layer's queries, keys and values side by side, `[R, (h + 2·kv)·d]`, to what its heads found, `[R, h·d]`. */
+/** Attention layer: maps the fused projection of queries, keys and values, `[R, (h + 2·kv)·d]`, to concatenated heads `[R, h·d]`. */
 export type Mixer = (layer: number, projected: Value) => Value;
 
 /**
- * Hidden states before the final norm, from token ids `[R]`.
+ * Computes hidden states before the final norm from token ids `[R]`.
  *
- * @param chosen - `[S]`, int64: the rows that are asked for. After the last layer's attention nothing else is computed.
- * @returns `[R, H]`, or `[S, H]` of the chosen rows.
+ * @param mixer - Attention layer.
+ * @param chosen - Indices of the requested rows, `[S]`, int64. After the last attention layer, only these rows are computed.
+ * @returns `[R, H]`, or `[S, H]` for the chosen rows.
  */
 export function transformer(inputs: ModelInputs, tokens: Value, mixer: Mixer, chosen?: Value): Value {
   const { config, weights } = inputs;
@@ -97,7 +98,7 @@ export function transformer(inputs: ModelInputs, tokens: Value, mixer: Mixer, ch
   return x;
 }
 
-/** Logits `[S, V]` of chosen rows: final norm, then the head. */
+/** Computes logits `[S, V]` of hidden states `[S, H]`: final norm, then the head. */
 export function logits(inputs: ModelInputs, hidden: Value): Value {
   const { config, weights, product } = inputs;
   const normed = rmsNorm(hidden, weights.get("norm")!, config.normEpsilon);
@@ -106,12 +107,12 @@ export function logits(inputs: ModelInputs, hidden: Value): Value {
   return product ? product(normed, embedding) : matmul(normed, embedding, { transposeB: true });
 }
 
-/** Rows by a matrix, whichever way it is given. */
+/** Multiplies rows by a matrix, which is transposed if `product` is set. */
 export function times({ product = matmul }: Pick<ModelInputs, "product">, x: Value, weight: Value): Value {
   return product(x, weight);
 }
 
-/** Splits a fused projection into heads, rotates queries and keys, attends, and joins the heads again. */
+/** Returns an attention layer that splits the fused projection into heads, rotates queries and keys, attends, and joins the heads. */
 export function headsApart(inputs: ModelInputs, attention: Attention): Mixer {
   return (layer, projected) => {
     const { queries, keys, values } = splitHeads(inputs, layer, projected);
@@ -119,14 +120,14 @@ export function headsApart(inputs: ModelInputs, attention: Attention): Mixer {
   };
 }
 
-/** A layer's heads: queries `[B, kv, (h/kv)·T, d]`, keys and values `[B, kv, T, d]`. */
+/** Heads of a layer: queries `[B, kv, (h/kv)·T, d]`, keys and values `[B, kv, T, d]`. */
 export interface Heads {
   readonly queries: Value;
   readonly keys: Value;
   readonly values: Value;
 }
 
-/** The heads of a fused projection `[B·T, (h + 2·kv)·d]`, queries and keys normalised where the family does that, and rotated. */
+/** Splits a fused projection `[B·T, (h + 2·kv)·d]` into heads; normalizes (if configured) and rotates queries and keys. */
 export function splitHeads(inputs: ModelInputs, layer: number, projected: Value): Heads {
   const { config, dims } = inputs;
   const { heads, kvHeads, headSize: d } = config;
@@ -134,18 +135,18 @@ export function splitHeads(inputs: ModelInputs, layer: number, projected: Value)
   const perHead = transpose(reshape(projected, [batch, time, heads + 2 * kvHeads, d]), [0, 2, 1, 3]);
   const [looking, values] = split(perHead, 1, [heads + kvHeads, kvHeads]);
   const [queries, keys] = split(rotate(inputs, layer, normalizeHeads(inputs, layer, looking!)), 1, [heads, kvHeads]);
-  // Query heads that share a key head lie next to each other, so they are simply more rows of the same product.
+  // Query heads that share a key head are adjacent, so they become additional rows of the same product.
   return { queries: reshape(queries!, [batch, kvHeads, dims.grouped ?? GROUPED, d]), keys: keys!, values: values! };
 }
 
-/** What the heads found, `[B, kv, (h/kv)·T, d]`, side by side: `[B·T, h·d]`. */
+/** Concatenates head outputs `[B, kv, (h/kv)·T, d]` to `[B·T, h·d]`. */
 export function joinHeads({ config, dims }: ModelInputs, mixed: Value): Value {
   const { heads, headSize: d } = config;
   const apart = reshape(mixed, [dims.batch, heads, dims.time, d]);
   return reshape(transpose(apart, [0, 2, 1, 3]), [dims.rows, heads * d]);
 }
 
-/** Query and key heads `[B, h + kv, T, d]`, each normalised where the family does that. */
+/** Normalizes each query and key head of `[B, h + kv, T, d]` if the model is configured so. */
 function normalizeHeads({ config, weights }: ModelInputs, layer: number, x: Value): Value {
   if (!config.hasQueryKeyNorm) return x;
   const { heads, kvHeads, normEpsilon } = config;
@@ -158,14 +159,14 @@ function rotate({ config, positions, cos, sin }: ModelInputs, layer: number, x: 
   return config.unrotatedLayers.includes(layer) ? x : rotaryEmbedding(x, positions, cos, sin);
 }
 
-/** A linear map with its adapters and its bias. */
+/** Applies a linear layer with its adapters and bias. */
 function linear(inputs: ModelInputs, spec: LinearSpec, x: Value): Value {
   const { project, weights } = inputs;
   const product = project ? project(spec, x) : times(inputs, x, weights.get(spec.name)!);
   return spec.hasBias ? add(product, weights.get(biasName(spec))!) : product;
 }
 
-/** Parameters in all, for capabilities and cards. */
+/** Returns the total number of parameters. */
 export function countParameters(config: ModelConfig): number {
   return baseLayout(config).parameters.reduce((sum, parameter) => sum + parameter.size, 0);
 }

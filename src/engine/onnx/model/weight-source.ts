@@ -1,37 +1,37 @@
-/** Where weights are read from: one safetensors file, or several that an index tells apart. */
+/** Source of weights: one safetensors file, or several files with an index. */
 import { access } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { DataError, UnsupportedError } from "../../../errors.ts";
 import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
 import { openSafetensors, type OpenSafetensors } from "./safetensors.ts";
 
-/** The weights file of a model directory. */
+/** Name of the weights file in a model directory. */
 export const WEIGHTS_FILE = "model.safetensors";
 
-/** Says which file holds which tensor, where there are several. */
+/** Name of the index that maps tensors to files, for weights in several files. */
 const INDEX_FILE = "model.safetensors.index.json";
 
-/** Size of the largest index, in bytes. */
+/** Maximum size of an index, in bytes. */
 const MAX_INDEX_BYTES = 16 * 1024 * 1024;
-/** Files that are open at once. */
+/** Maximum number of files in an index, all of which are open at the same time. */
 const MAX_SHARDS = 1024;
 
-/** Tensors by name, read one at a time. */
+/** Open weights, with tensors that are read one at a time by name. */
 export interface WeightSource {
-  /** Name of the file that names the tensors, without its directory; for messages. */
+  /** Name of the weights file or index without its directory, for error messages. */
   readonly label: string;
   shapeOf(name: string): readonly number[] | undefined;
   read(name: string): Promise<Float32Array>;
-  /** Checks the numbers of a tensor as {@link read} does, without keeping them. */
+  /** Checks the values of a tensor like {@link read}, without keeping them. */
   check(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the one file at `path`.
+ * Opens a single weights file.
  *
- * @throws UnsupportedError `E_UNSUPPORTED` when there is none.
- * @throws DataError `E_DATA` for a file that is not whole.
+ * @throws UnsupportedError `E_UNSUPPORTED` if the file does not exist.
+ * @throws DataError `E_DATA` for a truncated or invalid file.
  */
 export async function openWeights(path: string): Promise<WeightSource> {
   if (!(await exists(path))) throw new UnsupportedError(`Expected weights in ${basename(path)}, found no such file`);
@@ -46,10 +46,10 @@ export async function openWeights(path: string): Promise<WeightSource> {
 }
 
 /**
- * Opens a base model's weights: `model.safetensors`, or else the files that `model.safetensors.index.json` names.
+ * Opens the weights of a base model: `model.safetensors`, or else the files in `model.safetensors.index.json`.
  *
- * @throws UnsupportedError `E_UNSUPPORTED` when there is neither.
- * @throws DataError `E_DATA` for a file that is not whole, or an index that does not fit its files.
+ * @throws UnsupportedError `E_UNSUPPORTED` if neither file exists.
+ * @throws DataError `E_DATA` for a truncated or invalid file, or an invalid index.
  */
 export async function openBaseWeights(directory: string): Promise<WeightSource> {
   const whole = join(directory, WEIGHTS_FILE);
@@ -86,7 +86,7 @@ async function openShards(directory: string, index: string): Promise<WeightSourc
   };
 }
 
-/** The file of each tensor. A file is named without a directory: an index cannot point outside its own. */
+/** Reads the file name of each tensor. Names with a directory are refused, so an index cannot reference files outside its directory. */
 async function readIndex(index: string): Promise<Map<string, string>> {
   const content = parseFileJson(index, await readRegularFile(index, { maxBytes: MAX_INDEX_BYTES }));
   const map = (content as { weight_map?: unknown } | null)?.weight_map;

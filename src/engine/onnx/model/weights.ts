@@ -1,4 +1,4 @@
-/** Between files in Hugging Face layout and the flat vector. */
+/** Conversion of weights between files in Hugging Face layout and the flat vector, and initialization. */
 import { DataError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
 import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
@@ -8,21 +8,21 @@ import { openBaseWeights, openWeights, type WeightSource } from "./weight-source
 /**
  * Reads the tensors of `layout` from a file into a new flat vector.
  *
- * @throws DataError `E_DATA` when a tensor is missing or has another shape; the message names it.
+ * @throws DataError `E_DATA` if a tensor is missing or has another shape; the message names the tensor.
  */
 export async function readWeights(path: string, layout: Layout): Promise<Float32Array> {
   return packTensors(await openWeights(path), layout);
 }
 
-/** Reads a base model's weights, from one file or from several with an index. */
+/** Reads a base model's weights from one file, or from several files with an index. */
 export async function readBaseWeights(directory: string, layout: Layout): Promise<Float32Array> {
   return packTensors(await openBaseWeights(directory), layout);
 }
 
 /**
- * Checks that every tensor of `layout` is there in its shape.
+ * Checks that every tensor of `layout` exists with the expected shape.
  *
- * @throws DataError `E_DATA` for the first that is not; the message names it.
+ * @throws DataError `E_DATA` for the first tensor that is missing or has another shape; the message names the tensor.
  */
 export function checkShapes(source: WeightSource, layout: Layout): void {
   for (const parameter of layout.parameters) {
@@ -52,7 +52,7 @@ async function packTensors(source: WeightSource, layout: Layout): Promise<Float3
   }
 }
 
-/** Puts a tensor as a file holds it into its place in the flat vector: columns `[start, start + width)` of a parameter. */
+/** Copies a tensor from file layout `[out, in]` to columns `[start, start + width)` of a parameter in the flat vector. */
 export function packTensor(data: Float32Array, parameter: Parameter, view: Float32Array, start: number, width: number): void {
   if (parameter.kind !== "matrix") return view.set(data, start);
   const [rows, columns] = parameter.shape as [number, number];
@@ -61,7 +61,7 @@ export function packTensor(data: Float32Array, parameter: Parameter, view: Float
   }
 }
 
-/** The tensors of a flat vector as a file holds them: `[out, in]`, fused matrices and biases apart. */
+/** Returns the tensors of a flat vector in file layout: matrices as `[out, in]`, fused matrices and biases split. */
 export function unpackTensors(flat: Float32Array, layout: Layout): NamedTensor[] {
   return layout.parameters.flatMap((parameter) => {
     const view = viewOf(flat, parameter);
@@ -79,10 +79,10 @@ export function unpackTensors(flat: Float32Array, layout: Layout): NamedTensor[]
   });
 }
 
-/** A source of standard normal numbers; `index` counts from 0. */
+/** Source of standard normal random numbers by index, from 0. */
 export type Normal = (index: number) => number;
 
-/** Freshly made weights: gains 1, biases 0, everything else normal with the configuration's deviation. */
+/** Returns random initial weights: gains 1, biases 0, all others normal with standard deviation `initializerRange`. */
 export function initialWeights(config: ModelConfig, layout: Layout, normal: Normal): Float32Array {
   const flat = new Float32Array(layout.length);
   for (const parameter of layout.parameters) {
@@ -93,7 +93,7 @@ export function initialWeights(config: ModelConfig, layout: Layout, normal: Norm
   return flat;
 }
 
-/** Freshly made adapter weights: `A` uniform in ±1/√in (Kaiming with a = √5, as PEFT), `B` zero, so that the adapter starts as identity. */
+/** Returns initial adapter weights: `A` uniform in ±1/√in (Kaiming with a = √5, as in PEFT), `B` zero, so the adapter has no effect. */
 export function initialAdapter(layout: Layout, uniform: (index: number) => number): Float32Array {
   const flat = new Float32Array(layout.length);
   for (const parameter of layout.parameters) {

@@ -1,4 +1,4 @@
-/** Attention in blocks of queries, with a gradient of its own: what is alive at once grows with the length, not its square. */
+/** Attention in blocks of queries, with a custom gradient. Memory grows linearly with the sequence length, not quadratically. */
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
 import { add, maximum, mul, neg } from "./elementwise.ts";
@@ -9,23 +9,24 @@ import { reshape } from "./shape.ts";
 
 /** Options of {@link attention}. */
 export interface AttentionOptions {
-  /** Query heads per key head, `g`. */
+  /** Number of query heads per key head, `g`. */
   readonly group: number;
-  /** Factor of the scores. */
+  /** Scale factor of the attention scores. */
   readonly scale: number;
   /**
-   * One mask per block of `t` queries, added to its scores: `[B or 1, 1, g·t, keys]`. Every block looks at `t` keys more than
-   * the one before it, the last at all of them; each mask's last dimension has a name of its own.
+   * Masks, one per block of `t` queries, added to the block's scores: `[B or 1, 1, g·t, keys]`. Each block attends to `t` keys more than
+   * the previous block, and the last block to all keys. The last dimension of each mask has a different name.
    */
   readonly masks: readonly Value[];
-  /** Queries of a block, `t`, and of a row, `T`. */
+  /** Number of queries per block, `t`. */
   readonly block: Dim;
+  /** Number of queries per row, `T`. */
   readonly time: Dim;
-  /** Compute probabilities anew for the gradient, block by block, instead of keeping them. */
+  /** Whether the backward pass recomputes probabilities block by block instead of keeping them. */
   readonly recompute: boolean;
 }
 
-/** What a block of queries looks at. */
+/** Block of queries with its keys and mask. */
 interface Block {
   readonly queries: Value;
   readonly keys: Value;
@@ -33,12 +34,16 @@ interface Block {
 }
 
 /**
- * Causal attention `O = softmax(scale·Q·Kᵀ + mask)·V`. Queries of one key head lie next to each other, `[B, kv, g·T, d]`;
- * keys and values are `[B, kv, K, d]`, the last `T` of them the queries' own; the result has the queries' shape.
+ * Computes causal attention `O = softmax(scale·Q·Kᵀ + mask)·V`.
  *
- * With `P` the probabilities, `G` the result's gradient and `D = Σ G·O` per query: `∂S = P · (G·Vᵀ − D)`,
- * `∂Q = scale·∂S·K`, `∂K = scale·∂Sᵀ·Q`, `∂V = Pᵀ·G`. `−D` is one more column of `G` against a column of ones beside `V`,
- * so the product brings the difference. Keys after a block's last query are never computed.
+ * With `P` the probabilities, `G` the gradient of the result and `D = Σ G·O` per query: `∂S = P · (G·Vᵀ − D)`, `∂Q = scale·∂S·K`,
+ * `∂K = scale·∂Sᵀ·Q`, `∂V = Pᵀ·G`. `−D` is appended to `G` as a column, and a column of ones to `V`, so that one product computes the
+ * difference. Scores of keys after a block's last query are not computed.
+ *
+ * @param queries - `[B, kv, g·T, d]`: the queries of all heads that share a key head are concatenated.
+ * @param keys - `[B, kv, K, d]`; the last `T` keys belong to the queries' positions.
+ * @param values - `[B, kv, K, d]`.
+ * @returns Value of the queries' shape.
  *
  * @source Dao et al. 2022, arXiv:2205.14135, for `D` and the recomputation.
  */
@@ -91,7 +96,7 @@ function gradients({ g, result, queries, values, blocks, kept }: Backward, optio
   const valueSum = new PrefixSum(options.block);
   for (let i = blocks.length - 1; i >= 0; i--) {
     const block = blocks[i]!;
-    // What is computed anew waits for what the block before it leaves, so that one block's scores are alive at a time.
+    // Recomputation of a block waits for the results of the block after it, so that only one block's scores are in memory at a time.
     const before = i === blocks.length - 1 ? [g] : [perQuery[0]!, keySum.head!, valueSum.head!];
     const late = kept ? block : { ...block, queries: after(block.queries, before) };
     const p = kept ? kept[i]! : probabilities(late, scale);
@@ -103,14 +108,14 @@ function gradients({ g, result, queries, values, blocks, kept }: Backward, optio
   return [joinQueries(perQuery, queries, options), keySum.total(values.shape[2]!), valueSum.total(values.shape[2]!)];
 }
 
-/** Adds what blocks contribute to the keys they look at, last block first. */
+/** Sum of contributions to growing prefixes of the keys, added from the longest prefix (last block) to the shortest. */
 class PrefixSum {
-  /** What the keys of the last block added so far have received. */
+  /** Sum for the keys of the block that was added last; null before the first. */
   head: Value | null = null;
   readonly #block: Dim;
   readonly #tails: Value[] = [];
 
-  /** @param block - How many keys more each block looks at than the one before it. */
+  /** @param block - Number of keys by which each block's prefix exceeds the previous block's. */
   constructor(block: Dim) {
     this.#block = block;
   }
@@ -128,7 +133,7 @@ class PrefixSum {
   }
 }
 
-/** Cuts `[B, kv, g·T, w]` into blocks `[B, kv, g·t, w]` of consecutive queries. */
+/** Splits `[B, kv, g·T, w]` into blocks `[B, kv, g·t, w]` of consecutive queries. */
 function splitQueries(x: Value, { masks, group, block, time }: AttentionOptions): Value[] {
   if (masks.length === 1) return [x];
   const [batch, heads, , width] = x.shape as [Dim, Dim, Dim, Dim];
@@ -141,7 +146,7 @@ function splitQueries(x: Value, { masks, group, block, time }: AttentionOptions)
   return pieces.map((piece) => reshape(piece, [batch, heads, rows, width]));
 }
 
-/** The inverse of {@link splitQueries}; the result has the shape of `like`. */
+/** Inverts {@link splitQueries}; the result has the shape of `like`. */
 function joinQueries(pieces: readonly Value[], like: Value, { group, block, time }: AttentionOptions): Value {
   if (pieces.length === 1) return pieces[0]!;
   const [batch, heads, , width] = like.shape as [Dim, Dim, Dim, Dim];
@@ -149,7 +154,7 @@ function joinQueries(pieces: readonly Value[], like: Value, { group, block, time
   return reshape(concat(apart, 3, time), like.shape);
 }
 
-/** The first `size` of dimension 2. */
+/** Returns the first `size` elements along dimension 2. */
 function firstRows(x: Value, size: Dim): Value {
   if (x.shape[2] === size) return x;
   const { graph } = x;
@@ -160,7 +165,7 @@ function firstRows(x: Value, size: Dim): Value {
   })[0]!;
 }
 
-/** `x`, not before `others` are computed: its shape, which costs nothing to set, is read from theirs. */
+/** Returns `x`, with a dependency on `others`: its shape is derived from their shapes, so it is not available before them. */
 function after(x: Value, others: readonly Value[]): Value {
   const { graph } = x;
   const batches = others.map(

@@ -1,9 +1,9 @@
-/** Growing along dimensions of size 1 and summing back over them: each is the other's gradient, so they share a file. */
+/** Broadcasting and summation. Each is the gradient of the other, so both are in this file. */
 import { ShapeError } from "../../../../errors.ts";
 import { type Dim, formatShape, sameShape, type Value } from "../graph.ts";
 import { reshape } from "./shape.ts";
 
-/** `x` broadcast to `shape`; dimensions of size 1 grow. */
+/** Broadcasts `x` to `shape`. */
 export function expandTo(x: Value, shape: readonly Dim[]): Value {
   if (sameShape(x.shape, shape)) return x;
   const padded = reshape(x, [...Array.from({ length: shape.length - x.shape.length }, () => 1), ...x.shape]);
@@ -16,7 +16,7 @@ export function expandTo(x: Value, shape: readonly Dim[]): Value {
   })[0]!;
 }
 
-/** `Σ` over `axes`, which stay as dimensions of size 1. */
+/** Sums over `axes`, which are kept as dimensions of size 1. */
 export function reduceSum(x: Value, axes: readonly number[]): Value {
   const shape = x.shape.map((dim, i) => (axes.includes(i) ? 1 : dim));
   return x.graph.record({
@@ -28,7 +28,11 @@ export function reduceSum(x: Value, axes: readonly number[]): Value {
   })[0]!;
 }
 
-/** The shape of `a op b` under NumPy broadcasting. A named dimension broadcasts only against itself or 1. */
+/**
+ * Returns the shape of `a op b` under NumPy broadcasting. A named dimension broadcasts only with itself or 1.
+ *
+ * @throws ShapeError `E_SHAPE` if the shapes do not broadcast.
+ */
 export function broadcastShapes(a: readonly Dim[], b: readonly Dim[]): Dim[] {
   const rank = Math.max(a.length, b.length);
   return Array.from({ length: rank }, (_, i) => {
@@ -40,7 +44,7 @@ export function broadcastShapes(a: readonly Dim[], b: readonly Dim[]): Dim[] {
   });
 }
 
-/** Sums `gradient` down to the shape of `like`: the adjoint of broadcasting. */
+/** Sums `gradient` to the shape of `like`, which is the adjoint of broadcasting. */
 export function unbroadcast(gradient: Value, like: Value): Value {
   if (sameShape(gradient.shape, like.shape)) return gradient;
   const extra = gradient.shape.length - like.shape.length;

@@ -3,29 +3,34 @@ import { type Dim, formatShape, type Value } from "../graph.ts";
 
 /** Operands of {@link cachedAttention}. */
 export interface CachedAttention {
-  /** New queries, keys and values side by side, `[B, T, (h + 2·kv)·d]`. */
+  /** Concatenated queries, keys and values of the new tokens, `[B, T, (h + 2·kv)·d]`. */
   readonly projected: Value;
-  /** `[B, kv, C, d]`; a row's tokens first. */
+  /** Cached keys with capacity `C`, `[B, kv, C, d]`; each row's tokens start at position 0. */
   readonly pastKeys: Value;
+  /** Cached values, `[B, kv, C, d]`. */
   readonly pastValues: Value;
-  /** Place of each row's last token, that is, its tokens minus one, the new ones included: `[B]`, int32. */
+  /** Position of each row's last token: the number of tokens including new ones, minus one; `[B]`, int32. */
   readonly lastPlaces: Value;
-  /** The longest row's tokens, the new ones included: `[1]`, int32. */
+  /** Number of tokens of the longest row, including new ones; `[1]`, int32. */
   readonly total: Value;
-  /** Tables `[positions, d/2]` by which queries and keys are rotated here; `d` must be a multiple of 16. @default not rotated */
+  /** Tables `[positions, d/2]` for rotating queries and keys in this op; `d` must be a multiple of 16. @default no rotation */
   readonly rotary?: { readonly cos: Value; readonly sin: Value } | undefined;
-  /** h and kv. */
+  /** Number of query heads, `h`. */
   readonly heads: number;
+  /** Number of key and value heads, `kv`. */
   readonly kvHeads: number;
 }
 
 /**
- * Causal attention of new tokens over a cache and themselves, `softmax(q·kᵀ/√d)·v` per head, `[B, T, h·d]`, and the cache with
- * the new tokens in it. Given the same memory for the cache's inputs and outputs it writes the new tokens alone.
+ * Computes causal attention of new tokens over cached and new tokens, `softmax(q·kᵀ/√d)·v` per head, and appends the new tokens to the
+ * cache. If inputs and outputs of the cache share memory, only the new tokens are written. Has no gradient.
  *
- * With more than one row, either each brings one token, or none has a past (`total` = T). `d` must be a multiple of 8.
- * A row's result depends on its own tokens alone, in every bit: not on other rows, not on the capacity, and for two tokens or
- * more not on how many came before in one go. Has no gradient.
+ * With more than one row, either every row has one new token, or no row has cached tokens (`total` = T). `d` must be a multiple of 8.
+ * The op is batch-invariant: a row's result is bit-identical for any other rows and any capacity. If a row is computed in pieces of at
+ * least two tokens, the result is also bit-identical for any split.
+ *
+ * @returns Result `mixed`, `[B, T, h·d]`, and the updated cache.
+ * @throws ShapeError `E_SHAPE` if projection and cache do not match, or `d` is not a multiple of 8.
  */
 export function cachedAttention(operands: CachedAttention): { mixed: Value; keys: Value; values: Value } {
   const { projected, pastKeys, pastValues, lastPlaces, total, rotary, heads, kvHeads } = operands;

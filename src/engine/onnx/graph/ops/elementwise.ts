@@ -1,4 +1,4 @@
-/** Elementwise ops with NumPy broadcasting; a gradient is summed back over the dimensions that were broadcast. */
+/** Elementwise ops with NumPy broadcasting. Gradients are summed over the broadcast dimensions. */
 import type { DType, Value } from "../graph.ts";
 import { broadcastShapes, unbroadcast } from "./broadcast.ts";
 
@@ -33,47 +33,47 @@ function unary(op: string, x: Value, vjp?: (gradient: Value, output: Value) => V
   return output!;
 }
 
-/** `a + b`. */
+/** Returns `a + b`. */
 export function add(a: Value, b: Value): Value {
   return binary("Add", a, b, (g) => [() => g, () => g]);
 }
 
-/** `a − b`. */
+/** Returns `a − b`. */
 export function sub(a: Value, b: Value): Value {
   return binary("Sub", a, b, (g) => [() => g, () => neg(g)]);
 }
 
-/** `a · b`, elementwise. */
+/** Returns the elementwise product `a · b`. */
 export function mul(a: Value, b: Value): Value {
   return binary("Mul", a, b, (g) => [() => mul(g, b), () => mul(g, a)]);
 }
 
-/** `a / b`. */
+/** Returns `a / b`. */
 export function div(a: Value, b: Value): Value {
   return binary("Div", a, b, (g, y) => [() => div(g, b), () => neg(div(mul(g, y), b))]);
 }
 
-/** `−x`. */
+/** Returns `−x`. */
 export function neg(x: Value): Value {
   return unary("Neg", x, neg);
 }
 
-/** `exp(x)`. */
+/** Returns `exp(x)`. */
 export function exp(x: Value): Value {
   return unary("Exp", x, mul);
 }
 
-/** `√x`, derivative `1 / (2√x)`. */
+/** Returns `√x`, with derivative `1 / (2√x)`. */
 export function sqrt(x: Value): Value {
   return unary("Sqrt", x, (g, y) => div(g, mul(y, x.graph.scalar(2))));
 }
 
-/** `1 / (1 + exp(−x))`. */
+/** Returns `1 / (1 + exp(−x))`. */
 export function sigmoid(x: Value): Value {
   return unary("Sigmoid", x, (g, y) => mul(g, mul(y, sub(x.graph.scalar(1), y))));
 }
 
-/** `min(a, b)`; at a tie the gradient goes to `a`. */
+/** Returns `min(a, b)`; for equal values, `a` receives the gradient. */
 export function minimum(a: Value, b: Value): Value {
   return binary("Min", a, b, (g) => {
     const zero = a.graph.scalar(0);
@@ -82,7 +82,7 @@ export function minimum(a: Value, b: Value): Value {
   });
 }
 
-/** `max(a, b)`; at a tie the gradient goes to `a`. */
+/** Returns `max(a, b)`; for equal values, `a` receives the gradient. */
 export function maximum(a: Value, b: Value): Value {
   return binary("Max", a, b, (g) => {
     const zero = a.graph.scalar(0);
@@ -91,12 +91,12 @@ export function maximum(a: Value, b: Value): Value {
   });
 }
 
-/** `a ≤ b` as booleans; no gradient. */
+/** Returns `a ≤ b` as booleans, without gradient. */
 export function lessOrEqual(a: Value, b: Value): Value {
   return binary("LessOrEqual", a, b, undefined, "bool");
 }
 
-/** `condition ? a : b`. */
+/** Returns `condition ? a : b`. */
 export function where(condition: Value, a: Value, b: Value): Value {
   const shape = broadcastShapes(condition.shape, broadcastShapes(a.shape, b.shape));
   const zero = a.graph.scalar(0);
@@ -112,12 +112,12 @@ export function where(condition: Value, a: Value, b: Value): Value {
   })[0]!;
 }
 
-/** `x` whose gradient is zero: the `sg(·)` of the papers. */
+/** Returns `x` with a gradient of zero, written `sg(x)` in papers. */
 export function stopGradient(x: Value): Value {
   return x.graph.record({ op: "Identity", inputs: [x], outputs: [{ shape: x.shape }] })[0]!;
 }
 
-/** `y = x · s` with `s = sigmoid(x)` (SiLU), derivative `s + y · (1 − s)`. */
+/** Returns the SiLU `y = x · s` with `s = sigmoid(x)` and derivative `s + y · (1 − s)`. */
 export function silu(x: Value): Value {
   const s = sigmoid(x);
   const [y] = x.graph.record({

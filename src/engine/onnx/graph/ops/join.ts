@@ -1,9 +1,9 @@
-/** Joining and cutting along an axis: each is the other's gradient. */
+/** Concatenation and splitting along an axis. Each is the gradient of the other. */
 import { ShapeError } from "../../../../errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
 import { expandTo } from "./broadcast.ts";
 
-/** Joins values along `axis`. `size` is the joined dimension. */
+/** Concatenates values along `axis`. @param size - Sum of their sizes along `axis`. */
 export function concat(values: readonly Value[], axis: number, size: Dim): Value {
   const first = values[0];
   if (!first) throw new ShapeError("Expected at least one value to join, got none");
@@ -17,7 +17,7 @@ export function concat(values: readonly Value[], axis: number, size: Dim): Value
   })[0]!;
 }
 
-/** Matrices along the diagonal of a larger one `[Σ rows, Σ columns]`, zeros elsewhere. */
+/** Returns the block-diagonal matrix of the blocks, `[Σ rows, Σ columns]`. */
 export function blockDiagonal(blocks: readonly Value[]): Value {
   const [first] = blocks;
   if (!first) throw new ShapeError("Expected at least one matrix, got none");
@@ -31,7 +31,7 @@ export function blockDiagonal(blocks: readonly Value[]): Value {
   return concat(lines, 0, sum(heights));
 }
 
-/** Cuts `x` along `axis` into pieces of the given sizes. */
+/** Splits `x` along `axis` into pieces of the given sizes. */
 export function split(x: Value, axis: number, sizes: readonly Dim[]): Value[] {
   const total = x.shape[axis]!;
   if (sizes.every((size) => typeof size === "number") && typeof total === "number" && sizes.reduce((a, b) => a + b, 0) !== total) {

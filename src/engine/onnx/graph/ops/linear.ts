@@ -1,24 +1,26 @@
-/** Matrix products, with transposition and scale inside the kernel so that no transposed copy is made. */
+/** Matrix products. Transposition and scale are applied in the kernel, without a transposed copy. */
 import { ShapeError } from "../../../../errors.ts";
 import { type Dim, formatShape, type Value } from "../graph.ts";
 
 /** Options of {@link matmul}. */
 export interface MatmulOptions {
-  /** Use `a` with its last two dimensions swapped. @default false */
+  /** Whether to swap the last two dimensions of `a`. @default false */
   readonly transposeA?: boolean | undefined;
-  /** Use `b` with its last two dimensions swapped. @default false */
+  /** Whether to swap the last two dimensions of `b`. @default false */
   readonly transposeB?: boolean | undefined;
   /** Factor of the product. @default 1 */
   readonly scale?: number | undefined;
-  /** Added to the product inside the kernel; matrices only, of the product's shape. @default nothing */
+  /** Matrix of the product's shape that the kernel adds; only for a product of two matrices. @default none */
   readonly plus?: Value | undefined;
 }
 
 /**
- * `scale · a·b` over the last two dimensions; leading dimensions must be equal (no broadcasting between batches).
+ * Computes `scale · a·b + plus` over the last two dimensions. Leading dimensions must be equal; they are not broadcast.
  *
- * With `G` the gradient of the product: `∂a = scale · G·bᵀ`, `∂b = scale · aᵀ·G`, transposed as the operands are. Between
- * matrices a gradient is added to what came before inside the kernel.
+ * With `G` the gradient of the product: `∂a = scale · G·bᵀ`, `∂b = scale · aᵀ·G`, transposed like the operands. For a product of two
+ * matrices, the kernel adds the gradient to the previous sum.
+ *
+ * @throws ShapeError `E_SHAPE` if the shapes do not match.
  */
 export function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
   const { transposeA = false, transposeB = false, scale = 1, plus } = options;
@@ -57,10 +59,11 @@ export function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
 }
 
 /**
- * `x·W + (x·a)·b`: a frozen matrix `[in, out]` beside a low-rank term `a` `[in, r]`, `b` `[r, out]`. Backwards the rows are multiplied
- * by the sum of both, which is made once; forwards it would round otherwise than decoding does, where rows have terms of their own.
+ * Computes `x·W + (x·a)·b` for a frozen matrix `W` `[in, out]` and a low-rank adapter `a` `[in, r]`, `b` `[r, out]`. The backward pass
+ * multiplies by the merged matrix `W + a·b`. The forward pass keeps the two products separate so that it rounds exactly as decoding does,
+ * where rows have different adapters.
  *
- * `∂x = G·(W + a·b)ᵀ`, `∂a = xᵀ·(G·bᵀ)`, `∂b = (x·a)ᵀ·G`; none for `W`.
+ * `∂x = G·(W + a·b)ᵀ`, `∂a = xᵀ·(G·bᵀ)`, `∂b = (x·a)ᵀ·G`; `W` has no gradient.
  */
 export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value): Value {
   const low = matmul(x, a);
@@ -78,7 +81,7 @@ export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value): Val
   })[0]!;
 }
 
-/** `a·b[g]` for each `g`: `[M, K]` by `[G, K, N]` is `[G, M, N]`. No gradient. */
+/** Computes `a·b[g]` for each `g`: `[M, K]` times `[G, K, N]` gives `[G, M, N]`. Has no gradient. */
 export function productOfEach(a: Value, b: Value): Value {
   const [m, k] = a.shape;
   const [groups, k2, n] = b.shape;

@@ -1,4 +1,4 @@
-/** Ops of a transformer that are fused, or whose gradient has a better form than that of its parts. */
+/** Transformer ops that use a fused operator, or a cheaper gradient than the composition of elementary ops. */
 import { ShapeError } from "../../../../errors.ts";
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
@@ -6,7 +6,7 @@ import { exp, mul, neg, sub } from "./elementwise.ts";
 import { matmul } from "./linear.ts";
 import { reshape } from "./shape.ts";
 
-/** Softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
+/** Computes the softmax over the last axis; `∂x = p · (g − Σ g·p)`. */
 export function softmax(x: Value): Value {
   const [p] = x.graph.record({
     op: "Softmax",
@@ -18,7 +18,7 @@ export function softmax(x: Value): Value {
   return p!;
 }
 
-/** `log softmax` over the last axis; `∂x = g − softmax(x) · Σ g`. */
+/** Computes the log-softmax over the last axis; `∂x = g − softmax(x) · Σ g`. */
 export function logSoftmax(x: Value): Value {
   const [y] = x.graph.record({
     op: "LogSoftmax",
@@ -31,9 +31,9 @@ export function logSoftmax(x: Value): Value {
 }
 
 /**
- * RMS normalisation over the last axis: `y = x · r · gain` with `r = 1/√(mean(x²) + epsilon)`.
+ * Computes RMS normalization over the last axis: `y = x · r · gain` with `r = 1/√(mean(x²) + epsilon)`.
  *
- * With `w = g·x` and `H` the width: `∂x = g·gain·r − x·(r³/H · Σ w·gain)`, `∂gain = Σ w·r`, both sums as products with a vector.
+ * With `w = g·x` and `H` the width: `∂x = g·gain·r − x·(r³/H · Σ w·gain)`, `∂gain = Σ w·r`. Both sums are matrix-vector products.
  *
  * @param x - `[R, H]`.
  * @param gain - `[H]`.
@@ -62,17 +62,17 @@ export function rmsNorm(x: Value, gain: Value, epsilon: number): Value {
   return y!;
 }
 
-/** All dimensions but the last as one. */
+/** Reshapes to a matrix by merging all dimensions except the last. */
 function asMatrix(x: Value): Value {
   return x.shape.length === 2 ? x : reshape(x, ["norm_rows", x.shape.at(-1)!]);
 }
 
 /**
- * Rotary position embedding of pairs `(x[i], x[i + d/2])`: `y = x·cos + rotateHalf(x)·sin`. It is orthogonal, so its
- * gradient is the rotation by the opposite angle.
+ * Applies rotary position embeddings to pairs `(x[i], x[i + d/2])`: `y = x·cos + rotateHalf(x)·sin`. The gradient is the rotation by
+ * the negative angle, because the map is orthogonal.
  *
  * @param x - `[B, heads, T, d]`.
- * @param positions - `[B, T]`, int64, rows of the tables.
+ * @param positions - `[B, T]`, int64, row indices of the tables.
  * @param cos - `[positions, d/2]`; `sin` likewise.
  * @source Su et al. 2021, arXiv:2104.09864, in the half-split layout of Llama checkpoints.
  */
@@ -88,8 +88,8 @@ export function rotaryEmbedding(x: Value, positions: Value, cos: Value, sin: Val
 }
 
 /**
- * Rows of a table: `y[r] = table[indices[r]]`. The gradient adds each row back where it came from. Indices repeat (a
- * batch has few distinct tokens), so the addition must be exact under threads: ScatterElements is, ScatterND is not.
+ * Gathers rows of a table: `y[r] = table[indices[r]]`. The gradient scatter-adds rows. Indices repeat, so the addition must be correct
+ * with several threads: ScatterElements is, ScatterND is not.
  *
  * @param table - `[V, H]`.
  * @param indices - `[R]`, int64.
@@ -108,7 +108,7 @@ export function gatherRows(table: Value, indices: Value): Value {
   })[0]!;
 }
 
-/** `table` with `table[indices[r]] += updates[r]`. No gradient of its own. */
+/** Returns `table` after `table[indices[r]] += updates[r]`. Has no gradient. */
 function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
   const { graph } = table;
   const wide = expandTo(reshape(indices, [indices.shape[0]!, 1]), updates.shape);
@@ -121,8 +121,8 @@ function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
 }
 
 /**
- * The log-probability of one class per row and the entropy of each row's distribution:
- * `logprob[r] = log softmax(logits[r])[targets[r]]`, `H[r] = −Σ p·log p`.
+ * Computes the log-probability of one class per row, `logprob[r] = log softmax(logits[r])[targets[r]]`, and the entropy of each row's
+ * distribution, `H[r] = −Σ p·log p`.
  *
  * `∂logits = g · (onehot(target) − softmax)`; the entropy is a metric and has no gradient.
  *

@@ -1,10 +1,10 @@
-/** Reductions with more to them than a sum over axes (for that, see broadcast.ts). */
+/** Reductions other than the sum over axes, which is in broadcast.ts. */
 import type { Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
 import { div } from "./elementwise.ts";
 import { reshape } from "./shape.ts";
 
-/** Mean over the last axis, which stays as a dimension of size 1. */
+/** Computes the mean over the last axis, which is kept as a dimension of size 1. */
 export function reduceMeanLast(x: Value): Value {
   const axis = x.shape.length - 1;
   const size = x.shape[axis];
@@ -20,7 +20,7 @@ export function reduceMeanLast(x: Value): Value {
   })[0]!;
 }
 
-/** `Σ` of everything, a scalar. */
+/** Sums all elements to a scalar. */
 export function sumAll(x: Value): Value {
   if (x.shape.length === 0) return x;
   return reshape(

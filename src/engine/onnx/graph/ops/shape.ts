@@ -1,13 +1,13 @@
-/** Ops that move elements without changing them. Their gradients are the inverse moves. */
+/** Ops that rearrange elements without changing them. Their gradients are the inverse rearrangements. */
 import { type Dim, sameShape, type Value } from "../graph.ts";
 
 /**
- * The same elements in another shape. Named dimensions that stay in their place are copied and one more may be inferred;
- * where there are further ones, all are read from the inputs.
+ * Reshapes `x`. Named dimensions at the same axis are copied, and one more named dimension is inferred. With further named dimensions,
+ * all sizes are read at run time.
  */
 export function reshape(x: Value, shape: readonly Dim[]): Value {
   if (sameShape(x.shape, shape)) return x;
-  // The operator takes 0 for "as it was" and -1 for "what is left".
+  // In ONNX, 0 copies a dimension of the input and -1 infers one.
   const places = shape.map((dim, i) => (typeof dim === "number" ? dim : dim === x.shape[i] ? 0 : -1));
   const target = places.filter((place) => place === -1).length <= 1 ? x.graph.ints(places) : x.graph.shapeVector(shape);
   return x.graph.record({
@@ -18,7 +18,7 @@ export function reshape(x: Value, shape: readonly Dim[]): Value {
   })[0]!;
 }
 
-/** Dimension `i` of the result is dimension `permutation[i]` of `x`. */
+/** Permutes dimensions: dimension `i` of the result is dimension `permutation[i]` of `x`. */
 export function transpose(x: Value, permutation: readonly number[]): Value {
   const inverse = permutation.map((_, i) => permutation.indexOf(i));
   return x.graph.record({
