@@ -1,4 +1,4 @@
-/** A streamed completion put together again. */
+/** Assembly of a streamed completion from its chunks. */
 import { ProtocolError } from "../client/index.ts";
 import type { ChatCompletion, ChatCompletionChunk, Choice, LogprobEntry, ToolCall, Usage } from "../schema/index.ts";
 
@@ -13,7 +13,7 @@ interface PartialCall {
 
 interface PartialChoice {
   role: string;
-  /** Text by the delta's own key: `content`, `refusal`, `reasoning`, `reasoning_content`. */
+  /** Text by key of the delta: `content`, `refusal`, `reasoning`, `reasoning_content`. */
   readonly texts: Map<string, string>;
   readonly toolCalls: Map<number, PartialCall>;
   readonly logprobs: LogprobEntry[];
@@ -25,32 +25,32 @@ interface PartialChoice {
 
 const TEXT_KEYS = ["content", "refusal", "reasoning", "reasoning_content"];
 
-/** Takes the chunks of one stream, in order; gives the completion that the same request would have had without streaming. */
+/** Assembler of one stream: takes its chunks in order and returns the completion that the same request would produce without streaming. */
 export class CompletionAssembler {
   readonly #choices = new Map<number, PartialChoice>();
   #head: Pick<ChatCompletion, "id" | "created" | "model"> | null = null;
   #promptTokenIds: number[] | null = null;
   #usage: Usage | null = null;
 
-  /** Takes one chunk. */
+  /** Adds one chunk. */
   push(chunk: ChatCompletionChunk): void {
     const { id, created, model } = chunk;
     this.#head ??= { id, created, model };
-    // The first chunk alone carries the prompt.
+    // Only the first chunk carries the prompt.
     this.#promptTokenIds ??= chunk.prompt_token_ids ?? null;
     this.#usage = chunk.usage ?? this.#usage;
     for (const part of chunk.choices) this.#take(part);
   }
 
-  /** Whether all `n` choices have said why they ended: nothing that is to come can change them. */
+  /** Whether all `n` choices have a finish reason, so that no later chunk can change them. */
   isComplete(n: number): boolean {
     return this.#choices.size >= n && [...this.#choices.values()].every((choice) => choice.finishReason !== null);
   }
 
   /**
-   * The completion so far.
+   * Returns the completion so far.
    *
-   * @throws ProtocolError `E_PROTOCOL` when no choice came.
+   * @throws ProtocolError `E_PROTOCOL` when no choice was received.
    */
   toCompletion(): ChatCompletion {
     if (this.#head === null || this.#choices.size === 0) throw new ProtocolError("The stream ended without a choice");
@@ -106,7 +106,7 @@ function takeToolCalls(choice: PartialChoice, delta: Delta): void {
     let call = choice.toolCalls.get(index);
     if (call === undefined) choice.toolCalls.set(index, (call = { id: null, name: "", arguments: "" }));
     call.id ??= id ?? null;
-    // A name comes whole and once; some servers repeat it with every piece of the arguments.
+    // A name arrives complete; some servers repeat it with every part of the arguments.
     if (call.name === "") call.name = called?.name ?? "";
     call.arguments += called?.arguments ?? "";
   }
@@ -121,7 +121,7 @@ function toChoice(index: number, choice: PartialChoice): Choice {
     index,
     message: {
       role: choice.role,
-      // As in an answer that is not streamed: nothing but tool calls has no text.
+      // As in a response without streaming, `content` is null if there are only tool calls.
       content: content === "" && toolCalls.length > 0 ? null : content,
       tool_calls: toolCalls,
       ...others,

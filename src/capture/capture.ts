@@ -1,55 +1,63 @@
-/** What a user calls: a fetch for the client, a scope for the rollout. */
+/** Public interface of capturing: a fetch for the client, and a scope for the rollout. */
 import { ArgumentError } from "../errors.ts";
 import { Trajectory, trajectory, type Scalar } from "../trajectory/index.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
 import { toHistories } from "./histories.ts";
 import { CaptureScope, scopes, type CapturedPolicy } from "./scope.ts";
 
-/** What a captured rollout ends with. */
+/** Result of a captured rollout. */
 export interface CaptureResult {
-  /** Finite. */
+  /** Reward of the rollout, finite. */
   readonly reward: number;
-  /** Finite numbers or booleans. @default {} */
+  /** Metrics of the rollout, finite numbers or booleans. @default {} */
   readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
-  /** Facts about the rollout, e.g. its task. @default {} */
+  /** Metadata of the rollout, e.g. its task. @default {} */
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
 }
 
 /** Options of `capture.trajectory`. */
 export interface CaptureOptions {
-  /** Calls whose `model` is its `id` are recorded. @default every model address, `entity/project/name` with or without a step */
+  /** Policy to record: calls with its `id` as `model`. @default every model address, `entity/project/name` with or without a step */
   readonly policy?: CapturedPolicy | undefined;
-  /** Only calls below this address are recorded, e.g. `service.inferenceUrl`. @default any */
+  /** URL below which calls are recorded, e.g. `service.inferenceUrl`. @default any */
   readonly baseUrl?: string | undefined;
-  /** Ends the calls made in the scope, and the wait for the last answers; rejects with the signal's own reason. */
+  /** Aborts the calls made in the scope and the wait for pending responses; the capture rejects with the signal's own reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds to wait, once the agent is done, for answers that are still under way. At least 0. @default 30000 */
+  /** Maximum time in milliseconds to wait for pending responses after `run` has ended. At least 0. @default 30000 */
   readonly settleTimeoutMs?: number | undefined;
 }
 
-/** Recording of agents that know nothing of it. */
+/** Recording of agents that are unaware of it. */
 export interface Capture {
   /**
-   * A WHATWG `fetch` for any client that takes one. While a scope runs it asks for `logprobs` and `return_token_ids` in the calls to the
-   * policy and records them; the agent gets every answer as it comes. Outside a scope it is `globalThis.fetch`.
+   * WHATWG `fetch` for any client that accepts one. In a scope it adds `logprobs` and `return_token_ids` to the calls to the policy and
+   * records them; the agent receives every response as it arrives. Outside a scope it is `globalThis.fetch`.
    */
   readonly fetch: Fetch;
-  /** {@link Capture.fetch} over a fetch of one's own, e.g. one with a proxy. */
+  /**
+   * Returns {@link Capture.fetch} on top of another fetch, e.g. one with a proxy.
+   *
+   * @param inner - Fetch that sends the requests.
+   * @returns Recording fetch.
+   */
   wrap(inner: Fetch): Fetch;
   /**
-   * Runs one rollout and gives its trajectory: every call that `run`, and all it starts, makes to the policy.
+   * Runs one rollout and returns its trajectory: every call to the policy made by `run` or by asynchronous work that `run` starts.
    *
-   * Recorded are chat completions whose `model` is `policy.id`; without a policy, those to any `entity/project/name`. Calls to other
-   * models, attempts that failed and answers that were cut are no turns. Scopes do not share: a scope inside another keeps its own calls.
+   * Chat completions are recorded if their `model` is `policy.id`, or without a policy any `entity/project/name`. Calls to other models,
+   * failed attempts and truncated responses are not recorded as turns. Scopes are independent: an inner scope keeps its own calls.
    *
+   * @param run - Function that runs the agent and returns the reward.
+   * @param options - Calls to record, a signal and a timeout.
+   * @returns The finished trajectory.
    * @throws ArgumentError `E_ARGUMENT` when no call was recorded, or the reward or a metric is not finite.
-   * @throws whatever `run` throws; the signal's own reason when it has aborted.
+   * @throws Any error of `run`, or the signal's own reason when it has aborted.
    */
   trajectory(run: () => CaptureResult | Promise<CaptureResult>, options?: CaptureOptions): Promise<Trajectory>;
 }
 
 /**
- * Recording of agents that know nothing of it.
+ * Recording of agents that are unaware of it.
  *
  * @example
  * ```ts
@@ -79,7 +87,7 @@ async function captureTrajectory(
     await scope.settle(settleTimeoutMs);
     return toTrajectory(scope, builder, checkedResult(result));
   } catch (error) {
-    // Clients have errors of their own for an abort.
+    // Clients throw errors of their own for an abort.
     signal?.throwIfAborted();
     throw error;
   } finally {

@@ -1,4 +1,4 @@
-/** The fetch that records. */
+/** Fetch that records calls to the policy. */
 import { HttpError } from "../client/index.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
 import { deferred } from "../util/deferred.ts";
@@ -6,16 +6,17 @@ import { isChatAddress, parseRequest, readChatCall, trainableBody, type ChatCall
 import { watchResponse } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 
-/** A WHATWG `fetch`. */
+/** WHATWG `fetch` function. */
 export type Fetch = typeof globalThis.fetch;
 type FetchInput = Parameters<Fetch>[0];
 type FetchInit = NonNullable<Parameters<Fetch>[1]>;
 
 /**
- * A fetch that sends everything through `inner` and records the calls to the policy while a capture scope runs. Outside a scope, and
- * for every other request, it is `inner`.
+ * Creates a fetch that sends all requests through `inner` and records the calls to the policy while a capture scope runs. Outside a scope,
+ * and for every other request, it is `inner`.
  *
- * @param inner - @default globalThis.fetch, looked up at each call
+ * @param inner - Fetch that sends the requests. @default globalThis.fetch, looked up at each call
+ * @returns Recording fetch.
  */
 export function captureFetch(inner?: Fetch): Fetch {
   return async (input, init) => {
@@ -24,10 +25,10 @@ export function captureFetch(inner?: Fetch): Fetch {
     if (scope === undefined || scope.isClosed) return send(input, init);
     const order = scope.nextOrder();
     const reading = readCall(input, init);
-    // From the first moment: an agent may return while its call is on its way.
+    // Registered at once, because an agent may return while its call is pending.
     scope.hold(reading.then(nothing, nothing));
     const call = await reading;
-    // What is sent from here on is recorded, or not to be: no outer layer may record it once more.
+    // Runs outside the scope, so that an outer capturing fetch does not record the call again.
     return scopes.run(undefined, () => record(scope, order, call, { send, input, init }));
   };
 }
@@ -63,7 +64,7 @@ async function record(scope: CaptureScope, order: number, call: ChatCall | null,
 
 function watched(response: Response, request: ChatCompletionRequest, answer: ReturnType<typeof deferred<ChatCompletion>>): Response {
   if (!response.ok) {
-    // An attempt that failed is no turn; whether there is another is the client's affair.
+    // A failed attempt is not a turn; retrying is up to the client.
     answer.reject(new HttpError(`The service answered ${response.status}`, { status: response.status }));
     return response;
   }
@@ -77,7 +78,7 @@ function joined(scope: AbortSignal | undefined, own: AbortSignal | null | undefi
   return { signal: own ? AbortSignal.any([scope, own]) : scope };
 }
 
-/** The chat call that a request makes; null for everything else. The request can still be sent afterwards. */
+/** Parses the chat call of a request; null for other requests. The request can still be sent afterwards. */
 async function readCall(input: FetchInput, init: FetchInit | undefined): Promise<ChatCall | null> {
   const isRequest = input instanceof Request;
   const url = isRequest ? input.url : String(input);
@@ -90,14 +91,14 @@ async function readText(body: NonNullable<FetchInit["body"]> | Request | null): 
   if (typeof body === "string") return body;
   if (body instanceof Request) return body.clone().text();
   if (ArrayBuffer.isView(body) || body instanceof ArrayBuffer || body instanceof Blob) return new Response(body).text();
-  // A stream can be read only once, and that is the service's right.
+  // A stream can be read only once and is left to the request.
   return null;
 }
 
-/** The same request with another body. */
+/** Returns the arguments of the same request with another body. */
 function withBody(input: FetchInput, init: FetchInit, body: string): Parameters<Fetch> {
   const headers = new Headers(init.headers ?? (input instanceof Request ? input.headers : undefined));
-  // It would be the old body's.
+  // The old body's length no longer applies.
   headers.delete("content-length");
   return [input instanceof Request ? input.clone() : input, { ...init, headers, body }];
 }

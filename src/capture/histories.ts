@@ -1,8 +1,8 @@
 /**
- * From calls to conversations.
+ * Reconstruction of conversations from recorded calls.
  *
- * A call continues a sampled turn when its prompt starts with exactly that turn's prompt and completion, token for token; where token
- * ids are not known, when its messages start with that turn's. A turn is continued once. Every call that continues nothing begins a
+ * A call continues a sampled turn if its prompt starts with exactly that turn's prompt and completion, token for token; if token ids are
+ * unknown, if its messages start with that turn's messages. A turn is continued at most once. A call that continues no turn starts a
  * history of its own, with its messages as context.
  */
 import { isDeepStrictEqual } from "node:util";
@@ -13,25 +13,25 @@ import { stepOf } from "../trajectory/policy.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
 import type { CapturedCall } from "./scope.ts";
 
-/** One conversation. */
+/** Conversation reconstructed from calls. */
 export interface CapturedHistory {
   readonly items: readonly MessageOrChoice[];
   readonly tools: readonly Tool[];
 }
 
-/** What {@link toHistories} finds. */
+/** Result of {@link toHistories}. */
 export interface CapturedHistories {
-  /** The first is the main one; empty when there is no call. */
+  /** Histories, the main one first; empty without calls. */
   readonly histories: readonly CapturedHistory[];
-  /** Calls whose messages go on from a turn but whose token ids do not: the history was rendered or sampled to other tokens. */
+  /** Calls that continue a turn by their messages but not by their token ids: the history was rendered to, or sampled as, other tokens. */
   readonly drifted: readonly CapturedCall[];
 }
 
-/** A sampled turn, and the call that went on from it. */
+/** Sampled turn, and the call that continues it. */
 interface Turn {
   readonly call: CapturedCall;
   readonly choice: AssistantChoice;
-  /** Prompt and completion; null if not known. */
+  /** Prompt and completion tokens; null if unknown. */
   readonly tokens: readonly number[] | null;
   next: Call | null;
 }
@@ -40,18 +40,19 @@ interface Call {
   readonly call: CapturedCall;
   readonly tools: readonly Tool[];
   readonly turns: readonly Turn[];
-  /** Messages since the turn it continues; all of them for one that continues nothing. */
+  /** Messages after the continued turn; all messages for a call that continues no turn. */
   readonly messages: readonly RequestMessage[];
 }
 
 /**
  * Orders calls into histories.
  *
- * Of the choices of one call, the one that the agent went on with stays in the call's history, or the first if it went on with
- * none; each other choice is a history of its own, with the call's messages before it.
+ * If a call has several choices, the continued one (or the first, if none was continued) stays in the call's history. Every other choice
+ * becomes a history of its own, with the call's messages before it.
  *
- * @param calls - In the order they started. Not modified.
- * @param step - The policy's step, for answers that name none.
+ * @param calls - Calls in start order; not modified.
+ * @param step - Step of the policy, for responses that do not report one.
+ * @returns Histories, and the calls with differing token ids.
  */
 export function toHistories(calls: readonly CapturedCall[], step: number | null): CapturedHistories {
   const open: Turn[] = [];
@@ -93,11 +94,11 @@ function toTurn(call: CapturedCall, choice: CapturedCall["completion"]["choices"
 
 interface Parent {
   readonly turn: Turn;
-  /** Where the call's new messages begin. */
+  /** Index of the first new message of the call. */
   readonly end: number;
 }
 
-/** The turn that a call continues, the longest if there are several. */
+/** Returns the turn that a call continues, the longest if several match; null without a match. */
 function findParent(open: readonly Turn[], call: CapturedCall, tools: readonly Tool[]): Parent | null {
   let best: Parent | null = null;
   for (const turn of open) {
@@ -109,7 +110,7 @@ function findParent(open: readonly Turn[], call: CapturedCall, tools: readonly T
   return best;
 }
 
-/** How many of the call's messages are the turn's conversation and its answer; null when the call does not continue the turn. */
+/** Returns the number of the call's messages up to and including the turn's answer; null if the call does not continue the turn. */
 function endOfTurn(turn: Turn, call: CapturedCall, tools: readonly Tool[]): number | null {
   const prompt = call.completion.prompt_token_ids;
   const before = turn.call.request.messages;
@@ -126,7 +127,7 @@ function startsWith(tokens: readonly number[], prefix: readonly number[]): boole
   return tokens.length >= prefix.length && prefix.every((token, index) => tokens[index] === token);
 }
 
-/** The history that begins with a call, then those of the choices beside it. */
+/** Returns the history that begins with a call, then the histories of the other choices of its calls. */
 function histories(first: Call): CapturedHistory[] {
   const items: MessageOrChoice[] = [];
   const others: CapturedHistory[] = [];
@@ -144,7 +145,7 @@ function histories(first: Call): CapturedHistory[] {
   return [{ items, tools: first.tools }, ...others];
 }
 
-/** The history of a choice beside the one that was gone on with, and of what followed it. */
+/** Returns the history of a choice that was not chosen, including its continuation, then the histories that started from it. */
 function branch(turn: Turn, messages: readonly RequestMessage[], tools: readonly Tool[]): CapturedHistory[] {
   const [rest, ...others] = turn.next === null ? [] : histories(turn.next);
   return [{ items: [...messages, turn.choice, ...(rest?.items ?? [])], tools }, ...others];

@@ -1,4 +1,4 @@
-/** Agents written with any client, as trajectories. */
+/** Recording of agents written with any client, as trajectories. */
 export { capture } from "./capture.ts";
 export type { Capture, CaptureOptions, CaptureResult } from "./capture.ts";
 export type { Fetch } from "./fetch.ts";

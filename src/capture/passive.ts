@@ -1,4 +1,4 @@
-/** Recording of clients that take no fetch: by watching what undici says of its requests. */
+/** Recording of clients that accept no custom fetch, through the diagnostics channels of undici. */
 import { channel, type ChannelListener } from "node:diagnostics_channel";
 import { promisify } from "node:util";
 import { brotliDecompress, gunzip, inflate } from "node:zlib";
@@ -10,14 +10,14 @@ import { isEventStream, readCompletion } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 import { watchHandler } from "./undici-handler.ts";
 
-/** Recording that can be ended. */
+/** Handle of a recording. */
 export interface PassiveCapture {
-  /** Ends it; requests under way are still recorded. Safe to call twice. */
+  /** Stops recording; pending requests are still recorded. Safe to call twice. */
   stop(): void;
   [Symbol.dispose](): void;
 }
 
-/** What undici says of a request; other fields are its own affair. */
+/** Request in undici's diagnostics messages, with the fields used here. */
 interface UndiciRequest {
   readonly origin: unknown;
   readonly path: string;
@@ -31,7 +31,9 @@ interface Message {
   readonly error?: unknown;
 }
 
-/** One request as far as it was seen. Bodies are told twice where undici has channels for them: then the channels are believed. */
+/**
+ * State of an observed request. Bodies arrive twice if undici has channels for them; the channels then take precedence over the handler.
+ */
 interface Watched {
   readonly scope: CaptureScope;
   readonly order: number;
@@ -54,12 +56,13 @@ const watched = new WeakMap<UndiciRequest, Watched>();
 const users = new Set<PassiveCapture>();
 
 /**
- * Records the calls of clients that take no fetch, as long as they use Node's own fetch or undici. Scopes stay those of
- * `capture.trajectory`; without one nothing is recorded.
+ * Records the calls of clients that accept no custom fetch but use Node's own fetch or undici. Scopes are set by `capture.trajectory`;
+ * outside a scope nothing is recorded.
  *
- * It only watches. It cannot add `logprobs` and `return_token_ids` to a request: unless the client asks for both itself, the choices
- * have neither, turns are joined by their messages, and preflight refuses to train on them. Requests of `node:http` are not seen.
+ * Requests are only observed: `logprobs` and `return_token_ids` cannot be added. Unless the client requests both itself, the choices have
+ * neither, turns are matched by their messages, and preflight rejects them. Requests of `node:http` are not recorded.
  *
+ * @returns Handle that stops the recording.
  * @example
  * ```ts
  * using watching = captureAll();
@@ -75,7 +78,7 @@ export function captureAll(): PassiveCapture {
       user.stop();
     },
   };
-  // However many ask for it, a request is recorded once.
+  // All recordings share one subscription, so that a request is recorded once.
   if (users.size === 0) listen("subscribe");
   users.add(user);
   return user;
@@ -102,11 +105,11 @@ function listen(verb: "subscribe" | "unsubscribe"): void {
 }
 
 function keep(chunks: Buffer[] | undefined, chunk: Uint8Array | string | undefined): void {
-  // A copy: the bytes belong to a buffer that its owner may hand on.
+  // Copied because the owner of the buffer may transfer or reuse it.
   if (chunk !== undefined) chunks?.push(Buffer.from(chunk as Uint8Array));
 }
 
-/** Runs where the request is made, so the caller's scope is at hand. */
+/** Starts observing a request. Runs in the async context that makes the request, so the caller's scope is available. */
 function onCreate({ request }: Message): void {
   const scope = scopes.getStore();
   if (scope === undefined || scope.isClosed) return;
@@ -132,7 +135,7 @@ function onCreate({ request }: Message): void {
   scope.hold(isOver.then((error) => finish(request, error)));
 }
 
-/** A request has ended: whether it was a call to the policy is known only now, with the body that was sent. */
+/** Records an ended request if it was a call to the policy, which only the complete sent body shows. */
 async function finish(request: UndiciRequest, error: unknown): Promise<void> {
   const seen = watched.get(request);
   if (seen === undefined) return;
@@ -150,14 +153,14 @@ async function readAnswer({ response, received }: Watched, error: unknown, n: nu
     throw new HttpError(`The service answered ${response.statusCode}`, { status: response.statusCode });
   }
   const type = header(response, "content-type");
-  // A stream that was left after its choices had ended is whole; anything else that was cut is not.
+  // A stream abandoned after its choices have ended is complete; any other truncated response is not.
   if (response === null || (error !== null && !isEventStream(type))) throw error ?? new ConnectionError("There was no answer");
   const bytes = await decode(whole(received), header(response, "content-encoding"));
   return readCompletion(isEventStream(type), one(bytes), n);
 }
 
 async function decode(bytes: Buffer, encodings: string | null): Promise<Buffer> {
-  // The last one was applied last.
+  // Encodings are listed in order of application and decoded in reverse.
   const names = (encodings ?? "")
     .split(",")
     .map((name) => name.trim().toLowerCase())

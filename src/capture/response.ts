@@ -1,36 +1,40 @@
-/** Answers read while the agent reads them. */
+/** Observation of responses while the agent reads them. */
 import { ConnectionError, ProtocolError } from "../client/index.ts";
 import { readChatStream } from "../client/sse.ts";
 import { chatCompletion, type ChatCompletion } from "../schema/index.ts";
 import { pushIterator, type PushIterator } from "../util/push-iterator.ts";
 import { CompletionAssembler } from "./assemble.ts";
 
-/** A response to hand on, and what it says. */
+/** Response to pass on, and the completion in it. */
 export interface WatchedResponse {
   readonly response: Response;
-  /** Rejects when the answer is cut, cancelled or no completion: no half turn. */
+  /**
+   * Completion in the response; rejects if the response is truncated, cancelled or not a completion, so that no partial turn is recorded.
+   */
   readonly completion: Promise<ChatCompletion>;
 }
 
-/** Whether an answer is an event stream. */
+/** Whether a response is an event stream. */
 export function isEventStream(contentType: string | null): boolean {
   return contentType?.toLowerCase().startsWith("text/event-stream") ?? false;
 }
 
 /**
- * A response with the same bytes, and the completion in them.
+ * Returns a response with the same bytes, and the completion in them.
  *
- * Every piece goes to the agent first and at once. The body is read as fast as it comes, whether or not the agent does, so neither
- * reader can hold up the other; the memory is that of one answer. When the agent cancels, the request is cancelled too.
+ * Every chunk is passed to the agent first and at once. The body is read as fast as it arrives, whether or not the agent reads it, so
+ * neither reader can block the other; memory use is one response. If the agent cancels, the request is cancelled too.
  *
- * @param n - How many choices were asked for.
+ * @param response - Response of the service; its body is consumed.
+ * @param n - Number of requested choices.
+ * @returns Response for the agent, and the completion.
  */
 export function watchResponse(response: Response, n: number): WatchedResponse {
   const { body } = response;
   if (body === null) return { response, completion: Promise.reject(new ProtocolError("The answer has no body")) };
   const bytes = pushIterator<Uint8Array>(() => {});
   const copy = new Response(passOn(body.getReader(), bytes), response);
-  // A response that is made by hand has no address; clients show it in their messages.
+  // A constructed response has no URL, which clients show in their messages.
   Object.defineProperty(copy, "url", { value: response.url });
   return { response: copy, completion: readCompletion(isEventStream(response.headers.get("content-type")), bytes, n) };
 }
@@ -43,14 +47,14 @@ function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIter
       if (isCancelled) return;
       if (done) break;
       if (value.byteLength === 0) continue;
-      // Enqueuing a piece takes its memory away from here.
+      // Copied first, because enqueuing transfers the chunk's buffer.
       const copy = value.slice();
       controller.enqueue(value);
       bytes.push(copy);
     }
     bytes.end();
     controller.close();
-    // A reader that brought its own buffer is only told of the end through it.
+    // A BYOB reader learns of the end only through its own buffer.
     controller.byobRequest?.respond(0);
   };
   return new ReadableStream({
@@ -70,10 +74,14 @@ function passOn(reader: ReadableStreamDefaultReader<Uint8Array>, bytes: PushIter
 }
 
 /**
- * The completion in the bytes of an answer.
+ * Parses the completion from the bytes of a response.
  *
- * @throws ConnectionError, HttpError, ProtocolError for an answer that is cut, that fails, or that is no completion. A stream that is
- * cut after each of its choices has ended is whole.
+ * @param isStream - Whether the response is an event stream.
+ * @param bytes - Body of the response.
+ * @param n - Number of requested choices.
+ * @returns The completion.
+ * @throws ConnectionError, HttpError, ProtocolError for a truncated, failed or invalid response. A stream that is truncated after all its
+ *   choices have ended is complete.
  */
 export async function readCompletion(isStream: boolean, bytes: AsyncIterable<Uint8Array>, n: number): Promise<ChatCompletion> {
   if (!isStream) return parseCompletion(await readText(bytes));

@@ -1,17 +1,17 @@
-/** Whether a conversation that comes back is the one that was said, as far as messages can tell. */
+/** Comparison of the conversation that a client sends with the recorded one, as far as messages allow. */
 import { isDeepStrictEqual } from "node:util";
 import type { RequestMessage, ToolCall } from "../schema/index.ts";
 import { textOf } from "../trajectory/messages.ts";
 
-/** Whether `messages` begin with `before` and then `answer`. */
+/** Whether `messages` begin with `before`, followed by `answer`. */
 export function startsWithTurn(messages: readonly RequestMessage[], before: readonly RequestMessage[], answer: RequestMessage): boolean {
   const said = [...before, answer];
   return messages.length >= said.length && said.every((message, index) => isSameMessage(message, messages[index]!));
 }
 
 /**
- * Where the messages after a turn begin: behind the assistant message that comes after those of `before`. Counted by assistant
- * messages, because clients join and split the ones between; null when there is none.
+ * Returns the index after the answer to `before`: the assistant message that follows the assistant messages of `before`. Only assistant
+ * messages are counted, because clients join and split the messages between them. Null without such a message.
  */
 export function endOfAnswer(messages: readonly RequestMessage[], before: readonly RequestMessage[]): number | null {
   let left = before.filter(isAssistant).length;
@@ -24,8 +24,8 @@ function isAssistant({ role }: RequestMessage): boolean {
 }
 
 /**
- * Clients write one thing in several ways: absent text as null, `""` or nothing, text as parts, arguments with other spaces; and they
- * leave out reasoning. None of that makes another message.
+ * Whether two messages have the same meaning. Clients write absent text as null, `""` or nothing, text as parts, and arguments with other
+ * whitespace, and omit reasoning; these differences are ignored.
  */
 function isSameMessage(a: RequestMessage, b: RequestMessage): boolean {
   return (

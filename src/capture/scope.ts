@@ -1,37 +1,37 @@
-/** What is recorded while one rollout runs, and which calls are part of it. */
+/** State recorded during one rollout, and the rule that selects its calls. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { HttpError } from "../client/index.ts";
 import { ArgumentError } from "../errors.ts";
 import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
 import { delay } from "../util/delay.ts";
 
-/** What a call must be addressed to: a `Policy`, or anything with its `id`. */
+/** Policy to record: a `Policy`, or any object with its `id`. */
 export interface CapturedPolicy {
-  /** What goes into a request's `model`, e.g. `team/demo/reverse:step7`. */
+  /** Value of the request's `model` field, e.g. `team/demo/reverse:step7`. */
   readonly id: string;
-  /** The checkpoint's step, for answers that do not name one. @default null */
+  /** Step of the checkpoint, for responses that do not report one. @default null */
   readonly step?: number | null | undefined;
 }
 
-/** One call to the policy that was answered to its end. */
+/** Completed call to the policy. */
 export interface CapturedCall {
-  /** Calls of a scope are numbered as they start. */
+  /** Number of the call in its scope, in start order. */
   readonly order: number;
   readonly request: ChatCompletionRequest;
   readonly completion: ChatCompletion;
 }
 
-/** Which calls are recorded. */
+/** Selection of the calls to record. */
 export interface ScopeOptions {
   readonly policy?: CapturedPolicy | undefined;
   readonly baseUrl?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** `entity/project/name`, with or without a step, perhaps behind a URI's beginning: how a service addresses trainable models. */
+/** Pattern of addresses of trainable models: `entity/project/name`, with or without a step and the beginning of a URI. */
 const MODEL_ADDRESS = /^(?:[a-z][a-z0-9+.-]*:\/\/\/)?[^/:\s]+\/[^/:\s]+\/[^/:\s]+(?::step\d+)?$/i;
 
-/** The scope of one rollout. Carried by the async context, so parallel rollouts never meet. */
+/** Scope of one rollout. Propagated by the async context, so that parallel rollouts stay separate. */
 export class CaptureScope {
   readonly signal: AbortSignal | undefined;
   readonly policy: CapturedPolicy | undefined;
@@ -39,7 +39,7 @@ export class CaptureScope {
   readonly #calls: CapturedCall[] = [];
   readonly #pending = new Set<Promise<void>>();
   readonly #logs: string[] = [];
-  /** Models of chat requests that went elsewhere. */
+  /** Models of the chat requests that were not recorded. */
   readonly #otherModels = new Set<string>();
   #started = 0;
   #isClosed = false;
@@ -58,12 +58,12 @@ export class CaptureScope {
     this.signal = signal;
   }
 
-  /** Completed calls in the order they started. */
+  /** Completed calls in start order. */
   get calls(): readonly CapturedCall[] {
     return [...this.#calls].sort((a, b) => a.order - b.order);
   }
 
-  /** What was dropped, and why. */
+  /** Log of dropped calls, with the reasons. */
   get logs(): readonly string[] {
     return this.#logs;
   }
@@ -73,7 +73,7 @@ export class CaptureScope {
     return [...this.#otherModels];
   }
 
-  /** Whether the rollout is over: what still runs in its context is no part of it. */
+  /** Whether the rollout has ended; later calls in its context are not recorded. */
   get isClosed(): boolean {
     return this.#isClosed;
   }
@@ -86,12 +86,12 @@ export class CaptureScope {
     return isAccepted;
   }
 
-  /** A place for a call that starts now. */
+  /** Returns the number of a call that starts now. */
   nextOrder(): number {
     return this.#started++;
   }
 
-  /** Keeps a call once `answer` is there; an answer that fails is a line in the log, not a turn. Never rejects. */
+  /** Records a call when `answer` resolves; a failed answer becomes a line in the log instead of a turn. Never rejects. */
   track(order: number, request: ChatCompletionRequest, answer: Promise<ChatCompletion>): Promise<void> {
     const recorded = answer.then(
       (completion) => {
@@ -103,7 +103,7 @@ export class CaptureScope {
     return recorded;
   }
 
-  /** Lets the rollout's end wait for `work`, which must not reject. */
+  /** Delays the end of the rollout until `work` settles; `work` must not reject. */
   hold(work: Promise<void>): void {
     this.#pending.add(work);
     void work.finally(() => this.#pending.delete(work));
@@ -114,7 +114,7 @@ export class CaptureScope {
     if (!this.#isClosed) this.#logs.push(line);
   }
 
-  /** Waits for the answers that are still under way, but no longer than `timeoutMs`; what is not there then is dropped. */
+  /** Waits for pending responses for at most `timeoutMs`; later ones are dropped. @throws The signal's reason when it has aborted. */
   async settle(timeoutMs: number): Promise<void> {
     const deadline = new AbortController();
     const ends = this.signal === undefined ? deadline.signal : AbortSignal.any([deadline.signal, this.signal]);
@@ -123,7 +123,7 @@ export class CaptureScope {
       () => true,
     );
     try {
-      // A call's end may be another call's beginning: look again until nothing is left.
+      // The end of one call may start another, so repeat until no call is pending.
       while (this.#pending.size > 0) {
         const isLate = await Promise.race([Promise.all(this.#pending).then(() => false), isOver]);
         if (isLate) break;
@@ -148,7 +148,7 @@ function withSlash({ origin, pathname }: URL): string {
   return `${origin}${pathname.replace(/\/+$/, "")}/`;
 }
 
-/** Class and code alone: the text of a foreign error may quote a header. */
+/** Describes an error by class and code only: the text of a foreign error may quote a header. */
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return "it failed";
   if (error instanceof HttpError && error.status !== null) return `the service answered ${error.status}`;
@@ -156,5 +156,5 @@ function describe(error: unknown): string {
   return `${error.name}${code}`;
 }
 
-/** The scope of the code that runs now. */
+/** Scope of the current async context. */
 export const scopes = new AsyncLocalStorage<CaptureScope | undefined>();

@@ -1,9 +1,9 @@
 /**
- * The bodies of requests by an undici that has no channels for them: that of Node 20's fetch (undici 6). A request's handler is told of
- * every chunk; it is asked to tell us as well, and does with it what it did before.
+ * Bodies of requests for undici versions without channels for them, such as undici 6 in the fetch of Node 20. The handler of a request
+ * receives every chunk; its methods are wrapped to report the chunk first and then behave as before.
  */
 
-/** What is told of a request's bodies. */
+/** Callbacks for the chunks of a request's bodies. */
 export interface BodyListener {
   readonly onSent: (chunk: Uint8Array | string) => void;
   readonly onReceived: (chunk: Uint8Array) => void;
@@ -11,13 +11,13 @@ export interface BodyListener {
 
 type Method = (this: unknown, chunk: Uint8Array) => unknown;
 
-/** Listens to the handler of a request as `undici:request:create` gives it; does nothing where there is none to be found. */
+/** Observes the handler of a request from `undici:request:create`; does nothing if no handler is found. */
 export function watchHandler(request: object, { onSent, onReceived }: BodyListener): void {
   const key = Object.getOwnPropertySymbols(request).find((symbol) => symbol.description === "handler");
   const handler: unknown = key === undefined ? undefined : Reflect.get(request, key);
   if (typeof handler !== "object" || handler === null || !Object.isExtensible(handler)) return;
   addBefore(handler, "onBodySent", onSent);
-  // Only where there is one: a handler that has other methods is of an undici that has the channels.
+  // Only if present: a handler with other methods belongs to an undici that has the channels.
   if (typeof Reflect.get(handler, "onData") === "function") addBefore(handler, "onData", onReceived);
 }
 

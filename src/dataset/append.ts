@@ -1,13 +1,14 @@
 import { open, type FileHandle } from "node:fs/promises";
 import { DataError } from "../errors.ts";
 
-/** How much of a file's end is read at a time in search of its last line end. */
+/** Block size in bytes of the backward search for a file's last line end. */
 const TAIL_BYTES = 64 * 1024;
 const NEW_LINE = 0x0a;
 
 /**
- * A JSON Lines file that grows: one `write` per value, so that a crash leaves at most one torn line at the end, which the next
- * {@link JsonLog.open} cuts off. What `append` has acknowledged survives the end of the process; what {@link JsonLog.sync} has, that of the machine.
+ * Append-only JSON Lines file with one `write` per value. A crash leaves at most one torn line at the end, which the next
+ * {@link JsonLog.open} truncates. A value survives the end of the process once `append` resolves, and a crash of the machine once
+ * {@link JsonLog.sync} resolves.
  */
 export class JsonLog {
   readonly path: string;
@@ -19,9 +20,9 @@ export class JsonLog {
     this.#file = file;
   }
 
-  /** Opens or creates the file and repairs its end. One writer at a time: the caller sees to that. */
+  /** Opens or creates the file and truncates a torn last line. The caller must ensure that the file has one writer at a time. */
   static async open(path: string): Promise<JsonLog> {
-    // Not "a+": Linux then ignores the position of every read and write, and truncating needs to look first.
+    // Not "a+": Linux then ignores the position of every read and write, and truncating requires reading first.
     const file = await open(path, "r+").catch((error: unknown) => {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return open(path, "w+");
       throw error;
@@ -38,7 +39,7 @@ export class JsonLog {
   }
 
   /**
-   * Adds one line. Lines stand in the order of the calls.
+   * Appends one line. Lines are written in call order.
    *
    * @throws DataError `E_DATA` for a value that has no JSON form; nothing is written.
    */
@@ -60,12 +61,12 @@ export class JsonLog {
     });
   }
 
-  /** Returns when everything appended so far is on the disk. */
+  /** Resolves when everything appended so far is on disk. */
   sync(): Promise<void> {
     return this.#inTurn(() => this.#file.datasync());
   }
 
-  /** Waits for what is under way. The log cannot be used afterwards. */
+  /** Waits for pending operations and closes the file. The log cannot be used afterwards. */
   close(): Promise<void> {
     return this.#inTurn(() => this.#file.close());
   }
@@ -77,7 +78,7 @@ export class JsonLog {
   }
 }
 
-/** Where the last complete line ends: bytes behind it are a torn line. */
+/** Returns the offset after the last complete line; all later bytes are a torn line. */
 async function lastLineEnd(file: FileHandle, size: number): Promise<number> {
   const buffer = Buffer.alloc(Math.min(TAIL_BYTES, size));
   for (let end = size; end > 0;) {

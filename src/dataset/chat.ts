@@ -8,25 +8,28 @@ import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, typ
 import { expandPaths, type Patterns } from "./paths.ts";
 
 /**
- * A conversation to learn from by example: every assistant message in it is trained, but for those with `weight: 0`.
+ * Conversation for supervised training: every assistant message is trained, except messages with `weight: 0`.
  *
- * The common fine-tuning format, a line of which is `{messages, tools?, parallel_tool_calls?}`; `weight` is an addition of our own.
+ * The common fine-tuning format has one object `{messages, tools?, parallel_tool_calls?}` per line; `weight` on an example is an extension
+ * of this package.
  */
 export interface ChatExample {
   readonly messages: readonly RequestMessage[];
   readonly tools?: readonly Tool[] | undefined;
-  /** Kept and written for trainers that know it; no chat template here asks for it. */
+  /** Stored for trainers that use it; no chat template of this package reads it. */
   readonly parallelToolCalls?: boolean | undefined;
-  /** What each of its trained tokens counts beside those of other examples, 1e-6 to 1e6. @default 1 */
+  /** Loss weight of each trained token relative to other examples, 1e-6 to 1e6. @default 1 */
   readonly weight?: number | undefined;
 }
 
 const PARALLEL = "parallel_tool_calls";
 
 /**
- * Conversations of chat JSON Lines files, lazily. Other keys of a line are left out; those of a message are kept.
+ * Reads conversations from chat JSON Lines files, lazily. Other keys of a line are dropped; other keys of a message are kept.
  *
- * @param patterns - As `readTrajectories`.
+ * @param patterns - Paths or globs, as for `readTrajectories`.
+ * @param options - Handling of a torn last line, and a signal.
+ * @returns The conversations in file order.
  * @throws DataError `E_DATA` with file and line.
  */
 export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = {}): AsyncGenerator<ChatExample, void, undefined> {
@@ -36,12 +39,18 @@ export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = 
 }
 
 /**
- * Writes `{messages, tools?, parallel_tool_calls?, weight?}` per line, the plain format that other trainers read. All or nothing.
+ * Writes `{messages, tools?, parallel_tool_calls?, weight?}` per line, the plain format that other trainers read. Atomic: a failed call
+ * leaves `path` unchanged.
  *
- * A trajectory becomes one line per history, the main one first; beside sampled turns, assistant messages that were only context get
- * `weight: 0`. Rewards, token ids and log-probabilities are left out: keep `writeTrajectories` for those.
+ * A trajectory becomes one line per history, the main one first; additional histories without a trained message are skipped. In a history
+ * with sampled turns, assistant messages that were only context get `weight: 0`. Rewards, token ids and log-probabilities are dropped;
+ * `writeTrajectories` keeps them.
  *
- * @throws DataError `E_DATA` for an example that does not fit, or has nothing to train.
+ * @param path - File to write; compressed if the name ends in `.gz`.
+ * @param examples - Trajectories or conversations, in order.
+ * @param options - Signal.
+ * @returns Path, number of lines, size and SHA-256 of the file.
+ * @throws DataError `E_DATA` for an invalid example, or one with nothing to train.
  */
 export function writeChatJsonl(
   path: string,
@@ -60,14 +69,15 @@ export function writeChatJsonl(
 }
 
 /**
- * A trajectory of plain context, for examples that nobody sampled.
+ * Converts a chat example to a trajectory without sampled turns; returns a trajectory unchanged.
  *
- * @throws DataError `E_DATA` when a message or tool does not fit.
+ * @param index - Number of the example, for messages.
+ * @throws DataError `E_DATA` when a message or tool is invalid.
  */
 export function trajectoryOf(example: Trajectory | ChatExample, index: number): Trajectory {
   if (example instanceof Trajectory) return example;
   const { messages, tools = null, [PARALLEL]: parallel, weight } = toLine(example, `Example ${index}`);
-  // Our own copy, by way of the schema: the caller's messages must not be frozen.
+  // Copied through the schema, so that the caller's messages are not frozen.
   return Trajectory.fromJSON({
     messages_and_choices: messages,
     tools,
@@ -124,12 +134,12 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
   return (
     [wire, ...wire.additional_histories]
       .map((history) => ({ messages: messagesOf(history), tools: history.tools ?? [], parallelToolCalls, weight }))
-      // A history beside the main one may well be without an answer; a trajectory may not.
+      // An additional history may lack an answer; a trajectory may not.
       .filter(({ messages }, index) => index === 0 || messages.some(isTrained))
   );
 }
 
-/** The plain conversation, with what a service does not train marked as such. */
+/** Returns a history as plain messages, with `weight: 0` on the assistant messages that a service does not train. */
 function messagesOf({ messages_and_choices: items }: History): RequestMessage[] {
   const isSampled = items.some(isChoice);
   return items.map((item) => {
@@ -142,7 +152,7 @@ function isTrained(message: RequestMessage): boolean {
   return message.role === "assistant" && message["weight"] !== 0;
 }
 
-/** Validates an example and returns it as the schemas read it: arguments of tool calls as JSON text, missing types filled in. */
+/** Validates an example and returns it as the schemas parse it: tool-call arguments as JSON text, missing types added. */
 function checkedExample(example: ChatExample, where: string): ChatExample {
   const { tools, parallelToolCalls, weight } = example;
   if (!Array.isArray(example.messages) || example.messages.length === 0)
@@ -167,7 +177,7 @@ function checkedExample(example: ChatExample, where: string): ChatExample {
   return { ...example, messages, ...(readTools === undefined ? {} : { tools: readTools }) };
 }
 
-/** @throws DataError `E_DATA`: `expected`, then the path inside the value and the schema's message. */
+/** Parses a value with a schema. @throws DataError `E_DATA`: `expected`, then the path inside the value and the schema's message. */
 function parsed<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
   const { data, error } = schema.safeParse(value);
   if (error === undefined) return data;
@@ -176,7 +186,10 @@ function parsed<T>(schema: z.ZodType<T>, value: unknown, expected: string): T {
   throw new DataError(`${expected}${path}\`: ${issue?.message ?? "invalid"}`, { cause: error });
 }
 
-/** Other trainers refuse any other weight; here one would be trained in full, whatever it says. */
+/**
+ * Checks that a message's weight is absent, 0 or 1. Other trainers reject other values, and this package would train such a message in
+ * full.
+ */
 function checkWeight(message: RequestMessage, where: string): void {
   const weight = message["weight"];
   if (weight === undefined || weight === null || weight === 0 || weight === 1) return;

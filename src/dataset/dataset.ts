@@ -6,49 +6,54 @@ import { checkedRewards, rescored, type RescoreOptions, type RescoreReward } fro
 
 /** Options of {@link Dataset.shuffle}. */
 export interface ShuffleOptions {
-  /** Trajectories held at a time, at least 1; one as large as the dataset makes every order equally likely. @default 1000 */
+  /**
+   * Number of trajectories held in memory, at least 1. If it is at least the size of the dataset, every order is equally likely.
+   *
+   * @default 1000
+   */
   readonly bufferSize?: number | undefined;
-  /** Any integer. @default 0 */
+  /** Random seed, any integer. @default 0 */
   readonly seed?: number | bigint | undefined;
 }
 
 /** Options of {@link Dataset.dedupe}. */
 export interface DedupeOptions {
+  /** Identity under which trajectories count as duplicates. */
   readonly by: Identity;
 }
 
 /** Options of {@link Dataset.balance}. */
 export interface BalanceOptions {
-  /** The class of a trajectory. */
+  /** Returns the class of a trajectory. */
   readonly by: (trajectory: Trajectory) => Scalar | undefined;
-  /** How many of a class are kept, at least 1. */
+  /** Maximum number of trajectories kept per class, at least 1. */
   readonly max: number;
 }
 
 /** Options of {@link Dataset.split}. */
 export interface SplitOptions {
-  /** The expected share of the validation half, between 0 and 1. */
+  /** Expected fraction of trajectories in the validation set, between 0 and 1. */
   readonly validation: number;
-  /** Any integer. @default 0 */
+  /** Random seed, any integer. @default 0 */
   readonly seed?: number | bigint | undefined;
-  /** What must not be on both sides. @default "messages" */
+  /** Identity that must not occur in both sets. @default "messages" */
   readonly by?: Identity | undefined;
 }
 
-/** Two datasets that share no trajectory. */
+/** Training and validation set without a common trajectory. */
 export interface Split {
   readonly train: Dataset;
   readonly validation: Dataset;
 }
 
-/** `scenario` is required where the rewards look at one. */
+/** Arguments after `rewards`; the option `scenario` is required if the rewards read a scenario. */
 type RescoreArguments<S> = undefined extends S
   ? [options?: RescoreOptions<S>]
   : [options: RescoreOptions<S> & Required<Pick<RescoreOptions<S>, "scenario">>];
 
 /**
- * Trajectories to come: every stage is lazy and hands on one at a time, so that a pipeline over any number of files holds a few
- * trajectories. Nothing is read before somebody iterates, and each iteration starts from the beginning.
+ * Lazy sequence of trajectories. Every stage passes on one trajectory at a time, so a pipeline over any number of files holds only a few in
+ * memory. Nothing is read before iteration starts, and each iteration starts from the beginning.
  *
  * @example
  * ```ts
@@ -67,34 +72,54 @@ export class Dataset implements AsyncIterable<Trajectory> {
   }
 
   /**
-   * A dataset of trajectories that are already there, or come from elsewhere. From a generator it can be read once, and so not split;
-   * a second reading throws ConflictError `E_CONFLICT`.
+   * Creates a dataset from trajectories in memory or from another source.
+   *
+   * @param trajectories - Source. A generator can be read only once, so a dataset from a generator cannot be split.
+   * @returns Dataset. A second iteration over a generator throws ConflictError `E_CONFLICT`.
    */
   static from(trajectories: Iterable<Trajectory> | AsyncIterable<Trajectory>): Dataset {
     return new Dataset(rereadable(trajectories));
   }
 
-  /** Keeps those of which `keep` says true. */
+  /**
+   * Keeps the trajectories for which `keep` returns true.
+   *
+   * @param keep - Called with each trajectory.
+   * @returns Dataset of the kept trajectories.
+   */
   filter(keep: (trajectory: Trajectory) => boolean | Promise<boolean>): Dataset {
     return this.#then((records) => filtered(records, keep));
   }
 
-  /** Puts another trajectory in the place of each: `(t) => t.with({ metadata: { source: "june" } })`. */
+  /**
+   * Replaces each trajectory by the result of `change`, e.g. `(t) => t.with({ metadata: { source: "june" } })`.
+   *
+   * @param change - Called with each trajectory; must return a trajectory.
+   * @returns Dataset of the results. Iterating throws ArgumentError `E_ARGUMENT` for a result that is not a trajectory.
+   */
   map(change: (trajectory: Trajectory) => Trajectory | Promise<Trajectory>): Dataset {
     return this.#then((records) => mapped(records, async (trajectory) => checkedTrajectory(await change(trajectory))));
   }
 
-  /** The first `count`; what comes after is not read. @throws ArgumentError `E_ARGUMENT` for a count that is no whole number. */
+  /**
+   * Keeps the first `count` trajectories and reads no further.
+   *
+   * @param count - Integer of at least 0.
+   * @returns Dataset of the kept trajectories.
+   * @throws ArgumentError `E_ARGUMENT` for an invalid count.
+   */
   take(count: number): Dataset {
     checkCount(count, { param: "count", least: 0 });
     return this.#then((records) => taken(records, count));
   }
 
   /**
-   * Keeps each with the probability `fraction`, in [0, 1]. The same seed keeps the same places.
+   * Keeps each trajectory with probability `fraction`. The same seed keeps the same positions.
    *
+   * @param fraction - Probability, in [0, 1].
    * @param seed - Any integer.
-   * @throws ArgumentError `E_ARGUMENT`.
+   * @returns Dataset of the kept trajectories.
+   * @throws ArgumentError `E_ARGUMENT` for a fraction outside [0, 1] or a seed that is not an integer.
    */
   sample(fraction: number, seed: number | bigint = 0): Dataset {
     if (typeof fraction !== "number" || !(fraction >= 0 && fraction <= 1)) {
@@ -104,30 +129,50 @@ export class Dataset implements AsyncIterable<Trajectory> {
     return this.#then((records) => sampled(records, fraction, key));
   }
 
-  /** Another order, by a buffer of which a random one is handed on whenever a new one comes. @throws ArgumentError `E_ARGUMENT`. */
+  /**
+   * Shuffles through a buffer: each trajectory read replaces a random one in the full buffer, which is passed on.
+   *
+   * @param options - Buffer size and seed.
+   * @returns Dataset in the new order.
+   * @throws ArgumentError `E_ARGUMENT` for a buffer size below 1 or a seed that is not an integer.
+   */
   shuffle({ bufferSize = 1000, seed = 0 }: ShuffleOptions = {}): Dataset {
     checkCount(bufferSize, { param: "bufferSize", least: 1 });
     const key = checkedSeed(seed);
     return this.#then((records) => shuffled(records, bufferSize, key));
   }
 
-  /** Keeps the first of those that are the same. Remembers 16 bytes of each. */
+  /**
+   * Keeps the first trajectory of each identity. Stores 16 bytes per distinct trajectory.
+   *
+   * @param options - Identity.
+   * @returns Dataset without duplicates.
+   * @throws ArgumentError `E_ARGUMENT` for an invalid identity.
+   */
   dedupe({ by }: DedupeOptions): Dataset {
     checkIdentity(by);
     return this.#then((records) => deduped(records, by));
   }
 
-  /** Keeps the first `max` of each class. Shuffle before to keep others. @throws ArgumentError `E_ARGUMENT`. */
+  /**
+   * Keeps the first `max` trajectories of each class. Shuffle before for a random selection.
+   *
+   * @param options - Class of a trajectory, and the maximum per class.
+   * @returns Dataset of the kept trajectories.
+   * @throws ArgumentError `E_ARGUMENT` for a `max` below 1.
+   */
   balance({ by, max }: BalanceOptions): Dataset {
     checkCount(max, { param: "max", least: 1 });
     return this.#then((records) => balanced(records, by, max));
   }
 
   /**
-   * Scores again: the reward becomes `Σ weight·value`, each raw value the metric `reward/<name>`. Nothing is sampled.
+   * Recomputes the reward as `Σ weight·value` and stores each raw value as the metric `reward/<name>`. Nothing is sampled.
    *
-   * @param rewards - Those of an environment, or named functions.
-   * @throws ArgumentError `E_ARGUMENT` for rewards that are none; while iterating, for a value that is not finite.
+   * @param rewards - Rewards of an environment, or named functions.
+   * @param options - Lookup of the scenario, and a signal.
+   * @returns Dataset with the new rewards. Iterating throws ArgumentError `E_ARGUMENT` for a reward value that is not finite.
+   * @throws ArgumentError `E_ARGUMENT` for invalid rewards.
    */
   rescore<S = unknown>(rewards: readonly RescoreReward<S>[], ...[options = {}]: RescoreArguments<S>): Dataset {
     const checked = checkedRewards(rewards);
@@ -135,12 +180,14 @@ export class Dataset implements AsyncIterable<Trajectory> {
   }
 
   /**
-   * Two halves. A hash of the trajectory's identity and the seed says which it belongs to: whatever the order, and whatever else is in the
-   * dataset, it is the same half, and those that are the same are never on both sides.
+   * Splits into a training and a validation set by a hash of each trajectory's identity and the seed. The assignment depends neither on the
+   * order nor on other trajectories, and trajectories of equal identity are always in the same set.
    *
-   * Each half reads the source for itself, and the stages before run for both: costly ones go behind, or into a file first.
+   * Both sets read the source and run every earlier stage separately. Put expensive stages after the split, or write to a file first.
    *
-   * @throws ArgumentError `E_ARGUMENT` for a share outside (0, 1).
+   * @param options - Fraction of the validation set, seed and identity.
+   * @returns The two datasets.
+   * @throws ArgumentError `E_ARGUMENT` for a fraction outside (0, 1), or an invalid `seed` or `by`.
    */
   split({ validation, seed = 0, by = "messages" }: SplitOptions): Split {
     if (typeof validation !== "number" || !(validation > 0 && validation < 1)) {
@@ -156,7 +203,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
     };
   }
 
-  /** All of them in memory. */
+  /** Reads all trajectories into memory. */
   async toArray(): Promise<Trajectory[]> {
     const all: Trajectory[] = [];
     for await (const trajectory of this) all.push(trajectory);
@@ -173,7 +220,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
 }
 
 function rereadable(source: Iterable<Trajectory> | AsyncIterable<Trajectory>): AsyncIterable<Trajectory> {
-  // A generator is its own iterator: the second time it would be at its end, and the data silently empty.
+  // A generator is its own iterator: on a second iteration it would be exhausted, and the data silently empty.
   const isReadOnce = "next" in source;
   let isRead = false;
   return {

@@ -1,4 +1,4 @@
-/** Trajectories on disk and on their way to a service: the entry `whetstone/dataset`. */
+/** Reading, processing, writing and uploading of trajectories: the entry point `whetstone/dataset`. */
 export { readChatJsonl, writeChatJsonl } from "./chat.ts";
 export type { ChatExample } from "./chat.ts";
 export { Dataset } from "./dataset.ts";

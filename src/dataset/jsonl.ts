@@ -11,7 +11,11 @@ import { readLines } from "./lines.ts";
 
 /** Options of the readers. */
 export interface ReadOptions {
-  /** A last line that was cut off while being written (no line end, no JSON): refuse the file or leave the line out. @default "error" */
+  /**
+   * Handling of a last line that was cut off while being written (no line end, invalid JSON): reject the file or skip the line.
+   *
+   * @default "error"
+   */
   readonly tornLine?: "error" | "skip" | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -21,30 +25,30 @@ export interface WriteOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One line of a file. */
+/** Line of a JSON Lines file. */
 export interface JsonLine {
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
   readonly value: unknown;
 }
 
-/** What was written. */
+/** Description of a written file. */
 export interface WrittenFile {
   readonly path: string;
-  /** Lines. */
+  /** Number of lines. */
   readonly count: number;
   readonly sizeBytes: number;
-  /** Of the bytes on disk, lower-case hexadecimal. */
+  /** SHA-256 of the bytes on disk, in lowercase hexadecimal. */
   readonly sha256: string;
 }
 
 /**
- * The values of a JSON Lines file, lazily; `.gz` is unpacked, a byte order mark and blank lines are passed over.
+ * Reads the values of a JSON Lines file, lazily. Decompresses `.gz`; skips a byte order mark and blank lines.
  *
- * ndjson does the parsing. Left to itself it ends the stream at a `null` line, has no line numbers, and either throws away
- * rows already parsed or skips bad ones in silence. So it gets one line at a time and must give one row for it.
+ * Lines are parsed by ndjson. On a whole stream, ndjson ends the stream at a `null` line, reports no line numbers, and either discards rows
+ * already parsed or skips invalid ones silently. It therefore receives one line at a time and must return one row per line.
  *
- * @throws DataError `E_DATA` with file and line for text that is no JSON.
+ * @throws DataError `E_DATA` with file and line for text that is not JSON.
  */
 export async function* readJsonLines(
   path: string,
@@ -67,22 +71,22 @@ export async function* readJsonLines(
   }
 }
 
-/** Parses one line, with or without its line end; null for text that is no JSON. */
+/** Creates a parser for one line with or without its line end; the parser returns null for invalid JSON. */
 async function jsonParser(): Promise<(text: string) => { readonly value: unknown } | null> {
-  // Loaded with the first file: importing the package takes a tenth less without.
+  // Loaded with the first file, so that importing the package stays fast.
   const { default: ndjson } = await import("ndjson");
-  // `decodeStrings` off: the text is taken as it is, not made into bytes and back.
+  // `decodeStrings: false` passes the text on without encoding it to bytes and decoding it again.
   const parser = ndjson.parse({ strict: false, decodeStrings: false } as ParseOptions) as unknown as Transform & { matcher?: unknown };
-  // What ends a line within the parser. Its regular expression takes a third as long as parsing does.
+  // Line separator of the parser. A plain string is much faster than its default regular expression.
   parser.matcher = "\n";
-  // The parser holds no row when the next line comes, and so answers at once.
+  // The parser holds no row when the next line arrives, so it responds synchronously.
   const rowOf = (line: string): unknown => (parser.write(line), parser.read());
   return (text) => {
     if (text.startsWith("{") && text.endsWith("\n")) {
       const value = rowOf(text);
       return value === null ? null : { value };
     }
-    // Other values are wrapped: a row of null would end the parser.
+    // Other values are wrapped in an array, because a row of null would end the parser.
     const row = rowOf(`[${text.replace(/\r?\n$/u, "")}]\n`) as unknown[] | null;
     return row?.length === 1 ? { value: row[0] } : null;
   };
@@ -94,15 +98,19 @@ function notJson(at: { readonly path: string; readonly line: number; readonly is
   return new DataError(`${at.path}:${at.line}: expected one JSON value on the line${came}${hint}`);
 }
 
-/** Errors of the file system and of unpacking have a code; what a consumer throws into the loop does not pass through here. */
+/**
+ * Whether an error comes from the file system or from decompression, which set a code. Errors thrown by a consumer of the loop do not pass
+ * through here.
+ */
 function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && typeof (error as NodeJS.ErrnoException).code === "string";
 }
 
 /**
- * Writes values as JSON Lines, all or nothing: into a temporary file beside `path`, synced, then renamed over it. `.gz` is packed.
+ * Writes values as JSON Lines atomically: to a temporary file in the same directory, synced, then renamed to `path`. Compresses if `path`
+ * ends in `.gz`.
  *
- * @throws DataError `E_DATA` for a value that JSON cannot hold (a number that is not finite, a cycle); then `path` is as it was.
+ * @throws DataError `E_DATA` for a value that JSON cannot represent (a number that is not finite, a cycle); `path` is then unchanged.
  */
 export async function writeJsonLines(
   path: string,
@@ -135,7 +143,7 @@ export async function writeJsonLines(
     await rename(temporary, path);
     await syncDirectory(dirname(path));
   } catch (error) {
-    // The pipeline may reject while the file is still being opened: removed before that, it would come back.
+    // The pipeline may reject while the file is still being opened; if removed before that, the file would be created again.
     if (!sink.closed) await new Promise<void>((resolve) => sink.once("close", () => resolve()));
     await rm(temporary, { force: true });
     throw signal?.aborted ? signal.reason : error;
@@ -147,7 +155,7 @@ function encode(value: unknown, path: string, line: number): string {
   try {
     const text = JSON.stringify(value) as string | undefined;
     if (text === undefined) throw new Error(`${typeof value} has no JSON form`);
-    // A number that is not finite is written as null: text without a null has none.
+    // `JSON.stringify` writes a non-finite number as null, so text without `null` has no such number.
     if (text.includes("null")) refuseNonFinite(value, "");
     return text;
   } catch (error) {
@@ -157,7 +165,9 @@ function encode(value: unknown, path: string, line: number): string {
   }
 }
 
-/** Walks by hand: a replacer given to `JSON.stringify` sees the same, several times slower. */
+/**
+ * Checks a value for non-finite numbers recursively. A replacer passed to `JSON.stringify` would see the same values, several times slower.
+ */
 function refuseNonFinite(value: unknown, key: string): void {
   if (typeof value === "number") {
     if (!Number.isFinite(value)) throw new Error(`\`${key}\` is ${value}, which JSON cannot hold`);
@@ -170,7 +180,7 @@ function refuseNonFinite(value: unknown, key: string): void {
   }
 }
 
-/** Makes the rename itself durable. Not possible on every platform, and then not needed. */
+/** Syncs a directory to make a rename durable. Platforms that cannot sync a directory do not need it. */
 async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, "r").catch(() => null);
   try {

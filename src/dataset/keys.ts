@@ -3,15 +3,15 @@ import { ArgumentError } from "../errors.ts";
 import type { Scalar, Trajectory } from "../trajectory/index.ts";
 
 /**
- * What makes two trajectories the same: the conversation (`messages`, sampled turns as text), everything there is (`trajectory`:
- * token ids, reward and times, too), or a value of your own, such as `(t) => t.metadata.scenario_id`.
+ * Equality of trajectories: by conversation (`messages`, sampled turns as text), by the complete record (`trajectory`, including token ids,
+ * reward and times), or by a custom key such as `(t) => t.metadata.scenario_id`.
  */
 export type Identity = "messages" | "trajectory" | ((trajectory: Trajectory) => Scalar | undefined);
 
 /**
- * The text that stands for a trajectory under an identity: equal for equal ones, whatever order their keys are in.
+ * Returns the text that identifies a trajectory: equal for equal trajectories, regardless of key order.
  *
- * @throws ArgumentError `E_ARGUMENT` when a function gives undefined: a misspelt key would make all trajectories the same.
+ * @throws ArgumentError `E_ARGUMENT` when a function returns undefined: a misspelled key would make all trajectories equal.
  */
 export function identityText(trajectory: Trajectory, by: Identity): string {
   if (typeof by !== "function") return JSON.stringify(by === "messages" ? trajectory.messages() : trajectory, sortKeys);
@@ -21,12 +21,12 @@ export function identityText(trajectory: Trajectory, by: Identity): string {
   throw new ArgumentError(`Expected \`by\` to give a value of each trajectory, got undefined; its metadata has: ${names}`, { param: "by" });
 }
 
-/** Keeps `1` and `"1"`, and null and undefined, apart. */
+/** Converts a scalar to text that distinguishes `1` from `"1"`, and null from undefined. */
 export function scalarText(value: Scalar | undefined): string {
   return value === undefined ? "undefined" : JSON.stringify(value);
 }
 
-/** SHA-256 of texts; their borders count. */
+/** Computes the SHA-256 of texts, including their lengths, so that the boundaries between texts matter. */
 export function digestOf(...texts: readonly string[]): Buffer {
   const hash = createHash("sha256");
   for (const text of texts) hash.update(`${text.length}:`).update(text);

@@ -3,33 +3,34 @@ import { createReadStream } from "node:fs";
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 
-/** One line of a text file. */
+/** Line of a text file. */
 export interface TextLine {
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
-  /** With its line end, so that nobody has to copy a long text to add one; null for bytes that are no UTF-8. */
+  /** Text including its line end, so that callers need not copy a long text to add one; null for invalid UTF-8. */
   readonly text: string | null;
-  /** Whether it has a line end: false for a last line without one. */
+  /** Whether the line has a line end; false for a last line without one. */
   readonly isWhole: boolean;
 }
 
 const NEWLINE = 0x0a;
 const BYTE_ORDER_MARK = "\u{feff}";
-/** Large enough that few lines are pieced together, small enough that reading stays flat in memory. */
+/** Read size in bytes: large enough that few lines span chunks, small enough to keep memory use low. */
 const CHUNK_BYTES = 1 << 18;
 
 /**
- * The lines of a file, lazily; `.gz` is unpacked, a byte order mark left out. Leaving the loop closes the file, and so does the signal.
+ * Reads the lines of a file, lazily. Decompresses `.gz` and removes a byte order mark. Leaving the loop or aborting the signal closes the
+ * file.
  *
- * Works on bytes: a line of ASCII, as most are, becomes a string of one byte per character, which `JSON.parse` reads fastest,
- * also where another line of the file has other letters.
+ * Works on bytes: an ASCII line, as most are, becomes a string of one byte per character, which `JSON.parse` reads fastest, even if other
+ * lines of the file are not ASCII.
  */
 export async function* readLines(path: string, signal?: AbortSignal): AsyncGenerator<TextLine, void, undefined> {
   const file = createReadStream(path, { highWaterMark: CHUNK_BYTES, ...(signal === undefined ? {} : { signal }) });
-  // The callback form: an error of the file reaches the unpacked stream, whose reader throws it.
+  // The callback form of `pipeline` passes an error of the file to the decompressed stream, and reading that stream throws it.
   const source = path.endsWith(".gz") ? pipeline(file, createGunzip({ chunkSize: CHUNK_BYTES }), () => {}) : file;
   let line = 0;
-  /** Beginning of a line whose end has not been read yet. */
+  /** Chunks of a line without its end so far. */
   let pieces: Buffer[] = [];
   const take = (piece: Buffer, isWhole: boolean): TextLine => {
     const bytes = pieces.length === 0 ? piece : Buffer.concat([...pieces, piece]);

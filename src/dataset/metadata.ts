@@ -4,25 +4,25 @@ import { z } from "zod";
 import { checkVersion, SCHEMA_VERSION } from "./records.ts";
 import type { WrittenFile } from "./jsonl.ts";
 
-/** Name of the file that describes the data file beside it. */
+/** Name of the file that describes the data file in the same directory. */
 export const METADATA_FILE = "metadata.json";
 
-/** What `metadata.json` says. Flat: it is also the metadata of an uploaded artifact. */
+/** Content of `metadata.json`. Flat, because it is also the metadata of an uploaded artifact. */
 export interface DatasetMetadata {
   readonly format: "jsonl";
   readonly schema_version: number;
-  /** The data file beside it. */
+  /** Name of the data file, in the same directory. */
   readonly file: string;
   readonly num_trajectories: number;
   readonly size_bytes: number;
-  /** Of the data file, lower-case hexadecimal. */
+  /** SHA-256 of the data file, in lowercase hexadecimal. */
   readonly sha256: string;
   readonly [key: string]: string | number;
 }
 
 const known = z.looseObject({ schema_version: z.unknown(), file: z.string(), num_trajectories: z.int().min(0) });
 
-/** Describes a written file. `more` are facts of the caller's own. */
+/** Returns the metadata of a written file. `more` contains additional entries from the caller. */
 export function describeFile(
   { path, count, sizeBytes, sha256 }: WrittenFile,
   more: Readonly<Record<string, string | number>> = {},
@@ -38,21 +38,21 @@ export function describeFile(
   };
 }
 
-/** Writes metadata as it is uploaded, too. */
+/** Writes metadata as the same text that an upload sends. */
 export async function writeMetadata(path: string, metadata: DatasetMetadata): Promise<void> {
   await writeFile(path, metadataText(metadata), { flush: true });
 }
 
-/** The text of `metadata.json`. */
+/** Returns the text of `metadata.json`. */
 export function metadataText(metadata: DatasetMetadata): string {
   return `${JSON.stringify(metadata, null, 2)}\n`;
 }
 
 /**
- * Looks for a `metadata.json` that speaks of this file.
+ * Reads the `metadata.json` that describes a data file.
  *
- * @returns How many records it says there are; null when there is no such metadata.
- * @throws DataError `E_DATA` when it has a newer schema version.
+ * @returns Number of records according to the metadata; null if no metadata describes this file.
+ * @throws DataError `E_DATA` for a newer schema version.
  */
 export async function checkBeside(path: string): Promise<number | null> {
   const metadataPath = join(dirname(path), METADATA_FILE);
@@ -60,7 +60,7 @@ export async function checkBeside(path: string): Promise<number | null> {
   try {
     value = JSON.parse(await readFile(metadataPath, "utf8"));
   } catch (error) {
-    // Not there, not to be read, or somebody else's: it says nothing about the file.
+    // A missing, unreadable or invalid file does not describe the data file.
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code !== undefined) return null;
     throw error;
   }

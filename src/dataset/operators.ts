@@ -1,4 +1,4 @@
-/** The stages of a dataset: each pulls one record when asked for one, so that nothing runs ahead and nothing is kept but what is said. */
+/** Stages of a dataset. Each stage pulls one record per request: none reads ahead, and none stores more than its own state. */
 import { uniform } from "../util/rng.ts";
 import type { Scalar, Trajectory } from "../trajectory/index.ts";
 import { digestOf, identityText, scalarText, type Identity } from "./keys.ts";
@@ -6,7 +6,7 @@ import { digestOf, identityText, scalarText, type Identity } from "./keys.ts";
 type Records = AsyncIterable<Trajectory>;
 type Stage = AsyncGenerator<Trajectory, void, undefined>;
 
-/** Domains of the random draws: stages with the same seed must not agree with each other. */
+/** Domains of the random draws, so that stages with the same seed draw independent numbers. */
 const SAMPLE = 1;
 const SHUFFLE = 2;
 const WORD = 2 ** 32;
@@ -24,7 +24,7 @@ export async function* taken(records: Records, count: number): Stage {
   if (left === 0) return;
   for await (const record of records) {
     yield record;
-    // Before the next one is asked for: it may cost a file.
+    // Stop before requesting the next record, which may require opening a file.
     if (--left === 0) return;
   }
 }
@@ -36,7 +36,7 @@ export async function* sampled(records: Records, fraction: number, seed: bigint)
   }
 }
 
-/** A record stays in the buffer until a later one draws its place, the last ones until the end. */
+/** Shuffles through a buffer: a record stays in it until a later record draws its position; the last records are drawn at the end. */
 export async function* shuffled(records: Records, bufferSize: number, seed: bigint): Stage {
   const buffer: Trajectory[] = [];
   let index = 0;
@@ -81,7 +81,7 @@ export async function* balanced(records: Records, by: (trajectory: Trajectory) =
   }
 }
 
-/** Whether a record belongs to the share: decided by its identity and the seed alone. */
+/** Whether a record belongs to the fraction `share`; depends only on its identity and the seed. */
 export function isInShare(record: Trajectory, share: number, { by, seed }: { readonly by: Identity; readonly seed: bigint }): boolean {
   const digest = digestOf("split", String(seed), identityText(record, by));
   return digest.readUIntBE(0, 6) / 2 ** 48 < share;

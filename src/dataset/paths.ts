@@ -3,16 +3,17 @@ import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DataError } from "../errors.ts";
 
-/** One path or glob, or several. */
+/** Path or glob, or several. */
 export type Patterns = string | readonly string[];
 
 const WILDCARD = /[*?{]/;
 
 /**
- * The files that paths and globs name, each once, in code-unit order within a pattern.
+ * Expands paths and globs to files, each listed once, in code-unit order within a pattern.
  *
- * In a glob, `*` and `?` stand for characters other than `/`, `**` as a whole part for any number of directories, `{a,b}` for either.
- * They pass over names that begin with a dot. A pattern that is the path of a file is that file, whatever letters are in it.
+ * In a glob, `*` and `?` match characters other than `/`, `**` as a whole path segment matches any number of directories, and `{a,b}`
+ * matches either alternative. Wildcards do not match names that begin with a dot. A pattern that is the path of an existing file matches
+ * only that file, even if the path contains wildcard characters.
  *
  * @throws DataError `E_DATA` for a pattern that matches no file.
  */
@@ -41,7 +42,7 @@ function parts(pattern: string): string[] {
   return pattern.split("/").filter((part) => part !== "" && part !== ".");
 }
 
-/** Writes out `{a,b}`, from the outermost leftmost brace on. */
+/** Expands `{a,b}` into its alternatives, starting with the leftmost outermost brace. */
 function alternatives(pattern: string): string[] {
   const start = pattern.indexOf("{");
   if (start === -1) return [pattern];
@@ -60,14 +61,14 @@ function alternatives(pattern: string): string[] {
   throw new DataError(`${pattern}: expected every \`{\` of a glob to have its \`}\``);
 }
 
-/** Files below `directory` ("" = the working directory) that the parts lead to. */
+/** Returns the files below `directory` ("" = the working directory) that match the path segments. */
 async function walk(directory: string, [part, ...rest]: readonly string[]): Promise<string[]> {
   if (part === undefined) return [];
   const at = (name: string) => (directory === "" ? name : join(directory, name));
   if (part === "**") {
     const below = (await list(directory)).filter((entry) => entry.isDirectory() && !entry.name.startsWith("."));
     const deeper = await Promise.all(below.map((entry) => walk(at(entry.name), ["**", ...rest])));
-    // `**` at the end means every file below.
+    // `**` as the last segment matches every file below.
     return [...(await walk(directory, rest.length === 0 ? ["*"] : rest)), ...deeper.flat()];
   }
   if (!WILDCARD.test(part)) {
@@ -87,7 +88,7 @@ function toExpression(part: string): RegExp {
   return new RegExp(`^${part.startsWith(".") ? "" : "(?!\\.)"}${source}$`, "u");
 }
 
-/** Entries of a directory; none of what is not there or is no directory. */
+/** Returns the entries of a directory; an empty list for a missing path or a file. */
 async function list(directory: string): Promise<Dirent[]> {
   try {
     return await readdir(directory === "" ? "." : directory, { withFileTypes: true });
@@ -98,7 +99,7 @@ async function list(directory: string): Promise<Dirent[]> {
 }
 
 async function isFile(path: string): Promise<boolean> {
-  // Anything to read from counts: a named pipe, too.
+  // Any readable path counts, including a named pipe.
   return stat(path).then(
     (stats) => !stats.isDirectory(),
     () => false,

@@ -1,19 +1,21 @@
 import { DataError } from "../errors.ts";
 
-/** Version of what is written: a record's `schema_version`, and that of `metadata.json`. Raised when the meaning of a field changes. */
+/** Format version of records and `metadata.json` (`schema_version`). Increased when the meaning of a field changes. */
 export const SCHEMA_VERSION = 1;
 const KEY = "schema_version";
 
-/** A record as it is written: with the version, which other readers pass over as they do any key they do not know. */
+/** Adds the schema version to a record; other readers ignore it like any unknown key. */
 export function versioned<T extends object>(record: T): T & { readonly schema_version: number } {
   return { [KEY]: SCHEMA_VERSION, ...record } as T & { readonly schema_version: number };
 }
 
 /**
- * A record without its version. One that has none counts as version 1: that is how the wire, other writers and files that grow have it.
+ * Checks and removes the schema version of a record. A record without a version counts as version 1: the wire, other writers and
+ * append-only files omit it.
  *
+ * @param value - Parsed line.
  * @param where - File and line, for messages.
- * @throws DataError `E_DATA` for a version newer than this build's, or one that is no whole number.
+ * @throws DataError `E_DATA` for a version newer than this build's, or one that is not a positive integer.
  */
 export function unversioned(value: unknown, where: string): unknown {
   if (typeof value !== "object" || value === null || !(KEY in value)) return value;
@@ -22,7 +24,7 @@ export function unversioned(value: unknown, where: string): unknown {
   return record;
 }
 
-/** @throws DataError `E_DATA` as {@link unversioned}. */
+/** Checks a schema version. @throws DataError `E_DATA` as {@link unversioned}. */
 export function checkVersion(version: unknown, where: string): void {
   if (typeof version !== "number" || !Number.isInteger(version) || version < 1) {
     throw new DataError(`${where}: expected \`${KEY}\` to be a whole number from 1, got ${JSON.stringify(version)}`);

@@ -1,9 +1,9 @@
 import { ArgumentError } from "../errors.ts";
 import type { Trajectory } from "../trajectory/index.ts";
 
-/** What a reward sees of a stored trajectory. */
+/** Input of a reward for a stored trajectory. */
 export interface RescoreInput<S> {
-  /** What the option `scenario` gave for it. */
+  /** Result of the option `scenario` for this trajectory. */
   readonly scenario: S;
   /** Text of the last item. */
   readonly text: string;
@@ -11,17 +11,17 @@ export interface RescoreInput<S> {
   readonly signal: AbortSignal;
 }
 
-/** Gives a finite number or a boolean (1 or 0). */
+/** Reward function; returns a finite number or a boolean (1 or 0). */
 export type RescoreFunction<S> = (input: RescoreInput<S>) => number | boolean | Promise<number | boolean>;
 
-/** A reward, as environments have them; a named function counts as one of weight 1. */
+/** Reward as in environments; a named function counts as a reward of weight 1. */
 export type RescoreReward<S> =
   | RescoreFunction<S>
   | { readonly name: string; readonly weight?: number | undefined; readonly score: RescoreFunction<S> };
 
 /** Options of `Dataset.rescore`. */
 export interface RescoreOptions<S> {
-  /** The scenario of a stored trajectory, for rewards that look at it: found, say, by `metadata.scenario_id`. @default undefined */
+  /** Returns the scenario of a stored trajectory for rewards that read it, e.g. found by `metadata.scenario_id`. @default undefined */
   readonly scenario?: ((trajectory: Trajectory) => S | Promise<S>) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -37,7 +37,8 @@ const PREFIX = "reward/";
 /**
  * Checks rewards before any record is read.
  *
- * @throws ArgumentError `E_ARGUMENT` for none, one without a name or function, a weight that is not finite, or two of one name.
+ * @throws ArgumentError `E_ARGUMENT` for an empty list, a reward without name or function, a weight that is not finite, or a duplicate
+ *   name.
  */
 export function checkedRewards<S>(rewards: readonly RescoreReward<S>[]): readonly NamedReward<S>[] {
   const refuse = (message: string) => new ArgumentError(message, { param: "rewards" });
@@ -55,10 +56,11 @@ export function checkedRewards<S>(rewards: readonly RescoreReward<S>[]): readonl
 }
 
 /**
- * The trajectory with the reward `Σ weight·value` and each raw value as the metric `reward/<name>`. Such metrics of rewards that it was
- * scored by before are removed: they are not part of the total any more.
+ * Returns the trajectory with the reward `Σ weight·value` and each raw value as the metric `reward/<name>`. Metrics of earlier rewards are
+ * removed, because they no longer contribute to the total.
  *
- * @throws ArgumentError `E_ARGUMENT` for a value that is not finite; whatever a reward throws passes unchanged.
+ * @throws ArgumentError `E_ARGUMENT` for a value that is not finite.
+ * @throws Any error of a reward, unchanged.
  */
 export async function rescored<S>(
   trajectory: Trajectory,
@@ -67,7 +69,7 @@ export async function rescored<S>(
 ): Promise<Trajectory> {
   signal.throwIfAborted();
   const input: RescoreInput<S> = {
-    // Typed so that rewards which look at a scenario cannot be given without this option.
+    // The types require this option for rewards that read a scenario.
     scenario: (await scenario?.(trajectory)) as S,
     text: trajectory.lastText,
     trajectory,

@@ -8,12 +8,14 @@ import { unversioned, versioned } from "./records.ts";
 import { validateTrajectory, validateTrajectoryGroup } from "../trajectory/validate.ts";
 
 /**
- * Trajectories of JSON Lines files, lazily, with everything they hold: token ids, log-probabilities, other writers' keys.
+ * Reads trajectories from JSON Lines files, lazily, with all their data: token ids, log-probabilities and keys of other writers.
  *
- * A line is a trajectory, or a group, whose trajectories come one after another. Files ending in `.gz` are unpacked.
+ * A line is a trajectory, or a group that yields its trajectories in order. Files ending in `.gz` are decompressed.
  *
  * @param patterns - Paths or globs (`*`, `?`, `**`, `{a,b}`); read in order of their names.
- * @returns A dataset; each iteration reads the files anew. Iterating throws DataError `E_DATA` with file and line, or for a pattern that matches nothing.
+ * @param options - Handling of a torn last line, and a signal.
+ * @returns Dataset; each iteration reads the files again. Iterating throws DataError `E_DATA` with file and line, or for a pattern that
+ *   matches nothing.
  * @example
  * ```ts
  * const good = readTrajectories("runs/*\/trajectories/train/*.jsonl").filter((t) => t.reward > 0.5);
@@ -32,9 +34,11 @@ export function readTrajectories(patterns: Patterns, options: ReadOptions = {}):
 }
 
 /**
- * Groups of JSON Lines files, lazily: with their exceptions, metrics, metadata and logs.
+ * Reads groups from JSON Lines files, lazily, with their exceptions, metrics, metadata and logs.
  *
- * @param patterns - As {@link readTrajectories}.
+ * @param patterns - Paths or globs, as for {@link readTrajectories}.
+ * @param options - Handling of a torn last line, and a signal.
+ * @returns The groups in file order.
  * @throws DataError `E_DATA` with file and line, also for a line that is a single trajectory.
  */
 export async function* readTrajectoryGroups(
@@ -49,9 +53,13 @@ export async function* readTrajectoryGroups(
 }
 
 /**
- * Writes trajectories, one per line; all or nothing. `.gz` is packed.
+ * Writes trajectories, one per line. Atomic: a failed call leaves `path` unchanged.
  *
- * @throws DataError `E_DATA` for a value that JSON cannot hold; then `path` is as it was.
+ * @param path - File to write; compressed if the name ends in `.gz`.
+ * @param trajectories - Trajectories, in order.
+ * @param options - Signal.
+ * @returns Path, number of lines, size and SHA-256 of the file.
+ * @throws DataError `E_DATA` for a value that JSON cannot represent.
  */
 export function writeTrajectories(
   path: string,
@@ -61,7 +69,15 @@ export function writeTrajectories(
   return writeJsonLines(path, records(trajectories), options);
 }
 
-/** Writes groups, one per line, as {@link writeTrajectories} does. @throws DataError `E_DATA`. */
+/**
+ * Writes groups, one per line, atomically like {@link writeTrajectories}.
+ *
+ * @param path - File to write; compressed if the name ends in `.gz`.
+ * @param groups - Groups, in order.
+ * @param options - Signal.
+ * @returns Path, number of lines, size and SHA-256 of the file.
+ * @throws DataError `E_DATA` for a value that JSON cannot represent.
+ */
 export function writeTrajectoryGroups(
   path: string,
   groups: Iterable<TrajectoryGroup> | AsyncIterable<TrajectoryGroup>,
@@ -120,7 +136,10 @@ function misfit(
   return new DataError(`${where}: expected a ${what}; at \`${path}\`: ${issue?.message ?? "invalid"}`, { cause: error });
 }
 
-/** Every field of a trajectory has a default, so that anything would pass for an empty one: the common confusions are named. */
+/**
+ * Returns an error message for a value that is not a trajectory, else null. The schema alone would accept any object as an empty
+ * trajectory, because every field has a default.
+ */
 function notATrajectory(value: unknown): string | null {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return "expected a trajectory object";
   if ("messages_and_choices" in value) return null;

@@ -7,22 +7,25 @@ import { DataError } from "../errors.ts";
 import { METADATA_FILE, metadataText } from "./metadata.ts";
 import { writeDataset, type Examples, type WrittenDataset } from "./write-dataset.ts";
 
-/** A version in an artifact store, as far as uploading asks. */
+/** Version in an artifact store, with the fields that uploading reads. */
 export interface StoredVersion {
-  /** A committed version takes no more files. */
+  /** State of the version; a committed version accepts no more files. */
   readonly state: "open" | "committed";
   readonly url: string;
   readonly files: readonly {
     readonly path: string;
-    /** Lower-case hexadecimal. */
+    /** SHA-256 in lowercase hexadecimal. */
     readonly sha256: string;
   }[];
 }
 
-/** Where datasets go: a `Service`, or a port of your own to another artifact store. */
+/** Target of an upload: a `Service`, or an adapter to another artifact store. */
 export interface ArtifactUploader {
   readonly artifacts: {
-    /** A store that honours `idempotencyKey` gives the same version for the same key, so that an interrupted upload goes on. */
+    /**
+     * Creates a version. A store that supports `idempotencyKey` returns the same version for the same key, so that an interrupted upload
+     * resumes.
+     */
     create(options: {
       readonly project: string;
       readonly name: string;
@@ -31,50 +34,58 @@ export interface ArtifactUploader {
       readonly idempotencyKey?: string | undefined;
       readonly signal?: AbortSignal | undefined;
     }): Promise<{ readonly id: string }>;
-    /** A function gives the body anew for each attempt. */
+    /** Uploads a file. A `body` function creates a new stream for each attempt. */
     putFile(
       artifactId: string,
       path: string,
       body: string | (() => AsyncIterable<Uint8Array>),
       options?: { readonly signal?: AbortSignal | undefined },
     ): Promise<void>;
-    /** What is there so far: files whose digest is right are not sent again, and all are compared before the commit. */
+    /**
+     * Returns the current state of a version: files with the right digest are not sent again, and all digests are checked before the
+     * commit.
+     */
     get(artifactId: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<StoredVersion>;
-    /** Makes the version usable and says its address. */
+    /** Commits a version, which makes it usable, and returns its address. */
     commit(artifactId: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<{ readonly url: string }>;
   };
 }
 
 /** Options of {@link uploadDataset}. */
 export interface UploadDatasetOptions {
-  /** The artifact's name. Other content under the same name is a new version of it. */
+  /** Name of the artifact. Different content under the same name becomes a new version. */
   readonly name: string;
-  /** @default "datasets" */
+  /** Project of the artifact. @default "datasets" */
   readonly project?: string | undefined;
-  /** @default the key's entity */
+  /** Entity of the artifact. @default the key's entity */
   readonly entity?: string | undefined;
-  /** What to train on: trajectories, or plain conversations. */
+  /** Training data: trajectories or plain conversations. */
   readonly train: Examples;
   /**
-   * What not to train on: goes into an artifact of its own, `<name>-validation`, which the metadata of the other names as
-   * `validation_url`. A job measures it when it is told to, by that address as `validationDataUrl`. @default none
+   * Validation data, excluded from training. Stored as a separate artifact, `<name>-validation`; the training artifact's metadata refers to
+   * it as `validation_url`. A job evaluates on it only if given that address as `validationDataUrl`.
+   *
+   * @default none
    */
   readonly validation?: Examples | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The name that the service knows data under. */
+/** File name under which the service looks for data. */
 const DATA_FILE = "trajectories.jsonl";
 
 /**
  * Uploads training data as an artifact version: `trajectories.jsonl` and `metadata.json`.
  *
- * Everything is written and checked locally first, and a version is committed only when the store has every file with the right SHA-256.
- * Started again with the same content, it takes up the version that it began and sends the files that are missing; a file that was cut
- * off is sent anew. A service remembers that for a day; within it, the same content twice is one version.
+ * All data is written and checked locally first, and a version is committed only if the store has every file with the right SHA-256. An
+ * upload repeated with the same content resumes the version that it began and sends missing and truncated files. A service remembers the
+ * upload for a day; within that time, the same content results in one version.
  *
- * @returns The address for `model.trainSft`: `artifact:///entity/project/name:vN`.
- * @throws DataError `E_DATA` when there is nothing to upload, an item does not fit, or what the store has is not what was sent; HttpError `E_HTTP`.
+ * @param service - Service or artifact store.
+ * @param options - Data, name and destination.
+ * @returns Address for `model.trainSft`: `artifact:///entity/project/name:vN`.
+ * @throws DataError `E_DATA` without data, for an invalid item, or if the stored files differ from the uploaded ones.
+ * @throws HttpError `E_HTTP` for a failed request.
  * @example
  * ```ts
  * const { train, validation } = readTrajectories("runs/*\/trajectories/train/*.jsonl").split({ validation: 0.05, seed: 7 });
@@ -87,7 +98,7 @@ export async function uploadDataset(service: ArtifactUploader, options: UploadDa
   signal?.throwIfAborted();
   const directory = await mkdtemp(join(tmpdir(), "whetstone-dataset-"));
   try {
-    // Both are written before anything is sent: an item of either that does not fit costs no upload.
+    // Both are written before the first upload, so that an invalid item in either prevents uploading.
     const written = await write("train", train);
     const checked = validation === undefined ? null : await write("validation", validation);
     const more = checked === null ? {} : { validation_url: await upload(service, checked, { ...options, name: `${name}-validation` }) };

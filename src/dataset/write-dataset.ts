@@ -7,18 +7,18 @@ import type { WriteOptions, WrittenFile } from "./jsonl.ts";
 import { describeFile, METADATA_FILE, writeMetadata, type DatasetMetadata } from "./metadata.ts";
 import { writeTrajectories } from "./trajectories.ts";
 
-/** What datasets are made of: trajectories, or plain conversations. */
+/** Items of a dataset: trajectories or plain conversations. */
 export type Examples = Iterable<Trajectory | ChatExample> | AsyncIterable<Trajectory | ChatExample>;
 
 /** Options of {@link writeDataset}. */
 export interface WriteDatasetOptions extends WriteOptions {
-  /** Pack the data as `trajectories.jsonl.gz`. @default false */
+  /** Whether to compress the data as `trajectories.jsonl.gz`. @default false */
   readonly gzip?: boolean | undefined;
-  /** Facts of your own for `metadata.json`. @default {} */
+  /** Additional entries for `metadata.json`. @default {} */
   readonly metadata?: Readonly<Record<string, string | number>> | undefined;
 }
 
-/** A dataset on disk. */
+/** Dataset on disk. */
 export interface WrittenDataset extends WrittenFile {
   readonly metadata: DatasetMetadata;
 }
@@ -26,10 +26,14 @@ export interface WrittenDataset extends WrittenFile {
 /**
  * Writes a dataset: a directory with `trajectories.jsonl` and `metadata.json` (counts, SHA-256, schema version).
  *
- * `readTrajectories` of the data file then checks schema version and count. The metadata is written last; where a dataset stood before,
- * a crash leaves data without metadata, never with that of other data.
+ * `readTrajectories` of the data file then checks schema version and count. The metadata is written last: a crash while replacing a dataset
+ * may leave data without metadata, but never data with the metadata of another dataset.
  *
- * @throws DataError `E_DATA` when there is nothing to write or an item does not fit; then the directory's dataset is as it was.
+ * @param directory - Directory to write to; created if missing.
+ * @param examples - Trajectories or conversations, in order.
+ * @param options - Compression, additional metadata and a signal.
+ * @returns Path, size, SHA-256 and metadata of the data file.
+ * @throws DataError `E_DATA` without examples or for an invalid item; an existing dataset is then unchanged.
  * @example
  * ```ts
  * const { train, validation } = readTrajectories("runs/*\/trajectories/train/*.jsonl").split({ validation: 0.05, seed: 7 });
@@ -48,7 +52,7 @@ export async function writeDataset(
     let index = 0;
     for await (const example of examples) yield trajectoryOf(example, ++index);
     if (index === 0) throw new DataError(`Expected at least one trajectory to write to ${directory}, got none`);
-    // The next thing to happen is that the new file takes the place of the old one.
+    // All items are valid, and the next step replaces the old data file: remove its metadata first.
     await rm(metadataPath, { force: true });
   };
   const written = await writeTrajectories(join(directory, gzip ? "trajectories.jsonl.gz" : "trajectories.jsonl"), trajectories(), {

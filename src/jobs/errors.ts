@@ -1,8 +1,8 @@
 import { WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
 
-/** What every error of a job carries. */
+/** Base class of the errors of a job. */
 abstract class JobError extends WhetstoneError {
-  /** The job; null where several were watched at once. */
+  /** Id of the job; null if several jobs were watched. */
   readonly jobId: string | null;
 
   constructor(message: string, options: WhetstoneErrorOptions & { readonly jobId: string | null }) {
@@ -11,17 +11,17 @@ abstract class JobError extends WhetstoneError {
   }
 }
 
-/** The job ended without a checkpoint because something went wrong; the message has the service's reason. */
+/** Error of a job that failed without a checkpoint; the message contains the service's reason. */
 export class JobFailedError extends JobError {
   readonly code = "E_JOB_FAILED";
 }
 
-/** The job was cancelled, by this script or by somebody else. */
+/** Error of a cancelled job, no matter who cancelled it. */
 export class JobCancelledError extends JobError {
   readonly code = "E_JOB_CANCELLED";
 }
 
-/** The job was not over in time. It goes on: follow it again, or cancel it. */
+/** Error of a job that did not end within the timeout. The job keeps running; follow it again, or cancel it. */
 export class JobTimeoutError extends JobError {
   readonly code = "E_JOB_TIMEOUT";
 }

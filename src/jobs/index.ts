@@ -1,4 +1,4 @@
-/** Following training jobs and checkpoints. RxJS inside; an AsyncIterable for those who use none. */
+/** Following of training jobs and checkpoints, as RxJS Observables or as an AsyncIterable. */
 export { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
 export { followJob } from "./follow-job.ts";
 export { pollJob } from "./poll-job.ts";

@@ -6,20 +6,20 @@ import { rxjs } from "./rxjs.ts";
 import { JobCancelledError, JobFailedError, JobTimeoutError } from "./errors.ts";
 import { abortOf, failWith, fromAbortable } from "./rx.ts";
 
-/** What polling needs of a service. */
+/** Parts of a service that polling uses. */
 export type JobSource = Pick<Service, "trainingJobs" | "checkpoints" | "features">;
 
 /** Options of {@link pollJob}. */
 export interface PollJobOptions extends FollowOptions {
-  /** Pause after an answer without news from a service that does not hold requests, milliseconds, jittered by a quarter. @default 1000 */
+  /** Pause in milliseconds after a response without events from a service without long polling, jittered by ±25 %. @default 1000 */
   readonly intervalMs?: number | undefined;
-  /** How long a service may hold a request until there is news, seconds; 0 = do not ask it to. @default 20 */
+  /** Maximum time in seconds for which the service may hold a request until there are events; 0 disables long polling. @default 20 */
   readonly waitSeconds?: number | undefined;
-  /** Failed polls in a row before giving up; each has the client's own retries within. @default 10 */
+  /** Maximum number of consecutive failed polls, each with the client's own retries. @default 10 */
   readonly maxFailures?: number | undefined;
 }
 
-/** One look at the job and how to look again. */
+/** Result of one poll, and the next poll with the pause before it. */
 interface Look {
   readonly events: readonly JobEvent[];
   readonly pauseMs: number;
@@ -27,15 +27,19 @@ interface Look {
 }
 
 /**
- * Follows a training job: emits its events from the first on, completes after `training-ended`.
+ * Follows a training job: emits its events from the first one on and completes after `training-ended`.
  *
- * Uses long polls where the service holds them and short ones where it does not; transient errors are waited out. A service
- * without an events route (404 or 405) is asked for the job's status instead, and one without status for its model's newest
- * checkpoint (then `baseline` is needed, and a failure looks like a job that never ends: give `timeoutMs`). Unsubscribing
- * stops the polling, never the job.
+ * Uses long polling if the service supports it, else short polling; retries transient errors. If the service has no events route (404 or
+ * 405), the job's status is polled; if it reports no status, the newest checkpoint of the job's model. The latter requires `baseline`, and
+ * a failed job then looks like one that never ends, so pass `timeoutMs`. Unsubscribing stops the polling, never the job.
  *
- * Errors with {@link JobFailedError} `E_JOB_FAILED`, {@link JobCancelledError} `E_JOB_CANCELLED` (after the event that says so),
- * {@link JobTimeoutError} `E_JOB_TIMEOUT`, the signal's reason, or what the client raised.
+ * Errors with {@link JobFailedError} `E_JOB_FAILED` or {@link JobCancelledError} `E_JOB_CANCELLED` (after the corresponding event),
+ * {@link JobTimeoutError} `E_JOB_TIMEOUT`, the signal's reason, or an error of the client.
+ *
+ * @param service - Service that runs the job.
+ * @param jobId - Id of the job.
+ * @param options - Intervals, limits, baseline and a signal.
+ * @returns Observable of the job's events; each subscription polls separately.
  */
 export function pollJob(service: JobSource, jobId: string, options: PollJobOptions = {}): Observable<JobEvent> {
   const { intervalMs = 1000, waitSeconds = 20, maxFailures = 10, timeoutMs, signal, baseline } = options;
@@ -63,7 +67,7 @@ interface Context {
   readonly baseline: FollowOptions["baseline"];
 }
 
-/** One page of events. */
+/** Polls one page of events. */
 function eventsLook(context: Context, after: string | undefined, waitSeconds: number): Observable<Look> {
   const { defer, map } = rxjs();
   const { service, jobId } = context;
@@ -75,7 +79,7 @@ function eventsLook(context: Context, after: string | undefined, waitSeconds: nu
     map((page): Look => {
       service.features.jobEvents = true;
       const cursor = page.last_id || page.data.at(-1)?.id || after;
-      // An empty answer that came at once is from a service that holds no requests; one that came late was the long poll's own end.
+      // An empty response at once comes from a service without long polling; a late one is the regular end of a long poll.
       const isHeld = waitSeconds > 0 && performance.now() - startedAtMs > waitSeconds * 500;
       return {
         events: page.data.map(jobEventFromWire),
@@ -93,13 +97,13 @@ function eventsLook(context: Context, after: string | undefined, waitSeconds: nu
   );
 }
 
-/** The job's status, or failing that its model's newest checkpoint. */
+/** Polls the job's status, or if the service reports none, the newest checkpoint of the job's model. */
 function statusLook(context: Context, hasStarted: boolean): Observable<Look> {
   const { defer } = rxjs();
   const { service, jobId } = context;
   return fromAbortable(async (signal): Promise<Look> => {
     const job = await service.trainingJobs.get(jobId, { signal });
-    // Only now is it sure that the events route is what was missing, and not the job.
+    // The job exists, so the missing resource was the events route.
     service.features.jobEvents = false;
     const isRunning = hasStarted || job.status === "running";
     const started: JobEvent[] = isRunning && !hasStarted ? [{ type: "training-started", id: null, gradientSteps: null }] : [];
@@ -135,7 +139,7 @@ async function newCheckpoint({ service, jobId, baseline }: Context, signal: Abor
   return [{ type: "training-ended", id: null, step: newest.step, metrics: newest.metrics }];
 }
 
-/** Waits out what may pass; `otherwise` may offer another way for what will not. */
+/** Creates an operator that retries transient errors; for any other error, `otherwise` may return a replacement. */
 function persevering(maxFailures: number, otherwise: (error: unknown) => Observable<Look> | null) {
   const { catchError, retry, throwError, timer } = rxjs();
   return (source: Observable<Look>): Observable<Look> =>
@@ -153,7 +157,7 @@ function isLast(event: JobEvent): boolean {
   return event.type === "training-ended" || event.type === "training-failed" || event.type === "training-cancelled";
 }
 
-/** The event, and after a bad end the error. */
+/** Emits the event, then the error if the job failed or was cancelled. */
 function endOf(jobId: string, event: JobEvent): Observable<JobEvent> {
   const { concat, of, throwError } = rxjs();
   if (event.type === "training-failed") {

@@ -17,7 +17,7 @@ export function fromAbortable<T>(call: (signal: AbortSignal) => Promise<T>): Obs
   });
 }
 
-/** Errors with the signal's own reason when it aborts; never emits, never completes. */
+/** Returns an Observable that errors with the signal's own reason when the signal aborts. It never emits and never completes. */
 export function abortOf(signal: AbortSignal): Observable<never> {
   return new (rxjs().Observable)((subscriber) => {
     if (signal.aborted) {
@@ -30,20 +30,20 @@ export function abortOf(signal: AbortSignal): Observable<never> {
   });
 }
 
-/** Fails the source as soon as `trigger` does; both are left together. */
+/** Fails the source as soon as `trigger` fails; unsubscribing leaves both. */
 export function failWith<T>(trigger: Observable<never>): MonoTypeOperatorFunction<T> {
   const { Observable, Subscription } = rxjs();
   return (source) =>
     new Observable((subscriber) => {
       const both = new Subscription();
       both.add(trigger.subscribe({ error: (error: unknown) => subscriber.error(error) }));
-      // A trigger that fails at once has closed the subscriber: the source must not start.
+      // A trigger that fails at once has closed the subscriber; the source must then not start.
       if (!subscriber.closed) both.add(source.subscribe(subscriber));
       return both;
     });
 }
 
-/** An Observable for those who use no RxJS: each iteration subscribes anew, leaving it unsubscribes. */
+/** Converts an Observable to an AsyncIterable: each iteration subscribes anew, and leaving the loop unsubscribes. */
 export function iterate<T>(source: Observable<T>): AsyncIterable<T> {
   return {
     [Symbol.asyncIterator]() {

@@ -6,9 +6,9 @@ type RxJs = typeof RxJsModule;
 let loaded: RxJs | undefined;
 
 /**
- * RxJS, loaded by the first who calls this: its two hundred files take more than half as long to load as all that importing the
- * package loads, and most scripts need none of them. Under Node `import` and `require` give the same module, so that an Observable made
- * here is one of the caller's.
+ * Returns RxJS, loaded on first use, because most scripts do not need its two hundred files and loading them would slow down importing the
+ * package considerably. In Node, `import` and `require` return the same module, so Observables created here are instances of the caller's
+ * class.
  */
 export function rxjs(): RxJs {
   return (loaded ??= createRequire(import.meta.url)("rxjs") as RxJs);

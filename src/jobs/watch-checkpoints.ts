@@ -6,25 +6,25 @@ import { rxjs } from "./rxjs.ts";
 import { JobTimeoutError } from "./errors.ts";
 import { abortOf, failWith, fromAbortable } from "./rx.ts";
 
-/** What watching needs of a service. */
+/** Parts of a service that watching uses. */
 export type CheckpointSource = Pick<Service, "checkpoints">;
 
 /** Options of {@link watchCheckpoints}. */
 export interface WatchCheckpointsOptions {
-  /** Only checkpoints of later steps. @default -1, all of them */
+  /** Step after which checkpoints are emitted. @default -1, all of them */
   readonly afterStep?: number | undefined;
-  /** The first pause between two looks, milliseconds; it doubles while nothing comes, up to `maxIntervalMs`, jittered. @default 1000 */
+  /** Initial pause between polls in milliseconds, jittered; doubles up to `maxIntervalMs` while no checkpoint appears. @default 1000 */
   readonly intervalMs?: number | undefined;
-  /** @default 15_000 */
+  /** Maximum pause between polls in milliseconds. @default 15_000 */
   readonly maxIntervalMs?: number | undefined;
-  /** Milliseconds without a new checkpoint after which it fails with `E_JOB_TIMEOUT`. @default no limit */
+  /** Maximum time without a new checkpoint in milliseconds, after which `E_JOB_TIMEOUT` is raised. @default no limit */
   readonly timeoutMs?: number | undefined;
-  /** Failed looks in a row before giving up; each has the client's own retries within. @default 10 */
+  /** Maximum number of consecutive failed polls, each with the client's own retries. @default 10 */
   readonly maxFailures?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One look at the list, and what is known after it. */
+/** Result of one poll of the checkpoint list. */
 interface Look {
   readonly fresh: readonly ModelCheckpoint[];
   readonly newest: number;
@@ -32,12 +32,17 @@ interface Look {
 }
 
 /**
- * The checkpoints of a model as they appear, by step: first those that are there, then each new one. Never completes by itself.
+ * Emits the checkpoints of a model by step: first the existing ones, then each new one. Never completes by itself.
  *
- * Works on every service of the interface, for it only reads the list of checkpoints. Unsubscribing stops the looking and nothing else.
+ * Works with every service that implements the interface, because only the checkpoint list is read. Unsubscribing stops the polling, never
+ * a job.
  *
- * Errors with {@link JobTimeoutError} `E_JOB_TIMEOUT`, the signal's reason, or what the client raised.
+ * Errors with {@link JobTimeoutError} `E_JOB_TIMEOUT`, the signal's reason, or an error of the client.
  *
+ * @param service - Service that stores the checkpoints.
+ * @param modelId - Id of the model.
+ * @param options - First step, intervals, limits and a signal.
+ * @returns Observable of checkpoints; each subscription polls separately.
  * @example
  * ```ts
  * watchCheckpoints(service, model.id, { afterStep: 0 }).pipe(take(3)).subscribe(({ step, metrics }) => console.log(step, metrics));

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 
-/** The signal of one attempt, which ends when the attempt has worked for `timeoutMs`. Waiting that it is made to do does not count. */
+/** Signal of one attempt; aborts after `timeoutMs` of active time. Time spent waiting after a 429 does not count. */
 export class AttemptSignal {
   readonly #controller = new AbortController();
   readonly #timeoutMs: number | undefined;
@@ -8,11 +8,11 @@ export class AttemptSignal {
   #leftMs: number;
   #startedAtMs = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** Requests of the attempt that are made to wait. */
+  /** Number of the attempt's requests that are waiting. */
   #halts = 0;
 
   constructor(timeoutMs: number | undefined, label: string) {
-    // A rollout may have hundreds of requests under way at once.
+    // A rollout may have hundreds of concurrent requests, each with a listener.
     setMaxListeners(0, this.#controller.signal);
     this.#timeoutMs = timeoutMs;
     this.#leftMs = timeoutMs ?? 0;
@@ -28,13 +28,14 @@ export class AttemptSignal {
     this.#controller.abort(reason);
   }
 
-  /** Time stops counting until `go` was called as often as this. */
+  /** Pauses the timeout until `go` has been called as often as `halt`. */
   halt(): void {
     if (this.#halts++ > 0 || this.#timer === undefined) return;
     clearTimeout(this.#timer);
     this.#leftMs = Math.max(1, this.#leftMs - (performance.now() - this.#startedAtMs));
   }
 
+  /** Ends one pause; the timeout resumes after the last one. */
   go(): void {
     if (--this.#halts === 0) this.#start();
   }

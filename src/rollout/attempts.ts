@@ -11,10 +11,10 @@ import type { GatherOptions, Rollout, RolloutContext } from "./options.ts";
 import type { Pace } from "./pace.ts";
 import { rolloutSeed } from "./seed.ts";
 
-/** So often a rollout waits for a service that answers 429; then the answer is a failure like any other. */
+/** Maximum number of waits per rollout for a service that responds 429; a further 429 counts as a failure. */
 const MAX_SLOW_DOWNS = 50;
 
-/** How a rollout ended, and in which attempt. */
+/** Result of a rollout, with the number of its last attempt. */
 export type Outcome = { readonly attempt: number } & (
   | { readonly trajectory: Trajectory; readonly exception?: undefined }
   | { readonly trajectory?: undefined; readonly exception: RolloutException }
@@ -22,22 +22,25 @@ export type Outcome = { readonly attempt: number } & (
 
 type AttemptResult = { readonly trajectory: Trajectory } | { readonly trajectory?: undefined; readonly error: unknown };
 
-/** What all rollouts of a run share. */
+/** Settings shared by all rollouts of a run. */
 export interface AttemptsInit<S> {
   readonly rollout: Rollout<S>;
   readonly options: Pick<GatherOptions, "policy" | "temperature" | "timeoutMs" | "retries">;
-  /** The run's seed. */
+  /** Seed of the run. */
   readonly seed: number;
   readonly pace: Pace;
-  /** The run's signal. */
+  /** Signal of the run. */
   readonly signal: AbortSignal;
   readonly onEvent: (event: RolloutStartEvent | RolloutRetryEvent) => void;
 }
 
-/** Plays rollouts, each until it succeeds or may not be played again. */
+/** Runner of rollouts: repeats each until it succeeds or may not be retried. */
 export class Attempts<S> {
   readonly #init: AttemptsInit<S>;
-  /** Those under way. One listener on the run's signal serves all: adding one walks over those that are there. */
+  /**
+   * Signals of the running attempts. One listener on the run's signal serves all of them, because adding a listener walks over the existing
+   * ones.
+   */
   readonly #running = new Set<AttemptSignal>();
 
   constructor(init: AttemptsInit<S>) {
@@ -46,7 +49,12 @@ export class Attempts<S> {
     signal.addEventListener("abort", () => this.#running.forEach((each) => each.abort(signal.reason)), { once: true });
   }
 
-  /** @throws the run's reason when it is aborted; ArgumentError `E_ARGUMENT` when the rollout gives no finished trajectory. */
+  /**
+   * Runs one rollout with its retries.
+   *
+   * @throws The run's reason when it is aborted.
+   * @throws ArgumentError `E_ARGUMENT` when the rollout does not return a finished trajectory.
+   */
   async play(scenario: S, group: number, index: number): Promise<Outcome> {
     const { options, pace, signal, onEvent } = this.#init;
     const { limit, when = isRetryable } = typeof options.retries === "object" ? options.retries : { limit: options.retries ?? 0 };
@@ -59,7 +67,7 @@ export class Attempts<S> {
         return { attempt, trajectory: result.trajectory };
       }
       const refusal = rateLimitOf(result.error);
-      // To be refused is not to fail: the service has not begun. The attempt does not count.
+      // A 429 is not a failure, because the service has not started the work. The attempt does not count.
       if (refusal !== null && (await slowDowns.wait(refusal.retryAfterMs, signal))) continue;
       const exception = toException(result.error);
       if (attempt >= limit || !when(result.error, attempt)) return { attempt, exception };
@@ -80,7 +88,7 @@ export class Attempts<S> {
     this.#running.add(own);
     try {
       const trajectory = await rollout(scenario, contextOf(id, seed, own.signal, options));
-      // A result that comes after the deadline was not made within it.
+      // A result after the deadline counts as a timeout.
       own.signal.throwIfAborted();
       return { trajectory: checked(trajectory) };
     } catch (error) {
@@ -94,7 +102,7 @@ export class Attempts<S> {
   }
 }
 
-/** The waits of one rollout, all attempts together. */
+/** Budget of 429 waits of one rollout, shared by all its attempts. */
 class SlowDowns {
   readonly #pace: Pace;
   #left = MAX_SLOW_DOWNS;
@@ -103,14 +111,16 @@ class SlowDowns {
     this.#pace = pace;
   }
 
-  /** False when it has waited too often. */
+  /** Waits after a 429. @returns False, without waiting, if the budget is used up. */
   async wait(retryAfterMs: number | null, signal: AbortSignal): Promise<boolean> {
     if (this.#left-- <= 0) return false;
     await this.#pace.slowDown(retryAfterMs, signal);
     return true;
   }
 
-  /** Requests that this package's client sends with the attempt's signal wait here in their place. */
+  /**
+   * Makes requests that this package's client sends with the attempt's signal wait after a 429 and repeat, instead of failing the attempt.
+   */
   attach(attempt: AttemptSignal): void {
     attachSlowDown(attempt.signal, async (retryAfterMs) => {
       attempt.halt();
@@ -132,7 +142,7 @@ function contextOf(
   const sampling = { temperature, seed, signal };
   if (policy !== undefined) return { signal, seed, index, group, attempt, policy, sampling };
   const context = { signal, seed, index, group, attempt, sampling };
-  // Not enumerable: a context without a policy can still be spread.
+  // Not enumerable, so that spreading a context without a policy does not throw.
   return Object.defineProperty(context, "policy", { get: noPolicy }) as typeof context & Pick<RolloutContext, "policy">;
 }
 
@@ -140,7 +150,7 @@ function noPolicy(): never {
   throw new ArgumentError("The rollout reads `context.policy`, but none was given; pass the option `policy`", { param: "policy" });
 }
 
-/** A mistake in the program, not a failure of one rollout: ends the run whatever the budget. */
+/** Programming error rather than a failure of one rollout: ends the run regardless of `maxExceptions`. */
 class UnfinishedError extends Error {}
 
 function checked(value: unknown): Trajectory {

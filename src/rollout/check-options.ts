@@ -1,7 +1,7 @@
 import { ArgumentError } from "../errors.ts";
 import type { GatherOptions } from "./options.ts";
 
-/** @throws ArgumentError `E_ARGUMENT` for an option outside its bounds, before anything runs. */
+/** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */
 export function checkGatherOptions(options: GatherOptions, scenarios: number): void {
   checkInteger("groupSize", options.groupSize, 1);
   checkInteger("concurrency", options.concurrency, 1);
@@ -23,7 +23,7 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   checkIndices(options.indices, scenarios);
 }
 
-/** Two scenarios with one index would be played with the same seeds and could not be told apart afterwards. */
+/** Checks that all indices are different: scenarios with the same index would use the same seeds and be indistinguishable afterwards. */
 function checkIndices(indices: readonly number[] | undefined, scenarios: number): void {
   if (indices === undefined) return;
   if (indices.length !== scenarios) refuse("indices", `one index per scenario (${scenarios})`, `${indices.length} of them`);
@@ -36,7 +36,7 @@ function checkIndices(indices: readonly number[] | undefined, scenarios: number)
   }
 }
 
-/** @throws ArgumentError `E_ARGUMENT` for a number below `min` or between integers; undefined is fine. */
+/** Checks an optional integer. @throws ArgumentError `E_ARGUMENT` for a number below `min` or not an integer; undefined is valid. */
 export function checkInteger(param: string, value: number | undefined, min: number): void {
   if (value !== undefined && !(Number.isSafeInteger(value) && value >= min)) refuse(param, `an integer of at least ${min}`, value);
 }

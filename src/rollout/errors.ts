@@ -1,10 +1,13 @@
 import { WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
 import type { RolloutException } from "../schema/index.ts";
 
-/** More rollouts failed than allowed. Raised after the other rollouts were aborted and have settled; `cause` is the last failure. */
+/**
+ * Error for more failed rollouts than `maxExceptions` allows. Raised after the other rollouts were aborted and have settled; `cause` is the
+ * last failure.
+ */
 export class TooManyExceptionsError extends WhetstoneError {
   readonly code = "E_TOO_MANY_EXCEPTIONS";
-  /** All failures up to the one over the budget. */
+  /** All failures, including the one that exceeded the limit. */
   readonly exceptions: readonly RolloutException[];
 
   constructor(message: string, options: WhetstoneErrorOptions & { readonly exceptions: readonly RolloutException[] }) {

@@ -1,64 +1,64 @@
 import type { RolloutException } from "../schema/index.ts";
 
-/** Which attempt of which rollout. */
+/** Identity of an attempt of a rollout. */
 export interface RolloutId {
-  /** The scenario's index. */
+  /** Index of the scenario. */
   readonly group: number;
-  /** Which rollout of its group, from 0. */
+  /** Index of the rollout in its group, from 0. */
   readonly index: number;
-  /** 0, then 1 for the first retry … */
+  /** Number of the attempt: 0, then 1 for the first retry … */
   readonly attempt: number;
 }
 
-/** An attempt begins. */
+/** Start of an attempt. */
 export interface RolloutStartEvent extends RolloutId {
   readonly type: "rollout-start";
   readonly seed: number;
 }
 
-/** A rollout is over: with its reward, or with what it failed with. */
+/** End of a rollout, with its reward or its failure. */
 export interface RolloutEndEvent extends RolloutId {
   readonly type: "rollout-end";
-  /** null when it failed. */
+  /** Reward; null for a failed rollout. */
   readonly reward: number | null;
-  /** null when it did not. */
+  /** Failure; null for a successful rollout. */
   readonly exception: RolloutException | null;
 }
 
-/** An attempt failed and another one follows. */
+/** Failure of an attempt that will be retried. */
 export interface RolloutRetryEvent extends RolloutId {
   readonly type: "rollout-retry";
   readonly exception: RolloutException;
-  /** Milliseconds until it begins. */
+  /** Milliseconds until the retry starts. */
   readonly waitMs: number;
 }
 
-/** A service answered 429: fewer rollouts at once from now on, and none begins before the wait is over. */
+/** Response 429 of a service: the concurrency is reduced, and no rollout starts before the wait is over. */
 export interface SlowDownEvent {
   readonly type: "slow-down";
-  /** Rollouts at the same time from now on. */
+  /** Maximum concurrent rollouts from now on. */
   readonly concurrency: number;
-  /** Milliseconds, what the service asked for included. */
+  /** Milliseconds to wait, including the service's `Retry-After`. */
   readonly waitMs: number;
 }
 
-/** No 429 for a while: more rollouts at once again. */
+/** Increase of the concurrency after a period without 429. */
 export interface SpeedUpEvent {
   readonly type: "speed-up";
-  /** Rollouts at the same time from now on. */
+  /** Maximum concurrent rollouts from now on. */
   readonly concurrency: number;
 }
 
-/** All rollouts of a scenario are over. */
+/** End of the last rollout of a scenario. */
 export interface GroupEndEvent {
   readonly type: "group-end";
-  /** The scenario's index. */
+  /** Index of the scenario. */
   readonly group: number;
   readonly trajectories: number;
   readonly exceptions: number;
-  /** NaN when all failed. */
+  /** Mean reward; NaN if all rollouts failed. */
   readonly rewardMean: number;
 }
 
-/** What happens while rollouts run, told apart by `type`. */
+/** Events of a run, distinguished by `type`. */
 export type RolloutEvent = RolloutStartEvent | RolloutEndEvent | RolloutRetryEvent | SlowDownEvent | SpeedUpEvent | GroupEndEvent;

@@ -2,16 +2,16 @@ import { isRetryableStatus, readRetryAfter } from "../client/retry.ts";
 import { WhetstoneError } from "../errors.ts";
 import type { RolloutException } from "../schema/index.ts";
 
-/** How deep errors are nested at most: a client's error in a framework's error in a tool's error. */
+/** Maximum number of nested causes to inspect, e.g. a client's error in a framework's error in a tool's error. */
 const MAX_DEPTH = 6;
 
-/** Node's and undici's codes for a connection that failed, whoever made it. */
+/** Codes of Node and undici for failed connections. */
 const CONNECTION_CODE = /^(?:ECONNRESET|ECONNREFUSED|ECONNABORTED|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_(?:SOCKET|.*_TIMEOUT))$/;
 
-/** The thrown value behind a recorded exception, which is plain data. */
+/** Thrown values by recorded exception; the exceptions themselves are plain data. */
 const causes = new WeakMap<RolloutException, unknown>();
 
-/** A failure as data. */
+/** Converts a thrown value to plain data; {@link causeOf} returns the value again. */
 export function toException(error: unknown): RolloutException {
   const exception: RolloutException =
     error instanceof Error
@@ -21,16 +21,19 @@ export function toException(error: unknown): RolloutException {
   return exception;
 }
 
-/** What was thrown. */
+/** Returns the thrown value of a recorded exception. */
 export function causeOf(exception: RolloutException): unknown {
   return causes.get(exception);
 }
 
 /**
- * Whether the same rollout may succeed when it is played again: the attempt ran out of time, an error of this package says
- * `retryable`, or an error of another client has a status (408, 429, 5xx) or a connection code that passes by itself.
+ * Whether the same rollout may succeed if repeated: the attempt timed out, an error of this package is `retryable`, or an error of another
+ * client has a transient status (408, 429, 5xx) or connection code.
  *
- * Anything else is a mistake that would be repeated.
+ * Any other error is expected to recur.
+ *
+ * @param error - Thrown value.
+ * @returns True if a retry may succeed.
  */
 export function isRetryable(error: unknown): boolean {
   if (error instanceof Error && error.name === "TimeoutError") return true;
@@ -46,9 +49,9 @@ export function isRetryable(error: unknown): boolean {
 }
 
 /**
- * The 429 behind an error of any client; null if there is none.
+ * Finds a 429 response in an error of any client and its causes.
  *
- * @returns `retryAfterMs`: what the service asked for, null if it did not say.
+ * @returns `retryAfterMs`: wait that the service requested, null if unspecified. Null for any other error.
  */
 export function rateLimitOf(error: unknown): { readonly retryAfterMs: number | null } | null {
   for (const each of chain(error)) {
@@ -60,7 +63,7 @@ export function rateLimitOf(error: unknown): { readonly retryAfterMs: number | n
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The error, then what caused it, outermost first. */
+/** Yields the error, then its causes, outermost first. */
 function* chain(error: unknown): Generator<Fields> {
   let each = error;
   for (let depth = 0; depth < MAX_DEPTH && isFields(each); depth++) {
@@ -69,7 +72,7 @@ function* chain(error: unknown): Generator<Fields> {
   }
 }
 
-/** `status` of most clients, `statusCode` of others, or that of a `response`. */
+/** Returns the HTTP status: `status` of most clients, `statusCode` of others, or `response.status`. */
 function statusOf(error: Fields): number | null {
   const response = error["response"];
   for (const value of [error["status"], error["statusCode"], isFields(response) ? response["status"] : null]) {

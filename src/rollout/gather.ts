@@ -5,19 +5,23 @@ import { checkInteger } from "./check-options.ts";
 import type { GatherOptions, Rollout, StreamOptions } from "./options.ts";
 import { runRollouts } from "./runner.ts";
 
-/** As many as a reader may fall behind before the rollouts wait for it. */
+/** Default maximum number of unread groups before rollouts wait for the reader. */
 const UNREAD_GROUPS = 64;
 
 /**
- * Plays every scenario `groupSize` times and gathers the trajectories into groups, one per scenario, in the scenarios' order.
+ * Runs every scenario `groupSize` times and gathers the trajectories into groups, one per scenario, in scenario order.
  *
- * A failed rollout is data: it is recorded in its group's `exceptions`. Over the budget everything is aborted, and the
- * call rejects once all running rollouts have settled; a rollout that ignores its signal is waited for.
+ * A failed rollout is data: it is recorded in its group's `exceptions`. With more than `maxExceptions` failures all rollouts are aborted,
+ * and the call rejects once running rollouts have settled, including those that ignore their signal.
  *
+ * @param scenarios - Scenarios; read completely before the first rollout.
+ * @param rollout - Function that runs one scenario.
+ * @param options - Group size, concurrency, limits and callbacks.
  * @returns The groups, with `stats` over all of them.
- * @throws ArgumentError `E_ARGUMENT` before anything runs for an option outside its bounds, or when a rollout returns no finished trajectory.
- * @throws TooManyExceptionsError `E_TOO_MANY_EXCEPTIONS`.
- * @throws the signal's reason, or what `onProgress` or `afterEach` threw.
+ * @throws ArgumentError `E_ARGUMENT` before anything runs for an option out of range, or when a rollout does not return a finished
+ *   trajectory.
+ * @throws TooManyExceptionsError `E_TOO_MANY_EXCEPTIONS` for more than `maxExceptions` failures.
+ * @throws The signal's reason, or any error of `onProgress`, `onEvent` or `afterEach`.
  * @example
  * ```ts
  * const groups = await gatherTrajectoryGroups(scenarios, async (scenario, { signal, seed }) => {
@@ -40,12 +44,17 @@ export async function gatherTrajectoryGroups<S>(
 }
 
 /**
- * As {@link gatherTrajectoryGroups}, but gives each group as soon as it is complete, in the order they end. Rollouts start
- * with the first `next`; leaving the loop aborts what still runs and waits for it.
+ * Runs rollouts like {@link gatherTrajectoryGroups}, but yields each group as soon as it is complete, in order of completion. Rollouts
+ * start with the first `next`; leaving the loop aborts running rollouts and waits for them.
  *
- * Groups that nobody has read yet are bounded (`maxUnread`): a slow reader slows the rollouts down, so that a run of any length
- * can be written to disk in little memory.
+ * The number of unread groups is limited (`maxUnread`): a slow reader slows the rollouts down, so that a run of any length can be written
+ * to disk with little memory.
  *
+ * @param scenarios - Scenarios; read completely before the first rollout.
+ * @param rollout - Function that runs one scenario.
+ * @param options - Group size, concurrency, limits and callbacks.
+ * @returns The groups; each iteration is a run of its own and throws the errors of {@link gatherTrajectoryGroups}.
+ * @throws ArgumentError `E_ARGUMENT` for `maxUnread` below 1.
  * @example
  * ```ts
  * for await (const group of streamTrajectoryGroups(scenarios, rollout, { groupSize: 8, concurrency: 1000, policy })) {

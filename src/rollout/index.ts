@@ -1,4 +1,4 @@
-/** Running many rollouts at once. */
+/** Concurrent execution of many rollouts. */
 export { TooManyExceptionsError } from "./errors.ts";
 export type {
   GroupEndEvent,

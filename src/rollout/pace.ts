@@ -3,18 +3,18 @@ import { backoffMs } from "../util/backoff.ts";
 import { deferred, type Deferred } from "../util/deferred.ts";
 import type { SlowDownEvent, SpeedUpEvent } from "./events.ts";
 
-/** What a 429 leaves of the concurrency. */
+/** Factor by which a 429 reduces the concurrency. */
 const DECREASE = 0.5;
-/** What is added after as many rollouts without a 429 as run at once: a share of the full concurrency, at least 1. */
+/** Fraction of the full concurrency (at least one rollout) that is added after as many successful rollouts as run concurrently. */
 const RECOVERY = 0.1;
-/** No service may hold a run longer than this with one `Retry-After`. */
+/** Maximum wait in milliseconds for one `Retry-After`. */
 const MAX_WAIT_MS = 10 * 60_000;
 
 /**
- * How many rollouts run at once: the queue's concurrency, lowered by half when a service answers 429 and raised again by
- * a tenth of the full one for every round without. A service's `Retry-After` holds everything back; then the refused go first.
+ * Adaptive rate limiter of a run. Halves the queue's concurrency when a service responds 429 and raises it by a tenth of the full
+ * concurrency for each round of rollouts without a 429. A `Retry-After` pauses everything; rejected requests then continue first.
  *
- * The refused stay in the queue's count while they wait, so that none begins in their place.
+ * Rejected requests keep their queue slots while they wait, so that no other rollout starts in their place.
  */
 export class Pace {
   readonly #queue: PQueue;
@@ -24,7 +24,7 @@ export class Pace {
   #current: number;
   #pausedUntilMs = 0;
   #timer: NodeJS.Timeout | undefined;
-  /** Slow-downs since a rollout last succeeded. */
+  /** Number of slow-downs since a rollout last succeeded. */
   #inARow = 0;
   #successes = 0;
 
@@ -36,9 +36,9 @@ export class Pace {
   }
 
   /**
-   * Waits as long as a service that answered 429 needs.
+   * Waits as long as a service that responded 429 requires.
    *
-   * @throws the signal's reason when it aborts first.
+   * @throws The signal's reason if it aborts first.
    */
   async slowDown(retryAfterMs: number | null, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
@@ -66,7 +66,7 @@ export class Pace {
     this.#onChange({ type: "speed-up", concurrency: this.#current });
   }
 
-  /** Holds nothing back any more: what waits in the queue of an aborted run must come to its end. */
+  /** Removes all limits: the queued tasks of an aborted run must still settle. */
   dispose(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -75,7 +75,7 @@ export class Pace {
 
   #pause(retryAfterMs: number | null): void {
     const nowMs = performance.now();
-    // Requests that were under way when the first was refused are refused for the same reason: one episode, one decrease.
+    // Requests rejected during a pause belong to the same episode, which reduces the concurrency only once.
     const isNew = !this.#isPaused();
     const waitMs = Math.min(MAX_WAIT_MS, Math.max(retryAfterMs ?? 0, backoffMs(isNew ? this.#inARow : 0)));
     if (!isNew && nowMs + waitMs <= this.#pausedUntilMs) return;
@@ -96,7 +96,7 @@ export class Pace {
     this.#queue.start();
   }
 
-  /** Lets the refused go on, oldest first, as far as the concurrency allows. */
+  /** Resumes rejected requests, oldest first, as far as the concurrency allows. */
   #release(): void {
     if (this.#isPaused()) return;
     for (const turn of this.#refused) {

@@ -15,27 +15,27 @@ import { randomSeed } from "./seed.ts";
 /** Options of {@link runRollouts}. */
 export interface RunOptions<S> extends GatherOptions<S> {
   /**
-   * Called as a group ends; `position` is its scenario's place among the scenarios. Until it resolves, the group's last
-   * rollout counts as running: a slow taker slows the run.
+   * Called when a group ends; `position` is the position of its scenario in the list. The group's last rollout occupies its slot until the
+   * result resolves, so a slow consumer slows the run.
    */
   readonly onGroups: (groups: readonly TrajectoryGroup[], position: number) => void | Promise<void>;
 }
 
 /**
- * Runs all rollouts of all scenarios, at most `concurrency` at a time, in scenario order. Hands each group over as it ends.
+ * Runs all rollouts of all scenarios, at most `concurrency` at a time, in scenario order, and passes on each group when it ends.
  *
- * Always waits for running code: when it returns or throws, no rollout of it is alive any more.
+ * Waits for all running rollouts before it returns or throws.
  */
 export async function runRollouts<S>(scenarios: Iterable<S>, rollout: Rollout<S>, options: RunOptions<S>): Promise<void> {
   const list = [...scenarios];
   checkGatherOptions(options, list.length);
   options.signal?.throwIfAborted();
-  // Loaded when it is first needed: importing the package stays quick.
+  // Loaded on first use, so that importing the package stays fast.
   const { default: Queue } = await import("p-queue");
   await new Run(list, rollout, options, Queue).all();
 }
 
-/** A group whose rollouts run. */
+/** Group with unfinished rollouts. */
 interface OpenGroup {
   readonly outcomes: Outcome[];
   left: number;
@@ -51,7 +51,9 @@ class Run<S> {
   readonly #queue: PQueue;
   readonly #pace: Pace;
   readonly #attempts: Attempts<S>;
-  /** By position, from the first rollout's start to the handing over: what is done takes no memory here. */
+  /**
+   * Unfinished groups by position, from the start of the first rollout until the group is passed on; finished groups use no memory here.
+   */
   readonly #open = new Map<number, OpenGroup>();
   readonly #exceptions: RolloutException[] = [];
   #completed = 0;
@@ -75,7 +77,7 @@ class Run<S> {
   async all(): Promise<void> {
     try {
       await this.#playAll();
-      // Waiting tasks are not cleared but run into this signal at once: a cleared task's promise would never settle.
+      // Queued tasks are not cleared: they run and return at once because of this signal. The promise of a cleared task would never settle.
       this.#link.signal.throwIfAborted();
     } finally {
       this.#pace.dispose();
@@ -84,8 +86,8 @@ class Run<S> {
   }
 
   /**
-   * Puts the rollouts into the queue, in order. Where nothing but the queue holds them back, one enters as one ends: a run of a million
-   * must not start with a million waiting tasks.
+   * Adds the rollouts to the queue in order. Without per-key limits, a rollout is added when another ends, so that a run of a million
+   * rollouts does not start with a million queued tasks.
    */
   async #playAll(): Promise<void> {
     const { concurrencyBy, concurrency = 32 } = this.#options;
@@ -105,13 +107,13 @@ class Run<S> {
       else if (next < total) feed();
     };
     if (total === 0) end.resolve();
-    // As many wait as run, so that a place that becomes free is taken at once.
+    // As many tasks are queued as run, so that a free slot is filled at once.
     const first = concurrencyBy === undefined ? Math.min(total, 2 * concurrency) : total;
     while (next < first) feed();
     await end.promise;
   }
 
-  /** Through its key's own queue a rollout comes into the queue of all. */
+  /** Returns a function that adds a rollout to the queue of its key, from which it enters the main queue. */
   #lanes(concurrencyBy: ConcurrencyByKey<S>): (position: number, task: () => Promise<void>) => Promise<void> {
     const lanes = new Map<string, PQueue>();
     return (position, task) => {
@@ -122,7 +124,7 @@ class Run<S> {
     };
   }
 
-  /** Never rejects: what ends the whole run aborts the signal. */
+  /** Runs one rollout. Never rejects: an error that ends the whole run aborts the signal. */
   async #one(position: number, index: number): Promise<void> {
     const { signal } = this.#link;
     if (signal.aborted) return;
@@ -141,7 +143,7 @@ class Run<S> {
     }
   }
 
-  /** The group that a rollout belongs to; undefined when it would be the first of its group after a stop. */
+  /** Returns the group of a rollout; undefined if the rollout would start a new group after a stop. */
   #begun(position: number): OpenGroup | undefined {
     let open = this.#open.get(position);
     if (open === undefined && !this.#options.stopSignal?.aborted) {

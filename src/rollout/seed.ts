@@ -1,14 +1,21 @@
 import { hash, randomInt } from "node:crypto";
 
-/** Seeds are integers below this: exact in JavaScript and in every JSON reader. */
+/** Exclusive upper bound of seeds, which are exact in JavaScript and in every JSON reader. */
 const SEEDS = 2 ** 48;
 
-/** A seed for one rollout: the first 48 bits of SHA-256 over the parts. A function of its arguments, not of the order of running. */
+/**
+ * Derives the seed of a rollout: the first 48 bits of SHA-256 over the arguments. Does not depend on execution order.
+ *
+ * @param seed - Seed of the run.
+ * @param scenario - Index of the scenario.
+ * @param rollout - Index of the rollout in its group.
+ * @returns Integer of at least 0 and below 2^48.
+ */
 export function rolloutSeed(seed: number, scenario: number, rollout: number): number {
   return hash("sha256", `rollout:${seed}:${scenario}:${rollout}`, "buffer").readUIntBE(0, 6);
 }
 
-/** A seed nobody chose. */
+/** Returns a random seed. */
 export function randomSeed(): number {
   return randomInt(SEEDS - 1);
 }

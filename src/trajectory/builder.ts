@@ -5,21 +5,24 @@ import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } fro
 
 /** Options of {@link trajectory}. */
 export interface TrajectoryOptions extends HistoryOptions {
-  /** Facts about the rollout, e.g. its task. @default {} */
+  /** Metadata of the rollout, e.g. its task. @default {} */
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
 }
 
-/** What {@link TrajectoryBuilder.finish} takes. */
+/** Arguments of {@link TrajectoryBuilder.finish}. */
 export interface FinishOptions {
-  /** Finite. */
+  /** Finite reward of the rollout. */
   readonly reward: number;
-  /** Added to what the rollout recorded; finite numbers or booleans. */
+  /** Metrics added to the recorded ones, replacing entries of the same name; finite numbers or booleans. @default {} */
   readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
 }
 
 /**
  * Starts a rollout.
  *
+ * @param options - Initial messages, tools and metadata.
+ * @returns Builder of the rollout's trajectory.
+ * @throws ArgumentError `E_ARGUMENT` if `messages` is not an array of messages.
  * @example
  * ```ts
  * const t = trajectory({ messages: [{ role: "user", content: "Reverse: abc" }] });
@@ -31,7 +34,7 @@ export function trajectory(options: TrajectoryOptions): TrajectoryBuilder {
   return new TrajectoryBuilder(options);
 }
 
-/** A rollout under way: its main conversation, with what belongs to the rollout as a whole. */
+/** Builder of a trajectory: its main conversation, and the metadata, metrics and log of the whole rollout. */
 export class TrajectoryBuilder extends HistoryBuilder {
   readonly metadata: Record<string, Scalar>;
   readonly #main: Conversation;
@@ -46,9 +49,12 @@ export class TrajectoryBuilder extends HistoryBuilder {
   }
 
   /**
-   * Ends the rollout, with all conversations of it.
+   * Ends the rollout and all its conversations.
    *
-   * @throws ArgumentError `E_ARGUMENT` for a reward or metric that is not finite, or metadata that is no number, text, boolean or null.
+   * @param options - Reward and additional metrics.
+   * @returns The finished trajectory; its metric `duration` is the rollout's wall-clock time in seconds.
+   * @throws ArgumentError `E_ARGUMENT` for a reward or metric that is not finite, or metadata other than a finite number, string, boolean
+   *   or null.
    * @throws ConflictError `E_CONFLICT` when called twice or while a turn is being sampled.
    */
   finish({ reward, metrics = {} }: FinishOptions): Trajectory {
@@ -62,7 +68,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
     state.isFinished = true;
     return Trajectory.fromOwned({
       messages_and_choices: [...items],
-      // Copied: the finished trajectory is frozen, the caller's own tools must not be.
+      // Copied because the finished trajectory is frozen, and the caller's own tools must stay mutable.
       tools: tools.length === 0 ? null : structuredClone([...tools]),
       additional_histories: this.#main.histories().map((history) => ({ ...history, tools: structuredClone(history.tools) })),
       reward,

@@ -1,27 +1,28 @@
-/** What a builder keeps: one conversation with everything that branched off it. */
+/** Mutable state of a rollout being recorded: each conversation with its compacted parts and the conversations started from it. */
 import { ArgumentError, ConflictError } from "../errors.ts";
 import type { History, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
 import { deepFreeze } from "./freeze.ts";
 import { isChoice } from "./messages.ts";
 import type { TurnPlace } from "./seed.ts";
 
-/** What all conversations of one trajectory share. */
+/** State shared by all conversations of one trajectory. */
 export class RolloutState {
   readonly metrics: Record<string, number | boolean> = {};
   readonly logs: string[] = [];
   isFinished = false;
-  /** Turns that are being sampled now, over all conversations. */
+  /** Number of turns being sampled now, over all conversations. */
   sampling = 0;
-  /** Smallest step that sampled a choice. */
+  /** Smallest checkpoint step that sampled a choice; null if unknown. */
   initialPolicyVersion: number | null = null;
-  /** Step that sampled the choice that was appended last. */
+  /** Checkpoint step that sampled the most recently appended choice; null if unknown. */
   finalPolicyVersion: number | null = null;
 
-  /** @throws ConflictError `E_CONFLICT` after `finish`. */
+  /** Checks that the rollout is not finished. @throws ConflictError `E_CONFLICT` after `finish`. */
   mustBeOpen(): void {
     if (this.isFinished) throw new ConflictError("This trajectory is finished; start a new one with `trajectory()`");
   }
 
+  /** Updates the initial and final policy version with the version of an appended choice. */
   sawVersion(version: number | null | undefined): void {
     if (version === null || version === undefined) return;
     this.initialPolicyVersion = Math.min(this.initialPolicyVersion ?? version, version);
@@ -29,7 +30,7 @@ export class RolloutState {
   }
 }
 
-/** A conversation under way: its items, the parts that were compacted away, and the conversations that branched off. */
+/** Conversation being recorded: its items, its compacted parts, and the conversations started from it. */
 export class Conversation {
   readonly state: RolloutState;
   readonly tools: readonly Tool[];
@@ -47,25 +48,28 @@ export class Conversation {
     this.#append(messages);
   }
 
-  /** Oldest first. Items that were added are frozen; sampled ones are to be frozen by whoever hands them out. */
+  /** Items, oldest first. Added items are frozen; sampled ones are not, so code that exposes them must freeze them. */
   get items(): readonly MessageOrChoice[] {
     return this.#items;
   }
 
-  /** Of the turn that would be sampled next. */
+  /** Position of the next turn to be sampled. */
   get place(): TurnPlace {
     return { path: this.#path, turn: this.#turns };
   }
 
-  /** Appends an item, copied: what the caller does to it afterwards did not happen. */
+  /** Appends a copy of an item; later changes to the caller's object have no effect. */
   add(item: MessageOrChoice): void {
     this.#mustRest("add");
     this.#append([item]);
   }
 
   /**
-   * Appends the turn that `run` samples, not frozen yet, and copied unless nobody else has it; nothing when it throws.
+   * Appends the turn that `run` samples; appends nothing if `run` throws. The choice is not frozen yet.
    *
+   * @param run - Samples the turn.
+   * @param isHandedOver - Whether no other code holds the sampled choice. If false, the choice is copied.
+   * @returns The appended choice.
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn of this conversation is being sampled.
    */
   async turn<T extends MessageOrChoice>(run: () => Promise<T>, isHandedOver: boolean): Promise<T> {
@@ -84,7 +88,7 @@ export class Conversation {
     }
   }
 
-  /** Puts the present items aside as a history of their own and goes on with `messages`. */
+  /** Stores the current items as a separate history and continues with `messages`. */
   compact(messages: readonly RequestMessage[]): void {
     this.#mustRest("compact");
     const before = this.#items;
@@ -98,7 +102,7 @@ export class Conversation {
     this.#compacted.push(toHistory(before, this.tools));
   }
 
-  /** A new conversation beside this one. It may start and be sampled from while this one is. */
+  /** Starts another conversation of the same rollout, also while this one is being sampled. Both may be sampled concurrently. */
   branch(messages: readonly RequestMessage[], tools: readonly Tool[]): Conversation {
     this.state.mustBeOpen();
     const branch = new Conversation(this.state, plain(messages), tools, [...this.#path, this.#branches.length]);
@@ -107,8 +111,8 @@ export class Conversation {
   }
 
   /**
-   * Every history of this conversation but the one under way: its compacted parts, then each branch, in the order in which they were
-   * started, with its own compacted parts before and its own branches after it. The order of running does not show.
+   * Returns every history of this conversation except the current items: the compacted parts, then each started conversation in creation
+   * order, with its own compacted parts before and its own started conversations after it. The order does not depend on execution timing.
    */
   histories(): History[] {
     return [...this.#compacted, ...this.#branches.flatMap((branch) => branch.#withHistories())];
@@ -142,12 +146,12 @@ function toHistory(items: readonly MessageOrChoice[], tools: readonly Tool[]): H
   return { messages_and_choices: [...items], tools: toolsToWire(tools) };
 }
 
-/** Null for none, as the wire has it. */
+/** Returns the tools in wire form: null for an empty list. */
 function toolsToWire(tools: readonly Tool[]): Tool[] | null {
   return tools.length === 0 ? null : [...tools];
 }
 
-/** A turn in two histories would be trained twice. */
+/** Checks that no item is a choice: a choice in two histories would be trained twice. */
 function plain(messages: readonly RequestMessage[]): readonly RequestMessage[] {
   if (!Array.isArray(messages) || !messages.some((item) => typeof item === "object" && item !== null && isChoice(item))) return messages;
   throw new ArgumentError(
@@ -160,7 +164,7 @@ function plain(messages: readonly RequestMessage[]): readonly RequestMessage[] {
 
 function frozenCopy(item: MessageOrChoice): MessageOrChoice {
   const isFlat = Object.values(item).every((value) => typeof value !== "object" || value === null);
-  // Most messages are a role and a text; a structured clone costs more than the rest of a turn.
+  // Most messages hold only a role and a text; a structured clone would cost more than the rest of a turn.
   return isFlat ? Object.freeze({ ...item }) : deepFreeze(structuredClone(item));
 }
 

@@ -1,7 +1,7 @@
 import { WhetstoneError } from "../errors.ts";
 import { NO_SAMPLED_TURN, TURN_PROBLEMS, type TurnProblem } from "./turn.ts";
 
-/** What preflight can find. */
+/** Codes of the problems that preflight reports. */
 export type FindingCode =
   | "no-groups"
   | "empty-group"
@@ -23,20 +23,23 @@ export type FindingCode =
   | "biased-sampling"
   | "grammar-mask";
 
-/** One finding. */
+/** Problem found in a batch, with its occurrences. */
 export interface Finding {
   readonly code: FindingCode;
-  /** `fatal`: the batch is refused. `warning`: it trains, but perhaps not what was meant. */
+  /** Severity. `fatal`: the batch is rejected. `warning`: the batch can be trained, but perhaps not as intended. */
   readonly severity: "fatal" | "warning";
-  /** How many places. */
+  /** Number of occurrences. */
   readonly count: number;
-  /** The first few, e.g. `trajectory_groups.3.trajectories.1`. */
+  /** Paths of the first occurrences (at most 5), e.g. `trajectory_groups.3.trajectories.1`. */
   readonly examples: readonly string[];
-  /** What is wrong and what to do. */
+  /** Description of the problem and how to fix it. */
   readonly message: string;
 }
 
-/** A batch that would train nothing, or something broken. Raised before any request is sent; the service raises the same. */
+/**
+ * Error for a batch that has nothing to train or contains invalid data. Thrown before any request is sent; the service rejects the batch
+ * with the same error.
+ */
 export class PreflightError extends WhetstoneError {
   readonly code = "E_PREFLIGHT";
   /** All findings, warnings included; fatal ones first. */
@@ -59,7 +62,7 @@ const MAX_EXAMPLES = 5;
 
 const NOT_PLAIN = "their log-probabilities are not those of the distribution they came from.";
 
-/** Severity and advice per code, in the order of the report. */
+/** Severity and message per code, in report order. */
 export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], string]>> = {
   "no-groups": ["fatal", "There is no trajectory in the batch. Send at least one group of two finished trajectories."],
   "non-finite-reward": ["fatal", "A reward is not a finite number. Make the reward function return one."],
@@ -119,7 +122,7 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
   ],
 };
 
-/** Collects places by code. */
+/** Collector of findings: counts the occurrences of each code and keeps the first paths. */
 export class Findings {
   readonly #places = new Map<FindingCode, { count: number; readonly examples: string[] }>();
 
@@ -130,7 +133,7 @@ export class Findings {
     if (found.examples.length < MAX_EXAMPLES) found.examples.push(place);
   }
 
-  /** Fatal ones first. */
+  /** Returns the findings, fatal ones first. */
   list(): Finding[] {
     return (Object.keys(RULES) as FindingCode[]).flatMap((code) => {
       const found = this.#places.get(code);
@@ -141,7 +144,7 @@ export class Findings {
   }
 }
 
-/** The findings again, if all are warnings. @throws {@link PreflightError} `E_PREFLIGHT` when one is fatal. */
+/** Returns the findings if all of them are warnings. @throws {@link PreflightError} `E_PREFLIGHT` when a finding is fatal. */
 export function refuseFatal(findings: Finding[]): Finding[] {
   if (findings.some((finding) => finding.severity === "fatal")) throw new PreflightError(findings);
   return findings;

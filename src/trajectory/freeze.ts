@@ -1,7 +1,7 @@
-/** What was frozen down to its leaves: a long history is not walked again when the trajectory around it is made. */
+/** Objects already frozen recursively; a long history is not walked again when the trajectory around it is frozen. */
 const whole = new WeakSet<object>();
 
-/** Freezes a JSON value down to its leaves and gives it back. */
+/** Freezes a JSON value recursively and returns it. */
 export function deepFreeze<T>(value: T): T {
   freezeInside(value);
   if (typeof value === "object" && value !== null) whole.add(value);
@@ -9,10 +9,10 @@ export function deepFreeze<T>(value: T): T {
 }
 
 function freezeInside(value: unknown): void {
-  // Whether the value itself is frozen says nothing about its inside.
+  // `Object.isFrozen` would not suffice: it does not cover nested values.
   if (typeof value !== "object" || value === null || whole.has(value)) return;
   Object.freeze(value);
-  // Arrays of numbers (token ids) are frozen without visiting their items: they can be long, and numbers have no inside.
+  // Arrays of numbers (token ids) can be long and have no nested values, so their items are not visited.
   if (Array.isArray(value) && typeof value[0] === "number") return;
   for (const inner of Object.values(value)) freezeInside(inner);
 }

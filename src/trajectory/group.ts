@@ -5,10 +5,10 @@ import { deepFreeze } from "./freeze.ts";
 import { statisticsOf, type GroupStatistics } from "./statistics.ts";
 import { Trajectory, type Scalar } from "./trajectory.ts";
 
-/** What a group is made of. */
+/** Constructor arguments of {@link TrajectoryGroup}. */
 export interface TrajectoryGroupInit {
   readonly trajectories: readonly Trajectory[];
-  /** Rollouts that failed: kept as data. @default [] */
+  /** Failed rollouts, kept as data. @default [] */
   readonly exceptions?: readonly RolloutException[] | undefined;
   /** @default {} */
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
@@ -18,7 +18,10 @@ export interface TrajectoryGroupInit {
   readonly logs?: readonly string[] | undefined;
 }
 
-/** Rollouts of one scenario, scored against each other. Immutable; `JSON.stringify` gives the wire form, keys of other writers included. */
+/**
+ * Rollouts of one scenario, scored relative to each other. Immutable. `JSON.stringify` gives the wire form, including keys that other tools
+ * wrote.
+ */
 export class TrajectoryGroup {
   readonly trajectories: readonly Trajectory[];
   readonly exceptions: readonly RolloutException[];
@@ -38,9 +41,11 @@ export class TrajectoryGroup {
   }
 
   /**
-   * Reads the wire form.
+   * Parses the wire form.
    *
-   * @throws DataError `E_DATA` when the value does not fit.
+   * @param value - Value parsed from JSON.
+   * @returns The group; its trajectories are frozen.
+   * @throws DataError `E_DATA` if the value does not match the schema.
    */
   static fromJSON(value: unknown): TrajectoryGroup {
     const result = groupSchema.safeParse(value);
@@ -51,7 +56,7 @@ export class TrajectoryGroup {
     return TrajectoryGroup.#fromParts(result.data, (wire) => Trajectory.fromWire(wire));
   }
 
-  /** Wraps a validated wire value that no one else holds, such as a freshly parsed line. Trajectories are frozen lazily. */
+  /** Wraps a validated wire value that no other code holds, such as a freshly parsed line. Trajectories are frozen lazily. */
   static fromOwned(wire: WireTrajectoryGroup): TrajectoryGroup {
     return TrajectoryGroup.#fromParts(wire, (each) => Trajectory.fromOwned(each));
   }
@@ -66,6 +71,8 @@ export class TrajectoryGroup {
   /**
    * Returns a copy with some parts replaced, each as a whole. Every other part is shared, including keys that other tools wrote.
    *
+   * @param changes - Parts to replace; absent parts stay unchanged.
+   * @returns The changed copy.
    * @example
    * ```ts
    * const halved = group.with({ trajectories: group.trajectories.map((each) => each.with({ reward: each.reward / 2 })) });
@@ -84,12 +91,12 @@ export class TrajectoryGroup {
     return copy;
   }
 
-  /** Rewards in order, failed rollouts left out. */
+  /** Rewards of the trajectories in order; failed rollouts are excluded. */
   get rewards(): number[] {
     return this.trajectories.map((trajectory) => trajectory.reward);
   }
 
-  /** The wire form. */
+  /** Returns the wire form. */
   toJSON(): WireTrajectoryGroup {
     return {
       ...this.#others,
@@ -102,14 +109,19 @@ export class TrajectoryGroup {
   }
 }
 
-/** Groups in order, with statistics over all of them. */
+/** Ordered groups with statistics over all of them. */
 export type TrajectoryGroups = readonly TrajectoryGroup[] & { readonly stats: GroupStatistics };
 
-/** Gives a list of groups its `stats`; computed when first read. The argument is copied. */
+/**
+ * Returns a frozen copy of a list of groups with `stats`, which are computed on first access.
+ *
+ * @param groups - Groups to copy, in order.
+ * @returns The groups with `stats`, a {@link GroupStatistics}.
+ */
 export function trajectoryGroups(groups: Iterable<TrajectoryGroup>): TrajectoryGroups {
   const list = [...groups];
   let stats: GroupStatistics | undefined;
-  // Not enumerable: the list prints and serialises as the plain array it is.
+  // Not enumerable, so that the list prints and serializes as a plain array.
   Object.defineProperty(list, "stats", { get: () => (stats ??= statisticsOf(list)) });
   return Object.freeze(list) as TrajectoryGroups;
 }

@@ -1,18 +1,19 @@
 import { ArgumentError } from "../errors.ts";
 
-/** How often values fall between two edges: `counts[i]` of them have `edges[i] ≤ value < edges[i + 1]`. */
+/** Histogram: `counts[i]` values satisfy `edges[i] ≤ value < edges[i + 1]`. */
 export interface Histogram {
-  /** 0, 1, 2, 4, 8 …, up to the first power of two above the largest value; one more than `counts`. */
+  /** Bin edges 0, 1, 2, 4, 8 …, up to the first power of two above the largest value; one more than `counts`. */
   readonly edges: readonly number[];
   readonly counts: readonly number[];
 }
 
 /**
- * Counts values in bins that are the same for every batch, so that two of them can be laid over each other: `[0, 1)`, `[1, 2)`, `[2, 4)`,
- * `[4, 8)` … Only how many bins there are depends on the values.
+ * Counts values in the bins `[0, 1)`, `[1, 2)`, `[2, 4)`, `[4, 8)` … The bins are the same for every batch, so that histograms can be
+ * overlaid; only the number of bins depends on the values.
  *
- * @param values - Shape `[N]`; at least 0 and below 2^31.
- * @throws ArgumentError `E_ARGUMENT` for a value outside.
+ * @param values - Shape `[N]`; each at least 0 and below 2^31.
+ * @returns Bin edges and counts.
+ * @throws ArgumentError `E_ARGUMENT` for a value outside that range.
  */
 export function histogram(values: readonly number[]): Histogram {
   const counts: number[] = [0];

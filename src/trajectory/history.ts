@@ -9,18 +9,18 @@ const NO_CALLS = Object.freeze([]);
 
 /** Options of {@link HistoryBuilder.history}. */
 export interface HistoryOptions {
-  /** The conversation so far. */
+  /** Initial messages. */
   readonly messages: readonly RequestMessage[];
-  /** Tools offered at every turn. @default none */
+  /** Tools offered to the model at every turn. @default none */
   readonly tools?: readonly Tool[] | undefined;
 }
 
 /**
- * One conversation of a rollout under way: the main one (`trajectory()`) or one beside it (`history()`). Every method that appends does
- * so after the one before it has settled; one turn at a time. Conversations beside each other may be sampled at the same time.
+ * Builder of one conversation of a rollout: the main one (`trajectory()`) or an additional one (`history()`). A conversation samples one
+ * turn at a time, and nothing else may be appended meanwhile. Different conversations of a rollout may be sampled concurrently.
  */
 export class HistoryBuilder {
-  /** Numbers of the whole rollout, shared by all its conversations; `finish` adds `duration` (seconds). */
+  /** Metrics of the whole rollout, shared by all its conversations; `finish` adds `duration` (seconds). */
   readonly metrics: Record<string, number | boolean>;
   readonly tools: readonly Tool[];
   readonly #conversation: Conversation;
@@ -32,10 +32,13 @@ export class HistoryBuilder {
   }
 
   /**
-   * Samples one turn and appends it with its token ids, log-probabilities and policy version.
+   * Samples one turn and appends it with its token ids, log-probabilities and policy version. Appends nothing on failure.
    *
+   * @param policy - Policy to sample from.
+   * @param options - Sampling settings; `tools` replaces the conversation's tools for this turn.
+   * @returns The sampled turn.
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn of this conversation is being sampled.
-   * @throws whatever the policy throws; then nothing was appended.
+   * @throws The signal's reason, or any error of the policy.
    */
   async sample(policy: Policy, { signal, tools = this.tools, ...options }: SampleOptions = {}): Promise<SampledTurn> {
     const choice = await this.#conversation.turn(async () => {
@@ -46,10 +49,10 @@ export class HistoryBuilder {
     }, policy.handsOver === true);
     return {
       text: textOf(choice),
-      // Also in the messages of the next request, which are handed out.
+      // Frozen because the messages of the next request, which callers can read, share these objects.
       toolCalls: choice.message.tool_calls?.length ? deepFreeze(choice.message.tool_calls) : NO_CALLS,
       finishReason: choice.finish_reason ?? null,
-      // Thousands of small objects, which most rollouts never look at.
+      // Frozen on first access: a choice has thousands of small objects, which most rollouts never read.
       get choice() {
         return deepFreeze(choice);
       },
@@ -59,7 +62,10 @@ export class HistoryBuilder {
   /**
    * Appends context (a tool result, a user turn), or a choice sampled elsewhere.
    *
-   * @throws ArgumentError `E_ARGUMENT` for anything else; ConflictError `E_CONFLICT` while a turn is being sampled.
+   * @param item - Message or choice; copied.
+   * @returns This builder.
+   * @throws ArgumentError `E_ARGUMENT` for any other value.
+   * @throws ConflictError `E_CONFLICT` while a turn is being sampled or when the trajectory is finished.
    */
   add(item: MessageOrChoice): this {
     this.#conversation.add(item);
@@ -67,10 +73,13 @@ export class HistoryBuilder {
   }
 
   /**
-   * Starts a conversation beside this one, for a sub-agent. Its turns are trained with the trajectory's reward and end in
+   * Starts an additional conversation, e.g. for a sub-agent. Its turns are trained with the trajectory's reward and are stored in
    * `additionalHistories`.
    *
-   * @throws ArgumentError `E_ARGUMENT` for messages that are none; ConflictError `E_CONFLICT` when the trajectory is finished.
+   * @param options - Initial messages and tools.
+   * @returns Builder of the new conversation.
+   * @throws ArgumentError `E_ARGUMENT` for invalid messages or a choice among them.
+   * @throws ConflictError `E_CONFLICT` when the trajectory is finished.
    * @example
    * ```ts
    * const t = trajectory({ messages: [{ role: "user", content: "What do the three reviews agree on?" }] });
@@ -84,28 +93,37 @@ export class HistoryBuilder {
   }
 
   /**
-   * Goes on with other messages, such as a summary of the present ones, which become an additional history: their turns are trained as
-   * they were sampled. Tools stay.
+   * Replaces the conversation's messages, e.g. by a summary. The previous messages become an additional history, and their turns are
+   * trained as they were sampled. Tools stay the same.
    *
-   * @throws ArgumentError `E_ARGUMENT` for messages that are none or a choice; ConflictError `E_CONFLICT` while a turn is being sampled.
+   * @param messages - New messages.
+   * @returns This builder.
+   * @throws ArgumentError `E_ARGUMENT` for invalid messages or a choice among them.
+   * @throws ConflictError `E_CONFLICT` while a turn is being sampled or when the trajectory is finished.
    */
   compact(messages: readonly RequestMessage[]): this {
     this.#conversation.compact(messages);
     return this;
   }
 
-  /** Text of the last item, `""` if there is none. */
+  /** Text of the last item; `""` without items. */
   get lastText(): string {
     const last = this.#conversation.items.at(-1);
     return last === undefined ? "" : textOf(last);
   }
 
-  /** The plain conversation so far; a new array of frozen messages. */
+  /** Returns the conversation so far as a new array of frozen plain messages. */
   messages(): RequestMessage[] {
     return toMessages(this.#conversation.items);
   }
 
-  /** Runs `run` and adds its seconds to the metric `{name}_duration`, also when it throws. */
+  /**
+   * Runs `run` and adds its duration in seconds to the metric `{name}_duration`, also if it throws.
+   *
+   * @param name - Metric name without `_duration`.
+   * @param run - Function to time.
+   * @returns The result of `run`.
+   */
   async track<T>(name: string, run: () => T | Promise<T>): Promise<T> {
     const startedAtMs = performance.now();
     try {
@@ -116,7 +134,7 @@ export class HistoryBuilder {
     }
   }
 
-  /** Appends a line to the trajectory's log. */
+  /** Appends a line to the trajectory's log. @throws ConflictError `E_CONFLICT` when the trajectory is finished. */
   log(line: string): this {
     this.#conversation.state.mustBeOpen();
     this.#conversation.state.logs.push(line);

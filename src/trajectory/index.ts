@@ -1,4 +1,4 @@
-/** Rollouts as data: building, grouping, statistics, preflight. */
+/** Rollouts as data: building, grouping, statistics and preflight checks. */
 export { trajectory, TrajectoryBuilder } from "./builder.ts";
 export type { FinishOptions, TrajectoryOptions } from "./builder.ts";
 export { PreflightError } from "./findings.ts";

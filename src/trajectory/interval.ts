@@ -1,33 +1,39 @@
 import { ArgumentError } from "../errors.ts";
 
-/** A mean with how sure it is. All NaN without a value; `standardError`, `low` and `high` NaN with a single cluster. */
+/**
+ * Mean with a confidence interval. Without values, `mean`, `standardError`, `low` and `high` are NaN; with a single cluster, all of these
+ * except `mean`.
+ */
 export interface Estimate {
   readonly mean: number;
   readonly standardError: number;
-  /** `mean − t · standardError`, t the quantile of Student's t with `clusters − 1` degrees of freedom. */
+  /** `mean − t · standardError`, with `t` the quantile of Student's t distribution with `clusters − 1` degrees of freedom. */
   readonly low: number;
+  /** `mean + t · standardError`. */
   readonly high: number;
-  /** Share of such intervals that hold the true mean, e.g. 0.95. */
+  /** Confidence level of the interval, e.g. 0.95. */
   readonly level: number;
-  /** Independent samples: scenarios. */
+  /** Number of independent samples (scenarios); empty ones are excluded. */
   readonly clusters: number;
-  /** Values. */
+  /** Number of values. */
   readonly count: number;
 }
 
-/** Options of whatever gives an {@link Estimate}. */
+/** Options of functions that return an {@link Estimate}. */
 export interface IntervalOptions {
-  /** In (0, 1). @default 0.95 */
+  /** Confidence level, in (0, 1). @default 0.95 */
   readonly level?: number | undefined;
 }
 
 /**
- * Mean of values that come in clusters, and its confidence interval. Rollouts of one scenario are alike, so that taking them for
- * independent would promise too much; only the scenarios are.
+ * Computes the mean of clustered values and its confidence interval. Rollouts of one scenario are correlated, and treating them as
+ * independent would make the interval too narrow; only scenarios count as independent.
  *
- * With `N` values in `m` clusters: `SE² = m/(m−1) · Σ_c (Σ_i (x_ci − x̄))² / N²`. With one value in each that is the usual `s²/m`.
+ * With `N` values in `m` clusters: `SE² = m/(m−1) · Σ_c (Σ_i (x_ci − x̄))² / N²`. With one value per cluster this is the usual `s²/m`.
  *
- * @param clusters - One list of values per scenario; empty ones are left out.
+ * @param clusters - One list of values per scenario; empty lists are ignored.
+ * @param options - Confidence level.
+ * @returns Mean, standard error and interval.
  * @throws ArgumentError `E_ARGUMENT` for a level outside (0, 1).
  * @source Clustered standard errors: Liang, Zeger, Biometrika 73 (1986); for evaluations: Miller, arXiv:2411.00640, section 2.2.
  */
@@ -45,7 +51,7 @@ export function clusteredMean(clusters: readonly (readonly number[])[], { level 
 }
 
 /**
- * The `t` with `P(|T| ≤ t) = level` for Student's t with a whole number of degrees of freedom.
+ * Returns the `t` with `P(|T| ≤ t) = level` for Student's t distribution with an integer number of degrees of freedom.
  *
  * @source Abramowitz, Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4, inverted by bisection over the angle.
  */
@@ -60,12 +66,12 @@ export function studentQuantile(freedom: number, level: number): number {
   return Math.sqrt(freedom) * Math.tan(low);
 }
 
-/** `P(|T| ≤ √freedom · tan(angle))`. */
+/** Returns `P(|T| ≤ √freedom · tan(angle))`. */
 function withinAngle(freedom: number, angle: number): number {
   const sine = Math.sin(angle);
   const cosine = Math.cos(angle);
   const isOdd = freedom % 2 === 1;
-  // The series goes on with cos² and the factors (i−1)/i up to the power freedom − 2; it starts at cos θ or at 1.
+  // The first term is cos θ (odd) or 1 (even); each further term multiplies by cos² and (i−1)/i, up to the power freedom − 2.
   let term = isOdd ? cosine : 1;
   let sum = 0;
   for (let power = isOdd ? 1 : 0; power <= freedom - 2; power += 2) {

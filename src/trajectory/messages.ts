@@ -1,15 +1,15 @@
 import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../schema/index.ts";
 
-/** Whether an item of a history is a sampled turn; anything else is context. */
+/** Whether an item of a history is a sampled turn (choice); all other items are context. */
 export function isChoice(item: MessageOrChoice): item is AssistantChoice {
   return "message" in item && typeof item.message === "object" && item.message !== null;
 }
 
 /**
- * The message as the next request should carry it.
+ * Converts an item to the message that the next request should carry.
  *
- * Text, tool calls and reasoning are kept exactly, so that a service that remembers its own turns recognises them;
- * absent text becomes `""` unless the turn is nothing but tool calls.
+ * Text, tool calls and reasoning are kept exactly, so that a service that stores its own turns recognizes them. Absent text becomes null if
+ * the turn has tool calls, else `""`.
  */
 export function toMessage(item: MessageOrChoice): RequestMessage {
   if (!isChoice(item)) return item;
@@ -23,12 +23,12 @@ export function toMessage(item: MessageOrChoice): RequestMessage {
   };
 }
 
-/** The plain conversation of a history. */
+/** Returns a history as plain messages. */
 export function toMessages(items: readonly MessageOrChoice[]): RequestMessage[] {
   return items.map(toMessage);
 }
 
-/** The text of an item: parts of a list content are joined, other kinds of parts are skipped. */
+/** Returns the text of an item: the text parts of a list content are joined, other kinds of parts are skipped. */
 export function textOf(item: MessageOrChoice): string {
   const { content } = isChoice(item) ? item.message : item;
   if (content === null || content === undefined) return "";

@@ -2,25 +2,25 @@ import { ArgumentError } from "../errors.ts";
 import { clusteredMean, type Estimate, type IntervalOptions } from "./interval.ts";
 import { byScenario, type ScenarioInput } from "./scenarios.ts";
 
-/** The shape {@link passAtK} needs: a `TrajectoryGroup`, or anything like it. */
+/** Input of {@link passAtK}: a `TrajectoryGroup` or any object of this shape. */
 export interface PassInput<T> extends ScenarioInput {
   readonly trajectories: readonly (T & ScenarioInput["trajectories"][number])[];
   readonly exceptions?: readonly unknown[] | undefined;
 }
 
-/** Options of {@link passAtK}; exactly one of `threshold` and `isPass`. */
+/** Options of {@link passAtK}; exactly one of `threshold` and `isPass` is required. */
 export interface PassAtKOptions<T> extends IntervalOptions {
-  /** Attempts, at least 1. */
+  /** Number of attempts, at least 1. */
   readonly k: number;
-  /** A trajectory passes with at least this reward. */
+  /** Minimum reward of a passing trajectory. */
   readonly threshold?: number | undefined;
   /** Whether a trajectory passes. */
   readonly isPass?: ((trajectory: T) => boolean) | undefined;
-  /** Whether a rollout that failed counts as an attempt that did not pass; else it is no attempt. @default false */
+  /** Whether a failed rollout counts as a failing attempt; otherwise it is ignored. @default false */
   readonly countExceptions?: boolean | undefined;
 }
 
-/** What {@link passAtK} finds; `mean` is pass@k, `clusters` and `count` are the scenarios it was taken over. */
+/** Result of {@link passAtK}. `mean` is pass@k; `clusters` and `count` are the number of evaluated scenarios. */
 export interface PassAtK extends Estimate {
   readonly k: number;
   /** Scenarios left out because they have fewer than `k` attempts. */
@@ -28,11 +28,14 @@ export interface PassAtK extends Estimate {
 }
 
 /**
- * The chance that at least one of `k` attempts at a scenario passes, averaged over scenarios.
+ * Estimates pass@k: the probability that at least one of `k` attempts at a scenario passes, averaged over scenarios.
  *
- * A scenario with `n` attempts of which `c` passed contributes the unbiased `1 − C(n−c, k) / C(n, k)`. Scenarios are the independent
- * samples: the interval is that of {@link clusteredMean} with one value for each, cut to [0, 1].
+ * A scenario with `n` attempts, `c` of them passing, contributes the unbiased `1 − C(n−c, k) / C(n, k)`. Scenarios are the independent
+ * samples: the interval is computed by {@link clusteredMean} with one value per scenario and clipped to [0, 1].
  *
+ * @param groups - Groups to evaluate; groups of the same scenario are merged.
+ * @param options - `k`, the pass criterion and the confidence level.
+ * @returns pass@k with its confidence interval; NaN without groups.
  * @throws ArgumentError `E_ARGUMENT` for a `k` below 1, not exactly one of `threshold` and `isPass`, or when no scenario has `k` attempts.
  * @source Chen et al., "Evaluating large language models trained on code", arXiv:2107.03374, section 2.1.
  * @example
@@ -70,7 +73,7 @@ function passTest<T extends { readonly reward: number }>({ threshold, isPass }: 
   throw new ArgumentError("Expected either `threshold`, a finite number, or `isPass`, a function", { param: "threshold" });
 }
 
-/** `1 − C(n−c, k) / C(n, k)`, as a product: the binomials alone would overflow. */
+/** Returns `1 − C(n−c, k) / C(n, k)`, computed as a product because the binomials alone would overflow. */
 function chanceOfPass(n: number, c: number, k: number): number {
   if (n - c < k) return 1;
   let none = 1;

@@ -9,30 +9,39 @@ import { isTrainableGroup } from "./trainable.ts";
 import { allChoices, historiesOf } from "./trajectory.ts";
 import { turnProblem } from "./turn.ts";
 
-/** What {@link preflight} cannot see in the groups themselves. Absent: not examined. */
+/**
+ * Properties of the model and the job that {@link preflight} cannot read from the groups. Without an option, the check that needs it is
+ * skipped.
+ */
 export interface PreflightOptions {
-  /** The model's context, in tokens. A row (turns that continue each other) that is longer is not trained. */
+  /** Context length of the model, in tokens. Longer rows (turns that continue each other) are not trained. */
   readonly maxTokens?: number | undefined;
-  /** The step that is to be trained from: of the newest checkpoint. */
+  /** Step of the newest checkpoint, from which training starts. */
   readonly currentStep?: number | undefined;
-  /** Steps that a group's oldest choice may lie behind `currentStep`. @default 0 */
+  /** Maximum number of steps between a group's oldest choice and `currentStep`. @default 0 */
   readonly maxStepsOffPolicy?: number | undefined;
-  /** The largest body that the service takes; the embedded service takes 64 MiB (67108864). Measuring writes the groups out once. */
+  /** Maximum request body of the service, in bytes; 64 MiB (67108864) for the embedded service. The check serializes the groups once. */
   readonly maxBytes?: number | undefined;
-  /** The job trains choices without log-probabilities (`allow_training_without_logprobs`). @default false */
+  /** Whether the job trains choices without log-probabilities (`allow_training_without_logprobs`). @default false */
   readonly allowsUnknownLogprobs?: boolean | undefined;
-  /** The service renders choices without token ids through the chat template: a warning, then, not the end. @default false */
+  /**
+   * Whether the service renders choices without token ids through the chat template; they are then a warning instead of fatal.
+   *
+   * @default false
+   */
   readonly rendersTokenIds?: boolean | undefined;
 }
 
-/** A group as `TrajectoryGroup` or in its wire form. */
+/** Group as a `TrajectoryGroup` or in its wire form. */
 export type PreflightInput = WireTrajectoryGroup | { toJSON(): WireTrajectoryGroup };
 
 /**
- * Examines a batch before it is trained. Pure; the client and the service run this same function.
+ * Checks a batch before it is trained. Pure; the client and the service run this same function.
  *
- * @returns Findings, fatal ones first; empty when all is well.
- * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds.
+ * @param groups - Batch to check.
+ * @param options - Properties of the model and the job.
+ * @returns Findings, fatal ones first; empty if no problem was found.
+ * @throws ArgumentError `E_ARGUMENT` for an option out of range, or `maxStepsOffPolicy` without `currentStep`.
  * @example
  * ```ts
  * for (const { code, count, message } of preflight(groups, { maxTokens: 1024, currentStep: 7, maxStepsOffPolicy: 2 })) {
@@ -45,16 +54,19 @@ export function preflight(groups: readonly PreflightInput[], options: PreflightO
 }
 
 /**
- * {@link preflight} that throws.
+ * Checks a batch like {@link preflight} and throws if it cannot be trained.
  *
+ * @param groups - Batch to check.
+ * @param options - Properties of the model and the job.
  * @returns The warnings.
  * @throws PreflightError `E_PREFLIGHT` when a finding is fatal.
+ * @throws ArgumentError `E_ARGUMENT` as {@link preflight}.
  */
 export function assertTrainable(groups: readonly PreflightInput[], options: PreflightOptions = {}): Finding[] {
   return refuseFatal(preflight(groups, options));
 }
 
-/** {@link preflight}, one trajectory at a time, for whoever shares the thread. */
+/** Runs {@link preflight} in steps of at most one trajectory, so that the caller can yield to other work in between. */
 export function* preflightSteps(inputs: readonly PreflightInput[], options: PreflightOptions = {}): Steps<Finding[]> {
   checkOptions(options);
   const groups = inputs.map(toWire);
@@ -77,18 +89,18 @@ export function* preflightSteps(inputs: readonly PreflightInput[], options: Pref
 
 type Note = (code: FindingCode, place: string) => void;
 
-/** Where the examination is, and what it goes by. */
+/** Position of the value being checked, with the options and the callback that records findings. */
 interface Site {
   readonly place: string;
   readonly note: Note;
   readonly options: PreflightOptions;
 }
 
-/** What a group or trajectory can give to the gradient. */
+/** Trainable content of a group or trajectory. */
 interface Rows {
-  /** Whether anything was sampled. */
+  /** Whether any turn was sampled. */
   readonly hasTurns: boolean;
-  /** Whether a row fits the model's context. */
+  /** Whether at least one row fits the model's context. */
   readonly fits: boolean;
 }
 
@@ -137,7 +149,7 @@ function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly
   if (!hasTurns) note("no-logprobs", place);
   examineAge(group, site);
   const rewards = trajectories.map((trajectory) => trajectory.reward);
-  // A reward that is no number is a finding of its own; whether the others differ cannot be judged.
+  // A non-finite reward has its own finding; whether the rewards differ is then undecidable, and the group counts as varied.
   const isVaried = isTrainableGroup(rewards) || !rewards.every(Number.isFinite);
   if (trajectories.length === 1) note("group-of-one", place);
   else if (!isVaried) note("constant-group", place);
@@ -155,18 +167,18 @@ function examineTrajectory(trajectory: WireTrajectory, { place, note, options }:
       hasTurns = true;
       examineChoice(item, at, { note, options });
       if (!isOverlong(item, options)) fits = true;
-      // Turns that continue each other are one row.
+      // Turns that continue each other form one row, which is reported once.
       else if (before === null || !isOverlong(before, options) || !continues(before, item)) note("overlong-row", at);
       before = item;
     }
   }
-  // Without a turn nothing is too long: that is another finding.
+  // A trajectory without turns has its own finding and does not count as overlong.
   return { hasTurns, fits: fits || !hasTurns };
 }
 
 function examineChoice(choice: AssistantChoice, place: string, { note, options }: Pick<Site, "note" | "options">): void {
   const problem = turnProblem(choice);
-  // What else is wrong with a choice that is rendered, its tokens tell.
+  // The service renders a choice without token ids; its other problems can be checked only after rendering.
   if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", place);
   else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, place);
   for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], place);
@@ -183,13 +195,13 @@ function isOverlong(choice: AssistantChoice, { maxTokens }: PreflightOptions): b
   return maxTokens !== undefined && sequenceTokens(choice) > maxTokens;
 }
 
-/** Whether the turn's prompt begins with all tokens of the turn before. */
+/** Whether the turn's prompt begins with all tokens of the previous turn. */
 function continues(before: AssistantChoice, { prompt_token_ids: prompt }: AssistantChoice): boolean {
   const tokens = [...(before.prompt_token_ids ?? []), ...(before.token_ids ?? [])];
   return tokens.every((token, index) => prompt?.[index] === token);
 }
 
-/** Whether the group's oldest choice is too many steps old. */
+/** Reports the group as stale if its oldest choice is more than `maxStepsOffPolicy` steps older than `currentStep`. */
 function examineAge(group: WireTrajectoryGroup, { place, note, options: { currentStep, maxStepsOffPolicy = 0 } }: Site): void {
   if (currentStep === undefined) return;
   const versions = group.trajectories.flatMap((each) => [
@@ -200,7 +212,7 @@ function examineAge(group: WireTrajectoryGroup, { place, note, options: { curren
   if (currentStep - oldest > maxStepsOffPolicy) note("stale-group", place);
 }
 
-/** Groups of another size than most; those of none and one have findings of their own. */
+/** Reports groups that differ from the most common group size. Groups of zero or one trajectory have findings of their own. */
 function examineSizes(groups: readonly WireTrajectoryGroup[], note: Note): void {
   const bySize = new Map<number, number>();
   for (const { trajectories } of groups) {
@@ -212,10 +224,13 @@ function examineSizes(groups: readonly WireTrajectoryGroup[], note: Note): void 
   }
 }
 
-/** Bytes of `JSON.stringify(groups)`, one trajectory at a time, until there are too many. */
+/**
+ * Reports the group at which the bytes of `JSON.stringify(groups)` exceed `maxBytes`. Serializes one trajectory per step and stops at the
+ * limit.
+ */
 function* examineBytes(groups: readonly WireTrajectoryGroup[], maxBytes: number, note: Note): Steps<void> {
   const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
-  // Two brackets, and a comma between each two.
+  // Two brackets, and a comma between neighbors.
   let bytes = 2 + Math.max(0, groups.length - 1);
   for (const [index, group] of groups.entries()) {
     bytes += bytesOf({ ...group, trajectories: [] }) + Math.max(0, group.trajectories.length - 1);
@@ -230,7 +245,9 @@ function* examineBytes(groups: readonly WireTrajectoryGroup[], maxBytes: number,
   }
 }
 
-/** Everything sampled in a trajectory as one comparable text; null when no token ids are known. */
+/**
+ * Returns all sampled tokens of a trajectory and their prompts as one comparable string; null without turns or if a turn has no token ids.
+ */
 function sampledTokens(trajectory: WireTrajectory): string | null {
   const turns = allChoices(trajectory);
   if (turns.length === 0 || turns.some((turn) => (turn.token_ids ?? []).length === 0)) return null;

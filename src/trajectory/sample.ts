@@ -1,4 +1,4 @@
-/** One sampled turn: from options to a request, from a completion to the choice that is kept. */
+/** Conversions for one sampled turn: options to a request, a completion to the stored choice. */
 import { ArgumentError } from "../errors.ts";
 import type {
   AssistantChoice,
@@ -13,46 +13,47 @@ import { stepOf, type Policy } from "./policy.ts";
 import { samplingOf } from "./sampling.ts";
 import { turnSeed, type TurnPlace } from "./seed.ts";
 
-/** Options of `sample`. Absent ones are left to the service. */
+/** Options of `sample`. Absent options use the service's defaults. */
 export interface SampleOptions {
-  /** At least 0; 0 is greedy. Training expects 1. */
+  /** Sampling temperature, at least 0; 0 is greedy. Training expects 1. */
   readonly temperature?: number | undefined;
-  /** In (0, 1]. */
+  /** Nucleus sampling probability, in (0, 1]. */
   readonly topP?: number | undefined;
-  /** 0 or -1 = off. */
+  /** Number of most likely tokens to sample from; 0 or -1 = no limit. */
   readonly topK?: number | undefined;
-  /** At least 1. */
+  /** Maximum number of sampled tokens, at least 1. */
   readonly maxCompletionTokens?: number | undefined;
   /**
-   * The same rollout with the same seed gives the same tokens. May be the same at every turn: the first of the main conversation sends it
-   * as it is, later ones and those of other histories a hash of it and of their place.
+   * Random seed: the same rollout with the same seed gives the same tokens. One seed can be passed to every turn: the first turn of the
+   * main conversation sends it unchanged, every other turn sends a hash of the seed and the turn's position.
    */
   readonly seed?: number | bigint | undefined;
-  /** Sampling ends before one of these texts. */
+  /** Stop sequences; sampling ends before the first match. */
   readonly stop?: string | readonly string[] | undefined;
-  /** Instead of the conversation's tools, for this turn. */
+  /** Tools for this turn, instead of the conversation's. */
   readonly tools?: readonly Tool[] | undefined;
   readonly toolChoice?: "none" | "auto" | "required" | JsonObject | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One sampled turn. */
+/** Sampled turn. */
 export interface SampledTurn {
   readonly text: string;
   readonly toolCalls: readonly ToolCall[];
-  /** `stop`, `length`, `tool_calls` …; null if the service did not say. */
+  /** `stop`, `length`, `tool_calls` …; null if the service reported none. */
   readonly finishReason: string | null;
-  /** What was appended to the trajectory; frozen. */
+  /** Choice appended to the trajectory; frozen. */
   readonly choice: AssistantChoice;
 }
 
-/** What a turn's request is made of. */
+/** Input of {@link toRequest}. */
 export interface TurnInput extends Omit<SampleOptions, "signal"> {
   readonly messages: RequestMessage[];
   readonly tools: readonly Tool[];
   readonly place: TurnPlace;
 }
 
+/** Builds the chat request of a turn. */
 export function toRequest(
   policy: Policy,
   { messages, tools, place, temperature, topP, topK, maxCompletionTokens, seed, stop, toolChoice }: TurnInput,
@@ -60,7 +61,7 @@ export function toRequest(
   return {
     model: policy.id,
     messages,
-    // Without these two the turn could be read but not trained on.
+    // Training needs both the log-probabilities and the token ids.
     logprobs: true,
     return_token_ids: true,
     ...(temperature === undefined ? {} : { temperature }),
@@ -74,6 +75,7 @@ export function toRequest(
   };
 }
 
+/** Converts a completion to the choice that a trajectory stores. @throws ArgumentError `E_ARGUMENT` for a completion without choices. */
 export function toChoice(completion: ChatCompletion, policy: Policy, request: ChatCompletionRequest): AssistantChoice {
   const choice = completion.choices[0];
   if (choice === undefined) throw new ArgumentError(`The policy \`${policy.id}\` answered without a choice; expected one`);
@@ -81,7 +83,7 @@ export function toChoice(completion: ChatCompletion, policy: Policy, request: Ch
     ...choice,
     prompt_token_ids: completion.prompt_token_ids ?? null,
     policy_version: stepOf(completion.model) ?? policy.step,
-    // The loss takes the log-probabilities of the plain softmax; preflight warns where the tokens came from another one.
+    // The loss assumes log-probabilities of the plain softmax; preflight warns if the tokens came from another distribution.
     ...samplingOf(request),
   };
 }

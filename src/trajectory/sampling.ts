@@ -1,8 +1,8 @@
 import type { ChatCompletionRequest } from "../schema/index.ts";
 
 /**
- * What made a turn's distribution another than the plain softmax of the weights: the request's own field names, each with its number,
- * or `true` for a field that holds a list or an object (which may be long). A field that changed nothing is absent.
+ * Sampling settings that made a turn's distribution differ from the plain softmax of the weights, under the request's field names: a number
+ * as sent, `true` for any other value (lists and objects may be long). Settings without effect are absent.
  */
 export interface SamplingKeys {
   readonly temperature?: number;
@@ -26,7 +26,7 @@ type Kind = "temperature" | "truncated" | "biased" | "grammar";
 
 const isEmpty = (value: unknown): boolean => typeof value === "object" && value !== null && Object.keys(value).length === 0;
 
-/** Per key: how it changes the distribution, and the values that change nothing; null and absence never do. */
+/** Kind of change that each setting makes to the distribution, and its neutral values; null and absence are always neutral. */
 const KEYS: Readonly<Record<Key, { readonly kind: Kind; readonly isNeutral: (value: unknown) => boolean }>> = {
   temperature: { kind: "temperature", isNeutral: (value) => value === 1 },
   top_p: { kind: "truncated", isNeutral: (value) => Number(value) >= 1 },
@@ -45,12 +45,13 @@ const KEYS: Readonly<Record<Key, { readonly kind: Kind; readonly isNeutral: (val
 };
 
 /**
- * What has to be kept of a request for its choices to be judged later: every setting by which the tokens came from another
- * distribution than the plain softmax, whose log-probabilities training compares with. Spread it into each choice; preflight reads it.
+ * Extracts the settings of a request that make the sampling distribution differ from the plain softmax, from which training computes its
+ * log-probabilities. Spread the result into each choice; preflight reads it.
  *
- * What a request leaves out is not judged: a service may have defaults of its own.
+ * Settings absent from the request are not reported, although a service may have defaults of its own.
  *
- * @returns `{}` for a plain request.
+ * @param request - Chat request of the turn.
+ * @returns Settings with an effect; `{}` for a plain request.
  * @example
  * ```ts
  * samplingOf({ messages, temperature: 0.7, top_p: 1, response_format: { type: "json_object" } }); // { temperature: 0.7, response_format: true }
@@ -66,7 +67,7 @@ export function samplingOf(request: ChatCompletionRequest): SamplingKeys {
   return kept as SamplingKeys;
 }
 
-/** The ways in which a choice's distribution was not the plain softmax, by the keys it carries; each once. */
+/** Returns the kinds of change between a choice's distribution and the plain softmax, according to the sampling settings it carries. */
 export function samplingKinds(choice: Readonly<Record<string, unknown>>): ReadonlySet<Kind> {
   const kinds = new Set<Kind>();
   for (const key of Object.keys(KEYS) as Key[]) {

@@ -1,14 +1,14 @@
 import type { Scalar } from "./trajectory.ts";
 
-/** What tells which scenario a group belongs to. */
+/** Metadata that identifies a group's scenario. */
 export interface ScenarioInput {
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
   readonly trajectories: readonly { readonly metadata?: Readonly<Record<string, Scalar>> | undefined }[];
 }
 
 /**
- * Groups by scenario, in order of first appearance: those with the same `scenario_id` in their metadata, or else in that of their first
- * trajectory, are one; a group that has none stands for itself.
+ * Partitions groups by scenario, in order of first appearance. The key is `scenario_id` in the group's metadata, or else in its first
+ * trajectory's metadata; a group without one is a scenario of its own.
  */
 export function byScenario<G extends ScenarioInput>(groups: readonly G[]): G[][] {
   const scenarios = new Map<unknown, G[]>();

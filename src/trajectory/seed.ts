@@ -1,17 +1,17 @@
 import { createHash } from "node:crypto";
 
-/** A turn's place in its trajectory. */
+/** Position of a turn in its trajectory. */
 export interface TurnPlace {
-  /** Which conversation: `[]` is the main one, `[1]` its second `history()`, `[1, 0]` the first of that one. */
+  /** Path of the conversation: `[]` is the main one, `[1]` its second `history()`, `[1, 0]` the first `history()` of `[1]`. */
   readonly path: readonly number[];
-  /** How many turns this conversation sampled before, compacted ones included. */
+  /** Number of turns that this conversation sampled before, compacted ones included. */
   readonly turn: number;
 }
 
 /**
- * The seed that a turn's request carries when `sample` is given `seed`, so that one seed can be passed to every turn of a rollout
- * without repeating its random numbers: the first turn of the main conversation takes `seed` itself, every other the first 48 bits of
- * SHA-256 over `turn:{seed}:{path joined by "."}:{turn}`. A function of its arguments, not of the order in which sub-agents run.
+ * Derives the seed of a turn's request from the `seed` passed to `sample`, so that one seed can be passed to every turn of a rollout
+ * without repeating its random numbers. The first turn of the main conversation uses `seed` itself, every other turn the first 48 bits of
+ * SHA-256 over `turn:{seed}:{path joined by "."}:{turn}`. Depends only on the arguments, not on the order in which sub-agents run.
  */
 export function turnSeed(seed: number | bigint, { path, turn }: TurnPlace): number | bigint {
   if (path.length === 0 && turn === 0) return seed;

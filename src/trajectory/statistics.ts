@@ -5,7 +5,7 @@ import { byScenario } from "./scenarios.ts";
 import { isTrainableGroup } from "./trainable.ts";
 import type { Scalar } from "./trajectory.ts";
 
-/** Summary of numbers. All NaN when `count` is 0. */
+/** Summary statistics. All except `count` are NaN when `count` is 0. */
 export interface Summary {
   readonly count: number;
   readonly mean: number;
@@ -18,42 +18,42 @@ export interface Summary {
   readonly max: number;
 }
 
-/** What `statisticsOf` finds. */
+/** Statistics over a list of groups. */
 export interface GroupStatistics {
   readonly groups: number;
   readonly trajectories: number;
   readonly exceptions: number;
-  /** `exceptions / (trajectories + exceptions)`; 0 when both are 0. */
+  /** Fraction of failed rollouts: `exceptions / (trajectories + exceptions)`; 0 when both are 0. */
   readonly exceptionRate: number;
-  /** Groups that can train: at least two trajectories with different rewards. */
+  /** Number of trainable groups: at least two trajectories with different rewards. */
   readonly trainableGroups: number;
   readonly reward: Summary;
-  /** The mean reward again with its 95 % confidence interval; scenarios are the independent samples, see `clusteredMean`. */
+  /** Mean reward with its 95 % confidence interval; scenarios are the independent samples, see `clusteredMean`. */
   readonly rewardMean: Estimate;
-  /** Mean over groups of at least two of the population deviation of their rewards; NaN when there is none. */
+  /** Population standard deviation of the rewards within a group, averaged over groups of at least two; NaN without such a group. */
   readonly rewardStdWithinGroups: number;
-  /** Sampled turns of each trajectory. */
+  /** Sampled turns per trajectory. */
   readonly turns: { readonly perTrajectory: Summary; readonly histogram: Histogram };
-  /** Choices of additional histories count like those of the main one. */
+  /** Token counts, choices of additional histories included. */
   readonly tokens: {
-    /** Sampled tokens, all choices. */
+    /** Sampled tokens over all choices. */
     readonly completion: number;
-    /** Sampled tokens of each trajectory. */
+    /** Sampled tokens per trajectory. */
     readonly completionPerTrajectory: Summary;
-    /** The same in bins `[0, 1)`, `[1, 2)`, `[2, 4)`, `[4, 8)` … */
+    /** Sampled tokens per trajectory in bins `[0, 1)`, `[1, 2)`, `[2, 4)`, `[4, 8)` … */
     readonly completionHistogram: Histogram;
-    /** Prompt and sampled tokens of each trajectory's longest turn: what has to fit the model's context. */
+    /** Prompt and sampled tokens of each trajectory's longest turn, which must fit the model's context. */
     readonly longestPerTrajectory: Summary;
-    /** The same in bins. */
+    /** Prompt and sampled tokens of each trajectory's longest turn, in the same bins. */
     readonly longestHistogram: Histogram;
-    /** Prompt tokens over all choices; a prefix that was sent twice counts twice. */
+    /** Prompt tokens over all choices; a prefix sent twice counts twice. */
     readonly prompt: number;
   };
-  /** Each trajectory metric by name, over the trajectories that have it; booleans count as 0 and 1. */
+  /** Summary of each trajectory metric by name, over the trajectories that have it; booleans count as 0 and 1. */
   readonly metrics: Readonly<Record<string, Summary>>;
 }
 
-/** The shape statistics need: a `TrajectoryGroup`, or anything like it. */
+/** Input of {@link statisticsOf}: a `TrajectoryGroup` or any object of this shape. */
 export interface StatisticsInput {
   readonly trajectories: readonly {
     readonly reward: number;
@@ -66,9 +66,10 @@ export interface StatisticsInput {
 }
 
 /**
- * Mean, population deviation and quantiles (linear interpolation between the two nearest ranks).
+ * Computes mean, population standard deviation and quantiles (linear interpolation between the two nearest ranks).
  *
- * @param values Shape `[N]`; not modified.
+ * @param values - Shape `[N]`; not modified.
+ * @returns Summary; all fields except `count` are NaN for an empty list.
  */
 export function summarize(values: readonly number[]): Summary {
   const sorted = [...values].sort((a, b) => a - b);
@@ -94,17 +95,17 @@ export function summarize(values: readonly number[]): Summary {
   };
 }
 
-/** Sampled tokens of a choice: its token ids, else its log-probabilities. */
+/** Returns the number of sampled tokens of a choice: its token ids, or else its log-probabilities. */
 export function completionTokens(choice: AssistantChoice): number {
   return choice.token_ids?.length ?? choice.logprobs?.content?.length ?? 0;
 }
 
-/** Prompt and sampled tokens of a choice: how long the sequence is that it ends. */
+/** Returns the number of prompt and sampled tokens of a choice, i.e. the length of the sequence that ends with it. */
 export function sequenceTokens(choice: AssistantChoice): number {
   return (choice.prompt_token_ids?.length ?? 0) + completionTokens(choice);
 }
 
-/** Statistics over all trajectories of all groups. */
+/** Computes statistics over all trajectories of all groups. */
 export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistics {
   const trajectories = groups.flatMap((group) => group.trajectories);
   const exceptions = groups.reduce((sum, group) => sum + group.exceptions.length, 0);

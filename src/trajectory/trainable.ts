@@ -1,9 +1,12 @@
-/** Rewards closer than this, relative to the largest of them (at least 1), are equal: float noise must not decide what is trained. */
+/**
+ * Relative tolerance below which rewards count as equal (relative to the largest absolute reward, at least 1), so that floating-point noise
+ * does not make a group trainable.
+ */
 const REWARD_TOLERANCE = 1e-12;
 
 /**
- * Whether a group can train anything: `max(r) − min(r) > 1e-12 · max(1, max|r|)`. A group of one or none never can. The one
- * definition: statistics, preflight and the learner ask here.
+ * Whether a group contributes to training: `max(r) − min(r) > 1e-12 · max(1, max|r|)`. Always false for fewer than two rewards. Statistics,
+ * preflight and the learner share this definition.
  *
  * @param rewards - Shape `[G]`, all finite.
  */

@@ -4,32 +4,32 @@ import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool, Trajectory
 import { deepFreeze } from "./freeze.ts";
 import { isChoice, textOf, toMessages } from "./messages.ts";
 
-/** A metadata or metric value. */
+/** Metadata or metric value. */
 export type Scalar = number | string | boolean | null;
 
-/** A conversation beside the main one: a sub-agent's, or one that was compacted. */
+/** Additional conversation of a rollout: a sub-agent's, or one that was compacted. */
 export interface TrajectoryHistory {
   /** Messages (context) and choices (sampled turns), oldest first. */
   readonly messagesAndChoices: readonly MessageOrChoice[];
   readonly tools: readonly Tool[];
 }
 
-/** What {@link Trajectory.with} changes. Absent: as it was. */
+/** Changes for {@link Trajectory.with}. Absent fields stay unchanged. */
 export interface TrajectoryChanges {
-  /** Finite. */
+  /** New reward, finite. */
   readonly reward?: number | undefined;
-  /** Laid over the present ones by name; `undefined` takes one away. Finite numbers or booleans. */
+  /** Metrics merged into the current ones by name; `undefined` removes an entry. Finite numbers or booleans. */
   readonly metrics?: Readonly<Record<string, number | boolean | undefined>> | undefined;
-  /** Laid over the present ones by name; `undefined` takes one away. */
+  /** Metadata merged into the current entries by name; `undefined` removes an entry. */
   readonly metadata?: Readonly<Record<string, Scalar | undefined>> | undefined;
-  /** Lines added after the present ones. */
+  /** Log lines appended to the current ones. */
   readonly logs?: readonly string[] | undefined;
 }
 
 /**
- * One finished rollout: what was said, what was sampled (token ids and log-probabilities on the choices) and its reward.
+ * Finished rollout: its messages, its sampled turns (choices with token ids and log-probabilities) and its reward.
  *
- * Immutable. `JSON.stringify` gives the wire form; {@link Trajectory.fromJSON} reads it back, keys of other writers included.
+ * Immutable. `JSON.stringify` gives the wire form; {@link Trajectory.fromJSON} parses it, including keys that other tools wrote.
  */
 export class Trajectory {
   readonly #wire: WireTrajectory;
@@ -39,13 +39,13 @@ export class Trajectory {
     Object.freeze(this);
   }
 
-  /** Takes a value that already has the wire shape; frozen, not copied. */
+  /** Wraps a value that already has the wire shape; frozen, not copied. */
   static fromWire(wire: WireTrajectory): Trajectory {
     return new Trajectory(deepFreeze(wire));
   }
 
   /**
-   * The same for a value that nobody else holds, such as one just parsed: its parts are frozen when they are first handed out. A dataset
+   * Wraps a wire value that no other code holds, such as a freshly parsed one. Its parts are frozen on first access, because a dataset
    * reads the rewards of many trajectories and the token ids of few.
    */
   static fromOwned(wire: WireTrajectory): Trajectory {
@@ -53,9 +53,11 @@ export class Trajectory {
   }
 
   /**
-   * Reads the wire form.
+   * Parses the wire form.
    *
-   * @throws DataError `E_DATA` when the value does not fit; the message names the path inside it.
+   * @param value - Value parsed from JSON.
+   * @returns The trajectory, frozen.
+   * @throws DataError `E_DATA` if the value does not match the schema; the message contains the path of the mismatch.
    */
   static fromJSON(value: unknown): Trajectory {
     const result = trajectorySchema.safeParse(value);
@@ -69,12 +71,12 @@ export class Trajectory {
     return deepFreeze(this.#wire.messages_and_choices);
   }
 
-  /** The sampled turns of the main conversation. */
+  /** Sampled turns of the main conversation. */
   get choices(): readonly AssistantChoice[] {
     return this.messagesAndChoices.filter(isChoice);
   }
 
-  /** Conversations beside the main one (sub-agents, compacted parts), in an order that does not depend on timing. */
+  /** Additional conversations (sub-agents, compacted parts), in an order that does not depend on timing. */
   get additionalHistories(): readonly TrajectoryHistory[] {
     return deepFreeze(this.#wire.additional_histories).map((history) => ({
       messagesAndChoices: history.messages_and_choices,
@@ -82,17 +84,17 @@ export class Trajectory {
     }));
   }
 
-  /** The sampled turns of all conversations, the main one's first. */
+  /** Sampled turns of all conversations, the main one first. */
   get allChoices(): readonly AssistantChoice[] {
     return allChoices(this.toJSON());
   }
 
-  /** The plain conversation, choices as assistant messages. */
+  /** Returns the main conversation as plain messages, with choices as assistant messages. */
   messages(): RequestMessage[] {
     return toMessages(this.messagesAndChoices);
   }
 
-  /** Text of the last item, `""` if there is none. */
+  /** Text of the last item; `""` without items. */
   get lastText(): string {
     const last = this.#wire.messages_and_choices.at(-1);
     return last === undefined ? "" : textOf(last);
@@ -106,7 +108,7 @@ export class Trajectory {
     return this.#wire.reward;
   }
 
-  /** Numbers by name; `duration` and `…_duration` are seconds. */
+  /** Metrics by name; `duration` and `…_duration` are in seconds. */
   get metrics(): Readonly<Record<string, number | boolean>> {
     return deepFreeze(this.#wire.metrics);
   }
@@ -124,20 +126,22 @@ export class Trajectory {
     return this.#wire.initial_policy_version ?? null;
   }
 
-  /** Step of the checkpoint that sampled the choice that came last, in any history; null if unknown. */
+  /** Step of the checkpoint that sampled the most recently appended choice, in any history; null if unknown. */
   get finalPolicyVersion(): number | null {
     return this.#wire.final_policy_version ?? null;
   }
 
-  /** ISO 8601; null if unknown. */
+  /** Start time in ISO 8601; null if unknown. */
   get startTime(): string | null {
     return this.#wire.start_time ?? null;
   }
 
   /**
-   * A copy with another reward, or more metrics, metadata or log lines; what was said and sampled stays, and is shared.
+   * Returns a copy with another reward, or with more metrics, metadata or log lines. Messages and choices are unchanged and shared.
    *
-   * @throws ArgumentError `E_ARGUMENT` for a reward, metric or metadata that cannot be stored, or a name that cannot be changed.
+   * @param changes - Fields to change.
+   * @returns The changed copy.
+   * @throws ArgumentError `E_ARGUMENT` for a reward, metric or metadata value that cannot be stored, or for an unknown field.
    * @example
    * ```ts
    * const rescored = finished.with({ reward: 0.5, metrics: { judged: true }, logs: ["scored again"] });
@@ -163,13 +167,13 @@ export class Trajectory {
     });
   }
 
-  /** The wire form, frozen. */
+  /** Returns the wire form, frozen. */
   toJSON(): WireTrajectory {
     return deepFreeze(this.#wire);
   }
 }
 
-/** Every history of a trajectory with its place in it, the main one first. */
+/** Returns every history of a trajectory with its path in the wire form, the main one first. */
 export function historiesOf(wire: WireTrajectory): { readonly items: readonly MessageOrChoice[]; readonly place: string }[] {
   return [
     { items: wire.messages_and_choices, place: "messages_and_choices" },
@@ -180,18 +184,18 @@ export function historiesOf(wire: WireTrajectory): { readonly items: readonly Me
   ];
 }
 
-/** The sampled turns of all histories, the main one's first. */
+/** Returns the sampled turns of all histories, the main one first. */
 export function allChoices(wire: WireTrajectory): AssistantChoice[] {
   return historiesOf(wire).flatMap(({ items }) => items.filter(isChoice));
 }
 
-/** @throws ArgumentError `E_ARGUMENT` for a reward that is not finite. */
+/** Checks a reward. @throws ArgumentError `E_ARGUMENT` for a reward that is not finite. */
 export function checkReward(reward: number): void {
   if (typeof reward === "number" && Number.isFinite(reward)) return;
   throw new ArgumentError(`Expected \`reward\` to be a finite number, got \`${String(reward)}\` (${typeof reward})`, { param: "reward" });
 }
 
-/** @throws ArgumentError `E_ARGUMENT` for a metric that is neither a finite number nor a boolean. */
+/** Checks metrics. @throws ArgumentError `E_ARGUMENT` for a metric that is neither a finite number nor a boolean. */
 export function checkMetrics(metrics: Readonly<Record<string, number | boolean>>): void {
   for (const [name, value] of Object.entries(metrics)) {
     if (typeof value === "boolean" || Number.isFinite(value)) continue;
@@ -201,7 +205,12 @@ export function checkMetrics(metrics: Readonly<Record<string, number | boolean>>
   }
 }
 
-/** @throws ArgumentError `E_ARGUMENT` for a value that is no number, text, boolean or null: it could be written, but not read back. */
+/**
+ * Checks metadata.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a value other than a finite number, string, boolean or null, because reading such a value back
+ *   from JSON would fail.
+ */
 export function checkMetadata(metadata: Readonly<Record<string, Scalar>>): void {
   for (const [name, value] of Object.entries(metadata) as [string, unknown][]) {
     if (value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value)) continue;

@@ -1,6 +1,6 @@
 import type { AssistantChoice } from "../schema/index.ts";
 
-/** Why a sampled turn cannot be trained. */
+/** Reason why a sampled turn cannot be trained. */
 export type TurnProblem =
   | "choice-without-token-ids"
   | "choice-without-logprobs"
@@ -11,7 +11,7 @@ export type TurnProblem =
 const KEEP = "Keep both exactly as the service sent them; do not cut or edit a sampled turn.";
 const CONTEXT = "append the whole choice, not only its message; a turn that is only context belongs in a plain message.";
 
-/** What each problem is and what to do: the words of preflight and of the learner. */
+/** Message for each problem, with its fix; preflight and the learner share these messages. */
 export const TURN_PROBLEMS: Readonly<Record<TurnProblem, string>> = {
   "choice-without-token-ids": `A choice has no token ids (\`prompt_token_ids\` and \`token_ids\`). Sample with \`t.sample(policy)\`, or request \`return_token_ids: true\` and ${CONTEXT}`,
   "choice-without-logprobs": `A choice has no log-probabilities (\`logprobs.content\`). Sample with \`t.sample(policy)\`, or request \`logprobs: true\` and ${CONTEXT}`,
@@ -20,13 +20,13 @@ export const TURN_PROBLEMS: Readonly<Record<TurnProblem, string>> = {
   "non-finite-logprob": `A sampled token's log-probability is not a finite number of at most 0. ${KEEP}`,
 };
 
-/** The same for a group that has trajectories, but nothing sampled in any of them. */
+/** Message for a group that has trajectories but no sampled turn in any of them. */
 export const NO_SAMPLED_TURN = `A group has no sampled turn, only messages. Sample with \`t.sample(policy)\`, or request \`logprobs: true\` and \`return_token_ids: true\` and append the whole choice, not only its message.`;
 
-/** A float32 log-softmax may end a hair above 0. */
+/** Tolerance above 0 for log-probabilities: a float32 log-softmax may round to slightly above 0. */
 const LOGPROB_TOLERANCE = 1e-6;
 
-/** The first thing that keeps a choice from being trained; null when nothing does. */
+/** Returns the first problem that keeps a choice from being trained; null for a trainable choice. */
 export function turnProblem(choice: AssistantChoice): TurnProblem | null {
   const { prompt_token_ids: prompt, token_ids: sampled } = choice;
   const entries = choice.logprobs?.content;

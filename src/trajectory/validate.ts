@@ -2,13 +2,13 @@ import type { z } from "zod";
 import { trajectory, trajectoryGroup, type Trajectory, type TrajectoryGroup } from "../schema/index.ts";
 
 type Json = Record<string, unknown>;
-/** Long arrays of a choice that were examined by hand, and so kept from the schema. */
+/** Long arrays of a choice, validated by hand and therefore withheld from the schema. */
 interface Lifted {
   readonly token_ids?: unknown;
   readonly prompt_token_ids?: unknown;
   readonly logprobs?: Json;
 }
-/** A value without its long arrays, and how to put them back into what the schema makes of it. */
+/** Value without its long arrays, and a function that puts the arrays into the schema's parsed result. */
 interface Light {
   readonly value: unknown;
   readonly restore: (parsed: unknown) => void;
@@ -17,16 +17,17 @@ interface Light {
 const NOTHING = Object.freeze([]);
 
 /**
- * What `schema.trajectory` says of a value that was just parsed from JSON, several times faster.
+ * Validates a value just parsed from JSON like `schema.trajectory`, several times faster.
  *
- * Nearly all of a trajectory is token ids and log-probabilities. These are checked here by hand, the rest by the schema; a value with
- * anything wrong goes to the schema whole, so that its messages and paths are the schema's. Takes the value over: its arrays become part of the result.
+ * Most of a trajectory is token ids and log-probabilities. These are validated by hand, the rest by the schema. An invalid value is passed
+ * to the schema as a whole, so that messages and paths are the schema's. Takes ownership of the value: its arrays become part of the
+ * result.
  */
 export function validateTrajectory(value: unknown): z.ZodSafeParseResult<Trajectory> {
   return validate(trajectory, value, lightTrajectory);
 }
 
-/** The same for `schema.trajectoryGroup`. */
+/** Validates a value just parsed from JSON like `schema.trajectoryGroup`; see {@link validateTrajectory}. */
 export function validateTrajectoryGroup(value: unknown): z.ZodSafeParseResult<TrajectoryGroup> {
   return validate(trajectoryGroup, value, lightGroup);
 }
@@ -52,7 +53,7 @@ function lightHistory(value: Json): Light | null {
   return lightKeys(value, { messages_and_choices: lightItem });
 }
 
-/** Lightens the objects in the arrays under some keys; null for a shape that is not worth it or not right. */
+/** Removes the long arrays of the objects in the arrays under some keys; returns null if no array was removed. */
 function lightKeys(value: Json, keys: Readonly<Record<string, (item: Json) => Light | null>>): Light | null {
   const changed: Json = {};
   const restores: ((parsed: unknown) => void)[] = [];
@@ -71,7 +72,10 @@ function lightKeys(value: Json, keys: Readonly<Record<string, (item: Json) => Li
   return { value: { ...value, ...changed }, restore: (parsed) => restores.forEach((restore) => restore(parsed)) };
 }
 
-/** A choice. An item with a role of its own could also pass as a message, which has other rules: the schema decides. */
+/**
+ * Removes the long arrays of a choice. Returns null for an item with a `role`: it could also be a message, which has other rules, so the
+ * schema decides.
+ */
 function lightItem(item: Json): Light | null {
   if (!isObject(item["message"]) || "role" in item) return null;
   const lifted = liftedOf(item);
@@ -92,7 +96,7 @@ function lightItem(item: Json): Light | null {
   };
 }
 
-/** The arrays of a choice that are as they should be; null when there are none, or one is not. */
+/** Returns the long arrays of a choice; null if it has no such array, or an invalid one. */
 function liftedOf(item: Json): Lifted | null {
   const { token_ids: ids, prompt_token_ids: promptIds, logprobs } = item;
   const hasIds = Array.isArray(ids);
@@ -114,7 +118,7 @@ function areIntegers(list: readonly unknown[]): boolean {
   return true;
 }
 
-/** `schema.logprobEntry`, or without `hasAlternatives` `schema.topLogprobEntry`. */
+/** Whether all entries match `schema.logprobEntry`, or `schema.topLogprobEntry` if `hasAlternatives` is false. */
 function areEntries(list: readonly unknown[], hasAlternatives: boolean): boolean {
   for (const entry of list) {
     if (!isObject(entry)) return false;

@@ -1,4 +1,4 @@
-/** Agents: a policy that calls tools, its own or those of MCP servers. */
+/** Agents: policies that call tools, local ones or tools of MCP servers. */
 export { mcpTools } from "./mcp.ts";
 export type { McpClient, McpToolsOptions } from "./mcp.ts";
 export { runAgent } from "./run-agent.ts";

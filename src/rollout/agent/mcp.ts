@@ -3,7 +3,7 @@ import { ConfigError } from "../../errors.ts";
 import type { JsonObject } from "../../schema/index.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "./tool.ts";
 
-/** What is needed of a connected `Client` of `@modelcontextprotocol/sdk`; anything with this shape will do. */
+/** Required part of a connected `Client` of `@modelcontextprotocol/sdk`; any object of this shape works. */
 export interface McpClient {
   listTools(
     params?: { cursor?: string },
@@ -21,13 +21,17 @@ export interface McpClient {
 
 /** Options of {@link mcpTools}. */
 export interface McpToolsOptions {
-  /** The name the model sees, e.g. to tell two servers' tools apart. @default the server's name for it */
+  /**
+   * Maps a tool's name on the server to the name shown to the model, e.g. to distinguish the tools of two servers.
+   *
+   * @default the server's name
+   */
   readonly rename?: ((name: string) => string) | undefined;
-  /** Ends the listing. */
+  /** Aborts the listing. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The parts of a result that a model of text can read, and those it can be told of. */
+/** Schema of an MCP tool result: the parts that a text model can read, or that can be mentioned to it. */
 const toolResult = z.looseObject({
   content: z
     .array(
@@ -45,12 +49,15 @@ const toolResult = z.looseObject({
 });
 
 /**
- * The tools of an MCP server, all pages of its list, as tools an agent can run. Connecting and closing the client is the caller's.
+ * Returns the tools of an MCP server, all pages of its list, as tools that an agent can run. The caller connects and closes the client.
  *
- * Text reaches the model as it is, resources as their text; of images, sound and links the model reads that they are there.
+ * Text is passed to the model unchanged, resources as their text. Images, audio and links are replaced by their type, URI and MIME type.
  *
- * @throws ConfigError `E_CONFIG` when the server's list never ends, or `rename` gives one name to two tools.
- * @throws whatever the client throws.
+ * @param client - Connected MCP client.
+ * @param options - Renaming and a signal.
+ * @returns The tools in list order.
+ * @throws ConfigError `E_CONFIG` if the server's list never ends, or if two tools have the same name after `rename`.
+ * @throws Any error of the client.
  * @example
  * ```ts
  * const tools = await mcpTools(client, { rename: (name) => `files_${name}` });
@@ -89,7 +96,7 @@ function toResult(value: unknown): ToolResult {
   if (!parsed.success) return failure(`the MCP server gave no tool result: ${z.prettifyError(parsed.error)}`);
   const { content, structuredContent, isError = false } = parsed.data;
   const texts = content.map(textOf);
-  // Servers that give structure should give its text too, but need not.
+  // Servers with structured content should also send its text, but need not.
   const text = texts.length === 0 && structuredContent !== undefined ? (JSON.stringify(structuredContent) ?? "") : texts.join("\n");
   return isError ? failure(text) : { text, isError };
 }

@@ -3,41 +3,49 @@ import type { Tool, ToolCall } from "../../schema/index.ts";
 import type { HistoryBuilder, Policy, SampleOptions } from "../../trajectory/index.ts";
 import { failure, type AgentTool, type ToolResult } from "./tool.ts";
 
-/** Options of {@link runAgent}; those of `sample` hold for every turn. */
+/** Options of {@link runAgent}; the options of `sample` apply to every turn. */
 export interface RunAgentOptions extends Omit<SampleOptions, "tools"> {
-  /** Those of the conversation's tools to offer. Each must be among `trajectory({ tools })`, so that the record says what was offered. @default all of them */
+  /**
+   * Tools to offer, each of them also in `trajectory({ tools })`, so that the trajectory records every offered tool.
+   *
+   * @default all of them
+   */
   readonly tools?: readonly AgentTool[] | undefined;
-  /** Sampled turns, at least 1. @default 8 */
+  /** Maximum number of sampled turns, at least 1. @default 8 */
   readonly maxTurns?: number | undefined;
 }
 
-/** How a run of an agent ended. */
+/** Result of an agent run. */
 export interface AgentRun {
   /**
-   * `answer`: the last turn called no tool. `max-turns`: it did, but there was no turn left to read results in; those calls were not run.
-   * `length`: it was cut off; its calls were not run.
+   * Reason for the end. `answer`: the last turn called no tool. `max-turns`: the last allowed turn called tools, which were not run.
+   * `length`: the last turn was cut off; its calls were not run.
    */
   readonly stopReason: "answer" | "max-turns" | "length";
   /** Text of the last sampled turn. */
   readonly text: string;
-  /** Turns sampled. */
+  /** Number of sampled turns. */
   readonly turns: number;
-  /** Tool calls run. */
+  /** Number of tool calls run. */
   readonly toolCalls: number;
-  /** Those that gave the model an error: unknown tool, arguments that do not fit, an error thrown. */
+  /** Number of tool calls that returned an error to the model: unknown tool, invalid arguments, or an error thrown. */
   readonly toolErrors: number;
 }
 
 /**
- * Samples turns and runs the tools they call, until a turn calls none. The calls of one turn run at the same time; their results are
- * appended in the order of the calls.
+ * Samples turns and runs the tools they call, until a turn calls none. The calls of one turn run concurrently; their results are appended
+ * in call order.
  *
- * Adds to the metrics `turns`, `tool_calls`, `tool_errors`, and the seconds `sample_duration`, `tools_duration` and
- * `tool/<name>_duration`. Several runs in one rollout add up.
+ * Adds to the metrics `turns`, `tool_calls`, `tool_errors`, and the seconds `sample_duration`, `tools_duration` and `tool/<name>_duration`.
+ * Several runs in one rollout add up.
  *
- * @param t - A trajectory, or a history beside it for a sub-agent.
- * @throws ArgumentError `E_ARGUMENT` for tools that cannot be run or share a name, or `maxTurns` below 1, before anything is sampled.
- * @throws the signal's reason, once the tools that run have settled; and whatever the policy throws.
+ * @param t - Trajectory, or an additional history for a sub-agent.
+ * @param policy - Policy to sample from.
+ * @param options - Tools, maximum number of turns and sampling settings.
+ * @returns Reason for the end, final text and counts.
+ * @throws ArgumentError `E_ARGUMENT`, before anything is sampled, for tools that cannot be run, share a name or are missing in the
+ *   conversation, or `maxTurns` below 1.
+ * @throws The signal's reason, once running tools have settled, or any error of the policy.
  * @example
  * ```ts
  * const t = trajectory({ messages: [{ role: "user", content: "What is 12 + 30?" }], tools: [add] });
@@ -84,7 +92,7 @@ function add(t: HistoryBuilder, metric: string, by: number): void {
   t.metrics[metric] = Number(t.metrics[metric] ?? 0) + by;
 }
 
-/** The tools to offer, each under its name. */
+/** Returns the tools to offer by name. */
 function toolsByName(all: readonly Tool[], chosen: readonly AgentTool[] | undefined): ReadonlyMap<string, AgentTool> {
   const byName = new Map<string, AgentTool>();
   for (const tool of chosen ?? all) {
@@ -108,7 +116,7 @@ function toolsByName(all: readonly Tool[], chosen: readonly AgentTool[] | undefi
   return byName;
 }
 
-/** Runs all calls at the same time and waits for every one, also when the signal ends. */
+/** Runs all calls concurrently and waits for every one, even if the signal aborts. */
 async function runCalls(
   t: HistoryBuilder,
   calls: readonly ToolCall[],

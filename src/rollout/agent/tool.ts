@@ -2,48 +2,51 @@ import { z } from "zod";
 import { ConfigError } from "../../errors.ts";
 import type { JsonObject, Tool } from "../../schema/index.ts";
 
-/** What a tool gets beside its input. */
+/** Context of a tool call, in addition to its input. */
 export interface ToolContext {
-  /** Ends with the rollout. Pass it to everything that waits. */
+  /** Aborts with the rollout. Pass it to every operation that waits. */
   readonly signal: AbortSignal;
-  /** Id of the call, as the model's service gave it; `""` if it gave none. */
+  /** Id of the call, as the model's service sent it; `""` if absent. */
   readonly callId: string;
 }
 
-/** What a tool gave back, as the model reads it. */
+/** Result of a tool call, as the model reads it. */
 export interface ToolResult {
   readonly text: string;
-  /** Whether the call failed; then the text says how. */
+  /** Whether the call failed; `text` then describes the error. */
   readonly isError: boolean;
 }
 
 /**
- * A tool that can be run. It is also a tool definition of the wire, so it goes into `trajectory({ tools })` as it is; `call` is hidden
- * from everything that copies or prints it.
+ * Tool that can be run. Also a tool definition in wire form, so it can be passed to `trajectory({ tools })` directly; `call` is not
+ * enumerable and absent from copies and JSON.
  */
 export type AgentTool = Tool & {
-  /** Runs it with the arguments that the model wrote, JSON text of an object. What it throws becomes an error the model reads. */
+  /** Runs the tool with the arguments that the model wrote, JSON text of an object. Errors become text for the model. */
   readonly call: (args: string, context: ToolContext) => Promise<ToolResult>;
 };
 
-/** What {@link defineTool} takes. */
+/** Arguments of {@link defineTool}. */
 export interface ToolDefinition<Schema extends z.ZodType> {
-  /** 1 to 64 letters, digits, `_` or `-`: what model APIs allow. */
+  /** Name of the tool: 1 to 64 letters, digits, `_` or `-`, as model APIs require. */
   readonly name: string;
-  /** What it does and when to use it, for the model. @default none */
+  /** Description for the model: purpose of the tool and when to use it. @default none */
   readonly description?: string | undefined;
-  /** Its input, an object. Descriptions of its fields reach the model. */
+  /** Schema of the input, an object. Descriptions of its fields are sent to the model. */
   readonly schema: Schema;
-  /** Does it. A string is given to the model as it is, nothing as `""`, anything else as JSON. */
+  /** Runs the tool. A string is passed to the model unchanged, undefined as `""`, any other value as JSON. */
   readonly run: (input: z.output<Schema>, context: ToolContext) => unknown;
 }
 
 /**
- * A tool from a zod schema. The model sees the schema as JSON Schema; what it writes is checked against it before `run`.
+ * Creates a tool from a zod schema. The model sees the schema as JSON Schema; arguments are validated before `run`.
  *
- * Arguments that do not fit, and errors that `run` throws, are returned to the model as text: it may try again.
+ * Invalid arguments and errors thrown by `run` are returned to the model as text, so that it can try again.
  *
- * @throws ConfigError `E_CONFIG` for a name that model APIs refuse, or a schema that is no object or has no JSON Schema.
+ * @param definition - Name, description, schema and function.
+ * @returns Tool for `trajectory({ tools })` and `runAgent`.
+ * @throws ConfigError `E_CONFIG` for a name that model APIs reject, a schema that is not an object or has no JSON Schema, or a missing
+ *   `run`.
  * @example
  * ```ts
  * const add = defineTool({
@@ -67,7 +70,7 @@ export function defineTool<Schema extends z.ZodType>({ name, description, schema
   });
 }
 
-/** A tool of the wire with a function behind it; parses the arguments, and turns what is thrown into text. */
+/** Creates a tool in wire form with a function to run; parses the arguments and converts thrown errors to text. */
 export function agentTool(
   definition: { readonly name: string; readonly description?: string | undefined; readonly parameters: JsonObject },
   run: (input: Record<string, unknown>, context: ToolContext) => Promise<ToolResult>,
@@ -79,21 +82,21 @@ export function agentTool(
       const input = parsedArguments(args);
       return typeof input === "string" ? failure(input) : await run(input, context);
     } catch (error) {
-      // The rollout's own end is not the model's business; a tool's own timeout is.
+      // An abort of the rollout is rethrown; a tool's own timeout is reported to the model.
       context.signal.throwIfAborted();
       return failure(error instanceof Error ? error.message || error.name : String(error));
     }
   };
-  // Not enumerable: a trajectory's tools are cloned and written as JSON, and a function can be neither.
+  // Not enumerable: a trajectory's tools are cloned and written as JSON, and functions support neither.
   return Object.freeze(Object.defineProperty(wire, "call", { value: call })) as AgentTool;
 }
 
-/** A failed call, as every failure reads. */
+/** Returns the result of a failed call, in the same format for every failure. */
 export function failure(text: string): ToolResult {
   return { text: `Error: ${text}`, isError: true };
 }
 
-/** The input, or what is wrong with the text. */
+/** Parses the arguments of a call. @returns The input, or an error message. */
 function parsedArguments(args: string): Record<string, unknown> | string {
   // Some services send nothing for a call without arguments.
   if (args.trim() === "") return {};
@@ -110,7 +113,7 @@ function parsedArguments(args: string): Record<string, unknown> | string {
 function parametersOf(name: string, schema: z.ZodType): JsonObject {
   let parameters: JsonObject;
   try {
-    // The model writes what goes in: before defaults and transforms.
+    // The model writes the input, before defaults and transforms.
     const { $schema: _, ...rest } = z.toJSONSchema(schema, { io: "input" });
     parameters = rest as JsonObject;
   } catch (error) {
