@@ -1,4 +1,5 @@
 /** Compiler from a JSON schema to a grammar expression of the JSON texts that are valid for the schema. */
+import { MAX_GRAMMAR_STATES } from "../../../../engine/grammar/check.ts";
 import { choice, choiceOf, NOTHING, repeat, text, type Expression, type GrammarBuilder } from "../../../../engine/grammar/expression.ts";
 import { ArgumentError } from "../../../../errors.ts";
 import { ANY_CHARACTER, ESCAPED_CHARACTER, USUAL_WHITESPACE, jsonParts, literal, spelled, speller, type JsonParts } from "../json-text.ts";
@@ -72,6 +73,7 @@ export class SchemaCompiler {
   #document: Schema = true;
   #isStrict = false;
   #size = 0;
+  #ruleCount = 0;
 
   constructor(builder: GrammarBuilder, options: JsonTextOptions = {}) {
     this.builder = builder;
@@ -115,8 +117,16 @@ export class SchemaCompiler {
     }
   }
 
-  /** Returns an expression as a named rule, which is written once for any number of uses. */
+  /**
+   * Returns an expression as a named rule, which is written once for any number of uses.
+   *
+   * @throws ArgumentError `E_ARGUMENT` for more rules than a grammar has states.
+   */
   rule(define: () => Expression): Expression {
+    if (++this.#ruleCount > MAX_GRAMMAR_STATES)
+      throw new ArgumentError(
+        `Expected schemas with a grammar of at most ${MAX_GRAMMAR_STATES} rules, got more; shorten them, or lower \`minProperties\` and \`maxProperties\``,
+      );
     return this.builder.rule(define);
   }
 

@@ -47,20 +47,39 @@ function withListedNames(schema: SchemaObject, compiler: SchemaCompiler, path: s
   return { ...rest, properties: Object.fromEntries(listed), additionalProperties: false };
 }
 
-/** Returns the bounds of the number of members; bounds that cannot be counted are recorded with `relax`. */
-function countsOf(schema: SchemaObject, members: readonly Member[], mayHaveMore: boolean, compiler: SchemaCompiler, path: string): Counts {
+/** Number of grammar states that count members. With an upper bound all counts are distinguished, otherwise those up to the lower bound. */
+function statesOf(members: readonly Member[], { min, max }: Counts): number {
+  return members.length === 0 ? 1 : (members.length + 1) * ((max === Infinity ? min : max) + 1);
+}
+
+/**
+ * Returns the bounds of the number of members that the grammar enforces; bounds that cannot be counted are recorded with `relax`. Null if
+ * no number of members is within the bounds.
+ */
+function countsOf(
+  schema: SchemaObject,
+  members: readonly Member[],
+  mayHaveMore: boolean,
+  compiler: SchemaCompiler,
+  path: string,
+): Counts | null {
   const min = toCount(schema, "minProperties", path) ?? 0;
   const max = toCount(schema, "maxProperties", path) ?? Infinity;
+  const largest = mayHaveMore ? Infinity : members.length;
+  if (min > Math.min(max, largest)) return null;
   const required = members.filter((member) => member.isRequired).length;
-  const needsMin = min > required;
-  const needsMax = max < (mayHaveMore ? Infinity : members.length);
-  const counted = { min: needsMin ? min : 0, max: needsMax ? max : Infinity };
+  let counted: Counts = { min: min > required ? min : 0, max: max < largest ? max : Infinity };
   // Duplicate keys count as one member.
-  if (needsMin && mayHaveMore && min > 1) compiler.relax("minProperties", path, "a key may come twice and counts once");
-  if ((members.length + 1) * (Math.min(max, Math.max(min, 0)) + 1) <= MAX_COUNTED || members.length === 0) return counted;
-  if (needsMin) compiler.relax("minProperties", path, "there are too many members to count");
-  if (needsMax) compiler.relax("maxProperties", path, "there are too many members to count");
-  return { min: 0, max: Infinity };
+  if (counted.min > 1 && mayHaveMore) compiler.relax("minProperties", path, "a key may come twice and counts once");
+  if (counted.max !== Infinity && statesOf(members, counted) > MAX_COUNTED) {
+    compiler.relax("maxProperties", path, "there are too many members to count");
+    counted = { ...counted, max: Infinity };
+  }
+  if (statesOf(members, counted) > MAX_COUNTED) {
+    compiler.relax("minProperties", path, "there are too many members to count");
+    counted = { ...counted, min: 0 };
+  }
+  return counted;
 }
 
 /** A key and everything that may follow it. */
@@ -156,5 +175,6 @@ export function objectOf(given: SchemaObject, compiler: SchemaCompiler, path: st
     .map((each) => compiler.rule(() => sequence(each.expression, valueOf(each.schema, "additionalProperties"))));
   const more = further.length === 0 ? null : choiceOf(further);
   const counts = countsOf(schema, members, more !== null, compiler, path);
+  if (counts === null) return NOTHING;
   return sequence(text("{"), whitespace, membersOf(members, more, counts, compiler), text("}"));
 }

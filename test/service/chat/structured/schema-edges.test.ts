@@ -1,0 +1,51 @@
+/** Schemas at the edges of what a grammar enforces: large counts, negated patterns, closed objects. */
+import { describe, expect, it } from "vitest";
+import { compileSchema } from "./support.ts";
+
+const properties = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`p${at}`, { type: "null" }]));
+const membersText = (count: number) => JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, at) => [`p${at}`, null])));
+
+describe("the number of members", () => {
+  it.each([
+    [1, { maxProperties: 1e9 }],
+    [1, { maxProperties: 2 ** 32 }],
+    [1, { maxProperties: Number.MAX_SAFE_INTEGER, minProperties: 1e15 }],
+    [20, { maxProperties: 3000 }],
+    [2000, { maxProperties: 10, additionalProperties: false }],
+  ])("of %i properties is left to the validation where counting takes too many states: %j", (count, bounds) => {
+    const { language, loose } = compileSchema({ type: "object", properties: properties(count), ...bounds });
+    expect(loose).toContain("maxProperties");
+    expect(language.accepts(membersText(count))).toBe(true);
+  });
+
+  it("keeps a countable lower bound beside an upper bound that cannot be counted", () => {
+    const { language, loose } = compileSchema({ type: "object", properties: properties(1), minProperties: 1, maxProperties: 1e9 });
+    expect(loose).toEqual(["maxProperties"]);
+    expect([language.accepts("{}"), language.accepts('{"x":1}')]).toEqual([false, true]);
+  });
+
+  it("needs no counting where an object cannot have more members than its upper bound", () => {
+    const closed = { type: "object", properties: properties(20), additionalProperties: false };
+    for (const maxProperties of [20, 3000, 1e9, 2 ** 53]) {
+      const { language, loose } = compileSchema({ ...closed, maxProperties });
+      expect(loose).toEqual([]);
+      expect(language.accepts(membersText(20))).toBe(true);
+    }
+    const { language, loose } = compileSchema({ ...closed, maxProperties: 19 });
+    expect(loose).toEqual([]);
+    expect([19, 20].map((count) => language.accepts(membersText(count)))).toEqual([true, false]);
+  });
+
+  it.each([
+    ["a lower bound above the upper one", { minProperties: 1e9, maxProperties: 1e8 }],
+    ["a lower bound above the number of members of a closed object", { minProperties: 1e9, additionalProperties: false }],
+  ])("matches no text with %s", (_name, bounds) => {
+    expect(() => compileSchema({ type: "object", properties: properties(2), ...bounds })).toThrow(/No text matches/);
+  });
+
+  it("of many objects is bounded in all", () => {
+    const counted = { type: "object", properties: properties(1), maxProperties: 2400 };
+    const many = Object.fromEntries(Array.from({ length: 4000 }, (_, at) => [`o${at}`, counted]));
+    expect(() => compileSchema({ type: "object", properties: many })).toThrow(/at most \d+ rules/);
+  });
+});
