@@ -1,6 +1,6 @@
 /** Directories that are no base model but an attack: each is refused by name, and neither blocks nor ends the service. */
 import { execFileSync } from "node:child_process";
-import { readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
@@ -111,6 +111,22 @@ test("an inspection ends at its limit of time, and at its limit of memory", asyn
   await expect(inspect({ timeoutMs: 1 })).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("more than 0.001 s") });
   // Less than the thread needs for its own code.
   await expect(inspect({ maxHeapMb: 8 })).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("8 MiB of memory") });
+});
+
+test("inspects a directory again only after its files have changed", async () => {
+  const directory = await writeBase();
+  const inspector = new BaseInspector();
+  onTestFinished(() => inspector.close());
+  const config = join(directory, "config.json");
+  const before = new Date("2026-01-01T00:00:00Z");
+  await utimes(config, before, before);
+  await inspector.inspect(directory);
+  const { size } = await stat(config);
+  await writeFile(config, " ".repeat(size));
+  await utimes(config, before, before);
+  await expect(inspector.inspect(directory)).resolves.toBeUndefined();
+  await utimes(config, new Date(), new Date());
+  await expect(inspector.inspect(directory)).rejects.toMatchObject({ code: "E_DATA" });
 });
 
 test("closing ends a running inspection", async () => {

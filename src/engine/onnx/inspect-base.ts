@@ -1,13 +1,15 @@
 /** Inspection of base models in a separate thread, with limits on time and memory. */
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { DataError, EngineError } from "../../errors.ts";
-import type { Inspection } from "./inspect-worker.ts";
+import type { Inspection, InspectionMessage } from "./inspect-worker.ts";
 import { spawnWorker } from "../../util/spawn-worker.ts";
 import { restoreError } from "./worker-rpc.ts";
 
 /** Limits of one inspection. */
 export interface InspectionLimits {
-  /** Maximum duration, in milliseconds. @default 60_000 */
+  /** Maximum time without progress, in milliseconds. Each tensor of the weights is progress. @default 60_000 */
   readonly timeoutMs?: number | undefined;
   /** Maximum heap of the thread, in MiB. @default 2048 */
   readonly maxHeapMb?: number | undefined;
@@ -21,7 +23,10 @@ export class BaseInspector {
   readonly #timeoutMs: number;
   readonly #maxHeapMb: number;
   readonly #running = new Map<string, Promise<void>>();
+  /** Fingerprints of accepted directories. */
+  readonly #accepted = new Map<string, string>();
   readonly #workers = new Set<Worker>();
+  #isClosed = false;
   /** Idle thread, reused for the next inspection until its timer ends it. */
   #idle: { readonly worker: Worker; readonly timer: NodeJS.Timeout } | null = null;
 
@@ -32,7 +37,7 @@ export class BaseInspector {
 
   /**
    * Checks the configuration and the weights, loads the tokenizer and encodes test texts. Concurrent calls for the same directory share
-   * one inspection.
+   * one inspection, and a directory whose files have not changed since it was accepted is not inspected again.
    *
    * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED`, NotFoundError `E_NOT_FOUND` with the problem of the files; `E_DATA`
    *   also if the inspection exceeds a limit.
@@ -47,10 +52,14 @@ export class BaseInspector {
 
   /** Stops all inspections; their calls reject. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.all([...this.#workers].map((worker) => worker.terminate()));
   }
 
   async #inspect(directory: string): Promise<void> {
+    const fingerprint = await fingerprintOf(directory);
+    if (fingerprint !== null && this.#accepted.get(directory) === fingerprint) return;
+    if (this.#isClosed) throw new EngineError("The engine is closed");
     const worker = this.#take();
     const { error } = await this.#ask(worker, directory).catch((failure: unknown) => {
       void worker.terminate();
@@ -58,6 +67,7 @@ export class BaseInspector {
     });
     this.#keep(worker);
     if (error !== null) throw restoreError(error);
+    if (fingerprint !== null) this.#accepted.set(directory, fingerprint);
   }
 
   #take(): Worker {
@@ -88,7 +98,7 @@ export class BaseInspector {
   #ask(worker: Worker, directory: string): Promise<Inspection> {
     return new Promise<Inspection>((resolve, reject) => {
       const refuse = (limit: string) => reject(new DataError(`Loading the files of the base model takes more than ${limit}`));
-      const timer = setTimeout(() => refuse(`${this.#timeoutMs / 1000} s`), this.#timeoutMs);
+      const timer = setTimeout(() => refuse(`${this.#timeoutMs / 1000} s for one step`), this.#timeoutMs);
       const onError = (error: NodeJS.ErrnoException) => {
         if (error.code === "ERR_WORKER_OUT_OF_MEMORY") refuse(`${this.#maxHeapMb} MiB of memory`);
         else reject(new EngineError(`The base model could not be inspected: ${error.message}`, { cause: error }));
@@ -98,12 +108,28 @@ export class BaseInspector {
         reject(new EngineError("The engine is closed"));
       };
       worker.once("error", onError).once("exit", onExit);
-      worker.once("message", (inspection: Inspection) => {
+      const onMessage = (message: InspectionMessage) => {
+        if (message === "progress") {
+          timer.refresh();
+          return;
+        }
         clearTimeout(timer);
-        worker.off("error", onError).off("exit", onExit);
-        resolve(inspection);
-      });
+        worker.off("error", onError).off("exit", onExit).off("message", onMessage);
+        resolve(message);
+      };
+      worker.on("message", onMessage);
       worker.postMessage(directory);
     });
+  }
+}
+
+/** Returns names, sizes, inodes and modification times of a directory's files; null if the directory cannot be read. */
+async function fingerprintOf(directory: string): Promise<string | null> {
+  try {
+    const names = (await readdir(directory)).toSorted();
+    const files = await Promise.all(names.map((name) => stat(join(directory, name), { bigint: true })));
+    return files.map(({ size, ino, mtimeNs }, index) => `${names[index]} ${size} ${ino} ${mtimeNs}`).join("\n");
+  } catch {
+    return null;
   }
 }

@@ -5,6 +5,9 @@ import { readModelConfig } from "./model/config.ts";
 import { verifyWeights } from "./verify-weights.ts";
 import { describeError } from "./worker-rpc.ts";
 
+/** Message of the thread: a sign of progress, or the result. */
+export type InspectionMessage = "progress" | Inspection;
+
 /** Result of an inspection: the reason to reject the base model, or null. */
 export interface Inspection {
   readonly error: { readonly name: string; readonly message: string } | null;
@@ -18,7 +21,7 @@ const TRIAL = ["a", "A", "é", "字", "1", " ", "\n", " \n", "!", "'", "\u0301",
 
 async function inspect(directory: string): Promise<Inspection> {
   try {
-    await verifyWeights(directory, await readModelConfig(directory));
+    await verifyWeights(directory, await readModelConfig(directory), () => post("progress"));
     const tokenizer = await loadTokenizer(directory);
     for (const text of TRIAL) tokenizer.encode(text);
     return { error: null };
@@ -28,4 +31,5 @@ async function inspect(directory: string): Promise<Inspection> {
 }
 
 const port = parentPort!;
-port.on("message", (directory: string) => void inspect(directory).then((inspection) => port.postMessage(inspection)));
+const post = (message: InspectionMessage) => port.postMessage(message);
+port.on("message", (directory: string) => void inspect(directory).then(post));

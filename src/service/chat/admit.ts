@@ -206,7 +206,7 @@ export function resolveSampling(request: ChatRequest, limits: ResolvedChatLimits
   if (promptEntries > MAX_PROMPT_LOGPROBS)
     throw outOfRange(
       "prompt_logprobs",
-      `at most ${Math.floor(MAX_PROMPT_LOGPROBS / context.promptTokens) - 1} with a prompt of ${context.promptTokens} tokens (${MAX_PROMPT_LOGPROBS} entries in all)`,
+      `at most ${Math.max(0, Math.floor(MAX_PROMPT_LOGPROBS / context.promptTokens) - 1)} with a prompt of ${context.promptTokens} tokens (${MAX_PROMPT_LOGPROBS} entries in all)`,
       promptLogprobs ?? 0,
     );
   const rules = resolveRules(request, { tokenizer: context.tokenizer, vocabularySize: base.vocabularySize, defaults, maxTokens });

@@ -27,13 +27,18 @@ export class WorkThread {
   readonly #worker: Worker;
   readonly #client: WorkerClient;
   #isAlive = true;
+  /** Error of a thread that ended by itself, for example because it ran out of memory. */
+  #failure: Error | null = null;
 
   constructor() {
     this.#worker = spawnWorker("service/work/request-worker");
     this.#client = new WorkerClient(
       this.#worker,
       () => {},
-      () => (this.#isAlive = false),
+      (error) => {
+        if (this.#isAlive) this.#failure = error;
+        this.#isAlive = false;
+      },
     );
   }
 
@@ -46,7 +51,8 @@ export class WorkThread {
    *
    * @throws the task's error, with the same code.
    * @throws UnsupportedError `E_UNSUPPORTED` if the task takes longer than `timeoutMs`; the thread is terminated.
-   * @throws EngineError `E_ENGINE` if the thread fails.
+   * @throws EngineError `E_ENGINE` if the thread ends by itself, for example because it runs out of memory.
+   * @throws the signal's reason if it aborts; the thread is terminated.
    */
   async run<N extends TaskName>(name: N, input: TaskInput<N>, { signal, transfer, timeoutMs }: RunOptions = {}): Promise<TaskOutput<N>> {
     let timer: NodeJS.Timeout | undefined;
@@ -64,6 +70,13 @@ export class WorkThread {
     late.catch(() => undefined);
     try {
       return valueOf(await Promise.race([this.#client.call<Outcome<TaskOutput<N>>>(name, [input], { signal, transfer }), late]));
+    } catch (error) {
+      // The aborted task may still run; the next task must not wait for it.
+      if (signal?.aborted === true) void this.end();
+      // Not `E_UNAVAILABLE`, which asks for the same request again.
+      if (this.#failure !== null && error === this.#failure)
+        throw new EngineError(`The thread that prepares requests ended: ${this.#failure.message}`, { cause: error });
+      throw error;
     } finally {
       clearTimeout(timer);
     }

@@ -40,9 +40,10 @@ export class Optimizer {
    */
   async step(state: OptimizerState, layout: Layout, adam: AdamParams): Promise<number> {
     const { Tensor } = await loadRuntime();
-    const { norm } = await this.#norm.run({ gradient: new Tensor("float32", state.gradients, [layout.length / BLOCK, BLOCK]) }, ["norm"]);
-    const gradNorm = (norm!.data as Float32Array)[0]!;
     try {
+      const gradient = new Tensor("float32", state.gradients, [layout.length / BLOCK, BLOCK]);
+      const { norm } = await this.#norm.run({ gradient }, ["norm"]);
+      const gradNorm = (norm!.data as Float32Array)[0]!;
       requireFiniteGradient(layout, state.gradients, gradNorm);
       const t = state.step + 1;
       const { decayed, rest } = scalarsOf(adam, gradNorm, t);
@@ -58,10 +59,10 @@ export class Optimizer {
         for (const name of ["p", "m", "v"] as const) vectors[name].set(copies[name]);
       } else update(vectors);
       state.step = t;
+      return gradNorm;
     } finally {
       state.gradients.fill(0);
     }
-    return gradNorm;
   }
 }
 

@@ -70,7 +70,7 @@ export class Trainer {
   readonly #models = new Map<string, TrainableModel>();
   readonly #threads: TrainerThreads;
   #second: SecondThread | undefined;
-  #optimizer: Promise<Optimizer> | undefined;
+  #optimizer: Optimizer | undefined;
   #nextId = 0;
 
   constructor(options: TrainerOptions) {
@@ -135,9 +135,9 @@ export class Trainer {
    */
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
-    this.#optimizer ??= Optimizer.create(this.#threads.most);
+    const optimizer = (this.#optimizer ??= await Optimizer.create(this.#threads.most));
     try {
-      const gradNorm = await (await this.#optimizer).step(model, model.layout, adam);
+      const gradNorm = await optimizer.step(model, model.layout, adam);
       model.version++;
       return { gradNorm, step: model.step };
     } finally {

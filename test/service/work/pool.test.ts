@@ -1,0 +1,52 @@
+import { expect, onTestFinished, test } from "vitest";
+import { WorkPool, type WorkThread } from "../../../src/service/work/pool.ts";
+
+/** A validation that backtracks until its limit of one second. */
+const SLOW = { schema: '{"type":"string","pattern":"^(a|a)+$"}', text: JSON.stringify(`${"a".repeat(40)}b`) };
+const FAST = { schema: '{"type":"integer"}', text: '"text"' };
+
+function start(maxThreads: number): WorkPool {
+  const pool = new WorkPool(maxThreads);
+  onTestFinished(() => pool.close());
+  return pool;
+}
+
+test("reuses an idle thread", async () => {
+  const pool = start(2);
+  const threads = new Set<WorkThread>();
+  for (let task = 0; task < 3; task++) {
+    const violation = await pool.use((thread) => {
+      threads.add(thread);
+      return thread.run("validate", FAST);
+    });
+    expect(violation).toMatch(/integer/u);
+  }
+  expect(threads.size).toBe(1);
+});
+
+test("an aborted task does not delay the next one: its thread is terminated", async () => {
+  const pool = start(1);
+  const client = new AbortController();
+  let first: WorkThread | undefined;
+  const aborted = pool.use(async (thread) => {
+    first = thread;
+    await thread.run("validate", FAST);
+    setTimeout(() => client.abort(new Error("client left")), 20);
+    return thread.run("validate", SLOW, { signal: client.signal });
+  });
+  await expect(aborted).rejects.toThrow("client left");
+  expect(first!.isAlive).toBe(false);
+  await pool.use((thread) => {
+    expect(thread).not.toBe(first);
+    return thread.run("validate", FAST);
+  });
+});
+
+test("a task that exceeds its time limit is rejected and its thread terminated", async () => {
+  const pool = start(1);
+  const late = pool.use(async (thread) => {
+    await thread.run("validate", FAST);
+    return thread.run("validate", SLOW, { timeoutMs: 50 });
+  });
+  await expect(late).rejects.toMatchObject({ code: "E_UNSUPPORTED", message: expect.stringContaining("within 0.05 s") as string });
+});
