@@ -235,6 +235,11 @@ describe("an upstream", () => {
       expect([status, body.error.param]).toEqual([400, field]);
     }
     expect(asked).toHaveLength(1);
+    for (const refused of ["engine_xargs", "vllm_xargs"]) {
+      const other = await startFront(url, { refusedFields: [refused] });
+      const { status, body } = await other.call("POST", CHAT, { model: "tiny", messages, engine_xargs: { a: 1 } });
+      expect([status, body.error.param]).toEqual([400, "engine_xargs"]);
+    }
   });
 
   it("is asked for what differs from a field's own default, and for nothing else that it does not know", async () => {
@@ -301,7 +306,7 @@ describe("an upstream", () => {
     ]);
   });
 
-  it("whose probe fails is probed again with the next request", async () => {
+  it("that is unavailable during a probe gets a retryable error, and the next request probes again", async () => {
     let isDown = true;
     const { url } = await startFake((_path, body, response) => {
       if (isDown) return say(response, 503, {});
@@ -310,7 +315,7 @@ describe("an upstream", () => {
     });
     const front = await startFront(url);
     const request = { model: "tiny", messages, bad_words: ["x"] };
-    expect((await front.call("POST", CHAT, request)).status).toBe(400);
+    expect(await front.call("POST", CHAT, request)).toMatchObject({ status: 503, body: { error: { error_code: "E_UNAVAILABLE" } } });
     isDown = false;
     expect((await front.call("POST", CHAT, request)).status).toBe(200);
   });

@@ -3,6 +3,7 @@
  * `structured_outputs` or `bad_words` as if the field were absent.
  */
 import { z } from "zod";
+import { UnavailableError } from "../../errors.ts";
 
 /**
  * Request fields of OpenAI's chat completions. Every server that calls itself compatible is expected to act on them.
@@ -18,6 +19,8 @@ const STANDARD_FIELDS: ReadonlySet<string> = new Set([
 /** A value that no field of chat completions accepts: a server that reads the field answers 400 or 422. */
 const INVALID_VALUE = [[{}]];
 const UNKNOWN_FIELD = "whetstone_unknown_field";
+/** Statuses of a server that is loading, saturated or behind a proxy without it. */
+const TEMPORARY_STATUSES: ReadonlySet<number> = new Set([408, 429, 502, 503, 504]);
 
 const description = z.looseObject({
   components: z.looseObject({
@@ -60,16 +63,22 @@ export class UpstreamCapabilities {
     return this.#options.described?.has(field) ?? null;
   }
 
+  /** Whether the service's settings declare a field to have no effect on the server. */
+  refuses(field: string): boolean {
+    return this.#options.refusedFields?.includes(field) === true;
+  }
+
   /**
    * Whether the server acts on a field. Without an OpenAPI document, a field outside OpenAI's list is probed once: a request with an
    * invalid value for it, limited to one token. A server that answers 400 or 422 reads the field; one that answers 200 ignores it.
-   * Any other outcome counts as unsupported for this call only.
+   * Any other lasting outcome counts as unsupported for this call only.
    *
    * @param model - Name of a model that the server has.
+   * @throws UnavailableError `E_UNAVAILABLE` if the server does not answer a probe, or answers that it is overloaded.
    */
   async supports(field: string, model: string): Promise<boolean> {
-    const { supportedFields, refusedFields } = this.#options;
-    if (refusedFields?.includes(field) === true) return false;
+    const { supportedFields } = this.#options;
+    if (this.refuses(field)) return false;
     if (supportedFields?.includes(field) === true) return true;
     const described = this.describes(field);
     if (described !== null) return described;
@@ -77,10 +86,16 @@ export class UpstreamCapabilities {
     const known = this.#probes.get(field);
     if (known !== undefined) return known;
     const probe = this.#probe(field, model);
-    const result = probe.then((found) => {
-      if (found === null) this.#probes.delete(field);
-      return found === true;
-    });
+    const result = probe.then(
+      (found) => {
+        if (found === null) this.#probes.delete(field);
+        return found === true;
+      },
+      (error: unknown) => {
+        this.#probes.delete(field);
+        throw error;
+      },
+    );
     this.#probes.set(field, result);
     return result;
   }
@@ -88,7 +103,10 @@ export class UpstreamCapabilities {
   /** Probes a field; null if the probe was inconclusive. */
   async #probe(field: string, model: string): Promise<boolean | null> {
     this.#rejectsUnknown ??= this.#probeUnknown(model);
-    const rejectsUnknown = await this.#rejectsUnknown;
+    const rejectsUnknown = await this.#rejectsUnknown.catch((error: unknown) => {
+      this.#rejectsUnknown = undefined;
+      throw error;
+    });
     if (rejectsUnknown === null) this.#rejectsUnknown = undefined;
     // A server that rejects unknown fields reports an unsupported field to the client itself.
     if (rejectsUnknown !== false) return rejectsUnknown;
@@ -102,12 +120,21 @@ export class UpstreamCapabilities {
     return (await this.#rejects(model, {})) === false ? true : null;
   }
 
-  /** Whether the server rejects a request: true for 400 and 422, false for 200, null for any other outcome. */
+  /** Whether the server rejects a request: true for 400 and 422, false for 200, null for any other lasting outcome. */
   async #rejects(model: string, fields: Readonly<Record<string, unknown>>): Promise<boolean | null> {
     const status = await this.#options
       .ask({ model, messages: [{ role: "user", content: "Hi" }], max_tokens: 1, ...fields })
-      .catch(() => null);
+      .catch((cause: unknown) => unanswered("no answer", cause));
+    if (TEMPORARY_STATUSES.has(status)) unanswered(`status ${status}`);
     if (status === 400 || status === 422) return true;
     return status === 200 ? false : null;
   }
+}
+
+/** @throws UnavailableError `E_UNAVAILABLE` for a probe without a result. */
+function unanswered(got: string, cause?: unknown): never {
+  throw new UnavailableError(
+    `Expected the server that samples this model to answer which fields it supports, got ${got}; send the request again`,
+    { cause },
+  );
 }

@@ -175,7 +175,8 @@ export class ChatForwarder {
     for (const field of [...Object.keys(CARRIED_FIELDS), ...Object.keys(FIELD_ALIASES)]) {
       if (fields[field] === undefined || fields[field] === null) continue;
       const renamed = RENAMED[field];
-      if (renamed !== undefined && capabilities.describes(renamed) === true) {
+      const isRenamed = renamed !== undefined && capabilities.describes(renamed) === true;
+      if (isRenamed && !capabilities.refuses(field) && !capabilities.refuses(renamed)) {
         forwarded = withMember(withoutMember(forwarded, field), renamed, memberText(body, field) ?? "null");
         continue;
       }
