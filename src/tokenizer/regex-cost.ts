@@ -76,7 +76,8 @@ function sequenceCost(elements: readonly AST.Element[], refuse: Refuse): Cost {
   let { unbounded, retried, ways } = NOTHING;
   for (const element of elements) {
     const cost = elementCost(element, refuse);
-    if (cost.canFail) retried = unbounded + cost.retried;
+    // An optional group cannot fail, but its inside can, and is then retried before the group is skipped.
+    if (cost.canFail || cost.retried > 0) retried = Math.max(retried, unbounded + cost.retried);
     unbounded += cost.unbounded;
     ways *= cost.ways;
   }
@@ -101,8 +102,8 @@ function elementCost(element: AST.Element, refuse: Refuse): Cost {
 
 /** Lookarounds are matched once per place, and nothing inside is retried once they have matched. */
 function assertionCost({ alternatives }: AST.LookaroundAssertion, refuse: Refuse): Cost {
-  const { unbounded, ways } = choiceCost(alternatives, refuse);
-  return { unbounded: 0, retried: unbounded, ways, canFail: true };
+  const { unbounded, retried, ways } = choiceCost(alternatives, refuse);
+  return { unbounded: 0, retried: Math.max(unbounded, retried), ways, canFail: true };
 }
 
 function quantifierCost({ element, min, max }: AST.Quantifier, refuse: Refuse): Cost {
