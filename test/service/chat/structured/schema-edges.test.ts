@@ -1,4 +1,5 @@
 /** Schemas at the edges of what a grammar enforces: large counts, negated patterns, closed objects. */
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { compileSchema } from "./support.ts";
 
@@ -47,5 +48,37 @@ describe("the number of members", () => {
     const counted = { type: "object", properties: properties(1), maxProperties: 2400 };
     const many = Object.fromEntries(Array.from({ length: 4000 }, (_, at) => [`o${at}`, counted]));
     expect(() => compileSchema({ type: "object", properties: many })).toThrow(/at most \d+ rules/);
+  });
+});
+
+describe("a negated pattern", () => {
+  const values = ["a", "b", "", null, 5, true, [], {}, ["a"], { a: "a" }];
+  const member = (schema: object) => ({ type: "object", properties: { x: schema }, required: ["x"], additionalProperties: false });
+
+  it.each([
+    { not: { pattern: "^a" } },
+    { type: "string", not: { pattern: "^a" } },
+    { type: ["string"], not: { pattern: "^a" } },
+    { type: ["string", "null"], not: { pattern: "^a" } },
+    { type: ["integer", "string"], not: { pattern: "^a" } },
+    { not: { not: { pattern: "^a" } } },
+    { if: { pattern: "^a" }, else: { minLength: 1 } },
+    { if: { pattern: "^a" }, then: { type: "string" }, else: false },
+    { if: { type: "string", pattern: "^a" }, else: { type: ["null", "string"] } },
+    { anyOf: [{ not: { pattern: "^a" } }, { type: "null" }] },
+    { allOf: [{ type: ["string", "null"] }, { not: { pattern: "^a" } }] },
+    { propertyNames: { not: { pattern: "^a" } } },
+  ])("rejects the values that JSON Schema rejects: %j", (schema) => {
+    for (const given of [schema, member(schema)]) {
+      const isValid = new Ajv2020({ strict: false }).compile(given);
+      const { language, loose } = compileSchema(given);
+      expect(loose).toEqual([]);
+      for (const value of given === schema ? values : values.map((x) => ({ x })))
+        expect([language.accepts(JSON.stringify(value)), value]).toEqual([isValid(value), value]);
+    }
+  });
+
+  it("must be a string", () => {
+    expect(() => compileSchema({ type: "string", not: { pattern: 5 } })).toThrow(/`pattern`.*a string/);
   });
 });

@@ -105,9 +105,15 @@ export function negated(schema: Schema, context: NegateContext, depth = 0): Sche
   return alternatives.length === 0 ? false : { anyOf: alternatives };
 }
 
-/** Whether a negated schema is kept under `not`: a list of values, or a pattern alone. */
-export function isAtom(schema: unknown): schema is SchemaObject {
+/**
+ * Whether a negated schema is kept under `not`: a list of values; or a pattern alone beside the type `string`, because a pattern is valid
+ * for all values of other types.
+ */
+export function isAtom(schema: unknown, type: unknown): schema is SchemaObject {
   if (!isSchemaObject(schema)) return false;
   const [keyword, ...more] = Object.keys(schema);
-  return more.length === 0 && ((keyword === "enum" && Array.isArray(schema["enum"])) || keyword === "pattern");
+  if (more.length > 0) return false;
+  return keyword === "enum"
+    ? Array.isArray(schema["enum"])
+    : keyword === "pattern" && typeof schema["pattern"] === "string" && type === "string";
 }

@@ -41,7 +41,7 @@ export function preparer(resolve: Resolve, relax: Relax): Prepare {
     checkTexts(given, path);
     const { not, ...rest } = withoutConditions(toLatestDraft(given, path), path);
     let result: SchemaObject = rest;
-    if (isAtom(not)) result = { ...rest, not };
+    if (isAtom(not, rest["type"])) result = { ...rest, not };
     else if (not !== undefined) {
       const opposite = negated(toSchema(not, "not", path), { resolve, prepare, path });
       if (opposite === null) relax("not", path, "no schema says its opposite");
