@@ -24,7 +24,8 @@ const talkative: Engine = new Proxy(engine, {
     return (target[name] as (...args: unknown[]) => unknown).bind(target);
   },
 });
-const service = await startService({ dataDir, engine: talkative });
+// Templates of requests are among the fields that `limits` measures.
+const service = await startService({ dataDir, engine: talkative, limits: { chat: { trustRequestTemplates: true } } });
 const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
 histogram.enable();
 process.on("message", (message) => {

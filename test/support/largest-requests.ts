@@ -99,9 +99,10 @@ const CHAT: Readonly<Record<string, (limit: Required<FieldLimit>) => Json | Json
   user: ({ characters }) => ({ user: text(characters) }),
   documents: ({ items }) => ({ documents: list(items, () => ({ title: "a", text: text(4000) })) }),
   "documents.*": ({ items, each }) => ({ documents: [record(items, () => text(1000), each)] }),
-  chat_template: ({ characters }) => ({
-    chat_template: "{{ messages[0].content }}".padEnd(characters, " {% if true %}a{% endif %}").slice(0, -24),
-  }),
+  chat_template: ({ characters }) => {
+    const [first, block] = ["{{ messages[0].content }}", "{% if true %}a{% endif %}"];
+    return { chat_template: (first + block.repeat(Math.floor((characters - first.length) / block.length))).padEnd(characters, " ") };
+  },
   chat_template_kwargs: ({ items, each }) => ({ chat_template_kwargs: record(items, () => text(600), each) }),
   cache_salt: ({ characters }) => ({ cache_salt: text(characters) }),
   logit_bias: ({ items }) => ({ logit_bias: record(items, () => -1), n: 128, temperature: 1 }),
