@@ -59,7 +59,7 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
     const value = given[name];
     if (value === null || value === undefined || neutral.includes(value)) continue;
     const allowed = neutral.map((item) => `${JSON.stringify(item)} or `).join("");
-    throw new UnsupportedError(`\`${name}\` is not carried out by this service: expected ${allowed}null, got ${JSON.stringify(value)}.`, {
+    throw new UnsupportedError(`\`${name}\` is not supported by this service: expected ${allowed}null, got ${JSON.stringify(value)}.`, {
       param: `experimental_config.${name}`,
     });
   }

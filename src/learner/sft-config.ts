@@ -41,7 +41,7 @@ export interface SftSettings {
 export function checkSftConfig(config?: SftConfig | null, experimental?: SftExperimentalConfig | null): SftSettings {
   if ((config?.metric_logging?.enabled ?? false) || Object.keys(config?.metric_logging ?? {}).some((key) => key !== "enabled")) {
     throw new UnsupportedError(
-      '`metric_logging` is not carried out by this service: expected null or {"enabled": false}. Metrics are in the job\'s events.',
+      '`metric_logging` is not supported by this service: expected null or {"enabled": false}. Metrics are in the job\'s events.',
       { param: "config.metric_logging" },
     );
   }

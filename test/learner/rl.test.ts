@@ -303,7 +303,7 @@ describe("checkRlConfig", () => {
     );
   });
 
-  it("knows every setting of the schema: each is carried out or refused", () => {
+  it("knows every setting of the schema: each is supported or rejected", () => {
     const carriedOut = [
       "token_report",
       "learning_rate",

@@ -280,7 +280,7 @@ describe("planSft", () => {
     ],
     ["two sources of validation", null, { validation_split: 0.5, validation_data_url: "x" }, /got both/],
     ["measurements of nothing", null, { validation_every: 3 }, /no effect alone/],
-    ["metric logging", { metric_logging: { enabled: true } }, null, /`metric_logging` is not carried out/],
+    ["metric logging", { metric_logging: { enabled: true } }, null, /`metric_logging` is not supported/],
   ] as const)("refuses %s", (_, config, experimental, message) => {
     expect(() => planSft(4, config as Parameters<typeof planSft>[1], experimental)).toThrow(message);
   });

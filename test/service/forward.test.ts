@@ -38,7 +38,7 @@ async function startPair(
 const sampled = ({ engine }: TestService) => engine.calls.filter(({ verb }) => verb === "sample");
 
 describe("a request of a model that the upstream serves", () => {
-  it("is carried out there, every field included, and answered as the upstream would", async () => {
+  it("is forwarded with every field, and answered as the upstream would", async () => {
     const { front, back } = await startPair();
     const body = {
       ...{

@@ -14,7 +14,7 @@ test.each([
   {},
   { bias: "none", use_dora: false, modules_to_save: null, rank_pattern: {}, alora_invocation_tokens: null, lora_dropout: 0.1 },
   ...[true, false, null, "gaussian", "eva", "orthogonal"].map((init_lora_weights) => ({ init_lora_weights })),
-])("%j is carried out", async (settings) => {
+])("%j is supported", async (settings) => {
   expect(await read(settings)).toEqual({ rank: 4, alpha: 8 });
 });
 
@@ -27,6 +27,6 @@ test.each([
   await expect(read({ [name]: value })).rejects.toMatchObject({
     code: "E_UNSUPPORTED",
     param: "from",
-    message: expect.stringContaining(`the adapter: \`${name}\` is not carried out: got ${JSON.stringify(value)}`),
+    message: expect.stringContaining(`the adapter: \`${name}\` is not supported: got ${JSON.stringify(value)}`),
   });
 });

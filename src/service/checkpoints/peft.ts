@@ -56,7 +56,7 @@ export async function readAdapterConfig(path: string, where: string): Promise<Re
   for (const [name, neutral] of Object.entries(NEUTRAL)) {
     if (neutral.safeParse(others[name]).success) continue;
     throw new UnsupportedError(
-      `${where}: \`${name}\` is not carried out: got ${JSON.stringify(others[name])}. Export the adapter without it, or merge it into its base and use that`,
+      `${where}: \`${name}\` is not supported: got ${JSON.stringify(others[name])}. Export the adapter without it, or merge it into its base and use that`,
       { param: "from" },
     );
   }

@@ -159,7 +159,7 @@ export function samplingBehaviours(get: () => Subject): void {
       }
     });
 
-    it.each(RULES)("%s: carried out, or refused by an engine that does not", async (name, more, holds) => {
+    it.each(RULES)("%s: supported, or rejected by an engine without it", async (name, more, holds) => {
       const { engine, rules } = get();
       const policy = await basePolicy();
       const greedy = await sampleAll(engine, policy, prompt, params(0, { temperature: 0 }));

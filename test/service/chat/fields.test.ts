@@ -1,4 +1,4 @@
-/** Every field of the contract is carried out. */
+/** Every field of the contract is supported. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { chatCompletionRequest } from "../../../src/schema/index.ts";
@@ -7,7 +7,7 @@ import { HELLO, useChatServer } from "./support.ts";
 
 const { server, start, refusal } = await useChatServer();
 
-it("each field of the contract is carried out", () => {
+it("each field of the contract is supported", () => {
   expect(Object.keys(CARRIED_FIELDS).sort()).toEqual(Object.keys(chatCompletionRequest.shape).sort());
 });
 
@@ -18,7 +18,7 @@ const NOT_NULL: ReadonlySet<string> = new Set([
   ...["add_special_tokens", "priority", "request_id"],
 ]);
 
-describe("fields that are carried out", () => {
+describe("supported fields", () => {
   const WRONG: Readonly<Record<keyof typeof CARRIED_FIELDS, readonly unknown[]>> = {
     messages: ["x"],
     model: [1],

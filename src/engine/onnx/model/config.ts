@@ -147,7 +147,7 @@ function architectureOf(raw: Raw, where: string): Architecture {
   const known = typeof name === "string" && Object.hasOwn(ARCHITECTURES, name) ? ARCHITECTURES[name] : undefined;
   if (!known) {
     throw new UnsupportedError(
-      `${where}: expected architectures to name one of ${Object.keys(ARCHITECTURES).join(", ")}, got ${shown(names)}; other families are not carried out`,
+      `${where}: expected architectures to name one of ${Object.keys(ARCHITECTURES).join(", ")}, got ${shown(names)}; other families are not supported`,
     );
   }
   return known;
@@ -155,7 +155,7 @@ function architectureOf(raw: Raw, where: string): Architecture {
 
 function refuseUnsupported(raw: Raw, where: string, architecture: Architecture): void {
   const refuse = (key: string, expected: unknown): never => {
-    throw new UnsupportedError(`${where}: "${key}": ${shown(raw[key])} is not carried out; only ${JSON.stringify(expected)} is`);
+    throw new UnsupportedError(`${where}: "${key}": ${shown(raw[key])} is not supported; only ${JSON.stringify(expected)} is`);
   };
   const given = (key: string) => raw[key] !== undefined && raw[key] !== null;
   for (const [key, allowed] of Object.entries(REQUIRED_VALUES)) if (given(key) && raw[key] !== allowed) refuse(key, allowed);

@@ -131,7 +131,7 @@ function parseScaling(
     }
     default:
       throw new UnsupportedError(
-        `${where}: type ${JSON.stringify(type)} is not carried out; "default", "linear", "dynamic", "llama3" and "yarn" are`,
+        `${where}: type ${JSON.stringify(type)} is not supported; "default", "linear", "dynamic", "llama3" and "yarn" are`,
       );
   }
 }

@@ -163,8 +163,8 @@ describe("rotary positions", () => {
   });
 
   test.each([
-    ["longrope", UnsupportedError, /"longrope" is not carried out; .*"yarn"/],
-    ["su", UnsupportedError, /"su" is not carried out/],
+    ["longrope", UnsupportedError, /"longrope" is not supported; .*"yarn"/],
+    ["su", UnsupportedError, /"su" is not supported/],
     ["linear", DataError, /"rope_scaling.factor" to be a number > 0, got undefined/],
     ["llama3", DataError, /"rope_scaling.factor"/],
     ["yarn", DataError, /"rope_scaling.factor"/],
@@ -177,7 +177,7 @@ describe("rotary positions", () => {
 test.each([
   ["MistralForCausalLM", {}, /LlamaForCausalLM, Qwen2ForCausalLM.*got \["MistralForCausalLM"\]/],
   ["toString", {}, /got \["toString"\]/],
-  ["LlamaForCausalLM", { hidden_act: "gelu" }, /"hidden_act": "gelu" is not carried out; only "silu" is/],
+  ["LlamaForCausalLM", { hidden_act: "gelu" }, /"hidden_act": "gelu" is not supported; only "silu" is/],
   ["LlamaForCausalLM", { sliding_window: 4096 }, /"sliding_window": 4096/],
   ["Qwen2ForCausalLM", { sliding_window: 4096, use_sliding_window: true }, /"sliding_window": 4096/],
   ["Qwen3ForCausalLM", { layer_types: ["full_attention", "sliding_attention"] }, /"layer_types"/],
