@@ -82,3 +82,35 @@ describe("a negated pattern", () => {
     expect(() => compileSchema({ type: "string", not: { pattern: 5 } })).toThrow(/`pattern`.*a string/);
   });
 });
+
+describe("the format int64", () => {
+  const [min, max] = [-(2n ** 63n), 2n ** 63n - 1n];
+
+  it.each([
+    { type: "integer", format: "int64" },
+    { type: "number", format: "int64" },
+    { allOf: [{ type: "integer" }, { format: "int64" }] },
+  ])("has exactly the integers of 64 bits: %j", (schema) => {
+    const { language, loose } = compileSchema({ type: "array", items: schema });
+    expect(loose).toEqual([]);
+    expect([min, max, 0n, max - 1n, 10n ** 18n].filter((value) => !language.accepts(`[${value}]`))).toEqual([]);
+    expect([min - 1n, max + 1n, 10n ** 200n - 1n, "0.5"].filter((value) => language.accepts(`[${value}]`))).toEqual([]);
+  });
+
+  it("holds together with bounds, multiples and int32", () => {
+    const accepted = (schema: object, texts: readonly unknown[]) =>
+      texts.map(String).filter((text) => compileSchema(schema).language.accepts(text));
+    const integer = { type: "integer", format: "int64" };
+    expect(accepted({ ...integer, minimum: 2 ** 62 }, [2n ** 62n - 1n, 2n ** 62n, max, max + 1n])).toEqual([
+      String(2n ** 62n),
+      String(max),
+    ]);
+    expect(accepted({ ...integer, maximum: -1e18, exclusiveMinimum: -1e20 }, [min - 1n, min, -(10n ** 18n), 0])).toEqual([
+      String(min),
+      String(-(10n ** 18n)),
+    ]);
+    expect(accepted({ ...integer, multipleOf: 5 }, [5, 7, -10])).toEqual(["5", "-10"]);
+    expect(accepted({ allOf: [integer, { format: "int32" }] }, [2 ** 31 - 1, 2 ** 31])).toEqual([String(2 ** 31 - 1)]);
+    expect(accepted({ type: "integer", format: "int32", multipleOf: 2 }, [2 ** 31 - 2, 2 ** 31])).toEqual([String(2 ** 31 - 2)]);
+  });
+});

@@ -81,8 +81,8 @@ export const LOOSE_FORMATS: ReadonlyMap<string, string> = new Map([
   ["regex", "regular expressions are parsed at the end"],
 ]);
 
-/** Ranges of integer formats, both bounds included. */
-export const NUMBER_FORMATS: ReadonlyMap<string, readonly [low: number, high: number]> = new Map([["int32", [-(2 ** 31), 2 ** 31 - 1]]]);
-
-/** Number formats that allow only integers. */
-export const INTEGER_FORMATS: ReadonlySet<string> = new Set(["int32", "int64"]);
+/** Ranges of integer formats, both bounds included. The upper bound of `int64` is not a double. */
+export const INTEGER_FORMATS: ReadonlyMap<string, readonly [low: bigint, high: bigint]> = new Map([
+  ["int32", [-(2n ** 31n), 2n ** 31n - 1n]],
+  ["int64", [-(2n ** 63n), 2n ** 63n - 1n]],
+]);

@@ -5,7 +5,7 @@ import { INTEGER, NUMBER } from "../json-text.ts";
 import { TooLarge } from "../regular/derivative.ts";
 import { dfaExpression, minimized, productOf } from "../regular/dfa.ts";
 import type { SchemaCompiler } from "./compiler.ts";
-import { INTEGER_FORMATS, NUMBER_FORMATS } from "./formats.ts";
+import { INTEGER_FORMATS } from "./formats.ts";
 import { asList, invalid, type SchemaObject } from "./keywords.ts";
 import { notsOf } from "./merge.ts";
 import { multiplesOf, toDivisor } from "./multiples.ts";
@@ -21,6 +21,8 @@ function bound(schema: SchemaObject, keyword: string, path: string): number | nu
 interface Bounds {
   readonly low: number | null;
   readonly high: number | null;
+  /** Ranges of the integer formats, which apply in addition. Empty unless the number is an integer. */
+  readonly ranges: readonly (readonly [low: bigint, high: bigint])[];
 }
 
 function stricter(a: number | null, b: number | null, of: (a: number, b: number) => number): number | null {
@@ -32,20 +34,26 @@ function stricter(a: number | null, b: number | null, of: (a: number, b: number)
  */
 function boundsOf(schema: SchemaObject, path: string): Bounds {
   const [above, below] = [bound(schema, "exclusiveMinimum", path), bound(schema, "exclusiveMaximum", path)];
-  let low = stricter(bound(schema, "minimum", path), above === null ? null : nextUp(above), Math.max);
-  let high = stricter(bound(schema, "maximum", path), below === null ? null : -nextUp(-below), Math.min);
-  for (const format of asList(schema["format"])) {
-    const range = NUMBER_FORMATS.get(format as string);
-    if (range === undefined) continue;
-    low = stricter(low, range[0], Math.max);
-    high = stricter(high, range[1], Math.min);
-  }
-  return { low, high };
+  return {
+    low: stricter(bound(schema, "minimum", path), above === null ? null : nextUp(above), Math.max),
+    high: stricter(bound(schema, "maximum", path), below === null ? null : -nextUp(-below), Math.min),
+    ranges: asList(schema["format"]).flatMap((format) => {
+      const range = INTEGER_FORMATS.get(format as string);
+      return range === undefined ? [] : [range];
+    }),
+  };
 }
 
-function between({ low, high }: Bounds, isInteger: boolean): Expression {
+function between({ low, high, ranges }: Bounds, isInteger: boolean): Expression {
   if (!isInteger) return numbersBetween(low, high);
-  return integersBetween(low === null ? null : BigInt(Math.ceil(low)), high === null ? null : BigInt(Math.floor(high)));
+  const lows = [...(low === null ? [] : [BigInt(Math.ceil(low))]), ...ranges.map((range) => range[0])];
+  const highs = [...(high === null ? [] : [BigInt(Math.floor(high))]), ...ranges.map((range) => range[1])];
+  const extreme = (values: readonly bigint[], isBetter: (a: bigint, b: bigint) => boolean): bigint | null =>
+    values.reduce<bigint | null>((best, value) => (best === null || isBetter(value, best) ? value : best), null);
+  return integersBetween(
+    extreme(lows, (a, b) => a > b),
+    extreme(highs, (a, b) => a < b),
+  );
 }
 
 /** Maximum number of digits, including the divisor's fraction digits: with more digits, doubles cannot distinguish multiples. */
@@ -61,7 +69,7 @@ function multiplesBetween(bounds: Bounds, isInteger: boolean, divisors: readonly
   const low = stricter(bounds.low, -largest, Math.max);
   const high = stricter(bounds.high, largest, Math.min);
   try {
-    let dfa = languages.dfa(languages.termOf(between({ low, high }, isInteger)));
+    let dfa = languages.dfa(languages.termOf(between({ ...bounds, low, high }, isInteger)));
     for (const fraction of fractions) dfa = productOf(dfa, minimized(multiplesOf(fraction)), intersection);
     return dfaExpression(dfa, builder, (ranges) => set(...ranges));
   } catch (error) {
@@ -75,7 +83,6 @@ function multiplesBetween(bounds: Bounds, isInteger: boolean, divisors: readonly
  * exponent.
  */
 export function numberOf(schema: SchemaObject, isIntegral: boolean, compiler: SchemaCompiler, path: string): Expression {
-  const isInteger = isIntegral || asList(schema["format"]).some((format) => INTEGER_FORMATS.has(format as string));
   const divisors = asList(schema["multipleOf"]).map((value) => {
     if (typeof value !== "number" || !(value > 0) || !Number.isFinite(value)) throw invalid("multipleOf", path, "a number above 0", value);
     return value;
@@ -83,12 +90,13 @@ export function numberOf(schema: SchemaObject, isIntegral: boolean, compiler: Sc
   if (notsOf(schema["not"]).some(({ enum: values }) => asList(values).some((value) => typeof value === "number")))
     compiler.relax("not", path, "numbers are compared with single values at the end");
   const bounds = boundsOf(schema, path);
+  const isInteger = isIntegral || bounds.ranges.length > 0;
   const needed = divisors.filter((divisor) => !(isInteger && divisor === 1));
   if (needed.length > 0) {
     const multiples = multiplesBetween(bounds, isInteger, needed, compiler);
     if (multiples !== null) return multiples;
     compiler.relax("multipleOf", path, "its automaton has too many states");
   }
-  if (bounds.low === null && bounds.high === null) return isInteger ? INTEGER : NUMBER;
+  if (bounds.low === null && bounds.high === null && bounds.ranges.length === 0) return isInteger ? INTEGER : NUMBER;
   return between(bounds, isInteger);
 }
