@@ -10,6 +10,7 @@ export class AttemptSignal {
   #timer: NodeJS.Timeout | undefined;
   /** Number of the attempt's requests that are waiting. */
   #halts = 0;
+  #isDisposed = false;
 
   constructor(timeoutMs: number | undefined, label: string) {
     // A rollout may have hundreds of concurrent requests, each with a listener.
@@ -40,13 +41,14 @@ export class AttemptSignal {
     if (--this.#halts === 0) this.#start();
   }
 
+  /** Ends the timeout. Pauses that end later do not restart it. */
   dispose(): void {
     clearTimeout(this.#timer);
-    this.#timer = undefined;
+    this.#isDisposed = true;
   }
 
   #start(): void {
-    if (this.#timeoutMs === undefined) return;
+    if (this.#timeoutMs === undefined || this.#isDisposed) return;
     this.#startedAtMs = performance.now();
     this.#timer = setTimeout(() => this.#timeOut(), this.#leftMs);
   }
