@@ -207,6 +207,12 @@ a{% raw %}
 {% set 1 = 2 %}
 {% break %}
 {% unknown %}
+{% for m in messages %}{% if m.role != 'none' %}{% continue %}{% endif %}x{% else %}none{% endfor %}|{% for i in [1, 2] %}{% break %}{% else %}none{% endfor %}|{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}|{% for i in [1, 2] %}{% if i == 2 %}{% continue %}{% endif %}{% else %}none{% endfor %}|{% for i in [1, 2] recursive %}{% break %}{% else %}none{% endfor %}|{% for i in [1, 2] if i > 1 %}{{ loop.index }}{% continue %}{% else %}none{% endfor %}
+{% for a in [1, 2] %}{% for b in [] %}{% else %}{% break %}{% endfor %}{{ a }}{% endfor %}|{% for a in [1, 2] %}{% for b in [] %}{{ loop.index }}{% else %}{% if a == 1 %}{% continue %}{% endif %}{% endfor %}{{ a }}{% endfor %}|{% for a in [1, 2] %}{% for b in [3] %}{{ b }}{% else %}{% break %}{% endfor %}{{ a }}{% else %}none{% endfor %}|{% for a in [1, 2] %}{% for b in [3] %}{% continue %}{% else %}{% break %}{% endfor %}{{ a }}{% else %}none{% endfor %}
+{% for a in [1, 2] %}{% set x %}q{% break %}{% endset %}{{ a }}{% endfor %}|{% for a in [1, 2] %}{% set x | upper %}q{% if a == 1 %}{% continue %}{% endif %}{% endset %}{{ a }}{{ x }}{% endfor %}|{% for a in [1, 2] %}{% set x %}{% for b in [1, 2] %}{{ b }}{% break %}{% endfor %}{% endset %}{{ x }}{% endfor %}
+{% for a in [1, 2] %}[{% filter upper %}q{% if a == 1 %}{% continue %}{% endif %}w{% endfilter %}]{{ a }}{% endfor %}|{% for a in [1, 2] %}[{% filter upper %}q{% break %}{% endfilter %}]{% else %}none{% endfor %}|{% for a in [1, 2] %}[{% with b = 1 %}{% if a == 1 %}{% continue %}{% endif %}w{% endwith %}]{% endfor %}
+{% for a in [1, 2] %}{% for b in [] recursive %}{% else %}{% continue %}{% endfor %}{{ a }}{% endfor %}
+{% for a in [1, 2] %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}
 {{ 'a' | upper | lower | title | length | string ~ 'z' }}{{ yes and not no }}{{ none is none }}{{ s[1] | trim | length == 0 }}
 """.strip("\n").replace("\\\nnext", "\x00next").split("\n")
 CASES = [case.replace("\x00next", "\\\nnext") for case in CASES]

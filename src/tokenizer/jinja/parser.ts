@@ -131,7 +131,9 @@ class Parser extends ExpressionParser {
     const { body, end } = this.#body("endfor", "else");
     this.#loops--;
     const usesLoop = isRecursive || this.reads.has("loop");
-    const otherwise = end === "else" ? this.#body("endfor").body : [];
+    const readElse = (): Statement[] => this.#body("endfor").body;
+    // Jinja compiles a recursive loop to a function, which outer loops do not reach into.
+    const otherwise = end !== "else" ? [] : isRecursive ? this.#withoutLoop(readElse) : readElse();
     // A nested loop has its own `loop`, but the analysis stays simple: an unused one costs little.
     for (const name of this.reads) outer.add(name);
     this.reads = outer;

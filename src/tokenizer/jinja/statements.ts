@@ -12,8 +12,10 @@ import { Output, type Scope } from "./scope.ts";
 import { namesOf } from "./scoping.ts";
 import { Callable, Dict, type Keywords, Namespace, truth, Tuple, Undefined, type Value } from "./values.ts";
 
-/** Runs a statement; the result says whether the loop around it is left (`break`) or continued with its next element. */
-type Run = (scope: Scope, output: Output) => "break" | "continue" | undefined;
+/** Whether the loop around a statement is left (`break`) or continued with its next element; undefined if the next statement follows. */
+type Left = "break" | "continue" | undefined;
+/** Runs a statement. */
+type Run = (scope: Scope, output: Output) => Left;
 type Assign = (scope: Scope, value: Value) => void;
 
 /**
@@ -100,9 +102,9 @@ class StatementCompiler extends ExpressionCompiler {
         const [body, assign] = [this.scoped(node.body), this.#target(node.target)];
         const filter = node.filter === undefined ? undefined : this.filterChain(node.filter);
         return (scope) => {
-          const text = textOf(body, scope);
-          assign(scope, filter === undefined ? text : filter(scope, text));
-          return undefined;
+          const { text, left } = textOf(body, scope);
+          if (left === undefined) assign(scope, filter === undefined ? text : filter(scope, text));
+          return left;
         };
       }
       case "macro": {
@@ -115,8 +117,9 @@ class StatementCompiler extends ExpressionCompiler {
       case "filter-block": {
         const [body, filter] = [this.scoped(node.body), this.filterChain(node.filter)];
         return (scope, output) => {
-          const text = textOf(body, scope);
-          return output.write(toText(scope.meter, filter(scope, text)));
+          const { text, left } = textOf(body, scope);
+          if (left === undefined) output.write(toText(scope.meter, filter(scope, text)));
+          return left;
         };
       }
       case "with": {
@@ -132,7 +135,7 @@ class StatementCompiler extends ExpressionCompiler {
       }
       case "scope": {
         const body = this.scoped(node.body);
-        return (scope, output) => output.write(textOf(body, scope));
+        return (scope, output) => output.write(textOf(body, scope).text);
       }
       default:
         return node satisfies never;
@@ -144,7 +147,7 @@ class StatementCompiler extends ExpressionCompiler {
     const body = this.scoped(node.body, [...targetNames(node.target), "loop"]);
     const otherwise = node.otherwise.length === 0 ? undefined : this.scoped(node.otherwise);
     const test = node.test === undefined ? undefined : this.expression(node.test);
-    const render = (scope: Scope, output: Output, value: Value, depth: number): undefined => {
+    const render = (scope: Scope, output: Output, value: Value, depth: number): Left => {
       const { meter } = scope;
       let elements: Iterator<Value> = iterate(meter, value);
       if (test !== undefined) elements = filtered(scope, elements, assign, test);
@@ -156,6 +159,7 @@ class StatementCompiler extends ExpressionCompiler {
             return text.text;
           };
       const loop = node.usesLoop ? new Loop(elements, test === undefined ? sizeOf(meter, value) : undefined, depth, recursion) : undefined;
+      // As in Jinja, an element whose iteration ends in `continue` or `break` does not count for `else`.
       let isEmpty = true;
       for (;;) {
         let element: Value | undefined;
@@ -164,14 +168,14 @@ class StatementCompiler extends ExpressionCompiler {
           element = next.done === true ? undefined : next.value;
         } else element = loop.advance();
         if (element === undefined) break;
-        isEmpty = false;
         const inner = scope.inner(body.own);
         if (loop !== undefined) inner.set("loop", loop);
         assign(inner, element);
-        if (body.run(inner, output) === "break") break;
+        const left = body.run(inner, output);
+        if (left === "break") break;
+        if (left === undefined) isEmpty = false;
       }
-      if (isEmpty) otherwise?.run(scope.inner(otherwise.own), output);
-      return undefined;
+      return isEmpty ? otherwise?.run(scope.inner(otherwise.own), output) : undefined;
     };
     return (scope, output) => {
       scope.meter.charge(1);
@@ -246,13 +250,13 @@ function* filtered(scope: Scope, elements: Iterator<Value>, assign: Assign, test
   }
 }
 
-/** Returns the text of a body in a scope of its own. */
-function textOf(body: ScopedBody, scope: Scope, prepare?: (inner: Scope) => void): string {
+/** Returns the text of a body in a scope of its own, up to the `break` or `continue` that left it. */
+function textOf(body: ScopedBody, scope: Scope, prepare?: (inner: Scope) => void): { readonly text: string; readonly left: Left } {
   const output = new Output(scope.meter);
   const inner = scope.inner(body.own);
   prepare?.(inner);
-  body.run(inner, output);
-  return output.text;
+  const left = body.run(inner, output);
+  return { text: output.text, left };
 }
 
 function targetNames(target: Target): string[] {
@@ -264,7 +268,7 @@ function targetNames(target: Target): string[] {
 class Macro extends Callable {
   constructor(signature: Signature, defaults: readonly (Evaluate | undefined)[], body: ScopedBody, scope: Scope) {
     super((meter, args, keywords) => {
-      return meter.deeper(() => textOf(body, scope, (inner) => bindArguments(meter, signature, defaults, inner, args, keywords)));
+      return meter.deeper(() => textOf(body, scope, (inner) => bindArguments(meter, signature, defaults, inner, args, keywords)).text);
     }, "Macro");
   }
 }
