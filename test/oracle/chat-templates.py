@@ -213,6 +213,23 @@ a{% raw %}
 {% for a in [1, 2] %}[{% filter upper %}q{% if a == 1 %}{% continue %}{% endif %}w{% endfilter %}]{{ a }}{% endfor %}|{% for a in [1, 2] %}[{% filter upper %}q{% break %}{% endfilter %}]{% else %}none{% endfor %}|{% for a in [1, 2] %}[{% with b = 1 %}{% if a == 1 %}{% continue %}{% endif %}w{% endwith %}]{% endfor %}
 {% for a in [1, 2] %}{% for b in [] recursive %}{% else %}{% continue %}{% endfor %}{{ a }}{% endfor %}
 {% for a in [1, 2] %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}
+{{ nothing | int }}
+{{ nothing | int(5) }}
+{{ messages[0].nothing | int(base=2) }}
+{{ nothing | float }}
+{{ nothing | float(1.5) }}
+{{ 10 ** 400 }}{{ (10 ** 400) | int == 10 ** 400 }}{{ ('1' * 400) | float }}
+{{ (10 ** 400) | float(3) }}
+{{ '%f' % 10 ** 400 }}
+{{ '%f' % (10 ** 400) }}
+{{ '{:.1f}'.format(10 ** 400) }}
+{{ '{:d}'.format(10 ** 400) | length }}{{ '%d' % (10 ** 400) | length }}
+{{ (10 ** 400) | round(1, 'ceil') }}
+{{ nothing | truncate }}|{{ [1, 2] | truncate(3) }}|{{ (1, 2) | truncate(3, leeway=0) }}|{{ d[1] | truncate(3) }}|{{ nothing | reverse | list }}
+{{ [1, 2, 3, 4, 5, 6, 7, 8, 9] | truncate(3) }}
+{{ 5 | truncate(3) }}
+{{ dict(nothing) }}
+{{ namespace(nothing) }}
 {{ 'a' | upper | lower | title | length | string ~ 'z' }}{{ yes and not no }}{{ none is none }}{{ s[1] | trim | length == 0 }}
 """.strip("\n").replace("\\\nnext", "\x00next").split("\n")
 CASES = [case.replace("\x00next", "\\\nnext") for case in CASES]

@@ -2,7 +2,7 @@
 
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
 import type { Meter } from "./meter.ts";
-import { fixed, toNumber } from "./numbers.ts";
+import { fixed, toNumber, toReal } from "./numbers.ts";
 import { repr, toText } from "./print.ts";
 import { lengthOf } from "./text.ts";
 import { Dict, isFloat, type Keywords, Tuple, typeName, type Value } from "./values.ts";
@@ -64,8 +64,9 @@ function percentBody(meter: Meter, value: Value, type: string, flags: string, pr
   const plus = flags.includes("+") ? "+" : flags.includes(" ") ? " " : "";
   const number = toNumber(value);
   if (type === "f" || type === "F") {
-    if (number === undefined) return typeError(`must be real number, not ${typeName(value)}`);
-    return signed(fixedText(number, precision ?? 6), plus);
+    const real = toReal(value);
+    if (real === undefined) return typeError(`must be real number, not ${typeName(value)}`);
+    return signed(fixedText(real, precision ?? 6), plus);
   }
   if ("diuxXo".includes(type)) {
     if (number === undefined) return typeError(`%${type} format: a real number is required, not ${typeName(value)}`);
@@ -151,7 +152,8 @@ function formatValue(meter: Meter, value: Value, spec: string): string {
   if (match === null) return unsupported(`the format specification \`${spec}\``);
   const [, fill, align, plus, alternate, zero, width, group, precision, type] = match;
   if (alternate !== undefined) return unsupported(`the format specification \`${spec}\``);
-  const number = typeof value === "boolean" && type === undefined ? undefined : toNumber(value);
+  const isReal = type !== undefined && "fF%".includes(type);
+  const number = typeof value === "boolean" && type === undefined ? undefined : isReal ? toReal(value) : toNumber(value);
   let body: string;
   let side: string;
   if (typeof value === "string") {

@@ -34,6 +34,7 @@ function dict(meter: Meter, args: readonly Value[], keywords: Keywords): Dict {
   const made = new Dict();
   const [given] = args;
   if (given instanceof Dict) for (const [key, value] of given.entries()) made.set(key, value);
+  else if (given instanceof Undefined) return given.fail();
   else if (given instanceof Namespace) return typeError("'Namespace' object is not iterable");
   else if (given !== undefined) {
     for (const pair of iterate(meter, given)) {

@@ -33,6 +33,15 @@ export function toNumber(value: Value): number | undefined {
   return "real" in numeric ? numeric.real : Number(numeric.whole);
 }
 
+/**
+ * Returns `float(value)` of a number; undefined for other values.
+ *
+ * @throws TemplateFailure when an `int` is too large for a `float`.
+ */
+export function toReal(value: Value): number | undefined {
+  return typeof value === "bigint" ? realOf(value) : toNumber(value);
+}
+
 /** Arithmetic operators. */
 export type Arithmetic = "+" | "-" | "*" | "/" | "//" | "%" | "**";
 

@@ -201,7 +201,12 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
     const items = reversed(meter, value);
     if (
       items !== undefined &&
-      (Array.isArray(value) || value instanceof Tuple || value instanceof Dict || value instanceof DictView || value instanceof Range)
+      (Array.isArray(value) ||
+        value instanceof Undefined ||
+        value instanceof Tuple ||
+        value instanceof Dict ||
+        value instanceof DictView ||
+        value instanceof Range)
     ) {
       return new PyIterator(items.values(), "list_reverseiterator");
     }

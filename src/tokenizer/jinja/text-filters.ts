@@ -5,8 +5,8 @@ import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import type { Filter } from "./filter.ts";
 import { formatPercent } from "./format.ts";
 import type { Meter } from "./meter.ts";
-import { parseInteger, parseReal, round, toNumber } from "./numbers.ts";
-import { binary } from "./operators.ts";
+import { parseInteger, parseReal, round, toNumber, toReal } from "./numbers.ts";
+import { binary, sizeOf } from "./operators.ts";
 import { jsonOptions, plainText, toJson, toText } from "./print.ts";
 import { builtin, textArgument } from "./signature.ts";
 import { callStringMethod, replaceText, stripText } from "./string-methods.ts";
@@ -62,13 +62,15 @@ function indent(meter: Meter, value: Value, width: Value | undefined, first: Val
 }
 
 function truncate(meter: Meter, value: Value, length: number, killWords: boolean, end: string, leeway: number): Value {
-  const text = typeof value === "string" ? value : typeError(`truncate expects a text, got ${typeName(value)}`);
   const room = length - lengthOf(end);
   if (room < 0) throw new TemplateFailure(`AssertionError: expected length >= ${lengthOf(end)}, got ${length}`);
   if (leeway < 0) throw new TemplateFailure(`AssertionError: expected leeway >= 0, got ${leeway}`);
+  const size = sizeOf(meter, value);
+  if (size === undefined) return typeError(`object of type '${typeName(value)}' has no len()`);
+  if (size <= length + leeway) return value;
+  const text = typeof value === "string" ? value : typeError(`truncate expects a text, got ${typeName(value)}`);
   meter.charge(text.length / 8);
   const points = pointsOf(text);
-  if (points.length <= length + leeway) return text;
   const cut = points.slice(0, room).join("");
   if (killWords) return cut + end;
   const space = cut.lastIndexOf(" ");
@@ -76,6 +78,7 @@ function truncate(meter: Meter, value: Value, length: number, killWords: boolean
 }
 
 function toInteger(value: Value, otherwise: Value, base: number): Value {
+  if (value instanceof Undefined) return value.fail();
   const truncated = (real: number): Value => {
     if (Number.isNaN(real)) return otherwise;
     if (!Number.isFinite(real)) return otherwise;
@@ -112,8 +115,9 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
     callStringMethod(meter, plainText(meter, value), "center", [orElse(width, 80)], NO_KEYWORDS),
   ),
   float: builtin("default=", (meter, value, [otherwise]) => {
+    if (value instanceof Undefined) return value.fail();
     if (typeof value === "string") meter.chargeText(value.length * 2);
-    const real = typeof value === "string" ? parseReal(value) : toNumber(value);
+    const real = typeof value === "string" ? parseReal(value) : toReal(value);
     return real === undefined ? orElse(otherwise, new Float(0)) : float(real);
   }),
   format: (meter, value, args, keywords) => {
@@ -140,7 +144,7 @@ export const TEXT_FILTERS: Readonly<Record<string, Filter>> = {
     if (method === undefined || method === "common") return value instanceof Undefined ? value.fail() : round(value, digits);
     if (method !== "ceil" && method !== "floor") throw new TemplateFailure("method must be common, ceil or floor");
     if (digits < 0 || digits > 300) return unsupported("`round` to fewer than 0 or more than 300 digits");
-    const number = toNumber(value);
+    const number = toReal(value);
     if (number === undefined) return typeError(`round expects a number, got ${typeName(value)}`);
     const scale = 10 ** digits;
     const scaled = method === "ceil" ? Math.ceil(number * scale) : Math.floor(number * scale);
