@@ -6,7 +6,7 @@ import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPl
 import type { PromptEncoder, RenderedPrompt, SplicePlace } from "./render.ts";
 import type { ChatRequest } from "./request.ts";
 import type { ShapeOptions } from "./shape.ts";
-import type { OutputCheck } from "./structured/output-check.ts";
+import type { OutputValidation } from "./structured/output-check.ts";
 
 /** An admitted request, ready to generate. */
 export interface Run {
@@ -17,8 +17,8 @@ export interface Run {
   readonly plan: GenerationPlan;
   readonly shape: ShapeOptions;
   readonly place: SplicePlace;
-  /** Schemas that finished texts must be validated against; null if the grammar enforces everything. */
-  readonly check: OutputCheck | null;
+  /** Validation of finished texts; null if the grammar enforces everything. */
+  readonly check: OutputValidation | null;
 }
 
 /** Codes of engine errors that the client receives. */

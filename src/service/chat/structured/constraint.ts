@@ -4,7 +4,7 @@ import { UnsupportedError } from "../../../errors.ts";
 import type { ChatTokenizer } from "../../../tokenizer/index.ts";
 import { REASONING_END } from "../reasoning.ts";
 import type { ChatRequest } from "../request.ts";
-import type { OutputCheck } from "./output-check.ts";
+import type { OutputValidation } from "./output-check.ts";
 import type { OutputGrammars } from "./output-grammar.ts";
 
 /** Context of {@link constraintOf}. */
@@ -21,8 +21,8 @@ export interface ConstraintContext {
 export interface OutputConstraint {
   /** Grammar and end tokens, for the engine. */
   readonly params: GrammarParams;
-  /** Schemas that the finished text must be validated against; null if the grammar enforces everything. */
-  readonly check: OutputCheck | null;
+  /** Validation of the finished text; null if the grammar enforces everything. */
+  readonly check: OutputValidation | null;
 }
 
 /**
@@ -48,5 +48,7 @@ export async function constraintOf(
   const endTokenIds = tokenizer.eosTokenIds.length > 0 ? tokenizer.eosTokenIds : stopTokenIds;
   if (endTokenIds.length === 0)
     throw new UnsupportedError("The model has no end token, so that an output that must have a form cannot end; send `stop_token_ids`");
-  return { params: { grammar, endTokenIds }, check };
+  if (check === null) return { params: { grammar, endTokenIds }, check };
+  const endTokens = new Map(endTokenIds.map((id) => [id, tokenizer.decode([id], { skipSpecialTokens: false })]));
+  return { params: { grammar, endTokenIds }, check: { check, endTokens } };
 }

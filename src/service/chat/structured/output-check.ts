@@ -7,35 +7,53 @@ import type { ChoiceMessage } from "../shape.ts";
 export type OutputCheck =
   /** Schema of the whole text, or of the arguments of the single forced call. */
   | { readonly kind: "json"; readonly schema: string }
-  /** Schemas of the arguments of each call, by function name. */
-  | { readonly kind: "calls"; readonly schemas: Readonly<Record<string, string>> };
+  /** Schemas of the arguments of each call, with the function's name. */
+  | { readonly kind: "calls"; readonly schemas: readonly (readonly [name: string, schema: string])[] };
 
 /** Returns the schemas of a check. */
 export function schemasOf(check: OutputCheck): readonly string[] {
-  return check.kind === "json" ? [check.schema] : Object.values(check.schemas);
+  return check.kind === "json" ? [check.schema] : check.schemas.map(([, schema]) => schema);
+}
+
+/** Validation of the finished choices of one request. */
+export interface OutputValidation {
+  readonly check: OutputCheck;
+  /** Texts of the tokens that end a complete text, by id. */
+  readonly endTokens: ReadonlyMap<number, string>;
 }
 
 /** A finished choice and its validator. */
 export interface FinishedOutput {
-  readonly choice: Pick<GeneratedChoice, "index" | "text" | "finishReason">;
+  readonly choice: Pick<GeneratedChoice, "index" | "text" | "ids">;
   readonly message: Pick<ChoiceMessage, "content" | "toolCalls">;
   /** Returns the first violation of a schema in a text, both JSON; null if the text is valid or is only the beginning of a value. */
   readonly validate: (schema: string, text: string) => string | null | Promise<string | null>;
 }
 
+/** Removes the texts of end tokens at the end of a text, which has them if the request includes stop tokens or ignores end tokens. */
+function withoutEndTokens(text: string, endTokens: OutputValidation["endTokens"]): string {
+  const ends = [...endTokens.values()].filter((end) => end !== "");
+  let rest = text;
+  for (let end = ends.find((each) => rest.endsWith(each)); end !== undefined; end = ends.find((each) => rest.endsWith(each)))
+    rest = rest.slice(0, -end.length);
+  return rest;
+}
+
 /**
- * Validates a finished choice. A text that was cut short is only the beginning of its form and is not validated.
+ * Validates a finished choice if its text is complete, that is, if an end token was sampled: the grammar allows none before. A text that
+ * ends for any other reason (token limit, stop string, other stop token) is only the beginning of its form and is not validated.
  *
  * @throws {@link OutputError} `E_OUTPUT` for a text that violates its schema.
  */
-export async function validateOutput(check: OutputCheck, { choice, message, validate }: FinishedOutput): Promise<void> {
-  const { index, text, finishReason } = choice;
-  if (finishReason !== "stop") return;
+export async function validateOutput({ check, endTokens }: OutputValidation, { choice, message, validate }: FinishedOutput): Promise<void> {
+  const { index, text, ids } = choice;
+  if (!ids.some((id) => endTokens.has(id))) return;
   const calls = message.toolCalls.map(({ function: called }) => called);
+  const schemas = new Map(check.kind === "calls" ? check.schemas : []);
   const parts =
     check.kind === "calls"
-      ? calls.map(({ name, arguments: given }) => ({ schema: check.schemas[name], part: given, name: `the arguments of \`${name}\`` }))
-      : [{ schema: check.schema, part: calls[0]?.arguments ?? message.content ?? "", name: "the text" }];
+      ? calls.map(({ name, arguments: given }) => ({ schema: schemas.get(name), part: given, name: `the arguments of \`${name}\`` }))
+      : [{ schema: check.schema, part: withoutEndTokens(calls[0]?.arguments ?? message.content ?? "", endTokens), name: "the text" }];
   for (const { schema, part, name } of parts) {
     const violation = schema === undefined ? null : await validate(schema, part);
     if (violation === null) continue;

@@ -87,13 +87,13 @@ function schemaOf(schema: Schema, compiler: SchemaCompiler): Compiled {
 
 function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: SchemaCompiler): Compiled {
   const { whitespace } = compiler.parts;
-  const schemas: Record<string, string> = {};
+  const schemas: (readonly [name: string, schema: string])[] = [];
   const call = choiceOf(
     tools.map((tool) => {
       const { name } = tool.function;
       const schema = argumentsSchema(tool);
       const { expression, relaxations } = compiler.document(schema);
-      if (relaxations.length > 0) schemas[name] = JSON.stringify(schema);
+      if (relaxations.length > 0) schemas.push([name, JSON.stringify(schema)]);
       return sequence(
         text("{"),
         whitespace,
@@ -117,7 +117,7 @@ function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: Schema
     }),
   );
   const more = repeat(sequence(text(","), whitespace, call), 0, isOne ? 0 : null);
-  const check: OutputCheck | null = Object.keys(schemas).length === 0 ? null : { kind: "calls", schemas };
+  const check: OutputCheck | null = schemas.length === 0 ? null : { kind: "calls", schemas };
   return { expression: sequence(text("["), whitespace, call, more, text("]")), check };
 }
 
