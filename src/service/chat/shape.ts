@@ -72,12 +72,12 @@ export interface MessageOptions {
 
 /** Parses the text of a choice into a message. */
 export function toMessage(
-  { index, text }: Pick<GeneratedChoice, "index" | "text">,
+  { index, text, closedBy }: Pick<GeneratedChoice, "index" | "text" | "closedBy">,
   { shouldParseToolCalls, forcedCalls, shouldParseReasoning, allowsParallelToolCalls }: MessageOptions,
 ): ChoiceMessage {
   const { reasoning, content: said } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
   const { content, toolCalls } =
-    forcedCalls?.read(index, said) ?? (shouldParseToolCalls ? parseToolCalls(said) : { content: said, toolCalls: [] });
+    forcedCalls?.read(index, said, closedBy !== null) ?? (shouldParseToolCalls ? parseToolCalls(said) : { content: said, toolCalls: [] });
   return {
     content: content === "" && forcedCalls === null && (toolCalls.length > 0 || shouldParseReasoning) ? null : content,
     reasoning: reasoning === "" ? null : reasoning,
@@ -86,10 +86,18 @@ export function toMessage(
 }
 
 /**
- * Returns the finish reason: `tool_calls` if there are tool calls, except for forced calls that were cut short or arguments of a function
- * that the request names.
+ * Returns the finish reason, for streamed and whole responses: `tool_calls` if the whole text has tool calls, except for forced calls that
+ * were cut short or arguments of a function that the request names.
+ *
+ * @param end - Reason for the end of the choice.
+ * @param toolCalls - Tool calls of the whole text.
+ * @param forced - Parser of forced calls; null if the request forces none.
  */
-function finishReason({ finishReason: reason }: GeneratedChoice, { toolCalls }: ChoiceMessage, forced: ForcedCalls | null): string {
+export function finishReason(
+  { finishReason: reason }: Pick<GeneratedChoice, "finishReason">,
+  toolCalls: readonly ParsedToolCall[],
+  forced: ForcedCalls | null,
+): "stop" | "length" | "repetition" | "tool_calls" {
   if (toolCalls.length === 0 || (forced !== null && (forced.name !== null || reason !== "stop"))) return reason;
   return "tool_calls";
 }
@@ -108,7 +116,7 @@ function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: 
       reasoning: options.includesReasoning ? message.reasoning : null,
     },
     logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
-    finish_reason: finishReason(choice, message, options.forcedCalls),
+    finish_reason: finishReason(choice, message.toolCalls, options.forcedCalls),
     stop_reason: choice.stopReason,
     token_ids: options.returnTokenIds ? choice.ids : null,
   };

@@ -3,7 +3,7 @@ import type { ErrorBody } from "../../schema/error.ts";
 import type { ChoiceEnd, GeneratedChoice, GeneratedToken } from "./generate.ts";
 import type { WireLogprob } from "./logprobs.ts";
 import { ReasoningStream } from "./reasoning.ts";
-import { toPromptDetails, toUsage, type ShapeOptions } from "./shape.ts";
+import { finishReason, toPromptDetails, toUsage, type ShapeOptions } from "./shape.ts";
 import type { CallDelta, ForcedCallStream } from "./structured/forced-calls.ts";
 import { ToolCallStream, type ParsedToolCall } from "./tool-calls.ts";
 
@@ -267,12 +267,10 @@ export class CompletionStream {
     }
     choice.isFinished = true;
     const last = { logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
-    if (forced?.hasCalls) {
-      const reason = this.#options.forcedCalls!.name === null ? "tool_calls" : end.finishReason;
-      return this.#event([{ index, delta: { ...reasoning, ...calls }, finish_reason: reason, ...last }], usage);
-    }
+    const reason = finishReason(end, toolCalls, this.#options.forcedCalls);
+    if (forced?.hasCalls) return this.#event([{ index, delta: { ...reasoning, ...calls }, finish_reason: reason, ...last }], usage);
     if (toolCalls.length === 0)
-      return this.#event([{ index, delta: { ...reasoning, content: text }, finish_reason: end.finishReason, ...last }], usage);
+      return this.#event([{ index, delta: { ...reasoning, content: text }, finish_reason: reason, ...last }], usage);
     let events = "";
     const between = (delta: object): void => {
       events += this.#event([{ index, delta, logprobs: null, finish_reason: null, token_ids: null }], usage);
@@ -283,6 +281,6 @@ export class CompletionStream {
       between({ tool_calls: [{ index: at, id, type, function: { name: called.name, arguments: "" } }] });
       between({ tool_calls: [{ index: at, function: { arguments: called.arguments } }] });
     }
-    return events + this.#event([{ index, delta: {}, finish_reason: "tool_calls", ...last }], usage);
+    return events + this.#event([{ index, delta: {}, finish_reason: reason, ...last }], usage);
   }
 }

@@ -19,6 +19,9 @@ export interface CallDelta {
 /** Text before the arguments of a call: the opening of the array, or the end of the previous call. */
 const CALL_START = /^\s*(?:\[|\}\s*,)\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"parameters"\s*:\s*(?=\S)/;
 
+/** Text after the arguments of the last call. */
+const ARRAY_END = /^\s*\}\s*\]/;
+
 /**
  * Whether a text is a complete array of calls: a text that was cut short, or found by beam search, which ignores grammars, may be anything.
  */
@@ -52,19 +55,35 @@ export class ForcedCalls {
     return known;
   }
 
-  /** Parses a whole text. An array that was cut short contains no calls: it is content. */
-  read(choice: number, text: string): ParsedText {
+  /**
+   * Parses a whole text. An array that was cut short contains no calls: it is content.
+   *
+   * @param choice - Index of the choice.
+   * @param text - The whole text.
+   * @param hasEndToken - Whether the text may end with the text of a stop token, which is dropped after a complete array.
+   */
+  read(choice: number, text: string, hasEndToken = false): ParsedText {
     const called = (at: number, name: string, given: string): ParsedToolCall => ({
       id: this.idOf(choice, at),
       type: "function",
       function: { name, arguments: given },
     });
     if (this.name !== null) return { content: "", toolCalls: [called(0, this.name, text)] };
-    if (!holdsCalls(text)) return { content: text, toolCalls: [] };
-    const toolCalls = itemTexts(text).map((item, at) =>
+    const array = hasEndToken ? this.#arrayOf(choice, text) : text;
+    if (!holdsCalls(array)) return { content: text, toolCalls: [] };
+    const toolCalls = itemTexts(array).map((item, at) =>
       called(at, JSON.parse(memberText(item, "name")!) as string, memberText(item, "parameters")!),
     );
     return { content: "", toolCalls };
+  }
+
+  /** Returns the array of calls at the start of a text; the whole text if the array is incomplete. */
+  #arrayOf(choice: number, text: string): string {
+    const stream = this.stream(choice);
+    stream.push(text);
+    const rest = stream.rest();
+    const end = ARRAY_END.exec(rest)?.[0];
+    return end === undefined ? text : text.slice(0, text.length - rest.length + end.length);
   }
 
   /** Returns a parser for text that arrives in pieces. */
