@@ -1,9 +1,9 @@
 /**
- * An agent with a tool: the model asks, the tool answers, the model says it. Starts the embedded service.
+ * An agent with a tool: the model calls the tool, receives its result, and repeats it. Starts the embedded service.
  *
  *   node --conditions=whetstone/source --import tsx examples/agent-with-tools.ts
  *
- * Prints two conversations, the second of something the tool does not find, why each ended, and what was counted.
+ * Prints two conversations (the tool fails in the second one), the stop reason of each, and its metrics.
  */
 import { connect, trajectory } from "whetstone";
 import { defineTool, runAgent } from "whetstone/agent";
@@ -17,7 +17,7 @@ const find = defineTool({
   schema: z.object({ name: z.string() }),
   run: ({ name }) => {
     const number = stock[name];
-    if (number === undefined) throw new Error(`nothing is called ${name}`); // the model reads this, and may try again
+    if (number === undefined) throw new Error(`nothing is called ${name}`); // the model sees this and may retry
     return number;
   },
 });

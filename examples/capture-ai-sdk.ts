@@ -1,10 +1,10 @@
 /**
- * Capture an agent on the AI SDK that streams: the text reaches the agent as it comes, the trajectory has every token. Starts the
- * embedded service.
+ * Captures a streaming agent of the AI SDK: the agent receives the text as it is generated, and the trajectory contains every token. Starts
+ * the embedded service.
  *
  *   node --conditions=whetstone/source --import tsx examples/capture-ai-sdk.ts
  *
- * Prints how many pieces the agent saw, and what was captured.
+ * Prints the number of chunks that the agent received, and the captured data.
  */
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { streamText } from "ai";
@@ -17,7 +17,7 @@ const policy = await model.policy();
 const { inferenceUrl: baseURL, apiKey } = service;
 const provider = createOpenAICompatible({ name: "whetstone", baseURL, apiKey, fetch: capture.fetch });
 
-/** The agent, as it was. */
+/** Runs the unmodified agent. */
 async function stream(): Promise<{ readonly reward: number; readonly metrics: { readonly pieces: number } }> {
   const { textStream } = streamText({ model: provider(policy.id), prompt: "cat", maxOutputTokens: 16 });
   let text = "";

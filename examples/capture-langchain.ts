@@ -1,5 +1,5 @@
 /**
- * Capture a LangChain.js agent that hands a part of its work to a sub-agent: the sub-agent's conversation is an additional history, and
+ * Captures a LangChain.js agent that delegates part of its work to a sub-agent: the sub-agent's conversation is an additional history and
  * is trained with the same reward. Starts the embedded service.
  *
  *   node --conditions=whetstone/source --import tsx examples/capture-langchain.ts
@@ -18,7 +18,7 @@ const policy = await model.policy();
 const { inferenceUrl: baseURL, apiKey } = service;
 const llm = new ChatOpenAI({ model: policy.id, apiKey, maxTokens: 8, configuration: { baseURL, fetch: capture.fetch } });
 
-/** The agent, as it was. */
+/** Runs the unmodified agent. */
 async function delegate(): Promise<{ readonly reward: number }> {
   const messages: BaseMessage[] = [new HumanMessage("cat")];
   messages.push(await llm.invoke(messages));
@@ -34,7 +34,7 @@ const main = recorded.toJSON();
 for (const [index, { messages_and_choices: items }] of [main, ...main.additional_histories].entries()) {
   console.log(index === 0 ? "main history" : `additional history ${index}`);
   for (const item of items) {
-    // A choice was sampled, a message is context.
+    // Choices were sampled; plain messages are context.
     const choice = assistantChoice.safeParse(item).data;
     if (choice === undefined) console.log("  context", item["role"], item["content"]);
     else console.log("  sampled", choice.message.content, choice.token_ids?.length, "tokens");

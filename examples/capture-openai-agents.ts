@@ -1,10 +1,10 @@
 /**
- * Capture agents of the OpenAI Agents SDK, four at once: each rollout is a scope of its own, and together they are a group to train on.
- * Starts the embedded service.
+ * Captures agents of the OpenAI Agents SDK, four at once: each rollout has its own scope, and the four trajectories are a group to train
+ * on. Starts the embedded service.
  *
  *   node --conditions=whetstone/source --import tsx examples/capture-openai-agents.ts
  *
- * Prints each trajectory of the group, and what the group is worth to training.
+ * Prints each trajectory of the group, and the group's training statistics.
  */
 import { Agent, Runner, setDefaultOpenAIClient, setOpenAIAPI, setTracingDisabled } from "@openai/agents";
 import OpenAI from "openai";
@@ -15,12 +15,12 @@ const service = await connect();
 const model = await service.models.create({ project: "demo", name: "captured", baseModel: "whetstone-tiny", returnExisting: true });
 const policy = await model.policy();
 const client = new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey, fetch: capture.fetch });
-// The SDK may bring an openai of another version than the project's; to it they are the same.
+// The SDK may depend on another version of openai than the project; the two client types are compatible at runtime.
 setDefaultOpenAIClient(client as unknown as Parameters<typeof setDefaultOpenAIClient>[0]);
 setOpenAIAPI("chat_completions");
 setTracingDisabled(true);
 
-/** The agent, as it was. */
+/** Runs the unmodified agent. */
 async function answer(word: string): Promise<{ readonly reward: number }> {
   const agent = new Agent({ name: "speller", instructions: "Spell.", model: policy.id, modelSettings: { maxTokens: 8 } });
   const { finalOutput } = await new Runner().run(agent, word);

@@ -1,9 +1,9 @@
 /**
- * Capture a chat loop around the openai client: two questions, one conversation, one row to train on. Starts the embedded service.
+ * Captures a chat loop around the openai client: two questions, one conversation, one training row. Starts the embedded service.
  *
  *   node --conditions=whetstone/source --import tsx examples/capture-openai.ts
  *
- * Prints each captured turn, and whether its prompt goes on from the turn before, token for token.
+ * Prints each captured turn, and whether its prompt extends the previous turn token for token.
  */
 import OpenAI from "openai";
 import { connect } from "whetstone";
@@ -14,7 +14,7 @@ const model = await service.models.create({ project: "demo", name: "captured", b
 const policy = await model.policy();
 const client = new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey, fetch: capture.fetch });
 
-/** The agent, as it was. */
+/** Runs the unmodified agent. */
 async function chat(): Promise<{ readonly reward: number }> {
   const messages: OpenAI.ChatCompletionMessageParam[] = [];
   for (const question of ["cat", "dog"]) {

@@ -1,9 +1,10 @@
 /**
- * From stored rollouts to a fine-tuned model: keep the best, score them again, split, upload, train. Starts the embedded service.
+ * A dataset pipeline from stored rollouts to a fine-tuned model: filter by reward, rescore, split, upload, train. Starts the embedded
+ * service.
  *
  *   node --conditions=whetstone/source --import tsx examples/dataset-pipeline.ts
  *
- * Makes a few run files first, so that it runs by itself. Prints what each stage leaves and the loss of the training.
+ * Creates its own run files first. Prints the size of the dataset after each stage, and the training loss.
  */
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -23,7 +24,7 @@ try {
     .dedupe({ by: "messages" })
     .rescore(rewards)
     .balance({ by: (t) => t.metadata["task"], max: 60 });
-  const { train, validation } = best.split({ validation: 0.1, seed: 7 }); // nothing has been read yet
+  const { train, validation } = best.split({ validation: 0.1, seed: 7 }); // lazy: nothing has been read yet
   for (const [name, dataset] of Object.entries({ all, best, train, validation })) console.log(name, (await dataset.toArray()).length);
 
   const data = await uploadDataset(service, { name: "distilled", train, validation });
@@ -37,7 +38,7 @@ try {
   await rm(directory, { recursive: true, force: true });
 }
 
-/** What a run leaves behind: attempts at two tasks, right and wrong, some of them twice. */
+/** Writes the trajectories of a run: correct and wrong attempts at two tasks, with duplicates. */
 async function writeRun(at: string): Promise<void> {
   await mkdir(at, { recursive: true });
   const attempts = Array.from({ length: 200 }, (_, index) => {
@@ -51,7 +52,7 @@ async function writeRun(at: string): Promise<void> {
   await writeTrajectories(join(at, "000000.jsonl.gz"), attempts);
 }
 
-/** Looks at the stored conversation; nothing is run again. */
+/** Scores the stored conversation without running a new rollout. */
 function right({ text, trajectory: { metadata } }: RescoreInput<unknown>): boolean {
   return text === metadata["answer"];
 }

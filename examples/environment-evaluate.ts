@@ -1,9 +1,9 @@
 /**
- * An environment: checked without a model, then measured with one, then scored again with other rewards. Starts the embedded service.
+ * An environment that is validated without a model, evaluated with a model, and rescored with other rewards. Starts the embedded service.
  *
  *   node --conditions=whetstone/source --import tsx examples/environment-evaluate.ts
  *
- * Prints what `validate` found, the mean reward with its interval, pass@1 and pass@4, each reward, and the reward after `rescore`.
+ * Prints the findings of `validate`, the mean reward with its interval, pass@1 and pass@4, each reward, and the rewards after `rescore`.
  */
 import { connect, trajectory } from "whetstone";
 import { defineEnvironment, evaluate, rescore, similarityReward, validate, weighted } from "whetstone/environment";
@@ -17,7 +17,7 @@ const environment = defineEnvironment({
   async rollout({ word }, { policy, sampling }) {
     const t = trajectory({ messages: [{ role: "user", content: `Number the letters of ${word} down to 1.` }] });
     await t.sample(policy, { maxCompletionTokens: 24, ...sampling });
-    return t; // unfinished: the rewards finish it
+    return t; // unfinished: scoring adds the rewards and finishes it
   },
   rewards: [
     { name: "exact", weight: 0.8, score: ({ scenario, text }) => text === numbered(scenario) },

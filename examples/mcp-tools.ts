@@ -1,5 +1,5 @@
 /**
- * Tools of an MCP server for an agent. Here the server runs in the same process; a client of a distant one is used the same way.
+ * Tools of an MCP server for an agent. The server runs in the same process here; a client of a remote server is used the same way.
  *
  *   node --conditions=whetstone/source --import tsx examples/mcp-tools.ts
  *
@@ -24,7 +24,7 @@ const [ours, theirs] = InMemoryTransport.createLinkedPair();
 const client = new Client({ name: "example", version: "1.0.0" });
 await Promise.all([server.connect(theirs), client.connect(ours)]);
 
-const tools = await mcpTools(client); // every page of the server's list
+const tools = await mcpTools(client); // reads all pages of the server's list
 console.log(tools.map((tool) => tool.function.name));
 
 const service = await connect();

@@ -3,17 +3,17 @@
  *
  *   node --conditions=whetstone/source --import tsx examples/rl-in-twenty-lines.ts [steps]
  *
- * Prints each step's mean reward and what its job reports. Run again, it goes on from the last checkpoint.
+ * Prints each step's mean reward and the metrics of its job. A second run resumes from the last checkpoint.
  */
 import { connect, gatherTrajectoryGroups, similarity, trajectory } from "whetstone";
 
 const steps = Number(process.argv[2] ?? 20);
 const scenarios = { batch };
-const service = await connect(); // WHETSTONE_BASE_URL, or starts the embedded one
+const service = await connect(); // connects to WHETSTONE_BASE_URL, or starts the embedded service
 const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny", returnExisting: true });
 
 for (let step = await model.step(); step < steps; step++) {
-  const policy = await model.policy(step); // "entity/demo/reverse:step7", a value: no code can mix steps by accident
+  const policy = await model.policy(step); // e.g. "entity/demo/reverse:step7"; immutable, so that all rollouts use the same weights
   const groups = await gatherTrajectoryGroups(
     scenarios.batch(step, 16),
     async (scenario, { sampling }) => {
@@ -24,12 +24,12 @@ for (let step = await model.step(); step < steps; step++) {
     { groupSize: 8, concurrency: 64, seed: step, timeoutMs: 30_000, maxExceptions: 0.05 },
   );
 
-  const job = await model.train(groups, { learningRate: 3e-4 }); // preflight first; throws PreflightError
+  const job = await model.train(groups, { learningRate: 3e-4 }); // runs preflight first, which may throw PreflightError
   for await (const event of job.events()) if (event.type === "gradient-step") console.log(step, groups.stats.reward.mean, event.metrics);
 }
 await service.close();
 
-/** `count` words for one step: other words at each step, the same ones in each run. 7919 is odd, so none comes twice in 8⁴. */
+/** Returns `count` words for a step: different at each step, the same in each run. 7919 is odd, so the 8⁴ words do not repeat. */
 function batch(step: number, count: number): { readonly prompt: string; readonly answer: string }[] {
   return Array.from({ length: count }, (_, k) => {
     const place = ((step * count + k) * 7919 + 1234) % 8 ** 4;

@@ -1,9 +1,10 @@
 /**
- * A training run: the loop of rl-in-twenty-lines.ts with resume, pipelining, evaluation, retention and a report. Starts the embedded service.
+ * A training run: the loop of rl-in-twenty-lines.ts with resume, pipelining, evaluation, retention and a report. Starts the embedded
+ * service.
  *
  *   node --conditions=whetstone/source --import tsx examples/train-rl.ts [steps] [run directory]
  *
- * Prints each step and evaluation. Stop it and run it again: it goes on where it was, with nothing lost and nothing done twice.
+ * Prints each step and evaluation. If it is interrupted, start it again and it resumes without losing or repeating a step.
  */
 import { connect, defineEnvironment, similarity, trainRl, trajectory } from "whetstone";
 
@@ -11,14 +12,14 @@ const [steps = "20", runDir = "runs/reverse"] = process.argv.slice(2);
 const service = await connect();
 const model = await service.models.create({ project: "demo", name: "reverse-run", baseModel: "whetstone-tiny", returnExisting: true });
 
-/** Word `index` of 8⁴, in an order without pattern: 7919 is odd, so none comes twice. */
+/** Returns word `index` of 8⁴ in scrambled order; 7919 is odd, so no word repeats. */
 const word = (index: number) =>
   Array.from({ length: 4 }, (_, i) => "abcdefgh"[Math.floor(((index * 7919 + 1234) % 8 ** 4) / 8 ** i) % 8]).join("");
 const backwards = (text: string) => [...text].toReversed().join("");
 
 const environment = defineEnvironment({
   name: "reverse",
-  // The last 64 words are measured and never trained on.
+  // The last 64 words are used only for evaluation.
   scenarios: {
     train: (index: number) => ({ id: word(index) }),
     eval: Array.from({ length: 64 }, (_, k) => ({ id: word(8 ** 4 - 1 - k) })),
@@ -36,7 +37,7 @@ const run = trainRl({
   environment,
   steps: Number(steps),
   groupSize: 8,
-  maxStepsOffPolicy: 1, // the next rollouts are played while a job trains
+  maxStepsOffPolicy: 1, // rollouts of the next step run while a job trains
   train: { learningRate: 3e-4 },
   evaluation: { every: 10 },
   keepCheckpoints: { recent: 2, best: { metric: "eval/reward/mean", count: 1 } },

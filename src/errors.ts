@@ -1,15 +1,15 @@
 /**
- * The error model, in three mechanisms:
+ * Error classes of the package. Three rules apply to all of them:
  *
- * 1. Every failure a caller can meet is a {@link WhetstoneError} with a permanent `code`; match on the code, not on the text.
- * 2. `retryable` is decided by whoever knows the cause (a status, a full queue), never guessed from a message.
- * 3. Code that users hand us (rollouts, rewards) fails as data: what it throws is recorded on its group and its siblings go on; an abort of
- *    the whole run passes unchanged.
+ * 1. Every failure that can reach a caller is a {@link WhetstoneError} with a permanent `code`. Match on the code, not on the message.
+ * 2. `retryable` is set where the cause is known (an HTTP status, a full queue), never derived from a message.
+ * 3. Errors thrown by user code (rollouts, rewards) are data: the error is recorded on its group, and the other rollouts continue. An abort
+ *    of the whole run is rethrown unchanged.
  */
 
 const MARK = Symbol.for("whetstone.error");
 
-/** The permanent codes. One row per code in `docs/reference/errors.md`. */
+/** Permanent error codes. `docs/reference/errors.md` has one row per code. */
 export type ErrorCode =
   | "E_CONFIG"
   | "E_SHAPE"
@@ -40,20 +40,20 @@ export type ErrorCode =
 
 /** Options shared by every error. */
 export interface WhetstoneErrorOptions {
-  /** The error that caused this one. */
+  /** Underlying error. */
   readonly cause?: unknown;
   /** Whether the same call may succeed later. @default false */
   readonly retryable?: boolean | undefined;
-  /** The name of the offending parameter, as the caller wrote it. @default null */
+  /** Name of the offending parameter, as the caller wrote it. @default null */
   readonly param?: string | null | undefined;
 }
 
-/** The base of every error this package raises. */
+/** Base class of every error that this package throws. */
 export abstract class WhetstoneError extends Error {
   abstract readonly code: ErrorCode;
   /** Whether the same call may succeed later. */
   readonly retryable: boolean;
-  /** The offending parameter, or null. */
+  /** Name of the offending parameter, or null. */
   readonly param: string | null;
   readonly [MARK] = true;
 
@@ -64,18 +64,22 @@ export abstract class WhetstoneError extends Error {
     this.param = options.param ?? null;
   }
 
-  /** Whether `error` was raised by this package, whichever copy of it. */
+  /**
+   * Returns whether `error` is a {@link WhetstoneError}, also one from another copy of the package.
+   *
+   * @param error - Any thrown value.
+   */
   static isInstance(error: unknown): error is WhetstoneError {
     return typeof error === "object" && error !== null && MARK in error;
   }
 
-  /** The form that is safe for files and HTTP: no stack, no headers, no keys. */
+  /** Returns a form that is safe for files and HTTP responses: no stack, no headers, no keys. */
   toJSON(): { name: string; code: ErrorCode; message: string; param: string | null } {
     return { name: this.name, code: this.code, message: this.message, param: this.param };
   }
 }
 
-/** A setting is wrong; raised before any side effect. */
+/** An invalid setting; thrown before any side effect. */
 export class ConfigError extends WhetstoneError {
   readonly code = "E_CONFIG";
 }
@@ -90,32 +94,32 @@ export class ArgumentError extends WhetstoneError {
   readonly code = "E_ARGUMENT";
 }
 
-/** A thing that was asked for does not exist. The service answers 404. */
+/** The requested object does not exist. The service answers 404. */
 export class NotFoundError extends WhetstoneError {
   readonly code = "E_NOT_FOUND";
 }
 
-/** The request collides with the present state. The service answers 409. */
+/** The request conflicts with the current state. The service answers 409. */
 export class ConflictError extends WhetstoneError {
   readonly code = "E_CONFLICT";
 }
 
-/** A known field, option or file feature that this build does not carry out; named in the message. */
+/** A known field, option or file feature that this build does not support. The message names the unsupported feature. */
 export class UnsupportedError extends WhetstoneError {
   readonly code = "E_UNSUPPORTED";
 }
 
-/** A body or file over its size limit. The service answers 413. */
+/** A body or file exceeds its size limit. The service answers 413. */
 export class TooLargeError extends WhetstoneError {
   readonly code = "E_TOO_LARGE";
 }
 
-/** The service has no room now. The service answers 429 with `Retry-After`. */
+/** The service is at capacity. The service answers 429 with `Retry-After`. */
 export class OverloadedError extends WhetstoneError {
   readonly code = "E_OVERLOADED";
 }
 
-/** The file system of the data directory has no room for what was asked. The service answers 507. */
+/** The file system of the data directory has too little free space for the request. The service answers 507. */
 export class NoSpaceError extends WhetstoneError {
   readonly code = "E_NO_SPACE";
 }
@@ -151,7 +155,7 @@ export class EngineMissingError extends WhetstoneError {
   readonly code = "E_ENGINE_MISSING";
 }
 
-/** A worker of the engine died and is being restarted. Always retryable. The service answers 503 with `Retry-After`. */
+/** An engine worker died and is being restarted. Always retryable. The service answers 503 with `Retry-After`. */
 export class UnavailableError extends WhetstoneError {
   readonly code = "E_UNAVAILABLE";
 
@@ -160,12 +164,12 @@ export class UnavailableError extends WhetstoneError {
   }
 }
 
-/** A broken invariant of our own. The service answers 500. */
+/** A violated internal invariant. The service answers 500. */
 export class InternalError extends WhetstoneError {
   readonly code = "E_INTERNAL";
 }
 
-/** Whether `error` is an abort or a timeout: never retried, never wrapped. */
+/** Returns whether `error` is an `AbortError` or a `TimeoutError`, which are never retried and never wrapped. */
 export function isAbort(error: unknown): boolean {
   return error instanceof Error && (error.name === "AbortError" || error.name === "TimeoutError");
 }

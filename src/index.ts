@@ -1,7 +1,7 @@
 /**
- * Whetstone: train agents from TypeScript. Run them, keep what they did, learn from it, run them again.
+ * Root entry of the package: connects to a service, runs agents as rollouts, records them as trajectories, and trains on them.
  *
- * Everything here speaks the service's interface over HTTP and loads no native code.
+ * Everything exported here talks to a service over HTTP and loads no native code.
  *
  * @module whetstone
  */
@@ -11,10 +11,13 @@ import { followJob } from "./jobs/index.ts";
 import { assertTrainable } from "./trajectory/index.ts";
 
 /**
- * Connects to a service: the one at `baseUrl` or `WHETSTONE_BASE_URL`, else the embedded one of the data directory, which is
- * started if it is not running.
+ * Connects to the service at `baseUrl` or `WHETSTONE_BASE_URL`. Without an address, connects to the embedded service of the data directory
+ * and starts it if it is not running.
  *
- * @throws ConfigError `E_CONFIG` for an address that is none, or an address without a key.
+ * @param options - Address, key or data directory, and connection limits; every field has a default.
+ * @returns a connection; close it with `close()` or `await using`.
+ * @throws ConfigError `E_CONFIG` if the address is not a valid URL, if an address is given without an API key or together with `dataDir`,
+ *   or if a count is out of range.
  * @example
  * ```ts
  * const service = await connect();
@@ -22,11 +25,11 @@ import { assertTrainable } from "./trajectory/index.ts";
  * ```
  */
 export function connect(options: ConnectOptions = {}): Promise<Service> {
-  // Here and not in a room: the client knows neither RxJS nor trajectories, and only the root sees all three.
+  // The client folder must not import RxJS or trajectories; only the package root depends on all three.
   return connectWith({ followJob, examineBatch: assertTrainable }, options);
 }
 
-// A service, and what is on it.
+// A service and its resources.
 export { Job, Model, ModelCheckpoint, Service } from "./client/index.ts";
 export type {
   CallOptions,
@@ -45,24 +48,24 @@ export type {
 export { preflight, Trajectory, trajectory, TrajectoryBuilder, TrajectoryGroup, trajectoryGroups } from "./trajectory/index.ts";
 export type { Finding, GroupStatistics, Policy, SampledTurn, SampleOptions, Summary, TrajectoryGroups } from "./trajectory/index.ts";
 
-// Running many rollouts at once.
+// Concurrent rollouts.
 export { gatherTrajectoryGroups, streamTrajectoryGroups } from "./rollout/index.ts";
 export type { GatherOptions, GatherProgress, Rollout, RolloutContext } from "./rollout/index.ts";
 
-// A task, and training on it (all of it under `whetstone/environment` and `whetstone/train`).
+// Environments and training runs (complete API: `whetstone/environment` and `whetstone/train`).
 export { defineEnvironment, reward, similarity } from "./environment/index.ts";
 export type { Environment } from "./environment/index.ts";
 export { TrainingRun, trainRl, trainSft } from "./train/index.ts";
 export type { RunEvent, RunResult } from "./train/index.ts";
 
-// Following training jobs, for those who use RxJS.
+// Training jobs as RxJS observables.
 export { pollJob, watchCheckpoints } from "./jobs/index.ts";
 export type { PollJobOptions } from "./jobs/index.ts";
 
-// Datasets (all of it under `whetstone/dataset`).
+// Datasets (complete API: `whetstone/dataset`).
 export { uploadDataset } from "./dataset/index.ts";
 
-// The wire's chat types, one to one.
+// Chat types exactly as on the wire.
 export type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from "./schema/index.ts";
 
 // Errors: match on `code`.

@@ -10,7 +10,7 @@ import {
   wellFormed,
 } from "./task.ts";
 
-/** The task with the problems of one seed; `eval` are the first `heldOut` of the held-out ones. */
+/** Creates the environment for a seed; `eval` has the first `heldOut` held-out problems. */
 export function arithmeticEnvironment(seed = 1, heldOut = 256): Environment<ArithmeticScenario> {
   return defineEnvironment({
     name: "arithmetic",

@@ -1,5 +1,5 @@
 /**
- * Arithmetic: a small model learns to add two numbers, on this machine.
+ * Arithmetic: a small model learns to add two numbers, on one machine.
  *
  *   npx tsx --conditions=whetstone/source recipes/arithmetic/main.ts [--seed N] [--steps N] [--run-dir DIR] [--json]
  */

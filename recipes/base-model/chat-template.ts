@@ -1,10 +1,10 @@
 /**
- * The chat template (Jinja) of the base model: one token opens a turn, `<|end|>` closes it, and nothing is trimmed or inserted, so a
- * message rendered again gives the tokens it was sampled as.
+ * Jinja chat template of the base model. One token opens a turn, `<|end|>` closes it, and no text is trimmed or inserted, so rendering a
+ * sampled message again gives the sampled tokens.
  *
- * - Tools are listed in the system turn, one JSON object a line, inside `<tools>`.
- * - Tool calls stand in the assistant's text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
- * - `developer` is rendered as system, `function` as tool, every other unknown role as user.
+ * - Tools are listed in the system turn, one JSON object per line, inside `<tools>`.
+ * - Tool calls are part of the assistant's text: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
+ * - `developer` is rendered as system, `function` as tool, and every other unknown role as user.
  */
 export const chatTemplate = [
   "{%- macro text(content) -%}",

@@ -1,35 +1,34 @@
 /**
- * The exercises that the base model is trained on: an endless sequence of short chats, where the i-th is a pure function of
- * (seed, i).
+ * Exercises of the base model: an endless sequence of short chats; the i-th chat is a pure function of (seed, i).
  *
- * No exercise shows a recipe's own task. {@link showsReversal} and {@link showsAddition} state the rule, and an exercise that breaks
- * it by accident is drawn again.
+ * No exercise shows the task of a recipe. {@link showsReversal} and {@link showsAddition} check this rule, and an exercise that violates it
+ * by accident is drawn again.
  */
 import { numberSkills, SINCE, textSkills, vocabularyWords, wordSkills, type Skill } from "./skills.ts";
 import { Draws } from "./draws.ts";
 
-/** A message as the chat template takes it. A type, not an interface: only those fit a tokenizer's open message. */
+/** Message for the chat template. A type alias, because an interface is not assignable to the tokenizer's open message type. */
 export type ExerciseMessage = {
   readonly role: "system" | "user" | "assistant" | "tool";
   readonly content: string;
   readonly tool_calls?: readonly { readonly function: { readonly name: string; readonly arguments: Record<string, string> } }[];
 };
 
-/** One chat; every assistant message in it is trained on. */
+/** Chat in which every assistant message is trained. */
 export interface Exercise {
-  /** The skill's name, or `tool`, `persona`, `tag`. */
+  /** Name of the skill, or `tool`, `persona`, `tag`. */
   readonly kind: string;
   readonly messages: readonly ExerciseMessage[];
   readonly tools?: readonly unknown[];
 }
 
-/** Letters in the longest text. */
+/** Max letters of a text. */
 const LONGEST = 11;
-/** Tags that exist as tokens of their own, then ordinary ones. */
+/** Tags: first those with a token of their own, then ordinary ones. */
 const TAGS = ["reversed_text", "reversed_text", "answer", "answer", "think", "text", "result", "name", "word"];
 const skills = [...textSkills, ...numberSkills, ...wordSkills];
 
-/** The exercise at `index` of the sequence `seed`. */
+/** Returns the exercise at `index` of the sequence `seed`. */
 export function drawExercise(seed: number, index: number): Exercise {
   const draws = new Draws(seed, index);
   for (;;) {
@@ -54,7 +53,7 @@ function drawSkill(draws: Draws, open: readonly Skill[]): Skill {
   return open.find(({ weight }) => (point -= weight) < 0) ?? (open.at(-1) as Skill);
 }
 
-/** The rule in the system turn, bare inputs from the user. */
+/** Draws an exercise with the rule in the system turn and plain inputs from the user. */
 function drawUnderRule(draws: Draws, open: readonly Skill[]): Exercise {
   const skill = drawSkill(draws, open);
   const tag = draws.chance(0.5) ? draws.pick(TAGS) : undefined;
@@ -72,7 +71,7 @@ function drawUnderRule(draws: Draws, open: readonly Skill[]): Exercise {
   return { kind: skill.name, messages };
 }
 
-/** Requests one after the other, each with its own skill. */
+/** Draws consecutive requests, each with its own skill. */
 function drawRequests(draws: Draws, open: readonly Skill[]): Exercise {
   const messages: ExerciseMessage[] = [];
   const first = drawSkill(draws, open);
@@ -83,7 +82,7 @@ function drawRequests(draws: Draws, open: readonly Skill[]): Exercise {
   return { kind: first.name, messages };
 }
 
-/** A text put into the tag that is asked for. */
+/** Draws a text that must be enclosed in a given tag. */
 function drawTag(draws: Draws): Exercise {
   const tag = draws.chance(0.6) ? draws.pick(TAGS) : draws.letters(2, 6);
   const text = draws.letters(1, LONGEST);
@@ -106,7 +105,7 @@ function drawTag(draws: Draws): Exercise {
       };
 }
 
-/** A system prompt that fixes the answer, whatever is asked. */
+/** Draws a system prompt that fixes the answer to every question. */
 function drawPersona(draws: Draws): Exercise {
   const word = draws.pick([...vocabularyWords, "yes", "no", "maybe", draws.letters(2, 6)]);
   const rule = draws.pick([
@@ -125,7 +124,7 @@ function drawPersona(draws: Draws): Exercise {
   return { kind: "persona", messages };
 }
 
-/** One tool call for one request, and what its result says. */
+/** Draws a request with one tool call and an answer that repeats its result. */
 function drawToolUse(draws: Draws): Exercise {
   const names = draws.some(["find", "read", "list", "move", "send", "open", draws.letters(3, 6)], draws.integer(1, 2));
   const parameters = names.map(() => draws.pick(["name", "text", "number", "place", draws.letters(3, 5)]));
@@ -151,11 +150,11 @@ function wrap(answer: string, tag: string | undefined): string {
 }
 
 /**
- * Whether an assistant message holds a reversed copy of what was said before it.
+ * Returns whether an assistant message contains a reversed copy of earlier text.
  *
- * Tags are dropped, and of the rest only letters are kept, lower-cased; then only letters and digits. In neither form may three
- * characters in a row of an assistant message be three characters in a row of an earlier message read backwards, unless the
- * earlier messages also hold them forwards (then they may be a copy, as in "abcba").
+ * Tags are dropped. The text is checked twice: reduced to lower-case letters, and reduced to letters and digits. A match is any three
+ * consecutive characters of an assistant message that occur reversed in an earlier message, unless earlier messages also contain them
+ * forwards (then they may be a copy, as in "abcba").
  */
 export function showsReversal({ messages }: Exercise): boolean {
   return [/[^a-z]/g, /[^a-z0-9]/g].some((dropped) => {
@@ -180,7 +179,7 @@ export function showsReversal({ messages }: Exercise): boolean {
   });
 }
 
-/** Whether any message holds two numbers with a plus, or the word for it, between them. */
+/** Returns whether any message contains two numbers with a plus sign, or the word "plus", between them. */
 export function showsAddition({ messages }: Exercise): boolean {
   return messages.some(({ content }) => /\d\s*(\+|plus)\s*\d/.test(content));
 }

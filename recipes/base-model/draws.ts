@@ -1,6 +1,6 @@
 import { uniform } from "../../src/util/rng.ts";
 
-/** The draws of one exercise: the k-th is a pure function of (seed, index, k). */
+/** Random draws of an exercise: the k-th draw is a pure function of (seed, index, k). */
 export class Draws {
   readonly #seed: bigint;
   readonly #index: number;
@@ -11,12 +11,12 @@ export class Draws {
     this.#index = index;
   }
 
-  /** Uniform in (0, 1). */
+  /** Returns a uniform number in (0, 1). */
   fraction(): number {
     return uniform(this.#seed, this.#index, this.#count++);
   }
 
-  /** An integer, both ends included. */
+  /** Returns a uniform integer in [low, high]. */
   integer(low: number, high: number): number {
     return low + Math.floor(this.fraction() * (high - low + 1));
   }
@@ -29,18 +29,18 @@ export class Draws {
     return items[this.integer(0, items.length - 1)] as T;
   }
 
-  /** `count` different items, in random order. */
+  /** Returns `count` distinct items in random order. */
   some<T>(items: readonly T[], count: number): T[] {
     const rest = [...items];
     return Array.from({ length: count }, () => rest.splice(this.integer(0, rest.length - 1), 1)[0] as T);
   }
 
-  /** Random letters a to z. */
+  /** Returns `low` to `high` random letters a to z. */
   letters(low: number, high: number): string {
     return Array.from({ length: this.integer(low, high) }, () => String.fromCharCode(97 + this.integer(0, 25))).join("");
   }
 
-  /** Random digits. */
+  /** Returns `low` to `high` random digits. */
   digits(low: number, high: number): string {
     return Array.from({ length: this.integer(low, high) }, () => String(this.integer(0, 9))).join("");
   }

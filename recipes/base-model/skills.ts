@@ -1,29 +1,29 @@
 /**
- * The single skills that the base model practises. Each is small and general; none is a recipe's task.
+ * Skills of the base model. Each skill is small and general, and none is the task of a recipe.
  *
- * Left out on purpose: reversing a text or any part of it, sorting, adding two numbers, guessing a number from hints, chains of tool calls.
+ * Excluded on purpose: reversing a text or any part of it, sorting, adding two numbers, guessing a number from hints, chains of tool calls.
  */
 import { wholePieces } from "./tokenizer.ts";
 import type { Draws } from "./draws.ts";
 
-/** One question about one input. */
+/** Question about an input, with its answer. */
 export interface Problem {
-  /** What the user says when the rule stands in the system turn. */
+  /** User message if the rule is in the system turn. */
   readonly input: string;
-  /** What the user says when there is no system turn. */
+  /** User message without a system turn. */
   readonly request: string;
   readonly answer: string;
 }
 
-/** A skill: the rule as a system prompt states it, and problems under that rule. */
+/** A skill: system prompts that state its rule, and problems under that rule. */
 export interface Skill {
   readonly name: string;
-  /** How often it is practised, relative to the others. */
+  /** Relative frequency in training. */
   readonly weight: number;
-  /** The first exercise that may practise it. */
+  /** Index of the first exercise that may use the skill. */
   readonly since: number;
   readonly rules: readonly string[];
-  /** `longest` bounds the text it is about: early exercises are short. */
+  /** Draws a problem; `longest` is the max length of its text. */
   readonly draw: (draws: Draws, longest: number) => Problem;
 }
 
@@ -31,12 +31,12 @@ const words = wholePieces()
   .filter((piece) => /^ [a-z]+$/.test(piece))
   .map((piece) => piece.slice(1));
 
-/** Text to transform: mostly random letters, now and then digits. */
+/** Draws a text: random letters, or digits with probability 0.1. */
 function text(draws: Draws, low: number, high: number): string {
   return draws.chance(0.1) ? draws.digits(low, high) : draws.letters(low, high);
 }
 
-/** A skill that maps a text to a text. */
+/** Creates a skill that maps a text to a text. */
 function transform(
   name: string,
   weight: number,
@@ -57,7 +57,9 @@ function transform(
   };
 }
 
-/** A skill that looks up one to four places of a text; `places` names the places that may be asked for and how. */
+/**
+ * Creates a skill that looks up one to four positions of a text; `places` returns the positions that may be asked for, with their names.
+ */
 function lookup(
   name: string,
   weight: number,
@@ -84,13 +86,13 @@ function lookup(
   };
 }
 
-/** A place of a text: what the question calls it, and the character that answers. */
+/** Position of a text: its name in the question, and the character that is the answer. */
 interface Place {
   readonly asked: string;
   readonly answer: string;
 }
 
-/** The places next to characters that occur once: `step` -1 is before, 1 is after. */
+/** Returns the positions next to characters that occur once: `step` -1 is before, 1 is after. */
 function neighbours(given: string, step: -1 | 1): Place[] {
   return characters(given).flatMap((asked, index) => {
     const answer = given[index + step];
@@ -100,7 +102,10 @@ function neighbours(given: string, step: -1 | 1): Place[] {
 
 const characters = (given: string): string[] => Array.from(given);
 
-/** When skills begin. Copying comes first and alone: everything else builds on it, and it forms many times sooner undisturbed. */
+/**
+ * Index of the first exercise per kind of skill. Copying starts first and alone, because all other skills build on it and it is learned
+ * many times sooner without them.
+ */
 export const SINCE = { copying: 0, text: 8_000, lookup: 16_000, rest: 24_000 } as const;
 
 export const textSkills: readonly Skill[] = [
@@ -310,5 +315,5 @@ function numberOfAnySize(draws: Draws): number {
   return draws.integer(0, draws.pick([9, 20, 99, 999]));
 }
 
-/** Words of the vocabulary, without their space. */
+/** Words of the vocabulary, without their leading space. */
 export const vocabularyWords: readonly string[] = words;

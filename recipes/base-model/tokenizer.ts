@@ -1,9 +1,9 @@
 /**
- * Makes the tokenizer of the base model: `npx tsx recipes/base-model/tokenizer.ts [directory]`.
+ * Tokenizer of the base model: `npx tsx recipes/base-model/tokenizer.ts [directory]` writes its files.
  *
- * Byte-level, and deliberately unlike a learned BPE: a piece of text is either a whole word of the list below, and then one
- * token, or it is spelled one byte at a time. There are no merges, so a random string never shares a token with a word, and the
- * k-th character of what is to be transformed is the k-th token.
+ * The tokenizer is byte-level and deliberately unlike a learned BPE: a piece of text is either a word of the list below and then one token,
+ * or spelled one byte at a time. There are no merges, so a random string never shares a token with a word, and the k-th character of a text
+ * to transform is the k-th token.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -11,10 +11,10 @@ import { fileURLToPath } from "node:url";
 
 import { chatTemplate } from "./chat-template.ts";
 
-/** Written in front of every token that starts with a space (GPT-2's byte alphabet maps the space to this letter). */
+/** Stand-in for a leading space (GPT-2's byte alphabet maps the space to this letter). */
 const SPACE = "Ġ";
 
-/** Words that are one token after a space. */
+/** Words with a token that includes a leading space. */
 const WORDS = `
 the of and to a in is you that it for was on are as with they at be this from have or by one not but what all when we can an
 your which their said if do will each about how up out them then some so these would other into more two like see time could
@@ -26,25 +26,25 @@ right plus minus line space spaces dash dashes Put Answer You Your Use The Write
 done
 `;
 
-/** Words that are one token where they stand without a space before them: starts of sentences. */
+/** Words with a token without a leading space: starts of sentences. */
 const CAPITALS = `
 What Which Where How Is Are Do The You Your In If Put Write Say Give Repeat Copy Spell Count List Reverse Respond Reply Answer
 Use Call Name Guess Number Text Letters Yes No Maybe Find Add Sort Tell Please Think
 `;
 
-/** Lower-case words without a space that are one token: short answers, and the keys of JSON tool descriptions. */
+/** Lower-case words with a token without a leading space: short answers, and the keys of JSON tool descriptions. */
 const BARE = `yes no maybe name arguments type function description parameters properties required string`;
 
-/** Halves of compounds, such as `character-by-character`. */
+/** Suffixes of compounds, such as `character-by-character`. */
 const COMPOUNDS = `-by -character -letter`;
 
-/** Punctuation that comes in groups. */
+/** Punctuation groups with a token of their own. */
 const PUNCTUATION = ['{"', '":', ` "`, '",', '"}', '"}}', ` {"`, ` {`, `}}`, " `", "`.", " +", " =", " -", " ->", "..."];
 
-/** Control tokens: never part of a text. `<|end|>` closes every turn. */
+/** Control tokens, never produced from text. `<|end|>` closes every turn. */
 export const SPECIAL_TOKENS = ["<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>", "<|pad|>"] as const;
 
-/** Tags of the recipes: one token each, but ordinary text. */
+/** Tags of the recipes: one token each, encoded from ordinary text. */
 export const TAG_TOKENS = [
   "<reversed_text>",
   "</reversed_text>",
@@ -58,22 +58,22 @@ export const TAG_TOKENS = [
   "</tools>",
 ] as const;
 
-/** Rows of the model's embedding. */
+/** Vocabulary size: rows of the model's embedding. */
 export const VOCABULARY_SIZE = 512;
 
 /**
- * Pieces of text: a word with at most one space or dash before it; one digit; a run of punctuation; white space. Written so that
- * Oniguruma and JavaScript read it the same.
+ * Pre-tokenization pattern: a word with at most one leading space or dash; a single digit; a sequence of punctuation; white space.
+ * Oniguruma and JavaScript interpret it identically.
  */
 const PIECES = String.raw`[ \-]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 
-/** The words and groups that are one token, in id order, each as it stands in a text. */
+/** Returns the words and groups with a token of their own, in id order, as they occur in text. */
 export function wholePieces(): string[] {
   const split = (text: string): string[] => text.trim().split(/\s+/);
   return [...split(WORDS).map((word) => ` ${word}`), ...split(CAPITALS), ...split(BARE), ...split(COMPOUNDS), ...PUNCTUATION];
 }
 
-/** GPT-2's printable stand-ins for the 256 bytes, by byte. */
+/** Returns GPT-2's printable stand-ins for the 256 bytes, by byte. */
 export function byteAlphabet(): string[] {
   const isPrintable = (byte: number): boolean =>
     (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
@@ -81,7 +81,7 @@ export function byteAlphabet(): string[] {
   return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(isPrintable(byte) ? byte : next++));
 }
 
-/** The content of tokenizer.json, as both `tokenizers` (Rust, Python) and `@huggingface/tokenizers` read it. */
+/** Returns the content of tokenizer.json for `tokenizers` (Rust, Python) and `@huggingface/tokenizers`. */
 export function makeTokenizer(): Record<string, unknown> {
   const pieces = wholePieces().map((piece) => piece.replaceAll(" ", SPACE));
   const tokens = [...byteAlphabet(), ...pieces];
@@ -89,7 +89,7 @@ export function makeTokenizer(): Record<string, unknown> {
   if (new Set([...tokens, ...added]).size !== tokens.length + added.length) {
     throw new Error("Expected every token once, got a duplicate.");
   }
-  // Every id that the model can sample must decode to something.
+  // Every id that the model can sample must be decodable.
   if (tokens.length + added.length !== VOCABULARY_SIZE) {
     throw new Error(`Expected ${VOCABULARY_SIZE} tokens, got ${tokens.length + added.length}.`);
   }
@@ -124,7 +124,7 @@ export function makeTokenizer(): Record<string, unknown> {
       end_of_word_suffix: null,
       fuse_unk: false,
       byte_fallback: false,
-      // A piece that is in the vocabulary is taken whole, every other piece falls apart into bytes.
+      // A piece in the vocabulary is a single token; all other pieces are split into bytes.
       ignore_merges: true,
       vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
       merges: [],
@@ -132,7 +132,7 @@ export function makeTokenizer(): Record<string, unknown> {
   };
 }
 
-/** The content of tokenizer_config.json. */
+/** Returns the content of tokenizer_config.json. */
 export function makeTokenizerConfig(): Record<string, unknown> {
   return {
     tokenizer_class: "PreTrainedTokenizerFast",

@@ -1,10 +1,10 @@
 /**
- * Trains the base model from nothing, with the package's own engine on this recipe's exercises:
+ * Training of the base model from scratch, with the package's own engine on this recipe's exercises:
  *
  *   npx tsx --conditions=whetstone/source recipes/base-model/train.ts [--seed N] [--steps N] [--max-steps N] [--run-dir DIR]
  *
- * The run directory receives `config.json`, `metrics.jsonl` (the curve), `scores.json` and, in `model/`, the whole model in Hugging
- * Face layout. Nothing in `models/` is touched: copy `model/model.safetensors` there to ship it.
+ * The run directory receives `config.json`, `metrics.jsonl` (the curve), `scores.json` and, in `model/`, the complete model in Hugging Face
+ * layout. `models/` is not modified: copy `model/model.safetensors` there to ship it.
  */
 import { appendFile, copyFile, mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
@@ -18,22 +18,22 @@ import { extractAnswer, goldAnswer, MAX_COMPLETION_TOKENS, reverseMessages, reve
 import { drawExercise, type Exercise } from "./data.ts";
 import { writeTokenizer } from "./tokenizer.ts";
 
-/** Everything that decides the weights. */
+/** Settings that determine the weights. */
 export interface BaseModelConfig {
   readonly seed: number;
-  /** The learning-rate schedule's length, in optimizer steps. */
+  /** Length of the learning-rate schedule in optimizer steps. */
   readonly steps: number;
-  /** Stop after this many of them. */
+  /** Optimizer steps after which training stops. */
   readonly maxSteps: number;
   /** Exercises per optimizer step. */
   readonly batchSize: number;
   readonly peakLearningRate: number;
   readonly warmupSteps: number;
-  /** The share of the steps after which the rate falls, along a cosine, to a twentieth. */
+  /** Fraction of the steps after which the learning rate decays along a cosine to a twentieth. */
   readonly decayFrom: number;
   readonly weightDecay: number;
   readonly maxGradNorm: number;
-  /** Exercises and problems in the final measurement. */
+  /** Number of exercises, and of problems, in the final evaluation. */
   readonly heldOut: number;
 }
 
@@ -50,22 +50,22 @@ export const defaults: BaseModelConfig = {
   heldOut: 512,
 };
 
-/** Held-out exercises come from another seed's sequence, from far enough along it that every skill takes part. */
+/** Offsets of the held-out exercises: another seed, and indices at which all skills are in use. */
 const HELD_OUT = { seedOffset: 1_000_000, index: 1_000_000 } as const;
 const MODEL = "whetstone-tiny";
 const SOURCE = fileURLToPath(new URL(`../../models/${MODEL}/`, import.meta.url));
 const LONGEST_ANSWER_TOKENS = 96;
 
-/** What the finished model scores, greedily. */
+/** Greedy evaluation of the trained model. */
 export interface BaseModelScores {
-  /** Share of held-out exercises whose last turn is exactly right, by kind, and of all. */
+  /** Fraction of held-out exercises with an exactly correct last turn, by kind. */
   readonly exercises: Readonly<Record<string, number>>;
   readonly allExercises: number;
-  /** The control: exact answers to the reverse-text recipe, which the model has never seen. */
+  /** Control: fraction of exact answers on the reverse-text recipe, which is not part of the training data. */
   readonly reverseText: number;
 }
 
-/** Warm-up, plateau, cosine; `step` counts from 0. */
+/** Computes the learning rate of a step (counted from 0): linear warm-up, plateau, cosine decay. */
 export function learningRate(step: number, config: BaseModelConfig): number {
   const { steps, peakLearningRate, warmupSteps, decayFrom } = config;
   const rise = Math.min(1, (step + 1) / warmupSteps);
@@ -73,7 +73,7 @@ export function learningRate(step: number, config: BaseModelConfig): number {
   return peakLearningRate * rise * (progress <= 0 ? 1 : 0.05 + 0.475 * (1 + Math.cos(Math.PI * Math.min(1, progress))));
 }
 
-/** Trains and measures; everything is written under `runDir`. */
+/** Trains and evaluates the model; all files are written under `runDir`. */
 export async function trainBaseModel(
   config: BaseModelConfig,
   runDir: string,
@@ -82,7 +82,7 @@ export async function trainBaseModel(
   const modelDir = join(runDir, "model");
   const stateDir = join(runDir, "state");
   await mkdir(runDir, { recursive: true });
-  // Not recursive: a second run in the same directory ends here, before the work.
+  // Not recursive, so that a second run in the same directory fails here, before training.
   await mkdir(stateDir);
   writeTokenizer(modelDir);
   for (const name of ["config.json", "generation_config.json"]) await copyFile(join(SOURCE, name), join(modelDir, name));
@@ -103,7 +103,7 @@ export async function trainBaseModel(
       const rows = next;
       const gradients = engine.forwardBackward(model, rows, { kind: "cross-entropy" }, { signal });
       const update = engine.optimStep(model, { learningRate: learningRate(step, config), weightDecay, maxGradNorm }, { signal });
-      // The engine computes in its own thread: the next batch is made meanwhile.
+      // The engine computes in another thread; the next batch is prepared meanwhile.
       next = batch(step + 1);
       const [{ metrics }, { gradNorm }] = await Promise.all([gradients, update]);
       tokens += rows.reduce((sum, row) => sum + row.tokens.length, 0);
@@ -124,10 +124,10 @@ export async function trainBaseModel(
 }
 
 /**
- * An exercise as the engine trains on it: weight 1 on what the assistant says and on its end.
+ * Converts an exercise to a training row: weight 1 on the assistant's text and its end token.
  *
- * The same tokens and weights as `renderTraining`, which works for any template by rendering once per turn; this one marks
- * turns with control tokens, so one rendering is enough, at a fifth of the time.
+ * Produces the same tokens and weights as `renderTraining`, which supports any template by rendering once per turn. This template marks
+ * turns with control tokens, so that one rendering suffices.
  */
 export function toRow({ messages, tools }: Exercise, tokenizer: ChatTokenizer): Row {
   const tokens = tokenizer.encode(tokenizer.renderChat(messages, { tools, addGenerationPrompt: false }));
@@ -142,7 +142,10 @@ export function toRow({ messages, tools }: Exercise, tokenizer: ChatTokenizer): 
   return { tokens, weights };
 }
 
-/** The engine sums; the mean over the batch's trained tokens is what the learning rate was chosen for. */
+/**
+ * Divides the weights by the number of trained tokens in the batch. The engine sums the loss, and the learning rate was chosen for the
+ * mean.
+ */
 function meanWeighted(rows: readonly Row[]): Row[] {
   const count = rows.reduce((sum, row) => sum + row.weights.reduce((a, b) => a + b, 0), 0);
   return rows.map((row) => ({ ...row, weights: row.weights.map((weight) => weight / count) }));

@@ -13,7 +13,7 @@ import {
   thrift,
 } from "./task.ts";
 
-/** The game with the secrets of one seed. */
+/** Creates the environment for a seed; `eval` has the first `heldOut` held-out games. */
 export function guessEnvironment(seed = 1, heldOut = 256): Environment<GuessScenario> {
   return defineEnvironment({
     name: "guess-number",

@@ -1,5 +1,5 @@
 /**
- * Guess the number: a small model learns to play a game of several turns, on this machine.
+ * Guess the number: a small model learns to play a game of several turns, on one machine.
  *
  *   npx tsx --conditions=whetstone/source recipes/guess-number/main.ts [--seed N] [--steps N] [--run-dir DIR] [--json]
  */

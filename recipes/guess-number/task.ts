@@ -1,35 +1,35 @@
 /**
- * Guess the number: the other side thinks of a number from 0 to {@link LARGEST} and answers every guess with "higher" or "lower".
+ * Guess the number: the environment chooses a secret from 0 to {@link LARGEST} and answers every guess with "higher" or "lower".
  *
- * A whole game is one trajectory of several turns. The examples show a player that keeps to what it was told and otherwise guesses at random; that
- * halving the range needs fewer guesses is for the practice to find out.
+ * A complete game is one multi-turn trajectory. The SFT examples show a player that respects all hints and otherwise guesses at random; RL
+ * has to discover that bisection needs fewer guesses.
  */
 import { uniform } from "../shared/draws.ts";
 import { type Split, SPLITS } from "../shared/splits.ts";
 
-/** The number lies in 0 … this. */
+/** Max value of the secret; the min is 0. */
 export const LARGEST = 15;
-/** Guesses before the game is lost: what halving needs in the worst case. */
+/** Max guesses per game: the worst case of bisection. */
 export const MOST_GUESSES = 5;
 
 export const SYSTEM_PROMPT = `Guess the secret number. The number is from 0 to ${LARGEST}.`;
 
-/** One game. */
+/** Game with its secret. */
 export interface GuessScenario {
   readonly id: string;
   readonly secret: number;
 }
 
 /**
- * Game `index` of a split. There are only sixteen secrets, so no game is new to the model; all but the examples go through them in
- * turn, so that a batch of sixteen plays each once and a measurement plays each equally often.
+ * Returns game `index` of a split. There are only sixteen secrets, so no game is new to the model. All splits except the examples cycle
+ * through the secrets, so that a batch of sixteen plays each secret once and an evaluation plays each equally often.
  */
 export function guessScenario(split: Split, seed: number, index: number): GuessScenario {
   const secret = split === "sft" ? Math.floor(uniform(BigInt(seed), SPLITS.indexOf(split), index) * (LARGEST + 1)) : index % (LARGEST + 1);
   return { id: `secret-${secret}`, secret };
 }
 
-/** How a game begins. */
+/** Returns the prompt messages of a game. */
 export function guessMessages(): { role: "system" | "user"; content: string }[] {
   return [
     { role: "system", content: SYSTEM_PROMPT },
@@ -37,14 +37,14 @@ export function guessMessages(): { role: "system" | "user"; content: string }[] 
   ];
 }
 
-/** What the other side says to a guess: `correct` ends the game, `undefined` means that the text is no guess at all. */
+/** Returns the environment's answer to a guess: `correct` ends the game, `undefined` means that the text is not a guess. */
 export function answerTo(text: string, { secret }: GuessScenario): "higher" | "lower" | "correct" | undefined {
   if (!/^\d{1,3}$/.test(text)) return undefined;
   const guess = Number(text);
   return guess === secret ? "correct" : guess < secret ? "higher" : "lower";
 }
 
-/** A game played by `choose`, as messages: guesses are the assistant's, hints the user's. */
+/** Returns the messages of a game played by `choose`: assistant messages are guesses, user messages are hints. */
 export function playedGame(
   scenario: GuessScenario,
   choose: (low: number, high: number, turn: number) => number,
@@ -61,31 +61,31 @@ export function playedGame(
   }
 }
 
-/** A game of the examples: any number that the hints allow. */
+/** Returns a game for the SFT examples: each guess is a random number consistent with the hints. */
 export function exampleGame(seed: number, index: number): ReturnType<typeof playedGame> {
   const scenario = guessScenario("sft", seed, index);
   return playedGame(scenario, (low, high, turn) => low + Math.floor(uniform(BigInt(seed), SPLITS.length, index, turn) * (high - low + 1)));
 }
 
-/** A game of a perfect player, who halves what is left. */
+/** Returns a game of an optimal player, which bisects the remaining range. */
 export function goldGame(scenario: GuessScenario): ReturnType<typeof playedGame> {
   return playedGame(scenario, (low, high) => Math.floor((low + high) / 2));
 }
 
-/** What the rewards look at: the guesses in order. */
+/** Returns the guesses in order, the input of the rewards. */
 export function guessesOf(messages: readonly { readonly role: string; readonly content?: unknown }[]): string[] {
   return messages.filter(({ role }) => role === "assistant").map(({ content }) => (typeof content === "string" ? content : ""));
 }
 
-/** 1 when the last of at most {@link MOST_GUESSES} guesses is the secret. */
+/** Returns 1 if the last of at most {@link MOST_GUESSES} guesses is the secret, else 0. */
 export function found(guesses: readonly string[], scenario: GuessScenario): number {
   return guesses.length <= MOST_GUESSES && answerTo(guesses.at(-1) ?? "", scenario) === "correct" ? 1 : 0;
 }
 
-/** Share of the allowed guesses that a found number left over: 1 for none used but the first, 0 when it was not found. */
+/** Returns the fraction of allowed guesses left when the secret is found: 1 for a hit with the first guess, 0 if it was not found. */
 export function thrift(guesses: readonly string[], scenario: GuessScenario): number {
   return found(guesses, scenario) * (1 - (guesses.length - 1) / MOST_GUESSES);
 }
 
-/** Two digits and the end. */
+/** Max tokens of a guess: two digits and the end token, with one to spare. */
 export const MAX_COMPLETION_TOKENS = 4;

@@ -1,8 +1,8 @@
 import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
-/** Everything that decides how a run goes; it measures greedily. The sweep behind the numbers is in `docs/explanation/experiments.md`. */
+/** Settings of a run; evaluation is greedy. `docs/explanation/experiments.md` has the sweep from which the values were chosen. */
 export interface QuickstartConfig extends Omit<SftThenRlConfig, "measureTemperature"> {
-  /** Permute rewards inside each group: the control, which must not learn. */
+  /** Permute rewards inside each group. A control experiment, in which the model must not learn. */
   readonly shuffleRewards: boolean;
 }
 

@@ -1,10 +1,10 @@
 /**
- * The quickstart: a small model learns to write text backwards, on this machine, in under three minutes.
+ * The quickstart: a small model learns to write text backwards, on one machine, in under three minutes.
  *
  *   npm run quickstart -- [--seed N] [--shuffle-rewards] [--steps N] [--run-dir DIR] [--json]
  *
- * Starts the embedded service, measures the untrained model on held-out problems, trains it briefly on examples, then by
- * reinforcement learning on its own attempts, and measures again after each stage.
+ * Starts the embedded service, evaluates the untrained model on held-out problems, trains it briefly on examples, then by reinforcement
+ * learning on its own attempts, and evaluates again after each stage.
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
@@ -21,7 +21,7 @@ interface Point {
   readonly exact: number;
 }
 
-/** What a run found. */
+/** Result of a run. */
 export interface QuickstartResult {
   readonly task: "reverse-text";
   readonly exact: { readonly base: number; readonly sft: number; readonly rl: number };
@@ -31,7 +31,7 @@ export interface QuickstartResult {
   readonly runDir: string;
 }
 
-/** Runs every stage. Everything it writes lies under `runDir`. */
+/** Runs all stages. All files are written under `runDir`. */
 export async function quickstart(config: QuickstartConfig, runDir: string, signal: AbortSignal): Promise<QuickstartResult> {
   const started = performance.now();
   const seconds = () => (performance.now() - started) / 1000;

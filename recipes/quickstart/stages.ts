@@ -1,4 +1,4 @@
-/** The stages of the quickstart, each a few lines of the library. */
+/** Stages of the quickstart, written with a few library calls each. */
 import { gatherTrajectoryGroups, type Model, type Policy, type Service, trajectory, type TrajectoryGroup, uploadDataset } from "whetstone";
 import {
   extractAnswer,
@@ -16,13 +16,13 @@ import type { QuickstartConfig } from "./config.ts";
 
 const CONCURRENCY = 256;
 
-/** How good a policy is on problems it was not trained on, greedily. */
+/** Greedy evaluation of a policy on problems without training. */
 export interface Score {
-  /** Share of problems answered exactly. */
+  /** Fraction of problems answered exactly. */
   readonly exact: number;
   /** Mean reward. */
   readonly ratio: number;
-  /** A few problems with what the policy wrote. */
+  /** First four problems with the policy's completions. */
   readonly samples: readonly { readonly prompt: string; readonly wrote: string }[];
 }
 
@@ -30,7 +30,7 @@ export function scenarios(split: Split, seed: number, from: number, count: numbe
   return Array.from({ length: count }, (_, index) => reverseScenario(split, seed, from + index));
 }
 
-/** Greedy answers to every problem. */
+/** Evaluates a policy with one greedy completion per problem. */
 export async function measure(policy: Policy, problems: readonly ReverseScenario[], signal: AbortSignal): Promise<Score> {
   const groups = await gatherTrajectoryGroups(
     problems,
@@ -48,7 +48,7 @@ export async function measure(policy: Policy, problems: readonly ReverseScenario
   };
 }
 
-/** One supervised job on problems `[from, from + count)`; returns its mean loss. */
+/** Runs supervised job number `job` on unused problems and returns its mean loss. */
 export async function superviseJob(
   service: Service,
   model: Model,
@@ -68,9 +68,9 @@ export async function superviseJob(
   return losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
 }
 
-/** What one RL step did. */
+/** Result of an RL step. */
 export interface RlStep {
-  /** The newest checkpoint: the one sampled from, when nothing could be learned from the batch. */
+  /** Newest checkpoint; the sampled one if the batch had nothing to learn. */
   readonly step: number;
   readonly reward: number;
   readonly exact: number;
@@ -79,7 +79,7 @@ export interface RlStep {
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-/** Rollouts of one batch of problems on the newest checkpoint, then one training step on them. */
+/** Samples rollouts of a batch of problems with the newest checkpoint, then trains one step on them. */
 export async function reinforce(model: Model, config: QuickstartConfig, index: number, step: number, signal: AbortSignal): Promise<RlStep> {
   const { prompts, groupSize, maxGradNorm } = config.rl;
   const policy = await model.policy(step);
@@ -95,14 +95,14 @@ export async function reinforce(model: Model, config: QuickstartConfig, index: n
   const groups = config.shuffleRewards ? rolled.map((group, at) => shuffleRewards(group, config.seed, index, at)) : rolled;
   const { stats } = rolled;
   const found = { reward: stats.reward.mean, exact: stats.metrics["exact"]!.mean, sampledTokens: stats.tokens.completion };
-  // Attempts that all score the same say nothing about what to do more of; the control gets there when it has unlearned everything.
+  // Groups of equal rewards have zero advantages. The control run reaches this state after it has unlearned the task.
   if (stats.trainableGroups === 0) return { ...found, step, trainedTokens: 0, metrics: {} };
   const job = await model.train(groups, { learningRate: rlLearningRate(config, index), maxGradNorm, signal });
   const { metrics, step: trained } = await job.done({ signal });
   return { ...found, step: trained, trainedTokens: metrics["tokens/trained"] ?? found.sampledTokens, metrics };
 }
 
-/** The same rollouts with the group's rewards dealt out at random: what is rewarded no longer depends on what was done. */
+/** Permutes the rewards of a group at random, so that rewards are independent of the completions. */
 export function shuffleRewards(group: TrajectoryGroup, seed: number, step: number, index: number): TrajectoryGroup {
   const rewards = [...group.rewards];
   for (let i = rewards.length - 1; i > 0; i--) {

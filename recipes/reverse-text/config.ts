@@ -1,6 +1,6 @@
 import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
-/** How the recipe runs: the settings of the quickstart. What was tried besides is in `docs/explanation/experiments.md`. */
+/** Settings of the recipe, equal to those in the quickstart. `docs/explanation/experiments.md` lists alternatives. */
 export const defaults: SftThenRlConfig = {
   seed: 1,
   heldOut: 256,

@@ -10,7 +10,7 @@ import {
   reverseScenario,
 } from "./task.ts";
 
-/** The task with the strings of one seed; `eval` are the first `heldOut` of the held-out ones. */
+/** Creates the environment for a seed; `eval` has the first `heldOut` held-out strings. */
 export function reverseEnvironment(seed = 1, heldOut = 256): Environment<ReverseScenario> {
   return defineEnvironment({
     name: "reverse-text",
@@ -25,7 +25,7 @@ export function reverseEnvironment(seed = 1, heldOut = 256): Environment<Reverse
     },
     rewards: [
       reward("ratio", ({ text, scenario }) => reverseReward(text, scenario)),
-      // Watched, not rewarded: the published task has the ratio alone.
+      // Weight 0, as a metric only: the published task rewards the ratio alone.
       weighted(
         0,
         reward("exact", ({ text, scenario }) => extractAnswer(text) === scenario.answer),

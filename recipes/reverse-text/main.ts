@@ -1,5 +1,5 @@
 /**
- * Reverse-text: a small model learns to write text backwards, on this machine.
+ * Reverse-text: a small model learns to write text backwards, on one machine.
  *
  *   npx tsx --conditions=whetstone/source recipes/reverse-text/main.ts [--seed N] [--steps N] [--run-dir DIR] [--json]
  */

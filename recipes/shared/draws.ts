@@ -1,2 +1,2 @@
-/** Random draws that are a pure function of a seed and a place: of the package's insides, the only thing recipes use. */
+/** Counter-based random draws: pure functions of a seed and coordinates. The recipes import no other internal module. */
 export { uniform } from "../../src/util/rng.ts";

@@ -1,13 +1,13 @@
-/** A small line chart as SVG text: no library, no script, readable anywhere. */
+/** A small line chart as SVG text, without library or script. */
 
-/** One curve: points `[x, y]`. */
+/** A curve of points `[x, y]`. */
 export interface Curve {
   readonly name: string;
   readonly color: string;
   readonly points: readonly (readonly [number, number])[];
 }
 
-/** A vertical line with a word, e.g. where a stage begins. */
+/** A labeled vertical line, e.g. at the start of a stage. */
 export interface Mark {
   readonly x: number;
   readonly label: string;
@@ -17,7 +17,7 @@ const WIDTH = 760;
 const HEIGHT = 380;
 const MARGIN = { left: 56, right: 20, top: 44, bottom: 48 };
 
-/** Draws curves whose values lie in [0, 1] over a whole-number axis. */
+/** Draws curves with values in [0, 1] over an integer axis. */
 export function lineChart(options: { title: string; xLabel: string; curves: readonly Curve[]; marks?: readonly Mark[] }): string {
   const { title, xLabel, curves, marks = [] } = options;
   const xs = [...curves.flatMap((curve) => curve.points.map(([x]) => x)), ...marks.map((mark) => mark.x)];
@@ -55,7 +55,7 @@ export function lineChart(options: { title: string; xLabel: string; curves: read
   ].join("\n");
 }
 
-/** About six round numbers between two. */
+/** Returns about six round tick values between `low` and `high`. */
 function ticks(low: number, high: number): number[] {
   const rough = (high - low) / 6;
   const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));

@@ -1,14 +1,14 @@
-/** Live progress on a terminal: one line that is rewritten, or plain lines where there is none. */
+/** Live progress on a terminal: one rewritten line, or plain lines without a terminal. */
 import { styleText } from "node:util";
 
 export interface Progress {
-  /** Replaces the live line. Without a terminal, prints only when `isMilestone`. */
+  /** Replaces the live line. Without a terminal, prints the text only if `isMilestone`. */
   readonly update: (text: string, isMilestone?: boolean) => void;
-  /** Prints a lasting line above the live one. */
+  /** Prints a permanent line above the live line. */
   readonly line: (text: string) => void;
 }
 
-/** Writes to standard error, so that standard output carries results alone. */
+/** Creates a progress display on standard error, so that standard output contains only results. */
 export function createProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
   const isLive = stream.isTTY === true;
   let isDirty = false;
@@ -33,13 +33,13 @@ export function createProgress(stream: NodeJS.WriteStream = process.stderr): Pro
   };
 }
 
-/** `████░░░░` of the given width. */
+/** Returns a progress bar `████░░░░` of the given width. */
 export function bar(fraction: number, width = 24): string {
   const full = Math.round(Math.min(1, Math.max(0, fraction)) * width);
   return "█".repeat(full) + "░".repeat(width - full);
 }
 
-/** Text in a style, where the terminal shows styles. */
+/** Returns text in a style if the terminal supports styles. */
 export function styled(style: "bold" | "dim" | "green" | "cyan", text: string, stream: NodeJS.WriteStream = process.stderr): string {
   return stream.isTTY === true && process.env["NO_COLOR"] === undefined ? styleText(style, text) : text;
 }

@@ -1,23 +1,23 @@
-/** The command line that recipes share. */
+/** Command line shared by the recipes. */
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { runRecipe } from "./run-recipe.ts";
 import type { Recipe, SftThenRlConfig } from "./sft-then-rl.ts";
 
 /**
- * Runs a recipe as the command line says and prints what came out.
+ * Runs a recipe with the options of the command line and prints its result.
  *
- *   --seed N       problems, sampling and the order of everything
+ *   --seed N       seed of problems, sampling and order
  *   --steps N      RL steps
- *   --sft-jobs N   at most so many jobs of examples
- *   --prompts N    problems of an RL step
- *   --attempts N   attempts at each of them
- *   --held-out N   problems that are measured after each stage
- *   --lora-rank N  train an adapter of this rank in place of the whole model
- *   --learning-rate-scale X  times the rates of the recipe; adapters take larger ones
- *   --max-grad-norm X  of every step; 0 = no clipping
+ *   --sft-jobs N   max number of SFT jobs
+ *   --prompts N    problems per RL step
+ *   --attempts N   rollouts per problem
+ *   --held-out N   problems evaluated after each stage
+ *   --lora-rank N  train an adapter of this rank instead of the full model
+ *   --learning-rate-scale X  factor of the recipe's learning rates; adapters need larger rates
+ *   --max-grad-norm X  gradient-norm clipping of every step; 0 = no clipping
  *   --run-dir DIR  default: `runs/<task>-<time>`
- *   --json         the result as one line on standard output
+ *   --json         print the result as one line on standard output
  */
 export function recipeMain<S>(name: string, defaults: SftThenRlConfig, recipeFor: (config: SftThenRlConfig) => Recipe<S>): void {
   run(name, defaults, recipeFor).catch((error: unknown) => {

@@ -1,4 +1,4 @@
-/** A recipe from beginning to end: measure, examples, measure, practice, measure; with progress, a table and a curve. */
+/** Complete run of a recipe: evaluation before, between and after SFT and RL, with progress, a table and a curve. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { connect } from "whetstone";
@@ -6,23 +6,23 @@ import { lineChart } from "./line-chart.ts";
 import { bar, createProgress, type Progress, styled } from "./progress.ts";
 import { learnFromExamples, learnFromPractice, measure, type Recipe, type Score, type SftThenRlConfig, type Stage } from "./sft-then-rl.ts";
 
-/** A number after each stage. */
+/** A value per stage. */
 export interface Stages<T> {
-  /** The base model as it is. */
+  /** Value for the untrained base model. */
   readonly base: T;
-  /** After the examples. */
+  /** Value after SFT on the examples. */
   readonly sft: T;
-  /** After practice. */
+  /** Value after RL. */
   readonly rl: T;
 }
 
-/** What a run found; the last line of `--json`. */
+/** Result of a run; the last line of `--json`. */
 export interface RecipeResult {
   readonly task: string;
-  /** Share of right answers. */
+  /** Fraction of correct answers. */
   readonly exact: Stages<number>;
   readonly reward: Stages<number>;
-  /** RL steps. */
+  /** Number of RL steps. */
   readonly steps: number;
   readonly seconds: number;
   readonly runDir: string;
@@ -34,7 +34,7 @@ interface Point {
   readonly exact: number;
 }
 
-/** Runs every stage on an embedded service. Everything it writes lies under `runDir`. */
+/** Runs all stages on the configured service, or on an embedded service of the run. All files are written under `runDir`. */
 export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, runDir: string, signal: AbortSignal): Promise<RecipeResult> {
   const started = performance.now();
   const seconds = () => Math.round((performance.now() - started) / 100) / 10;
@@ -44,7 +44,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, r
   await writeFile(join(runDir, "config.json"), JSON.stringify(config, null, 2));
   progress.line(styled("bold", `Whetstone recipe: ${name}`) + styled("dim", `  seed ${config.seed}, files in ${runDir}`));
 
-  // A service that is named in the environment, or else one of the run's own.
+  // Uses the service of WHETSTONE_BASE_URL if set, else an embedded service of this run.
   const service = await connect(process.env["WHETSTONE_BASE_URL"] === undefined ? { dataDir: join(runDir, "service") } : {});
   try {
     const lora = config.loraRank === undefined ? {} : { lora: { rank: config.loraRank } };
@@ -87,7 +87,7 @@ export async function runRecipe<S>(recipe: Recipe<S>, config: SftThenRlConfig, r
   }
 }
 
-/** The supervised jobs; gives the newest checkpoint. */
+/** Runs the SFT jobs and returns the newest checkpoint. */
 async function examples<S>(stage: Stage<S>, progress: Progress): Promise<number> {
   const { exact: name } = stage.recipe;
   const { stopAtExact } = stage.config.sft;
@@ -102,7 +102,7 @@ async function examples<S>(stage: Stage<S>, progress: Progress): Promise<number>
   return (await run.done).checkpointStep;
 }
 
-/** The RL steps, one point each, and the newest checkpoint. */
+/** Runs the RL steps and returns one point per step and the newest checkpoint. */
 async function practice<S>(
   stage: Stage<S>,
   progress: Progress,

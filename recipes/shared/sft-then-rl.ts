@@ -1,85 +1,85 @@
-/** The stages that recipes share: measure, learn from examples, learn from practice. Each is one call of the library. */
+/** Stages shared by the recipes: evaluation, SFT on examples, RL. Each stage is one call of the library. */
 import { type Model, type Policy, type Service, type TrainingRun, trainRl, trainSft, uploadDataset } from "whetstone";
 import type { ChatExample } from "whetstone/dataset";
 import { defineEnvironment, type Environment, evaluate } from "whetstone/environment";
 
-/** Everything that decides how a run goes. */
+/** Settings of a run. */
 export interface SftThenRlConfig {
   readonly seed: number;
-  /** Games or problems that are measured after each stage. */
+  /** Number of held-out problems, evaluated after each stage. */
   readonly heldOut: number;
-  /** Temperature of every measurement: 0 is greedy. */
+  /** Sampling temperature of every evaluation; 0 is greedy. */
   readonly measureTemperature: number;
-  /** Rank of an adapter that is trained in place of the whole model. @default none */
+  /** Rank of a trained adapter; without it, the full model is trained. @default none */
   readonly loraRank?: number | undefined;
   readonly sft: {
-    /** Problems that decide when to stop; neither trained on nor reported. */
+    /** Number of validation problems for early stopping; neither trained on nor reported. */
     readonly validation: number;
-    /** Stop once this share of them is exact: the rest is left to RL. */
+    /** Stop at this fraction of exact validation answers; RL improves from there. */
     readonly stopAtExact: number;
-    /** Optimizer steps per job; the validation problems are measured after each job. */
+    /** Optimizer steps per job; the validation problems are evaluated after each job. */
     readonly stepsPerJob: number;
-    /** 0 = no examples at all. */
+    /** Max number of SFT jobs; 0 = no SFT. */
     readonly maxJobs: number;
     readonly batchSize: number;
     readonly learningRate: number;
-    /** @default the service's */
+    /** Max global gradient norm. @default the service's */
     readonly maxGradNorm?: number | undefined;
   };
   readonly rl: {
     readonly steps: number;
     readonly prompts: number;
     readonly groupSize: number;
-    /** Rises over `warmupSteps`, then falls in a line to three tenths. */
+    /** Peak learning rate. The rate rises linearly over `warmupSteps` and decays linearly to 0.3 of the peak at the last step. */
     readonly peakLearningRate: number;
     readonly warmupSteps: number;
     readonly maxGradNorm: number;
   };
 }
 
-/** A task with what the stages need beside its environment, all of it made for one seed. */
+/** A task for the stages: its environment and its examples, all for one seed. */
 export interface Recipe<S> {
-  /** `train` is what practice plays, `eval` what is reported. */
+  /** Environment; `train` has the scenarios of RL, `eval` those reported. */
   readonly environment: Environment<S>;
   readonly validation: readonly S[];
-  /** The conversation of example `index`, tools included. */
+  /** Returns the conversation of example `index`, tools included. */
   readonly example: (index: number) => ChatExample;
-  /** Name of the reward that is 1 for a right answer. */
+  /** Name of the reward that is 1 for a correct answer. */
   readonly exact: string;
 }
 
-/** What a stage needs. */
+/** Input of a stage. */
 export interface Stage<S> {
   readonly service: Service;
   readonly model: Model;
   readonly recipe: Recipe<S>;
   readonly config: SftThenRlConfig;
-  /** The stage's own directory. */
+  /** Directory of the stage. */
   readonly runDir: string;
   readonly signal: AbortSignal;
 }
 
-/** How good a policy is. */
+/** Evaluation result of a policy. */
 export interface Score {
-  /** Share of right answers. */
+  /** Fraction of correct answers. */
   readonly exact: number;
   readonly reward: number;
-  /** Mean of each reward, unweighted, by name. */
+  /** Unweighted mean of each reward, by name. */
   readonly rewards: Readonly<Record<string, number>>;
 }
 
-/** The rate of RL step `index`. */
+/** Returns the learning rate of RL step `index`. */
 export function rlLearningRate({ rl }: Pick<SftThenRlConfig, "rl">, index: number): number {
   return rl.peakLearningRate * Math.min(1, (index + 1) / rl.warmupSteps) * (1 - (0.7 * index) / rl.steps);
 }
 
 const CONCURRENCY = 256;
-/** With its seed a rollout played again is the same one, so a lost connection need not end a run. */
+/** Max retries of a rollout. A retried rollout has the same seed and therefore the same result, so a lost connection need not end a run. */
 const RETRIES = 2;
-/** Two would do to go on from; the others are disk space. */
+/** Checkpoint retention: two checkpoints suffice to resume. */
 const KEEP_CHECKPOINTS = { recent: 2 };
 
-/** Plays each held-out scenario once. */
+/** Evaluates a policy with one rollout per held-out scenario. */
 export async function measure<S>(
   { environment, exact }: Recipe<S>,
   policy: Policy,
@@ -92,7 +92,7 @@ export async function measure<S>(
   return { exact: rewards[exact] ?? NaN, reward: reward.mean, rewards };
 }
 
-/** Supervised jobs, each on examples that no earlier one saw, until enough of the validation problems are right. */
+/** Starts SFT jobs on new examples until the fraction of exact validation answers reaches `stopAtExact`. */
 export function learnFromExamples<S>({ service, model, recipe, config, runDir, signal }: Stage<S>): TrainingRun {
   const { stepsPerJob, batchSize, learningRate, maxGradNorm, maxJobs, stopAtExact } = config.sft;
   const { environment, validation, example, exact } = recipe;
@@ -116,7 +116,7 @@ export function learnFromExamples<S>({ service, model, recipe, config, runDir, s
   });
 }
 
-/** RL: each step plays a batch with the newest checkpoint and trains on it. */
+/** Starts RL: each step samples a batch of rollouts with the newest checkpoint and trains on them. */
 export function learnFromPractice<S>({ model, recipe, config, runDir, signal }: Stage<S>): TrainingRun {
   const { steps, prompts, groupSize, maxGradNorm } = config.rl;
   return trainRl({
@@ -131,7 +131,7 @@ export function learnFromPractice<S>({ model, recipe, config, runDir, signal }: 
     keepCheckpoints: KEEP_CHECKPOINTS,
     concurrency: CONCURRENCY,
     retries: RETRIES,
-    // A policy that is always right has nothing left to learn from, and that is no failure, however many steps it lasts.
+    // A policy that is always correct has no steps to train; skipped steps are not a failure here, regardless of their number.
     maxSkippedSteps: steps + 1,
     signal,
   });

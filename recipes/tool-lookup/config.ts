@@ -1,6 +1,6 @@
 import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
-/** How the recipe runs. What was tried besides is in `docs/explanation/experiments.md`. */
+/** Settings of the recipe. `docs/explanation/experiments.md` lists alternatives. */
 export const defaults: SftThenRlConfig = {
   seed: 1,
   heldOut: 256,

@@ -15,7 +15,7 @@ import {
   MOST_TURNS,
 } from "./task.ts";
 
-/** The tool over one problem's table. */
+/** Creates the lookup tool of a problem. */
 export function lookupTool(scenario: LookupScenario): AgentTool {
   return defineTool({
     name: "lookup",
@@ -25,7 +25,7 @@ export function lookupTool(scenario: LookupScenario): AgentTool {
   });
 }
 
-/** The task with the problems of one seed; `eval` are the first `heldOut` of the held-out ones. */
+/** Creates the environment for a seed; `eval` has the first `heldOut` held-out problems. */
 export function lookupEnvironment(seed = 1, heldOut = 256): Environment<LookupScenario> {
   return defineEnvironment({
     name: "tool-lookup",
@@ -52,12 +52,12 @@ export function lookupEnvironment(seed = 1, heldOut = 256): Environment<LookupSc
   });
 }
 
-/** Every key that the tool was asked for. */
+/** Returns the keys of all tool calls. */
 function askedKeys(messages: readonly Pick<RequestMessage, "tool_calls">[]): string[] {
   return messages.flatMap(({ tool_calls: calls }) => (calls ?? []).map((call) => keyOf(call.function.arguments ?? "")));
 }
 
-/** The key in a call's arguments; empty when they are not what the tool takes. */
+/** Returns the key in a call's arguments; empty if the arguments do not match the tool's schema. */
 function keyOf(text: string): string {
   try {
     const { key } = JSON.parse(text) as { key?: unknown };

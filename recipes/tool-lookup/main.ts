@@ -1,5 +1,5 @@
 /**
- * Tool lookup: a small model learns to call a tool until it has the answer, on this machine.
+ * Tool lookup: a small model learns to call a tool repeatedly until it has the answer, on one machine.
  *
  *   npx tsx --conditions=whetstone/source recipes/tool-lookup/main.ts [--seed N] [--steps N] [--run-dir DIR] [--json]
  */

@@ -1,35 +1,35 @@
 /**
- * Tool lookup: the model is asked for what stands at a key of a table that only a tool can read. Some keys hold another key instead of an
- * answer, so the model has to look again until it finds a number.
+ * Tool lookup: the model is asked for the value at a key of a table that only a tool can read. Some keys contain another key instead of a
+ * number, so the model has to call the tool again until it finds a number.
  *
- * The base model has seen single tool calls whose result it repeats; that a result can ask for another call is new to it.
+ * The base model was trained on single tool calls with a repeated result; chained calls are new to it.
  */
 import { uniform } from "../shared/draws.ts";
 import { splitByHash, type Split, SPLITS } from "../shared/splits.ts";
 
 export const SYSTEM_PROMPT = "Find the number.";
 
-/** Most lookups from the question to the number. */
+/** Max number of lookups from the question to the number. */
 export const LONGEST_CHAIN = 3;
-/** Letters of a key. */
+/** Number of letters in a key. */
 const KEY_LENGTH = 3;
-/** Digits of the number at the end. */
+/** Number of digits in the answer. */
 const ANSWER_LENGTH = 3;
-/** Of sixteen first keys: thirteen to practise on, one each for the other splits. */
+/** Shares of the splits in sixteenths of first keys: thirteen for RL, one for each other split. */
 const SHARES = [13, 1, 1, 1] as const;
 
-/** One problem: the first key leads to the answer over `table`. */
+/** Lookup problem: a chain of keys in `table` leads from `key` to `answer`. */
 export interface LookupScenario {
   readonly id: string;
-  /** The key that is asked for. */
+  /** First key, named in the question. */
   readonly key: string;
-  /** The number at the end of the chain. */
+  /** Number at the end of the chain. */
   readonly answer: string;
-  /** What the tool finds at each key: another key, or a number. */
+  /** Tool result by key: another key, or the number. */
   readonly table: Readonly<Record<string, string>>;
 }
 
-/** Problem `index` of a split, a pure function of the seed. A first key belongs to exactly one split. */
+/** Returns problem `index` of a split, a pure function of the seed. A first key belongs to exactly one split. */
 export function lookupScenario(split: Split, seed: number, index: number, longest: number = LONGEST_CHAIN): LookupScenario {
   for (let attempt = 0; ; attempt++) {
     let draws = 0;
@@ -50,12 +50,12 @@ export function lookupScenario(split: Split, seed: number, index: number, longes
   }
 }
 
-/** Where the problems that ask for `key` belong. */
+/** Returns the split of the problems with first key `key`. */
 export function splitOf(key: string): Split {
   return splitByHash(key, SHARES);
 }
 
-/** The conversation that asks a problem. */
+/** Returns the prompt messages of a problem. */
 export function lookupMessages({ key }: LookupScenario): { role: "system" | "user"; content: string }[] {
   return [
     { role: "system", content: SYSTEM_PROMPT },
@@ -63,12 +63,12 @@ export function lookupMessages({ key }: LookupScenario): { role: "system" | "use
   ];
 }
 
-/** What the tool gives for a key. */
+/** Returns the tool's result for a key; `none` for an unknown key. */
 export function lookUp(key: string, { table }: LookupScenario): string {
   return Object.hasOwn(table, key) ? (table[key] as string) : "none";
 }
 
-/** What a perfect model and the tool say after the question. */
+/** Returns the correct messages after the question: tool calls, tool results and the answer. */
 export function goldMessages(scenario: LookupScenario) {
   const messages: GoldMessage[] = [];
   let at = scenario.key;
@@ -82,7 +82,7 @@ export function goldMessages(scenario: LookupScenario) {
   return messages;
 }
 
-/** A message of a gold conversation. */
+/** Message of the correct continuation. */
 export type GoldMessage =
   | {
       readonly role: "assistant";
@@ -91,18 +91,18 @@ export type GoldMessage =
     }
   | { readonly role: "tool"; readonly tool_call_id: string; readonly content: string };
 
-/** 1 when the answer is the number at the end of the chain, and nothing else. */
+/** Returns 1 if the answer is exactly the number at the end of the chain, else 0. */
 export function correct(text: string, { answer }: LookupScenario): number {
   return text.trim() === answer ? 1 : 0;
 }
 
-/** Share of the chain's keys that the tool was asked for. */
+/** Returns the fraction of the chain's keys that were looked up. */
 export function followed(keys: readonly string[], { table }: LookupScenario): number {
   const chain = Object.keys(table);
   return chain.filter((key) => keys.includes(key)).length / chain.length;
 }
 
-/** A tool call with its key, and the end. */
+/** Max tokens per turn: a tool call with its key, and the end token. */
 export const MAX_COMPLETION_TOKENS = 32;
-/** Turns of the model: every lookup of the longest chain, one in vain, and the answer. */
+/** Max model turns: all lookups of the longest chain, one failed lookup, and the answer. */
 export const MOST_TURNS = LONGEST_CHAIN + 2;

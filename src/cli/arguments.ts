@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 
-/** A parser of whole numbers from `min`. */
+/** Returns a parser of integers of at least `min`. */
 export function integer(min: number): (text: string) => number {
   return (text) => {
     const value = /^-?\d+$/.test(text) ? Number(text) : Number.NaN;
@@ -9,14 +9,14 @@ export function integer(min: number): (text: string) => number {
   };
 }
 
-/** A parser of numbers that are not negative. */
+/** Parses a non-negative number. */
 export function positive(text: string): number {
   const value = Number(text);
   if (text.trim() === "" || !(value >= 0)) throw new InvalidArgumentError("Expected a number of at least 0.");
   return value;
 }
 
-/** `project/name`, or `name` in a default project. */
+/** Parses `project/name`, or `name` in the project `default`. */
 export function modelName(text: string): { readonly project: string; readonly name: string } {
   const parts = text.split("/");
   const [project, name] = parts.length === 1 ? ["default", parts[0]] : parts;

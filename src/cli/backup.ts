@@ -2,21 +2,21 @@ import { Command } from "commander";
 import type { CopyResult } from "../service/stored-files/copying.ts";
 import { printLine } from "../util/output.ts";
 
-/** `whetstone backup`: copies a data directory, also while a service runs on it. */
+/** Creates the command `whetstone backup`, which copies a data directory, also while a service runs on it. */
 export function backupCommand(): Command {
   return new Command("backup")
     .description("copy a data directory, consistently also while a service runs on it")
     .argument("<directory>", "directory to write: empty, or not there yet")
     .option("--data-dir <path>", "the data directory (default: WHETSTONE_HOME, or .whetstone)")
     .action(async (directory: string, { dataDir }: { readonly dataDir?: string }) => {
-      // Loaded only now: `--help` needs no native binary.
+      // Imported lazily: `--help` needs no native binary.
       const { defaultDataDirectory } = await import("../service/data-directory.ts");
       const { backUp } = await import("../service/stored-files/backup.ts");
       report("Backup", await backUp(dataDir ?? defaultDataDirectory(), directory));
     });
 }
 
-/** `whetstone restore`: makes a data directory from a backup. */
+/** Creates the command `whetstone restore`, which creates a data directory from a backup. */
 export function restoreCommand(): Command {
   return new Command("restore")
     .description("make a data directory from a backup, verifying every file")

@@ -2,21 +2,21 @@ import type { Model, Service } from "../client/index.ts";
 import { connect } from "../index.ts";
 import { onStop } from "./stop-signal.ts";
 
-/** Which model of which service. */
+/** Model selection of a command. */
 export interface ModelOptions {
   readonly model: { readonly project: string; readonly name: string };
   readonly base: string;
 }
 
-/** What a command works with. */
+/** Connection of a running command. */
 export interface Connected {
   readonly service: Service;
   readonly model: Model;
-  /** Aborts at the first SIGINT or SIGTERM; a second one ends the process. */
+  /** Signal that aborts at the first SIGINT or SIGTERM; a second one ends the process. */
   readonly signal: AbortSignal;
 }
 
-/** Runs a command with a model of the service that is configured, or of the embedded one; closes what it opened. */
+/** Runs a command with a model of the configured service, or of the embedded service, and closes the connection afterwards. */
 export async function withModel<T>(
   { model: { project, name }, base }: ModelOptions,
   run: (connected: Connected) => Promise<T>,

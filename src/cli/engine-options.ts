@@ -1,4 +1,4 @@
-/** The options of `whetstone serve` that say what samples and trains. */
+/** Options of `whetstone serve` that select the engine and the upstream. */
 import { resolve } from "node:path";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { createTinkerEngine, type Engine } from "../engine/index.ts";
@@ -6,7 +6,7 @@ import { ConfigError } from "../errors.ts";
 import type { UpstreamOptions } from "../service/index.ts";
 import { SHIPPED_BASE, shippedDirectory } from "../service/shipped-base.ts";
 
-/** The values of {@link addEngineOptions}. */
+/** Parsed options of {@link addEngineOptions}. */
 export interface EngineOptions {
   readonly engine: "onnx" | "tinker";
   readonly engineUrl?: string;
@@ -26,7 +26,7 @@ export interface EngineOptions {
   readonly upstreamAccept: readonly string[];
 }
 
-/** A parser of `key=value`, given again for more. */
+/** Returns a parser of a repeatable option `key=value`. */
 function pairs(toValue: (text: string) => string): (text: string, before: Readonly<Record<string, string>>) => Record<string, string> {
   return (text, before) => {
     const at = text.indexOf("=");
@@ -35,7 +35,7 @@ function pairs(toValue: (text: string) => string): (text: string, before: Readon
   };
 }
 
-/** Declares the options. */
+/** Adds the options to a command. */
 export function addEngineOptions(command: Command): Command {
   return command
     .addOption(new Option("--engine <name>", "what samples and trains").choices(["onnx", "tinker"]).default("onnx"))
@@ -77,9 +77,9 @@ export function addEngineOptions(command: Command): Command {
 }
 
 /**
- * The engine that the options ask for; undefined for the embedded one, which the service starts itself.
+ * Creates the engine selected by the options; undefined for the embedded engine, which the service starts itself.
  *
- * @throws ConfigError `E_CONFIG` for options that do not belong together, and for an empty variable that was named.
+ * @throws ConfigError `E_CONFIG` for contradictory options, and if a named environment variable is empty.
  */
 export async function engineOf(options: EngineOptions): Promise<Engine | undefined> {
   const { engine, engineUrl: url, engineKeyEnv: keyVariable, engineServer: server, engineEncoding: encoding } = options;
@@ -102,9 +102,9 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
 }
 
 /**
- * The upstream that the options ask for.
+ * Returns the upstream selected by the options; undefined if there is none.
  *
- * @throws ConfigError `E_CONFIG` for options of an upstream without one, and for an empty variable that was named.
+ * @throws ConfigError `E_CONFIG` for upstream options without `--upstream`, and if a named environment variable is empty.
  */
 export function upstreamOf(options: EngineOptions): UpstreamOptions | undefined {
   const {

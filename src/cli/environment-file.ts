@@ -5,9 +5,10 @@ import type { Environment } from "../environment/index.ts";
 import { ConfigError } from "../errors.ts";
 
 /**
- * The environment that a file exports as its default.
+ * Imports a file and returns the environment that it exports as default.
  *
- * @throws ConfigError `E_CONFIG` for a file that is not there, is no environment, or is TypeScript on a Node that cannot run it.
+ * @throws ConfigError `E_CONFIG` if the file does not exist, does not export an environment, or is TypeScript on a Node version that cannot
+ *   run it.
  */
 export async function loadEnvironment(file: string): Promise<Environment<unknown>> {
   const path = resolve(file);

@@ -13,7 +13,7 @@ interface EvaluateOptions extends ModelOptions {
   readonly json?: boolean;
 }
 
-/** `whetstone eval <file>`: how good a checkpoint is on an environment's eval scenarios. */
+/** Creates the command `whetstone eval <file>`, which evaluates a checkpoint on the eval scenarios of an environment. */
 export function evaluateCommand(): Command {
   return new Command("eval")
     .description("measure a model on the eval scenarios of the environment that a file exports")

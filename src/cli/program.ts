@@ -11,7 +11,7 @@ import { traceOf } from "../service/error-text.ts";
 import { logLines } from "../util/output.ts";
 import { packageFile } from "../util/package-file.ts";
 
-/** Exit codes: 0 done, 1 failed, 2 called wrongly. */
+/** Exit codes: 0 success, 1 failure, 2 usage error. */
 const FAILED = 1;
 const USAGE = 2;
 
@@ -21,9 +21,9 @@ async function version(): Promise<string> {
 }
 
 /**
- * Runs one command line. Errors go to standard error as one line that says what to do.
+ * Runs one command line. Errors are written to standard error as one line with the remedy.
  *
- * @param args - Without node and the script.
+ * @param args - Arguments without node and the script.
  * @returns the exit code.
  */
 export async function run(args: readonly string[]): Promise<number> {
@@ -41,13 +41,13 @@ export async function run(args: readonly string[]): Promise<number> {
     restoreCommand(),
   ])
     program.addCommand(command);
-  // Settings of the parent do not reach commands that were added whole.
+  // Commands added with `addCommand` do not inherit the settings of the parent.
   for (const command of [program, ...program.commands]) command.exitOverride().showSuggestionAfterError();
   try {
     await program.parseAsync([...args], { from: "user" });
     return Number(process.exitCode ?? 0);
   } catch (error) {
-    // Commander has already written what is wrong.
+    // Commander has already printed the message.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
     if (WhetstoneError.isInstance(error)) logLines(`error: ${error.message} (${error.code})`);
     else logLines(traceOf(error));

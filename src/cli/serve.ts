@@ -39,7 +39,7 @@ function parsePort(text: string): number {
   return port;
 }
 
-/** `whetstone serve`: the service in the foreground until it is told to stop. */
+/** Creates the command `whetstone serve`, which runs the service in the foreground until it receives a signal to stop. */
 export function serveCommand(): Command {
   return addEngineOptions(new Command("serve"))
     .description("serve models and train them, until interrupted")
@@ -59,12 +59,12 @@ export function serveCommand(): Command {
 }
 
 async function serve(options: ServeOptions): Promise<void> {
-  // Listened for before the start, so that an interrupt during a long recovery is not lost.
+  // Registered before the start, so that an interrupt during a long recovery is not lost.
   const stop = new Promise<StopReason>((resolve) => onStop(resolve));
-  // Loaded only now: `--help` needs no native binary.
+  // Imported lazily: `--help` needs no native binary.
   const { startService } = await import("../service/index.ts");
   const upstream = upstreamOf(options);
-  // An engine's server may keep the start waiting for minutes, and before there is an engine nothing has begun.
+  // Connecting to an engine's server may take minutes; before that, nothing needs a clean shutdown.
   const engine = await Promise.race([engineOf(options), stop]);
   if (typeof engine === "string") return exitNow(engine);
   const service = await startService({

@@ -1,18 +1,18 @@
-/** Milliseconds between two looks at the parent process. */
+/** Interval in milliseconds between two checks of the parent process. */
 const PARENT_POLL_MS = 250;
 
-/** Reason for a program to stop: a signal, or the end of the package manager that started it. */
+/** Reason to stop: a signal, or the exit of the package manager that started the program. */
 export type StopReason = NodeJS.Signals | "parent-exit";
 
 /**
- * Calls `stop` once, at the first SIGINT or SIGTERM, or when the package manager that started this process is gone. A further signal ends
+ * Calls `stop` once, at the first SIGINT or SIGTERM, or when the package manager that started this process has exited. A second signal ends
  * the process at once, with the exit code that shells expect.
  *
- * npm starts scripts through a shell and passes a SIGTERM on to the shell alone, which ends without passing it on: the program would run on
- * without its parent. So in a program that npm, npx, pnpm or yarn started (`npm_lifecycle_event` is set), the end of the parent counts as
- * a SIGTERM.
+ * npm starts scripts through a shell and sends SIGTERM only to the shell, which exits without forwarding the signal; the program would
+ * continue without its parent. Therefore, in a program started by npm, npx, pnpm or yarn (`npm_lifecycle_event` is set), the exit of the
+ * parent counts as a SIGTERM.
  *
- * @returns a function that stops listening.
+ * @returns a function that removes the signal handlers.
  */
 export function onStop(stop: (reason: StopReason) => void): () => void {
   let isStopping = false;
@@ -33,7 +33,7 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
   if (process.env["npm_lifecycle_event"] !== undefined) {
     poll = setInterval(() => {
       if (process.ppid === parent) return;
-      // Nobody reads these any more, and a failed write must not end the shutdown.
+      // These streams have no reader any more, and a failed write must not end the shutdown.
       for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
       begin("parent-exit");
     }, PARENT_POLL_MS).unref();
@@ -45,7 +45,7 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
   };
 }
 
-/** Ends the process as an unhandled signal would. */
+/** Ends the process with the exit code of an unhandled signal: 130 for SIGINT, else 143. */
 export function exitNow(reason: StopReason): never {
   return process.exit(reason === "SIGINT" ? 130 : 143);
 }

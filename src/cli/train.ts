@@ -17,7 +17,7 @@ interface TrainOptions extends ModelOptions {
   readonly runDir?: string;
 }
 
-/** `whetstone train <file>`: reinforcement learning on an environment. */
+/** Creates the command `whetstone train <file>`, which trains a model on an environment by reinforcement learning. */
 export function trainCommand(): Command {
   return new Command("train")
     .description("train a model by reinforcement learning on the environment that a file exports")

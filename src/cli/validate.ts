@@ -4,7 +4,7 @@ import { printLine } from "../util/output.ts";
 import { integer } from "./arguments.ts";
 import { loadEnvironment } from "./environment-file.ts";
 
-/** `whetstone validate <file>`: whether an environment rewards its own right answers. Asks no model. */
+/** Creates the command `whetstone validate <file>`, which checks that an environment rewards its own correct answers. Uses no model. */
 export function validateCommand(): Command {
   return new Command("validate")
     .description("run the right answers of an environment through its rewards; asks no model")

@@ -2,7 +2,7 @@ import { Command } from "commander";
 import type { Finding } from "../service/stored-files/verify.ts";
 import { printLine } from "../util/output.ts";
 
-/** `whetstone verify`: compares the files of a data directory with their digests. Changes nothing. */
+/** Creates the command `whetstone verify`, which compares the files of a data directory with their digests. Changes nothing. */
 export function verifyCommand(): Command {
   return new Command("verify")
     .description("compare every file of a data directory with its digest; changes nothing, and a service may run meanwhile")
@@ -12,7 +12,7 @@ export function verifyCommand(): Command {
 }
 
 async function run({ dataDir, json = false }: { readonly dataDir?: string; readonly json?: boolean }): Promise<void> {
-  // Loaded only now: `--help` needs no native binary.
+  // Imported lazily: `--help` needs no native binary.
   const { defaultDataDirectory } = await import("../service/data-directory.ts");
   const { verifyDataDirectory } = await import("../service/stored-files/verify.ts");
   const result = await verifyDataDirectory(dataDir ?? defaultDataDirectory());

@@ -1,46 +1,49 @@
 import type { Dispatcher } from "undici";
 import type { RequestOptions, Transport } from "./transport.ts";
 
-/** What every call takes. */
+/** Options of every call. */
 export interface CallOptions {
-  /** Rejects with the signal's own reason. */
+  /** Aborts the call, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** The whole call, retries included, milliseconds; then a `TimeoutError`. @default no limit */
+  /** Limit for the whole call including retries, in milliseconds; then rejects with a `TimeoutError`. @default no limit */
   readonly timeoutMs?: number | undefined;
 }
 
-/** What creating POSTs take beside: the same key twice gives one resource. */
+/** Options of POST requests that create a resource. Two requests with the same key create one resource. */
 export interface CreateOptions extends CallOptions {
-  /** @default a random UUID per call, kept over its retries */
+  /** Idempotency key of the request. @default a random UUID per call, reused for its retries */
   readonly idempotencyKey?: string | undefined;
 }
 
-/** What was found out about the service's extensions; undefined = not known. Shared by everything that uses one connection. */
+/** Detected extensions of the service; undefined = not known yet. Shared by all resources of one connection. */
 export interface ServiceFeatures {
-  /** The events route of a job. */
+  /** Whether the service has the events route of a job. */
   jobEvents: boolean | undefined;
-  /** A POST with the same `Idempotency-Key` is carried out once. Such a service says the key again in its answer. */
+  /** Whether the service processes POSTs with the same `Idempotency-Key` only once. Detected by the key echoed in the response headers. */
   idempotencyKeys: boolean | undefined;
 }
 
-/** Where the resources find the service: transport and addresses. */
+/** Connection shared by all resources: transport and addresses. */
 export interface Api {
   readonly transport: Transport;
-  /** Without `/v1` and without a slash at the end. */
+  /** Base URL without `/v1` and without a trailing slash. */
   readonly baseUrl: string;
-  /** With `/v1`; for the list of served models. */
+  /** Base URL with `/v1`, for the list of served models. */
   readonly inferenceUrl: string;
   readonly features: ServiceFeatures;
 }
 
-/** Answer within this for calls that make the service work: sampling, accepting a batch. Node's HTTP default would be 300 s. */
+/**
+ * Timeout for the response headers of calls that need computation (sampling, accepting a batch), in milliseconds. Node's default would be
+ * 300 s.
+ */
 export const LONG_CALL_MS = 20 * 60_000;
 
 /**
- * A creating POST with an `Idempotency-Key`.
+ * Sends a POST that creates a resource, with an `Idempotency-Key`.
  *
- * Unless `isRepeatable`, it is repeated after an unclear failure only where the service is known to honour the key:
- * elsewhere a lost answer must not become a second resource.
+ * Unless `isRepeatable`, the request is repeated after an ambiguous failure only if the service is known to honor the key. Otherwise a lost
+ * response could create a second resource.
  */
 export function callCreate(
   api: Api,
@@ -58,7 +61,7 @@ export function callCreate(
   });
 }
 
-/** Sends to `{baseUrl}{path}` and reads JSON. */
+/** Sends a request to `{baseUrl}{path}` and parses the JSON response. */
 export function callJson(api: Api, method: Dispatcher.HttpMethod, path: string, options: RequestOptions = {}): Promise<unknown> {
   return api.transport.json(method, api.baseUrl + path, options);
 }

@@ -5,33 +5,43 @@ import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type Cr
 import type { RequestOptions } from "./transport.ts";
 import { artifactFromWire, parseAnswer, type ArtifactVersion } from "./wire.ts";
 
-/** What opens a version. */
+/** Options of `artifacts.create`. */
 export interface CreateArtifactOptions extends CreateOptions {
   readonly project: string;
   readonly name: string;
-  /** @default the key's entity */
+  /** Owner of the artifact. @default the key's entity */
   readonly entity?: string | undefined;
-  /** Free facts about the contents. @default {} */
+  /** Arbitrary metadata about the contents. @default {} */
   readonly metadata?: JsonObject | undefined;
 }
 
-/** A file's contents. A function gives them anew for each attempt. */
+/** Contents of a file. A function is called once per attempt and returns the contents from the start. */
 export type FileBody = Exclude<RequestOptions["body"], undefined>;
 
-/** The `artifacts` resource, an extension: versioned, immutable sets of files. */
+/** The `artifacts` resource (an extension): versioned, immutable sets of files. */
 export interface Artifacts {
-  /** Opens the next version of `entity/project/name`. */
+  /** Opens the next version of `entity/project/name` for uploads. */
   create(options: CreateArtifactOptions): Promise<ArtifactVersion>;
-  /** Puts one file into an open version; the same path again replaces it. */
+  /**
+   * Uploads one file into an open version, replacing a file of the same path.
+   *
+   * @throws ArgumentError `E_ARGUMENT` if `path` is not a relative path inside the artifact.
+   */
   putFile(artifactId: string, path: string, body: FileBody, options?: CallOptions): Promise<void>;
-  /** Makes the version immutable and usable. */
+  /** Commits a version, which makes it immutable and usable. */
   commit(artifactId: string, options?: CallOptions): Promise<ArtifactVersion>;
+  /** Returns a version with its file list. */
   get(artifactId: string, options?: CallOptions): Promise<ArtifactVersion>;
+  /**
+   * Downloads one file.
+   *
+   * @throws ArgumentError `E_ARGUMENT` if `path` is not a relative path inside the artifact.
+   */
   readFile(artifactId: string, path: string, options?: CallOptions): Promise<Uint8Array>;
   /**
-   * Extension: deletes a version with its files. Its number is not given again.
+   * Deletes a version with its files. The version number is not reused.
    *
-   * @throws HttpError with status 409 while a job that is not over reads it.
+   * @throws HttpError with status 409 while an unfinished job reads the version.
    */
   delete(artifactId: string, options?: CallOptions): Promise<void>;
 }
@@ -47,7 +57,7 @@ export function artifactsResource(api: Api): Artifacts {
   return {
     create: async ({ project, name, entity, metadata, idempotencyKey = randomUUID(), ...options }) => {
       const body = { project, name, ...(entity === undefined ? {} : { entity }), ...(metadata === undefined ? {} : { metadata }) };
-      // At worst a repetition leaves an empty open version behind, which nothing can use.
+      // A repeated request creates at worst an empty open version, which cannot be used.
       return version(await callCreate(api, "/v1/preview/artifacts", { ...options, json: body, idempotencyKey }, true));
     },
     putFile: async (artifactId, path, body, options = {}) => {

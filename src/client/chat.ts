@@ -3,22 +3,25 @@ import { LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { parseCompletion } from "./completion.ts";
 import { readChatStream } from "./sse.ts";
 
-/** A chat body as its writer may have it: arrays and objects need not be mutable. */
+/** Body of a chat request. */
 export type ChatParams = ChatCompletionRequest;
 
-/** `chat.completions`: the wire's own names, one to one. */
+/** The `chat.completions` resource. Field names are exactly those on the wire. */
 export interface ChatCompletions {
   /**
-   * Streams chunks. The request starts with the first `next`; leaving the loop aborts it.
+   * Streams the chunks of a completion. The request starts with the first `next`; leaving the loop aborts it.
    *
-   * @throws HttpError `E_HTTP`, also for an error inside the stream.
-   * @throws ConnectionError `E_CONNECTION` when the stream is cut; it is never repeated.
+   * @throws HttpError `E_HTTP` for an error status or an error event inside the stream.
+   * @throws ConnectionError `E_CONNECTION` if the stream is cut; a started stream is never repeated.
+   * @throws ProtocolError `E_PROTOCOL` if a chunk does not match the schema.
    */
   create(params: ChatParams & { readonly stream: true }, options?: CallOptions): AsyncIterable<ChatCompletionChunk>;
   /**
-   * One completion. Repeated only while the service has surely not begun: 429, 503, no connection.
+   * Returns one completion. Retried only if the service has certainly not started: after 429, 503 or a failed connection.
    *
-   * @throws HttpError `E_HTTP`; ConnectionError `E_CONNECTION`; ProtocolError `E_PROTOCOL`.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` if there was no complete response.
+   * @throws ProtocolError `E_PROTOCOL` if the response does not match the schema.
    */
   create(params: ChatParams & { readonly stream?: false | null | undefined }, options?: CallOptions): Promise<ChatCompletion>;
 }

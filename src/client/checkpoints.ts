@@ -12,18 +12,18 @@ import { deletedCheckpointsFromWire, parseAnswer, type DeletedCheckpoints } from
 
 /** Options of `checkpoints.list`. */
 export interface ListCheckpointsOptions extends CallOptions {
-  /** By step. @default "asc" */
+  /** Order by step. @default "asc" */
   readonly order?: "asc" | "desc" | undefined;
-  /** At most this many. @default all */
+  /** Max number of checkpoints to return. @default all */
   readonly max?: number | undefined;
 }
 
-/** Where a checkpoint's weights come from. */
+/** Origin of a checkpoint's weights. */
 export interface Lineage {
   readonly baseModel: string;
-  /** `entity/project/name:stepN`, or the `artifact:///…` of an adapter; null = the base itself. */
+  /** Parent weights: `entity/project/name:stepN`, or the `artifact:///…` URL of an adapter; null = the base model. */
   readonly parent: string | null;
-  /** The job that made it of its parent; null for step 0. */
+  /** Job that produced the checkpoint from its parent; null for step 0. */
   readonly jobId: string | null;
   readonly jobType: "rl" | "sft" | null;
 }
@@ -32,13 +32,15 @@ export interface Lineage {
 export class ModelCheckpoint {
   readonly id: string;
   readonly step: number;
-  /** The names are the service's. */
+  /** Metrics of the checkpoint, under the service's names. */
   readonly metrics: Readonly<Record<string, number>>;
-  /** ISO 8601; null if the service does not say. */
+  /** Creation time, ISO 8601; null if the service does not report it. */
   readonly createdAt: string | null;
-  /** Whether it is kept with its optimizer state, whatever the service's budget; null if the service does not say. */
+  /**
+   * Whether the checkpoint and its optimizer state are exempt from the service's checkpoint budget; null if the service does not report it.
+   */
   readonly pinned: boolean | null;
-  /** null if the service does not say. */
+  /** Origin of the weights; null if the service does not report it. */
   readonly lineage: Lineage | null;
   readonly #resource: Checkpoints;
   readonly #modelId: string;
@@ -55,10 +57,14 @@ export class ModelCheckpoint {
   }
 
   /**
-   * Downloads it into a directory that is new or empty: a whole model in Hugging Face layout, or an adapter in PEFT's. Extension.
+   * Downloads the checkpoint into a new or empty directory: a full model in Hugging Face layout, or an adapter in PEFT layout. A failed
+   * download leaves no files. Extension.
    *
-   * @throws ArgumentError `E_ARGUMENT` when the directory holds files; HttpError `E_HTTP`; ConnectionError `E_CONNECTION` when the
-   *   download is cut; DataError `E_DATA` for an archive that would write anywhere else. Nothing is left of a download that failed.
+   * @param directory - Target directory; its parents are created.
+   * @throws ArgumentError `E_ARGUMENT` if the directory contains files.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` if the download is cut.
+   * @throws DataError `E_DATA` if the archive is invalid or contains a path outside `directory`.
    * @example
    * ```ts
    * const checkpoint = await model.checkpoint();
@@ -69,12 +75,23 @@ export class ModelCheckpoint {
     return this.#resource.download(this.#modelId, this.step, directory, options);
   }
 
-  /** Keeps it with its optimizer state (if that is still there), whatever the service's budget. Extension. */
+  /**
+   * Pins the checkpoint: the service keeps it, and its optimizer state if that still exists, regardless of its checkpoint budget.
+   * Extension.
+   *
+   * @returns the updated checkpoint.
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   pin(options: CallOptions = {}): Promise<ModelCheckpoint> {
     return this.#resource.pin(this.#modelId, this.step, options);
   }
 
-  /** Takes a pin back. Extension. */
+  /**
+   * Removes the pin. Extension.
+   *
+   * @returns the updated checkpoint.
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   unpin(options: CallOptions = {}): Promise<ModelCheckpoint> {
     return this.#resource.unpin(this.#modelId, this.step, options);
   }
@@ -82,17 +99,17 @@ export class ModelCheckpoint {
 
 /** The `checkpoints` resource. */
 export interface Checkpoints {
-  /** All checkpoints of a model, page by page behind the scenes. */
+  /** Lists the checkpoints of a model, fetching all pages. */
   list(modelId: string, options?: ListCheckpointsOptions): Promise<ModelCheckpoint[]>;
-  /** Extension: one checkpoint. */
+  /** Returns one checkpoint. Extension. */
   get(modelId: string, step: number | "latest", options?: CallOptions): Promise<ModelCheckpoint>;
-  /** Extension: see {@link ModelCheckpoint.download}. */
+  /** Downloads a checkpoint, see {@link ModelCheckpoint.download}. Extension. */
   download(modelId: string, step: number | "latest", directory: string, options?: CallOptions): Promise<void>;
-  /** Extension: see {@link ModelCheckpoint.pin}. */
+  /** Pins a checkpoint, see {@link ModelCheckpoint.pin}. Extension. */
   pin(modelId: string, step: number | "latest", options?: CallOptions): Promise<ModelCheckpoint>;
-  /** Extension: see {@link ModelCheckpoint.unpin}. */
+  /** Removes a pin, see {@link ModelCheckpoint.unpin}. Extension. */
   unpin(modelId: string, step: number | "latest", options?: CallOptions): Promise<ModelCheckpoint>;
-  /** Deletes checkpoints by step. Unknown steps are no error, they are reported. */
+  /** Deletes checkpoints by step. Unknown steps are not an error; the result lists them in `notFoundSteps`. */
   delete(modelId: string, steps: readonly number[], options?: CallOptions): Promise<DeletedCheckpoints>;
 }
 
@@ -121,7 +138,7 @@ export function checkpointsResource(api: Api): Checkpoints {
     download: (modelId, step, directory, options = {}) => {
       const headers = { accept: "application/x-tar" };
       const url = `${api.baseUrl}${path(modelId)}/${step}/archive`;
-      // A fresh adapter is made before the first byte is sent.
+      // The service may have to create a fresh adapter before it sends the first byte.
       return extractTar(api.transport.stream("GET", url, { ...options, headers, headersTimeoutMs: LONG_CALL_MS }), directory);
     },
     pin: async (modelId, step, options = {}) => one(modelId, await callJson(api, "PUT", `${path(modelId)}/${step}/pin`, options)),

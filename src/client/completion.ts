@@ -4,12 +4,12 @@ import { parseAnswer } from "./wire.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * Checks a completion.
+ * Validates a completion.
  *
- * What grows with the number of tokens is checked in place and kept as it came, where the schema would leave it as it is:
- * the schema alone takes longer than `JSON.parse`. Everything else, and whatever is out of the ordinary, goes through the schema.
+ * Arrays with one entry per token are checked in place and kept as received if the schema would not change them, because the schema alone
+ * takes longer than `JSON.parse`. The remaining fields, and any unusual input, pass through the schema.
  *
- * @throws ProtocolError `E_PROTOCOL` when it does not fit.
+ * @throws ProtocolError `E_PROTOCOL` if the response does not match the schema.
  */
 export function parseCompletion(answer: unknown): ChatCompletion {
   if (!isFields(answer) || !Array.isArray(answer["choices"]) || !isIds(answer["prompt_token_ids"])) return parse(answer);
@@ -36,13 +36,16 @@ function isOrdinary(choice: unknown): choice is Fields {
   return isFields(logprobs) && Array.isArray(logprobs["content"]) && logprobs["content"].every(isEntry);
 }
 
-/** An entry of `logprobs.content` to which the schema would add nothing. Alternatives of a token are left to the schema. */
+/**
+ * Returns whether the schema would leave an entry of `logprobs.content` unchanged. Entries with alternatives (`top_logprobs`) are validated
+ * by the schema.
+ */
 function isEntry(entry: unknown): boolean {
   if (!isFields(entry) || typeof entry["token"] !== "string" || !Number.isFinite(entry["logprob"])) return false;
   return isIds(entry["bytes"]) && Array.isArray(entry["top_logprobs"]) && entry["top_logprobs"].length === 0;
 }
 
-/** Absent, null, or an array of integers. */
+/** Returns whether `value` is absent, null, or an array of integers. */
 function isIds(value: unknown): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.every(Number.isSafeInteger));
 }
@@ -53,7 +56,7 @@ function withoutTokens(choice: unknown): Fields {
   return isFields(logprobs) ? { ...fields, token_ids: null, logprobs: { ...logprobs, content: null } } : { ...fields, token_ids: null };
 }
 
-/** As it was, absence included. */
+/** Restores a field of the received object. An absent field is absent again. */
 function restore(target: Record<string, unknown>, source: Fields, key: string): void {
   if (key in source) target[key] = source[key];
   else delete target[key];

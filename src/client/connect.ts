@@ -8,26 +8,30 @@ import type { Transport, TransportOptions } from "./transport.ts";
 export interface ConnectOptions {
   /** Address of the service, with or without `/v1`. @default WHETSTONE_BASE_URL; without it, the embedded service of `dataDir` */
   readonly baseUrl?: string | undefined;
-  /** @default WHETSTONE_API_KEY; for the embedded service, the key kept in its data directory */
+  /** API key. @default WHETSTONE_API_KEY; for the embedded service, the key stored in its data directory */
   readonly apiKey?: string | undefined;
-  /** Where the embedded service keeps everything. @default WHETSTONE_HOME, else `.whetstone` in the working directory */
+  /** Data directory of the embedded service. @default WHETSTONE_HOME, else `.whetstone` in the working directory */
   readonly dataDir?: string | undefined;
-  /** Address of the list of served models, with `/v1`, where it is not the service's own. @default `{baseUrl}/v1` */
+  /** Address, with `/v1`, of the list of served models if it differs from the service's own. @default `{baseUrl}/v1` */
   readonly inferenceUrl?: string | undefined;
-  /** What goes before `entity/project/name` in a request's `model`, for services that address models by URI, e.g. `scheme:///`. @default "" */
+  /** Prefix of `entity/project/name` in a request's `model`, for services that address models by URI, e.g. `scheme:///`. @default "" */
   readonly modelPrefix?: string | undefined;
-  /** Sockets to the service; more requests wait. @default 256 */
+  /** Max number of sockets to the service; further requests wait. @default 256 */
   readonly connections?: number | undefined;
-  /** Attempts after the first, where repeating is safe. @default 4 */
+  /** Max number of retries of a request that is safe to repeat. @default 4 */
   readonly maxRetries?: number | undefined;
-  /** Ends the search for or start of the embedded service. */
+  /** Aborts the search for, or the start of, the embedded service. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Connects, with what this room does not have itself. `connect` of the package root is this with the RxJS follower and preflight.
+ * Connects to a service with injected job following and batch examination. `connect` of the package root is this function with the RxJS
+ * follower and preflight.
  *
- * @throws ConfigError `E_CONFIG` for an address that is none, or an address without a key.
+ * @param ports - Implementations of job following and batch examination.
+ * @param options - See {@link ConnectOptions}.
+ * @throws ConfigError `E_CONFIG` if the address is not a valid URL, if an address is given without an API key or together with `dataDir`,
+ *   or if a count is out of range.
  */
 export async function connectWith(ports: ClientPorts, options: ConnectOptions = {}): Promise<Service> {
   options.signal?.throwIfAborted();
@@ -59,7 +63,7 @@ export async function connectWith(ports: ClientPorts, options: ConnectOptions = 
   return new Service({ ...common, baseUrl, inferenceUrl: `${baseUrl}/v1`, apiKey, transport, onClose: () => local.close() });
 }
 
-/** Not before there is something to connect to: loading undici takes a third as long as all else that importing the package loads. */
+/** Opens the transport. undici is imported only when a connection is made, because it takes a large share of the package's load time. */
 async function openTransport(options: TransportOptions): Promise<Transport> {
   const { Transport } = await import("./transport.ts");
   return new Transport(options);
@@ -70,7 +74,7 @@ function readBaseUrl(text: string, param: string): string {
   if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) {
     throw new ConfigError(`Expected \`${param}\` to be an http or https address, got \`${text.replace(/\/\/.*@/, "//…@")}\``, { param });
   }
-  // A key in the address would end up in every error message.
+  // A key in the address would appear in every error message.
   if (url.username !== "" || url.password !== "")
     throw new ConfigError(`Expected \`${param}\` without user name and password; pass the key as \`apiKey\``, { param });
   if (url.search !== "" || url.hash !== "")

@@ -1,6 +1,8 @@
 /**
- * Finding or starting the service of a data directory. The one place where the library touches the service's code, and
- * only through a dynamic import: scripts that talk to a remote service load none of it.
+ * Discovery and start of the embedded service of a data directory.
+ *
+ * This is the only module of the client that imports the service's code, and only dynamically: scripts that talk to a remote service load
+ * none of it.
  */
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
@@ -13,7 +15,7 @@ export interface LocalService {
   readonly url: string;
   readonly apiKey: string;
   readonly dataDir: string;
-  /** Ends it if this process started it; else does nothing. */
+  /** Stops the service if this process started it; otherwise does nothing. */
   close(): Promise<void>;
 }
 
@@ -28,11 +30,11 @@ const serviceFile = z.looseObject({ pid: z.int(), url: z.url({ protocol: /^https
 
 const serviceReport = z.looseObject({ status: z.string() });
 
-/** How long another process may take to get from its lock to its first answer. */
+/** Max time in milliseconds that another process may take between acquiring its lock and its first response. */
 const START_PATIENCE_MS = 15_000;
 const HEALTH_TIMEOUT_MS = 2_000;
 
-/** `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
+/** Returns `WHETSTONE_HOME`, or `.whetstone` in the working directory. */
 export function defaultDataDir(): string {
   return process.env["WHETSTONE_HOME"] || ".whetstone";
 }
@@ -40,7 +42,7 @@ export function defaultDataDir(): string {
 /**
  * Attaches to the service that runs on `dataDir`, or starts one.
  *
- * @throws ConfigError `E_CONFIG` when a service runs there but its key cannot be found.
+ * @throws ConfigError `E_CONFIG` if a service runs there but its API key cannot be found.
  */
 export async function localService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService> {
   const directory = resolve(dataDir);
@@ -52,7 +54,7 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, signal 
     try {
       return await start(directory, apiKey);
     } catch (error) {
-      // Another process holds the directory's lock: it is starting or stopping this very moment, or it cannot be reached.
+      // Another process holds the directory's lock: it is starting or stopping at this moment, or it is unreachable.
       const isTaken = WhetstoneError.isInstance(error) && error.param === "dataDir" && error.retryable;
       if (!isTaken || performance.now() > giveUpAtMs) throw error;
     }
@@ -63,7 +65,7 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, signal 
 async function start(dataDir: string, apiKey: string | undefined): Promise<LocalService> {
   const service = await import("../service/index.ts");
   const started = await service.startService({ dataDir, apiKey });
-  // A script that has reached its end must not hang on the service it never asked to start.
+  // A script that has finished must not be kept alive by a service that it did not start explicitly.
   started.unref();
   return started;
 }
@@ -87,7 +89,7 @@ async function attach(dataDir: string, apiKey: string | undefined, signal: Abort
   return { url, apiKey: key, dataDir, close: () => Promise.resolve() };
 }
 
-/** Asked without a key: a stale file may name a port that belongs to somebody else by now. */
+/** Returns whether a service answers at `url`. Sent without a key, because the port in a stale file may now belong to another program. */
 async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<boolean> {
   const { Agent } = await import("undici");
   const agent = new Agent({ connect: { timeout: HEALTH_TIMEOUT_MS } });
@@ -100,7 +102,8 @@ async function isHealthy(url: string, signal: AbortSignal | undefined): Promise<
       bodyTimeout: HEALTH_TIMEOUT_MS,
       signal: signal ?? null,
     });
-    // 503 with a report: the service answers, and its sampler is being restarted. With an error it is shutting down.
+    // A 503 with a health report means that the service runs and its sampler is restarting. A 503 with an error body means that it is
+    // shutting down.
     if (statusCode === 503) return serviceReport.safeParse(await body.json()).success;
     await body.dump();
     return statusCode === 200;

@@ -1,6 +1,6 @@
 import { WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
 
-/** What {@link HttpError} carries beside the message. */
+/** Constructor options of {@link HttpError}. */
 export interface HttpErrorOptions extends WhetstoneErrorOptions {
   readonly status: number | null;
   readonly type?: string | null | undefined;
@@ -10,18 +10,21 @@ export interface HttpErrorOptions extends WhetstoneErrorOptions {
   readonly serviceCode?: string | number | null | undefined;
 }
 
-/** The service answered with an error. `retryable` for 408, 429 and 5xx other than 501, 505 and 507; retried inside the client where that is safe. */
+/**
+ * An error response of the service. `retryable` for 408, 429 and 5xx other than 501, 505 and 507; retried inside the client where that is
+ * safe.
+ */
 export class HttpError extends WhetstoneError {
   readonly code = "E_HTTP";
-  /** The HTTP status; null for an error inside a stream that had begun with 200. */
+  /** HTTP status; null for an error inside a stream that had started with 200. */
   readonly status: number | null;
   /** The service's classification, e.g. `NotFoundError`. */
   readonly type: string | null;
   /** Value of `x-request-id`, to quote in a report. */
   readonly requestId: string | null;
-  /** How long the service asked to wait. */
+  /** Wait requested by the service (`Retry-After`), in milliseconds; null if absent. */
   readonly retryAfterMs: number | null;
-  /** Error code in the body: `error_code`, such as `E_NOT_FOUND`; of another server its `code`, a string or a number. */
+  /** Error code in the body: `error_code`, such as `E_NOT_FOUND`; for other servers `code`, a string or a number. */
   readonly serviceCode: string | number | null;
 
   constructor(message: string, options: HttpErrorOptions) {
@@ -38,10 +41,13 @@ export class HttpError extends WhetstoneError {
   }
 }
 
-/** No answer: refused, reset, timed out, or a stream cut before its end. `retryable`; retried inside the client where that is safe. */
+/**
+ * No complete response: refused, reset, timed out, or a stream cut before its end. `retryable`; retried inside the client where that is
+ * safe.
+ */
 export class ConnectionError extends WhetstoneError {
   readonly code = "E_CONNECTION";
-  /** Whether the request surely never reached the service, so that repeating it cannot repeat its effect. */
+  /** Whether the request certainly never reached the service, so that repeating it cannot repeat its effect. */
   readonly isBeforeSend: boolean;
 
   constructor(message: string, options: WhetstoneErrorOptions & { readonly isBeforeSend?: boolean | undefined } = {}) {
@@ -50,12 +56,12 @@ export class ConnectionError extends WhetstoneError {
   }
 }
 
-/** The service answered 2xx with something that does not fit the interface. Never retried. */
+/** A 2xx response that does not match the interface's schema. Never retried. */
 export class ProtocolError extends WhetstoneError {
   readonly code = "E_PROTOCOL";
 }
 
-/** What an error body says, whichever of the known shapes it has. */
+/** Fields of an error body, independent of its shape. */
 export interface ErrorFacts {
   readonly message: string | null;
   readonly type: string | null;
@@ -64,7 +70,8 @@ export interface ErrorFacts {
 }
 
 /**
- * Reads `{"error": {…}}`, `{"error": "text"}`, `{"detail": "text"}`, `{"detail": [{"loc": […], "msg": "…"}]}`, or plain text.
+ * Parses an error body: `{"error": {…}}`, `{"error": "text"}`, `{"detail": "text"}`, `{"detail": [{"loc": […], "msg": "…"}]}`, or plain
+ * text.
  */
 export function readErrorBody(text: string): ErrorFacts {
   const nothing: ErrorFacts = { message: null, type: null, param: null, serviceCode: null };
@@ -72,7 +79,7 @@ export function readErrorBody(text: string): ErrorFacts {
   try {
     body = JSON.parse(text);
   } catch {
-    // An HTML page from a proxy: its beginning is a better hint than nothing.
+    // An HTML page from a proxy: its first 200 characters are better than no hint.
     const line = text.trim().slice(0, 200);
     return line === "" ? nothing : { ...nothing, message: line };
   }

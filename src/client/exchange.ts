@@ -2,20 +2,20 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Readable } from "node:stream";
 import type { Dispatcher } from "undici";
 
-/** An answer that is whole in memory, whatever its status. */
+/** A complete HTTP response in memory, with any status. */
 export interface Answer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** The body, in the pieces in which it came. */
+  /** Body chunks in the order received. */
   readonly pieces: readonly Buffer[];
 }
 
 /**
- * Sends a request and collects its answer.
+ * Sends a request and collects the whole response.
  *
- * `Agent.request` makes a stream of every body. An answer that is read as a whole needs none, and a short one is had for a quarter less.
+ * Uses `dispatch` because `Agent.request` creates a stream for every body, which costs time that a short response does not need.
  *
- * @throws the signal's reason, also while the request waits for a connection; what undici throws.
+ * @throws the signal's reason, also while the request waits for a connection; errors of undici unchanged.
  */
 export function exchange(agent: Dispatcher, options: Dispatcher.DispatchOptions, signal: AbortSignal | undefined): Promise<Answer> {
   return new Promise((resolve, reject) => {
@@ -23,13 +23,13 @@ export function exchange(agent: Dispatcher, options: Dispatcher.DispatchOptions,
   });
 }
 
-/** The body as text, without a byte order mark. */
+/** Returns the body as text, without a byte order mark. */
 export function textOf({ pieces }: Answer): string {
   const text = (pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)).toString("utf8");
   return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
 }
 
-/** The body in memory of its own: a piece is part of what the socket read. */
+/** Returns the body in newly allocated memory. A chunk is a view of the socket's read buffer. */
 export function bytesOf({ pieces }: Answer): Uint8Array {
   const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let offset = 0;
@@ -40,7 +40,7 @@ export function bytesOf({ pieces }: Answer): Uint8Array {
   return bytes;
 }
 
-/** What undici tells about one request. One object per request, with no function of its own: thousands are under way at once. */
+/** Dispatch handler of one request. A single object without closures, because thousands of requests may be in flight. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #resolve: (answer: Answer) => void;
   readonly #reject: (reason: unknown) => void;
@@ -64,7 +64,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     signal?.addEventListener("abort", this);
   }
 
-  /** The listener of the signal. */
+  /** Handles the abort event of the signal. */
   handleEvent(): void {
     const reason: unknown = this.#signal?.reason;
     this.#controller?.abort(reason as Error);
@@ -73,11 +73,11 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // Aborted while it waited for a connection.
+    // The signal aborted while the request waited for a connection.
     if (this.#signal?.aborted) controller.abort(this.#signal.reason as Error);
   }
 
-  /** Also called for 1xx; the last call counts. */
+  /** Records status and headers. Also called for 1xx responses; the last call is the final response. */
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
     this.#headers = headers;
@@ -98,7 +98,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   #fail(reason: unknown): void {
     this.#signal?.removeEventListener("abort", this);
-    // A file that was to be sent must not stay open.
+    // A file stream that was being sent must be closed.
     if (isReadable(this.#body)) this.#body.on("error", ignore).destroy();
     this.#body = null;
     this.#reject(reason);

@@ -1,4 +1,4 @@
-/** An archive from the network, written to disk. */
+/** Extraction of a downloaded tar archive to disk. */
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, rm, rmdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -8,12 +8,14 @@ import { ArgumentError, DataError, WhetstoneError } from "../errors.ts";
 import { artifactPath } from "../schema/index.ts";
 
 /**
- * Extracts a tar archive into a directory that is new or empty. All or nothing: files appear under their names when the whole archive has come.
+ * Extracts a tar archive into a new or empty directory. All or nothing: files appear under their names only after the whole archive was
+ * received.
  *
- * Only plain files and directories with relative paths are taken, none with a `..`, so that nothing is written anywhere else.
+ * Only regular files and directories with relative paths without `..` are accepted, so that nothing is written outside the directory.
  *
- * @throws ArgumentError `E_ARGUMENT` when the directory holds files, or is a file.
- * @throws DataError `E_DATA` for an archive with any other entry, or that is none; what the bytes themselves throw passes.
+ * @throws ArgumentError `E_ARGUMENT` if the directory contains files, or is a file.
+ * @throws DataError `E_DATA` for any other kind of entry, or if the bytes are not a tar archive. Errors thrown by `bytes` are rethrown
+ *   unchanged.
  */
 export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: string): Promise<void> {
   const target = resolve(directory);
@@ -22,7 +24,7 @@ export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: st
   const temporary = `${target}.tmp-${randomUUID()}`;
   try {
     await mkdir(temporary);
-    // Loaded only now: most programs never download a checkpoint.
+    // Imported lazily: most programs never download a checkpoint.
     const { unpackTar } = await import("modern-tar/fs");
     let refused: DataError | null = null;
     const filter = ({ name, type }: { readonly name: string; readonly type?: string | undefined }): boolean => {
@@ -34,7 +36,7 @@ export async function extractTar(bytes: AsyncIterable<Uint8Array>, directory: st
       await pipeline(Readable.from(bytes), unpackTar(temporary, { filter, strict: true, fmode: 0o644, dmode: 0o755 }));
     } catch (error) {
       if (refused !== null) throw refused;
-      // What the bytes threw says it best; anything else is said of the archive.
+      // Errors thrown by `bytes` pass unchanged; all others are reported as errors of the archive.
       if (WhetstoneError.isInstance(error) || !(error instanceof Error) || error.name === "AbortError") throw error;
       throw new DataError(`The archive cannot be extracted: ${error.message}`, { cause: error });
     }

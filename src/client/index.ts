@@ -1,4 +1,4 @@
-/** The interface over HTTP, typed. */
+/** Typed HTTP client of the service. */
 export type { CallOptions, CreateOptions, ServiceFeatures } from "./api.ts";
 export type { Artifacts, CreateArtifactOptions, FileBody } from "./artifacts.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";

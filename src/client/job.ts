@@ -3,19 +3,19 @@ import type { BatchFinding, FollowOptions } from "./ports.ts";
 import type { Service } from "./service.ts";
 import type { JobEvent, TrainingJobInfo } from "./wire.ts";
 
-/** What a job came to. */
+/** Result of a finished job. */
 export interface JobResult {
-  /** The checkpoint it made. */
+  /** Step of the checkpoint that the job created. */
   readonly step: number;
-  /** The last gradient step's metrics, overlaid with those of the end. Names are the service's. */
+  /** Metrics of the last gradient step, overwritten by the metrics of the job's end. Names are the service's. */
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-/** A training job. It runs on the service whether anybody follows it or not; follow it as often as you like. */
+/** A training job. The job runs on the service independently of any follower and can be followed any number of times. */
 export class Job {
   readonly id: string;
   readonly modelId: string;
-  /** What preflight found worth saying about the batch. */
+  /** Warnings of preflight about the batch. */
   readonly warnings: readonly BatchFinding[];
   readonly #service: Service;
   readonly #baselineStep: number | null;
@@ -37,16 +37,24 @@ export class Job {
   }
 
   /**
-   * The job's events from the first to the last.
+   * Follows the job's events from the first to the last.
    *
-   * @throws JobFailedError `E_JOB_FAILED`, JobCancelledError `E_JOB_CANCELLED`, JobTimeoutError `E_JOB_TIMEOUT`.
+   * @param options - Signal and time limit.
+   * @throws JobFailedError `E_JOB_FAILED` if the job failed.
+   * @throws JobCancelledError `E_JOB_CANCELLED` if the job was cancelled.
+   * @throws JobTimeoutError `E_JOB_TIMEOUT` after `timeoutMs`.
    */
   events(options: Omit<FollowOptions, "baseline"> = {}): AsyncIterable<JobEvent> {
     const baseline = this.#baselineStep === null ? undefined : { modelId: this.modelId, step: this.#baselineStep };
     return this.#service.follow(this.id, { ...options, baseline });
   }
 
-  /** Waits for the end. @throws as {@link Job.events}. */
+  /**
+   * Waits for the end of the job.
+   *
+   * @returns the new checkpoint's step and the final metrics.
+   * @throws the errors of {@link Job.events}.
+   */
   async done(options: Omit<FollowOptions, "baseline"> = {}): Promise<JobResult> {
     let metrics: Readonly<Record<string, number>> = {};
     let step: number | null = null;
@@ -57,16 +65,25 @@ export class Job {
         step = event.step;
       }
     }
-    // The interface's own event carries no step: the newest checkpoint is the job's, since jobs of a model run in order.
+    // The interface's own event has no step. The newest checkpoint belongs to this job, because jobs of one model run in order.
     return { step: step ?? (await this.#service.latestStep(this.modelId, { signal: options.signal })), metrics };
   }
 
-  /** The job as the service has it now. */
+  /**
+   * Returns the current state of the job.
+   *
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   get(options: CallOptions = {}): Promise<TrainingJobInfo> {
     return this.#service.trainingJobs.get(this.id, options);
   }
 
-  /** Asks the service to end it. An extension: a service without it answers `E_HTTP` with status 404 or 405. */
+  /**
+   * Cancels the job. Extension.
+   *
+   * @returns the state of the job.
+   * @throws HttpError `E_HTTP` with status 404 or 405 if the service lacks this extension.
+   */
   cancel(options: CallOptions = {}): Promise<TrainingJobInfo> {
     return this.#service.trainingJobs.cancel(this.id, options);
   }

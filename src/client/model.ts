@@ -19,17 +19,17 @@ export type TrainOptions = RlOptions & CreateOptions;
 /** Options of {@link Model.trainSft}. */
 export type TrainSftOptions = SftOptions & CreateOptions;
 
-/** The weights of one checkpoint, ready to sample from; a `Policy` to everything that takes one. */
+/** Weights of one checkpoint, ready to sample from; usable wherever a `Policy` is expected. */
 export interface ModelPolicy {
-  /** What goes into a request's `model`. */
+  /** Value of a request's `model` field. */
   readonly id: string;
   readonly step: number;
-  /** Each answer was just read from the network and is nobody else's. */
+  /** True: every response is freshly parsed, so that the caller may keep it without copying. */
   readonly handsOver: true;
   complete(request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ChatCompletion>;
 }
 
-/** Anything with the wire form of a group: a `TrajectoryGroup`. */
+/** An object that serializes to the wire form of a group, such as a `TrajectoryGroup`. */
 export interface GroupSource {
   toJSON(): WireTrajectoryGroup;
 }
@@ -56,29 +56,36 @@ export class Model implements ModelInfo {
     this.lora = info.lora;
   }
 
-  /** The connection this model was made with. */
+  /** Connection to which the model belongs. */
   get service(): Service {
     return this.#service;
   }
 
   /**
-   * A job of this model that was created earlier, perhaps by a process that is gone. Sends nothing. `baselineStep` is the newest
-   * step before the job: it lets a service without job events and status show its end.
+   * Returns a handle of a job of this model that was created earlier, perhaps by another process. Sends no request.
+   *
+   * @param id - Identifier of the job.
+   * @param options.baselineStep - Newest step before the job. With it, the end of a job is detectable on a service without job events and
+   *   status. @default null
    */
   job(id: string, { baselineStep = null }: { readonly baselineStep?: number | null | undefined } = {}): Job {
     return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
   }
 
-  /** Step of the newest checkpoint; 0 if there is none yet. */
+  /**
+   * Returns the step of the newest checkpoint; 0 if there is none yet.
+   *
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   step(options: CallOptions = {}): Promise<number> {
     return this.#service.latestStep(this.id, options);
   }
 
   /**
-   * The weights of one checkpoint as a value to sample from.
+   * Returns the weights of one checkpoint as a policy to sample from.
    *
    * @param step @default the newest
-   * @throws ArgumentError `E_ARGUMENT` when `step` is not an integer of at least 0.
+   * @throws ArgumentError `E_ARGUMENT` if `step` is not an integer of at least 0.
    */
   async policy(step?: number, options: CallOptions = {}): Promise<ModelPolicy> {
     const at = step ?? (await this.step(options));
@@ -95,16 +102,21 @@ export class Model implements ModelInfo {
   }
 
   /**
-   * One RL step over groups of finished trajectories.
+   * Starts a job with one RL step over groups of finished trajectories.
    *
-   * The batch is examined first, so that one which would train nothing costs no request.
+   * Preflight examines the batch first, so that a batch without trainable data costs no request.
    *
-   * @throws PreflightError `E_PREFLIGHT`; {@link ArgumentError} `E_ARGUMENT` for an unknown option or a value outside its bounds; HttpError `E_HTTP`.
+   * @param groups - Groups of trajectories; rewards are compared within a group.
+   * @param options - Settings of the step, signal, time limit and idempotency key.
+   * @returns the created job.
+   * @throws PreflightError `E_PREFLIGHT` if the batch cannot be trained.
+   * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds.
+   * @throws HttpError `E_HTTP` for an error status.
    */
   async train(groups: readonly GroupSource[], { signal, timeoutMs, idempotencyKey, ...config }: TrainOptions = {}): Promise<Job> {
     const experimental = optionsToWire(rlConfig, config);
     const wireGroups = groups.map((group) => group.toJSON());
-    // Who allows turns of unknown probability also has turns of other services, which say nothing of token ids.
+    // Turns without log-probabilities may come from other services, which do not return token ids either.
     const isLenient = config.allowTrainingWithoutLogprobs === true;
     const warnings = this.#service.examineBatch(wireGroups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
     const baselineStep = await this.#baselineStep(signal);
@@ -114,10 +126,13 @@ export class Model implements ModelInfo {
   }
 
   /**
-   * Supervised training on an uploaded dataset (see `uploadDataset`).
+   * Starts a supervised fine-tuning job on an uploaded dataset (see `uploadDataset`).
    *
    * @param dataUrl `artifact:///entity/project/name:vN`.
-   * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds; HttpError `E_HTTP`.
+   * @param options - Settings of the job, signal, time limit and idempotency key.
+   * @returns the created job.
+   * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds.
+   * @throws HttpError `E_HTTP` for an error status.
    */
   async trainSft(dataUrl: string, { signal, timeoutMs, idempotencyKey, ...options }: TrainSftOptions = {}): Promise<Job> {
     const entries = Object.entries(options);
@@ -134,33 +149,45 @@ export class Model implements ModelInfo {
       model_id: this.id,
       training_data_url: dataUrl,
       config,
-      // A service without our extensions must not meet their names.
+      // The field is omitted when empty, because a service without the extensions may reject it.
       ...(Object.keys(experimental).length === 0 ? {} : { experimental_config: experimental }),
     };
     const { id } = await this.#service.trainingJobs.createSft(body, { signal, timeoutMs, idempotencyKey });
     return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
   }
 
-  /** All checkpoints, oldest first. */
+  /**
+   * Returns all checkpoints, oldest first.
+   *
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   checkpoints(options: CallOptions = {}): Promise<ModelCheckpoint[]> {
     return this.#service.checkpoints.list(this.id, options);
   }
 
   /**
-   * One checkpoint. Extension.
+   * Returns one checkpoint. Extension.
    *
    * @param step @default the newest
+   * @throws HttpError `E_HTTP` for an error status.
    */
   checkpoint(step?: number, options: CallOptions = {}): Promise<ModelCheckpoint> {
     return this.#service.checkpoints.get(this.id, step ?? "latest", options);
   }
 
-  /** Cancels the model's live jobs, then deletes it with its checkpoints. Artifacts and the record of its jobs stay. */
+  /**
+   * Cancels the model's unfinished jobs, then deletes the model with its checkpoints. Artifacts and job records stay.
+   *
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   delete(options: CallOptions = {}): Promise<DeletedModel> {
     return this.#service.models.delete(this.id, options);
   }
 
-  /** Read before a job is created, or a service without job events could not show its end. Not read where events are known to work. */
+  /**
+   * Returns the newest step before a job is created, by which the end of the job is detected on a service without job events. Null if the
+   * service is known to have job events.
+   */
   async #baselineStep(signal: AbortSignal | undefined): Promise<number | null> {
     return this.#service.features.jobEvents === true ? null : this.step({ signal });
   }

@@ -16,19 +16,23 @@ import {
 
 /** The `models` resource. */
 export interface Models {
-  /** Creates a trainable model, or gives the one of this name with `returnExisting`. */
+  /**
+   * Creates a trainable model, or with `returnExisting` returns the existing model of this name.
+   *
+   * @throws HttpError `E_HTTP` for an error status, 409 if the name is taken.
+   */
   create(options: CreateModelOptions & CreateOptions): Promise<Model>;
-  /** Cancels the model's live jobs, then deletes the model with its checkpoints. Artifacts and the record of its jobs stay. */
+  /** Cancels the model's unfinished jobs, then deletes the model with its checkpoints. Artifacts and job records stay. */
   delete(modelId: string, options?: CallOptions): Promise<DeletedModel>;
-  /** What can be sampled from: base models, then trainable ones. */
+  /** Lists the served models: base models, then trainable models. */
   list(options?: CallOptions): Promise<ServedModel[]>;
 }
 
 export function modelsResource(api: Api, service: Service): Models {
   return {
     async create({ signal, timeoutMs, idempotencyKey = randomUUID(), ...options }) {
-      // The service may have to load or fetch the base model first. Repeating is safe: names are unique, so that a second
-      // model cannot come of it.
+      // The service may first have to load or download the base model. Names are unique, so that a repeated request cannot create a second
+      // model.
       const request = { json: createModelToWire(options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
       const answer = await callCreate(api, "/v1/preview/models", request, true);
       return new Model(service, modelFromWire(parseAnswer(model, answer, "model")));

@@ -1,30 +1,33 @@
 /**
- * What the client is given instead of importing it: following jobs needs RxJS, examining a batch needs trajectories, and this
- * room knows neither. The package root puts them together.
+ * Functions injected into the client: following jobs needs RxJS and examining a batch needs trajectories, and the client imports neither.
+ * The package root provides the implementations.
  */
 import type { TrajectoryGroup as WireTrajectoryGroup } from "../schema/index.ts";
 import type { Service } from "./service.ts";
 import type { JobEvent } from "./wire.ts";
 
-/** How a job is followed. */
+/** Options of following a job. */
 export interface FollowOptions {
-  /** Ends the following, not the job. */
+  /** Stops following; the job continues. */
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds for the whole job; then `E_JOB_TIMEOUT`. @default no limit */
+  /** Time limit for the whole job in milliseconds; then `E_JOB_TIMEOUT`. @default no limit */
   readonly timeoutMs?: number | undefined;
-  /** Lets a service without job events and status show the end: the job is over once the model has a newer checkpoint. */
+  /**
+   * Newest checkpoint before the job. On a service without job events and status, the job counts as finished once the model has a newer
+   * checkpoint.
+   */
   readonly baseline?: { readonly modelId: string; readonly step: number } | undefined;
 }
 
 /**
  * Follows a job to its end.
  *
- * Ends after `training-ended`; throws `E_JOB_FAILED`, `E_JOB_CANCELLED` or `E_JOB_TIMEOUT` otherwise. Leaving the loop
- * stops the following and nothing else.
+ * The iteration ends after `training-ended`, and throws `E_JOB_FAILED`, `E_JOB_CANCELLED` or `E_JOB_TIMEOUT` otherwise. Leaving the loop
+ * stops following and does not affect the job.
  */
 export type FollowJob = (service: Service, jobId: string, options: FollowOptions) => AsyncIterable<JobEvent>;
 
-/** Something worth knowing about a batch: a preflight `Finding`. */
+/** Finding of preflight about a batch, in the form of a preflight `Finding`. */
 export interface BatchFinding {
   readonly code: string;
   readonly severity: "fatal" | "warning";
@@ -33,16 +36,16 @@ export interface BatchFinding {
   readonly message: string;
 }
 
-/** Examines a batch before it is sent: gives the warnings, throws `E_PREFLIGHT` for one that cannot be trained. */
+/** Examines a batch before it is sent and returns the warnings. Throws `E_PREFLIGHT` if the batch cannot be trained. */
 export type ExamineBatch = (groups: readonly WireTrajectoryGroup[], options?: ExamineOptions) => readonly BatchFinding[];
 
-/** What a job allows that others do not: options of `preflight`. */
+/** Relaxations of a job; see the options of `preflight`. */
 export interface ExamineOptions {
   readonly allowsUnknownLogprobs?: boolean | undefined;
   readonly rendersTokenIds?: boolean | undefined;
 }
 
-/** What {@link connectWith} needs. */
+/** Injected functions of {@link connectWith}. */
 export interface ClientPorts {
   readonly followJob: FollowJob;
   readonly examineBatch: ExamineBatch;

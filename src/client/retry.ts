@@ -5,33 +5,33 @@ import { slowDownOf } from "../util/slow-down.ts";
 import { ConnectionError, HttpError } from "./errors.ts";
 
 /**
- * When a request may be sent again.
+ * Conditions for sending a request again.
  *
- * - `idempotent`: GET, PUT, DELETE, and POSTs with an `Idempotency-Key`: on 408, 429, 5xx that may pass and every connection error.
- * - `unsent`: sampling, and job POSTs where keys are not honoured: on 429 and 503 (the service said it did not start) and on
- *   errors before the request was sent. A stream that began is never repeated.
- * - `never`.
+ * - `idempotent`: GET, PUT, DELETE, and POSTs with an `Idempotency-Key`. Retried on 408, 429, transient 5xx and every connection error.
+ * - `unsent`: sampling, and job POSTs if the service does not honor keys. Retried on 429 and 503 (the service did not start) and on errors
+ *   before the request was sent. A started stream is never repeated.
+ * - `never`: not retried.
  */
 export type RetryPolicy = "idempotent" | "unsent" | "never";
 
 /** Options of {@link withRetries}. */
 export interface RetryOptions {
   readonly policy: RetryPolicy;
-  /** Attempts after the first. */
+  /** Max number of retries. */
   readonly maxRetries: number;
   readonly signal?: AbortSignal | undefined;
-  /** The caller's own signal, where `signal` is a child of it: a runner of rollouts may be attached to it. @default `signal` */
+  /** The caller's own signal if `signal` is derived from it; a rollout runner may be attached to it. @default `signal` */
   readonly callerSignal?: AbortSignal | undefined;
 }
 
-/** No service may hold a client longer than this with `Retry-After`. */
+/** Upper bound in milliseconds for the wait that a service requests with `Retry-After`. */
 const MAX_RETRY_AFTER_MS = 60_000;
 
 /**
- * Runs `attempt` until it succeeds, may not be repeated, or has been repeated `maxRetries` times; then throws its last error.
+ * Runs `attempt` until it succeeds, must not be repeated, or has been retried `maxRetries` times; then throws its last error.
  *
- * Waits with jittered exponential backoff, at least as long as `Retry-After` says. An abort is never retried and ends a wait.
- * After a 429 in a rollout, the runner of rollouts says when to go on, and no retry is used up.
+ * Waits between attempts with jittered exponential backoff, and at least as long as `Retry-After` requests. An abort is never retried and
+ * ends a wait. After a 429 inside a rollout, the rollout runner decides when to retry, and the retry does not count towards `maxRetries`.
  */
 export async function withRetries<T>(
   attempt: () => Promise<T>,
@@ -53,7 +53,10 @@ export async function withRetries<T>(
   }
 }
 
-/** Waits for the runner whose rollout this request belongs to; false when there is none, or when it has waited often enough. */
+/**
+ * Waits until the rollout runner of this request allows a retry. Returns false if there is no runner, or if the runner reached its limit of
+ * waits.
+ */
 async function isHeldBack(error: unknown, signal: AbortSignal | undefined): Promise<boolean> {
   if (!(error instanceof HttpError) || error.status !== 429) return false;
   return (await slowDownOf(signal)?.(error.retryAfterMs)) ?? false;
@@ -66,15 +69,15 @@ function mayRetry(error: unknown, policy: RetryPolicy): boolean {
   return policy === "idempotent" ? isRetryableStatus(error.status) : error.status === 429 || error.status === 503;
 }
 
-/** 5xx statuses that a repetition does not change: not implemented, HTTP version not supported, and a full disk (507). */
+/** 5xx statuses that a retry cannot resolve: not implemented, HTTP version not supported, and insufficient storage (507). */
 const LASTING_STATUSES: readonly number[] = [501, 505, 507];
 
-/** 408, 429 and 5xx, but for those that say the request itself cannot be served, or not before somebody makes room. */
+/** Returns whether a status is worth a retry: 408, 429, and 5xx except {@link LASTING_STATUSES}. */
 export function isRetryableStatus(status: number): boolean {
   return status === 408 || status === 429 || (status >= 500 && !LASTING_STATUSES.includes(status));
 }
 
-/** `Retry-After` in milliseconds: seconds or an HTTP date; null if absent or unreadable. */
+/** Parses `Retry-After` (seconds or an HTTP date) and returns milliseconds; null if absent or invalid. */
 export function readRetryAfter(header: string | undefined, nowMs: number = Date.now()): number | null {
   if (header === undefined || header.trim() === "") return null;
   const seconds = Number(header);

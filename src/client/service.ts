@@ -10,7 +10,7 @@ import { trainingJobsResource, type TrainingJobs } from "./training-jobs.ts";
 import type { Transport } from "./transport.ts";
 import { parseAnswer, type JobEvent } from "./wire.ts";
 
-/** What a {@link Service} is made of. */
+/** Constructor options of {@link Service}. */
 export interface ServiceInit {
   readonly baseUrl: string;
   readonly inferenceUrl: string;
@@ -18,24 +18,24 @@ export interface ServiceInit {
   readonly modelPrefix: string;
   readonly transport: Transport;
   readonly ports: ClientPorts;
-  /** Runs once, after the sockets are closed. */
+  /** Called once, after the sockets are closed. */
   readonly onClose: () => Promise<void>;
 }
 
-/** A connection to a service. Made by `connect`. */
+/** A connection to a service, created by `connect`. */
 export class Service {
-  /** Without `/v1`. */
+  /** Base URL without `/v1`. */
   readonly baseUrl: string;
-  /** The base URL for any OpenAI-compatible client: with `/v1`. */
+  /** Base URL with `/v1`, for any OpenAI-compatible client. */
   readonly inferenceUrl: string;
-  /** Goes before `entity/project/name` where models are addressed. */
+  /** Prefix of `entity/project/name` in model addresses. */
   readonly modelPrefix: string;
   readonly chat: Chat;
   readonly models: Models;
   readonly checkpoints: Checkpoints;
   readonly trainingJobs: TrainingJobs;
   readonly artifacts: Artifacts;
-  /** What was found out about the service so far. */
+  /** Extensions of the service detected so far. */
   readonly features: ServiceFeatures = { jobEvents: undefined, idempotencyKeys: undefined };
   readonly #api: Api;
   readonly #apiKey: string;
@@ -59,38 +59,54 @@ export class Service {
     this.models = modelsResource(this.#api, this);
   }
 
-  /** For clients of other makes. An accessor, so that printing or serialising the service does not show it. */
+  /** API key, for other OpenAI-compatible clients. An accessor, so that printing or serializing the service does not reveal the key. */
   get apiKey(): string {
     return this.#apiKey;
   }
 
-  /** Identifiers of the base models that can be trained. Extension. */
+  /**
+   * Returns the identifiers of the base models that can be trained. Extension.
+   *
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   async baseModels(options: CallOptions = {}): Promise<string[]> {
     return parseAnswer(z.array(z.string()), await callJson(this.#api, "GET", "/v1/preview/base-models", options), "list of base models");
   }
 
-  /** Whether the service is well: its own answer, whatever it says. Extension. */
+  /**
+   * Returns the health report of the service, unvalidated. Extension.
+   *
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   health(options: CallOptions = {}): Promise<unknown> {
     return callJson(this.#api, "GET", "/health", options);
   }
 
-  /** Step of a model's newest checkpoint; 0 if there is none. */
+  /**
+   * Returns the step of a model's newest checkpoint; 0 if there is none.
+   *
+   * @throws HttpError `E_HTTP` for an error status.
+   */
   async latestStep(modelId: string, options: CallOptions = {}): Promise<number> {
     const [newest] = await this.checkpoints.list(modelId, { ...options, order: "desc", max: 1 });
     return newest?.step ?? 0;
   }
 
-  /** Follows a job that was created elsewhere; see `Job.events`. */
+  /** Follows a job by its identifier; see `Job.events`. */
   follow(jobId: string, options: FollowOptions = {}): AsyncIterable<JobEvent> {
     return this.#ports.followJob(this, jobId, options);
   }
 
-  /** What `model.train` does first: the warnings about a batch. @throws PreflightError `E_PREFLIGHT` when it cannot be trained. */
+  /**
+   * Examines a batch as `model.train` does, and returns the warnings.
+   *
+   * @throws PreflightError `E_PREFLIGHT` if the batch cannot be trained.
+   */
   examineBatch(groups: readonly WireTrajectoryGroup[], options?: ExamineOptions): readonly BatchFinding[] {
     return this.#ports.examineBatch(groups, options);
   }
 
-  /** Closes the sockets and, if `connect` started one, the embedded service. Safe to call twice. */
+  /** Closes the sockets and, if `connect` started it, the embedded service. Safe to call twice. */
   close(): Promise<void> {
     this.#closing ??= this.#api.transport.close().then(this.#onClose);
     return this.#closing;

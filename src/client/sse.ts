@@ -2,17 +2,17 @@ import { createParser } from "eventsource-parser";
 import { chatCompletionChunk, type ChatCompletionChunk } from "../schema/index.ts";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
 
-/** One event may not be larger; a server that never ends a line must not fill the memory. */
+/** Max size of one event, in characters. Bounds memory if a server never ends a line. */
 const MAX_EVENT_CHARACTERS = 64 * 1024 * 1024;
 
 /**
- * Chat completion chunks from the bytes of an event stream.
+ * Parses the bytes of an event stream into chat completion chunks.
  *
- * `[DONE]` ends it; what follows is ignored.
+ * `[DONE]` ends the stream; later bytes are ignored.
  *
  * @throws {@link HttpError} `E_HTTP` (status null) for an `error` payload.
- * @throws {@link ProtocolError} `E_PROTOCOL` for a payload that is no chunk.
- * @throws {@link ConnectionError} `E_CONNECTION` when the bytes end before `[DONE]`.
+ * @throws {@link ProtocolError} `E_PROTOCOL` for a payload that is not a chunk.
+ * @throws {@link ConnectionError} `E_CONNECTION` if the bytes end before `[DONE]`.
  */
 export async function* readChatStream(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<ChatCompletionChunk, void, undefined> {
   const payloads: string[] = [];

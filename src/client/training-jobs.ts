@@ -16,44 +16,47 @@ import { parseAnswer, trainingJobFromWire, type TrainingJobInfo } from "./wire.t
 
 /** Options of `trainingJobs.events`. */
 export interface ListEventsOptions extends CallOptions {
-  /** Id of the last event already seen. */
+  /** Id of the last event already received. */
   readonly after?: string | undefined;
-  /** 1 to 100. @default 100 */
+  /** Events per page, 1 to 100. @default 100 */
   readonly limit?: number | undefined;
-  /** Extension: let the service hold the answer up to this many seconds until there is an event. @default not sent */
+  /** Extension: long polling. The service holds the response up to this many seconds until there is an event. @default not sent */
   readonly waitSeconds?: number | undefined;
 }
 
-/** The `trainingJobs` resource: the wire's own bodies. `model.train` and `model.trainSft` are the friendly way. */
+/** The `trainingJobs` resource, with bodies as on the wire. `model.train` and `model.trainSft` are the high-level equivalents. */
 export interface TrainingJobs {
+  /** Returns the current state of a job. */
   get(jobId: string, options?: CallOptions): Promise<TrainingJobInfo>;
   /**
-   * One RL step. Sends an `Idempotency-Key`, so that a repeated request makes one job. A service that does not honour keys is
-   * not asked again after an unclear failure: see the model's checkpoints before you train the same batch again.
+   * Creates an RL job of one step. Sends an `Idempotency-Key`, so that a repeated request creates one job.
+   *
+   * If the service does not honor keys, the request is not repeated after an ambiguous failure: check the model's checkpoints before
+   * training the same batch again.
    */
   createRl(body: CreateRlJobRequest, options?: CreateOptions): Promise<{ readonly id: string }>;
-  /** An SFT job over an uploaded artifact. */
+  /** Creates an SFT job over an uploaded artifact. */
   createSft(body: CreateSftJobRequest, options?: CreateOptions): Promise<{ readonly id: string }>;
-  /** Extension: ends a job that is not over; a running one stops at its next step. */
+  /** Cancels an unfinished job; a running job stops at its next step. Extension. */
   cancel(jobId: string, options?: CallOptions): Promise<TrainingJobInfo>;
-  /** Extension: what the trainer made of every trained token, of an RL job that is over and was created with `tokenReport: true`. */
+  /** Returns the trainer's values of every trained token of a finished RL job that was created with `tokenReport: true`. Extension. */
   tokens(jobId: string, options?: CallOptions): Promise<readonly TrainedTrajectory[]>;
   /**
-   * Extension: deletes a job that is over with its events and token report; its checkpoint stays.
+   * Deletes a finished job with its events and token report; its checkpoint stays. Extension.
    *
-   * @throws HttpError with status 409 for a job that is not over: cancel it first.
+   * @throws HttpError with status 409 for an unfinished job: cancel it first.
    */
   delete(jobId: string, options?: CallOptions): Promise<void>;
-  /** Extension: deletes the token report of a job that is over, and nothing else. */
+  /** Deletes only the token report of a finished job. Extension. */
   deleteTokens(jobId: string, options?: CallOptions): Promise<void>;
-  /** Extension: one page of events, in the wire's form. `pollJob` follows them. */
+  /** Returns one page of events in the wire's form. `pollJob` follows the events of a job. Extension. */
   events(jobId: string, options?: ListEventsOptions): Promise<JobEventList>;
 }
 
 export function trainingJobsResource(api: Api): TrainingJobs {
   const path = (jobId: string) => `/v1/preview/training-jobs/${encodeURIComponent(jobId)}`;
   const create = async (route: string, body: unknown, { idempotencyKey = randomUUID(), ...options }: CreateOptions) => {
-    // Two jobs of one batch would train it twice.
+    // Not repeatable: two jobs with the same batch would train it twice.
     const answer = await callCreate(api, route, { ...options, json: body, idempotencyKey, headersTimeoutMs: LONG_CALL_MS }, false);
     return parseAnswer(createdJob, answer, "created job");
   };
@@ -63,7 +66,7 @@ export function trainingJobsResource(api: Api): TrainingJobs {
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),
     createSft: (body, options = {}) => create("/v1/preview/sft-training-jobs", body, options),
     cancel: async (jobId, options = {}) => {
-      // Cancelling twice is cancelling once.
+      // Idempotent: cancelling twice has the effect of cancelling once.
       const answer = await callJson(api, "POST", `${path(jobId)}/cancel`, { ...options, retry: "idempotent" });
       return trainingJobFromWire(parseAnswer(trainingJob, answer, "training job"));
     },

@@ -11,49 +11,49 @@ import { isRetryableStatus, readRetryAfter, withRetries, type RetryPolicy } from
 
 /** Options of {@link Transport}. */
 export interface TransportOptions {
-  /** Sent as bearer token; null sends none. Never printed. */
+  /** API key, sent as bearer token; null sends none. Never printed. */
   readonly apiKey: string | null;
-  /** Sockets per origin. @default 256 */
+  /** Max number of sockets per origin. @default 256 */
   readonly connections?: number | undefined;
-  /** Attempts after the first, where repeating is safe. @default 4 */
+  /** Max number of retries of a request that is safe to repeat. @default 4 */
   readonly maxRetries?: number | undefined;
-  /** Milliseconds an idle socket is kept. @default 4000: below the 5 s after which a Node server closes it */
+  /** Milliseconds for which an idle socket is kept open. @default 4000: below the 5 s after which a Node server closes it */
   readonly keepAliveTimeoutMs?: number | undefined;
 }
 
-/** One request. */
+/** Options of one request. */
 export interface RequestOptions {
   readonly query?: Readonly<Record<string, string | number | undefined>> | undefined;
-  /** Sent as JSON. */
+  /** Body that is serialized as JSON. */
   readonly json?: unknown;
-  /** Sent as it is. A function is called once per attempt, so that a retry starts from the beginning. */
+  /** Body that is sent unchanged. A function is called once per attempt, so that a retry starts from the beginning. */
   readonly body?: Uint8Array | string | (() => AsyncIterable<Uint8Array>) | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Sees the headers of a 2xx answer. */
+  /** Called with the headers of a 2xx response. */
   readonly onHeaders?: ((headers: Readonly<Record<string, string | string[] | undefined>>) => void) | undefined;
-  /** @default "idempotent" for GET, PUT and DELETE and with an `idempotencyKey`, else "never" */
+  /** Retry policy. @default "idempotent" for GET, PUT and DELETE and with an `idempotencyKey`, else "never" */
   readonly retry?: RetryPolicy | undefined;
   readonly idempotencyKey?: string | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** The whole call, retries included, milliseconds; then it rejects with a `TimeoutError`. @default no limit */
+  /** Limit for the whole call including retries, in milliseconds; then rejects with a `TimeoutError`. @default no limit */
   readonly timeoutMs?: number | undefined;
-  /** One attempt's wait for the answer's headers, milliseconds; then it counts as a connection error. @default 60 000 */
+  /** Max wait for the response headers per attempt, in milliseconds; exceeding it counts as a connection error. @default 60 000 */
   readonly headersTimeoutMs?: number | undefined;
 }
 
-/** Between two pieces of a body, milliseconds. A sampler under load may be silent for minutes. */
+/** Max time between two body chunks, in milliseconds. A sampler under load may send nothing for minutes. */
 const BODY_TIMEOUT_MS = 600_000;
 const HEADERS_TIMEOUT_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** HTTP over undici: authorization, timeouts, retries, typed errors. Knows no resource. */
+/** HTTP over undici with authorization, timeouts, retries and typed errors. Independent of the service's resources. */
 export class Transport {
   readonly #agent: Agent;
   readonly #apiKey: string | null;
   readonly #maxRetries: number;
 
   constructor({ apiKey, connections = 256, maxRetries = 4, keepAliveTimeoutMs = 4_000 }: TransportOptions) {
-    // A header is no place for line breaks; undici would refuse with a message that quotes the value.
+    // A header must not contain line breaks; undici's own error message would quote the key.
     if (apiKey !== null && !/^[\x21-\x7e]+$/.test(apiKey)) {
       throw new ConfigError("Expected `apiKey` to be visible ASCII without spaces; is there a line break at its end?", { param: "apiKey" });
     }
@@ -62,7 +62,13 @@ export class Transport {
     this.#agent = new Agent({ connections, keepAliveTimeout: keepAliveTimeoutMs, connect: { timeout: CONNECT_TIMEOUT_MS } });
   }
 
-  /** Sends a request and reads its JSON body; an empty body is null. */
+  /**
+   * Sends a request and parses its JSON body; returns null for an empty body.
+   *
+   * @throws ProtocolError `E_PROTOCOL` if the body is not JSON.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` if there was no complete response.
+   */
   async json(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): Promise<unknown> {
     const text = textOf(await this.#call(method, url, options));
     if (text === "") return null;
@@ -73,14 +79,14 @@ export class Transport {
     }
   }
 
-  /** Sends a request and reads its body as bytes. */
+  /** Sends a request and returns its body as bytes. */
   async bytes(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): Promise<Uint8Array> {
     return bytesOf(await this.#call(method, url, options));
   }
 
   /**
-   * Sends a request and gives its body piece by piece. Leaving the loop aborts the request; a cut body throws
-   * {@link ConnectionError}. Retried only until the headers came.
+   * Sends a request and streams its body. Leaving the loop aborts the request; a cut body throws {@link ConnectionError}. Retried only
+   * until the response headers arrive.
    */
   async *stream(method: Dispatcher.HttpMethod, url: string, options: RequestOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
     const link = linkAbort(options.signal, { timeoutMs: options.timeoutMs, label: `${method} ${plain(url)}` });
@@ -91,7 +97,7 @@ export class Transport {
     } catch (error) {
       throw this.#typed(error, method, url, link.signal);
     } finally {
-      // Not drained: a server that goes on generating must see that nobody reads.
+      // Destroyed rather than drained, so that the server notices the disconnect and stops generating.
       body?.on("error", ignore).destroy();
       link.dispose();
     }
@@ -102,11 +108,11 @@ export class Transport {
     await this.#agent.close();
   }
 
-  /** Not async where it need not be, like all between a caller and the network: what waits for an answer waits a thousand times over. */
+  /** Sends a request with retries. Not `async`, to save a promise per call when thousands of requests are in flight. */
   #call(method: Dispatcher.HttpMethod, url: string, options: RequestOptions): Promise<Answer> {
     const { signal, timeoutMs } = options;
     if (timeoutMs !== undefined) return this.#callWithin(timeoutMs, method, url, options);
-    // Each request removes its listener; hundreds may share one signal. A runner's signal bears that already.
+    // Hundreds of requests may share one signal, and each removes its listener. The runner already raised the limit on its own signals.
     if (signal !== undefined && slowDownOf(signal) === undefined) setMaxListeners(0, signal);
     return this.#retrying(method, options, signal, () => this.#send(method, url, options, signal));
   }
@@ -130,7 +136,7 @@ export class Transport {
     return withRetries(send, { policy, maxRetries: this.#maxRetries, signal, callerSignal: options.signal });
   }
 
-  /** The whole answer. */
+  /** Sends one attempt and returns the whole response. */
   async #send(method: Dispatcher.HttpMethod, url: string, options: RequestOptions, signal: AbortSignal | undefined): Promise<Answer> {
     signal?.throwIfAborted();
     try {
@@ -143,7 +149,7 @@ export class Transport {
     }
   }
 
-  /** The answer's body, to be read as it comes. */
+  /** Sends one attempt and returns the response body as a stream. */
   async #open(
     method: Dispatcher.HttpMethod,
     url: string,
@@ -173,7 +179,7 @@ export class Transport {
       path,
       method,
       headers,
-      // undici takes any async iterable; its type says Readable.
+      // undici accepts any async iterable, although its type declares Readable.
       body: (options.json === undefined ? (body ?? null) : toJson(options.json)) as string | Uint8Array | Readable | null,
       headersTimeout: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       bodyTimeout: BODY_TIMEOUT_MS,
@@ -193,7 +199,7 @@ export class Transport {
     });
   }
 
-  /** What undici throws, in our words; typed errors pass, an abort becomes the signal's own reason. */
+  /** Converts errors of undici to typed errors. Typed errors pass unchanged; an abort becomes the signal's reason. */
   #typed(error: unknown, method: string, url: string, signal: AbortSignal | undefined): unknown {
     if (signal?.aborted) return signal.reason;
     if (error instanceof HttpError || error instanceof ProtocolError || error instanceof ConnectionError || isAbort(error)) return error;
@@ -210,7 +216,7 @@ export class Transport {
     );
   }
 
-  /** A service that echoes a header must not get the key into our messages. */
+  /** Removes the API key from a text, in case a service echoes a header in its response. */
   #redact(text: string): string {
     return this.#apiKey === null ? text : text.replaceAll(this.#apiKey, "[key]");
   }
@@ -218,7 +224,7 @@ export class Transport {
 
 const BEFORE_SEND = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
 
-/** An address as undici takes it. */
+/** Splits a URL into the origin and path that undici expects. */
 function split(url: string, query: RequestOptions["query"]): { readonly origin: string; readonly path: string } {
   const known = query === undefined ? addresses.get(url) : undefined;
   if (known !== undefined) return known;
@@ -231,7 +237,7 @@ function split(url: string, query: RequestOptions["query"]): { readonly origin: 
   return address;
 }
 
-/** Reading an address takes as long as sending a small request; sampling uses one address all the time. */
+/** Cache of parsed URLs: parsing takes as long as sending a small request, and sampling always uses the same URL. */
 const addresses = new Map<string, { readonly origin: string; readonly path: string }>();
 const MAX_ADDRESSES = 64;
 
@@ -239,7 +245,7 @@ function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/** The address without query, for messages. */
+/** Returns the URL without query and fragment, for messages. */
 function plain(url: string): string {
   return url.replace(/[?#].*$/, "");
 }
@@ -251,8 +257,8 @@ function first(header: string | string[] | undefined): string | undefined {
 function ignore(): void {}
 
 /**
- * JSON with 64-bit seeds: a bigint is written as the integer it is, which `JSON.stringify` refuses to do.
- * Only top-level fields are bigints on this wire.
+ * Serializes JSON with 64-bit seeds. A bigint is written as an integer, which `JSON.stringify` refuses to do. Only top-level fields are
+ * bigints in this interface.
  */
 function toJson(value: unknown): string {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
@@ -263,7 +269,7 @@ function toJson(value: unknown): string {
   return rest === "{}" ? `{${written}}` : `{${written},${rest.slice(1)}`;
 }
 
-/** A loop of its own, because every request goes through it. */
+/** Returns whether any top-level field is a bigint. A plain loop, because it runs for every request. */
 function hasBigint(value: object): boolean {
   for (const name in value) if (typeof (value as Readonly<Record<string, unknown>>)[name] === "bigint") return true;
   return false;

@@ -1,6 +1,6 @@
 /**
- * The one place where snake_case becomes camelCase and back. Free-form maps (metrics, metadata, event data) keep their
- * keys as they are; chat bodies are not converted at all.
+ * Conversion between the wire's snake_case and the client's camelCase. Free-form maps (metrics, metadata, event data) keep their keys, and
+ * chat bodies are not converted.
  */
 import type { z } from "zod";
 import { ArgumentError } from "../errors.ts";
@@ -21,66 +21,66 @@ import type {
 } from "../schema/index.ts";
 import { ProtocolError } from "./errors.ts";
 
-/** `learning_rate` → `learningRate`. */
+/** Camel-case form of a snake_case name: `learning_rate` → `learningRate`. */
 export type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelCase<Tail>>}` : S;
-/** The top-level keys of `T` in camelCase. */
+/** `T` with its top-level keys in camelCase. */
 export type CamelKeys<T> = { readonly [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
 
-/** A trainable model's facts. */
+/** Description of a trainable model. */
 export interface ModelInfo {
   readonly id: string;
   readonly entity: string;
   readonly project: string;
   readonly name: string;
   readonly baseModel: string;
-  /** The experiment-tracking run; null if the service has none. */
+  /** Experiment-tracking run; null if the service has none. */
   readonly runId: string | null;
-  /** null = every parameter is trained. */
+  /** Low-rank adapter settings; null = full-parameter training. */
   readonly lora: LoraConfig | null;
 }
 
-/** What creates a model. */
+/** Options of `models.create`. */
 export interface CreateModelOptions {
   /** Project where the model is stored. */
   readonly project: string;
   /** Unique within the project. */
   readonly name: string;
-  /** A base model the service knows. */
+  /** Identifier of a base model that the service has. */
   readonly baseModel: string;
-  /** @default the key's entity */
+  /** Owner of the model. @default the key's entity */
   readonly entity?: string | undefined;
-  /** Return the model of this name if there is one, whatever its base model and adapter, instead of a conflict. @default false */
+  /** Return the existing model of this name instead of a conflict error. Its base model and adapter are not compared. @default false */
   readonly returnExisting?: boolean | undefined;
-  /** Extension: train low-rank adapters. @default every parameter, or with `from` what that has */
+  /** Extension: low-rank adapter settings. @default full-parameter training; with `from`, the settings of the source */
   readonly lora?: LoraConfig | undefined;
   /**
-   * Extension: what to start from instead of the base. A checkpoint (`entity/project/name:stepN`, without a step the newest; what
-   * `ModelPolicy.id` says), or an artifact with an adapter in PEFT's layout (`artifact:///entity/project/name:vN`). @default the base
+   * Extension: initial weights instead of the base model's. Either a checkpoint (`entity/project/name:stepN`, without a step the newest;
+   * also `ModelPolicy.id`), or an artifact with an adapter in PEFT layout (`artifact:///entity/project/name:vN`). @default the base model
    */
   readonly from?: string | undefined;
-  /** Extension: start with the optimizer state of the checkpoint in `from`, too. @default false */
+  /** Extension: also load the optimizer state of the checkpoint in `from`. @default false */
   readonly keepOptimizer?: boolean | undefined;
 }
 
-/** What was deleted with a model. */
+/** Result of deleting a model. */
 export interface DeletedModel {
   readonly modelId: string;
   readonly deletedCheckpoints: number;
-  /** Whether a run was deleted with it; always false where models have none, as in this package's service. */
+  /** Whether an experiment-tracking run was deleted too; always false for this package's service, whose models have none. */
   readonly deletedRun: boolean;
 }
 
-/** What was deleted of the checkpoints asked for. */
+/** Result of deleting checkpoints. */
 export interface DeletedCheckpoints {
   readonly deletedCount: number;
   /** Steps that matched no checkpoint. */
   readonly notFoundSteps: readonly number[];
 }
 
-/** One entry of the list of served models. */
+/** Entry of the list of served models. */
 export interface ServedModel {
   readonly id: string;
-  /** Seconds since 1970; 0 where the service does not say. */
+  /** Creation time in seconds since 1970; 0 if the service does not report it. */
   readonly created: number;
   readonly ownedBy: string;
   /** Name of a trainable model's newest checkpoint; null if the service does not list it. */
@@ -91,7 +91,7 @@ export interface ServedModel {
   readonly maxModelLen: number | null;
 }
 
-/** A training job. A service with nothing but the interface fills in `id` alone; the rest is then null. */
+/** State of a training job. A service that implements only the interface returns just `id`; all other fields are then null. */
 export interface TrainingJobInfo {
   readonly id: string;
   readonly modelId: string | null;
@@ -101,7 +101,7 @@ export interface TrainingJobInfo {
   readonly trainingStart: string | null;
   readonly trainingEnd: string | null;
   readonly errorMessage: string | null;
-  /** The checkpoint this job made. */
+  /** Step of the checkpoint that this job created. */
   readonly step: number | null;
 }
 
@@ -109,11 +109,11 @@ export interface TrainingJobInfo {
 export interface ArtifactFileInfo {
   readonly path: string;
   readonly sizeBytes: number;
-  /** Lower-case hexadecimal. */
+  /** SHA-256 digest, lower-case hexadecimal. */
   readonly sha256: string;
 }
 
-/** A version of an artifact: `open` takes files, `committed` is immutable and usable. */
+/** A version of an artifact: an `open` version accepts files, a `committed` version is immutable and usable. */
 export interface ArtifactVersion {
   readonly id: string;
   readonly entity: string;
@@ -121,24 +121,24 @@ export interface ArtifactVersion {
   readonly name: string;
   readonly version: number;
   readonly state: "open" | "committed";
-  /** `artifact:///entity/project/name:vN`. */
+  /** Address of the version: `artifact:///entity/project/name:vN`. */
   readonly url: string;
   readonly files: readonly ArtifactFileInfo[];
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly createdAt: string;
 }
 
-/** What happens to a job, oldest first. `metrics` keep the service's names. */
+/** Event of a training job. Names in `metrics` are the service's. */
 export type JobEvent =
   | {
       readonly type: "training-started";
       readonly id: string | null;
-      /** Gradient steps to expect; null if the service did not say. */
+      /** Expected number of gradient steps; null if the service did not report it. */
       readonly gradientSteps: number | null;
     }
   | { readonly type: "gradient-step"; readonly id: string | null; readonly metrics: Readonly<Record<string, number>> }
   | {
-      /** Extension: the numbers of the step before it give cause for worry; `code` says which. */
+      /** Extension: metrics of the preceding step are suspicious; `code` names the check. */
       readonly type: "warning";
       readonly id: string | null;
       readonly code: string;
@@ -149,14 +149,14 @@ export type JobEvent =
   | {
       readonly type: "training-ended";
       readonly id: string | null;
-      /** The checkpoint this job made; null if the service did not say. */
+      /** Step of the checkpoint that this job created; null if the service did not report it. */
       readonly step: number | null;
       readonly metrics: Readonly<Record<string, number>>;
     }
   | { readonly type: "training-failed"; readonly id: string | null; readonly message: string }
   | { readonly type: "training-cancelled"; readonly id: string | null };
 
-/** Settings of an RL step: the interface's `experimental_config` in camelCase. Absent ones have the service's defaults. */
+/** Settings of an RL step: the interface's `experimental_config` in camelCase. Absent settings have the service's defaults. */
 export type RlOptions = Partial<CamelKeys<RlConfig>>;
 /** Settings of an SFT job: `config` and `experimental_config` in camelCase. */
 export type SftOptions = Partial<CamelKeys<SftConfig> & CamelKeys<SftExperimentalConfig>>;
@@ -168,7 +168,7 @@ export function modelFromWire(model: WireModel): ModelInfo {
 
 export function createModelToWire(options: CreateModelOptions): CreateModelRequest {
   const { project, name, baseModel, entity, returnExisting, lora, from, keepOptimizer } = options;
-  // Only what was given: a service without the extension must not see a field it does not know.
+  // Omits absent options: a service without the extensions may reject unknown fields.
   return {
     project,
     name,
@@ -207,6 +207,11 @@ export function trainingJobFromWire(job: WireTrainingJob): TrainingJobInfo {
   };
 }
 
+/**
+ * Converts a job event from its wire form.
+ *
+ * @param event - Event as the service sent it.
+ */
 export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
   switch (type) {
     case "training_started":
@@ -253,9 +258,9 @@ export function artifactFromWire(version: WireArtifactVersion): ArtifactVersion 
 }
 
 /**
- * camelCase options into a wire body of `schema`; undefined ones are left out.
+ * Converts camelCase options to a wire body of `schema`. Undefined options are omitted.
  *
- * @throws ArgumentError `E_ARGUMENT` for a name the schema does not have (with the list of those it has) or a value outside its bounds.
+ * @throws ArgumentError `E_ARGUMENT` for a name that the schema lacks (the message lists the valid names) or a value outside its bounds.
  */
 export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object }, options: object): T {
   const known = new Map(Object.keys(schema.shape).map((key) => [camelCase(key), key]));
@@ -275,15 +280,15 @@ export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object
   throw new ArgumentError(`Option \`${name}\`: ${issue?.message ?? "invalid"}`, { param: name });
 }
 
-/** Whether `schema` has the option `name` (camelCase). */
+/** Returns whether `schema` has the option `name` (camelCase). */
 export function hasOption(schema: { readonly shape: object }, name: string): boolean {
   return Object.keys(schema.shape).some((key) => camelCase(key) === name);
 }
 
 /**
- * Checks a 2xx answer.
+ * Validates a 2xx response.
  *
- * @throws {@link ProtocolError} `E_PROTOCOL` when it does not fit.
+ * @throws {@link ProtocolError} `E_PROTOCOL` if the response does not match `schema`.
  */
 export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const result = schema.safeParse(value);

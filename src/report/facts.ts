@@ -1,13 +1,13 @@
 import type { RunFiles } from "./read-run.ts";
 
-/** Settings that may carry a credential: a report is passed on. `maxTokens` and the like are none. */
+/** Names of settings that may contain a credential, which a shared report must not reveal. `maxTokens` and similar names do not match. */
 const SECRET =
   /(?:^|[._-])(?:authorization|password|passphrase|secret|credentials?)$|(?:api|access|private|secret|auth)[._-]?(?:key|token)$/i;
 const HIDDEN = "(hidden)";
 
 /**
- * A configuration as `name, value` rows, nested settings as `evaluation.every`; in the order they were written. Values of
- * settings that look like credentials are hidden.
+ * Flattens a configuration to `name, value` rows in written order, with nested settings as `evaluation.every`. Values of settings that look
+ * like credentials are hidden.
  */
 export function configRows(config: unknown): [string, string][] {
   if (config === undefined) return [];
@@ -27,7 +27,7 @@ function isFlatList(value: object): boolean {
   return Array.isArray(value) && value.every((item) => typeof item !== "object" || item === null);
 }
 
-/** The few lines that say what the run was: seconds, steps, checkpoints, what was kept. */
+/** Returns the summary rows of a run: duration in seconds, steps, evaluations, checkpoints, stored trajectories. */
 export function factRows(run: RunFiles): [string, string][] {
   const { train, eval: evaluations } = run.metrics;
   const kept = run.checkpoints.filter(({ state }) => state !== "deleted");
@@ -46,7 +46,7 @@ export function factRows(run: RunFiles): [string, string][] {
   return rows.filter((row): row is [string, string] => row[1] !== null);
 }
 
-/** `model` of the configuration: a name, or an object with one. */
+/** Returns the model's name: `model` of the configuration, a string or an object with a `name` or `id`. */
 function modelOf(config: unknown): string | null {
   const model = property(config, "model");
   return firstText([model, property(model, "name"), property(model, "id")]);
@@ -56,7 +56,7 @@ function baseModelOf(config: unknown): string | null {
   return firstText([property(config, "base_model"), property(property(config, "model"), "baseModel")]);
 }
 
-/** What to call the run: `name` of its configuration or of its environment, else the name of its directory. */
+/** Returns the title of a run: `name` of its configuration or of its environment, else the name of its directory. */
 export function titleOf(config: unknown, directoryName: string): string {
   const environment = property(config, "environment");
   return firstText([property(config, "name"), environment, property(environment, "name")]) ?? directoryName;

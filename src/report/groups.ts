@@ -5,21 +5,21 @@ import { isTrainableGroup } from "../trajectory/trainable.ts";
 import type { DetailData, GroupData, ItemData, TrajectoryData } from "./page-data.ts";
 import { sampledData, type TrainedTurn } from "./tokens.ts";
 
-/** What the trainer kept of one trajectory's turns; undefined where it kept nothing. */
+/** Lookup of the trainer's values of a trajectory's turns; undefined if none were stored. */
 export type TrainedTurns = (trajectoryIndex: number) => readonly TrainedTurn[] | undefined;
 
-/** Room for what trajectories hold, in bytes of JSON; shrinks as it is used. */
+/** Remaining budget for trajectory contents in bytes of JSON; reduced as contents are added. */
 export interface Room {
   bytes: number;
 }
 
-/** Added to the deviation before dividing by it, as the trainer does. */
+/** Constant added to the standard deviation before division, as in the trainer. */
 const DEVIATION_EPSILON = 1e-6;
 
 /**
- * One group for the page. Every trajectory has its reward and advantage; its content is there as long as `room` lasts.
+ * Converts a group for the page. Every trajectory has its reward and advantage; contents are included while `room` lasts.
  *
- * @param line - Of the file, from 1.
+ * @param line - Line number in the file, from 1.
  */
 export function groupData(group: WireTrajectoryGroup, line: number, { trained, room }: { trained: TrainedTurns; room: Room }): GroupData {
   const rewards = group.trajectories.map(({ reward }) => reward);
@@ -68,7 +68,7 @@ function historiesOf({ messages_and_choices: main, additional_histories: additio
 }
 
 function detailData(trajectory: WireTrajectory, turns: readonly TrainedTurn[] | undefined): DetailData {
-  // The trainer counts the sampled turns of the main conversation, then those of the additional histories.
+  // The trainer numbers sampled turns of the main conversation first, then of the additional histories.
   let turn = 0;
   const item = (each: MessageOrChoice): ItemData => itemData(each, isChoice(each) ? turns?.[turn++] : undefined);
   return {
@@ -100,7 +100,7 @@ function itemData(item: MessageOrChoice, trained: TrainedTurn | undefined): Item
   };
 }
 
-/** Parts that are no text (images, audio) by their type: their data has no place in a page of text. */
+/** Returns content as text. Parts without text (images, audio) are replaced by their type, because a text page cannot show their data. */
 function contentText(content: WireContent): string {
   if (content === null || content === undefined) return "";
   if (typeof content === "string") return content;

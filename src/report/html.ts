@@ -6,17 +6,17 @@ import { packageFile } from "../util/package-file.ts";
 import type { PageData } from "./page-data.ts";
 
 /**
- * The page's own scripts and styles, in the order they are joined: each after those it needs.
+ * Scripts of the page in concatenation order; each script follows its dependencies.
  *
- * They are plain browser files, read as text when a report is written. The package ships `src`: so they need no build, nothing
- * bundles them, and what a test looks at in a browser is byte for byte what an installed package writes.
+ * The scripts are plain browser files, read as text when a report is written. The package ships `src`, so they need no build step and no
+ * bundler, and a browser test runs byte for byte the code of an installed package.
  */
 const SCRIPTS = ["dom", "format", "theme", "state", "curves", "groups", "tokens", "reader", "facts", "main"] as const;
 const PAGE = "src/report/page";
 
 /**
- * The whole page. Nothing in it loads anything: a Content-Security-Policy allows only the scripts and styles whose hashes it
- * names, so that markup in what a model wrote could not run even if it were taken for markup.
+ * Returns the complete HTML page. The page loads nothing: a Content-Security-Policy allows only its scripts and styles by hash, so that
+ * markup in model output cannot run even if it is parsed as markup.
  */
 export async function pageHtml(data: PageData): Promise<string> {
   const require = createRequire(import.meta.url);
@@ -56,27 +56,27 @@ export async function pageHtml(data: PageData): Promise<string> {
 }
 
 /**
- * JSON that may stand inside a script element: `<` never appears, so neither `</script>` nor `<!--` can, and the two line
- * separators that JSON allows and old scripts do not are escaped as well. `JSON.parse` gives back the same value.
+ * Serializes JSON for use inside a script element. `<` is escaped, so neither `</script>` nor `<!--` can occur, and so are the two line
+ * separators that JSON allows and old scripts do not. `JSON.parse` returns the same value.
  */
 export function scriptJson(value: unknown): string {
   return JSON.stringify(value).replaceAll("<", "\\u003c").replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 }
 
 /**
- * One script of several modules: an inline script in a file cannot import another one. Good for modules that import only
- * each other by name and export only declarations, with no name used twice; the page's scripts are written so.
+ * Joins several modules to one script, because an inline script in a file cannot import another one. Requires modules that import only each
+ * other by name, export only declarations, and never use a name twice.
  */
 function joinModules(sources: readonly string[]): string {
   const joined = sources.map((source) => source.replaceAll(/^import [^;]+;\n/gm, "").replaceAll(/^export /gm, "")).join("\n");
-  // A text that ends the element would end it: none of our own files may hold one.
+  // A text that closes the script element would end the script; none of the modules may contain one.
   if (/<\/script|<!--/i.test(joined)) throw new InternalError("A script of the report page contains the end of a script element");
   return joined;
 }
 
 async function text(path: string | URL): Promise<string> {
   try {
-    // A browser reads every line end as "\n", and the hash is of what it reads.
+    // A browser normalizes line ends to "\n" before hashing.
     return (await readFile(path, "utf8")).replaceAll("\r\n", "\n");
   } catch (error) {
     throw new InternalError(`A file of the report page is missing: ${String(path)}. Install the package again, with its \`src\``, {

@@ -1,3 +1,3 @@
-/** A run as one page: the entry `whetstone/report`. */
+/** HTML reports of training runs: the entry `whetstone/report`. */
 export { writeReport } from "./write-report.ts";
 export type { WriteReportOptions, WrittenReport } from "./write-report.ts";

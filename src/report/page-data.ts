@@ -1,29 +1,32 @@
-/** What a report page holds: written as JSON into it by `writeReport`, read by the scripts in `page/`. Short names: there are many of them. */
+/**
+ * Data of a report page: written into the page as JSON by `writeReport` and read by the scripts in `page/`. Field names are short, because
+ * each occurs many times.
+ */
 
-/** Which rollouts: those trained on, or those of an evaluation. */
+/** Origin of rollouts: training or evaluation. */
 export type Split = "train" | "eval";
 
-/** One sampled turn, token by token. The arrays are parallel. */
+/** Tokens of a sampled turn. The arrays are parallel. */
 export interface SampledData {
-  /** Text that each token completes; a token that ends inside a character has its bytes as `‹e2 82›`. */
+  /** Text completed by each token; a token that ends inside a character is shown as its bytes, `‹e2 82›`. */
   readonly texts: readonly string[];
-  /** Null where the turn has no ids, or not as many as log-probabilities. */
+  /** Token ids; null if absent or if their number differs from the number of log-probabilities. */
   readonly ids: readonly number[] | null;
-  /** Of the sampler, in nats. Null where the turn has none. */
+  /** Log-probabilities of the sampler in nats; null if absent. */
   readonly logprobs: readonly number[] | null;
-  /** Of the trainer, in nats. Null where the run kept none for this turn. */
+  /** Log-probabilities of the trainer in nats; null if the run stored none for this turn. */
   readonly trained: readonly number[] | null;
-  /** The trainer's advantage of the turn; null where the run kept none. */
+  /** Advantage of the turn in training; null if the run stored none. */
   readonly advantage: number | null;
   readonly promptTokens: number | null;
   readonly finish: string | null;
-  /** Step of the checkpoint that sampled it. */
+  /** Step of the checkpoint that sampled the turn. */
   readonly policy: number | null;
-  /** What could not be shown, in words. */
+  /** Messages about data that cannot be shown. */
   readonly notes: readonly string[];
 }
 
-/** One item of a conversation. */
+/** Message or choice of a conversation. */
 export interface ItemData {
   readonly role: string;
   readonly text: string;
@@ -31,13 +34,13 @@ export interface ItemData {
   readonly reasoning: string | null;
   readonly callId: string | null;
   readonly calls: readonly { readonly id: string | null; readonly name: string; readonly args: string }[];
-  /** Null for context. */
+  /** Tokens of a sampled turn; null for context. */
   readonly sampled: SampledData | null;
 }
 
 type Scalars = Readonly<Record<string, number | string | boolean | null>>;
 
-/** What is read when a trajectory is opened. */
+/** Contents of a trajectory, shown when it is opened. */
 export interface DetailData {
   readonly start: string | null;
   readonly policies: readonly [number | null, number | null];
@@ -49,20 +52,20 @@ export interface DetailData {
   readonly histories: readonly (readonly ItemData[])[];
 }
 
-/** One trajectory of a group. */
+/** Trajectory of a group. */
 export interface TrajectoryData {
   readonly reward: number;
   /** `(reward − mean) / (deviation + 1e-6)` within the group; 0 where all rewards are equal. */
   readonly advantage: number;
   readonly tokens: number;
   readonly turns: number;
-  /** Null where it was left out to keep the page small. */
+  /** Contents; null if omitted to limit the size of the page. */
   readonly detail: DetailData | null;
 }
 
-/** One group: a line of a file of `trajectories/`. */
+/** Group of trajectories: one line of a file in `trajectories/`. */
 export interface GroupData {
-  /** From 1, in the file. */
+  /** Line number in the file, from 1. */
   readonly line: number;
   readonly id: string;
   readonly mean: number | null;
@@ -79,55 +82,55 @@ export interface GroupData {
 export interface StepData {
   readonly split: Split;
   readonly step: number;
-  /** Why this step was chosen. */
+  /** Reason for the selection of this step. */
   readonly reason: "first" | "last" | "best" | "spaced";
-  /** Inside the run directory. */
+  /** Path of the trajectory file inside the run directory. */
   readonly file: string;
-  /** Whether the run kept the trainer's log-probabilities of this step. */
+  /** Whether the run stored the trainer's log-probabilities of this step. */
   readonly hasTrained: boolean;
-  /** Trajectories whose content was left out. */
+  /** Number of trajectories with omitted contents. */
   readonly omitted: number;
   readonly groups: readonly GroupData[];
 }
 
-/** Metrics of one split, as columns; null where a step has no such number. */
+/** Metrics of one split as columns; null for a step without a value. */
 export interface ColumnsData {
   readonly steps: readonly number[];
   readonly columns: Readonly<Record<string, readonly (number | null)[]>>;
 }
 
-/** A checkpoint and what became of it. */
+/** A checkpoint and its current state. */
 export interface CheckpointData {
   readonly step: number;
-  /** Empty where the run did not keep it. */
+  /** Identifier; empty if the run did not record it. */
   readonly id: string;
-  /** The run's step that made it; null where the run did not keep it. */
+  /** Training step that created the checkpoint; null if the run did not record it. */
   readonly runStep: number | null;
   readonly time: string;
   readonly state: "kept" | "pinned" | "deleted";
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-/** A warning or a failure that the run recorded. */
+/** A warning or failure recorded by the run. */
 export interface NoticeData {
   readonly type: string;
   readonly step: number | null;
   readonly message: string;
 }
 
-/** Everything in a page. */
+/** All data of a page. */
 export interface PageData {
   readonly title: string;
-  /** When the page was written, ISO 8601. */
+  /** Time of writing the page, ISO 8601. */
   readonly written: string;
   readonly facts: readonly (readonly [name: string, value: string])[];
   readonly config: readonly (readonly [name: string, value: string])[];
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
   readonly checkpoints: readonly CheckpointData[];
   readonly events: readonly (readonly [type: string, count: number])[];
-  /** Warnings and failures, newest first; not more than a hundred. */
+  /** Warnings and failures, newest first; max 100. */
   readonly notices: readonly NoticeData[];
   readonly steps: readonly StepData[];
-  /** Steps with a file of trajectories, embedded or not. */
+  /** Number of steps with a trajectory file, whether embedded or not. */
   readonly available: Readonly<Record<Split, number>>;
 }

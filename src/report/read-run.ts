@@ -21,30 +21,30 @@ const eventRow = z.looseObject({
   message: z.string().nullish(),
   reason: z.string().nullish(),
 });
-/** Notices that a page holds at most: of a run that warns at every step, the newest. */
+/** Max number of notices in a page; the newest are kept. */
 const MOST_NOTICES = 100;
 
-/** Everything about a run but its trajectories. */
+/** Contents of a run directory without the trajectories. */
 export interface RunFiles {
-  /** As it was written; undefined when there is no `config.json`. */
+  /** Configuration as written; undefined if there is no `config.json`. */
   readonly config: unknown;
   readonly metrics: Readonly<Record<Split, ColumnsData>>;
   readonly checkpoints: readonly CheckpointData[];
   readonly events: readonly (readonly [type: string, count: number])[];
   readonly notices: readonly NoticeData[];
-  /** How the run ended, in its own words; null while it has not. */
+  /** Reason for the end of the run, as recorded; null if the run has not ended. */
   readonly ended: string | null;
-  /** First and last moment that a file mentions, in milliseconds since 1970; null when none does. */
+  /** First and last time recorded in any file, in milliseconds since 1970; null if there is none. */
   readonly span: readonly [firstMs: number, lastMs: number] | null;
-  /** Steps with a file of trajectories, ascending. */
+  /** Steps with a trajectory file, ascending. */
   readonly trajectories: Readonly<Record<Split, readonly number[]>>;
 }
 
 /**
- * Reads a run directory; a file that is not there yet counts as empty.
+ * Reads a run directory; a missing file counts as empty.
  *
- * @throws NotFoundError `E_NOT_FOUND` when nothing of a run is in `runDir`.
- * @throws DataError `E_DATA` with file and line for a line that does not fit.
+ * @throws NotFoundError `E_NOT_FOUND` if `runDir` contains no files of a run.
+ * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
  */
 export async function readRun(runDir: string, signal: AbortSignal | undefined): Promise<RunFiles> {
   const names = await list(runDir);
@@ -70,13 +70,13 @@ export async function readRun(runDir: string, signal: AbortSignal | undefined): 
   };
 }
 
-/** Name of a step's file of trajectories, inside the run directory. */
+/** Returns the path of a step's file, relative to the run directory. */
 export function stepFile(folder: "trajectories/train" | "trajectories/eval" | "trained", step: number): string {
   return `${folder}/${String(step).padStart(6, "0")}.jsonl`;
 }
 
 /**
- * The lines of a file, checked. A last line that was cut off while being written is left out.
+ * Parses and validates the lines of a file. An incomplete last line is skipped.
  *
  * @throws DataError `E_DATA` with file and line.
  */
@@ -87,7 +87,11 @@ export async function parseLines<T>(path: string, schema: z.ZodType<T>, signal: 
   return rows;
 }
 
-/** One line, checked. */
+/**
+ * Validates one parsed line.
+ *
+ * @throws DataError `E_DATA` with file and line.
+ */
 export function parseLine<T>(path: string, line: number, { value, schema }: { value: unknown; schema: z.ZodType<T> }): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
@@ -124,7 +128,7 @@ async function stepsIn(runDir: string, split: Split): Promise<number[]> {
     .sort((a, b) => a - b);
 }
 
-/** A step that was written twice, as after a restart, counts as it was written last. */
+/** Converts rows to columns. If a step was written twice, as after a restart, the last row counts. */
 function columnsOf(rows: readonly z.infer<typeof metricsRow>[], split: Split): ColumnsData {
   const bySteps = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
   const steps = [...bySteps.keys()].sort((a, b) => a - b);
@@ -134,7 +138,7 @@ function columnsOf(rows: readonly z.infer<typeof metricsRow>[], split: Split): C
   return { steps, columns: Object.fromEntries(columns) };
 }
 
-/** Rows of evaluations may say so in their names as well: without that, the same number has the same name in both splits. */
+/** Removes the prefix `eval/` from metric names, so that a metric has the same name in both splits. */
 function named(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(row).map(([name, value]) => [name.replace(/^(time\/)?eval\//, "$1"), value]));
 }
@@ -143,7 +147,7 @@ function isPlottable(value: unknown): boolean {
   return typeof value === "number" || typeof value === "boolean";
 }
 
-/** Six digits: more than a curve can show, less than half the bytes. */
+/** Rounds to six significant digits: more than a curve can show, in less than half the bytes. */
 function toNumber(value: unknown): number | null {
   return isPlottable(value) ? Number(Number(value).toPrecision(6)) : null;
 }
@@ -160,7 +164,7 @@ function checkpointsOf(rows: readonly z.infer<typeof checkpointRow>[]): Checkpoi
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
-/** What carries a message: warnings, failures, skipped steps. */
+/** Returns the events that have a message: warnings, failures, skipped steps. */
 function noticesOf(events: readonly z.infer<typeof eventRow>[]): NoticeData[] {
   return events
     .flatMap(({ type, step, message }) => (typeof message === "string" ? [{ type, step: step ?? null, message }] : []))
@@ -168,7 +172,7 @@ function noticesOf(events: readonly z.infer<typeof eventRow>[]): NoticeData[] {
     .reverse();
 }
 
-/** The last word counts: a run that failed may have been gone on with. */
+/** Returns the reason for the end of the run. The last event counts, because a failed run may have been resumed. */
 function endOf(events: readonly z.infer<typeof eventRow>[]): string | null {
   const last = events.findLast(({ type }) => type.startsWith("run-"));
   if (last?.type === "run-end") return last.reason ?? "completed";

@@ -15,21 +15,21 @@ const trainedRow = z.looseObject({
   turns: z.array(z.looseObject({ advantage: z.number().nullish(), logprobs: z.array(z.number()).nullish() })),
 });
 
-/** How much of the trajectories goes into the page. */
+/** Limits of the trajectories in a page. */
 export interface Selection {
-  /** Steps at most; a third of them are kept for evaluations. */
+  /** Max number of steps; a third of them is reserved for evaluations. */
   readonly steps: number;
-  /** Bytes of JSON that what the trajectories hold may take. */
+  /** Max bytes of JSON for the contents of trajectories. */
   readonly bytes: number;
 }
 
-/** No step may take more than this share of the room while others wait: the first, the last and the best of both splits fit. */
+/** Max share of the byte budget per step, so that the first, last and best step of both splits fit. */
 const LARGEST_SHARE = 1 / 6;
 
 /**
- * The groups of a selection of steps, in the order of the page: train before eval, ascending.
+ * Reads the groups of selected steps, in page order: train before eval, ascending.
  *
- * @throws DataError `E_DATA` with file and line for a line that does not fit.
+ * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
  */
 export async function readSteps(
   runDir: string,
@@ -39,7 +39,7 @@ export async function readSteps(
   let left = selection.bytes;
   const steps: StepData[] = [];
   for (const { split, ...selected } of wantedSteps(run, selection.steps)) {
-    // What is chosen is in order of how much it tells, so what comes when the room is used up may stay away.
+    // Steps are ordered by importance, so the steps left when the budget is used up are the least important.
     const room: Room = { bytes: Math.floor(Math.min(left, selection.bytes * LARGEST_SHARE)) };
     if (steps.length > 0 && room.bytes <= 0) break;
     const before = room.bytes;
@@ -49,7 +49,7 @@ export async function readSteps(
   return steps.sort((a, b) => b.split.localeCompare(a.split, "en") || a.step - b.step);
 }
 
-/** The two splits taken in turns, so that neither uses up the room of the other. */
+/** Interleaves the selected steps of the two splits, so that neither uses up the budget of the other. */
 function wantedSteps(run: RunFiles, count: number): (SelectedStep & { split: Split })[] {
   const of = (split: Split, most: number) =>
     selectSteps(run.trajectories[split], { rewards: rewardsOf(run, split), count: most }).map((selected) => ({ split, ...selected }));
@@ -79,12 +79,12 @@ async function readStep(
   for await (const { line, value } of readJsonLines(path, { tornLine: "skip", signal })) {
     const group = parseLine(path, line, { value, schema: trajectoryGroup });
     const scenario = Number(group.metadata["scenario_index"] ?? line - 1);
-    // Written twice around a crash: the first is the one that is trained on.
+    // A group may be written twice around a crash; training uses the first one.
     if (found.has(scenario)) continue;
     const turns: TrainedTurns = (index) => trained?.get(`${scenario}/${index}`);
     found.set(scenario, groupData(group, line, { trained: turns, room }));
   }
-  // In the file they are in the order they ended, which differs from run to run.
+  // The file has the groups in order of completion, which differs from run to run.
   const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
   const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
   return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };

@@ -1,17 +1,17 @@
 import type { StepData } from "./page-data.ts";
 
-/** A step to show, and why. */
+/** A selected step with the reason for its selection. */
 export interface SelectedStep {
   readonly step: number;
   readonly reason: StepData["reason"];
 }
 
 /**
- * Which steps of a run to show, most telling first: the last, the first, the best, then always the one farthest from those
- * already chosen, so that any number of them is spread evenly.
+ * Selects the steps of a run to show, most important first: the last, the first, the best, then repeatedly the step farthest from all
+ * selected steps, so that any number of steps is evenly spaced.
  *
  * @param available - Steps that have trajectories; not modified.
- * @param options - `rewards`: mean reward by step, from which the best is found; `count`: how many to choose at most.
+ * @param options - `rewards`: mean reward by step, which determines the best step; `count`: max number of steps.
  */
 export function selectSteps(
   available: readonly number[],
@@ -30,7 +30,7 @@ export function selectSteps(
   return chosen;
 }
 
-/** The step of the highest reward, the earliest of several. */
+/** Returns the step with the highest reward; the earliest in case of a tie. */
 function bestOf(steps: readonly number[], rewards: ReadonlyMap<number, number>): number | undefined {
   let best: number | undefined;
   for (const step of steps) {

@@ -1,15 +1,15 @@
 import type { AssistantChoice, LogprobEntry } from "../schema/index.ts";
 import type { SampledData } from "./page-data.ts";
 
-/** What the trainer computed for one sampled turn. */
+/** Trainer values of a sampled turn. */
 export interface TrainedTurn {
   readonly advantage: number | null;
   readonly logprobs: readonly number[] | null;
 }
 
 /**
- * Text of each token, so that all of them joined are the text of the turn. Characters may be cut between tokens: the one
- * that completes a character shows it, those before show their bytes, `‹e2 82›`.
+ * Returns the text of each token; their concatenation is the text of the turn. If a character is split across tokens, the token that
+ * completes it shows it, and the earlier tokens show their bytes, `‹e2 82›`.
  */
 export function tokenTexts(entries: readonly LogprobEntry[]): string[] {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -25,7 +25,7 @@ function hexadecimal(bytes: readonly number[]): string {
   return `‹${bytes.map((byte) => byte.toString(16).padStart(2, "0")).join(" ")}›`;
 }
 
-/** A sampled turn for the page; what does not fit together is left out and named in `notes`. */
+/** Converts a sampled turn for the page. Arrays of inconsistent length are omitted and reported in `notes`. */
 export function sampledData(choice: AssistantChoice, trained: TrainedTurn | undefined): SampledData {
   const entries = choice.logprobs?.content ?? [];
   const ids = choice.token_ids ?? null;
@@ -53,7 +53,7 @@ export function sampledData(choice: AssistantChoice, trained: TrainedTurn | unde
   };
 }
 
-/** Nats to four decimals: a third of the bytes, and nobody reads more. */
+/** Rounds nats to four decimals, which takes a third of the bytes. */
 function rounded(value: number): number {
   return Math.round(value * 1e4) / 1e4;
 }

@@ -10,44 +10,47 @@ import { readSteps } from "./read-steps.ts";
 
 /** Options of {@link writeReport}. */
 export interface WriteReportOptions {
-  /** Where the page goes; an older one is replaced. @default `report.html` in the run directory */
+  /** Output path; an existing file is replaced. @default `report.html` in the run directory */
   readonly path?: string | undefined;
   /**
-   * Steps whose trajectories go into the page, at most; a third of them are kept for evaluations. Chosen: the last, the first,
-   * the best, then evenly spaced. The metrics of every step are always there.
+   * Max number of steps with trajectories in the page; a third of them is reserved for evaluations. Selected are the last, the first and
+   * the best step, then evenly spaced steps. Metrics of all steps are always included.
    *
    * @default 24
    */
   readonly steps?: number | undefined;
   /**
-   * Bytes that the contents of the trajectories may take in the page. Rewards and advantages of the chosen steps stay when
-   * contents are left out. @default 8388608
+   * Max bytes of trajectory contents in the page. Beyond the limit contents are omitted; rewards and advantages of the selected steps stay.
+   *
+   * @default 8388608
    */
   readonly trajectoryBytes?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What {@link writeReport} wrote. */
+/** Result of {@link writeReport}. */
 export interface WrittenReport {
-  /** Absolute. */
+  /** Absolute path of the page. */
   readonly path: string;
   readonly sizeBytes: number;
-  /** Steps whose trajectories are in the page. */
+  /** Steps with trajectories in the page. */
   readonly steps: readonly { readonly split: Split; readonly step: number }[];
 }
 
 /**
- * Writes a run directory as one HTML page that needs no network: curves, groups side by side, every chosen trajectory with its
- * tokens. Works on a run that is still going on; the page is written beside its place and moved there, so that a reader never
- * sees half of one.
+ * Writes a run directory as a single HTML page that needs no network: curves, groups side by side, and the selected trajectories with their
+ * tokens. The run may still be active. The page is written to a temporary file and then renamed, so that a reader never sees a partial
+ * page.
  *
- * @throws NotFoundError `E_NOT_FOUND` when `runDir` holds no run.
- * @throws DataError `E_DATA` with file and line for a file that does not fit; a last line that was cut off is left out.
+ * @param runDir - Directory written by a training run.
+ * @param options - Output path and size limits.
+ * @returns path and size of the page, and the steps with trajectories in it.
+ * @throws NotFoundError `E_NOT_FOUND` if `runDir` contains no files of a run.
+ * @throws DataError `E_DATA` with file and line for a file that does not match its schema; an incomplete last line is skipped.
  * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds.
  * @example
  * ```ts
  * import { writeReport } from "whetstone/report";
- *
  * const { path, sizeBytes } = await writeReport("runs/reverse");
  * console.log(`${path}, ${sizeBytes} bytes`);
  * ```

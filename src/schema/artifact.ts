@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { namePart, uuid } from "./common.ts";
 
-/** One part of a path: no slash, backslash or NUL, and neither `.` nor `..`. */
+/** Pattern of a path component: no slash, backslash or NUL, and neither `.` nor `..`. */
 const PART = String.raw`(?!\.{1,2}(?:/|$))[^/\\\0]+`;
 
-/** A path inside an artifact: relative, forward slashes, no empty, `.` or `..` part; at most 512 characters. */
+/** A path inside an artifact: relative, forward slashes, no empty, `.` or `..` component; max 512 characters. */
 export const artifactPath = z
   .string()
   .min(1)
@@ -19,30 +19,30 @@ export const createArtifactRequest = z.strictObject({
   entity: namePart.nullish(),
   project: namePart,
   name: namePart,
-  /** Free facts about the contents. */
+  /** Arbitrary metadata about the contents. */
   metadata: z.record(z.string(), z.json()).nullish(),
 });
 export type CreateArtifactRequest = z.infer<typeof createArtifactRequest>;
 
-/** One file of a version. */
+/** A file of an artifact version. */
 export const artifactFile = z.object({
   path: artifactPath,
   size_bytes: z.int().min(0),
-  /** Lower-case hexadecimal. */
+  /** SHA-256 digest, lower-case hexadecimal. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
 });
 export type ArtifactFile = z.infer<typeof artifactFile>;
 
-/** A version: `open` takes files, `committed` is immutable and usable. */
+/** An artifact version: an `open` version accepts files, a `committed` version is immutable and usable. */
 export const artifactVersion = z.object({
   id: uuid,
   entity: z.string(),
   project: z.string(),
   name: z.string(),
-  /** 0, 1, 2 … per name. */
+  /** Version number: 0, 1, 2 … per name. */
   version: z.int().min(0),
   state: z.enum(["open", "committed"]),
-  /** `artifact:///entity/project/name:vN`. */
+  /** Address of the version: `artifact:///entity/project/name:vN`. */
   url: z.string(),
   files: z.array(artifactFile),
   metadata: z.record(z.string(), z.json()),

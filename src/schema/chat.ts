@@ -1,16 +1,17 @@
 import { z } from "zod";
 import { jsonObject, jsonValue } from "./common.ts";
 
-/** A part of a message's content. Other part types are kept for templates that know them. */
+/** A content part of a message. Unknown part types are kept for templates that support them. */
 export const contentPart = z.union([z.string(), z.looseObject({ type: z.string().optional(), text: z.string().nullish() })]);
 
-/** Converts arguments that some tools write as an object to the JSON text that the interface has. */
+/** Converts tool-call arguments that are an object, as some tools write them, to the JSON text of the interface. */
 function argumentsText(value: unknown): unknown {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? JSON.stringify(value) : value;
 }
 
 /**
- * A tool call in an assistant message. `arguments` is JSON text; an object, as `datasets` and pandas write it, is converted on reading.
+ * A tool call in an assistant message. `arguments` is JSON text; an object, as written by `datasets` and pandas, is converted during
+ * parsing.
  */
 export const toolCall = z.looseObject({
   id: z.string().nullish(),
@@ -20,8 +21,8 @@ export const toolCall = z.looseObject({
 export type ToolCall = z.infer<typeof toolCall>;
 
 /**
- * A request message of any role, as chat requests, training data and trajectories have it. A null field counts as absent, because table
- * formats write absent fields as null. Unknown keys are kept and passed to the template.
+ * A message of any role in chat requests, training data and trajectories. A null field counts as absent, because table formats write absent
+ * fields as null. Unknown keys are kept and passed to the template.
  */
 export const requestMessage = z.looseObject({
   role: z.string(),
@@ -34,10 +35,10 @@ export const requestMessage = z.looseObject({
 });
 export type RequestMessage = z.infer<typeof requestMessage>;
 
-/** One alternative of a token. */
+/** An alternative token with its log-probability. */
 export const topLogprobEntry = z.looseObject({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()).nullish() });
 
-/** One token with its log-probability; -9999 stands for anything lower. */
+/** A sampled token with its log-probability; -9999 stands for any lower value. */
 export const logprobEntry = z.looseObject({
   token: z.string(),
   logprob: z.number(),
@@ -62,7 +63,7 @@ export const responseMessage = z.looseObject({
 });
 export type ResponseMessage = z.infer<typeof responseMessage>;
 
-/** One choice of a completion. */
+/** A choice of a completion. */
 export const choice = z.looseObject({
   index: z.int().default(0),
   message: responseMessage,
@@ -74,14 +75,14 @@ export const choice = z.looseObject({
 export type Choice = z.infer<typeof choice>;
 
 /**
- * A choice inside a trajectory: the sampled turn with what training needs. `prompt_token_ids` (top-level in a response)
- * and `policy_version` travel with the choice, so that it can be trained without rendering anything again.
+ * A choice inside a trajectory: the sampled turn with the data needed for training. `prompt_token_ids` (top-level in a response) and
+ * `policy_version` are stored with the choice, so that it can be trained without rendering the conversation again.
  */
 export const assistantChoice = choice.extend({
   prompt_token_ids: z.array(z.int()).nullish(),
-  /** Step of the checkpoint that sampled it. */
+  /** Step of the checkpoint that sampled the choice. */
   policy_version: z.int().nullish(),
-  /** Extension: what of the trajectory's reward this turn earned; read by jobs with `turn_rewards`. */
+  /** Extension: part of the trajectory's reward earned by this turn; used by jobs with `turn_rewards`. */
   reward: z.number().nullish(),
 });
 export type AssistantChoice = z.infer<typeof assistantChoice>;
@@ -111,7 +112,7 @@ export const chatCompletion = z.looseObject({
 });
 export type ChatCompletion = z.infer<typeof chatCompletion>;
 
-/** One choice of a streamed chunk. */
+/** A choice of a streamed chunk. */
 export const chunkChoice = z.looseObject({
   index: z.int(),
   delta: z.looseObject({
@@ -155,8 +156,8 @@ export const requestTool = z.looseObject({
 export type RequestTool = z.infer<typeof requestTool>;
 
 /**
- * Body of `POST /v1/chat/completions`, as a client writes it. The service reads the same names with the coercions of
- * its wire (`src/service/chat/request.ts`); the unknown is accepted and logged there.
+ * Body of `POST /v1/chat/completions`, as a client writes it. The service parses the same names with the coercions of its wire format
+ * (`src/service/chat/request.ts`), which also accepts and logs unknown fields.
  */
 export const chatCompletionRequest = z.looseObject({
   messages: z.array(requestMessage).min(1),

@@ -3,7 +3,7 @@ import { z } from "zod";
 /** Error body of every route, and of an error event inside a stream. */
 export const errorBody = z.object({
   error: z.object({
-    /** The expected and the received value, and the remedy. Its wording may change. */
+    /** Expected value, received value and remedy. The wording may change. */
     message: z.string(),
     /** Class of the error, such as `NotFoundError`. */
     type: z.string(),

@@ -14,17 +14,19 @@ export const workerHealth = z.object({
 
 /** State of the file system that holds the service's data. */
 export const storageHealth = z.object({
-  /** `low`: less than `minFreeBytes` is free, so that uploads, new models and new jobs are refused and queued jobs wait. */
+  /** `low`: less than `minFreeBytes` is free; uploads, new models and new jobs are rejected, and queued jobs wait. */
   state: z.enum(["ok", "low"]),
-  /** What `low` means and what to do; null while `ok`. */
+  /** Explanation of `low` with the remedy; null while `ok`. */
   message: z.string().nullable(),
 });
 
 /** Answer of `GET /health`. */
 export const healthReport = z.object({
-  /** `degraded`: some worker is being restarted, or disk space is low. `unavailable`, with status 503: nothing can be sampled at the moment. */
+  /**
+   * `degraded`: a worker is being restarted, or disk space is low. `unavailable`, with status 503: sampling is not possible at the moment.
+   */
   status: z.enum(["ok", "degraded", "unavailable"]),
-  /** Workers of the engine; empty for an engine that has none. */
+  /** Workers of the engine; empty for an engine without workers. */
   workers: z.array(workerHealth),
   storage: storageHealth,
 });

@@ -1,4 +1,4 @@
-/** The wire and disk contract. Types are inferred from the schemas; client, service and files use the same ones. */
+/** Schemas of the wire and disk formats. The types are inferred from the schemas; client, service and files share them. */
 export * from "./artifact.ts";
 export * from "./chat.ts";
 export * from "./checkpoint.ts";

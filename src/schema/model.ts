@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { namePart, uuid } from "./common.ts";
 
-/** Low-rank adapter settings of a model: an extension; absent or null trains every parameter. */
+/** Low-rank adapter settings of a model. Extension; absent or null = full-parameter training. */
 export const loraConfig = z.strictObject({
-  /** Rank, 1 to 256. */
+  /** Adapter rank, 1 to 256. */
   rank: z.int().min(1).max(256),
   /** Scale numerator. @default 2 × rank */
   alpha: z.number().positive().optional(),
@@ -20,16 +20,16 @@ export const createModelRequest = z.strictObject({
   base_model: z.string().min(1),
   /** Team or user of the key in use. @default the key's entity */
   entity: namePart.nullish(),
-  /** Return the model of the same name if there is one; its base model and adapter are not compared. @default false */
+  /** Return the existing model of the same name instead of a conflict error. Its base model and adapter are not compared. @default false */
   return_existing: z.boolean().nullish(),
-  /** Extension. @default null: full-parameter training, or with `from` what that has */
+  /** Extension: low-rank adapter settings. @default null: full-parameter training; with `from`, the settings of the source */
   lora: loraConfig.nullish(),
   /**
-   * Extension: what to start from instead of the base. A checkpoint as it is addressed (`entity/project/name:stepN`, its newest without a
-   * step, or a UUID), or an artifact with an adapter in PEFT's layout (`artifact:///entity/project/name:vN`).
+   * Extension: initial weights instead of the base model's. Either a checkpoint (`entity/project/name:stepN`, without a step the newest; or
+   * its UUID), or an artifact with an adapter in PEFT layout (`artifact:///entity/project/name:vN`).
    */
   from: z.string().min(1).nullish(),
-  /** Extension: start with the optimizer state of the checkpoint, too. @default false */
+  /** Extension: also load the optimizer state of the checkpoint in `from`. @default false */
   keep_optimizer: z.boolean().nullish(),
 });
 export type CreateModelRequest = z.infer<typeof createModelRequest>;
@@ -42,7 +42,7 @@ export const model = z.object({
   name: z.string(),
   base_model: z.string(),
   run_id: z.string().nullable(),
-  /** Extension. */
+  /** Extension: low-rank adapter settings; absent or null = full-parameter training. */
   lora: loraConfig.nullish(),
 });
 export type Model = z.infer<typeof model>;
@@ -55,11 +55,11 @@ export const deleteModelResponse = z.object({
 });
 export type DeleteModelResponse = z.infer<typeof deleteModelResponse>;
 
-/** Permissions of a served model, as vLLM lists them. */
+/** Permissions of a served model, as listed by vLLM. */
 export const modelPermission = z.looseObject({
   id: z.string(),
   object: z.literal("model_permission"),
-  /** Seconds since 1970. */
+  /** Creation time in seconds since 1970. */
   created: z.number(),
   allow_create_engine: z.boolean(),
   allow_sampling: z.boolean(),
@@ -73,11 +73,11 @@ export const modelPermission = z.looseObject({
 });
 export type ModelPermission = z.infer<typeof modelPermission>;
 
-/** Entry of `GET /v1/models`. Other servers add keys, which are kept. */
+/** Entry of `GET /v1/models`. Unknown keys of other servers are kept. */
 export const servedModel = z.looseObject({
   id: z.string(),
   object: z.literal("model").default("model"),
-  /** Seconds since 1970: creation of a trainable model, start of the service for a base model. */
+  /** Seconds since 1970: creation time of a trainable model, start time of the service for a base model. */
   created: z.number(),
   owned_by: z.string(),
   /** `entity/project/name:stepN` of the newest checkpoint; the identifier of a base model. */

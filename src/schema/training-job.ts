@@ -3,81 +3,87 @@ import { listOf, uuid } from "./common.ts";
 import { trajectoryGroup } from "./trajectory.ts";
 
 /**
- * `experimental_config` of an RL job. Null means unset. The names are the interface's, but for those marked
- * as extensions. What this build does not carry out is known by name and refused when it is set to anything but its neutral value.
+ * `experimental_config` of an RL job. Null means unset. All names except the extensions are the interface's. Unsupported settings are
+ * recognized by name, and any value other than the neutral one is rejected.
  */
 export const rlConfig = z.strictObject({
-  /** @default 5e-6 */
+  /** Learning rate. @default 5e-6 */
   learning_rate: z.number().positive().nullish(),
-  /** Clip below: ratios under `1 - epsilon`. @default 1 for CISPO, 0.2 for PPO */
+  /** Lower clip distance: ratios below `1 - epsilon` are clipped. @default 1 for CISPO, 0.2 for PPO */
   epsilon: z.number().min(0).nullish(),
-  /** Clip above: ratios over `1 + epsilon_high`. @default 4 for CISPO, `epsilon` for PPO */
+  /** Upper clip distance: ratios above `1 + epsilon_high` are clipped. @default 4 for CISPO, `epsilon` for PPO */
   epsilon_high: z.number().min(0).nullish(),
-  /** PPO instead of CISPO. @default false */
+  /** Use PPO instead of CISPO. @default false */
   ppo: z.boolean().nullish(),
-  /** Extension: the same choice by name. Must not contradict `ppo`. @default "cispo" */
+  /** Extension: loss by name; must not contradict `ppo`. @default "cispo" */
   loss_fn: z.enum(["cispo", "ppo"]).nullish(),
-  /** Divide advantages by the group's population deviation + 1e-6. @default true */
+  /** Divide advantages by the population standard deviation of the group's rewards + 1e-6. @default true */
   scale_rewards: z.boolean().nullish(),
-  /** Extension: other name of `scale_rewards`; must not contradict it. */
+  /** Extension: alias of `scale_rewards`; must not contradict it. */
   normalize_advantages: z.boolean().nullish(),
-  /** Extension: what a reward is compared with, the mean of its group or of the group's others. @default "mean" */
+  /** Extension: baseline subtracted from a reward, the mean of its group or of the group's other rewards. @default "mean" */
   advantage_baseline: z.enum(["mean", "leave_one_out"]).nullish(),
-  /** Extension: the deviation that `scale_rewards` divides by; not where that is false. @default "population" */
+  /** Extension: standard deviation by which `scale_rewards` divides; rejected if `scale_rewards` is false. @default "population" */
   advantage_deviation: z.enum(["population", "sample"]).nullish(),
-  /** Extension: what has the same total weight, each trajectory or each token. @default "trajectory_mean" */
+  /** Extension: unit of equal total weight, each trajectory or each token. @default "trajectory_mean" */
   loss_reduction: z.enum(["trajectory_mean", "token_mean"]).nullish(),
-  /** Extension: choices have a `reward` of their own, and every turn its own advantage. @default false */
+  /** Extension: use the `reward` of each choice, with one advantage per turn. @default false */
   turn_rewards: z.boolean().nullish(),
-  /** In [-1, 1]: positive shrinks negative advantages, negative shrinks positive ones. @default 0 */
+  /** Advantage balance in [-1, 1]: positive values shrink negative advantages, negative values shrink positive advantages. @default 0 */
   advantage_balance: z.number().min(-1).max(1).nullish(),
-  /** Extension: clip of the global gradient norm; 0 = off. @default 0.1 */
+  /** Extension: max global gradient norm; 0 = no clipping. @default 0.1 */
   max_grad_norm: z.number().min(0).nullish(),
-  /** Extension. @default 0 */
+  /** Extension: weight decay of AdamW. @default 0 */
   weight_decay: z.number().min(0).nullish(),
-  /** Extension. @default 0.9 */
+  /** Extension: first-moment decay of AdamW. @default 0.9 */
   adam_beta1: z.number().min(0).lt(1).nullish(),
-  /** Extension. @default 0.99 */
+  /** Extension: second-moment decay of AdamW. @default 0.99 */
   adam_beta2: z.number().min(0).lt(1).nullish(),
-  /** Extension: keep the trainer's log-probability and the advantage of every trained token, to be read from the job's `/tokens`. @default false */
+  /**
+   * Extension: store the trainer's log-probability and the advantage of every trained token, available at the job's `/tokens`. @default
+   * false
+   */
   token_report: z.boolean().nullish(),
-  /** What the importance ratio is taken over. @default "token" */
+  /** Level of the importance ratio. @default "token" */
   importance_sampling_level: z.enum(["token", "sequence", "average", "geometric_average"]).nullish(),
-  /** Subtract this times the log-ratio from each token's advantage. @default 0 */
+  /** Coefficient of the log-ratio subtracted from each token's advantage. @default 0 */
   model_k2_tau: z.number().min(0).nullish(),
-  /** Other name of `model_k2_tau`; must not contradict it. */
+  /** Alias of `model_k2_tau`; must not contradict it. */
   kimi_k2_tau: z.number().min(0).nullish(),
-  /** Tokens whose ratio lies outside the clip's range have no loss. @default false */
+  /** Exclude tokens with a ratio outside the clip range from the loss. @default false */
   mask_prob_ratio: z.boolean().nullish(),
   /** Upper bound of the ratio of tokens with a negative advantage. @default null, none */
   max_negative_advantage_importance_sampling_weight: z.number().positive().nullish(),
-  /** Take the ratio against the weights before the step instead of the sampler's log-probabilities. @default false */
+  /** Compute the ratio against the weights before the step instead of the sampler's log-probabilities. @default false */
   precalculate_logprobs: z.boolean().nullish(),
-  /** Extension: multiply each token's loss by its ratio, cut at this. @default null, off */
+  /** Extension: upper bound of the importance ratio by which each token's loss is multiplied. @default null, off */
   truncated_importance_sampling: z.number().positive().nullish(),
-  /** Extension: how the reference client computes it, where that differs from what it says. @default null */
+  /** Extension: `"art"` reproduces the reference client's computation where it differs from its documentation. @default null */
   compat: z.enum(["art"]).nullish(),
-  /** Extension: choices may come without log-probabilities; their ratio is 1. @default false */
+  /** Extension: accept choices without log-probabilities; their ratio is 1. @default false */
   allow_training_without_logprobs: z.boolean().nullish(),
-  /** Extension: penalty on the distance from a reference policy. @default 0 */
+  /** Extension: coefficient of the KL penalty towards a reference policy. @default 0 */
   kl_penalty_coef: z.number().min(0).nullish(),
-  /** Extension: whose distance. Without effect while `kl_penalty_coef` is 0. @default "sample" */
+  /**
+   * Extension: log-probabilities compared with the reference policy, from sampling or under the weights before the step. No effect while
+   * `kl_penalty_coef` is 0. @default "sample"
+   */
   kl_penalty_source: z.enum(["current_learner", "sample"]).nullish(),
-  /** Extension: the checkpoint to measure from. Excludes `kl_penalty_step_lag`. @default null, the base model */
+  /** Extension: step of the checkpoint used as reference policy. Excludes `kl_penalty_step_lag`. @default null, the base model */
   kl_penalty_reference_step: z.int().min(0).nullish(),
-  /** Extension: measure from the checkpoint this many steps before the one the job starts from, step 0 at the least. @default null */
+  /** Extension: use the checkpoint this many steps before the job's start as reference policy, at least step 0. @default null */
   kl_penalty_step_lag: z.int().min(1).nullish(),
-  /** Not carried out yet. */
+  /** Not supported yet. */
   kl_ref_adapter_path: z.string().nullish(),
-  /** Not carried out yet. */
+  /** Not supported yet. */
   logprob_calculation_chunk_size: z.int().min(1).nullish(),
-  /** Not carried out yet: only 0. */
+  /** Not supported yet: only 0. */
   num_trajectories_learning_rate_multiplier_power: z.number().nullish(),
-  /** Not carried out yet. */
+  /** Not supported yet. */
   packed_sequence_length: z.int().min(1).nullish(),
-  /** Not carried out yet: only false. */
+  /** Not supported yet: only false. */
   plot_tensors: z.boolean().nullish(),
-  /** Not carried out yet: only false. */
+  /** Not supported yet: only false. */
   scale_learning_rate_by_reward_std_dev: z.boolean().nullish(),
 });
 export type RlConfig = z.infer<typeof rlConfig>;
@@ -92,44 +98,47 @@ export type CreateRlJobRequest = z.infer<typeof createRlJobRequest>;
 
 /** `config` of an SFT job. */
 export const sftConfig = z.strictObject({
-  /** Trajectories per optimizer step. `"auto"` is 2. @default "auto" */
+  /** Batch size: trajectories per optimizer step. `"auto"` is 2. @default "auto" */
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
-  /** One rate, or one per batch. Of a schedule, the highest. @default 5e-5 */
+  /** Learning rate: a constant, a peak value if there is a schedule, or a list with one rate per batch. @default 5e-5 */
   learning_rate: z.union([z.number().positive(), z.array(z.number().min(0)).min(1)]).nullish(),
-  /** Extension: which of a conversation's assistant turns are trained; the others are context. @default "all" */
+  /** Extension: trained assistant turns of a conversation; the other turns are context. @default "all" */
   assistant_turns: z.enum(["all", "last"]).nullish(),
-  /** Not carried out: only null or `{"enabled": false}`. */
+  /** Unsupported: only null or `{"enabled": false}`. */
   metric_logging: z.looseObject({ enabled: z.boolean().nullish() }).nullish(),
 });
 export type SftConfig = z.infer<typeof sftConfig>;
 
-/** `experimental_config` of an SFT job: extensions. */
+/** `experimental_config` of an SFT job. All fields are extensions. */
 export const sftExperimentalConfig = z.strictObject({
-  /** Passes over the data. @default 1 */
+  /** Epochs: passes over the data. @default 1 */
   epochs: z.int().min(1).max(1000).nullish(),
-  /** Order of the rows; rows keep the file's order when null. @default null */
+  /** Seed of the order of rows; null keeps the order of the file. @default null */
   shuffle_seed: z.int().nullish(),
-  /** How the rate goes on after its warm-up, over all steps of the job. Needs one `learning_rate`. @default "constant" */
+  /** Learning-rate schedule after warm-up, over all steps of the job. Needs a single `learning_rate`. @default "constant" */
   learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
-  /** Optimizer steps in which the rate rises. Excludes `warmup_ratio`. @default 0 */
+  /** Optimizer steps of linear warm-up. Excludes `warmup_ratio`. @default 0 */
   warmup_steps: z.int().min(0).nullish(),
-  /** The same as a share of all steps, rounded down. @default 0 */
+  /** Warm-up as a fraction of all steps, rounded down. Excludes `warmup_steps`. @default 0 */
   warmup_ratio: z.number().min(0).max(1).nullish(),
-  /** Where the rate rises from, and falls to at the last step. Needs a warm-up or a schedule other than "constant". @default 0 */
+  /**
+   * Learning rate at the start of warm-up and at the last step of a decaying schedule. Needs a warm-up or a schedule other than "constant".
+   * @default 0
+   */
   min_learning_rate: z.number().min(0).nullish(),
-  /** Share of the examples that is not trained but measured, above 0 and below 1. Excludes `validation_data_url`. @default null, none */
+  /** Fraction of the examples held out for validation, above 0 and below 1. Excludes `validation_data_url`. @default null, none */
   validation_split: z.number().gt(0).lt(1).nullish(),
-  /** Examples to measure, an artifact like `training_data_url`. @default null, none */
+  /** Validation examples, an artifact like `training_data_url`. @default null, none */
   validation_data_url: z.string().min(1).nullish(),
-  /** Optimizer steps between two measurements; there is one after the last step, too. @default null, after each epoch */
+  /** Optimizer steps between two validations; a validation also follows the last step. @default null, after each epoch */
   validation_every: z.int().min(1).nullish(),
-  /** @default 1 */
+  /** Max global gradient norm; 0 = no clipping. @default 1 */
   max_grad_norm: z.number().min(0).nullish(),
-  /** @default 0 */
+  /** Weight decay of AdamW. @default 0 */
   weight_decay: z.number().min(0).nullish(),
-  /** @default 0.9 */
+  /** First-moment decay of AdamW. @default 0.9 */
   adam_beta1: z.number().min(0).lt(1).nullish(),
-  /** @default 0.99 */
+  /** Second-moment decay of AdamW. @default 0.99 */
   adam_beta2: z.number().min(0).lt(1).nullish(),
 });
 export type SftExperimentalConfig = z.infer<typeof sftExperimentalConfig>;
@@ -137,14 +146,17 @@ export type SftExperimentalConfig = z.infer<typeof sftExperimentalConfig>;
 /** Body of `POST /v1/preview/sft-training-jobs`. */
 export const createSftJobRequest = z.strictObject({
   model_id: uuid,
-  /** `artifact:///entity/project/name:vN`; any scheme's prefix is read the same way, but `http`, `https` and `file` are refused. */
+  /**
+   * Address of the dataset: `artifact:///entity/project/name:vN`. The prefix of any other scheme is parsed the same way, except `http`,
+   * `https` and `file`, which are rejected.
+   */
   training_data_url: z.string().min(1),
   config: sftConfig.nullish(),
   experimental_config: sftExperimentalConfig.nullish(),
 });
 export type CreateSftJobRequest = z.infer<typeof createSftJobRequest>;
 
-/** Answer of both creating POSTs. */
+/** Answer of the POSTs that create an RL or SFT job. */
 export const createdJob = z.object({ id: uuid });
 export type CreatedJob = z.infer<typeof createdJob>;
 
@@ -152,7 +164,7 @@ export type CreatedJob = z.infer<typeof createdJob>;
 export const jobStatus = z.enum(["queued", "running", "succeeded", "failed", "cancelled"]);
 export type JobStatus = z.infer<typeof jobStatus>;
 
-/** A training job. Only `id` is the interface's; the rest are extensions with the hosted service's names. */
+/** A training job. Only `id` belongs to the interface; the other fields are extensions with the hosted service's names. */
 export const trainingJob = z.looseObject({
   id: uuid,
   model_id: uuid.optional(),
@@ -162,7 +174,7 @@ export const trainingJob = z.looseObject({
   training_start: z.string().nullish(),
   training_end: z.string().nullish(),
   error_message: z.string().nullish(),
-  /** The checkpoint this job made, once it succeeded. */
+  /** Step of the checkpoint that this job created, once the job succeeded. */
   step: z.int().nullish(),
 });
 export type TrainingJob = z.infer<typeof trainingJob>;
@@ -179,9 +191,9 @@ export const jobEventType = z.enum([
 export type JobEventType = z.infer<typeof jobEventType>;
 
 /**
- * One event. `training_started` carries `num_sequences` (gradient steps to expect), `gradient_step` a flat map of
- * numbers, `warning` (an extension) a `code`, `message`, `value` and `threshold`, `training_ended` the new `step`, `training_failed` an `error_message`.
- * A cancelled job ends with `training_cancelled` (an extension), then `training_failed` with `cancelled: true`.
+ * Event of a job. `training_started` has `num_sequences` (expected number of gradient steps), `gradient_step` a flat map of numbers,
+ * `warning` (an extension) a `code`, `message`, `value` and `threshold`, `training_ended` the new `step`, and `training_failed` an
+ * `error_message`. A cancelled job ends with `training_cancelled` (an extension), then `training_failed` with `cancelled: true`.
  */
 export const jobEvent = z.object({ id: uuid, type: jobEventType, data: z.record(z.string(), z.unknown()) });
 export type JobEvent = z.infer<typeof jobEvent>;
@@ -190,27 +202,27 @@ export type JobEvent = z.infer<typeof jobEvent>;
 export const jobEventList = listOf(jobEvent);
 export type JobEventList = z.infer<typeof jobEventList>;
 
-/** What the trainer made of one trajectory's turns: an entry of a job's `/tokens`. */
+/** Trainer values of one trajectory's turns: an entry of a job's `/tokens`. */
 export const trainedTrajectory = z.looseObject({
   /** Index of the group in the job. */
   group: z.int().min(0),
   /** Index within the group. */
   trajectory: z.int().min(0),
-  /** In the order of the trajectory's choices, those of additional histories after those of the main one. */
+  /** Trained turns in the order of the trajectory's choices: main history first, then additional histories. */
   turns: z.array(
     z.looseObject({
       /** Index of the choice. */
       turn: z.int().min(0),
-      /** Of all its tokens, as it went into the loss. */
+      /** Advantage of all tokens of the turn, as used in the loss. */
       advantage: z.number(),
-      /** The trainer's log-probability of each sampled token, before the step. */
+      /** Log-probability of each sampled token under the weights before the step. */
       logprobs: z.array(z.number()),
     }),
   ),
 });
 export type TrainedTrajectory = z.infer<typeof trainedTrajectory>;
 
-/** Extension: answer of `GET /v1/preview/training-jobs/{id}/tokens`. */
+/** Answer of `GET /v1/preview/training-jobs/{id}/tokens`. Extension. */
 export const trainedTokens = z.looseObject({ object: z.literal("list"), data: z.array(trainedTrajectory) });
 export type TrainedTokens = z.infer<typeof trainedTokens>;
 

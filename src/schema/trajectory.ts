@@ -2,7 +2,7 @@ import { z } from "zod";
 import { jsonValue } from "./common.ts";
 import { assistantChoice, requestMessage } from "./chat.ts";
 
-/** A function tool. `function.strict` and other keys are kept. */
+/** A function tool. `function.strict` and unknown keys are kept. */
 export const tool = z.looseObject({
   type: z.literal("function").default("function"),
   function: z.looseObject({
@@ -14,11 +14,11 @@ export const tool = z.looseObject({
 });
 export type Tool = z.infer<typeof tool>;
 
-/** A choice (a trainable assistant turn) or a plain message (context). Told apart by the key `message`. */
+/** A choice (a trainable assistant turn) or a plain message (context). A choice has the key `message`. */
 export const messageOrChoice = z.union([assistantChoice, requestMessage]);
 export type MessageOrChoice = z.infer<typeof messageOrChoice>;
 
-/** A conversation beside the main one: a sub-agent, or a history that was compacted. */
+/** An additional conversation of a trajectory: a sub-agent, or a compacted history. */
 export const history = z.looseObject({
   messages_and_choices: z.array(messageOrChoice),
   tools: z.array(tool).nullish(),
@@ -27,7 +27,7 @@ export type History = z.infer<typeof history>;
 
 const scalar = z.union([z.number(), z.string(), z.boolean(), z.null()]);
 
-/** One rollout as it is trained and stored. Unknown keys are kept, so that other writers' files survive a round trip. */
+/** A rollout in its trained and stored form. Unknown keys are kept, so that files of other programs survive a round trip. */
 export const trajectory = z.looseObject({
   messages_and_choices: z.array(messageOrChoice).default([]),
   tools: z.array(tool).nullish(),
@@ -38,12 +38,12 @@ export const trajectory = z.looseObject({
   metrics: z.record(z.string(), z.union([z.number(), z.boolean()])).default({}),
   metadata: z.record(z.string(), scalar).default({}),
   logs: z.array(z.string()).default([]),
-  /** ISO 8601. */
+  /** Start time, ISO 8601. */
   start_time: z.string().nullish(),
 });
 export type Trajectory = z.infer<typeof trajectory>;
 
-/** A rollout that failed: data, not a crash of its siblings. */
+/** A failed rollout, recorded as data without affecting the other rollouts of its group. */
 export const rolloutException = z.looseObject({
   type: z.string(),
   message: z.string(),
@@ -51,7 +51,7 @@ export const rolloutException = z.looseObject({
 });
 export type RolloutException = z.infer<typeof rolloutException>;
 
-/** Rollouts of one scenario, scored against each other. */
+/** Rollouts of one scenario, with rewards compared within the group. */
 export const trajectoryGroup = z.looseObject({
   trajectories: z.array(trajectory),
   exceptions: z.array(rolloutException).default([]),

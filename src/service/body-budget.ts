@@ -1,9 +1,6 @@
 /** Limit on the bytes of request bodies that are in memory at one time. */
 import type { MiddlewareHandler } from "hono";
-import type { ServiceEnvironment } from "./body.ts";
-
-/** Max length in bytes of a body that bypasses the budget. The number of such bodies is bounded by the number of connections. */
-const SMALL_BODY_BYTES = 1024 * 1024;
+import { SMALL_BODY_BYTES, type ServiceEnvironment } from "./body.ts";
 
 interface Waiting {
   readonly bytes: number;

@@ -49,8 +49,11 @@ export function limitBody(maxBytes: (path: string) => number): MiddlewareHandler
   };
 }
 
-/** Max length in bytes of a body that is read with one `arrayBuffer()` call. */
-const SMALL_BODY_BYTES = 1024 * 1024;
+/**
+ * Max length in bytes of a small body. Small bodies are joined from their parts at once and bypass the budget; the number of such bodies is
+ * bounded by the number of connections.
+ */
+export const SMALL_BODY_BYTES = 1024 * 1024;
 
 /**
  * Reads a body. A large body with a stated length is written into one preallocated buffer as it arrives: joining the parts of 64 MiB takes

@@ -20,19 +20,19 @@ import type {
 } from "../engine/port.ts";
 import { ArgumentError, DataError, EngineError, NotFoundError } from "../errors.ts";
 
-/** One call of the port, as the `before` hook and the `calls` record see it. */
+/** Call of the engine port, as passed to the `before` hook and recorded in `calls`. */
 export interface ScriptedCall {
   readonly verb: Exclude<keyof Engine, "capabilities" | "workers" | "holds" | "close"> | "sampleToken";
-  /** The model or policy spoken of; null for `describeBase` and calls that create one. */
+  /** Identifier of the model or policy; null for `describeBase` and calls that create one. */
   readonly id: string | null;
   /** Rows, optimizer settings, path or token index of the call. */
   readonly detail: unknown;
 }
 
-/** What a script is asked: which tokens to sample. */
+/** Input of a sampling script. */
 export interface SampleScriptInput {
   readonly policy: PolicyVersion;
-  /** Optimizer steps behind the policy's weights. */
+  /** Number of optimizer steps in the policy's weights. */
   readonly step: number;
   /** The single weight of the policy. */
   readonly weight: number;
@@ -42,21 +42,21 @@ export interface SampleScriptInput {
 
 /** Options of {@link createScriptedEngine}. */
 export interface ScriptedEngineOptions {
-  /** The base models that exist. @default one base `scripted` of 64 tokens without a directory */
+  /** Available base models. @default one base `scripted` of 64 tokens without a directory */
   readonly bases?: readonly BaseModelInfo[] | undefined;
-  /** The tokens to sample. @default the prompt, last token first */
+  /** Returns the tokens to sample. @default the prompt, last token first */
   readonly script?: ((input: SampleScriptInput) => readonly number[]) | undefined;
-  /** Runs before each call and each sampled token: wait in it to hold the engine, throw in it to fail the call. */
+  /** Hook that runs before each call and each sampled token. Await in it to delay the engine, throw in it to fail the call. */
   readonly before?: ((call: ScriptedCall, options: CallOptions) => void | Promise<void>) | undefined;
 }
 
-/** The engine and what was asked of it. */
+/** Scripted engine with a record of its calls. */
 export interface ScriptedEngine extends Engine {
-  /** Every call so far, oldest first; sampled tokens are not recorded. */
+  /** All calls so far, oldest first; sampled tokens are not recorded. */
   readonly calls: readonly ScriptedCall[];
-  /** Ids of the policies that are loaded and not released. */
+  /** Returns the ids of the loaded policies that are not released. */
   livePolicies(): string[];
-  /** Ids of the models that are created and not unloaded. */
+  /** Returns the ids of the created models that are not unloaded. */
   liveModels(): string[];
 }
 
@@ -75,7 +75,7 @@ interface LiveModel extends ScriptedState {
 
 const FRESH: ScriptedState = { weight: 0, moment: 0, optimizerStep: 0, step: 0 };
 
-/** Writes `contents` and syncs it: a state that was reported saved is on disk. */
+/** Writes `contents` and calls fsync, so that a state reported as saved is on disk. */
 async function writeSynced(path: string, contents: string | Uint8Array): Promise<void> {
   const file = await open(path, "w");
   try {
@@ -86,7 +86,7 @@ async function writeSynced(path: string, contents: string | Uint8Array): Promise
   }
 }
 
-/** A safetensors file with one float64 tensor of one element. */
+/** Returns a safetensors file with one float64 tensor of one element. */
 function oneTensor(name: string, value: number): Uint8Array {
   const header = Buffer.from(JSON.stringify({ [name]: { dtype: "F64", shape: [1], data_offsets: [0, 8] } }));
   const file = Buffer.alloc(8 + header.length + 8);
@@ -108,12 +108,12 @@ async function readState(directory: string): Promise<ScriptedState> {
   const { step, optimizer_step } = JSON.parse(text) as { step: number; optimizer_step: number };
   const weight = await readOneTensor(join(directory, "model.safetensors"));
   const names = await readdir(directory);
-  // Older checkpoints keep their weights only: their optimizer starts fresh.
+  // Older checkpoints contain only weights; their optimizer state starts fresh.
   if (!names.includes("optimizer.safetensors")) return { weight, moment: 0, optimizerStep: 0, step };
   return { weight, moment: await readOneTensor(join(directory, "optimizer.safetensors")), optimizerStep: optimizer_step, step };
 }
 
-/** A pure function of the rows: two equal batches give equal bits. */
+/** Computes a gradient as a pure function of the rows: equal batches give bit-identical results. */
 function gradientOf(rows: readonly Row[]): number {
   let sum = 0;
   for (const row of rows) {
@@ -141,9 +141,11 @@ function checkRows(rows: readonly Row[], loss: LossSpec | null): void {
 }
 
 /**
- * An {@link Engine} of one weight, for tests: everything is exact and instant, nothing is learned. Training moves the weight by a
- * pure function of the rows, states are small real files, sampling follows a script.
+ * Creates an {@link Engine} with a single weight, for tests: exact, instant, and without learning. Training moves the weight by a pure
+ * function of the rows, states are small real files, and sampling follows a script.
  *
+ * @param options - Base models, sampling script and a hook before each call.
+ * @returns the engine with its record of calls.
  * @example
  * ```ts
  * const engine = createScriptedEngine({ script: () => [7, 8, 9] });
@@ -287,7 +289,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       const script = options.script?.({ policy, step, weight, prompt, params }) ?? [...prompt].reverse();
       for (let index = 0; index < limit; index++) {
         await enter({ verb: "sampleToken", id: policy.id, detail: index }, callOptions);
-        // A script that ran out ends the turn where the caller named a stop token, and starts over where it did not.
+        // After the end of a script, sampling emits the first stop token, or repeats the script if there is no stop token.
         const id = script[index] ?? params.stopTokenIds[0] ?? script[index % Math.max(script.length, 1)] ?? 0;
         const top = Array.from({ length: params.topLogprobs }, (_, rank) => ({
           id: rank === 0 ? id : (id + rank) % base(policy.base).vocabularySize,

@@ -1,30 +1,30 @@
 import { setMaxListeners } from "node:events";
 
-/** A signal with an owner: `dispose` removes the listener and the timer behind it. */
+/** An abort signal with an owner. `dispose` removes its listener and timer. */
 export interface LinkedAbort {
-  /** Aborts with the parent's reason, with a `TimeoutError` after `timeoutMs`, or with what `abort` was given. */
+  /** Signal that aborts with the parent's reason, with a `TimeoutError` after `timeoutMs`, or with the reason given to `abort`. */
   readonly signal: AbortSignal;
-  /** Aborts by hand. */
+  /** Aborts the signal with `reason`. */
   abort(reason: unknown): void;
-  /** Call it when the work has settled. */
+  /** Removes listener and timer. Must be called when the work has settled. */
   dispose(): void;
 }
 
 /**
- * A child of `parent` that also ends after `timeoutMs`.
+ * Creates a child signal of `parent` that also aborts after `timeoutMs`.
  *
- * `AbortSignal.any` with `AbortSignal.timeout` would do the same, but leaves its timer and its link to a long-lived
- * parent behind; a training script makes one of these per request.
+ * `AbortSignal.any` with `AbortSignal.timeout` would be equivalent, but keeps its timer and its link to a long-lived parent alive; a
+ * training script creates one such signal per request.
  *
  * @param options.timeoutMs Milliseconds; absent = no limit.
- * @param options.label Named in the `TimeoutError`.
+ * @param options.label Name of the operation in the `TimeoutError`.
  */
 export function linkAbort(
   parent: AbortSignal | undefined,
   { timeoutMs, label = "the operation" }: { readonly timeoutMs?: number | undefined; readonly label?: string | undefined } = {},
 ): LinkedAbort {
   const controller = new AbortController();
-  // Hundreds of requests may share one signal; each removes its listener, so the count says nothing about a leak.
+  // Hundreds of requests may share one signal, and each removes its listener, so the listener count does not indicate a leak.
   setMaxListeners(0, controller.signal, ...(parent === undefined ? [] : [parent]));
   const onAbort = () => controller.abort(parent?.reason);
   if (parent?.aborted) onAbort();

@@ -1,17 +1,18 @@
-/** How waits grow. */
+/** Parameters of exponential backoff. */
 export interface BackoffOptions {
-  /** The first wait, milliseconds. @default 250 */
+  /** First wait in milliseconds. @default 250 */
   readonly baseMs?: number | undefined;
-  /** No wait is longer, milliseconds. @default 8000 */
+  /** Max wait in milliseconds. @default 8000 */
   readonly maxMs?: number | undefined;
-  /** In [0, 1). @default Math.random */
+  /** Random numbers in [0, 1). @default Math.random */
   readonly random?: (() => number) | undefined;
 }
 
 /**
- * Milliseconds before retry number `attempt` (0 = the first): `min(maxMs, baseMs · 2^attempt) · u`, `u` uniform in [0.5, 1).
+ * Returns the milliseconds to wait before retry number `attempt` (0 = the first): `min(maxMs, baseMs · 2^attempt) · u`, `u` uniform in
+ * [0.5, 1).
  *
- * The jitter keeps many clients that failed together from coming back together.
+ * The jitter keeps clients that failed together from retrying together.
  */
 export function backoffMs(attempt: number, { baseMs = 250, maxMs = 8000, random = Math.random }: BackoffOptions = {}): number {
   return Math.min(maxMs, baseMs * 2 ** Math.min(attempt, 30)) * (0.5 + random() / 2);

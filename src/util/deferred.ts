@@ -1,11 +1,11 @@
-/** A promise with its handles outside. `Promise.withResolvers` is not in Node 20. */
+/** A promise with external `resolve` and `reject`. Replaces `Promise.withResolvers`, which Node 20 lacks. */
 export interface Deferred<T> {
   readonly promise: Promise<T>;
   resolve(value: T | PromiseLike<T>): void;
   reject(reason: unknown): void;
 }
 
-/** Makes a {@link Deferred}. */
+/** Creates a {@link Deferred}. */
 export function deferred<T>(): Deferred<T> {
   let resolve!: (value: T | PromiseLike<T>) => void;
   let reject!: (reason: unknown) => void;

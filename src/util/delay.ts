@@ -1,9 +1,9 @@
 /**
  * Resolves after `ms` milliseconds.
  *
- * An abort rejects with the signal's own reason; neither the timer nor the listener outlives the call.
+ * An abort rejects with the signal's reason. Timer and listener are removed when the call settles.
  *
- * @throws the signal's reason when it aborts first.
+ * @throws the signal's reason if the signal aborts first.
  */
 export function delay(ms: number, { signal }: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -1,13 +1,11 @@
-/** Elements that are summed before a result is looked at. */
+/** Number of elements summed between two checks of the result. */
 const SPAN = 4096;
 
-/**
- * Index of the first NaN or infinity in `values[start … end)`; −1 when all are finite. Takes about 1 ns per element.
- */
+/** Returns the index of the first NaN or infinity in `values[start … end)`; −1 if all are finite. Takes about 1 ns per element. */
 export function firstNonFinite(values: Float32Array, start = 0, end: number = values.length): number {
   for (let from = start; from < end; from += SPAN) {
     const to = Math.min(from + SPAN, end);
-    // A finite number minus itself is 0, anything else NaN. Four sums, because an addition waits for the one before it.
+    // `x - x` is 0 for a finite `x` and NaN otherwise. Four independent sums, because each addition waits for the previous one.
     let [a, b, c, d] = [0, 0, 0, 0];
     let i = from;
     for (; i + 3 < to; i += 4) {

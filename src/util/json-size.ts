@@ -1,22 +1,22 @@
-/** JSON texts from outside: their size is checked before they are parsed. */
+/** Size checks of untrusted JSON texts before parsing. */
 import { ArgumentError } from "../errors.ts";
 
-/** Levels of nested arrays and objects that any JSON text from outside may have; code that walks values by recursion relies on it. */
+/** Max levels of nested arrays and objects in untrusted JSON. Recursive code that walks values relies on this limit. */
 export const MAX_JSON_DEPTH = 128;
 
 const [QUOTE, BACKSLASH, COMMA, OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x22, 0x5c, 0x2c, 0x5b, 0x5d, 0x7b, 0x7d];
 
-/** Bounds of a JSON text besides its length. */
+/** Limits of a JSON text in addition to its length. */
 export interface JsonLimit {
-  /** Levels of nested arrays and objects. */
+  /** Max levels of nested arrays and objects. */
   readonly depth: number;
-  /** Strings, numbers, booleans, nulls, arrays and objects together, object keys not counted. */
+  /** Max number of strings, numbers, booleans, nulls, arrays and objects together, without object keys. */
   readonly values: number;
-  /** Length of any one string or key, in bytes as sent. */
+  /** Max length of any string or key, in bytes as sent. */
   readonly stringBytes: number;
 }
 
-/** Index of the closing quote of the string that opens before `start`; the end of the text if there is none. */
+/** Returns the index of the closing quote of the string that opens before `start`, or the end of the text if the string is not closed. */
 function endOfString(bytes: Uint8Array, start: number): number {
   let at = start;
   for (; at < bytes.length && bytes[at] !== QUOTE; at++) if (bytes[at] === BACKSLASH) at++;
@@ -24,14 +24,14 @@ function endOfString(bytes: Uint8Array, start: number): number {
 }
 
 /**
- * Checks nesting, the number of values and the longest string of a JSON text in one pass over its bytes, without parsing it. Text
- * that is not JSON may pass.
+ * Checks nesting, the number of values and the longest string of a JSON text in one pass over its bytes, without parsing. Text that is not
+ * JSON may pass.
  *
- * @throws ArgumentError `E_ARGUMENT` naming the bound.
+ * @throws ArgumentError `E_ARGUMENT` naming the exceeded limit.
  */
 export function checkJsonSize(bytes: Uint8Array, { depth: maxDepth, values: maxValues, stringBytes }: JsonLimit): void {
   let depth = 0;
-  // Every value but the first of its container follows a comma.
+  // Each value except the first of its container follows a comma.
   let values = 1;
   for (let at = 0; at < bytes.length; at++) {
     switch (bytes[at]) {
@@ -64,13 +64,13 @@ function tooManyValues(max: number): ArgumentError {
 }
 
 /**
- * Parses a JSON text that is a string within a request, such as a tool call's arguments or a line of training data.
+ * Parses a JSON text that is a string inside a request, such as a tool call's arguments, or a line of training data.
  *
  * @throws SyntaxError for text that is not JSON.
  * @throws ArgumentError `E_ARGUMENT` for text nested more than {@link MAX_JSON_DEPTH} levels deep.
  */
 export function parseNestedJson(text: string): unknown {
-  // Fewer characters cannot nest deeper.
+  // A text of at most `MAX_JSON_DEPTH` characters cannot nest deeper.
   if (text.length > MAX_JSON_DEPTH) checkJsonSize(Buffer.from(text), { depth: MAX_JSON_DEPTH, values: Infinity, stringBytes: Infinity });
   return JSON.parse(text) as unknown;
 }

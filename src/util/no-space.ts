@@ -1,18 +1,18 @@
 import { WhetstoneError } from "../errors.ts";
 
-/** System errors of a write that found no room: file system full, quota used up. */
+/** System error codes of a write without free space: file system full, quota exhausted. */
 const SYSTEM_CODES: readonly unknown[] = ["ENOSPC", "EDQUOT"];
 
 /**
- * SQLite's extended result codes for the same: SQLITE_FULL, SQLITE_IOERR_WRITE (a quota reports itself so) and SQLITE_IOERR_SHMSIZE.
- * Source: https://sqlite.org/rescode.html
+ * SQLite's extended result codes for a full disk: SQLITE_FULL, SQLITE_IOERR_WRITE (reported for an exhausted quota) and
+ * SQLITE_IOERR_SHMSIZE. Source: https://sqlite.org/rescode.html
  */
 const SQLITE_CODES: readonly unknown[] = [13, 778, 4874];
 
-/** Levels of `cause` that are followed: an engine's error in a job's error in a route's error. */
+/** Max levels of `cause` that are followed: for example an engine's error inside a job's error inside a route's error. */
 const MAX_DEPTH = 6;
 
-/** Reports whether an error, or one that caused it, says that a file system has no room. */
+/** Returns whether an error, or one of its causes, reports that a file system is full. */
 export function isNoSpace(error: unknown): boolean {
   let each: unknown = error;
   for (let depth = 0; depth < MAX_DEPTH && typeof each === "object" && each !== null; depth++) {

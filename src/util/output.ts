@@ -1,15 +1,15 @@
-/** Text output of programs: the only writer to standard output and standard error, so that nothing is written unencoded. */
+/** Text output of programs: the only module that writes to standard output and standard error, so that all text is escaped. */
 
 /**
- * Characters that end a line, control a terminal or reorder what it shows: C0 and C1 controls, DEL, line and paragraph separators,
- * bidirectional controls, zero-width characters, and surrogates without a partner.
+ * Characters that end a line, control a terminal or reorder displayed text: C0 and C1 controls, DEL, line and paragraph separators,
+ * bidirectional controls, zero-width characters, and lone surrogates.
  */
 // oxlint-disable-next-line no-control-regex
 const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\p{Surrogate}/gu;
 
 /**
- * Replaces unsafe characters by their JSON escapes, such as `\u000a`, so that text from a client cannot forge a line. Text that is JSON
- * stays the same JSON.
+ * Replaces unsafe characters by their JSON escapes, such as `\u000a`, so that text from a client cannot forge a line. JSON text remains
+ * equivalent JSON.
  */
 export function encodeLine(text: string): string {
   return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
@@ -20,7 +20,10 @@ export function logLine(text: string): void {
   process.stderr.write(`${encodeLine(text)}\n`);
 }
 
-/** Writes lines to standard error, such as a stack trace. Each line after the first is indented, so that none passes for a line of its own. */
+/**
+ * Writes a multi-line text, such as a stack trace, to standard error. Every line after the first is indented, so that it cannot be mistaken
+ * for a separate log line.
+ */
 export function logLines(text: string): void {
   process.stderr.write(`${text.split("\n").map(encodeLine).join("\n  ")}\n`);
 }

@@ -1,6 +1,6 @@
 /**
- * A file of this package by its path from the package's root. Not by one from the module that asks: in the built package a module
- * may lie in any file of `dist`.
+ * Returns the URL of a file of this package by its path from the package root. Paths relative to the calling module are unreliable, because
+ * the built package may bundle a module into any file of `dist`.
  */
 export function packageFile(path: string): URL {
   return new URL(path, import.meta.resolve("whetstone/package.json"));

@@ -1,9 +1,13 @@
 import { deferred, type Deferred } from "./deferred.ts";
 
-/** An AsyncIterable fed from outside. One reader; unread items wait in memory, as many as are pushed without waiting for `room`. */
+/**
+ * An async iterator with a `push` method and one reader. Unread items are buffered in memory without a limit, unless the writer waits for
+ * `room`.
+ */
 export interface PushIterator<T> extends AsyncIterableIterator<T> {
-  /** Resolves when fewer than `limit` items are unread, when nobody reads any more, or when `signal` aborts. */
+  /** Resolves when fewer than `limit` items are unread, when the reader has left, or when `signal` aborts. */
   room(limit: number, signal: AbortSignal): Promise<void>;
+  /** Adds an item; ignored after the end. */
   push(value: T): void;
   /** Ends the iteration after the items already pushed. */
   end(): void;
@@ -11,7 +15,7 @@ export interface PushIterator<T> extends AsyncIterableIterator<T> {
   fail(error: unknown): void;
 }
 
-/** Makes a {@link PushIterator}. `onLeave` runs once, when the reader leaves early, and is awaited. */
+/** Creates a {@link PushIterator}. `onLeave` runs once, if the reader leaves early, and is awaited. */
 export function pushIterator<T>(onLeave: () => void | Promise<void>): PushIterator<T> {
   const items: T[] = [];
   let ended = false;

@@ -1,21 +1,26 @@
 /**
- * Reading of files that others provide: regular files inside their directory, up to a size, and nothing else. Messages name a file
- * without its directory: they reach clients, which know the object by another name.
+ * Reading of untrusted files: only regular files inside their directory, up to a size limit. Messages name a file without its directory,
+ * because they reach clients, which know the object by another name.
  */
 import { constants } from "node:fs";
 import { type FileHandle, open, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
 import { DataError } from "../errors.ts";
 
-/** Name of a file in the `blobs` folder of a model hub's cache: its Git or SHA-256 digest. */
+/** Max size in bytes of a configuration file of a base model. */
+export const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
+/** Max size in bytes of the index of weights that are split into several files. */
+export const MAX_INDEX_BYTES = 16 * 1024 * 1024;
+
+/** Pattern of file names in the `blobs` folder of a model hub's cache: a Git or SHA-256 digest. */
 const BLOB_NAME = /^[0-9a-f]{40,64}$/u;
 
-/** Opening a FIFO for reading waits for a writer without this flag. Windows has neither. */
+/** Flag that keeps opening a FIFO from waiting for a writer. Windows has neither FIFOs nor the flag. */
 const NON_BLOCKING = constants.O_NONBLOCK ?? 0;
 
 /**
- * Opens a regular file for reading. Symbolic links are followed as far as they lead to a file in the same directory or below it, or,
- * in the layout of a model hub's cache, from `snapshots/<revision>` to the neighboring `blobs`.
+ * Opens a regular file for reading. Symbolic links are followed only to a file in the same directory or below it, or, in the layout of a
+ * model hub's cache, from `snapshots/<revision>` to the neighboring `blobs`.
  *
  * @throws DataError `E_DATA` for a link that leads elsewhere, and for a directory, FIFO, socket or device.
  * @throws the system's error, such as `ENOENT`.
@@ -34,9 +39,9 @@ export async function openRegularFile(path: string): Promise<FileHandle> {
 }
 
 /**
- * Reads a text file in UTF-8; see {@link openRegularFile}.
+ * Reads a UTF-8 text file; see {@link openRegularFile}.
  *
- * @param options - `maxBytes`: size of the largest file that is read.
+ * @param options - `maxBytes`: max size of the file.
  * @throws DataError `E_DATA` for a larger file.
  */
 export async function readRegularFile(
@@ -54,7 +59,7 @@ export async function readRegularFile(
 }
 
 /**
- * Parses JSON. Unlike that of `JSON.parse`, the message of the error holds nothing of the text.
+ * Parses JSON. Unlike the error of `JSON.parse`, the error message contains no part of the text.
  *
  * @throws DataError `E_DATA` naming the file.
  */
@@ -67,7 +72,7 @@ export function parseFileJson(path: string, text: string): unknown {
   }
 }
 
-/** Returns the message of a system's error without the paths in it: `ENOENT: no such file or directory`. */
+/** Returns the message of a system error without its paths: `ENOENT: no such file or directory`. */
 export function reasonOf(error: unknown): string {
   const { message } = error instanceof Error ? error : { message: String(error) };
   return message.replace(/, \w+ '.*$/su, "");

@@ -1,6 +1,6 @@
 /**
- * Random numbers from a counter: every draw is a pure function of a seed and the place it is used at (step, row, epoch, …),
- * never of how many draws came before. Runs therefore resume and parallelise without changing a single value.
+ * Counter-based random numbers: every draw is a pure function of a seed and its coordinates (step, row, epoch, …), never of the number of
+ * earlier draws. Runs therefore resume and parallelize without changing any value.
  */
 
 import { ArgumentError } from "../errors.ts";
@@ -15,7 +15,7 @@ const WEYL_1 = 0xbb67ae85;
 const ROUNDS = 10;
 
 /**
- * Philox4x32-10: a keyed bijection of 128-bit counters whose outputs pass BigCrush.
+ * Computes Philox4x32-10, a keyed bijection of 128-bit counters; its outputs pass BigCrush.
  *
  * @param counter - Four unsigned 32-bit words.
  * @param key - Two unsigned 32-bit words.
@@ -48,19 +48,21 @@ export function philox4x32(counter: Philox4x32Block, key: readonly [number, numb
   return [c0, c1, c2, c3];
 }
 
-/** Key of the seed that {@link uniform} used last: many draws in a row have one seed, and taking a BigInt apart is half of their cost. */
+/**
+ * Cached key of the last seed of {@link uniform}. Consecutive draws usually share a seed, and splitting the BigInt is half of their cost.
+ */
 let lastSeed = 0n;
 let lastKey: readonly [number, number] = [0, 0];
 
 /**
- * A uniform float64 in the open interval (0, 1), keyed by `seed` and up to four counters (missing ones are 0).
+ * Returns a uniform float64 in the open interval (0, 1), keyed by `seed` and up to four counters (missing counters are 0).
  *
- * The value is `(k + ½) / 2^52` with 52 random bits `k`: an exact 53-bit fraction, so neither 0 nor 1 can come out and
- * `log(u)` is always finite.
+ * The value is `(k + ½) / 2^52` with 52 random bits `k`: an exact 53-bit fraction. Neither 0 nor 1 can occur, and `log(u)` is always
+ * finite.
  *
  * @param seed - Any integer; taken modulo 2^64.
  * @param counters - At most four integers in [0, 2^32).
- * @throws ArgumentError `E_ARGUMENT` for more than four counters, or one outside its range.
+ * @throws ArgumentError `E_ARGUMENT` for more than four counters, or a counter outside its range.
  * @example
  * ```ts
  * uniform(7n, step, row, position);
@@ -72,7 +74,7 @@ export function uniform(seed: bigint, ...counters: readonly number[]): number {
   }
   for (let at = 0; at < counters.length; at++) {
     const value = counters[at]!;
-    // The same number as an unsigned 32-bit integer.
+    // `value >>> 0` equals `value` only for an unsigned 32-bit integer.
     if (value >>> 0 !== value) {
       throw new ArgumentError(`Expected each counter to be an integer in [0, 2^32), got ${value}.`, { param: "counters" });
     }
@@ -85,7 +87,7 @@ export function uniform(seed: bigint, ...counters: readonly number[]): number {
   return ((block[0] >>> 6) * 2 ** 26 + (block[1] >>> 6) + 0.5) / 2 ** 52;
 }
 
-/** The upper 32 bits of the 64-bit product, in 16-bit limbs: a double holds only 53 bits and BigInt is slow here. */
+/** Returns the upper 32 bits of the 64-bit product, computed in 16-bit limbs: a double holds only 53 bits, and BigInt is slow here. */
 function multiplyHigh(a: number, b: number): number {
   const aLow = a & 0xffff;
   const aHigh = a >>> 16;

@@ -1,18 +1,18 @@
-/** A value, and how to let go of it. */
+/** A reference-counted value and its release function. */
 export interface Held<V> {
   readonly value: V;
-  /** Calling it twice is harmless. */
+  /** Releases the value. Safe to call twice. */
   readonly letGo: () => void;
 }
 
 /**
- * Values that are made on first use, shared by everyone who holds them meanwhile, and forgotten with the last who lets go. A
- * failure is not remembered.
+ * A map of reference-counted values: a value is created on first use, shared by all concurrent holders, and removed when the last holder
+ * releases it. A failure is not cached.
  */
 export class SharedValues<K, V> {
   readonly #entries = new Map<K, { readonly made: Promise<V>; holders: number }>();
 
-  /** Holds the value under `key`; whoever waits for it to be made holds it already. */
+  /** Returns the value of `key` and holds it until released. The hold starts at the call, before the value is created. */
   async hold(key: K, make: () => Promise<V>): Promise<Held<V>> {
     const entry = this.#entries.get(key) ?? { made: make(), holders: 0 };
     this.#entries.set(key, entry);

@@ -1,25 +1,25 @@
 /**
- * Told that a service has no room (429), with the milliseconds it asked for, or null. Resolves when the request may be sent
- * again: true, or false when it was told too often and the failure should pass. Rejects with the signal's reason.
+ * Callback after a 429 response, with the wait requested by the service in milliseconds, or null. Resolves to true when the request may be
+ * sent again, or to false if there were too many such responses and the error should be thrown. Rejects with the signal's reason.
  */
 export type SlowDown = (retryAfterMs: number | null) => Promise<boolean>;
 
-/** A property and not a WeakMap: one is set per rollout, and weak tables make every garbage collection longer. */
+/** Property key rather than a WeakMap: one callback is attached per rollout, and weak tables make every garbage collection longer. */
 const SLOW_DOWN = Symbol("whetstone.slowDown");
 
 type Attached = AbortSignal & { [SLOW_DOWN]?: SlowDown };
 
 /**
- * Makes `slowDown` decide over requests that are sent with this very signal.
+ * Attaches `slowDown` to a signal. It decides about retries of all requests that are sent with this signal object.
  *
- * The signal is what a rollout hands to every client anyway. So a request that is refused can wait in its place, without its
- * rollout being played again, and whoever starts the rollouts learns of it at once.
+ * A rollout passes its signal to every client anyway. A rejected request can therefore wait without a restart of its rollout, and the
+ * rollout runner learns of the rejection at once.
  */
 export function attachSlowDown(signal: AbortSignal, slowDown: SlowDown): void {
   (signal as Attached)[SLOW_DOWN] = slowDown;
 }
 
-/** What decides over requests with this signal, if anything does. */
+/** Returns the callback attached to `signal`, or undefined. */
 export function slowDownOf(signal: AbortSignal | undefined): SlowDown | undefined {
   return (signal as Attached | undefined)?.[SLOW_DOWN];
 }

@@ -4,7 +4,7 @@ import { packageFile } from "./package-file.ts";
 /**
  * Starts a worker thread from source or from the built package, as this module itself was loaded.
  *
- * `execArgv` is empty on purpose: a worker inherits the parent's otherwise, and a test runner's flags make it fail.
+ * `execArgv` is empty because a worker otherwise inherits the parent's flags, and the flags of a test runner make it fail.
  *
  * @param path - Module below `src`, without its extension, such as `engine/onnx/sampler-worker`.
  */

@@ -1,9 +1,9 @@
 /**
- * Work in steps: a generator that computes, yields after each small piece, and returns its result. Whoever has the thread to itself
- * runs it to its end; whoever shares the thread runs the same code in slices.
+ * Interruptible computations: a generator that computes, yields after each small step, and returns its result. Code with a thread of its
+ * own runs all steps at once; code on a shared thread runs the same steps in time slices.
  */
 
-/** Work that can be interrupted between its steps. */
+/** A computation that can be interrupted between its steps. */
 export type Steps<T> = Generator<void, T, void>;
 
 /** Runs all steps at once. */
@@ -16,13 +16,13 @@ export function runSteps<T>(steps: Steps<T>): T {
 
 /** Options of {@link runStepsInSlices}. */
 export interface SliceOptions {
-  /** Milliseconds after which others are let in; a single step may take longer. @default 5 */
+  /** Length of a time slice in milliseconds; a single step may take longer. @default 5 */
   readonly sliceMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Runs all steps, giving the event loop a turn after each slice of time.
+ * Runs all steps, and yields to the event loop after each time slice.
  *
  * @throws the signal's reason, between two slices.
  */

@@ -1,18 +1,22 @@
-/** A cache that holds so many entries and so much weight; what was not asked for longest goes first. */
+/** An LRU cache limited in entries and total weight. */
 export class WeightedCache<V> {
   readonly #maxEntries: number;
   readonly #maxWeight: number;
-  // In the order of use, oldest first.
+  // Ordered by last use, least recently used first.
   readonly #entries = new Map<string, { readonly value: V; readonly weight: number }>();
   #weight = 0;
 
-  /** @param limits - The weight is in whatever unit {@link set} is told. */
+  /**
+   * Creates an empty cache.
+   *
+   * @param limits - Max number of entries, and max total weight in the unit of {@link set}.
+   */
   constructor({ maxEntries, maxWeight }: { readonly maxEntries: number; readonly maxWeight: number }) {
     this.#maxEntries = maxEntries;
     this.#maxWeight = maxWeight;
   }
 
-  /** The value of a key, which was used now; undefined where there is none. */
+  /** Returns the value of a key and marks it as most recently used; undefined if absent. */
   get(key: string): V | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
@@ -21,7 +25,7 @@ export class WeightedCache<V> {
     return entry.value;
   }
 
-  /** Keeps a value, unless it is heavier than all may be together. */
+  /** Caches a value unless its weight exceeds the max total weight, and evicts least recently used values. */
   set(key: string, value: V, weight: number): void {
     this.#delete(key);
     if (weight > this.#maxWeight) return;

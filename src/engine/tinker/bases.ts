@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError, DataError, NotFoundError } from "../../errors.ts";
-import { parseFileJson, readRegularFile } from "../../util/regular-file.ts";
+import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile } from "../../util/regular-file.ts";
 import type { BaseModelInfo } from "../port.ts";
 import type { capabilitiesAnswer } from "./answers.ts";
 
@@ -11,9 +11,6 @@ export interface RemoteBase {
   readonly info: BaseModelInfo;
   readonly serverName: string;
 }
-
-/** Maximum size of `config.json`, in bytes. */
-const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
 const facts = z.looseObject({ vocab_size: z.int().positive(), max_position_embeddings: z.int().positive() });
 const configuration = z.union([facts, z.looseObject({ text_config: facts }).transform((outer) => outer.text_config)]);

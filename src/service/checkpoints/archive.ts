@@ -5,7 +5,7 @@ import type { TarSource } from "modern-tar/fs";
 import { UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../schema/index.ts";
 import type { BaseModelInfo } from "../../engine/port.ts";
-import { openRegularFile, readRegularFile } from "../../util/regular-file.ts";
+import { MAX_CONFIG_BYTES, openRegularFile, readRegularFile } from "../../util/regular-file.ts";
 import { OPTIMIZER_FILE } from "./retention.ts";
 
 /** Files of a base model's directory, other than weights, that belong to an exported model. */
@@ -25,9 +25,6 @@ const WEIGHTS = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
 const PRIVATE_FILES = new Set([OPTIMIZER_FILE, "state.json"]);
 /** Keys of `config.json` with the data type of the stored weights: the older name and the newer one. */
 const DTYPE_KEYS = ["torch_dtype", "dtype"];
-
-/** Max size of `config.json` in bytes. */
-const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
 /** Checkpoint to archive. */
 export interface ArchiveSource {

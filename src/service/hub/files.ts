@@ -1,13 +1,11 @@
 /** Files of a model repository that make up a base model. */
 import { access } from "node:fs/promises";
 import { join } from "node:path";
-import { readRegularFile } from "../../util/regular-file.ts";
+import { MAX_INDEX_BYTES, readRegularFile } from "../../util/regular-file.ts";
 
 /** Weights in a single file, or the index that lists the files of sharded weights. */
 const WEIGHTS = "model.safetensors";
 const INDEX = "model.safetensors.index.json";
-/** Max size of the index in bytes. */
-const MAX_INDEX_BYTES = 16 * 1024 * 1024;
 const SHARD = /^model-\d+-of-\d+\.safetensors$/u;
 
 /** Files that every base model must have. */

@@ -10,7 +10,8 @@ import { DataError } from "../../errors.ts";
 import { remove, syncDirectory } from "../files.ts";
 import type { FileDigest } from "../stored-files/digests.ts";
 
-const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
+/** Name of a file that is being fetched. */
+export const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
 /** Milliseconds since the last write after which an incomplete download counts as abandoned. */
 const ABANDONED_AFTER_MS = 3_600_000;
 

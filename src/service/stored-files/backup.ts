@@ -4,6 +4,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { ConfigError, DataCorruptedError } from "../../errors.ts";
 import { dataDirectoryAt, type DataDirectory } from "../data-directory.ts";
 import { remove, writeDurably } from "../files.ts";
+import { INCOMPLETE } from "../hub/incomplete.ts";
 import { copyDatabase, openStoreReadOnly } from "../store/database.ts";
 import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, syncFile, type CopyResult } from "./copying.ts";
 import { digestFile, toPlace, type FileDigest } from "./digests.ts";
@@ -16,9 +17,9 @@ const MAX_READINGS = 1000;
  * meanwhile.
  */
 const MAX_MISSES = 5;
-const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;
 
-type Digests = Record<string, FileDigest>;
+/** Digests collected so far. */
+type CopiedDigests = Record<string, FileDigest>;
 
 /**
  * Backs up a data directory, consistently even while a service runs on it: the copy has a snapshot of the database and every file that it
@@ -41,7 +42,7 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
     });
   }
   return fillDirectory(target, "directory", async (temporary) => {
-    const files: Digests = await copyStored(directory, temporary);
+    const files: CopiedDigests = await copyStored(directory, temporary);
     for (const place of await hubFiles(directory)) {
       if (Object.hasOwn(files, place)) continue;
       files[place] = await copyFileDurably(join(directory.root, place), join(temporary, place));
@@ -55,10 +56,10 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
 }
 
 /** Copies the database and the files that it references. */
-async function copyStored(directory: DataDirectory, target: string): Promise<Digests> {
+async function copyStored(directory: DataDirectory, target: string): Promise<CopiedDigests> {
   const staging = join(directory.temporary, `backup-${randomUUID()}`);
   const database = join(target, "whetstone.db");
-  const copied: Digests = {};
+  const copied: CopiedDigests = {};
   const misses = new Map<string, number>();
   try {
     for (let reading = 0; reading < MAX_READINGS; reading++) {
@@ -120,7 +121,7 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
  *
  * @returns false if a captured file is gone, because a starting service has emptied the directory of temporary files.
  */
-async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: Digests): Promise<boolean> {
+async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: CopiedDigests): Promise<boolean> {
   const bad: StoredFile[] = [];
   for (const file of files) {
     const { place, digest } = file;

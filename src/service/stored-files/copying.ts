@@ -8,7 +8,7 @@ import { z } from "zod";
 import { ConfigError } from "../../errors.ts";
 import { messageOf } from "../error-text.ts";
 import { remove, syncDirectory, temporaryName } from "../files.ts";
-import type { FileDigest } from "./digests.ts";
+import { digestsSchema, type FileDigest } from "./digests.ts";
 
 /** Name of the manifest, which lists the files of a backup. */
 export const MANIFEST = "backup.json";
@@ -20,7 +20,7 @@ export const manifestSchema = z.object({
   format: z.int(),
   created_at: z.string(),
   /** Digests by path, relative to the backup and with `/` as the separator. */
-  files: z.record(z.string(), z.object({ sha256: z.string(), size_bytes: z.number() })),
+  files: digestsSchema,
 });
 
 /** Result of a backup or a restore. */

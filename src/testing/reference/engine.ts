@@ -1,6 +1,9 @@
 /**
- * The engine's port in float64, in plain loops: slow, small, and the measure of the others. Its gradients are an oracle.
- * Weights are read and tokens drawn by the code of the embedded engine; every token is a forward pass over all before it.
+ * Reference implementation of the engine port in float64 with plain loops: slow and small, used to test other engines. Its gradients are a
+ * test oracle.
+ *
+ * Weight loading and token selection reuse the code of the embedded engine. There is no KV cache: every token is a forward pass over all
+ * earlier tokens.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -20,17 +23,19 @@ import { uniform } from "../../util/rng.ts";
 import { distributionsOf, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
 import { createMatrix } from "./tape.ts";
 
-/** The engine, and the gradients that an oracle is asked for. */
+/** Engine that also exposes its gradients. */
 export interface ReferenceEngine extends Engine {
-  /** What has accumulated since the last step, by the parameter's name in files; shapes as in files. */
+  /**
+   * Returns the gradients accumulated since the last optimizer step, by parameter name as in weight files, with the shapes of the files.
+   */
   gradients(model: ModelHandle): ReadonlyMap<string, Float64Array>;
 }
 
-/** A model, what of it is trained, and what training keeps. Plain data: a copy of it is a policy, its bytes are a saved state. */
+/** A model with its trained parameters and optimizer state. Plain data: a copy is a policy, its serialized bytes are a saved state. */
 interface LiveModel extends ReferenceModel {
   readonly base: string;
   readonly trained: Parameters;
-  /** First and second moment by parameter, of those that were stepped. */
+  /** First and second moment by parameter name, for parameters with at least one optimizer step. */
   readonly moments: Map<string, readonly [Float64Array, Float64Array]>;
   step: number;
 }
@@ -38,7 +43,11 @@ interface LiveModel extends ReferenceModel {
 const MAX_TOP_LOGPROBS = 20;
 const STATE_FILE = "reference.bin";
 
-/** Starts a reference engine on directories in Hugging Face layout, by identifier. */
+/**
+ * Creates a reference engine.
+ *
+ * @param options.baseModels - Directories in Hugging Face layout by base-model identifier.
+ */
 export function createReferenceEngine({ baseModels }: { readonly baseModels: Readonly<Record<string, string>> }): ReferenceEngine {
   const directories = new Map(Object.entries(baseModels));
   const models = new Map<string, LiveModel>();
@@ -116,7 +125,7 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
       for (const [name, { data, gradient }] of live.trained) {
         const [m, v] = live.moments.get(name) ?? [new Float64Array(data.length), new Float64Array(data.length)];
         live.moments.set(name, [m, v]);
-        // A gain or a bias does not decay; a matrix does, of one row too.
+        // Weight decay applies to matrices, also with one row, and not to gains and biases.
         const decay = /(norm\.weight|\.bias)$/.test(name) ? 0 : weightDecay;
         for (const [i, raw] of gradient.entries()) {
           const g = raw * clip;
@@ -158,7 +167,7 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
         yield asked === undefined || row.sampled > 1 ? token : { ...token, prompt: tokens.slice(1).map(placed) };
         if (token.finish !== undefined) return;
         row.length = tokens.push(token.id);
-        // Others have their turn, an abort among them.
+        // Yields to the event loop, so that other requests run and an abort takes effect.
         await new Promise(setImmediate);
       }
     },
@@ -178,7 +187,11 @@ function dropGradients({ trained }: LiveModel): void {
   for (const { gradient } of trained.values()) gradient.fill(0);
 }
 
-/** Reads a model on the wanted base, with the wanted adapter where that is given. */
+/**
+ * Reads a saved state and checks its base model, and its adapter if given.
+ *
+ * @throws DataError `E_DATA` if the state is missing or has another base model or adapter.
+ */
 async function readState(path: string, wanted: Pick<LiveModel, "base"> & Partial<Pick<LiveModel, "lora">>): Promise<LiveModel> {
   const bytes = await readFile(join(path, STATE_FILE)).catch((cause: unknown) => {
     throw new DataError(`Expected a state of the reference engine in '${path}'`, { cause });

@@ -1,4 +1,4 @@
-/** The Llama and Qwen families on one sequence at a time, from their definition. */
+/** Forward pass of the Llama and Qwen architectures on one sequence at a time, written from their definition. */
 import { rotaryTables } from "../../engine/onnx/model/rope.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
 import type { Adapter } from "../../engine/onnx/model/parameters.ts";
@@ -6,17 +6,17 @@ import type { LossSpec, Row } from "../../engine/port.ts";
 import { tokenLoss } from "../../engine/token-loss.ts";
 import { createMatrix, type Matrix, Tape } from "./tape.ts";
 
-/** Parameters by the names that files give them, an adapter's matrices by PEFT's. */
+/** Parameters by their names in weight files; adapter matrices have PEFT's names. */
 export type Parameters = ReadonlyMap<string, Matrix>;
 
-/** What computes; the matrices of an adapter are among its parameters. */
+/** Model of a forward pass; `parameters` includes the matrices of the adapter. */
 export interface ReferenceModel {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
   readonly lora: Adapter | null;
 }
 
-/** Of the next token at each of `T` tokens, `[T, V]`. */
+/** Computes logits and probabilities of the next token at each of `T` tokens, both `[T, V]`. */
 export function distributionsOf({ config, parameters, lora }: ReferenceModel, tokens: ArrayLike<number>, tape = new Tape()) {
   const tables = rotaryTables(config);
   const [cos, sin] = [tables.cos, tables.sin].map((table) => createMatrix(1, table.length, Float64Array.from(table)));
@@ -48,7 +48,10 @@ export function distributionsOf({ config, parameters, lora }: ReferenceModel, to
   return { logits, probs: tape.softmax(logits) };
 }
 
-/** Log-probabilities of the trained tokens, row by row; with a loss also its value, and the gradients added to those of the parameters. */
+/**
+ * Computes the log-probabilities of the trained tokens, row by row. With a loss, also computes its value and adds the gradients to the
+ * parameters' gradients.
+ */
 export function passRows(model: ReferenceModel, rows: readonly Row[], loss: LossSpec | null) {
   const metrics = { loss: 0, tokens: 0, entropy: 0 };
   const logprobs = rows.map(({ tokens, weights, logprobs: old, advantages }) => {
@@ -65,7 +68,7 @@ export function passRows(model: ReferenceModel, rows: readonly Row[], loss: Loss
       if (loss === null) continue;
       const { value, derivative } = tokenLoss(loss, { newLogprob, oldLogprob: old?.[t] ?? NaN, advantage: advantages?.[t] ?? 0 });
       metrics.loss += weight * value;
-      // The derivative is by log p.
+      // Chain rule: `derivative` is with respect to log p.
       p.gradient[(t - 1) * p.columns + tokens[t]!] = (weight * derivative) / row[tokens[t]!]!;
     }
     if (loss !== null) tape.backward();

@@ -1,31 +1,34 @@
 /** Reverse-mode differentiation over float64 matrices: each operation computes its result and records how a gradient goes back. */
 
-/** A row-major matrix `[rows, columns]`, of zeros unless values are given, with the gradient of a loss by it. A vector has one row. */
+/**
+ * Creates a row-major matrix `[rows, columns]`, zero unless `data` is given, with the gradient of a loss with respect to it. A vector has
+ * one row.
+ */
 export function createMatrix(rows: number, columns: number, data: Float64Array = new Float64Array(rows * columns)) {
   return { rows, columns, data, gradient: new Float64Array(data.length) };
 }
 
-/** See {@link createMatrix}. */
+/** Matrix with its gradient, created by {@link createMatrix}. */
 export type Matrix = Readonly<ReturnType<typeof createMatrix>>;
 
-/** Names the terms of a sum of products, by where each begins in `y`, `x` and `z`, and by its factor. */
+/** Enumerates the terms of a sum of products by their offsets in `y`, `x` and `z`, and by a factor. */
 type Terms = (add: (a: number, b: number, c: number, factor?: number) => void) => void;
 
 /**
- * What was computed, so that gradients can flow from the last result to the first. Two operations have a derivative
- * written down, sums of products and functions of single elements: whatever else a transformer does is made of them.
+ * Tape of recorded operations, along which gradients flow from the last result to the first. Only two operations have an explicit
+ * derivative, sums of products and elementwise functions; all other transformer operations are composed of these two.
  */
 export class Tape {
   readonly #steps: (() => void)[] = [];
-  /** What a term multiplies with that is no product. */
+  /** Factor 1 for terms with a single factor. */
   readonly #one = createMatrix(1, 1, Float64Array.of(1));
 
-  /** Sends the gradients that the caller put into results back to everything they came from. */
+  /** Propagates the gradients that the caller stored in results back to all inputs. */
   backward(): void {
     for (const back of this.#steps.toReversed()) back();
   }
 
-  /** `y[a + i·da] += factor·x[b + i·db]·z[c + i·dc]` for `n` values of `i` in each term. Nothing has read `y` yet. */
+  /** Computes `y[a + i·da] += factor·x[b + i·db]·z[c + i·dc]` for `n` values of `i` in each term. Must run before `y` is used. */
   #addProducts(y: Matrix, x: Matrix, z: Matrix, terms: Terms, n = 1, [da, db, dc] = [0, 0, 0]): Matrix {
     terms((a, b, c, factor = 1) => {
       for (let i = 0; i < n; i++) y.data[a + i * da]! += factor * x.data[b + i * db]! * z.data[c + i * dc]!;
@@ -40,42 +43,42 @@ export class Tape {
     return y;
   }
 
-  /** A function of single elements, by its values and derivatives at those of `x`. */
+  /** Applies an elementwise function, given by its values and derivatives at the elements of `x`. */
   #map(x: Matrix, values: Float64Array, slopes: Float64Array): Matrix {
     const y = createMatrix(x.rows, x.columns, values);
     this.#steps.push(() => slopes.forEach((slope, i) => (x.gradient[i]! += slope * y.gradient[i]!)));
     return y;
   }
 
-  /** `y[i] = x[i]·z[at(i)]`. */
+  /** Computes `y[i] = x[i]·z[at(i)]`. */
   #scaled(x: Matrix, z: Matrix, at: (i: number) => number): Matrix {
     return this.#addProducts(createMatrix(x.rows, x.columns), x, z, (add) => x.data.forEach((_, i) => add(i, i, at(i))));
   }
 
-  /** `y[r, o] = scale · Σ_i x[r, i]·w[o, i]`: a linear map with its matrix `[out, in]`, as files hold it. */
+  /** Computes `y[r, o] = scale · Σ_i x[r, i]·w[o, i]`: a linear layer with its matrix `[out, in]`, as in weight files. */
   linear(x: Matrix, w: Matrix, scale = 1): Matrix {
     const y = createMatrix(x.rows, w.rows);
     const terms: Terms = (add) => y.data.forEach((_, i) => add(i, Math.floor(i / w.rows) * x.columns, (i % w.rows) * x.columns, scale));
     return this.#addProducts(y, x, w, terms, x.columns, [0, 1, 1]);
   }
 
-  /** `x + b`; `b` may be one row for all. */
+  /** Computes `x + b`; `b` may be a single row that is broadcast. */
   add(x: Matrix, b: Matrix): Matrix {
     const y = this.#scaled(x, this.#one, () => 0);
     return this.#addProducts(y, b, this.#one, (add) => y.data.forEach((_, i) => add(i, i % b.data.length, 0)));
   }
 
-  /** Rows of a table. */
+  /** Gathers rows of a table (embedding lookup). */
   rows(table: Matrix, ids: ArrayLike<number>): Matrix {
     const n = table.columns;
     const y = createMatrix(ids.length, n);
     return this.#addProducts(y, table, this.#one, (add) => y.data.forEach((_, i) => add(i, ids[Math.floor(i / n)]! * n + (i % n), 0)));
   }
 
-  /** `exp(x) / Σ exp(x)` of each row. */
+  /** Computes `exp(x) / Σ exp(x)` of each row. */
   softmax(x: Matrix): Matrix {
     const row = (i: number) => Math.floor(i / x.columns);
-    // A softmax is the same whatever is taken off a row, and no exponential overflows where that is the largest.
+    // Softmax is invariant under subtraction of a constant per row; subtracting the maximum prevents overflow.
     const most = new Float64Array(x.rows).fill(-Infinity);
     x.data.forEach((value, i) => (most[row(i)] = Math.max(most[row(i)]!, value)));
     const values = x.data.map((value, i) => Math.exp(value - most[row(i)]!));
@@ -87,7 +90,7 @@ export class Tape {
     return this.#scaled(exponentials, this.#map(totals, inverse, slopes), row);
   }
 
-  /** `silu(x)·z`, `silu(x) = x·σ(x)`. */
+  /** Computes `silu(x)·z`, with `silu(x) = x·σ(x)`. */
   gated(x: Matrix, z: Matrix): Matrix {
     const sigmoid = x.data.map((a) => 1 / (1 + Math.exp(-a)));
     const silu = x.data.map((a, i) => a * sigmoid[i]!);
@@ -95,7 +98,7 @@ export class Tape {
     return this.#scaled(this.#map(x, silu, slopes), z, (i) => i);
   }
 
-  /** `x / √(mean(x²) + ε) · gain` over stretches as wide as `gain`: a whole row, or one head of it. */
+  /** Computes `x / √(mean(x²) + ε) · gain` over segments of the width of `gain`: a whole row, or one head. */
   rmsNorm(x: Matrix, gain: Matrix, epsilon: number): Matrix {
     const n = gain.columns;
     const stretch = (i: number) => Math.floor(i / n);
@@ -106,7 +109,9 @@ export class Tape {
     return this.#scaled(this.#scaled(x, this.#map(means, inverse, slopes), stretch), gain, (i) => i % n);
   }
 
-  /** Turns each pair `(x[i], x[i + d/2])` of a head of width `d` by its position's angle. `cos`, `sin`: `[positions, d/2]`. */
+  /**
+   * Rotates each pair `(x[i], x[i + d/2])` of a head of width `d` by the angle of its position (RoPE). `cos`, `sin`: `[positions, d/2]`.
+   */
   rotate(x: Matrix, d: number, cos: Matrix, sin: Matrix): Matrix {
     const half = d / 2;
     const angle = (i: number) => Math.floor(i / x.columns) * half + (i % half);
@@ -115,11 +120,14 @@ export class Tape {
     );
   }
 
-  /** Causal attention, `softmax(q·kᵀ/√d)·v` per head of width `d`; as many query heads as fit share one key head. */
+  /**
+   * Computes causal attention, `softmax(q·kᵀ/√d)·v`, per head of width `d`. With fewer key heads than query heads, query heads share key
+   * heads (GQA).
+   */
   attention(q: Matrix, k: Matrix, v: Matrix, d: number): Matrix {
     const [time, heads] = [q.rows, q.columns / d];
     const scores = createMatrix(time * heads, time, new Float64Array(time * heads * time).fill(-Infinity));
-    // A row of scores is one query head at one token; it sees the tokens up to its own.
+    // A row of scores is one query head at one token, which attends to all tokens up to its own.
     const each = (visit: (score: number, query: number, key: number) => void) => {
       for (let row = 0; row < scores.rows; row++) {
         const keyHead = Math.floor(((row % heads) * k.columns) / q.columns);

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { DataError, UnsupportedError, WhetstoneError } from "../../../errors.ts";
-import { parseFileJson, readRegularFile, reasonOf } from "../../../util/regular-file.ts";
+import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile, reasonOf } from "../../../util/regular-file.ts";
 import { ARCHITECTURES, type Architecture } from "./architectures.ts";
 import { parseRope, type RopeScaling } from "./rope.ts";
 
@@ -40,9 +40,6 @@ export interface ModelConfig {
 }
 
 type Raw = Readonly<Record<string, unknown>>;
-
-/** Maximum size of `config.json`, in bytes. */
-const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 
 /**
  * Maximum values of settings that determine memory and time before any tensor is read. The limits are several times the values of the

@@ -2,7 +2,7 @@
 import { access } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { DataError, UnsupportedError } from "../../../errors.ts";
-import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
+import { MAX_INDEX_BYTES, parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
 import { openSafetensors, type OpenSafetensors } from "./safetensors.ts";
 
 /** Name of the weights file in a model directory. */
@@ -11,8 +11,6 @@ export const WEIGHTS_FILE = "model.safetensors";
 /** Name of the index that maps tensors to files, for weights in several files. */
 const INDEX_FILE = "model.safetensors.index.json";
 
-/** Maximum size of an index, in bytes. */
-const MAX_INDEX_BYTES = 16 * 1024 * 1024;
 /** Maximum number of files in an index, all of which are open at the same time. */
 const MAX_SHARDS = 1024;
 
