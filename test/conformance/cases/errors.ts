@@ -186,4 +186,25 @@ export const errors: readonly ConformanceCase[] = [
       expect(JSON.stringify(answer)).not.toContain("secret");
     },
   },
+  {
+    number: "E13",
+    title: "a text that violates a keyword that its grammar cannot enforce",
+    fields: ["structured_outputs"],
+    needs: { server: "open", because: "validation of finished texts" },
+    run: async (target) => {
+      // The grammar matches 5 alone, which the schema excludes.
+      const structured_outputs = { json: { type: "integer", minimum: 5, maximum: 5, not: { const: 5 } } };
+      const violation = {
+        type: "ValidationError",
+        param: null,
+        code: 422,
+        error_code: "E_OUTPUT",
+        failed_generation: "5",
+        message: expect.stringContaining("`not`"),
+      };
+      expect(await target.refused({ structured_outputs })).toMatchObject({ status: 422, ...violation });
+      const { chunks, isDone } = await target.stream({ structured_outputs });
+      expect([chunks.at(-1).error, isDone]).toMatchObject([violation, true]);
+    },
+  },
 ];

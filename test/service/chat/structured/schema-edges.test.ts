@@ -63,7 +63,7 @@ describe("a negated pattern", () => {
     { type: ["integer", "string"], not: { pattern: "^a" } },
     { not: { not: { pattern: "^a" } } },
     { if: { pattern: "^a" }, else: { minLength: 1 } },
-    { if: { pattern: "^a" }, then: { type: "string" }, else: false },
+    JSON.parse('{"if":{"pattern":"^a"},"then":{"type":"string"},"else":false}') as object,
     { if: { type: "string", pattern: "^a" }, else: { type: ["null", "string"] } },
     { anyOf: [{ not: { pattern: "^a" } }, { type: "null" }] },
     { allOf: [{ type: ["string", "null"] }, { not: { pattern: "^a" } }] },
@@ -112,5 +112,18 @@ describe("the format int64", () => {
     expect(accepted({ ...integer, multipleOf: 5 }, [5, 7, -10])).toEqual(["5", "-10"]);
     expect(accepted({ allOf: [integer, { format: "int32" }] }, [2 ** 31 - 1, 2 ** 31])).toEqual([String(2 ** 31 - 1)]);
     expect(accepted({ type: "integer", format: "int32", multipleOf: 2 }, [2 ** 31 - 2, 2 ** 31])).toEqual([String(2 ** 31 - 2)]);
+  });
+});
+
+describe("multipleOf", () => {
+  it.each([
+    [1000, true],
+    [9.99, true],
+    [1e-12, true],
+    [2000, false],
+    [10.01, false],
+    [1e-13, false],
+  ])("of %d is enforced by the grammar: %s", (multipleOf, isEnforced) => {
+    expect(compileSchema({ type: "number", multipleOf }).loose).toEqual(isEnforced ? [] : ["multipleOf"]);
   });
 });
