@@ -112,10 +112,10 @@ async function prepareModel(context: ServiceContext, request: CreateModelRequest
   };
   // Checked only without `from`, because the origin may determine `lora`.
   if ((request.from ?? null) === null) requireOffered(context, request.lora ?? null);
+  await requireWholeBase(context, request.base_model);
   // Checked before the preparation and again at the commit, because two requests may create the same model concurrently.
   const known = await existing(context.store);
   if (known !== undefined) return { commit: async (store) => toWire((await existing(store)) ?? (await getModel(store, known.id))) };
-  await requireWholeBase(context, request.base_model);
   await context.space.requireRoom();
   const id = randomUUID();
   const origin = await prepareOrigin(context, { id, seed: seedOf(name), request });
