@@ -1,7 +1,8 @@
 import { setImmediate } from "node:timers/promises";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
 import { compileTemplate } from "../../src/tokenizer/chat-template.ts";
+import { Meter } from "../../src/tokenizer/jinja/meter.ts";
 
 function caught(run: () => unknown): unknown {
   try {
@@ -78,6 +79,48 @@ describe("compileTemplate", () => {
     expect((error as Error).message).toMatch(message);
     await setImmediate();
     expect(compileTemplate("fine").render({})).toBe("fine");
+  });
+
+  it.each([
+    ["`~`", `{% set x = 'a' * 4194304 %}{{ ${Array.from({ length: 120 }, () => "x").join(" ~ ")} }}`],
+    ["`%` with widths", "{{ ('%9999d' * 50000) % ((1,) * 50000) }}"],
+    ["`%` with long texts", "{% set x = 'a' * 4194304 %}{{ ('%s' * 1000) % ((x,) * 1000) }}"],
+    ["`format` with long texts", "{% set x = 'a' * 4194304 %}{{ ('{0}' * 1000).format(x) }}"],
+    ["`format` with widths", "{{ ('{0:9999}' * 50000).format(1) }}"],
+    ["a printed list", "{{ [('a' * 4194000)] * 50 }}"],
+    ["a printed dict", `{% set x = 'a' * 4194000 %}{{ {${Array.from({ length: 50 }, (_, key) => `${key}: x`).join()}} }}`],
+    ["a printed view", `{% set x = 'a' * 4194000 %}{{ {${Array.from({ length: 50 }, (_, key) => `${key}: x`).join()}}.values() }}`],
+    ["`tojson` of a list", "{{ ([('a' * 4194000)] * 50) | tojson }}"],
+    ["`tojson` of a dict", `{% set x = 'a' * 4194000 %}{{ {${Array.from({ length: 50 }, (_, key) => `${key}: x`).join()}} | tojson }}`],
+    ["`tojson` with long separators", "{{ ([1] * 1000) | tojson(separators=(',' * 999999, ':')) }}"],
+    ["`tojson` with a long indentation", "{{ ([1] * 1000) | tojson(indent=' ' * 999999) }}"],
+    [
+      "`tojson` with long separators of keys",
+      "{{ dict([[1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 6]]) | tojson(separators=(',', ':' * 999999)) }}",
+    ],
+  ])("checks the length of a text before %s makes it", (_, source) => {
+    const template = compileTemplate(source);
+    const made = vi.spyOn(Meter.prototype, "made");
+    const joined = vi.spyOn(Array.prototype, "join");
+    const error = caught(() => template.render({}));
+    const longest = Math.max(
+      ...made.mock.calls.map(([text]) => text.length),
+      ...joined.mock.results.map(({ value }) => String(value).length),
+    );
+    vi.restoreAllMocks();
+    expect((error as Error).message).toMatch(/text of more than 4194304/);
+    expect(longest).toBeLessThanOrEqual(4_194_304);
+  });
+
+  it("limits the precision of an integer", () => {
+    expect(() => compileTemplate("{{ '%.999999999d' % 1 }}").render({})).toThrow(/a precision of more than 10000/);
+  });
+
+  it("cuts long texts to a precision without reading them whole", () => {
+    // Reading a gigabyte of text would exceed the test's deadline.
+    const [x, cut] = ["{% set x = '\u{1f44d}a' * 1000000 %}", "\u{1f44d}".repeat(1000)];
+    expect(compileTemplate(`${x}{{ ('%.1s' * 1000) % ((x,) * 1000) }}`).render({})).toBe(cut);
+    expect(compileTemplate(`${x}{{ ('{0:.1}' * 1000).format(x) }}`).render({})).toBe(cut);
   });
 
   it("stops at the same place each time", () => {

@@ -82,7 +82,7 @@ export class ExpressionCompiler {
       }
       case "concat": {
         const parts = node.parts.map((part) => this.expression(part));
-        return (scope) => scope.meter.made(parts.map((part) => toText(scope.meter, part(scope))).join(""));
+        return (scope) => scope.meter.made(scope.meter.join(parts, "", (part) => toText(scope.meter, part(scope))));
       }
       case "compare":
         return this.#compare(node.first, node.rest);

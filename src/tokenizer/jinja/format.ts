@@ -4,7 +4,7 @@ import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts
 import type { Meter } from "./meter.ts";
 import { fixed, toNumber, toReal } from "./numbers.ts";
 import { repr, toText } from "./print.ts";
-import { lengthOf } from "./text.ts";
+import { lengthOf, unitAt } from "./text.ts";
 import { Dict, isFloat, type Keywords, Tuple, typeName, type Value } from "./values.ts";
 
 /** Width or precision, at most. */
@@ -26,6 +26,7 @@ export function formatPercent(meter: Meter, template: string, values: Value): st
     return items[next++] as Value;
   };
   let isNamed = false;
+  const limited = limitedSum(meter);
   const text = template.replaceAll(
     PERCENT,
     (whole, name: string | undefined, flags: string, width: string | undefined, precision: string | undefined, type: string) => {
@@ -42,12 +43,14 @@ export function formatPercent(meter: Meter, template: string, values: Value): st
         value = found;
       }
       const body = percentBody(meter, value, type, flags, precision === undefined ? undefined : Number(precision), whole);
-      return padded(
-        meter,
-        body,
-        Number(width ?? 0),
-        flags.includes("-") ? "<" : flags.includes("0") && type !== "s" && type !== "r" ? "=" : ">",
-        flags.includes("0") && !flags.includes("-") && type !== "s" && type !== "r" ? "0" : " ",
+      return limited(
+        padded(
+          meter,
+          body,
+          Number(width ?? 0),
+          flags.includes("-") ? "<" : flags.includes("0") && type !== "s" && type !== "r" ? "=" : ">",
+          flags.includes("0") && !flags.includes("-") && type !== "s" && type !== "r" ? "0" : " ",
+        ),
       );
     },
   );
@@ -55,11 +58,21 @@ export function formatPercent(meter: Meter, template: string, values: Value): st
   return meter.made(text);
 }
 
+/** Returns a function that passes texts on, and fails as soon as they are too long together. */
+function limitedSum(meter: Meter): (text: string) => string {
+  let length = 0;
+  return (text) => {
+    length += text.length;
+    meter.checkLength(length);
+    return text;
+  };
+}
+
 function percentBody(meter: Meter, value: Value, type: string, flags: string, precision: number | undefined, whole: string): string {
   if (flags.includes("#")) return unsupported(`the format \`${whole}\``);
   if (type === "s" || type === "r") {
     const text = type === "s" ? toText(meter, value) : repr(meter, value);
-    return precision === undefined ? text : Array.from(text).slice(0, precision).join("");
+    return precision === undefined ? text : text.slice(0, unitAt(text, precision));
   }
   const plus = flags.includes("+") ? "+" : flags.includes(" ") ? " " : "";
   const number = toNumber(value);
@@ -74,6 +87,7 @@ function percentBody(meter: Meter, value: Value, type: string, flags: string, pr
     const integer = wholeOf(value);
     const digits = integer.toString(RADIX[type]);
     const minus = digits.startsWith("-");
+    if (precision !== undefined && precision > MAX_WIDTH) return unsupported(`a precision of more than ${MAX_WIDTH}`);
     const body = (minus ? digits.slice(1) : digits).padStart(precision ?? 0, "0");
     return signed((minus ? "-" : "") + (type === "X" ? body.toUpperCase() : body), plus);
   }
@@ -124,6 +138,7 @@ const SPEC = /^(?:([^]?)([<>=^]))?([-+ ])?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([a-z
 export function formatBraces(meter: Meter, template: string, args: readonly Value[], keywords: Keywords): string {
   meter.chargeText(template.length);
   let next = 0;
+  const limited = limitedSum(meter);
   const text = template.replaceAll(/\{\{|\}\}|\{([^{}]*)\}|[{}]/g, (whole, field: string | undefined) => {
     if (whole === "{{" || whole === "}}") return whole.charAt(0);
     if (field === undefined) return unsupported("`format` with nested or single braces");
@@ -140,7 +155,7 @@ export function formatBraces(meter: Meter, template: string, args: readonly Valu
     }
     if (conversion === "a") return unsupported("the conversion `!a`");
     if (conversion !== undefined) value = conversion === "r" ? repr(meter, value) : toText(meter, value);
-    return formatValue(meter, value, spec);
+    return limited(formatValue(meter, value, spec));
   });
   return meter.made(text);
 }
@@ -159,7 +174,7 @@ function formatValue(meter: Meter, value: Value, spec: string): string {
   if (typeof value === "string") {
     if ((type !== undefined && type !== "s") || plus !== undefined || group !== undefined)
       return unsupported(`the format specification \`${spec}\` of a str`);
-    body = precision === undefined ? value : Array.from(value).slice(0, Number(precision)).join("");
+    body = precision === undefined ? value : value.slice(0, unitAt(value, Number(precision)));
     side = align ?? "<";
     if (zero !== undefined || align === "=") return unsupported(`the format specification \`${spec}\` of a str`);
   } else if (number === undefined) return unsupported(`the format specification \`${spec}\` of a value of type \`${typeName(value)}\``);

@@ -58,6 +58,22 @@ export class Meter {
     }
   }
 
+  /**
+   * Joins the texts that `textOf` returns for the items.
+   *
+   * @throws TemplateLimitReached as soon as they are too long together, before the text is made.
+   */
+  join<T>(items: readonly T[], separator: string, textOf: (item: T) => string): string {
+    let length = 0;
+    const parts = items.map((item, at) => {
+      const part = textOf(item);
+      length += part.length + (at === 0 ? 0 : separator.length);
+      this.checkLength(length);
+      return part;
+    });
+    return parts.join(separator);
+  }
+
   /** Checks the length of a text that an operation made, and charges for it. */
   made(text: string): string {
     this.checkLength(text.length);

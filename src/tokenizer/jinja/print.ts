@@ -40,19 +40,19 @@ export function repr(meter: Meter, value: Value, depth = 0): string {
   if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: a value is nested too deeply to be printed");
   const list = (items: readonly Value[]): string => {
     meter.charge(items.length);
-    return items.map((item) => repr(meter, item, depth + 1)).join(", ");
+    return meter.join(items, ", ", (item) => repr(meter, item, depth + 1));
   };
   if (Array.isArray(value)) return meter.made(`[${list(value as readonly Value[])}]`);
   if (value instanceof Tuple) return meter.made(value.items.length === 1 ? `(${list(value.items)},)` : `(${list(value.items)})`);
   if (value instanceof Dict) {
-    const entries = value.entries().map(([key, item]) => `${repr(meter, key, depth + 1)}: ${repr(meter, item, depth + 1)}`);
-    return meter.made(`{${entries.join(", ")}}`);
+    const entry = ([key, item]: readonly [Value, Value]): string => `${repr(meter, key, depth + 1)}: ${repr(meter, item, depth + 1)}`;
+    return meter.made(`{${meter.join(value.entries(), ", ", entry)}}`);
   }
   if (value instanceof Undefined) return "Undefined";
   if (value instanceof Namespace) return `<Namespace ${repr(meter, value.attributes, depth + 1)}>`;
   if (value instanceof DictView) return meter.made(`${value.typeName}([${list(value.items)}])`);
   if (value instanceof Range) return `range(${value.start}, ${value.stop}${value.step === 1 ? "" : `, ${value.step}`})`;
-  if (value instanceof Markup) return `Markup(${quoted(value.text)})`;
+  if (value instanceof Markup) return meter.made(`Markup(${quoted(value.text)})`);
   return (value as PyObject).print?.() ?? unsupported(`printing a value of type \`${typeName(value)}\``);
 }
 
@@ -112,33 +112,31 @@ export function toJson(meter: Meter, value: Value, options: JsonOptions, depth =
   }
   if (value === null) return "null";
   if (value instanceof Float) return jsonFloat(value.value);
-  if (value instanceof Markup) return jsonText(value.text, options.ensureAscii);
+  if (value instanceof Markup) return meter.made(jsonText(value.text, options.ensureAscii));
   meter.charge(1);
   if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: a value is nested too deeply for `tojson`");
   const { indent, itemSeparator, keySeparator } = options;
-  const wrap = (open: string, parts: readonly string[], close: string): string => {
-    meter.charge(parts.length);
-    if (parts.length === 0) return open + close;
-    if (indent === undefined) return meter.made(open + parts.join(itemSeparator) + close);
-    meter.checkLength(indent.length * (depth + 1) * parts.length);
+  const wrap = <T>(open: string, items: readonly T[], close: string, textOf: (item: T) => string): string => {
+    meter.charge(items.length);
+    if (items.length === 0) return open + close;
+    if (indent === undefined) return meter.made(open + meter.join(items, itemSeparator, textOf) + close);
+    meter.checkLength(indent.length * (depth + 1) * items.length);
     const line = `\n${indent.repeat(depth + 1)}`;
-    return meter.made(`${open}${line}${parts.join(itemSeparator + line)}\n${indent.repeat(depth)}${close}`);
+    return meter.made(`${open}${line}${meter.join(items, itemSeparator + line, textOf)}\n${indent.repeat(depth)}${close}`);
   };
   if (Array.isArray(value) || value instanceof Tuple) {
     const items = value instanceof Tuple ? value.items : (value as readonly Value[]);
-    return wrap(
-      "[",
-      items.map((item) => toJson(meter, item, options, depth + 1)),
-      "]",
-    );
+    return wrap("[", items, "]", (item) => toJson(meter, item, options, depth + 1));
   }
   if (value instanceof Dict) {
     let entries = value.entries();
     if (options.sortKeys) entries = entries.toSorted(([a], [b]) => compareKeys(a, b));
-    const parts = entries.map(
+    return wrap(
+      "{",
+      entries,
+      "}",
       ([key, item]) => jsonText(jsonKey(key), options.ensureAscii) + keySeparator + toJson(meter, item, options, depth + 1),
     );
-    return wrap("{", parts, "}");
   }
   return typeError(`Object of type ${typeName(value)} is not JSON serializable`);
 }
