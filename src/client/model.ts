@@ -65,8 +65,8 @@ export class Model implements ModelInfo {
    * Returns a handle of a job of this model that was created earlier, perhaps by another process. Sends no request.
    *
    * @param id - Identifier of the job.
-   * @param options.baselineStep - Newest step before the job. With it, the end of a job is detectable on a service without job events and
-   *   status. @default null
+   * @param options - `baselineStep`: newest step before the job, null by default. It makes the end of a job detectable on a service
+   *   without job events and status.
    */
   job(id: string, { baselineStep = null }: { readonly baselineStep?: number | null | undefined } = {}): Job {
     return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
@@ -128,7 +128,7 @@ export class Model implements ModelInfo {
   /**
    * Starts a supervised fine-tuning job on an uploaded dataset (see `uploadDataset`).
    *
-   * @param dataUrl `artifact:///entity/project/name:vN`.
+   * @param dataUrl - `artifact:///entity/project/name:vN`.
    * @param options - Settings of the job, signal, time limit and idempotency key.
    * @returns the created job.
    * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds.
