@@ -57,6 +57,7 @@ const LIST_CHANGES: ReadonlySet<string> = new Set(["append", "clear", "extend", 
 /** Attributes of Python types that this engine lacks, by type. */
 const OTHER_ATTRIBUTES: Readonly<Record<string, ReadonlySet<string>>> = {
   dict: new Set(["fromkeys"]),
+  TemplateDict: new Set(["fromkeys"]),
   int: numberAttributes("bit_length", "bit_count", "to_bytes", "from_bytes", "as_integer_ratio", "numerator", "denominator"),
   bool: numberAttributes("bit_length", "bit_count", "to_bytes", "from_bytes", "as_integer_ratio", "numerator", "denominator"),
   float: numberAttributes("as_integer_ratio", "fromhex", "hex", "is_integer"),
@@ -89,7 +90,8 @@ function copyDict(meter: Meter, dict: Dict): Dict {
 function ownAttribute(meter: Meter, value: Value, name: string): Value | undefined {
   if (value instanceof Namespace) return value.attributes.get(name);
   if (value instanceof Loop) return value.attribute(meter, name);
-  if (value instanceof Callable || value instanceof Undefined) return undefined;
+  if (value instanceof Undefined) return undefined;
+  if (value instanceof Callable && value.attributes.has(name)) return value.attributes.get(name);
   if (value instanceof Markup) return isStringMethod(name) ? unsupported(`\`.${name}\` of text marked by the filter \`safe\``) : undefined;
   if (value instanceof Group && (name === "grouper" || name === "list")) return value.items[name === "grouper" ? 0 : 1];
   if (value instanceof Range && (name === "start" || name === "stop" || name === "step")) return value[name];

@@ -57,7 +57,7 @@ export const OTHER_GLOBALS: ReadonlySet<string> = new Set(["lipsum", "cycler", "
 
 /** Global names and their values. */
 export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
-  ["range", new Callable((_, args, keywords) => range(args, keywords), "range")],
+  ["range", new Callable((_, args, keywords) => range(args, keywords))],
   ["dict", DICT],
   ["namespace", new Callable((meter, args, keywords) => new Namespace(dict(meter, args, keywords)), "Namespace")],
   [

@@ -187,6 +187,9 @@ class Parser extends ExpressionParser {
     const { body } = this.#withoutLoop(() => this.#body(end));
     this.reads = outer;
     for (const read of reads) outer.add(read);
+    if (reads.has("caller") && parameters.some((parameter) => parameter.name === "caller" && parameter.otherwise === undefined)) {
+      this.fail('the parameter "caller" of a macro or call block must be omitted or be given a default');
+    }
     return { name, parameters, body, reads };
   }
 

@@ -108,8 +108,8 @@ class StatementCompiler extends ExpressionCompiler {
         };
       }
       case "macro": {
-        const macro = this.#macro(node.macro);
         const { name } = node.macro;
+        const macro = this.#macro(node.macro, name);
         return (scope) => scope.set(name, macro(scope));
       }
       case "call-block":
@@ -217,7 +217,7 @@ class StatementCompiler extends ExpressionCompiler {
   }
 
   #callBlock(node: Statement & { readonly kind: "call-block" }): Run {
-    const macro = this.#macro(node.caller);
+    const macro = this.#macro(node.caller, null);
     const { called } = node.call;
     const given = this.args(node.call.args);
     const method = called.kind === "attribute" ? called.name : undefined;
@@ -233,11 +233,15 @@ class StatementCompiler extends ExpressionCompiler {
     };
   }
 
-  /** Compiles a macro to a function of the scope in which it is defined. */
-  #macro(signature: Signature): (scope: Scope) => Macro {
+  /**
+   * Compiles a macro to a function of the scope in which it is defined.
+   *
+   * @param name - Null for the body of a call block.
+   */
+  #macro(signature: Signature, name: string | null): (scope: Scope) => Macro {
     const body = this.scoped(signature.body, [...signature.parameters.map(({ name }) => name), "caller", "kwargs", "varargs"]);
     const defaults = signature.parameters.map(({ otherwise }) => (otherwise === undefined ? undefined : this.expression(otherwise)));
-    return (scope) => new Macro(signature, defaults, body, scope);
+    return (scope) => new Macro(signature, name, defaults, body, scope);
   }
 }
 
@@ -266,21 +270,46 @@ function targetNames(target: Target): string[] {
 
 /** Macro of a template, and the body of a call block. */
 class Macro extends Callable {
-  constructor(signature: Signature, defaults: readonly (Evaluate | undefined)[], body: ScopedBody, scope: Scope) {
+  override readonly attributes: ReadonlyMap<string, Value>;
+
+  constructor(signature: Signature, name: string | null, defaults: readonly (Evaluate | undefined)[], body: ScopedBody, scope: Scope) {
     super((meter, args, keywords) => {
       return meter.deeper(() => textOf(body, scope, (inner) => bindArguments(meter, signature, defaults, inner, args, keywords)).text);
     }, "Macro");
+    this.attributes = new Map<string, Value>([
+      ["name", name],
+      ["arguments", new Tuple(signature.parameters.map((parameter) => parameter.name))],
+      ["catch_kwargs", receives(signature, "kwargs")],
+      ["catch_varargs", receives(signature, "varargs")],
+      ["caller", signature.reads.has("caller")],
+      ["explicit_caller", hasParameter(signature, "caller")],
+    ]);
   }
+
+  override print(): string {
+    const name = this.attributes.get("name");
+    return typeof name === "string" ? `<Macro '${name}'>` : "<Macro anonymous>";
+  }
+}
+
+function hasParameter({ parameters }: Signature, name: string): boolean {
+  return parameters.some((parameter) => parameter.name === name);
+}
+
+/** Whether a macro reads a special name, such as `varargs`, that no parameter of its own has. */
+function receives(signature: Signature, name: "caller" | "kwargs" | "varargs"): boolean {
+  return signature.reads.has(name) && !hasParameter(signature, name);
 }
 
 function bindArguments(
   meter: Meter,
-  { name, parameters, reads }: Signature,
+  signature: Signature,
   defaults: readonly (Evaluate | undefined)[],
   scope: Scope,
   args: readonly Value[],
   keywords: Keywords,
 ): void {
+  const { name, parameters } = signature;
   meter.charge(parameters.length + args.length + keywords.size);
   const rest = new Map(keywords);
   for (const [at, parameter] of parameters.entries()) {
@@ -294,12 +323,12 @@ function bindArguments(
       value = otherwise === undefined ? new Undefined(`parameter '${parameter.name}' was not provided`) : otherwise(scope);
     scope.set(parameter.name, value);
   }
-  if (reads.has("caller") && !parameters.some((parameter) => parameter.name === "caller")) {
+  if (receives(signature, "caller")) {
     const caller = rest.get("caller");
     rest.delete("caller");
     scope.set("caller", caller === undefined || caller === null ? new Undefined("No caller defined") : caller);
   }
-  if (reads.has("kwargs")) {
+  if (receives(signature, "kwargs")) {
     const dict = new Dict();
     for (const [key, value] of rest) dict.set(key, value);
     scope.set("kwargs", dict);
@@ -307,6 +336,6 @@ function bindArguments(
     const [first = ""] = rest.keys();
     typeError(`macro '${name}' takes no keyword argument '${first}'`);
   }
-  if (reads.has("varargs")) scope.set("varargs", new Tuple(args.slice(parameters.length)));
+  if (receives(signature, "varargs")) scope.set("varargs", new Tuple(args.slice(parameters.length)));
   else if (args.length > parameters.length) typeError(`macro '${name}' takes not more than ${parameters.length} argument(s)`);
 }

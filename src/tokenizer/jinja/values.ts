@@ -224,6 +224,8 @@ export const NO_KEYWORDS: Keywords = new Map();
 /** Value that can be called. */
 export class Callable extends PyObject {
   readonly typeName: string;
+  /** Attributes that templates can read. */
+  readonly attributes: ReadonlyMap<string, Value> = NO_KEYWORDS;
   readonly call: (meter: Meter, args: readonly Value[], keywords: Keywords) => Value;
   constructor(call: (meter: Meter, args: readonly Value[], keywords: Keywords) => Value, name = "function") {
     super();
