@@ -80,7 +80,7 @@ export interface ServiceOptions {
   readonly samplerThreads?: number | undefined;
   /** Number of threads of the embedded engine's trainer. @default the fastest, measured during the first steps */
   readonly trainerThreads?: number | undefined;
-  /** Limits of the service and of chat requests. Undefined properties keep their defaults. @default {@link DEFAULT_LIMITS} */
+  /** Limits of the service and of chat requests. A property that is absent or undefined has the default stated at its declaration. */
   readonly limits?: Partial<ServiceLimits & { readonly chat: ChatLimits }> | undefined;
   /** Logger of the service. @default warnings and errors to standard error */
   readonly logger?: ServiceLogger | undefined;
