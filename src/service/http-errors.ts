@@ -108,5 +108,10 @@ export function toErrorResponse(error: unknown, { path, logger }: { readonly pat
     return errorResponse(507, { message, code: "E_NO_SPACE" });
   }
   logger.error("A request failed", { path, error: traceOf(error) });
-  return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: "E_INTERNAL" });
+  return errorResponse(500, { message: "Internal server error; the service's log has the particulars", code: codeOfFailure(error) });
+}
+
+/** Returns the code of a failure that is answered without details. */
+export function codeOfFailure(error: unknown): "E_ENGINE" | "E_INTERNAL" {
+  return WhetstoneError.isInstance(error) && error.code === "E_ENGINE" ? "E_ENGINE" : "E_INTERNAL";
 }

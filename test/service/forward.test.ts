@@ -355,8 +355,8 @@ describe("an upstream", () => {
   it.each([
     [429, { error: { message: "busy", type: "x", param: null, code: 429 } }, 429, "busy", "E_OVERLOADED"],
     [503, {}, 503, "The server that samples this model has no room now", "E_OVERLOADED"],
-    [401, { error: { message: "your key sk-secret is wrong" } }, 500, "Internal server error", "E_INTERNAL"],
-    [500, { error: { message: "CUDA error at 0xdeadbeef" } }, 500, "Internal server error", "E_INTERNAL"],
+    [401, { error: { message: "your key sk-secret is wrong" } }, 500, "Internal server error", "E_ENGINE"],
+    [500, { error: { message: "CUDA error at 0xdeadbeef" } }, 500, "Internal server error", "E_ENGINE"],
     [404, { error: { message: "no such model" } }, 503, "The server that samples this model does not have it any more", "E_OVERLOADED"],
     [413, { error: { message: "too long" } }, 413, "too long", "E_TOO_LARGE"],
     [422, { error: { message: "bad field", type: "Bad Request", param: "top_p" } }, 400, "bad field", "E_ARGUMENT"],

@@ -1,6 +1,6 @@
 import { ArgumentError, WhetstoneError } from "../../errors.ts";
 import type { ErrorBody } from "../../schema/error.ts";
-import { isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../http-errors.ts";
+import { codeOfFailure, isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../http-errors.ts";
 
 /** Malformed body: invalid JSON, wrong media type, wrong field type, contradicting fields. */
 export class BodyError extends ArgumentError {}
@@ -74,5 +74,5 @@ export function toChatError(error: unknown): ChatErrorAnswer {
       return answered;
     }
   }
-  return { ...answer(500, { message: "Internal server error", code: "E_INTERNAL" }), isInternal: true };
+  return { ...answer(500, { message: "Internal server error", code: codeOfFailure(error) }), isInternal: true };
 }

@@ -429,7 +429,7 @@ describe("failures of the engine", () => {
       message: "Internal server error",
       param: null,
       code: 500,
-      error_code: "E_INTERNAL",
+      error_code: "E_ENGINE",
     });
     expect(JSON.stringify(failing.log)).toContain("secret of the engine");
     expect(failing.openLeases()).toBe(0);
@@ -441,7 +441,7 @@ describe("failures of the engine", () => {
     const { chunks, isDone } = await readEvents(response);
     expect(isDone).toBe(true);
     expect(chunks.at(-1)).toEqual({
-      error: { message: "Internal server error", type: "InternalServerError", param: null, code: 500, error_code: "E_INTERNAL" },
+      error: { message: "Internal server error", type: "InternalServerError", param: null, code: 500, error_code: "E_ENGINE" },
     });
     expect(joinChoice(chunks).finishes).toEqual([]);
   });
