@@ -22,6 +22,7 @@ import { isLark, larkExpression } from "./lark.ts";
 import type { OutputCheck } from "./output-check.ts";
 import type { OutputForm, OutputRequest } from "./output-request.ts";
 import { regexExpression } from "./regex.ts";
+import { withClosedObjects } from "./schema/closed.ts";
 import { SchemaCompiler } from "./schema/compiler.ts";
 import { toSchema, type Schema } from "./schema/keywords.ts";
 import { structuralTagExpression } from "./structural-tag.ts";
@@ -80,9 +81,14 @@ interface Compiled {
   readonly check: OutputCheck | null;
 }
 
+/** Returns the JSON of the schema that a text is validated against. */
+function checkedSchema(schema: Schema, { closesObjects }: SchemaCompiler): string {
+  return JSON.stringify(closesObjects ? withClosedObjects(schema) : schema);
+}
+
 function schemaOf(schema: Schema, compiler: SchemaCompiler): Compiled {
   const { expression, relaxations } = compiler.document(schema);
-  return { expression, check: relaxations.length === 0 ? null : { kind: "json", schema: JSON.stringify(schema) } };
+  return { expression, check: relaxations.length === 0 ? null : { kind: "json", schema: checkedSchema(schema, compiler) } };
 }
 
 function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: SchemaCompiler): Compiled {
@@ -93,7 +99,7 @@ function callsOf(tools: readonly RequestTool[], isOne: boolean, compiler: Schema
       const { name } = tool.function;
       const schema = argumentsSchema(tool);
       const { expression, relaxations } = compiler.document(schema);
-      if (relaxations.length > 0) schemas.push([name, JSON.stringify(schema)]);
+      if (relaxations.length > 0) schemas.push([name, checkedSchema(schema, compiler)]);
       return sequence(
         text("{"),
         whitespace,

@@ -32,13 +32,20 @@ const validators = new WeightedCache<ValidateFunction>({ maxEntries: 64, maxWeig
 /**
  * Returns the validator of a schema, which is given as JSON.
  *
+ * @param schema - The schema.
+ * @param isTracking - Whether to track evaluated members and items, which only the `unevaluated` keywords need; without, these are ignored.
  * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot compile.
  */
-function validatorOf(schema: string): ValidateFunction {
-  const known = validators.get(schema);
+function validatorOf(schema: string, isTracking = schema.includes('"unevaluated')): ValidateFunction {
+  const key = isTracking ? schema : `untracked ${schema}`;
+  const known = validators.get(key);
   if (known !== undefined) return known;
   const ajv = new Ajv2020({ strict: false, meta: false, validateSchema: false, logger: false, code: { regExp, optimize: false } });
   ajvFormats.default(ajv);
+  if (!isTracking) {
+    ajv.opts.unevaluated = false;
+    ajv.removeKeyword("unevaluatedProperties").removeKeyword("unevaluatedItems");
+  }
   ajv.removeKeyword("multipleOf");
   ajv.addKeyword({
     keyword: "multipleOf",
@@ -55,7 +62,7 @@ function validatorOf(schema: string): ValidateFunction {
   } = toLatestDraftDeep(JSON.parse(schema) as SchemaObject) as Record<string, unknown>;
   try {
     const validator = ajv.compile(latest);
-    validators.set(schema, validator, schema.length);
+    validators.set(key, validator, key.length);
     return validator;
   } catch (cause) {
     const problem = cause instanceof Error ? cause.message : String(cause);
@@ -104,8 +111,16 @@ export function violationOf(schema: string, text: string): string | null {
   } catch {
     return null;
   }
-  const validator = validatorOf(schema);
-  const isValid = within(() => validator(value));
+  let validator = validatorOf(schema);
+  let isValid: boolean | null;
+  try {
+    isValid = within(() => validator(value));
+  } catch (error) {
+    // Ajv's tracking of evaluated members throws for some schemas with both `patternProperties` and `anyOf`.
+    if (!(error instanceof TypeError)) throw error;
+    validator = validatorOf(schema, false);
+    isValid = within(() => validator(value));
+  }
   if (isValid === null) return `the validation took more than ${MAX_VALIDATION_MS} ms`;
   return isValid ? null : shownError(validator.errors![0]!);
 }

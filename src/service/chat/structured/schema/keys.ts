@@ -113,8 +113,9 @@ export class KeyRules {
   /** Returns the keys of members that the schema does not name, grouped by the schema of their values. */
   further(names: readonly string[]): readonly Keys[] {
     const compiler = this.#compiler;
+    if (this.#patterns.length === 0 && this.#more === false) return [];
     if (this.#patterns.length === 0 && this.#names === null)
-      return this.#more === false ? [] : [{ expression: otherKeys(names, compiler, this.#path), schema: this.#more }];
+      return [{ expression: otherKeys(names, compiler, this.#path), schema: this.#more }];
     return this.#byPattern(names) ?? this.#anyKey(names);
   }
 
@@ -140,9 +141,22 @@ export class KeyRules {
     return result;
   }
 
+  /** Returns the keys that any pattern of a closed object may match, or else all keys, with values of any schema. */
   #anyKey(names: readonly string[]): readonly Keys[] {
     const keyword = this.#patterns.length > 0 ? "patternProperties" : "propertyNames";
     this.#compiler.relax(keyword, this.#path, "its names have no automaton, or one of too many states");
-    return [{ expression: otherKeys(names, this.#compiler, this.#path), schema: true }];
+    return [{ expression: this.#matchedKeys(names) ?? otherKeys(names, this.#compiler, this.#path), schema: true }];
+  }
+
+  /** Returns the keys of a closed object that its patterns may match; null for an open object, and without automaton. */
+  #matchedKeys(names: readonly string[]): Expression | null {
+    if (this.#more !== false || names.length > MAX_EXCLUDED) return null;
+    const { languages, spell } = this.#compiler;
+    const { terms } = languages;
+    const excluded = names.length === 0 ? [] : [terms.not(terms.or(names.map((name) => terms.text(name))))];
+    const matched = terms.or(this.#patterns.map(({ term }) => term));
+    const term = terms.and([...(this.#names === null ? [] : [this.#names]), ...excluded, matched]);
+    const expression = languages.expression(term, spell);
+    return expression === null ? null : sequence(text('"'), expression, text('"'));
   }
 }

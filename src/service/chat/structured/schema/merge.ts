@@ -182,7 +182,8 @@ function mergedMembers(a: SchemaObject, b: SchemaObject, context: Context): Sche
   }
   return {
     ...(properties.length > 0 ? { properties: Object.fromEntries(properties) } : {}),
-    ...(more === true ? {} : { additionalProperties: more }),
+    // A `true` is kept as well: without the keyword, the grammar may close the object.
+    ...(keywords.includes("additionalProperties") ? { additionalProperties: more } : {}),
     ...(patterns.size > 0 ? { patternProperties: Object.fromEntries(patterns) } : {}),
   };
 }

@@ -1,0 +1,87 @@
+/** Closed objects in the schemas that finished texts are validated against, for grammars that close objects by default. */
+import { toLatestDraftDeep } from "./drafts.ts";
+import { asList, isSchemaObject, type Schema, type SchemaObject } from "./keywords.ts";
+
+/** Keywords with schemas of members and items. */
+const PARTS = [
+  ...["properties", "patternProperties", "additionalProperties", "unevaluatedProperties"],
+  ...["items", "prefixItems", "contains", "unevaluatedItems"],
+];
+const ALTERNATIVES = ["anyOf", "oneOf"];
+
+/** Whether a schema describes members or items, by itself or by schemas that apply to the same value. */
+function hasParts(schema: unknown): boolean {
+  if (!isSchemaObject(schema)) return false;
+  if (PARTS.some((keyword) => keyword in schema) || "$ref" in schema) return true;
+  return ["allOf", ...ALTERNATIVES].some((keyword) => asList(schema[keyword]).some(hasParts));
+}
+
+/** Keywords by which a grammar may allow members that the validation counts as additional; schemas with one of them stay open. */
+const OPENING = ["propertyNames", "not", "if", "dependentSchemas"];
+
+class Closing {
+  /** Whether definitions are left as they are, because one is merged with other schemas. */
+  readonly #keepsDefinitions: boolean;
+  /** Whether a reference was found that is merged with other schemas. */
+  hasMergedReference = false;
+
+  constructor(keepsDefinitions: boolean) {
+    this.#keepsDefinitions = keepsDefinitions;
+  }
+
+  /** Closes the objects of a schema and of its parts. */
+  value(schema: unknown): unknown {
+    if (!isSchemaObject(schema)) return schema;
+    const inner = this.#inside(schema);
+    const isOpen = "additionalProperties" in schema || "unevaluatedProperties" in schema;
+    return isOpen ? inner : { ...inner, unevaluatedProperties: false };
+  }
+
+  /** Closes the objects of a schema's parts, if a single schema describes them; merged parts are left open. */
+  #inside(schema: SchemaObject): SchemaObject {
+    const { $defs, definitions, ...asserted } = schema;
+    const result: Record<string, unknown> = { ...schema };
+    const inside = (each: unknown): unknown => (isSchemaObject(each) ? this.#inside(each) : each);
+    if (!this.#keepsDefinitions)
+      for (const [keyword, map] of Object.entries({ $defs, definitions })) if (isSchemaObject(map)) result[keyword] = mapped(map, inside);
+    const hasOwn = PARTS.some((keyword) => keyword in schema);
+    const sources = [
+      hasOwn,
+      "$ref" in schema,
+      ...asList(schema["allOf"]).map(hasParts),
+      ...ALTERNATIVES.map((keyword) => asList(schema[keyword]).some(hasParts)),
+    ].filter(Boolean).length;
+    if (sources > 1) {
+      this.hasMergedReference ||= JSON.stringify(asserted).includes('"$ref"');
+      return result;
+    }
+    for (const keyword of ["allOf", ...ALTERNATIVES])
+      if (Array.isArray(schema[keyword])) result[keyword] = (schema[keyword] as readonly unknown[]).map(inside);
+    const { properties, patternProperties, additionalProperties, items, prefixItems, contains } = schema;
+    // Patterns may match named members, and `contains` applies to the items.
+    if (isSchemaObject(properties) && patternProperties === undefined)
+      result["properties"] = mapped(properties, (each) => this.value(each));
+    if (additionalProperties !== undefined) result["additionalProperties"] = this.value(additionalProperties);
+    if (items !== undefined && contains === undefined) result["items"] = this.value(items);
+    if (Array.isArray(prefixItems) && contains === undefined) result["prefixItems"] = prefixItems.map((each) => this.value(each));
+    return result;
+  }
+}
+
+function mapped(map: SchemaObject, of: (value: unknown) => unknown): SchemaObject {
+  return Object.fromEntries(Object.entries(map).map(([name, each]) => [name, of(each)]));
+}
+
+/**
+ * Returns a schema in which objects may have only the members that their schemas name, unless they set `additionalProperties`. The result
+ * rejects no text of a grammar that closes objects: objects whose members result from a merge of several schemas stay open, as do all
+ * objects of a schema with conditions, negations or rules for names.
+ */
+export function withClosedObjects(given: Schema): Schema {
+  const schema = toLatestDraftDeep(given);
+  const text = JSON.stringify(schema);
+  if (OPENING.some((keyword) => text.includes(`"${keyword}":`))) return schema;
+  const closing = new Closing(false);
+  const closed = closing.value(schema);
+  return (closing.hasMergedReference ? new Closing(true).value(schema) : closed) as Schema;
+}
