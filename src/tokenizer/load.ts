@@ -152,7 +152,7 @@ function refuseSingleWords(file: TokenizerFile): void {
   const token = file.added_tokens.find((added) => added.single_word);
   if (token !== undefined) {
     throw new UnsupportedError(
-      `tokenizer.json: the added token ${JSON.stringify(token.content)} has \`single_word\`, which is not carried out. Expected added tokens without it.`,
+      `tokenizer.json: the added token ${JSON.stringify(token.content)} has \`single_word\`, which is not supported. Expected added tokens without it.`,
     );
   }
 }

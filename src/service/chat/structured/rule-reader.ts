@@ -197,6 +197,6 @@ export abstract class RuleReader {
   }
 
   protected refuse(what: string): UnsupportedError {
-    return new UnsupportedError(`The grammar has ${what} at ${this.#place()}, which is not carried out; write it without`);
+    return new UnsupportedError(`The grammar has ${what} at ${this.#place()}, which is not supported; write it without`);
   }
 }

@@ -103,7 +103,7 @@ class TagReader {
       case "tags_with_separator":
         return this.#separated(format, path);
       case "qwen_xml_parameter":
-        throw new UnsupportedError(`The structural tag's \`${path}\` has the type qwen_xml_parameter, which is not carried out`);
+        throw new UnsupportedError(`The structural tag's \`${path}\` has the type qwen_xml_parameter, which is not supported`);
       default:
         throw wrong(
           `${path}.type`,

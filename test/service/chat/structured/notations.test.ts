@@ -171,7 +171,7 @@ describe("an EBNF grammar", () => {
 });
 
 describe("a Lark grammar", () => {
-  it("is carried out", () => {
+  it("is supported", () => {
     const language = lark(`
       // a sum of numbers
       start: expr
