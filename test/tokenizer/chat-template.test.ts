@@ -90,6 +90,7 @@ describe("compileTemplate", () => {
     ["a printed list", "{{ [('a' * 4194000)] * 50 }}"],
     ["a printed dict", `{% set x = 'a' * 4194000 %}{{ {${Array.from({ length: 50 }, (_, key) => `${key}: x`).join()}} }}`],
     ["a printed view", `{% set x = 'a' * 4194000 %}{{ {${Array.from({ length: 50 }, (_, key) => `${key}: x`).join()}}.values() }}`],
+    ["`tojson` with escapes", "{{ ('\u03a3' * 999999) | tojson(ensure_ascii=true) }}"],
     ["`tojson` of a list", "{{ ([('a' * 4194000)] * 50) | tojson }}"],
     ["`tojson` of a dict", `{% set x = 'a' * 4194000 %}{{ {${Array.from({ length: 50 }, (_, key) => `${key}: x`).join()}} | tojson }}`],
     ["`tojson` with long separators", "{{ ([1] * 1000) | tojson(separators=(',' * 999999, ':')) }}"],
@@ -110,6 +111,25 @@ describe("compileTemplate", () => {
     vi.restoreAllMocks();
     expect((error as Error).message).toMatch(/text of more than 4194304/);
     expect(longest).toBeLessThanOrEqual(4_194_304);
+  });
+
+  it.each([
+    "x is lower",
+    "x is upper",
+    "x.zfill(1)",
+    "x.center(1)",
+    "x[-1]",
+    "'a'.strip(x)",
+    "x | trim('b')",
+    "x | safe | length",
+    "[x] | max",
+    "[x] | sort",
+    "[x] | unique | list",
+    "[{'a': x}] | groupby('a')",
+    "{'a': x} | dictsort(by='value')",
+  ])("counts the steps of `%s` by the length of the text", (expression) => {
+    const source = `{% set x = '\u03a3' * 1000000 %}{% for i in range(9999) %}{% set y = ${expression} %}{% endfor %}`;
+    expect(() => compileTemplate(source).render({})).toThrow(/more than 1000000 steps/);
   });
 
   it("limits the precision of an integer", () => {

@@ -249,12 +249,13 @@ export function sizeOf(meter: Meter, value: Value): number | undefined {
   if (value instanceof Dict) return value.size;
   if (value instanceof Range) return value.length;
   if (value instanceof Undefined) return 0;
-  return value instanceof Markup ? lengthOf(value.text) : undefined;
+  return value instanceof Markup ? sizeOf(meter, value.text) : undefined;
 }
 
 /** Returns `value[at]` for an integer, or undefined where Python raises `IndexError`; also for a value without positions. */
 export function elementAt(meter: Meter, value: Value, at: number): Value | undefined {
   if (typeof value === "string") {
+    meter.chargeText(value.length);
     if (isPlain(value)) {
       const point = value.charAt(at < 0 ? at + value.length : at);
       return point === "" ? undefined : point;

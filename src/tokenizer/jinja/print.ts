@@ -100,7 +100,7 @@ export interface JsonOptions {
 export function toJson(meter: Meter, value: Value, options: JsonOptions, depth = 0): string {
   switch (typeof value) {
     case "string":
-      return meter.made(jsonText(value, options.ensureAscii));
+      return meter.made(jsonText(meter, value, options.ensureAscii));
     case "boolean":
       return String(value);
     case "bigint":
@@ -112,7 +112,7 @@ export function toJson(meter: Meter, value: Value, options: JsonOptions, depth =
   }
   if (value === null) return "null";
   if (value instanceof Float) return jsonFloat(value.value);
-  if (value instanceof Markup) return meter.made(jsonText(value.text, options.ensureAscii));
+  if (value instanceof Markup) return meter.made(jsonText(meter, value.text, options.ensureAscii));
   meter.charge(1);
   if (depth > MAX_NESTING) throw new TemplateFailure("RecursionError: a value is nested too deeply for `tojson`");
   const { indent, itemSeparator, keySeparator } = options;
@@ -135,7 +135,7 @@ export function toJson(meter: Meter, value: Value, options: JsonOptions, depth =
       "{",
       entries,
       "}",
-      ([key, item]) => jsonText(jsonKey(key), options.ensureAscii) + keySeparator + toJson(meter, item, options, depth + 1),
+      ([key, item]) => jsonText(meter, jsonKey(key), options.ensureAscii) + keySeparator + toJson(meter, item, options, depth + 1),
     );
   }
   return typeError(`Object of type ${typeName(value)} is not JSON serializable`);
@@ -161,9 +161,12 @@ function jsonFloat(value: number): string {
 }
 
 /** Escapes as `json.dumps` does, which leaves lone surrogates as they are. */
-function jsonText(text: string, ensureAscii: boolean): string {
+function jsonText(meter: Meter, text: string, ensureAscii: boolean): string {
   const json = /\p{Cs}/u.test(text) ? loneSurrogates(text) : JSON.stringify(text);
   if (!ensureAscii) return json;
+  let length = json.length;
+  for (let at = 0; at < json.length; at++) if (json.charCodeAt(at) >= 0x7f) length += 5;
+  meter.checkLength(length);
   return json.replaceAll(/[\x7f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 

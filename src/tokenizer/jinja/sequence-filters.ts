@@ -28,7 +28,11 @@ import {
   type Value,
 } from "./values.ts";
 
-const lower = (value: Value): Value => (typeof value === "string" ? value.toLowerCase() : value);
+function lower(meter: Meter, value: Value): Value {
+  if (typeof value !== "string") return value;
+  meter.chargeText(value.length);
+  return value.toLowerCase();
+}
 
 /** Returns the key function of `sort`, `unique`, `min`, `max` and `groupby`. */
 function keyGetter(
@@ -38,7 +42,7 @@ function keyGetter(
   otherwise?: Value,
 ): (item: Value) => Value {
   const get = pathGetter(meter, attribute, otherwise);
-  return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lower(get(item));
+  return caseSensitive !== undefined && truth(caseSensitive) ? get : (item) => lower(meter, get(item));
 }
 
 const isSet = (value: Value | undefined): boolean => value !== undefined && truth(value);
@@ -147,7 +151,7 @@ export const SEQUENCE_FILTERS: Readonly<Record<string, Filter>> = {
     const place = by === "value" ? 1 : 0;
     const items = value.entries().map((entry) => new Tuple(entry));
     const key = (item: Value): Value => (item as Tuple).items[place] as Value;
-    return sortBy(meter, items, isSet(caseSensitive) ? key : (item) => lower(key(item)), isSet(reverse));
+    return sortBy(meter, items, isSet(caseSensitive) ? key : (item) => lower(meter, key(item)), isSet(reverse));
   }),
   first: builtin("", (meter, value) => {
     for (const item of iterate(meter, value)) return item;

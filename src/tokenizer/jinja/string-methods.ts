@@ -109,6 +109,7 @@ function aligner(left: (missing: number, width: number) => number): Method {
     const fill = fillchar === undefined ? " " : textArgument(fillchar, "the fill character");
     if (lengthOf(fill) !== 1) return typeError("The fill character must be exactly one character long");
     const wanted = index(width as Value, "width");
+    meter.chargeText(self.length);
     const missing = wanted - lengthOf(self);
     if (missing <= 0) return self;
     meter.checkLength(self.length + missing * fill.length);
@@ -226,6 +227,7 @@ const METHODS: Readonly<Record<string, Method>> = {
   title: mapper(title, 64),
   upper: mapper((text) => text.toUpperCase()),
   zfill: builtin("width, /", (meter, self, [width]) => {
+    meter.chargeText(self.length);
     const missing = index(width as Value, "width") - lengthOf(self);
     if (missing <= 0) return self;
     meter.checkLength(self.length + missing);
@@ -248,7 +250,10 @@ function isNumericWord(text: string): boolean {
 /** Returns `text.strip(characters)`, `lstrip` or `rstrip`; no characters or `None` are white space. */
 export function stripText(meter: Meter, text: string, sides: Sides, chars: Value | undefined): string {
   const characters = chars === undefined || chars === null ? undefined : textArgument(chars, "strip arg");
-  if (characters !== undefined) meter.chargeSearch(isPlain(text) ? 0 : text.length * 8, characters.length);
+  if (characters !== undefined) {
+    meter.chargeText(text.length + characters.length * 4);
+    meter.chargeSearch(isPlain(text) ? 0 : text.length * 8, characters.length);
+  }
   const stripped = strip(text, sides, characters);
   // Only what is stripped, and one more on each side, is looked at.
   meter.chargeSearch(text.length - stripped.length, characters?.length ?? 1);

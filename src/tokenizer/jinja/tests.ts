@@ -12,6 +12,12 @@ import { Callable, Dict, isFloat, isInt, type Keywords, Markup, Range, Tuple, Un
 type Test = Builtin<Value>;
 
 const is = (holds: (value: Value, meter: Meter) => boolean): Test => builtin("", (meter, value) => holds(value, meter));
+const inCase = (wanted: "lower" | "upper"): Test =>
+  is((value, meter) => {
+    const text = toText(meter, value);
+    meter.chargeText(text.length * 4);
+    return isCase(text, wanted);
+  });
 const against = (holds: (meter: Meter, left: Value, right: Value) => boolean): Test =>
   builtin("other, /", (meter, value, [other]) => holds(meter, value, other as Value));
 const ordered = (operator: string, holds: (order: number) => boolean): Test =>
@@ -46,7 +52,7 @@ const TESTS: Readonly<Record<string, Test>> = {
   le: lessOrEqual,
   "<=": lessOrEqual,
   lessthan: less,
-  lower: is((value, meter) => isCase(toText(meter, value), "lower")),
+  lower: inCase("lower"),
   lt: less,
   "<": less,
   mapping: is((value) => value instanceof Dict),
@@ -73,7 +79,7 @@ const TESTS: Readonly<Record<string, Test>> = {
   string: is((value) => typeof value === "string" || value instanceof Markup),
   true: is((value) => value === true),
   undefined: is((value) => value instanceof Undefined),
-  upper: is((value, meter) => isCase(toText(meter, value), "upper")),
+  upper: inCase("upper"),
 };
 
 /** Tests of Python's Jinja that this engine lacks. */
