@@ -86,7 +86,7 @@ export function toMessage(
 }
 
 /**
- * Returns the finish reason, for streamed and whole responses: `tool_calls` if the whole text has tool calls, except for forced calls that
+ * Returns the finish reason: `tool_calls` if the whole text has tool calls, except for forced calls that
  * were cut short or arguments of a function that the request names.
  *
  * @param end - Reason for the end of the choice.

@@ -268,7 +268,11 @@ export class CompletionStream {
     choice.isFinished = true;
     const last = { logprobs, stop_reason: end.stopReason, token_ids: tokenIds };
     const reason = finishReason(end, toolCalls, this.#options.forcedCalls);
-    if (forced?.hasCalls) return this.#event([{ index, delta: { ...reasoning, ...calls }, finish_reason: reason, ...last }], usage);
+    if (forced?.hasCalls) {
+      // As in vLLM, which does not know during a stream whether the array of calls will be complete.
+      const forcedReason = this.#options.forcedCalls!.name === null ? "tool_calls" : end.finishReason;
+      return this.#event([{ index, delta: { ...reasoning, ...calls }, finish_reason: forcedReason, ...last }], usage);
+    }
     if (toolCalls.length === 0)
       return this.#event([{ index, delta: { ...reasoning, content: text }, finish_reason: reason, ...last }], usage);
     let events = "";
