@@ -114,6 +114,8 @@ describe("compileTemplate", () => {
   });
 
   it.each([
+    "strftime_now(x)",
+    "strftime_now('%A' * 1000000)",
     "x is lower",
     "x is upper",
     "x.zfill(1)",

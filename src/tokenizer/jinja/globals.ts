@@ -9,6 +9,8 @@ import { Callable, Dict, type Keywords, Namespace, orElse, Range, typeName, Unde
 
 /** Elements of a `range` in Python's sandbox, at most. */
 const MAX_RANGE = 100_000;
+/** Steps of one code of `strftime_now`; the names of days and months are looked up for the locale. */
+const STEPS_PER_CODE = 100;
 
 function range(args: readonly Value[], keywords: Keywords): Range {
   if (keywords.size > 0) return typeError("range() takes no keyword arguments");
@@ -68,9 +70,12 @@ export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
   ],
   [
     "strftime_now",
-    new Callable((_, args) => {
+    new Callable((meter, args) => {
       const [format] = args;
-      return typeof format === "string" ? formatTime(new Date(), format) : typeError("strftime_now() expects a text");
+      if (typeof format !== "string") return typeError("strftime_now() expects a text");
+      meter.chargeText(format.length * 4);
+      meter.charge((format.split("%").length - 1) * STEPS_PER_CODE);
+      return meter.made(formatTime(new Date(), format));
     }),
   ],
 ]);
