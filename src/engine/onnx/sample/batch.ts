@@ -139,6 +139,7 @@ export class Batch {
 
   /** Moves rows from the end into the gaps, each at most once, so that the rows in use stay a prefix. */
   #removeAt(indices: readonly number[]): void {
+    if (indices.length === 0) return;
     const ended = indices.map((index) => this.#rows[index]!.request);
     const size = this.size - ended.length;
     const isEnded = new Set(indices);
