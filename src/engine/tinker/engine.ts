@@ -6,6 +6,7 @@ import type { CallOptions, Engine, LoraSpec, ModelHandle, PolicyVersion, Sampled
 import { capabilitiesAnswer, doneAnswer, savedAnswer } from "./answers.ts";
 import { findBase, matchBases } from "./bases.ts";
 import type { TinkerEncoding } from "./encoding.ts";
+import { type LiveModel, type LivePolicy, unsaved } from "./live.ts";
 import { checkSupported, sampleSequence, type SamplingTarget, toSeed } from "./sampler.ts";
 import { ServerModel } from "./server-model.ts";
 import { SERVERS, serverNamed, type TinkerServer } from "./servers.ts";
@@ -31,32 +32,6 @@ export interface TinkerEngineOptions {
   readonly encoding?: TinkerEncoding | undefined;
   /** Time after which a call fails if the server cannot be reached or is overloaded, in milliseconds. @default 120000 */
   readonly patienceMs?: number | undefined;
-}
-
-interface LiveModel {
-  readonly handle: ModelHandle;
-  readonly rank: number;
-  readonly trainable: Trainable;
-  /** Names of saved weights. The object is replaced when the weights change, so that a save in progress sets the name on the old one. */
-  saved: SavedNames;
-}
-
-/** Names on the server of a model's saved training state (weights and moments) and sampling weights; null until saved. */
-interface SavedNames {
-  weights: string | null;
-  sampler: string | null;
-}
-
-const unsaved = (): SavedNames => ({ weights: null, sampler: null });
-
-interface LivePolicy {
-  readonly base: string;
-  readonly target: SamplingTarget;
-  /** Model on the server that only this policy uses; null if the policy needs none. */
-  readonly own: ServerModel | null;
-  requests: number;
-  running: number;
-  isReleased: boolean;
 }
 
 /**
