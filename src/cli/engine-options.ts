@@ -102,7 +102,7 @@ export async function engineOf(options: EngineOptions): Promise<Engine | undefin
 }
 
 /**
- * Returns the upstream selected by the options; undefined if there is none.
+ * Returns the upstream selected by the options; undefined if they select no upstream.
  *
  * @throws ConfigError `E_CONFIG` for upstream options without `--upstream`, and if a named environment variable is empty.
  */

@@ -73,7 +73,7 @@ export class Model implements ModelInfo {
   }
 
   /**
-   * Returns the step of the newest checkpoint; 0 if there is none yet.
+   * Returns the step of the newest checkpoint; 0 before the first one.
    *
    * @throws HttpError `E_HTTP` for an error status.
    */

@@ -83,7 +83,7 @@ export class Service {
   }
 
   /**
-   * Returns the step of a model's newest checkpoint; 0 if there is none.
+   * Returns the step of a model's newest checkpoint; 0 before the first one.
    *
    * @throws HttpError `E_HTTP` for an error status.
    */

@@ -34,7 +34,7 @@ export interface RunFiles {
   readonly notices: readonly NoticeData[];
   /** Reason for the end of the run, as recorded; null if the run has not ended. */
   readonly ended: string | null;
-  /** First and last time recorded in any file, in milliseconds since 1970; null if there is none. */
+  /** First and last time recorded in any file, in milliseconds since 1970; null if no file records a time. */
   readonly span: readonly [firstMs: number, lastMs: number] | null;
   /** Steps with a trajectory file, ascending. */
   readonly trajectories: Readonly<Record<Split, readonly number[]>>;

@@ -65,7 +65,7 @@ export const generationConfigFile = z.looseObject({ eos_token_id: tokenIds });
 /** `config.json`, as far as the tokenizer needs it. */
 export const modelConfigFile = z.looseObject({ eos_token_id: tokenIds, vocab_size: z.int().min(1).nullish() });
 
-/** The text of a file, or undefined where there is none. */
+/** Returns the text of a file; undefined if the file does not exist. */
 export async function readOptional(path: string, signal: AbortSignal | undefined): Promise<string | undefined> {
   try {
     return await readRegularFile(path, { maxBytes: MAX_FILE_BYTES, signal });

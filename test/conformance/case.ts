@@ -15,7 +15,7 @@ export interface Need {
 
 /** One case. Speaks HTTP alone, so that it can be put to any server. */
 export interface ConformanceCase {
-  /** Of the numbered list; from 100 on our own. A row of the error table is `E1` to `E13`. */
+  /** Number in the specification's list of cases; 100 and above are additions of this project. Rows of the error table are `E1` to `E13`. */
   readonly number: number | `E${number}`;
   readonly title: string;
   /** The fields it speaks of, each of which it sends. */

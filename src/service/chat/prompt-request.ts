@@ -10,7 +10,7 @@ import { toTemplateMessage } from "./messages.ts";
 /** Parsed prompt fields of a request. Equal values result in equal prompts. */
 export interface PromptRequest {
   readonly messages: readonly ChatMessage[];
-  /** Tools passed to the template; null if there are none. */
+  /** Tools passed to the template; null for a request without tools. */
   readonly tools: readonly RequestTool[] | null;
   /** Whether the prompt ends with the header of the assistant's turn. */
   readonly addGenerationPrompt: boolean;

@@ -11,7 +11,7 @@ export const REASONING_END = CLOSE;
 
 /** A text split into reasoning and content. */
 export interface ReasonedText {
-  /** Text of the reasoning; empty if there is none. */
+  /** Text of the reasoning; empty for a text without reasoning. */
   readonly reasoning: string;
   readonly content: string;
 }

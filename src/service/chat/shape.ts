@@ -47,7 +47,7 @@ export function toUsage(promptTokens: number, completionTokens: number): WireUsa
   return { prompt_tokens: promptTokens, total_tokens: promptTokens + completionTokens, completion_tokens: completionTokens };
 }
 
-/** Returns the number of cached prompt tokens; null if there are none or they are not reported. */
+/** Returns the number of cached prompt tokens; null if no token was cached or the count is not reported. */
 export function toPromptDetails(cachedTokens: number, { reportsCachedTokens }: ShapeOptions): { readonly cached_tokens: number } | null {
   return reportsCachedTokens && cachedTokens > 0 ? { cached_tokens: cachedTokens } : null;
 }
@@ -56,7 +56,7 @@ export function toPromptDetails(cachedTokens: number, { reportsCachedTokens }: S
 export interface ChoiceMessage {
   /** Text besides the tool calls and reasoning; null if there is only one of these. */
   readonly content: string | null;
-  /** Reasoning; null if there is none or reasoning is not parsed. */
+  /** Reasoning; null for a text without reasoning, or if reasoning is not parsed. */
   readonly reasoning: string | null;
   readonly toolCalls: readonly ParsedToolCall[];
 }

@@ -25,7 +25,7 @@ export class Scope {
     return new Scope(this.meter, this, undefined, own);
   }
 
-  /** Returns the value of a name in this scope or an outer one; undefined if there is none. */
+  /** Returns the value of a name in this scope or an outer one; undefined for an unknown name. */
   get(name: string): Value | undefined {
     const own = this.#variables.get(name);
     if (own !== undefined || (this.#own.size > 0 && this.#own.has(name))) return own;

@@ -1,6 +1,6 @@
 /**
  * Names that belong to a scope from its beginning. Python's Jinja decides that before it renders: a name that a scope first assigns, and does
- * not read before, is undefined in it until then, also for loops and macros inside, whatever outer scopes call by this name.
+ * not read before, is undefined in it until then, also for loops and macros inside, even if an outer scope defines the name.
  */
 
 import type { Expression, Statement, Target } from "./nodes.ts";

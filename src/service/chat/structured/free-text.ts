@@ -38,7 +38,7 @@ function beginningsOf(strings: readonly string[]): Beginning {
 }
 
 /**
- * Returns the expression of all texts that contain none of `strings`; of any text if there are none.
+ * Returns the expression of all texts that contain none of `strings`; of any text if `strings` is empty.
  *
  * The states are an Aho–Corasick automaton, which searches for several strings at once.
  *

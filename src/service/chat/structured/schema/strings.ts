@@ -65,7 +65,7 @@ function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): 
   ];
 }
 
-/** Returns the language of all keywords of a string; null if there are none. */
+/** Returns the language of all keywords of a string; null for a schema without such keywords. */
 export function stringTerm(schema: SchemaObject, compiler: SchemaCompiler, path: string): Term | null {
   const parts = partsOf(schema, compiler, path);
   return parts.length === 0 ? null : compiler.languages.terms.and(parts.map(({ term }) => term));
