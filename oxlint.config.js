@@ -1,35 +1,77 @@
-import { dynamicOnly, maxDepth, packageRooms, rooms } from "./scripts/layers.js";
+import { dynamicOnly, layers, maxDepth, modules, ownFiles, packageModules } from "./scripts/layers.js";
 
-/** The rule for files of `room` that lie `depth` folders below `src/`; `also` are rooms one file may reach beyond its room's. */
-function layering(room, depth, also = []) {
-  const allowed = [...rooms[room], ...also];
-  const forbidden = Object.keys(rooms).filter((other) => other !== room && !allowed.includes(other));
-  const leave = depth === 0 ? "\\./" : `(\\.\\./){${depth}}`;
+/** Pattern that rejects imports of `names` in the folder that lies `depth` levels above the importing file. */
+function reject(names, depth, message) {
+  const up = depth === 0 ? "\\./" : `(\\.\\./){${depth}}`;
+  return { regex: `^${up}(${names.join("|")})(/|\\.ts$)`, message };
+}
+
+/** Patterns for a file in folder `folders` of `src` (its path split at the slashes), if the folder or a parent of it has layers. */
+function layerPatterns(folders) {
+  return folders.flatMap((layer, index) => {
+    const parent = folders.slice(0, index).join("/");
+    const allowed = layers[parent]?.[layer];
+    if (allowed === undefined) return [];
+    const depth = folders.length - index;
+    const forbidden = Object.keys(layers[parent]).filter((other) => other !== layer && !allowed.includes(other));
+    const message = `\`${parent}/${layer}\` may import only: ${allowed.join(", ") || "nothing"} (scripts/layers.js).`;
+    const patterns = forbidden.length === 0 ? [] : [reject(forbidden, depth, message)];
+    if (ownFiles[parent] !== undefined) return patterns;
+    const top = {
+      regex: `^(\\.\\./){${depth}}[^./]+\\.ts$`,
+      message: `Files of \`${parent}\` are above \`${layer}\` (scripts/layers.js).`,
+    };
+    return [...patterns, top];
+  });
+}
+
+/** Import rule for the files of folder `folders` of `src`; `also` are modules that a single file may import beyond the module's own. */
+function layering(folders, module, also = []) {
+  const allowed = [...modules[module], ...also];
+  const forbidden = Object.keys(modules).filter((other) => other !== module && !allowed.includes(other));
   const patterns = [
-    {
-      regex: `^${leave}(${forbidden.join("|")})(/|\\.ts$)`,
-      message: `\`${room}\` may import only: ${allowed.join(", ") || "nothing"} (scripts/layers.js).`,
-    },
+    reject(forbidden, folders.length, `\`${module}\` may import only: ${allowed.join(", ") || "nothing"} (scripts/layers.js).`),
     { regex: "^whetstone($|/)", message: "Inside src, import relatively: a package that imports itself by name can load twice." },
+    ...layerPatterns(folders),
   ];
-  for (const [name, owners] of Object.entries(packageRooms)) {
-    if (owners.includes(room)) continue;
+  const path = folders.join("/");
+  if (ownFiles[path] === "bottom") {
+    patterns.push({
+      regex: `^\\./(${Object.keys(layers[path]).join("|")})/`,
+      message: `Files of \`${path}\` are below its folders (scripts/layers.js).`,
+    });
+  }
+  for (const [name, owners] of Object.entries(packageModules)) {
+    if (owners.includes(module)) continue;
     patterns.push({ regex: `^${name}($|/)`, message: `\`${name}\` belongs to: ${owners.join(", ")} (scripts/layers.js).` });
   }
   return { "no-restricted-imports": ["error", { patterns }] };
 }
 
-const layers = [
-  ...Object.keys(rooms).flatMap((room) => [
-    { files: [`src/${room}.ts`], rules: layering(room, 0) },
+// The last override that matches a file replaces the rule, so each covers all patterns of its files.
+const layerings = [
+  ...Object.keys(modules).flatMap((module) => [
+    { files: [`src/${module}.ts`], rules: layering([], module) },
     ...Array.from({ length: maxDepth }, (_, index) => ({
-      files: [`src/${room}/${"*/".repeat(index)}*.ts`],
-      rules: layering(room, index + 1),
+      files: [`src/${module}/${"*/".repeat(index)}*.ts`],
+      rules: layering([module, ...Array.from({ length: index }, () => "*")], module),
     })),
   ]),
+  ...Object.entries(layers).flatMap(([parent, children]) => {
+    const path = parent.split("/");
+    const below = (folders) =>
+      Array.from({ length: maxDepth - folders.length + 1 }, (_, index) => ({
+        files: [`src/${folders.join("/")}/${"*/".repeat(index)}*.ts`],
+        rules: layering([...folders, ...Array.from({ length: index }, () => "*")], path[0]),
+      }));
+    return [
+      { files: [`src/${parent}/*.ts`], rules: layering(path, path[0]) },
+      ...Object.keys(children).flatMap((child) => below([...path, child])),
+    ];
+  }),
   ...Object.entries(dynamicOnly).map(([file, also]) => {
-    const [, room, ...rest] = file.split("/");
-    return { files: [file], rules: layering(room, rest.length, also) };
+    const folders = file.split("/").slice(1, -1);
+    return { files: [file], rules: layering(folders, folders[0], also) };
   }),
 ];
 
@@ -62,7 +104,8 @@ export default {
     "unicorn/no-useless-spread": "off",
   },
   overrides: [
-    ...layers,
+    { files: ["src/**"], rules: { "max-lines": ["error", { max: 350 }] } },
+    ...layerings,
     {
       files: ["recipes/**", "examples/**"],
       // The one builds what the package ships, from its insides; the other is the door through which recipes get their draws.

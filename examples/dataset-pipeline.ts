@@ -10,14 +10,14 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect, trajectory } from "whetstone";
-import { readTrajectories, uploadDataset, writeTrajectories, type RescoreInput } from "whetstone/dataset";
+import { readTrajectories, uploadDataset, writeTrajectories, type RewardInput } from "whetstone/dataset";
 
 const directory = await mkdtemp(join(tmpdir(), "dataset-pipeline-"));
 const service = await connect({ dataDir: join(directory, "service") });
 try {
   for (const run of ["monday", "tuesday"]) await writeRun(join(directory, "runs", run, "trajectories"));
 
-  const rewards = [right, { name: "short", weight: 0.1, score: ({ text }: RescoreInput<unknown>) => 1 / (1 + text.length) }];
+  const rewards = [right, { name: "short", weight: 0.1, score: ({ text }: RewardInput<unknown>) => 1 / (1 + text.length) }];
   const all = readTrajectories(`${directory}/runs/*/trajectories/*.jsonl.gz`);
   const best = all
     .filter((t) => t.reward >= 0.9)
@@ -53,6 +53,6 @@ async function writeRun(at: string): Promise<void> {
 }
 
 /** Scores the stored conversation without running a new rollout. */
-function right({ text, trajectory: { metadata } }: RescoreInput<unknown>): boolean {
+function right({ text, trajectory: { metadata } }: RewardInput<unknown>): boolean {
   return text === metadata["answer"];
 }

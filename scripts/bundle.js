@@ -33,7 +33,10 @@ const classNames = {
 };
 
 /** @param {string} outdir Relative to the project. */
-export function bundle(outdir) {
+export async function bundle(outdir) {
+  // The script of the report page, one file for browsers, with the options of src/report/html.ts.
+  const page = { entryPoints: ["src/report/page/main.ts"], outfile: join(outdir, "report/page.js") };
+  await build({ absWorkingDir: root, ...page, bundle: true, format: "esm", charset: "utf8" });
   return build({
     absWorkingDir: root,
     entryPoints: entryPoints(),

@@ -1,50 +1,96 @@
 /**
- * Which rooms of `src/` a room may import, and which packages belong to few rooms. The linter reads it (oxlint.config.js) and a test
- * (test/project/layering.test.ts) checks what a linter cannot see: dynamic imports and the way from the root to a native package.
+ * Import rules: the top-level modules of `src/` that each module may import, the layers inside some of them, and packages reserved for a
+ * few modules. The linter enforces them (oxlint.config.js); a test (test/project/layering.test.ts) also checks dynamic imports and the
+ * path from the root export to a native package.
  *
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
- *   schema ← client ← capture, rollout, jobs ← train
+ *   schema ← client ← capture, rollout, follow ← train
  *   schema, trajectory, dataset ← report ← train
- *   schema, trajectory, tokenizer ← learner ← service → engine
+ *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
 const agent = [...base, "schema", "trajectory", "client"];
 const loop = [...agent, "dataset", "capture", "rollout"];
 
-/** Room (a folder or a file of `src/`) → the other rooms it may import. A room that is not listed may import nothing and fails the test. */
-export const rooms = {
+/** Module (a folder or a file of `src/`) → the other modules it may import. A module that is not listed fails the test. */
+export const modules = {
   errors: [],
   util: ["errors"],
   schema: base,
   tokenizer: base,
+  grammar: base,
+  "training-rows": [],
   trajectory: [...base, "schema"],
   client: [...base, "schema"],
   dataset: [...base, "schema", "trajectory"],
   capture: agent,
   rollout: agent,
   environment: loop,
-  jobs: [...base, "schema", "client"],
-  train: [...loop, "environment", "jobs", "report"],
-  learner: [...base, "schema", "trajectory", "tokenizer"],
-  engine: [...base, "tokenizer"],
-  service: [...base, "schema", "trajectory", "tokenizer", "learner", "engine"],
+  follow: [...base, "schema", "client"],
+  train: [...loop, "environment", "follow", "report"],
+  learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
+  engine: [...base, "tokenizer", "grammar", "training-rows"],
+  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
   report: [...base, "schema", "trajectory", "dataset"],
-  // Public doubles: they stand in for rooms, so they may see the ports, and no room may see them.
-  testing: [...agent, "tokenizer", "engine"],
+  // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
+  testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
-  index: [...loop, "environment", "jobs", "train", "report"],
-  cli: [...loop, "environment", "jobs", "train", "learner", "tokenizer", "engine", "service", "report", "index"],
+  index: [...loop, "environment", "follow", "train", "report"],
+  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "index"],
 };
 
-/** `importer → room` arrows that only a dynamic import may follow, with the reason. */
+/**
+ * Layers of some folders: subfolder → the other subfolders that it may import. `ownFiles` gives the position of the folder's own files;
+ * without an entry they are the top layer, which may import every subfolder and which no subfolder may import.
+ */
+export const layers = {
+  grammar: { compile: [], decode: [] },
+  "engine/onnx": {
+    graph: [],
+    runtime: ["graph"],
+    model: ["graph"],
+    sample: ["graph", "runtime", "model"],
+    train: ["graph", "runtime", "model"],
+    threads: ["graph", "runtime", "model", "sample", "train"],
+  },
+  service: {
+    store: [],
+    artifacts: ["store"],
+    disk: ["store"],
+    hub: [],
+    "stored-files": ["store", "artifacts", "hub"],
+    checkpoints: ["store", "disk"],
+    "training-data": ["store", "stored-files"],
+    chat: ["store", "stored-files", "work"],
+    work: ["training-data", "chat"],
+    jobs: ["store", "artifacts", "disk", "stored-files", "checkpoints", "training-data", "work"],
+    history: ["store", "artifacts", "jobs"],
+    openapi: ["chat"],
+    routes: ["store", "artifacts", "checkpoints", "training-data", "chat", "work", "jobs", "history", "openapi"],
+  },
+  // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.
+  "service/chat": {
+    text: [],
+    request: ["text"],
+    prompt: ["text", "request"],
+    generate: ["text", "request", "prompt"],
+    answer: ["text", "request", "prompt", "generate"],
+    forward: ["text", "request"],
+  },
+};
+
+/** `bottom`: every subfolder may import the folder's own files, and they import no subfolder. `any`: no rule. */
+export const ownFiles = { grammar: "bottom", service: "any" };
+
+/** Imports that only a dynamic `import()` may make: importing file → modules. */
 export const dynamicOnly = {
   // `connect()` starts the embedded service in this process; a script that talks to a remote one never loads it.
   "src/client/embedded.ts": ["service"],
 };
 
-/** Package → the rooms that may import it at all. */
-export const packageRooms = {
-  rxjs: ["jobs", "train"],
+/** Package → the modules that may import it. */
+export const packageModules = {
+  rxjs: ["follow", "train"],
   "onnxruntime-node": ["engine"],
   "@photostructure/sqlite": ["service"],
   "node:sqlite": ["service"],

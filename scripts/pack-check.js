@@ -25,8 +25,13 @@ import { evaluate } from "whetstone/environment";
 import { runAgent } from "whetstone/agent";
 import { trainRl } from "whetstone/train";
 import { writeReport } from "whetstone/report";
+import { NotFoundError } from "whetstone/errors";
+import { HttpError } from "whetstone/client";
+import { passAtK } from "whetstone/trajectory";
+import { isRetryable } from "whetstone/rollout";
+import { pollJob } from "whetstone/follow";
 const { fetch: captureFetch } = capture;
-const found = { connect, trajectory, gatherTrajectoryGroups, readTrajectories, writeTrajectories, captureFetch, evaluate, runAgent, trainRl };
+const found = { connect, trajectory, gatherTrajectoryGroups, readTrajectories, writeTrajectories, captureFetch, evaluate, runAgent, trainRl, HttpError, passAtK, isRetryable, pollJob };
 for (const [name, value] of Object.entries(found)) if (typeof value !== "function") throw new Error(name + " is no function");
 if (typeof chatCompletionRequest.parse !== "function") throw new Error("chatCompletionRequest is no schema");
 const native = process.report.getReport().sharedObjects.filter((path) => /onnxruntime|sqlite/.test(path));
@@ -40,7 +45,7 @@ const { sizeBytes } = await writeReport(runDir);
 if (!(sizeBytes > 50_000)) throw new Error("the report has only " + sizeBytes + " bytes");
 // The entries share their modules: an error that one of them throws is of the class that another one exports.
 const error = await writeReport("nowhere").catch((reason) => reason);
-if (!(error instanceof WhetstoneError && error.name === "NotFoundError")) throw new Error("writeReport threw another error: " + error);
+if (!(error instanceof WhetstoneError && error instanceof NotFoundError)) throw new Error("writeReport threw another error: " + error);
 console.log("thin " + about.version);
 `;
 
@@ -56,6 +61,12 @@ import { trainRl } from "whetstone/train";
 import { writeReport } from "whetstone/report";
 import { startService } from "whetstone/service";
 import * as engine from "whetstone/engine";
+import { startTestService } from "whetstone/testing";
+import { NotFoundError } from "whetstone/errors";
+import { HttpError } from "whetstone/client";
+import { passAtK } from "whetstone/trajectory";
+import { isRetryable } from "whetstone/rollout";
+import { pollJob } from "whetstone/follow";
 // @ts-expect-error connect is a function
 export const a: number = connect;
 // @ts-expect-error readTrajectories is a function
@@ -76,6 +87,18 @@ export const j: number = writeReport;
 export const d: number = startService;
 // @ts-expect-error engine is a module
 export const e: number = engine;
+// @ts-expect-error startTestService is a function
+export const k: number = startTestService;
+// @ts-expect-error NotFoundError is a class
+export const l: number = NotFoundError;
+// @ts-expect-error HttpError is a class
+export const m: number = HttpError;
+// @ts-expect-error passAtK is a function
+export const n: number = passAtK;
+// @ts-expect-error isRetryable is a function
+export const o: number = isRetryable;
+// @ts-expect-error pollJob is a function
+export const p: number = pollJob;
 `;
 
 function run(label, command, args, options = {}) {

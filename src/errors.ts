@@ -40,7 +40,7 @@ export type ErrorCode =
 
 /** Options shared by every error. */
 export interface WhetstoneErrorOptions {
-  /** Underlying error. */
+  /** Underlying error or thrown value. @default none */
   readonly cause?: unknown;
   /** Whether the same call may succeed later. @default false */
   readonly retryable?: boolean | undefined;
@@ -48,15 +48,42 @@ export interface WhetstoneErrorOptions {
   readonly param?: string | null | undefined;
 }
 
-/** Base class of every error that this package throws. */
+/**
+ * Base class of every error that this package throws.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await service.health();
+ * } catch (error) {
+ *   if (WhetstoneError.isInstance(error) && error.retryable) console.log(error.code, error.param);
+ * }
+ * class QuotaError extends WhetstoneError {
+ *   readonly code = "E_OVERLOADED";
+ * }
+ * throw new QuotaError("Expected at most 100 calls per minute, got 101", { retryable: true });
+ * ```
+ */
 export abstract class WhetstoneError extends Error {
+  /** Permanent code of the error's class. */
   abstract readonly code: ErrorCode;
   /** Whether the same call may succeed later. */
   readonly retryable: boolean;
   /** Name of the offending parameter, or null. */
   readonly param: string | null;
+  /**
+   * Mark by which {@link isInstance} recognizes errors of another copy of the package.
+   *
+   * @internal
+   */
   readonly [MARK] = true;
 
+  /**
+   * Creates an error of a concrete class.
+   *
+   * @param message - Text of the error: expected value, actual value, remedy.
+   * @param options - Cause, retryability and offending parameter.
+   */
   constructor(message: string, options: WhetstoneErrorOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.name = new.target.name;
@@ -68,13 +95,23 @@ export abstract class WhetstoneError extends Error {
    * Returns whether `error` is a {@link WhetstoneError}, also one from another copy of the package.
    *
    * @param error - Any thrown value.
+   * @returns true for an error with a permanent `code`.
    */
   static isInstance(error: unknown): error is WhetstoneError {
     return typeof error === "object" && error !== null && MARK in error;
   }
 
   /** Returns a form that is safe for files and HTTP responses: no stack, no headers, no keys. */
-  toJSON(): { name: string; code: ErrorCode; message: string; param: string | null } {
+  toJSON(): {
+    /** Name of the error's class. */
+    name: string;
+    /** Permanent code. */
+    code: ErrorCode;
+    /** Expected value, received value and remedy. */
+    message: string;
+    /** Name of the offending parameter, or null. */
+    param: string | null;
+  } {
     return { name: this.name, code: this.code, message: this.message, param: this.param };
   }
 }
@@ -159,6 +196,16 @@ export class EngineMissingError extends WhetstoneError {
 export class UnavailableError extends WhetstoneError {
   readonly code = "E_UNAVAILABLE";
 
+  /**
+   * Creates the error of a worker that died; `retryable` is true.
+   *
+   * @param message - Text of the error: worker and time until it is restarted.
+   * @param options - Cause and offending parameter.
+   * @example
+   * ```ts
+   * throw new UnavailableError("The sampler died and restarts in 1 s");
+   * ```
+   */
   constructor(message: string, options: Omit<WhetstoneErrorOptions, "retryable"> = {}) {
     super(message, { ...options, retryable: true });
   }
@@ -169,7 +216,20 @@ export class InternalError extends WhetstoneError {
   readonly code = "E_INTERNAL";
 }
 
-/** Returns whether `error` is an `AbortError` or a `TimeoutError`, which are never retried and never wrapped. */
+/**
+ * Returns whether `error` is an `AbortError` or a `TimeoutError`, which are never retried and never wrapped.
+ *
+ * @param error - Any thrown value.
+ * @returns true by the error's `name`; false for an abort with a reason of another name.
+ * @example
+ * ```ts
+ * try {
+ *   await service.health({ timeoutMs: 1000 });
+ * } catch (error) {
+ *   if (!isAbort(error)) throw error;
+ * }
+ * ```
+ */
 export function isAbort(error: unknown): boolean {
   return error instanceof Error && (error.name === "AbortError" || error.name === "TimeoutError");
 }

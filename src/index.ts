@@ -6,8 +6,9 @@
  * @module whetstone
  */
 
-import { connectWith, type ConnectOptions, type Service } from "./client/index.ts";
-import { followJob } from "./jobs/index.ts";
+import { connectWith } from "./client/connect.ts";
+import type { ConnectOptions, Service } from "./client/index.ts";
+import { followJob } from "./follow/poll-job.ts";
 import { assertTrainable } from "./trajectory/index.ts";
 
 /**
@@ -29,7 +30,7 @@ export function connect(options: ConnectOptions = {}): Promise<Service> {
   return connectWith({ followJob, examineBatch: assertTrainable }, options);
 }
 
-// A service and its resources.
+// A service and its resources (complete API: `whetstone/client`).
 export { Job, Model, ModelCheckpoint, Service } from "./client/index.ts";
 export type {
   CallOptions,
@@ -44,11 +45,11 @@ export type {
   TrainSftOptions,
 } from "./client/index.ts";
 
-// Rollouts as data.
+// Rollouts as data (complete API: `whetstone/trajectory`).
 export { preflight, Trajectory, trajectory, TrajectoryBuilder, TrajectoryGroup, trajectoryGroups } from "./trajectory/index.ts";
 export type { Finding, GroupStatistics, Policy, SampledTurn, SampleOptions, Summary, TrajectoryGroups } from "./trajectory/index.ts";
 
-// Concurrent rollouts.
+// Concurrent rollouts (complete API: `whetstone/rollout`).
 export { gatherTrajectoryGroups, streamTrajectoryGroups } from "./rollout/index.ts";
 export type { GatherOptions, GatherProgress, Rollout, RolloutContext } from "./rollout/index.ts";
 
@@ -58,9 +59,9 @@ export type { Environment } from "./environment/index.ts";
 export { TrainingRun, trainRl, trainSft } from "./train/index.ts";
 export type { RunEvent, RunResult } from "./train/index.ts";
 
-// Training jobs as RxJS observables.
-export { pollJob, watchCheckpoints } from "./jobs/index.ts";
-export type { PollJobOptions } from "./jobs/index.ts";
+// Training jobs as RxJS observables (complete API: `whetstone/follow`).
+export { pollJob, watchCheckpoints } from "./follow/index.ts";
+export type { PollJobOptions } from "./follow/index.ts";
 
 // Datasets (complete API: `whetstone/dataset`).
 export { uploadDataset } from "./dataset/index.ts";
@@ -68,10 +69,10 @@ export { uploadDataset } from "./dataset/index.ts";
 // Chat types exactly as on the wire.
 export type { ChatCompletion, ChatCompletionChunk, ChatCompletionRequest } from "./schema/index.ts";
 
-// Errors: match on `code`.
+// Errors: match on `code` (complete API: `whetstone/errors`).
 export { WhetstoneError } from "./errors.ts";
 export type { ErrorCode } from "./errors.ts";
 export { ConnectionError, HttpError, ProtocolError } from "./client/index.ts";
-export { JobCancelledError, JobFailedError, JobTimeoutError } from "./jobs/index.ts";
+export { JobCancelledError, JobFailedError, JobTimeoutError } from "./follow/index.ts";
 export { PreflightError } from "./trajectory/index.ts";
 export { TooManyExceptionsError } from "./rollout/index.ts";

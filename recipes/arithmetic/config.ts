@@ -1,6 +1,6 @@
 import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
-/** Settings of the recipe. `docs/explanation/experiments.md` lists alternatives. */
+/** Settings of the recipe. `docs/notebook/2026-11-21-arithmetic.md` lists alternatives. */
 export const defaults: SftThenRlConfig = {
   seed: 1,
   heldOut: 256,

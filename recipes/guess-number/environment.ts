@@ -9,7 +9,7 @@ import {
   type GuessScenario,
   guessScenario,
   MAX_COMPLETION_TOKENS,
-  MOST_GUESSES,
+  MAX_GUESSES,
   thrift,
 } from "./task.ts";
 
@@ -23,10 +23,10 @@ export function guessEnvironment(seed = 1, heldOut = 256): Environment<GuessScen
     },
     async rollout(scenario, { policy, sampling }) {
       const t = trajectory({ messages: guessMessages() });
-      for (let turn = 0; turn < MOST_GUESSES; turn++) {
+      for (let turn = 0; turn < MAX_GUESSES; turn++) {
         const { text } = await t.sample(policy, { maxCompletionTokens: MAX_COMPLETION_TOKENS, ...sampling });
         const answer = answerTo(text, scenario);
-        if (answer === "correct" || answer === undefined || turn + 1 === MOST_GUESSES) break;
+        if (answer === "correct" || answer === undefined || turn + 1 === MAX_GUESSES) break;
         t.add({ role: "user", content: answer });
       }
       return t;

@@ -10,7 +10,7 @@ import { type Split, SPLITS } from "../shared/splits.ts";
 /** Max value of the secret; the min is 0. */
 export const LARGEST = 15;
 /** Max guesses per game: the worst case of bisection. */
-export const MOST_GUESSES = 5;
+export const MAX_GUESSES = 5;
 
 export const SYSTEM_PROMPT = `Guess the secret number. The number is from 0 to ${LARGEST}.`;
 
@@ -77,14 +77,14 @@ export function guessesOf(messages: readonly { readonly role: string; readonly c
   return messages.filter(({ role }) => role === "assistant").map(({ content }) => (typeof content === "string" ? content : ""));
 }
 
-/** Returns 1 if the last of at most {@link MOST_GUESSES} guesses is the secret, else 0. */
+/** Returns 1 if the last of at most {@link MAX_GUESSES} guesses is the secret, else 0. */
 export function found(guesses: readonly string[], scenario: GuessScenario): number {
-  return guesses.length <= MOST_GUESSES && answerTo(guesses.at(-1) ?? "", scenario) === "correct" ? 1 : 0;
+  return guesses.length <= MAX_GUESSES && answerTo(guesses.at(-1) ?? "", scenario) === "correct" ? 1 : 0;
 }
 
 /** Returns the fraction of allowed guesses left when the secret is found: 1 for a hit with the first guess, 0 if it was not found. */
 export function thrift(guesses: readonly string[], scenario: GuessScenario): number {
-  return found(guesses, scenario) * (1 - (guesses.length - 1) / MOST_GUESSES);
+  return found(guesses, scenario) * (1 - (guesses.length - 1) / MAX_GUESSES);
 }
 
 /** Max tokens of a guess: two digits and the end token, with one to spare. */

@@ -1,6 +1,6 @@
 import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
-/** Settings of a run; evaluation is greedy. `docs/explanation/experiments.md` has the sweep from which the values were chosen. */
+/** Settings of a run; evaluation is greedy. `docs/notebook/2026-11-20-reverse-text.md` has the sweep from which the values were chosen. */
 export interface QuickstartConfig extends Omit<SftThenRlConfig, "measureTemperature"> {
   /** Permute rewards inside each group. A control experiment, in which the model must not learn. */
   readonly shuffleRewards: boolean;

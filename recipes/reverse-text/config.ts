@@ -1,6 +1,6 @@
 import type { SftThenRlConfig } from "../shared/sft-then-rl.ts";
 
-/** Settings of the recipe, equal to those in the quickstart. `docs/explanation/experiments.md` lists alternatives. */
+/** Settings of the recipe, equal to those in the quickstart. `docs/notebook/2026-11-20-reverse-text.md` lists alternatives. */
 export const defaults: SftThenRlConfig = {
   seed: 1,
   heldOut: 256,

@@ -15,7 +15,7 @@ export interface CaptureResult {
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
 }
 
-/** Options of `capture.trajectory`. */
+/** Selection of the calls that `capture.trajectory` records, and limits of the recording. */
 export interface CaptureOptions {
   /** Policy to record: calls with its `id` as `model`. @default every model address, `entity/project/name` with or without a step */
   readonly policy?: CapturedPolicy | undefined;
@@ -27,7 +27,26 @@ export interface CaptureOptions {
   readonly settleTimeoutMs?: number | undefined;
 }
 
-/** Recording of agents that are unaware of it. */
+/**
+ * Recording of agents that are unaware of it.
+ *
+ * @example
+ * ```ts
+ * import { capture } from "whetstone/capture";
+ * import OpenAI from "openai";
+ *
+ * const client = new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey, fetch: capture.fetch });
+ * const recorded = await capture.trajectory(
+ *   async () => {
+ *     const answer = await client.chat.completions.create({ model: policy.id, messages: [{ role: "user", content: "Reverse: abc" }] });
+ *     return { reward: answer.choices[0]?.message.content === "cba" ? 1 : 0 };
+ *   },
+ *   { policy },
+ * );
+ * // Over a fetch that adds a header to every request:
+ * const tagged = capture.wrap((input, init) => globalThis.fetch(input, { ...init, headers: { ...init?.headers, "x-run": "7" } }));
+ * ```
+ */
 export interface Capture {
   /**
    * WHATWG `fetch` for any client that accepts one. In a scope it adds `logprobs` and `return_token_ids` to the calls to the policy and
@@ -51,20 +70,12 @@ export interface Capture {
    * @param options - Calls to record, a signal and a timeout.
    * @returns The finished trajectory.
    * @throws ArgumentError `E_ARGUMENT` when no call was recorded, or the reward or a metric is not finite.
-   * @throws Any error of `run`, or the signal's own reason when it has aborted.
+   * @throws the signal's reason when it has aborted, else any error of `run`.
    */
   trajectory(run: () => CaptureResult | Promise<CaptureResult>, options?: CaptureOptions): Promise<Trajectory>;
 }
 
-/**
- * Recording of agents that are unaware of it.
- *
- * @example
- * ```ts
- * const client = new OpenAI({ baseURL: service.inferenceUrl, apiKey: service.apiKey, fetch: capture.fetch });
- * const recorded = await capture.trajectory(async () => ({ reward: await playAndScore(client, policy.id) }), { policy });
- * ```
- */
+/** Recording of agents that are unaware of it: give `capture.fetch` to the agent's client and run the agent in `capture.trajectory`. */
 export const capture: Capture = { fetch: captureFetch(), wrap: captureFetch, trajectory: captureTrajectory };
 
 const SETTLE_TIMEOUT_MS = 30_000;
@@ -108,9 +119,7 @@ function toTrajectory(scope: CaptureScope, builder: ReturnType<typeof trajectory
   for (const item of main.items) builder.add(item);
   for (const line of logs) builder.log(line);
   for (const { order } of drifted) {
-    builder.log(
-      `capture: call ${order} goes on from an earlier turn by its messages but not by its token ids; kept as an additional history`,
-    );
+    builder.log(`capture: call ${order} continues an earlier turn by its messages but not by its token ids; kept as an additional history`);
   }
   Object.assign(builder.metadata, result.metadata);
   const { reward, metrics } = result;

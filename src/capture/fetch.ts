@@ -6,7 +6,7 @@ import { isChatAddress, parseRequest, readChatCall, trainableBody, type ChatCall
 import { watchResponse } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 
-/** WHATWG `fetch` function. */
+/** Function with the signature of the WHATWG `fetch`. */
 export type Fetch = typeof globalThis.fetch;
 type FetchInput = Parameters<Fetch>[0];
 type FetchInit = NonNullable<Parameters<Fetch>[1]>;

@@ -8,7 +8,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AssistantChoice, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
 import { tool as toolSchema } from "../schema/index.ts";
-import { samplingOf } from "../trajectory/index.ts";
+import { samplingOf } from "../trajectory/sampling.ts";
 import { stepOf } from "../trajectory/policy.ts";
 import { endOfAnswer, startsWithTurn } from "./same-message.ts";
 import type { CapturedCall } from "./scope.ts";

@@ -10,10 +10,34 @@ import { isEventStream, readCompletion } from "./response.ts";
 import { scopes, type CaptureScope } from "./scope.ts";
 import { watchHandler } from "./undici-handler.ts";
 
-/** Handle of a recording. */
+/**
+ * Handle of a recording.
+ *
+ * @example
+ * ```ts
+ * import { captureAll } from "whetstone/capture";
+ *
+ * const recording = captureAll();
+ * try {
+ *   await fetch("https://example.com/v1/chat/completions");
+ * } finally {
+ *   recording.stop();
+ * }
+ * ```
+ */
 export interface PassiveCapture {
   /** Stops recording; pending requests are still recorded. Safe to call twice. */
   stop(): void;
+  /**
+   * Stops recording at the end of a `using` block.
+   *
+   * @example
+   * ```ts
+   * import { captureAll } from "whetstone/capture";
+   *
+   * using recording = captureAll();
+   * ```
+   */
   [Symbol.dispose](): void;
 }
 
@@ -65,8 +89,18 @@ const users = new Set<PassiveCapture>();
  * @returns Handle that stops the recording.
  * @example
  * ```ts
- * using watching = captureAll();
- * const recorded = await capture.trajectory(async () => ({ reward: await playAndScore(policy.id) }), { policy });
+ * import { capture } from "whetstone/capture";
+ *
+ * using recording = captureAll();
+ * const recorded = await capture.trajectory(
+ *   async () => {
+ *     const body = { model: policy.id, messages: [{ role: "user", content: "Hello" }], logprobs: true, return_token_ids: true };
+ *     const headers = { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" };
+ *     const response = await fetch(`${service.inferenceUrl}/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) });
+ *     return { reward: response.ok ? 1 : 0 };
+ *   },
+ *   { policy },
+ * );
  * ```
  */
 export function captureAll(): PassiveCapture {

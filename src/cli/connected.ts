@@ -1,34 +1,73 @@
-import type { Model, Service } from "../client/index.ts";
-import { connect } from "../index.ts";
+import type { Model, ModelPolicy, Service } from "../client/index.ts";
+import { NotFoundError } from "../errors.ts";
+import { connect, type Policy } from "../index.ts";
 import { onStop } from "./stop-signal.ts";
 
-/** Model selection of a command. */
-export interface ModelOptions {
-  readonly model: { readonly project: string; readonly name: string };
-  readonly base: string;
+/** Name of a trained model. */
+export interface ModelName {
+  readonly project: string;
+  readonly name: string;
 }
 
 /** Connection of a running command. */
 export interface Connected {
   readonly service: Service;
-  readonly model: Model;
   /** Signal that aborts at the first SIGINT or SIGTERM; a second one ends the process. */
   readonly signal: AbortSignal;
 }
 
-/** Runs a command with a model of the configured service, or of the embedded service, and closes the connection afterwards. */
-export async function withModel<T>(
-  { model: { project, name }, base }: ModelOptions,
-  run: (connected: Connected) => Promise<T>,
-): Promise<T> {
+/** Runs a command with the configured service, or with the embedded service, and closes the connection afterwards. */
+export async function withService<T>(run: (connected: Connected) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const release = onStop(() => controller.abort(new Error("interrupted; start the same command again and it resumes")));
   const service = await connect();
   try {
-    const model = await service.models.create({ project, name, baseModel: base, returnExisting: true, signal: controller.signal });
-    return await run({ service, model, signal: controller.signal });
+    return await run({ service, signal: controller.signal });
   } finally {
     await service.close();
     release();
   }
+}
+
+/** Returns the model of this name; creates it on the base model `base` if it does not exist. */
+export function openModel({ service, signal }: Connected, { project, name }: ModelName, base: string): Promise<Model> {
+  return service.models.create({ project, name, baseModel: base, returnExisting: true, signal });
+}
+
+/**
+ * Returns the policy of an existing model's checkpoint.
+ *
+ * @param step - Step of the checkpoint; undefined for the newest.
+ * @throws NotFoundError `E_NOT_FOUND` if the service has no such model, or the model has no such checkpoint.
+ */
+export async function trainedPolicy(connected: Connected, model: ModelName, step: number | undefined): Promise<ModelPolicy> {
+  const path = `${model.project}/${model.name}`;
+  const served = await connected.service.models.list({ signal: connected.signal });
+  const found = served.find(({ id }) => id.endsWith(`/${path}`));
+  // A service that reports no base model ignores the one in the request for an existing model.
+  if (found) return (await openModel(connected, model, found.parent ?? found.id)).policy(step, { signal: connected.signal });
+  const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
+  throw new NotFoundError(
+    `The model "${path}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`, or name a base model with \`--base\``,
+    { param: "model" },
+  );
+}
+
+/**
+ * Returns a base model, untrained, as a policy.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` if the service does not serve it.
+ */
+export async function basePolicy({ service, signal }: Connected, base: string): Promise<Policy> {
+  const served = await service.models.list({ signal });
+  if (!served.some(({ id }) => id === base)) {
+    const known = served.filter(({ parent }) => parent === null).map(({ id }) => id);
+    throw new NotFoundError(`The base model "${base}" does not exist on this service, which has ${known.join(", ")}`, { param: "base" });
+  }
+  const { completions } = service.chat;
+  return {
+    id: base,
+    step: null,
+    complete: (request, options = {}) => completions.create({ ...request, model: base, stream: false }, { signal: options.signal }),
+  };
 }

@@ -1,11 +1,13 @@
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import { evaluate } from "../environment/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
-import { withModel, type ModelOptions } from "./connected.ts";
+import { basePolicy, trainedPolicy, withService, type ModelName } from "./connected.ts";
 import { loadEnvironment } from "./environment-file.ts";
 
-interface EvaluateOptions extends ModelOptions {
+interface EvaluateOptions {
+  readonly model?: ModelName;
+  readonly base?: string;
   readonly step?: number;
   readonly samples: number;
   readonly temperature?: number;
@@ -16,22 +18,26 @@ interface EvaluateOptions extends ModelOptions {
 /** Creates the command `whetstone eval <file>`, which evaluates a checkpoint on the eval scenarios of an environment. */
 export function evaluateCommand(): Command {
   return new Command("eval")
-    .description("measure a model on the eval scenarios of the environment that a file exports")
+    .description("evaluate a model on the eval scenarios of the environment that a file exports")
     .argument("<environment>", "file with `export default defineEnvironment({ … })`")
-    .requiredOption("--model <project/name>", "the model to measure; created if it is not there", modelName)
-    .option("--base <id>", "base model of a new model", "whetstone-tiny")
-    .option("--step <number>", "its checkpoint (default: the newest)", integer(0))
+    .option("--model <project/name>", "trained model to evaluate", modelName)
+    .addOption(new Option("--base <id>", "base model to evaluate instead of a trained model").conflicts(["model", "step"]))
+    .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
     .option("--samples <number>", "rollouts per scenario", integer(1), 1)
-    .option("--temperature <number>", "of sampling (default: 0 with one sample, else 1)", positive)
-    .option("--concurrency <number>", "rollouts at the same time", integer(1), 64)
-    .option("--json", "one JSON object instead of lines")
+    .option("--temperature <number>", "sampling temperature (default: 0 with one sample, else 1)", positive)
+    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
+    .option("--json", "print one JSON object instead of lines")
     .action(run);
 }
 
-async function run(file: string, { step, samples, temperature, concurrency, json, ...model }: EvaluateOptions): Promise<void> {
+async function run(this: Command, file: string, options: EvaluateOptions): Promise<void> {
+  const { model, base, step, samples, temperature, concurrency, json } = options;
+  if (model === undefined && base === undefined)
+    this.error("error: expected --model <project/name>, or --base <id> to evaluate a base model", { exitCode: 2 });
   const environment = await loadEnvironment(file);
-  await withModel(model, async ({ model: trained, signal }) => {
-    const policy = await trained.policy(step);
+  await withService(async (connected) => {
+    const { signal } = connected;
+    const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model, step);
     const {
       groups: _groups,
       metrics: _metrics,

@@ -2,10 +2,12 @@ import { Command } from "commander";
 import { trainRl, type RunEvent } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
-import { withModel, type ModelOptions } from "./connected.ts";
+import { openModel, withService, type ModelName } from "./connected.ts";
 import { loadEnvironment } from "./environment-file.ts";
 
-interface TrainOptions extends ModelOptions {
+interface TrainOptions {
+  readonly model: ModelName;
+  readonly base: string;
   readonly steps: number;
   readonly scenarios: number;
   readonly groupSize: number;
@@ -22,24 +24,26 @@ export function trainCommand(): Command {
   return new Command("train")
     .description("train a model by reinforcement learning on the environment that a file exports")
     .argument("<environment>", "file with `export default defineEnvironment({ … })`")
-    .requiredOption("--model <project/name>", "the model to train; created if it is not there", modelName)
+    .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <id>", "base model of a new model", "whetstone-tiny")
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
     .option("--scenarios <number>", "scenarios per step", integer(1), 16)
     .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
-    .option("--learning-rate <number>", "of each step (default: the service's)", positive)
+    .option("--learning-rate <number>", "learning rate (default: the service's)", positive)
     .option("--off-policy <number>", "steps that rollouts may be ahead of training", integer(0), 0)
-    .option("--eval-every <number>", "measure on the eval scenarios after every so many steps", integer(1))
-    .option("--seed <number>", "of scenarios and rollouts", integer(0), 0)
-    .option("--concurrency <number>", "rollouts at the same time", integer(1), 64)
-    .option("--run-dir <path>", "where the run is kept and gone on with (default: runs/<environment>-<model>)")
+    .option("--eval-every <number>", "evaluate on the eval scenarios every so many steps", integer(1))
+    .option("--seed <number>", "seed of scenarios and rollouts", integer(0), 0)
+    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
+    .option("--run-dir <path>", "directory of the run; an existing run is resumed (default: runs/<environment>-<model>)")
     .action(train);
 }
 
 async function train(file: string, options: TrainOptions): Promise<void> {
   const environment = await loadEnvironment(file);
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
-  await withModel(options, async ({ model, signal }) => {
+  await withService(async (connected) => {
+    const model = await openModel(connected, options.model, options.base);
+    const { signal } = connected;
     const run = trainRl({
       model,
       environment,
@@ -67,7 +71,7 @@ function lineOf(event: RunEvent): string | null {
   const number = (value: number | undefined) => (value === undefined ? "?" : value.toFixed(4));
   switch (event.type) {
     case "run-resume":
-      return `goes on at step ${event.step} from checkpoint ${event.checkpointStep}`;
+      return `resumes at step ${event.step} from checkpoint ${event.checkpointStep}`;
     case "step-end":
       return `step ${event.step}  reward ${number(event.metrics["reward/mean"])}  loss ${number(event.metrics["loss"])}  checkpoint ${event.checkpointStep}`;
     case "evaluation-end":

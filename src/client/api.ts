@@ -1,7 +1,8 @@
+/** Connection that the resources of a client (`models`, `trainingJobs`, `artifacts` …) share, and the requests they send on it. */
 import type { Dispatcher } from "undici";
 import type { RequestOptions, Transport } from "./transport.ts";
 
-/** Options of every call. */
+/** Signal and time limit, accepted by every call. */
 export interface CallOptions {
   /** Aborts the call, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
@@ -15,7 +16,10 @@ export interface CreateOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
-/** Detected extensions of the service; undefined = not known yet. Shared by all resources of one connection. */
+/**
+ * Extensions of the HTTP interface that the connected service turned out to have; undefined = not known yet. Resources set a property when an
+ * answer shows it.
+ */
 export interface ServiceFeatures {
   /** Whether the service has the events route of a job. */
   jobEvents: boolean | undefined;
@@ -23,27 +27,30 @@ export interface ServiceFeatures {
   idempotencyKeys: boolean | undefined;
 }
 
-/** Connection shared by all resources: transport and addresses. */
+/** Connection shared by all resources: transport, addresses and detected extensions. */
 export interface Api {
   readonly transport: Transport;
   /** Base URL without `/v1` and without a trailing slash. */
   readonly baseUrl: string;
-  /** Base URL with `/v1`, for the list of served models. */
+  /** Base URL of the OpenAI-compatible routes, with `/v1`. */
   readonly inferenceUrl: string;
   readonly features: ServiceFeatures;
 }
 
 /**
- * Timeout for the response headers of calls that need computation (sampling, accepting a batch), in milliseconds. Node's default would be
- * 300 s.
+ * Timeout for the response headers of calls that compute before they answer (sampling, tokenizing a batch, loading a base model), in
+ * milliseconds. Longer than undici's default of 300 s, which a full queue or a large model exceeds.
  */
 export const LONG_CALL_MS = 20 * 60_000;
 
 /**
  * Sends a POST that creates a resource, with an `Idempotency-Key`.
  *
- * Unless `isRepeatable`, the request is repeated after an ambiguous failure only if the service is known to honor the key. Otherwise a lost
- * response could create a second resource.
+ * A failure without a response leaves open whether the service created the resource. The request is then repeated only if `isRepeatable`, or
+ * if the service is known to honor the key; else the repetition could create a second resource. A request that was certainly not sent is
+ * always repeated.
+ *
+ * @param isRepeatable - Whether the service itself prevents a second resource, for example because names are unique.
  */
 export function callCreate(
   api: Api,

@@ -2,12 +2,14 @@ import { randomUUID } from "node:crypto";
 import { artifactPath, artifactVersion, deleteArtifactResponse, type JsonObject } from "../schema/index.ts";
 import { ArgumentError } from "../errors.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
-import type { RequestOptions } from "./transport.ts";
-import { artifactFromWire, parseAnswer, type ArtifactVersion } from "./wire.ts";
+import { artifactFromWire, type ArtifactVersion } from "./wire.ts";
+import { parseAnswer } from "./options.ts";
 
-/** Options of `artifacts.create`. */
+/** Name, owner and metadata of the version that `artifacts.create` opens. */
 export interface CreateArtifactOptions extends CreateOptions {
+  /** Project where the artifact is stored. */
   readonly project: string;
+  /** Name within the project; every creation under the same name opens the next version. */
   readonly name: string;
   /** Owner of the artifact. @default the key's entity */
   readonly entity?: string | undefined;
@@ -16,32 +18,80 @@ export interface CreateArtifactOptions extends CreateOptions {
 }
 
 /** Contents of a file. A function is called once per attempt and returns the contents from the start. */
-export type FileBody = Exclude<RequestOptions["body"], undefined>;
+export type FileBody = Uint8Array | string | (() => AsyncIterable<Uint8Array>);
 
-/** The `artifacts` resource (an extension): versioned, immutable sets of files. */
+/**
+ * The `artifacts` resource (an extension): versioned, immutable sets of files.
+ *
+ * @example
+ * ```ts
+ * const { id } = await service.artifacts.create({ project: "demo", name: "examples" });
+ * await service.artifacts.putFile(id, "train.jsonl", '{"messages":[]}\n');
+ * const { url } = await service.artifacts.commit(id);
+ * const { files } = await service.artifacts.get(id);
+ * const bytes = await service.artifacts.readFile(id, "train.jsonl");
+ * await service.artifacts.delete(id);
+ * ```
+ */
 export interface Artifacts {
-  /** Opens the next version of `entity/project/name` for uploads. */
+  /**
+   * Opens the next version of `entity/project/name` for uploads.
+   *
+   * @param options - Name, owner, metadata, signal, time limit and idempotency key.
+   * @returns the open version without files.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   create(options: CreateArtifactOptions): Promise<ArtifactVersion>;
   /**
    * Uploads one file into an open version, replacing a file of the same path.
    *
+   * @param artifactId - ID of the version.
+   * @param path - Relative path with `/` inside the artifact.
+   * @param body - Contents of the file.
+   * @param options - Signal and time limit.
    * @throws ArgumentError `E_ARGUMENT` if `path` is not a relative path inside the artifact.
+   * @throws HttpError `E_HTTP` for an error status, 409 for a committed version; ConnectionError `E_CONNECTION` without a response.
    */
   putFile(artifactId: string, path: string, body: FileBody, options?: CallOptions): Promise<void>;
-  /** Commits a version, which makes it immutable and usable. */
+  /**
+   * Commits a version, which makes it immutable and usable.
+   *
+   * @param artifactId - ID of the version.
+   * @param options - Signal and time limit.
+   * @returns the committed version with its files.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   commit(artifactId: string, options?: CallOptions): Promise<ArtifactVersion>;
-  /** Returns a version with its file list. */
+  /**
+   * Returns a version with its file list.
+   *
+   * @param artifactId - ID of the version.
+   * @param options - Signal and time limit.
+   * @returns the version, open or committed.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   get(artifactId: string, options?: CallOptions): Promise<ArtifactVersion>;
   /**
-   * Downloads one file.
+   * Downloads one file of a version.
    *
+   * @param artifactId - ID of the version.
+   * @param path - Relative path with `/` inside the artifact.
+   * @param options - Signal and time limit.
+   * @returns the bytes of the file.
    * @throws ArgumentError `E_ARGUMENT` if `path` is not a relative path inside the artifact.
+   * @throws HttpError `E_HTTP` for an error status; ConnectionError `E_CONNECTION` without a complete response.
    */
   readFile(artifactId: string, path: string, options?: CallOptions): Promise<Uint8Array>;
   /**
    * Deletes a version with its files. The version number is not reused.
    *
-   * @throws HttpError with status 409 while an unfinished job reads the version.
+   * @param artifactId - ID of the version.
+   * @param options - Signal and time limit.
+   * @throws HttpError `E_HTTP` for an error status, 409 while an unfinished job reads the version.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   delete(artifactId: string, options?: CallOptions): Promise<void>;
 }

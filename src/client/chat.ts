@@ -6,11 +6,25 @@ import { readChatStream } from "./sse.ts";
 /** Body of a chat request. */
 export type ChatParams = ChatCompletionRequest;
 
-/** The `chat.completions` resource. Field names are exactly those on the wire. */
+/**
+ * The `chat.completions` resource. Field names are exactly those on the wire.
+ *
+ * @example
+ * ```ts
+ * const messages = [{ role: "user" as const, content: "Hello" }];
+ * const { choices } = await service.chat.completions.create({ model: "whetstone-tiny", messages });
+ * for await (const chunk of service.chat.completions.create({ model: "whetstone-tiny", messages, stream: true })) {
+ *   process.stdout.write(chunk.choices[0]?.delta.content ?? "");
+ * }
+ * ```
+ */
 export interface ChatCompletions {
   /**
    * Streams the chunks of a completion. The request starts with the first `next`; leaving the loop aborts it.
    *
+   * @param params - Body of the request.
+   * @param options - Signal and time limit.
+   * @returns the chunks; an iterable can be iterated once.
    * @throws HttpError `E_HTTP` for an error status or an error event inside the stream.
    * @throws ConnectionError `E_CONNECTION` if the stream is cut; a started stream is never repeated.
    * @throws ProtocolError `E_PROTOCOL` if a chunk does not match the schema.
@@ -19,6 +33,9 @@ export interface ChatCompletions {
   /**
    * Returns one completion. Retried only if the service has certainly not started: after 429, 503 or a failed connection.
    *
+   * @param params - Body of the request.
+   * @param options - Signal and time limit.
+   * @returns the completion with all choices.
    * @throws HttpError `E_HTTP` for an error status.
    * @throws ConnectionError `E_CONNECTION` if there was no complete response.
    * @throws ProtocolError `E_PROTOCOL` if the response does not match the schema.
@@ -26,8 +43,9 @@ export interface ChatCompletions {
   create(params: ChatParams & { readonly stream?: false | null | undefined }, options?: CallOptions): Promise<ChatCompletion>;
 }
 
-/** The `chat` resource. */
+/** The `chat` resource of a {@link Service}, in the layout of OpenAI clients. */
 export interface Chat {
+  /** Completions, whole or streamed. */
   readonly completions: ChatCompletions;
 }
 

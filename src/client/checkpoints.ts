@@ -8,11 +8,12 @@ import {
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
 import { ProtocolError } from "./errors.ts";
 import { extractTar } from "./extract.ts";
-import { deletedCheckpointsFromWire, parseAnswer, type DeletedCheckpoints } from "./wire.ts";
+import { deletedCheckpointsFromWire, type DeletedCheckpoints } from "./wire.ts";
+import { parseAnswer } from "./options.ts";
 
-/** Options of `checkpoints.list`. */
+/** Order and number of the checkpoints that `checkpoints.list` returns. */
 export interface ListCheckpointsOptions extends CallOptions {
-  /** Order by step. @default "asc" */
+  /** Order of the steps: ascending or descending. @default "asc" */
   readonly order?: "asc" | "desc" | undefined;
   /** Max number of checkpoints to return. @default all */
   readonly max?: number | undefined;
@@ -20,17 +21,31 @@ export interface ListCheckpointsOptions extends CallOptions {
 
 /** Origin of a checkpoint's weights. */
 export interface Lineage {
+  /** Identifier of the base model from which all training of the weights started. */
   readonly baseModel: string;
   /** Parent weights: `entity/project/name:stepN`, or the `artifact:///…` URL of an adapter; null = the base model. */
   readonly parent: string | null;
   /** Job that produced the checkpoint from its parent; null for step 0. */
   readonly jobId: string | null;
+  /** Kind of that job; null for step 0. */
   readonly jobType: "rl" | "sft" | null;
 }
 
-/** A checkpoint of a model on the service. */
+/**
+ * Weights of a model after one training step, stored on the service.
+ *
+ * @example
+ * ```ts
+ * const checkpoint = await model.checkpoint();
+ * await checkpoint.pin();
+ * await checkpoint.download("exported/reverse");
+ * await checkpoint.unpin();
+ * ```
+ */
 export class ModelCheckpoint {
+  /** UUID of the checkpoint. */
   readonly id: string;
+  /** Step of the model: 0 at creation, one more with every successful job. */
   readonly step: number;
   /** Metrics of the checkpoint, under the service's names. */
   readonly metrics: Readonly<Record<string, number>>;
@@ -45,6 +60,11 @@ export class ModelCheckpoint {
   readonly #resource: Checkpoints;
   readonly #modelId: string;
 
+  /**
+   * Creates a handle; users get checkpoints from {@link Model}.
+   *
+   * @internal
+   */
   constructor(resource: Checkpoints, modelId: string, wire: WireCheckpoint) {
     this.#resource = resource;
     this.#modelId = modelId;
@@ -61,15 +81,11 @@ export class ModelCheckpoint {
    * download leaves no files. Extension.
    *
    * @param directory - Target directory; its parents are created.
+   * @param options - Signal and time limit.
    * @throws ArgumentError `E_ARGUMENT` if the directory contains files.
    * @throws HttpError `E_HTTP` for an error status.
    * @throws ConnectionError `E_CONNECTION` if the download is cut.
    * @throws DataError `E_DATA` if the archive is invalid or contains a path outside `directory`.
-   * @example
-   * ```ts
-   * const checkpoint = await model.checkpoint();
-   * await checkpoint.download("exported/reverse");
-   * ```
    */
   download(directory: string, options: CallOptions = {}): Promise<void> {
     return this.#resource.download(this.#modelId, this.step, directory, options);
@@ -79,37 +95,107 @@ export class ModelCheckpoint {
    * Pins the checkpoint: the service keeps it, and its optimizer state if that still exists, regardless of its checkpoint budget.
    * Extension.
    *
+   * @param options - Signal and time limit.
    * @returns the updated checkpoint.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   pin(options: CallOptions = {}): Promise<ModelCheckpoint> {
     return this.#resource.pin(this.#modelId, this.step, options);
   }
 
   /**
-   * Removes the pin. Extension.
+   * Removes the pin: the checkpoint budget applies to the checkpoint again. Extension.
    *
+   * @param options - Signal and time limit.
    * @returns the updated checkpoint.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   unpin(options: CallOptions = {}): Promise<ModelCheckpoint> {
     return this.#resource.unpin(this.#modelId, this.step, options);
   }
 }
 
-/** The `checkpoints` resource. */
+/**
+ * The `checkpoints` resource of a {@link Service}; `model.checkpoints` and {@link ModelCheckpoint} are the high-level equivalents.
+ *
+ * @example
+ * ```ts
+ * const [newest] = await service.checkpoints.list(model.id, { order: "desc", max: 1 });
+ * const checkpoint = await service.checkpoints.get(model.id, "latest");
+ * await service.checkpoints.pin(model.id, 3);
+ * await service.checkpoints.unpin(model.id, 3);
+ * await service.checkpoints.download(model.id, "latest", "exported/reverse");
+ * const { notFoundSteps } = await service.checkpoints.delete(model.id, [1, 2]);
+ * ```
+ */
 export interface Checkpoints {
-  /** Lists the checkpoints of a model, fetching all pages. */
+  /**
+   * Lists the checkpoints of a model, fetching all pages.
+   *
+   * @param modelId - ID of the model.
+   * @param options - Order, number, signal and time limit.
+   * @returns the checkpoints, by default all of them, oldest first.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   list(modelId: string, options?: ListCheckpointsOptions): Promise<ModelCheckpoint[]>;
-  /** Returns one checkpoint. Extension. */
+  /**
+   * Returns one checkpoint. Extension.
+   *
+   * @param modelId - ID of the model.
+   * @param step - Step of the checkpoint.
+   * @param options - Signal and time limit.
+   * @returns the checkpoint with metrics and lineage.
+   * @throws HttpError `E_HTTP` for an error status, 404 if there is no such checkpoint.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   get(modelId: string, step: number | "latest", options?: CallOptions): Promise<ModelCheckpoint>;
-  /** Downloads a checkpoint, see {@link ModelCheckpoint.download}. Extension. */
+  /**
+   * Downloads a checkpoint, see {@link ModelCheckpoint.download}. Extension.
+   *
+   * @param modelId - ID of the model.
+   * @param step - Step of the checkpoint.
+   * @param directory - Target directory, new or empty; its parents are created.
+   * @param options - Signal and time limit.
+   * @throws ArgumentError `E_ARGUMENT` if the directory contains files.
+   * @throws HttpError `E_HTTP` for an error status; ConnectionError `E_CONNECTION` if the download is cut.
+   * @throws DataError `E_DATA` if the archive is invalid or contains a path outside `directory`.
+   */
   download(modelId: string, step: number | "latest", directory: string, options?: CallOptions): Promise<void>;
-  /** Pins a checkpoint, see {@link ModelCheckpoint.pin}. Extension. */
+  /**
+   * Pins a checkpoint, see {@link ModelCheckpoint.pin}. Extension.
+   *
+   * @param modelId - ID of the model.
+   * @param step - Step of the checkpoint.
+   * @param options - Signal and time limit.
+   * @returns the updated checkpoint.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   pin(modelId: string, step: number | "latest", options?: CallOptions): Promise<ModelCheckpoint>;
-  /** Removes a pin, see {@link ModelCheckpoint.unpin}. Extension. */
+  /**
+   * Removes a pin, see {@link ModelCheckpoint.unpin}. Extension.
+   *
+   * @param modelId - ID of the model.
+   * @param step - Step of the checkpoint.
+   * @param options - Signal and time limit.
+   * @returns the updated checkpoint.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   unpin(modelId: string, step: number | "latest", options?: CallOptions): Promise<ModelCheckpoint>;
-  /** Deletes checkpoints by step. Unknown steps are not an error; the result lists them in `notFoundSteps`. */
+  /**
+   * Deletes checkpoints by step. Unknown steps are not an error.
+   *
+   * @param modelId - ID of the model.
+   * @param steps - Steps of the checkpoints to delete.
+   * @param options - Signal and time limit.
+   * @returns the number of deleted checkpoints, and the unknown steps.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   delete(modelId: string, steps: readonly number[], options?: CallOptions): Promise<DeletedCheckpoints>;
 }
 

@@ -1,5 +1,5 @@
 import { chatCompletion, type ChatCompletion } from "../schema/index.ts";
-import { parseAnswer } from "./wire.ts";
+import { parseAnswer } from "./options.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -8,7 +8,7 @@ import type { Transport, TransportOptions } from "./transport.ts";
 export interface ConnectOptions {
   /** Address of the service, with or without `/v1`. @default WHETSTONE_BASE_URL; without it, the embedded service of `dataDir` */
   readonly baseUrl?: string | undefined;
-  /** API key. @default WHETSTONE_API_KEY; for the embedded service, the key stored in its data directory */
+  /** API key, sent as bearer token. @default WHETSTONE_API_KEY; for the embedded service, the key stored in its data directory */
   readonly apiKey?: string | undefined;
   /** Data directory of the embedded service. @default WHETSTONE_HOME, else `.whetstone` in the working directory */
   readonly dataDir?: string | undefined;

@@ -2,9 +2,13 @@ import { WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
 
 /** Constructor options of {@link HttpError}. */
 export interface HttpErrorOptions extends WhetstoneErrorOptions {
+  /** HTTP status; null for an error inside a stream that had started with 200. */
   readonly status: number | null;
+  /** The service's classification. @default null */
   readonly type?: string | null | undefined;
+  /** Value of `x-request-id`. @default null */
   readonly requestId?: string | null | undefined;
+  /** Wait requested by the service, in milliseconds. @default null */
   readonly retryAfterMs?: number | null | undefined;
   /** Error code in the body. @default null */
   readonly serviceCode?: string | number | null | undefined;
@@ -13,6 +17,15 @@ export interface HttpErrorOptions extends WhetstoneErrorOptions {
 /**
  * An error response of the service. `retryable` for 408, 429 and 5xx other than 501, 505 and 507; retried inside the client where that is
  * safe.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await model.checkpoint(99);
+ * } catch (error) {
+ *   if (error instanceof HttpError && error.status === 404) console.log(error.requestId);
+ * }
+ * ```
  */
 export class HttpError extends WhetstoneError {
   readonly code = "E_HTTP";
@@ -27,6 +40,17 @@ export class HttpError extends WhetstoneError {
   /** Error code in the body: `error_code`, such as `E_NOT_FOUND`; for other servers `code`, a string or a number. */
   readonly serviceCode: string | number | null;
 
+  /**
+   * Creates the error of a response.
+   *
+   * @param message - Text of the error: request, status and the service's reason.
+   * @param options - Status and further facts of the response.
+   * @example
+   * ```ts
+   * // In a policy of one's own: rollouts are retried after this error.
+   * throw new HttpError("The backend is overloaded", { status: 503, retryable: true });
+   * ```
+   */
   constructor(message: string, options: HttpErrorOptions) {
     super(message, options);
     this.status = options.status;
@@ -36,7 +60,8 @@ export class HttpError extends WhetstoneError {
     this.serviceCode = options.serviceCode ?? null;
   }
 
-  override toJSON() {
+  /** Returns the fields of the response besides code and message; safe for files and HTTP responses. */
+  override toJSON(): ReturnType<WhetstoneError["toJSON"]> & Pick<HttpError, "status" | "type" | "requestId" | "serviceCode"> {
     return { ...super.toJSON(), status: this.status, type: this.type, requestId: this.requestId, serviceCode: this.serviceCode };
   }
 }
@@ -50,6 +75,16 @@ export class ConnectionError extends WhetstoneError {
   /** Whether the request certainly never reached the service, so that repeating it cannot repeat its effect. */
   readonly isBeforeSend: boolean;
 
+  /**
+   * Creates the error of a request without a complete response.
+   *
+   * @param message - Text of the error: request and cause.
+   * @param options - `isBeforeSend`, cause, and `retryable` (true by default).
+   * @example
+   * ```ts
+   * throw new ConnectionError("The backend refused the connection", { isBeforeSend: true });
+   * ```
+   */
   constructor(message: string, options: WhetstoneErrorOptions & { readonly isBeforeSend?: boolean | undefined } = {}) {
     super(message, { retryable: true, ...options });
     this.isBeforeSend = options.isBeforeSend ?? false;

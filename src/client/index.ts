@@ -1,24 +1,25 @@
-/** Typed HTTP client of the service. */
+/** Resources of a connected service: models, checkpoints, jobs, artifacts and chat completions. The root entry has `connect`. */
 export type { CallOptions, CreateOptions, ServiceFeatures } from "./api.ts";
 export type { Artifacts, CreateArtifactOptions, FileBody } from "./artifacts.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
 export { ModelCheckpoint } from "./checkpoints.ts";
 export type { Checkpoints, Lineage, ListCheckpointsOptions } from "./checkpoints.ts";
-export { connectWith } from "./connect.ts";
 export type { ConnectOptions } from "./connect.ts";
 export { ConnectionError, HttpError, ProtocolError } from "./errors.ts";
+export type { HttpErrorOptions } from "./errors.ts";
 export { Job } from "./job.ts";
 export type { JobResult } from "./job.ts";
 export { Model } from "./model.ts";
 export type { GroupSource, ModelPolicy, TrainOptions, TrainSftOptions } from "./model.ts";
 export type { Models } from "./models.ts";
-export type { BatchFinding, ClientPorts, ExamineBatch, FollowJob, FollowOptions } from "./ports.ts";
+export type { BatchFinding, ExamineOptions, FollowOptions } from "./ports.ts";
 export { Service } from "./service.ts";
 export type { ListEventsOptions, TrainingJobs } from "./training-jobs.ts";
-export { jobEventFromWire } from "./wire.ts";
 export type {
   ArtifactFileInfo,
   ArtifactVersion,
+  CamelCase,
+  CamelKeys,
   CreateModelOptions,
   DeletedCheckpoints,
   DeletedModel,

@@ -11,19 +11,41 @@ export interface JobResult {
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-/** A training job. The job runs on the service independently of any follower and can be followed any number of times. */
+/**
+ * A training job, returned by {@link Model.train} and {@link Model.trainSft}. The job runs on the service independently of any follower and
+ * can be followed any number of times.
+ *
+ * @example
+ * ```ts
+ * const job = await model.train(groups);
+ * for await (const event of job.events({ timeoutMs: 600_000 })) {
+ *   if (event.type === "gradient-step") console.log(event.metrics);
+ * }
+ * const { step, metrics } = await job.done();
+ * console.log(step, metrics);
+ * ```
+ */
 export class Job {
+  /** UUID of the job. */
   readonly id: string;
+  /** UUID of the trained model. */
   readonly modelId: string;
   /** Warnings of preflight about the batch. */
   readonly warnings: readonly BatchFinding[];
   readonly #service: Service;
   readonly #baselineStep: number | null;
 
+  /**
+   * Creates a handle; users get jobs from {@link Model}.
+   *
+   * @internal
+   */
   constructor(
     service: Service,
     facts: {
+      /** UUID of the job. */
       readonly id: string;
+      /** UUID of the trained model. */
       readonly modelId: string;
       readonly warnings: readonly BatchFinding[];
       readonly baselineStep: number | null;
@@ -43,6 +65,8 @@ export class Job {
    * @throws JobFailedError `E_JOB_FAILED` if the job failed.
    * @throws JobCancelledError `E_JOB_CANCELLED` if the job was cancelled.
    * @throws JobTimeoutError `E_JOB_TIMEOUT` after `timeoutMs`.
+   * @returns the events, `training-started` first and `training-ended` last; each iteration follows the job anew.
+   * @throws HttpError `E_HTTP` or ConnectionError `E_CONNECTION` after repeated failures; the signal's reason.
    */
   events(options: Omit<FollowOptions, "baseline"> = {}): AsyncIterable<JobEvent> {
     const baseline = this.#baselineStep === null ? undefined : { modelId: this.modelId, step: this.#baselineStep };
@@ -52,8 +76,10 @@ export class Job {
   /**
    * Waits for the end of the job.
    *
+   * @param options - Signal and time limit.
    * @returns the new checkpoint's step and the final metrics.
-   * @throws the errors of {@link Job.events}.
+   * @throws JobFailedError `E_JOB_FAILED`, JobCancelledError `E_JOB_CANCELLED`, or JobTimeoutError `E_JOB_TIMEOUT` after `timeoutMs`.
+   * @throws HttpError `E_HTTP` or ConnectionError `E_CONNECTION` after repeated failures; the signal's reason.
    */
   async done(options: Omit<FollowOptions, "baseline"> = {}): Promise<JobResult> {
     let metrics: Readonly<Record<string, number>> = {};
@@ -72,17 +98,30 @@ export class Job {
   /**
    * Returns the current state of the job.
    *
+   * @param options - Signal and time limit.
+   * @returns the state; a service that implements only the interface fills in just `id`.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { status, step } = await job.get();
+   * ```
    */
   get(options: CallOptions = {}): Promise<TrainingJobInfo> {
     return this.#service.trainingJobs.get(this.id, options);
   }
 
   /**
-   * Cancels the job. Extension.
+   * Cancels the job; a running job stops at its next step. Extension.
    *
+   * @param options - Signal and time limit.
    * @returns the state of the job.
    * @throws HttpError `E_HTTP` with status 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response.
+   * @example
+   * ```ts
+   * await job.cancel();
+   * ```
    */
   cancel(options: CallOptions = {}): Promise<TrainingJobInfo> {
     return this.#service.trainingJobs.cancel(this.id, options);

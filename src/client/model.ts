@@ -1,4 +1,4 @@
-import { ArgumentError } from "../errors.ts";
+import { ArgumentError, NotFoundError } from "../errors.ts";
 import {
   rlConfig,
   sftConfig,
@@ -12,7 +12,8 @@ import type { CallOptions, CreateOptions } from "./api.ts";
 import type { ModelCheckpoint } from "./checkpoints.ts";
 import { Job } from "./job.ts";
 import type { Service } from "./service.ts";
-import { hasOption, optionsToWire, type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
+import { type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
+import { hasOption, optionsToWire } from "./options.ts";
 
 /** Options of {@link Model.train}. */
 export type TrainOptions = RlOptions & CreateOptions;
@@ -23,28 +24,68 @@ export type TrainSftOptions = SftOptions & CreateOptions;
 export interface ModelPolicy {
   /** Value of a request's `model` field. */
   readonly id: string;
+  /** Step of the checkpoint. */
   readonly step: number;
   /** True: every response is freshly parsed, so that the caller may keep it without copying. */
   readonly handsOver: true;
+  /**
+   * Returns one completion of this checkpoint; `request.model` is replaced by {@link id}.
+   *
+   * @param request - Chat request; `stream` is ignored.
+   * @param options - Signal that aborts the request.
+   * @returns the completion, not shared with another caller.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const policy = await model.policy();
+   * const { choices } = await policy.complete({ model: policy.id, messages: [{ role: "user", content: "Hello" }] });
+   * ```
+   */
   complete(request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ChatCompletion>;
 }
 
 /** An object that serializes to the wire form of a group, such as a `TrajectoryGroup`. */
 export interface GroupSource {
+  /** Returns the group in the wire's form. */
   toJSON(): WireTrajectoryGroup;
 }
 
-/** A trainable model on the service. */
+/**
+ * A trainable model on the service, created by `service.models.create`.
+ *
+ * @example
+ * ```ts
+ * import { connect } from "whetstone";
+ *
+ * const service = await connect();
+ * const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny", returnExisting: true });
+ * console.log(await model.step());
+ * const policy = await model.policy();
+ * ```
+ */
 export class Model implements ModelInfo {
+  /** UUID of the model. */
   readonly id: string;
+  /** Team or user that owns the model. */
   readonly entity: string;
+  /** Project where the model is stored. */
   readonly project: string;
+  /** Name, unique within entity and project. */
   readonly name: string;
+  /** Base model whose architecture and tokenizer the model has. */
   readonly baseModel: string;
+  /** Experiment-tracking run; null if the service has none. */
   readonly runId: string | null;
+  /** Low-rank adapter settings; null = full-parameter training. */
   readonly lora: LoraConfig | null;
   readonly #service: Service;
 
+  /**
+   * Creates a handle; users get models from `service.models`.
+   *
+   * @internal
+   */
   constructor(service: Service, info: ModelInfo) {
     this.#service = service;
     this.id = info.id;
@@ -64,18 +105,26 @@ export class Model implements ModelInfo {
   /**
    * Returns a handle of a job of this model that was created earlier, perhaps by another process. Sends no request.
    *
-   * @param id - Identifier of the job.
+   * @param id - ID of the job.
    * @param options - `baselineStep`: newest step before the job, null by default. It makes the end of a job detectable on a service
    *   without job events and status.
+   * @returns a handle; a job that does not exist fails at the first request.
+   * @example
+   * ```ts
+   * const { status } = await model.job("0d5b0f2e-8a7e-4c39-b7a4-3f0a4a1f8d11").get();
+   * ```
    */
   job(id: string, { baselineStep = null }: { readonly baselineStep?: number | null | undefined } = {}): Job {
     return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
   }
 
   /**
-   * Returns the step of the newest checkpoint; 0 before the first one.
+   * Returns the step of the newest checkpoint.
    *
+   * @param options - Signal and time limit.
+   * @returns the step; 0 before the first checkpoint.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   step(options: CallOptions = {}): Promise<number> {
     return this.#service.latestStep(this.id, options);
@@ -84,13 +133,18 @@ export class Model implements ModelInfo {
   /**
    * Returns the weights of one checkpoint as a policy to sample from.
    *
-   * @param step @default the newest
+   * @param step - Step of the checkpoint. @default the newest
+   * @param options - Signal and time limit of the request for the newest step; no request is sent if `step` is given.
+   * @returns a policy of this checkpoint; later training does not change it.
    * @throws ArgumentError `E_ARGUMENT` if `step` is not an integer of at least 0.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   async policy(step?: number, options: CallOptions = {}): Promise<ModelPolicy> {
     const at = step ?? (await this.step(options));
     if (!Number.isInteger(at) || at < 0)
       throw new ArgumentError(`Expected \`step\` to be an integer of at least 0, got \`${at}\``, { param: "step" });
+    if (step !== undefined) await this.#requireCheckpoint(step, options);
     const id = `${this.#service.modelPrefix}${this.entity}/${this.project}/${this.name}:step${at}`;
     const { completions } = this.#service.chat;
     return {
@@ -101,6 +155,17 @@ export class Model implements ModelInfo {
     };
   }
 
+  /** Every model has step 0. Looks at the newest step first, because it is the one most often sampled. */
+  async #requireCheckpoint(step: number, options: CallOptions): Promise<void> {
+    if (step === 0 || step === (await this.step(options))) return;
+    const steps = (await this.#service.checkpoints.list(this.id, options)).map((each) => each.step);
+    if (steps.includes(step)) return;
+    const known = steps.length > 10 ? `${steps.slice(0, 9).join(", ")} … ${steps.at(-1)}` : steps.join(", ");
+    throw new NotFoundError(`Model "${this.project}/${this.name}" has no checkpoint at step ${step}; it has: ${known || "none"}`, {
+      param: "step",
+    });
+  }
+
   /**
    * Starts a job with one RL step over groups of finished trajectories.
    *
@@ -108,10 +173,16 @@ export class Model implements ModelInfo {
    *
    * @param groups - Groups of trajectories; rewards are compared within a group.
    * @param options - Settings of the step, signal, time limit and idempotency key.
-   * @returns the created job.
+   * @returns the created job; its `warnings` are preflight's.
    * @throws PreflightError `E_PREFLIGHT` if the batch cannot be trained.
    * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const job = await model.train(groups, { learningRate: 1e-5 });
+   * const { step } = await job.done();
+   * ```
    */
   async train(groups: readonly GroupSource[], { signal, timeoutMs, idempotencyKey, ...config }: TrainOptions = {}): Promise<Job> {
     const experimental = optionsToWire(rlConfig, config);
@@ -133,6 +204,12 @@ export class Model implements ModelInfo {
    * @returns the created job.
    * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const job = await model.trainSft("artifact:///local/demo/examples:v0", { batchSize: 8, learningRate: 1e-4 });
+   * await job.done();
+   * ```
    */
   async trainSft(dataUrl: string, { signal, timeoutMs, idempotencyKey, ...options }: TrainSftOptions = {}): Promise<Job> {
     const entries = Object.entries(options);
@@ -157,9 +234,16 @@ export class Model implements ModelInfo {
   }
 
   /**
-   * Returns all checkpoints, oldest first.
+   * Returns all checkpoints, fetching all pages.
    *
+   * @param options - Signal and time limit.
+   * @returns the checkpoints, oldest first.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * for (const { step, metrics } of await model.checkpoints()) console.log(step, metrics);
+   * ```
    */
   checkpoints(options: CallOptions = {}): Promise<ModelCheckpoint[]> {
     return this.#service.checkpoints.list(this.id, options);
@@ -168,8 +252,15 @@ export class Model implements ModelInfo {
   /**
    * Returns one checkpoint. Extension.
    *
-   * @param step @default the newest
-   * @throws HttpError `E_HTTP` for an error status.
+   * @param step - Step of the checkpoint. @default the newest
+   * @param options - Signal and time limit.
+   * @returns the checkpoint with metrics and lineage.
+   * @throws HttpError `E_HTTP` for an error status, 404 if there is no such checkpoint.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { lineage } = await model.checkpoint(3);
+   * ```
    */
   checkpoint(step?: number, options: CallOptions = {}): Promise<ModelCheckpoint> {
     return this.#service.checkpoints.get(this.id, step ?? "latest", options);
@@ -178,7 +269,14 @@ export class Model implements ModelInfo {
   /**
    * Cancels the model's unfinished jobs, then deletes the model with its checkpoints. Artifacts and job records stay.
    *
+   * @param options - Signal and time limit.
+   * @returns the number of deleted checkpoints.
    * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { deletedCheckpoints } = await model.delete();
+   * ```
    */
   delete(options: CallOptions = {}): Promise<DeletedModel> {
     return this.#service.models.delete(this.id, options);

@@ -7,24 +7,51 @@ import {
   createModelToWire,
   deletedModelFromWire,
   modelFromWire,
-  parseAnswer,
   servedModelFromWire,
   type CreateModelOptions,
   type DeletedModel,
   type ServedModel,
 } from "./wire.ts";
+import { parseAnswer } from "./options.ts";
 
-/** The `models` resource. */
+/**
+ * The `models` resource of a {@link Service}.
+ *
+ * @example
+ * ```ts
+ * const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny" });
+ * for (const { id, parent } of await service.models.list()) console.log(id, parent ?? "base model");
+ * const { deletedCheckpoints } = await service.models.delete(model.id);
+ * ```
+ */
 export interface Models {
   /**
    * Creates a trainable model, or with `returnExisting` returns the existing model of this name.
    *
+   * @param options - Name and base model; optionally adapter, initial weights, signal, time limit and idempotency key.
+   * @returns the model; a new one has the checkpoint of step 0.
    * @throws HttpError `E_HTTP` for an error status, 409 if the name is taken.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   create(options: CreateModelOptions & CreateOptions): Promise<Model>;
-  /** Cancels the model's unfinished jobs, then deletes the model with its checkpoints. Artifacts and job records stay. */
+  /**
+   * Cancels the model's unfinished jobs, then deletes the model with its checkpoints. Artifacts and job records stay.
+   *
+   * @param modelId - ID of the model.
+   * @param options - Signal and time limit.
+   * @returns the number of deleted checkpoints.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   delete(modelId: string, options?: CallOptions): Promise<DeletedModel>;
-  /** Lists the served models: base models, then trainable models. */
+  /**
+   * Lists the served models.
+   *
+   * @param options - Signal and time limit.
+   * @returns base models first, then trainable models.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   list(options?: CallOptions): Promise<ServedModel[]>;
 }
 

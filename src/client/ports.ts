@@ -16,7 +16,14 @@ export interface FollowOptions {
    * Newest checkpoint before the job. On a service without job events and status, the job counts as finished once the model has a newer
    * checkpoint.
    */
-  readonly baseline?: { readonly modelId: string; readonly step: number } | undefined;
+  readonly baseline?:
+    | {
+        /** UUID of the trained model. */
+        readonly modelId: string;
+        /** Step of the newest checkpoint before the job. */
+        readonly step: number;
+      }
+    | undefined;
 }
 
 /**
@@ -29,10 +36,15 @@ export type FollowJob = (service: Service, jobId: string, options: FollowOptions
 
 /** Finding of preflight about a batch, in the form of a preflight `Finding`. */
 export interface BatchFinding {
+  /** Code of the problem, a `FindingCode`. */
   readonly code: string;
+  /** Severity. `fatal`: the batch is rejected. `warning`: the batch can be trained. */
   readonly severity: "fatal" | "warning";
+  /** Number of occurrences. */
   readonly count: number;
+  /** Paths of the first occurrences. */
   readonly examples: readonly string[];
+  /** Description of the problem and how to fix it. */
   readonly message: string;
 }
 
@@ -41,12 +53,16 @@ export type ExamineBatch = (groups: readonly WireTrajectoryGroup[], options?: Ex
 
 /** Relaxations of a job; see the options of `preflight`. */
 export interface ExamineOptions {
+  /** Whether the job trains choices without log-probabilities. @default false */
   readonly allowsUnknownLogprobs?: boolean | undefined;
+  /** Whether the service renders choices without token ids through the chat template. @default false */
   readonly rendersTokenIds?: boolean | undefined;
 }
 
 /** Injected functions of {@link connectWith}. */
 export interface ClientPorts {
+  /** Follower of a job's events. */
   readonly followJob: FollowJob;
+  /** Examination of a batch before it is sent. */
   readonly examineBatch: ExamineBatch;
 }

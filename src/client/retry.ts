@@ -1,6 +1,7 @@
 import { isAbort, WhetstoneError } from "../errors.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { delay } from "../util/delay.ts";
+import { isRetryableStatus } from "../util/retryable.ts";
 import { slowDownOf } from "../util/slow-down.ts";
 import { ConnectionError, HttpError } from "./errors.ts";
 
@@ -67,14 +68,6 @@ function mayRetry(error: unknown, policy: RetryPolicy): boolean {
   if (error instanceof ConnectionError) return policy === "idempotent" || error.isBeforeSend;
   if (!(error instanceof HttpError) || error.status === null) return false;
   return policy === "idempotent" ? isRetryableStatus(error.status) : error.status === 429 || error.status === 503;
-}
-
-/** 5xx statuses that a retry cannot resolve: not implemented, HTTP version not supported, and insufficient storage (507). */
-const LASTING_STATUSES: readonly number[] = [501, 505, 507];
-
-/** Returns whether a status is worth a retry: 408, 429, and 5xx except {@link LASTING_STATUSES}. */
-export function isRetryableStatus(status: number): boolean {
-  return status === 408 || status === 429 || (status >= 500 && !LASTING_STATUSES.includes(status));
 }
 
 /** Parses `Retry-After` (seconds or an HTTP date) and returns milliseconds; null if absent or invalid. */

@@ -12,9 +12,10 @@ import {
   type TrainedTrajectory,
 } from "../schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
-import { parseAnswer, trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
+import { trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
+import { parseAnswer } from "./options.ts";
 
-/** Options of `trainingJobs.events`. */
+/** Page of events that `trainingJobs.events` requests. */
 export interface ListEventsOptions extends CallOptions {
   /** Id of the last event already received. */
   readonly after?: string | undefined;
@@ -24,32 +25,124 @@ export interface ListEventsOptions extends CallOptions {
   readonly waitSeconds?: number | undefined;
 }
 
-/** The `trainingJobs` resource, with bodies as on the wire. `model.train` and `model.trainSft` are the high-level equivalents. */
+/**
+ * The `trainingJobs` resource, with bodies as on the wire. `model.train` and `model.trainSft` are the high-level equivalents.
+ *
+ * @example
+ * ```ts
+ * const { id } = await service.trainingJobs.createRl({
+ *   model_id: model.id,
+ *   trajectory_groups: groups.map((group) => group.toJSON()),
+ *   experimental_config: { token_report: true },
+ * });
+ * const { data, last_id } = await service.trainingJobs.events(id, { waitSeconds: 20 });
+ * const { status } = await service.trainingJobs.get(id);
+ * const trajectories = await service.trainingJobs.tokens(id);
+ * await service.trainingJobs.deleteTokens(id);
+ * await service.trainingJobs.delete(id);
+ * ```
+ */
 export interface TrainingJobs {
-  /** Returns the current state of a job. */
+  /**
+   * Returns the current state of a job.
+   *
+   * @param jobId - ID of the job.
+   * @param options - Signal and time limit.
+   * @returns the state; a service that implements only the interface fills in just `id`.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   get(jobId: string, options?: CallOptions): Promise<TrainingJobInfo>;
   /**
    * Creates an RL job of one step. Sends an `Idempotency-Key`, so that a repeated request creates one job.
    *
    * If the service does not honor keys, the request is not repeated after an ambiguous failure: check the model's checkpoints before
    * training the same batch again.
+   *
+   * @param body - Model, groups and settings.
+   * @param options - Signal, time limit and idempotency key.
+   * @returns the ID of the job.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
-  createRl(body: CreateRlJobRequest, options?: CreateOptions): Promise<{ readonly id: string }>;
-  /** Creates an SFT job over an uploaded artifact. */
-  createSft(body: CreateSftJobRequest, options?: CreateOptions): Promise<{ readonly id: string }>;
-  /** Cancels an unfinished job; a running job stops at its next step. Extension. */
+  createRl(
+    body: CreateRlJobRequest,
+    options?: CreateOptions,
+  ): Promise<{
+    /** UUID of the created job. */
+    readonly id: string;
+  }>;
+  /**
+   * Creates an SFT job over an uploaded artifact. Idempotency is the same as of {@link createRl}.
+   *
+   * @param body - Model, `artifact:///` address and settings.
+   * @param options - Signal, time limit and idempotency key.
+   * @returns the ID of the job.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * await service.trainingJobs.createSft({ model_id: model.id, training_data_url: "artifact:///local/demo/examples:v0" });
+   * ```
+   */
+  createSft(
+    body: CreateSftJobRequest,
+    options?: CreateOptions,
+  ): Promise<{
+    /** UUID of the created job. */
+    readonly id: string;
+  }>;
+  /**
+   * Cancels an unfinished job; a running job stops at its next step. Extension.
+   *
+   * @param jobId - ID of the job.
+   * @param options - Signal and time limit.
+   * @returns the state of the job.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { status } = await service.trainingJobs.cancel(job.id);
+   * ```
+   */
   cancel(jobId: string, options?: CallOptions): Promise<TrainingJobInfo>;
-  /** Returns the trainer's values of every trained token of a finished RL job that was created with `tokenReport: true`. Extension. */
+  /**
+   * Returns the trainer's values of every trained token of a finished RL job that was created with `tokenReport: true`. Extension.
+   *
+   * @param jobId - ID of the job.
+   * @param options - Signal and time limit.
+   * @returns an entry per trajectory.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   tokens(jobId: string, options?: CallOptions): Promise<readonly TrainedTrajectory[]>;
   /**
    * Deletes a finished job with its events and token report; its checkpoint stays. Extension.
    *
-   * @throws HttpError with status 409 for an unfinished job: cancel it first.
+   * @param jobId - ID of the job.
+   * @param options - Signal and time limit.
+   * @throws HttpError `E_HTTP` for an error status, 409 for an unfinished job: cancel it first.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   delete(jobId: string, options?: CallOptions): Promise<void>;
-  /** Deletes only the token report of a finished job. Extension. */
+  /**
+   * Deletes only the token report of a finished job. Extension.
+   *
+   * @param jobId - ID of the job.
+   * @param options - Signal and time limit.
+   * @throws HttpError `E_HTTP` for an error status.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   deleteTokens(jobId: string, options?: CallOptions): Promise<void>;
-  /** Returns one page of events in the wire's form. `pollJob` follows the events of a job. Extension. */
+  /**
+   * Returns one page of events in the wire's form. `pollJob` follows the events of a job. Extension.
+   *
+   * @param jobId - ID of the job.
+   * @param options - Position and size of the page, long polling, signal and time limit.
+   * @returns the page; `last_id` is the `after` of the next one.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
   events(jobId: string, options?: ListEventsOptions): Promise<JobEventList>;
 }
 

@@ -4,10 +4,11 @@ import type { Readable } from "node:stream";
 import { Agent, errors, type Dispatcher } from "undici";
 import { ConfigError, isAbort } from "../errors.ts";
 import { linkAbort } from "../util/abort.ts";
+import { isRetryableStatus } from "../util/retryable.ts";
 import { slowDownOf } from "../util/slow-down.ts";
 import { ConnectionError, HttpError, ProtocolError, readErrorBody } from "./errors.ts";
 import { bytesOf, exchange, textOf, type Answer } from "./exchange.ts";
-import { isRetryableStatus, readRetryAfter, withRetries, type RetryPolicy } from "./retry.ts";
+import { readRetryAfter, withRetries, type RetryPolicy } from "./retry.ts";
 
 /** Options of {@link Transport}. */
 export interface TransportOptions {

@@ -2,8 +2,6 @@
  * Conversion between the wire's snake_case and the client's camelCase. Free-form maps (metrics, metadata, event data) keep their keys, and
  * chat bodies are not converted.
  */
-import type { z } from "zod";
-import { ArgumentError } from "../errors.ts";
 import type {
   ArtifactVersion as WireArtifactVersion,
   Checkpoint,
@@ -19,7 +17,6 @@ import type {
   SftExperimentalConfig,
   TrainingJob as WireTrainingJob,
 } from "../schema/index.ts";
-import { ProtocolError } from "./errors.ts";
 
 /** Camel-case form of a snake_case name: `learning_rate` → `learningRate`. */
 export type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelCase<Tail>>}` : S;
@@ -28,10 +25,15 @@ export type CamelKeys<T> = { readonly [K in keyof T as K extends string ? CamelC
 
 /** Description of a trainable model. */
 export interface ModelInfo {
+  /** UUID of the model. */
   readonly id: string;
+  /** Team or user that owns the model. */
   readonly entity: string;
+  /** Project where the model is stored. */
   readonly project: string;
+  /** Name, unique within entity and project. */
   readonly name: string;
+  /** Base model whose architecture and tokenizer the model has. */
   readonly baseModel: string;
   /** Experiment-tracking run; null if the service has none. */
   readonly runId: string | null;
@@ -39,7 +41,7 @@ export interface ModelInfo {
   readonly lora: LoraConfig | null;
 }
 
-/** Options of `models.create`. */
+/** Name, base model and initial weights of the model that `models.create` creates. */
 export interface CreateModelOptions {
   /** Project where the model is stored. */
   readonly project: string;
@@ -64,7 +66,9 @@ export interface CreateModelOptions {
 
 /** Result of deleting a model. */
 export interface DeletedModel {
+  /** UUID of the deleted model. */
   readonly modelId: string;
+  /** Number of checkpoints deleted with the model. */
   readonly deletedCheckpoints: number;
   /** Whether an experiment-tracking run was deleted too; always false for this package's service, whose models have none. */
   readonly deletedRun: boolean;
@@ -72,6 +76,7 @@ export interface DeletedModel {
 
 /** Result of deleting checkpoints. */
 export interface DeletedCheckpoints {
+  /** Number of checkpoints deleted by the call. */
   readonly deletedCount: number;
   /** Steps that matched no checkpoint. */
   readonly notFoundSteps: readonly number[];
@@ -79,9 +84,11 @@ export interface DeletedCheckpoints {
 
 /** Entry of the list of served models. */
 export interface ServedModel {
+  /** Value for the `model` field of a chat request. */
   readonly id: string;
   /** Creation time in seconds since 1970; 0 if the service does not report it. */
   readonly created: number;
+  /** Entity that owns the model; `whetstone` for a base model of this package's service. */
   readonly ownedBy: string;
   /** Name of a trainable model's newest checkpoint; null if the service does not list it. */
   readonly root: string | null;
@@ -93,13 +100,21 @@ export interface ServedModel {
 
 /** State of a training job. A service that implements only the interface returns just `id`; all other fields are then null. */
 export interface TrainingJobInfo {
+  /** UUID of the job. */
   readonly id: string;
+  /** UUID of the trained model. */
   readonly modelId: string | null;
+  /** Kind of training. */
   readonly type: "rl" | "sft" | null;
+  /** State at the time of the request. */
   readonly status: "queued" | "running" | "succeeded" | "failed" | "cancelled" | null;
+  /** Time at which the service accepted the job, ISO 8601. */
   readonly createdAt: string | null;
+  /** Start of the computation, ISO 8601; null before. */
   readonly trainingStart: string | null;
+  /** End of the job in any final state, ISO 8601; null before. */
   readonly trainingEnd: string | null;
+  /** Cause of a failure or cancellation; null otherwise. */
   readonly errorMessage: string | null;
   /** Step of the checkpoint that this job created. */
   readonly step: number | null;
@@ -107,7 +122,9 @@ export interface TrainingJobInfo {
 
 /** A file of an artifact version. */
 export interface ArtifactFileInfo {
+  /** Path inside the version, relative, with forward slashes. */
   readonly path: string;
+  /** Size of the file in bytes. */
   readonly sizeBytes: number;
   /** SHA-256 digest, lower-case hexadecimal. */
   readonly sha256: string;
@@ -115,16 +132,25 @@ export interface ArtifactFileInfo {
 
 /** A version of an artifact: an `open` version accepts files, a `committed` version is immutable and usable. */
 export interface ArtifactVersion {
+  /** UUID that addresses the version in calls. */
   readonly id: string;
+  /** Team or user that owns the artifact. */
   readonly entity: string;
+  /** Project where the artifact is stored. */
   readonly project: string;
+  /** Name shared by all versions of the artifact. */
   readonly name: string;
+  /** Version number: 0, 1, 2 … per name. */
   readonly version: number;
+  /** `open` until the commit, `committed` from then on. */
   readonly state: "open" | "committed";
   /** Address of the version: `artifact:///entity/project/name:vN`. */
   readonly url: string;
+  /** Stored files, sorted by path. */
   readonly files: readonly ArtifactFileInfo[];
+  /** Metadata given at the creation. */
   readonly metadata: Readonly<Record<string, unknown>>;
+  /** Creation time, ISO 8601. */
   readonly createdAt: string;
 }
 
@@ -132,29 +158,53 @@ export interface ArtifactVersion {
 export type JobEvent =
   | {
       readonly type: "training-started";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
       readonly id: string | null;
       /** Expected number of gradient steps; null if the service did not report it. */
       readonly gradientSteps: number | null;
     }
-  | { readonly type: "gradient-step"; readonly id: string | null; readonly metrics: Readonly<Record<string, number>> }
+  | {
+      readonly type: "gradient-step";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+      /** Metrics of the optimizer step. */
+      readonly metrics: Readonly<Record<string, number>>;
+    }
   | {
       /** Extension: metrics of the preceding step are suspicious; `code` names the check. */
       readonly type: "warning";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
       readonly id: string | null;
+      /** Name of the check. */
       readonly code: string;
+      /** Description of the suspicious value. */
       readonly message: string;
+      /** Suspicious value; null if the service did not report it. */
       readonly value: number | null;
+      /** Limit that the value exceeds; null if the service did not report it. */
       readonly threshold: number | null;
     }
   | {
       readonly type: "training-ended";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
       readonly id: string | null;
       /** Step of the checkpoint that this job created; null if the service did not report it. */
       readonly step: number | null;
+      /** Final metrics of the job, as on its checkpoint. */
       readonly metrics: Readonly<Record<string, number>>;
     }
-  | { readonly type: "training-failed"; readonly id: string | null; readonly message: string }
-  | { readonly type: "training-cancelled"; readonly id: string | null };
+  | {
+      readonly type: "training-failed";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+      /** Reason of the service. */
+      readonly message: string;
+    }
+  | {
+      readonly type: "training-cancelled";
+      /** Id of the event; null if it was derived from the job's status or checkpoints. */
+      readonly id: string | null;
+    };
 
 /** Settings of an RL step: the interface's `experimental_config` in camelCase. Absent settings have the service's defaults. */
 export type RlOptions = Partial<CamelKeys<RlConfig>>;
@@ -211,6 +261,12 @@ export function trainingJobFromWire(job: WireTrainingJob): TrainingJobInfo {
  * Converts a job event from its wire form.
  *
  * @param event - Event as the service sent it.
+ * @returns the event in camelCase; a missing code or message is replaced by a placeholder.
+ * @example
+ * ```ts
+ * const { data } = await service.trainingJobs.events(job.id);
+ * for (const event of data.map(jobEventFromWire)) console.log(event.type);
+ * ```
  */
 export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
   switch (type) {
@@ -257,58 +313,12 @@ export function artifactFromWire(version: WireArtifactVersion): ArtifactVersion 
   };
 }
 
-/**
- * Converts camelCase options to a wire body of `schema`. Undefined options are omitted.
- *
- * @throws ArgumentError `E_ARGUMENT` for a name that the schema lacks (the message lists the valid names) or a value outside its bounds.
- */
-export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object }, options: object): T {
-  const known = new Map(Object.keys(schema.shape).map((key) => [camelCase(key), key]));
-  const body: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined) continue;
-    const key = known.get(name);
-    if (key === undefined) {
-      throw new ArgumentError(`Unknown option \`${name}\`; expected one of ${[...known.keys()].sort().join(", ")}`, { param: name });
-    }
-    body[key] = value;
-  }
-  const result = schema.safeParse(body);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  const name = camelCase(String(issue?.path[0] ?? ""));
-  throw new ArgumentError(`Option \`${name}\`: ${issue?.message ?? "invalid"}`, { param: name });
-}
-
-/** Returns whether `schema` has the option `name` (camelCase). */
-export function hasOption(schema: { readonly shape: object }, name: string): boolean {
-  return Object.keys(schema.shape).some((key) => camelCase(key) === name);
-}
-
-/**
- * Validates a 2xx response.
- *
- * @throws {@link ProtocolError} `E_PROTOCOL` if the response does not match `schema`.
- */
-export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  throw new ProtocolError(
-    `The service's answer is no ${what}; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`,
-  );
-}
-
 function numberOrNull(value: unknown): number | null {
   return typeof value === "number" ? value : null;
 }
 
 function numbersOf(data: Readonly<Record<string, unknown>>): Record<string, number> {
   return Object.fromEntries(Object.entries(data).filter((entry): entry is [string, number] => typeof entry[1] === "number"));
-}
-
-function camelCase(key: string): string {
-  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 export type { Checkpoint, LoraConfig };

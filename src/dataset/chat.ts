@@ -14,7 +14,9 @@ import { expandPaths, type Patterns } from "./paths.ts";
  * of this package.
  */
 export interface ChatExample {
+  /** Conversation in order; assistant messages are trained. */
   readonly messages: readonly RequestMessage[];
+  /** Tools available to the model. @default none */
   readonly tools?: readonly Tool[] | undefined;
   /** Stored for trainers that use it; no chat template of this package reads it. */
   readonly parallelToolCalls?: boolean | undefined;
@@ -31,6 +33,11 @@ const PARALLEL = "parallel_tool_calls";
  * @param options - Handling of a torn last line, and a signal.
  * @returns The conversations in file order.
  * @throws DataError `E_DATA` with file and line.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * for await (const { messages } of readChatJsonl("data/*.jsonl")) console.log(messages.length);
+ * ```
  */
 export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = {}): AsyncGenerator<ChatExample, void, undefined> {
   for (const path of await expandPaths(patterns)) {
@@ -51,6 +58,15 @@ export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = 
  * @param options - Signal.
  * @returns Path, number of lines, size and SHA-256 of the file.
  * @throws DataError `E_DATA` for an invalid example, or one with nothing to train.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * const messages = [
+ *   { role: "user", content: "Reverse: abc" },
+ *   { role: "assistant", content: "cba" },
+ * ];
+ * const { count, sha256 } = await writeChatJsonl("reverse.jsonl", [{ messages }]);
+ * ```
  */
 export function writeChatJsonl(
   path: string,

@@ -1,8 +1,8 @@
-import { ArgumentError, ConflictError } from "../errors.ts";
+import { ArgumentError, ConfigError, ConflictError } from "../errors.ts";
 import { Trajectory, type Scalar } from "../trajectory/index.ts";
+import { normalizedRewards, scored, type RewardLike } from "../trajectory/scoring.ts";
 import type { Identity } from "./keys.ts";
 import { balanced, deduped, filtered, isInShare, mapped, sampled, shuffled, taken } from "./operators.ts";
-import { checkedRewards, rescored, type RescoreOptions, type RescoreReward } from "./rescore.ts";
 
 /** Options of {@link Dataset.shuffle}. */
 export interface ShuffleOptions {
@@ -42,14 +42,27 @@ export interface SplitOptions {
 
 /** Training and validation set without a common trajectory. */
 export interface Split {
+  /** Trajectories outside the validation set. */
   readonly train: Dataset;
+  /** Trajectories of the validation set. */
   readonly validation: Dataset;
 }
 
-/** Arguments after `rewards`; the option `scenario` is required if the rewards read a scenario. */
-type RescoreArguments<S> = undefined extends S
-  ? [options?: RescoreOptions<S>]
-  : [options: RescoreOptions<S> & Required<Pick<RescoreOptions<S>, "scenario">>];
+/** Lookup of scenarios and a signal for {@link Dataset.rescore}. */
+export interface DatasetRescoreOptions<S> {
+  /** Returns the scenario of a stored trajectory for rewards that read it, e.g. found by `metadata.scenario_id`. @default undefined */
+  readonly scenario?: ((trajectory: Trajectory) => S | Promise<S>) | undefined;
+  /** Ends the iteration, which then throws the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Arguments of {@link Dataset.rescore} after `rewards`; the option `scenario` is required if the rewards read a scenario. */
+export type RescoreArguments<S> = undefined extends S
+  ? [options?: DatasetRescoreOptions<S>]
+  : [options: DatasetRescoreOptions<S> & Required<Pick<DatasetRescoreOptions<S>, "scenario">>];
+
+/** Stage name in error messages. */
+const RESCORE = "`Dataset.rescore`";
 
 /**
  * Lazy sequence of trajectories. Every stage passes on one trajectory at a time, so a pipeline over any number of files holds only a few in
@@ -57,11 +70,19 @@ type RescoreArguments<S> = undefined extends S
  *
  * @example
  * ```ts
+ * import { readTrajectories, writeTrajectories } from "whetstone/dataset";
+ *
  * const best = readTrajectories("runs/*\/trajectories/train/*.jsonl")
  *   .filter((t) => t.reward >= 0.9)
+ *   .map((t) => t.with({ metadata: { source: "june" } }))
  *   .dedupe({ by: "messages" })
+ *   .shuffle({ seed: 7 })
+ *   .balance({ by: (t) => t.metadata["scenario_id"], max: 4 })
+ *   .sample(0.5, 7)
  *   .take(1000);
- * await writeTrajectories("best.jsonl.gz", best);
+ * const { train, validation } = best.split({ validation: 0.05, seed: 7 });
+ * await writeTrajectories("best.jsonl.gz", train);
+ * for await (const t of validation) console.log(t.reward, t.lastText);
  * ```
  */
 export class Dataset implements AsyncIterable<Trajectory> {
@@ -76,6 +97,11 @@ export class Dataset implements AsyncIterable<Trajectory> {
    *
    * @param trajectories - Source. A generator can be read only once, so a dataset from a generator cannot be split.
    * @returns Dataset. A second iteration over a generator throws ConflictError `E_CONFLICT`.
+   * @throws ArgumentError `E_ARGUMENT` while iterating, for an item that is not a trajectory.
+   * @example
+   * ```ts
+   * const sorted = Dataset.from(groups.flatMap(({ trajectories }) => trajectories).sort((a, b) => b.reward - a.reward));
+   * ```
    */
   static from(trajectories: Iterable<Trajectory> | AsyncIterable<Trajectory>): Dataset {
     return new Dataset(rereadable(trajectories));
@@ -109,7 +135,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for an invalid count.
    */
   take(count: number): Dataset {
-    checkCount(count, { param: "count", least: 0 });
+    checkCount(count, { param: "count", min: 0 });
     return this.#then((records) => taken(records, count));
   }
 
@@ -137,7 +163,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for a buffer size below 1 or a seed that is not an integer.
    */
   shuffle({ bufferSize = 1000, seed = 0 }: ShuffleOptions = {}): Dataset {
-    checkCount(bufferSize, { param: "bufferSize", least: 1 });
+    checkCount(bufferSize, { param: "bufferSize", min: 1 });
     const key = checkedSeed(seed);
     return this.#then((records) => shuffled(records, bufferSize, key));
   }
@@ -162,21 +188,38 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * @throws ArgumentError `E_ARGUMENT` for a `max` below 1.
    */
   balance({ by, max }: BalanceOptions): Dataset {
-    checkCount(max, { param: "max", least: 1 });
+    checkCount(max, { param: "max", min: 1 });
     return this.#then((records) => balanced(records, by, max));
   }
 
   /**
-   * Recomputes the reward as `Σ weight·value` and stores each raw value as the metric `reward/<name>`. Nothing is sampled.
+   * Recomputes the reward as `Σ weight·value` and stores each raw value as the metric `reward/<name>`. Metrics of earlier rewards are
+   * removed, because they no longer contribute to the total. Nothing is sampled.
    *
-   * @param rewards - Rewards of an environment, or named functions.
+   * @param rewards - Rewards of an environment, or named functions; at least one.
    * @param options - Lookup of the scenario, and a signal.
-   * @returns Dataset with the new rewards. Iterating throws ArgumentError `E_ARGUMENT` for a reward value that is not finite.
-   * @throws ArgumentError `E_ARGUMENT` for invalid rewards.
+   * @returns Dataset with the new rewards. Iterating throws RewardError `E_REWARD` for the first reward that throws or returns neither a
+   *   finite number nor a boolean, the signal's reason, and errors of `scenario` unchanged.
+   * @throws ConfigError `E_CONFIG` for an empty list, a reward without a name or function, a weight that is not finite, or a duplicate name.
+   * @example
+   * ```ts
+   * const shorter = Dataset.from(group.trajectories).rescore([{ name: "short", score: ({ text }) => text.length < 100 }]);
+   * ```
    */
-  rescore<S = unknown>(rewards: readonly RescoreReward<S>[], ...[options = {}]: RescoreArguments<S>): Dataset {
-    const checked = checkedRewards(rewards);
-    return this.map((trajectory) => rescored<S>(trajectory, checked, options));
+  rescore<S = unknown>(rewards: readonly RewardLike<S>[], ...[options = {}]: RescoreArguments<S>): Dataset {
+    const { scenario: scenarioOf, signal = new AbortController().signal } = options;
+    const checked = normalizedRewards(rewards, RESCORE);
+    if (checked.length === 0) throw new ConfigError(`Expected ${RESCORE} to get at least one reward`, { param: "rewards" });
+    return this.#then((records) =>
+      mapped(records, async (trajectory, index) => {
+        signal.throwIfAborted();
+        // The types require the option for rewards that read a scenario.
+        const scenario = (await scenarioOf?.(trajectory)) as S;
+        const id = trajectory.metadata["scenario_id"];
+        const subject = () => `${RESCORE}, trajectory at index ${index}${id === undefined ? "" : ` with scenario \`${id}\``}`;
+        return scored(trajectory, { rewards: checked, scenario, subject, signal });
+      }),
+    );
   }
 
   /**
@@ -203,13 +246,30 @@ export class Dataset implements AsyncIterable<Trajectory> {
     };
   }
 
-  /** Reads all trajectories into memory. */
+  /**
+   * Reads all trajectories into memory.
+   *
+   * @returns the trajectories in order.
+   * @throws DataError `E_DATA`, ArgumentError `E_ARGUMENT` or any other error of the source and the stages.
+   * @example
+   * ```ts
+   * import { readTrajectories } from "whetstone/dataset";
+   *
+   * const all = await readTrajectories("best.jsonl.gz").toArray();
+   * ```
+   */
   async toArray(): Promise<Trajectory[]> {
     const all: Trajectory[] = [];
     for await (const trajectory of this) all.push(trajectory);
     return all;
   }
 
+  /**
+   * Starts an iteration: reads the source anew and runs every stage on it.
+   *
+   * @returns the trajectories in order.
+   * @throws ConflictError `E_CONFLICT` for a second iteration over a generator.
+   */
   [Symbol.asyncIterator](): AsyncIterator<Trajectory, void, undefined> {
     return this.#records[Symbol.asyncIterator]() as AsyncIterator<Trajectory, void, undefined>;
   }
@@ -241,9 +301,9 @@ function checkedTrajectory(value: Trajectory): Trajectory {
   throw new ArgumentError(`Expected a Trajectory, got ${value === null ? "null" : typeof value}`, { param: "trajectory" });
 }
 
-function checkCount(value: number, { param, least }: { readonly param: string; readonly least: number }): void {
-  if (Number.isSafeInteger(value) && value >= least) return;
-  throw new ArgumentError(`Expected \`${param}\` to be a whole number from ${least}, got \`${String(value)}\``, { param });
+function checkCount(value: number, { param, min }: { readonly param: string; readonly min: number }): void {
+  if (Number.isSafeInteger(value) && value >= min) return;
+  throw new ArgumentError(`Expected \`${param}\` to be a whole number from ${min}, got \`${String(value)}\``, { param });
 }
 
 function checkedSeed(seed: number | bigint): bigint {

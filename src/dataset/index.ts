@@ -2,13 +2,21 @@
 export { readChatJsonl, writeChatJsonl } from "./chat.ts";
 export type { ChatExample } from "./chat.ts";
 export { Dataset } from "./dataset.ts";
-export type { BalanceOptions, DedupeOptions, ShuffleOptions, Split, SplitOptions } from "./dataset.ts";
+export type {
+  BalanceOptions,
+  DatasetRescoreOptions,
+  DedupeOptions,
+  RescoreArguments,
+  ShuffleOptions,
+  Split,
+  SplitOptions,
+} from "./dataset.ts";
 export type { ReadOptions, WriteOptions, WrittenFile } from "./jsonl.ts";
 export type { Identity } from "./keys.ts";
 export type { DatasetMetadata } from "./metadata.ts";
 export type { Patterns } from "./paths.ts";
-export type { RescoreFunction, RescoreInput, RescoreOptions, RescoreReward } from "./rescore.ts";
 export { readTrajectories, readTrajectoryGroups, writeTrajectories, writeTrajectoryGroups } from "./trajectories.ts";
+export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory } from "../trajectory/scoring.ts";
 export { uploadDataset } from "./upload.ts";
 export type { ArtifactUploader, StoredVersion, UploadDatasetOptions } from "./upload.ts";
 export { writeDataset } from "./write-dataset.ts";

@@ -17,11 +17,13 @@ export interface ReadOptions {
    * @default "error"
    */
   readonly tornLine?: "error" | "skip" | undefined;
+  /** Stops reading: the iteration throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of the writers. */
 export interface WriteOptions {
+  /** Stops writing: the call rejects with the signal's reason and leaves no file. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -34,9 +36,11 @@ export interface JsonLine {
 
 /** Description of a written file. */
 export interface WrittenFile {
+  /** Path of the file as given. */
   readonly path: string;
   /** Number of lines. */
   readonly count: number;
+  /** Size on disk in bytes, after compression. */
   readonly sizeBytes: number;
   /** SHA-256 of the bytes on disk, in lowercase hexadecimal. */
   readonly sha256: string;

@@ -1,24 +1,48 @@
 import { createHash } from "node:crypto";
 import { ArgumentError } from "../errors.ts";
+import type { RequestMessage } from "../schema/index.ts";
 import type { Scalar, Trajectory } from "../trajectory/index.ts";
 
 /**
- * Equality of trajectories: by conversation (`messages`, sampled turns as text), by the complete record (`trajectory`, including token ids,
- * reward and times), or by a custom key such as `(t) => t.metadata.scenario_id`.
+ * Criterion of equality of trajectories: the conversation (`messages`: sampled turns as text without token ids, tool calls without their
+ * ids), the complete record (`trajectory`, including token ids, reward and times), or a key such as `(t) => t.metadata.scenario_id`. Used by
+ * `Dataset.dedupe` and `Dataset.split`.
  */
 export type Identity = "messages" | "trajectory" | ((trajectory: Trajectory) => Scalar | undefined);
 
 /**
- * Returns the text that identifies a trajectory: equal for equal trajectories, regardless of key order.
+ * Returns a text that two trajectories have in common if and only if they are equal by the criterion; the order of object keys has no
+ * influence.
  *
- * @throws ArgumentError `E_ARGUMENT` when a function returns undefined: a misspelled key would make all trajectories equal.
+ * @throws ArgumentError `E_ARGUMENT` if the key function returns undefined, as it does for a misspelled metadata name: all trajectories would
+ *   then be equal.
  */
 export function identityText(trajectory: Trajectory, by: Identity): string {
-  if (typeof by !== "function") return JSON.stringify(by === "messages" ? trajectory.messages() : trajectory, sortKeys);
+  if (typeof by !== "function") return JSON.stringify(by === "messages" ? withNumberedCalls(trajectory.messages()) : trajectory, sortKeys);
   const key = by(trajectory);
   if (key !== undefined) return scalarText(key);
   const names = Object.keys(trajectory.metadata).slice(0, 10).join(", ") || "nothing";
-  throw new ArgumentError(`Expected \`by\` to give a value of each trajectory, got undefined; its metadata has: ${names}`, { param: "by" });
+  throw new ArgumentError(
+    `Expected \`by\` to give a value of each trajectory, got undefined; the metadata of this trajectory has: ${names}`,
+    { param: "by" },
+  );
+}
+
+/** Replaces each tool-call id by its rank of first appearance in the conversation: servers choose ids at random. */
+function withNumberedCalls(messages: readonly RequestMessage[]): RequestMessage[] {
+  const order = new Map<string, string>();
+  const numbered = (id: string): string => {
+    if (!order.has(id)) order.set(id, String(order.size));
+    return order.get(id) as string;
+  };
+  const isText = (id: string | null | undefined): id is string => typeof id === "string";
+  return messages.map((message) => ({
+    ...message,
+    ...(message.tool_calls
+      ? { tool_calls: message.tool_calls.map((call) => (isText(call.id) ? { ...call, id: numbered(call.id) } : call)) }
+      : {}),
+    ...(isText(message.tool_call_id) ? { tool_call_id: numbered(message.tool_call_id) } : {}),
+  }));
 }
 
 /** Converts a scalar to text that distinguishes `1` from `"1"`, and null from undefined. */

@@ -1,3 +1,4 @@
+/** `metadata.json`, the description of a data file: written by dataset writers and uploads, and compared with the file by dataset readers. */
 import { readFile, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { z } from "zod";
@@ -7,28 +8,33 @@ import type { WrittenFile } from "./jsonl.ts";
 /** Name of the file that describes the data file in the same directory. */
 export const METADATA_FILE = "metadata.json";
 
-/** Content of `metadata.json`. Flat, because it is also the metadata of an uploaded artifact. */
+/** Content of `metadata.json`. Has no nested values, because an upload sends it as the metadata of the artifact, which allows none. */
 export interface DatasetMetadata {
+  /** Format of the data file: JSON Lines. */
   readonly format: "jsonl";
+  /** Version of the record format. */
   readonly schema_version: number;
   /** Name of the data file, in the same directory. */
   readonly file: string;
+  /** Number of trajectories in the data file, one per line. */
   readonly num_trajectories: number;
+  /** Size of the data file on disk in bytes. */
   readonly size_bytes: number;
   /** SHA-256 of the data file, in lowercase hexadecimal. */
   readonly sha256: string;
   readonly [key: string]: string | number;
 }
 
-const known = z.looseObject({ schema_version: z.unknown(), file: z.string(), num_trajectories: z.int().min(0) });
+/** Properties that a reader needs; the version is checked separately, with an error that names it. */
+const readProperties = z.looseObject({ schema_version: z.unknown(), file: z.string(), num_trajectories: z.int().min(0) });
 
-/** Returns the metadata of a written file. `more` contains additional entries from the caller. */
+/** Returns the metadata of a written file. Entries of `extra` do not replace the properties of {@link DatasetMetadata}. */
 export function describeFile(
   { path, count, sizeBytes, sha256 }: WrittenFile,
-  more: Readonly<Record<string, string | number>> = {},
+  extra: Readonly<Record<string, string | number>> = {},
 ): DatasetMetadata {
   return {
-    ...more,
+    ...extra,
     format: "jsonl",
     schema_version: SCHEMA_VERSION,
     file: basename(path),
@@ -38,33 +44,34 @@ export function describeFile(
   };
 }
 
-/** Writes metadata as the same text that an upload sends. */
-export async function writeMetadata(path: string, metadata: DatasetMetadata): Promise<void> {
-  await writeFile(path, metadataText(metadata), { flush: true });
+/** Writes {@link metadataText} to `metadataPath` and waits until the data has reached the disk. */
+export async function writeMetadata(metadataPath: string, metadata: DatasetMetadata): Promise<void> {
+  await writeFile(metadataPath, metadataText(metadata), { flush: true });
 }
 
-/** Returns the text of `metadata.json`. */
+/** Returns the text of `metadata.json`, the same on disk and in an upload. */
 export function metadataText(metadata: DatasetMetadata): string {
   return `${JSON.stringify(metadata, null, 2)}\n`;
 }
 
 /**
- * Reads the `metadata.json` that describes a data file.
+ * Returns the number of trajectories that `metadata.json` states for a data file; null if it is missing, cannot be read or parsed, or
+ * describes another file, because data files without metadata are valid.
  *
- * @returns Number of records according to the metadata; null if no metadata describes this file.
+ * @param path - Path of the data file.
  * @throws DataError `E_DATA` for a newer schema version.
  */
-export async function checkBeside(path: string): Promise<number | null> {
+export async function statedCount(path: string): Promise<number | null> {
   const metadataPath = join(dirname(path), METADATA_FILE);
   let value: unknown;
   try {
     value = JSON.parse(await readFile(metadataPath, "utf8"));
   } catch (error) {
-    // A missing, unreadable or invalid file does not describe the data file.
+    // Errors of the file system have a code.
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code !== undefined) return null;
     throw error;
   }
-  const result = known.safeParse(value);
+  const result = readProperties.safeParse(value);
   if (!result.success || result.data.file !== basename(path)) return null;
   checkVersion(result.data.schema_version, metadataPath);
   return result.data.num_trajectories;

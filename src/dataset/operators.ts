@@ -15,8 +15,9 @@ export async function* filtered(records: Records, keep: (trajectory: Trajectory)
   for await (const record of records) if (await keep(record)) yield record;
 }
 
-export async function* mapped(records: Records, change: (trajectory: Trajectory) => Trajectory | Promise<Trajectory>): Stage {
-  for await (const record of records) yield await change(record);
+export async function* mapped(records: Records, change: (trajectory: Trajectory, index: number) => Promise<Trajectory>): Stage {
+  let index = 0;
+  for await (const record of records) yield await change(record, index++);
 }
 
 export async function* taken(records: Records, count: number): Stage {

@@ -2,7 +2,7 @@ import { DataError } from "../errors.ts";
 import { Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
 import { Dataset } from "./dataset.ts";
 import { readJsonLines, writeJsonLines, type ReadOptions, type WriteOptions, type WrittenFile } from "./jsonl.ts";
-import { checkBeside } from "./metadata.ts";
+import { statedCount } from "./metadata.ts";
 import { expandPaths, type Patterns } from "./paths.ts";
 import { unversioned, versioned } from "./records.ts";
 import { validateTrajectory, validateTrajectoryGroup } from "../trajectory/validate.ts";
@@ -40,6 +40,13 @@ export function readTrajectories(patterns: Patterns, options: ReadOptions = {}):
  * @param options - Handling of a torn last line, and a signal.
  * @returns The groups in file order.
  * @throws DataError `E_DATA` with file and line, also for a line that is a single trajectory.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * for await (const { rewards, exceptions } of readTrajectoryGroups("runs/reverse/trajectories/train/*.jsonl")) {
+ *   console.log(rewards, exceptions.length);
+ * }
+ * ```
  */
 export async function* readTrajectoryGroups(
   patterns: Patterns,
@@ -60,6 +67,11 @@ export async function* readTrajectoryGroups(
  * @param options - Signal.
  * @returns Path, number of lines, size and SHA-256 of the file.
  * @throws DataError `E_DATA` for a value that JSON cannot represent.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * await writeTrajectories("best.jsonl.gz", groups.flatMap(({ trajectories }) => trajectories));
+ * ```
  */
 export function writeTrajectories(
   path: string,
@@ -77,6 +89,15 @@ export function writeTrajectories(
  * @param options - Signal.
  * @returns Path, number of lines, size and SHA-256 of the file.
  * @throws DataError `E_DATA` for a value that JSON cannot represent.
+ * @throws the signal's reason.
+ * @example
+ * ```ts
+ * import { streamTrajectoryGroups } from "whetstone";
+ * import { environmentRollout } from "whetstone/environment";
+ *
+ * const played = streamTrajectoryGroups(environment.scenarios.eval, environmentRollout(environment), { policy });
+ * await writeTrajectoryGroups("groups.jsonl", played);
+ * ```
  */
 export function writeTrajectoryGroups(
   path: string,
@@ -95,7 +116,7 @@ async function* readRecords(
   options: ReadOptions,
 ): AsyncGenerator<{ readonly value: unknown; readonly where: string }, void, undefined> {
   for (const path of await expandPaths(patterns)) {
-    const expected = await checkBeside(path);
+    const expected = await statedCount(path);
     let count = 0;
     for await (const { line, value } of readJsonLines(path, options)) {
       count++;

@@ -11,8 +11,11 @@ import { writeDataset, type Examples, type WrittenDataset } from "./write-datase
 export interface StoredVersion {
   /** State of the version; a committed version accepts no more files. */
   readonly state: "open" | "committed";
+  /** Address of the version. */
   readonly url: string;
+  /** Files stored so far. */
   readonly files: readonly {
+    /** Path inside the version. */
     readonly path: string;
     /** SHA-256 in lowercase hexadecimal. */
     readonly sha256: string;
@@ -21,6 +24,7 @@ export interface StoredVersion {
 
 /** Target of an upload: a `Service`, or an adapter to another artifact store. */
 export interface ArtifactUploader {
+  /** Store of versioned file sets. */
   readonly artifacts: {
     /**
      * Creates a version. A store that supports `idempotencyKey` returns the same version for the same key, so that an interrupted upload
@@ -33,7 +37,10 @@ export interface ArtifactUploader {
       readonly metadata?: Record<string, string | number> | undefined;
       readonly idempotencyKey?: string | undefined;
       readonly signal?: AbortSignal | undefined;
-    }): Promise<{ readonly id: string }>;
+    }): Promise<{
+      /** Id of the version in later calls. */
+      readonly id: string;
+    }>;
     /** Uploads a file. A `body` function creates a new stream for each attempt. */
     putFile(
       artifactId: string,
@@ -47,7 +54,13 @@ export interface ArtifactUploader {
      */
     get(artifactId: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<StoredVersion>;
     /** Commits a version, which makes it usable, and returns its address. */
-    commit(artifactId: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<{ readonly url: string }>;
+    commit(
+      artifactId: string,
+      options?: { readonly signal?: AbortSignal | undefined },
+    ): Promise<{
+      /** Address of the committed version. */
+      readonly url: string;
+    }>;
   };
 }
 
@@ -68,6 +81,7 @@ export interface UploadDatasetOptions {
    * @default none
    */
   readonly validation?: Examples | undefined;
+  /** Stops the upload, which then rejects with the signal's reason; the same call resumes it. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -78,16 +92,18 @@ const DATA_FILE = "trajectories.jsonl";
  * Uploads training data as an artifact version: `trajectories.jsonl` and `metadata.json`.
  *
  * All data is written and checked locally first, and a version is committed only if the store has every file with the right SHA-256. An
- * upload repeated with the same content resumes the version that it began and sends missing and truncated files. A service remembers the
- * upload for a day; within that time, the same content results in one version.
+ * upload repeated with the same content resumes the version of the first attempt and sends the files that are missing or differ. The
+ * service keeps idempotency keys for a day; within that time, the same content results in one version.
  *
  * @param service - Service or artifact store.
  * @param options - Data, name and destination.
  * @returns Address for `model.trainSft`: `artifact:///entity/project/name:vN`.
  * @throws DataError `E_DATA` without data, for an invalid item, or if the stored files differ from the uploaded ones.
- * @throws HttpError `E_HTTP` for a failed request.
+ * @throws HttpError `E_HTTP` for a failed request; ConnectionError `E_CONNECTION` without a complete response; the signal's reason.
  * @example
  * ```ts
+ * import { readTrajectories } from "whetstone/dataset";
+ *
  * const { train, validation } = readTrajectories("runs/*\/trajectories/train/*.jsonl").split({ validation: 0.05, seed: 7 });
  * const data = await uploadDataset(service, { name: "distilled", train, validation });
  * const job = await model.trainSft(data, { batchSize: 16, learningRate: 2e-4 });
@@ -98,11 +114,12 @@ export async function uploadDataset(service: ArtifactUploader, options: UploadDa
   signal?.throwIfAborted();
   const directory = await mkdtemp(join(tmpdir(), "whetstone-dataset-"));
   try {
-    // Both are written before the first upload, so that an invalid item in either prevents uploading.
-    const written = await write("train", train);
-    const checked = validation === undefined ? null : await write("validation", validation);
-    const more = checked === null ? {} : { validation_url: await upload(service, checked, { ...options, name: `${name}-validation` }) };
-    return await upload(service, { ...written, metadata: { ...written.metadata, ...more } }, options);
+    // Both data sets are written before the first upload, so that an invalid item in either prevents uploading.
+    const trainFile = await write("train", train);
+    const validationFile = validation === undefined ? null : await write("validation", validation);
+    if (validationFile === null) return await upload(service, trainFile, options);
+    const validationUrl = await upload(service, validationFile, { ...options, name: `${name}-validation` });
+    return await upload(service, { ...trainFile, metadata: { ...trainFile.metadata, validation_url: validationUrl } }, options);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
@@ -140,11 +157,11 @@ async function upload(
   if (before.state === "committed" && missing.length === 0) return before.url;
   for (const file of missing) await artifacts.putFile(id, file.path, file.body, { signal });
   const after = missing.length === 0 ? before : await artifacts.get(id, { signal });
-  const wrong = files.find((file) => !isStored(after, file));
-  if (wrong !== undefined) {
-    const came = after.files.find((file) => file.path === wrong.path)?.sha256 ?? "no such file";
+  const damaged = files.find((file) => !isStored(after, file));
+  if (damaged !== undefined) {
+    const stored = after.files.find((file) => file.path === damaged.path)?.sha256 ?? "no such file";
     throw new DataError(
-      `${after.url}: expected the store to have ${wrong.path} with SHA-256 ${wrong.sha256}, it has ${came}; upload again`,
+      `${after.url}: expected the store to have ${damaged.path} with SHA-256 ${damaged.sha256}, it has ${stored}; upload again`,
     );
   }
   return (await artifacts.commit(id, { signal })).url;

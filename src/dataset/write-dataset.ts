@@ -18,8 +18,9 @@ export interface WriteDatasetOptions extends WriteOptions {
   readonly metadata?: Readonly<Record<string, string | number>> | undefined;
 }
 
-/** Dataset on disk. */
+/** Result of {@link writeDataset}: the data file and its metadata. */
 export interface WrittenDataset extends WrittenFile {
+  /** Content of `metadata.json`. */
   readonly metadata: DatasetMetadata;
 }
 
@@ -34,8 +35,11 @@ export interface WrittenDataset extends WrittenFile {
  * @param options - Compression, additional metadata and a signal.
  * @returns Path, size, SHA-256 and metadata of the data file.
  * @throws DataError `E_DATA` without examples or for an invalid item; an existing dataset is then unchanged.
+ * @throws the signal's reason.
  * @example
  * ```ts
+ * import { readTrajectories } from "whetstone/dataset";
+ *
  * const { train, validation } = readTrajectories("runs/*\/trajectories/train/*.jsonl").split({ validation: 0.05, seed: 7 });
  * await writeDataset("data/train", train, { gzip: true });
  * await writeDataset("data/validation", validation, { gzip: true });

@@ -1,8 +1,9 @@
 /** Parameters and results of sampling, as part of the Engine port. Without behavior: `onnx/sample` and `tinker` implement sampling. */
-import type { Grammar } from "./grammar/expression.ts";
+import type { Grammar } from "../grammar/expression.ts";
 
 /** Grammar that the sampled text must match. */
 export interface GrammarParams {
+  /** Grammar of the text. */
   readonly grammar: Grammar;
   /** Special tokens that end the output, at least one. Sampled only where the text is complete; no other token follows them. */
   readonly endTokenIds: readonly number[];
@@ -62,7 +63,9 @@ export interface SamplingParams {
 
 /** Token id with its log-probability. */
 export interface TokenLogprob {
+  /** ID of the token in the tokenizer's vocabulary. */
   readonly id: number;
+  /** Natural logarithm of the token's probability. */
   readonly logprob: number;
 }
 
@@ -79,7 +82,9 @@ export interface PromptToken extends TokenLogprob {
  * tokens that cannot follow −∞. It is never NaN.
  */
 export interface SampledToken {
+  /** ID of the token in the tokenizer's vocabulary. */
   readonly id: number;
+  /** Natural logarithm of the token's probability, of at most 0. */
   readonly logprob: number;
   /** Most likely alternatives, best first; includes the sampled token only if it is among them. Empty unless requested. */
   readonly top: readonly TokenLogprob[];

@@ -1,4 +1,4 @@
-import type { LossSpec } from "./port.ts";
+import { policyLossTerms, type LossSpec } from "../training-rows.ts";
 
 /** Input of the loss of one token. */
 export interface TokenLossInput {
@@ -18,10 +18,6 @@ export function tokenLoss(spec: LossSpec, input: TokenLossInput): { readonly val
   const { newLogprob, oldLogprob, advantage } = input;
   if (spec.kind === "cross-entropy") return { value: -newLogprob, derivative: -1 };
   const ratio = Number.isNaN(oldLogprob) ? 1 : Math.exp(newLogprob - oldLogprob);
-  const clipped = Math.min(Math.max(ratio, 1 - spec.epsilon), 1 + spec.epsilonHigh);
-  if (spec.kind === "cispo") return { value: -clipped * advantage * newLogprob, derivative: -clipped * advantage };
-  // If the clipped term is the minimum, the loss does not depend on the new log-probability.
-  return ratio * advantage <= clipped * advantage
-    ? { value: -ratio * advantage, derivative: -ratio * advantage }
-    : { value: -clipped * advantage, derivative: 0 };
+  const { value, byLogprob, byRatio } = policyLossTerms(spec, { factor: 1, ratio, advantage, newLogprob });
+  return { value, derivative: byRatio === 0 ? byLogprob : byLogprob + byRatio * ratio };
 }

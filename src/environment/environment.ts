@@ -2,7 +2,7 @@ import { ConfigError } from "../errors.ts";
 import type { RolloutContext } from "../rollout/index.ts";
 import type { RequestMessage } from "../schema/index.ts";
 import type { Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
-import { normalizedReward, type Reward, type RewardLike } from "./reward.ts";
+import { normalizedRewards, type Reward, type RewardLike } from "../trajectory/scoring.ts";
 
 /** Scenarios: a list, or for an unlimited supply a pure function of the index, so that a resumed run gets the same scenarios. */
 export type ScenarioSource<S> = readonly S[] | ((index: number) => S);
@@ -12,8 +12,15 @@ export type EnvironmentContext = RolloutContext;
 
 /** Task that a policy is trained and evaluated on: scenarios, a rollout that plays a scenario, and rewards. */
 export interface Environment<S> {
+  /** Name, recorded with evaluations and run configurations. */
   readonly name: string;
-  readonly scenarios: { readonly train: ScenarioSource<S>; readonly eval: readonly S[] };
+  /** Scenarios to train on, and scenarios held out for evaluation. */
+  readonly scenarios: {
+    /** Scenarios to train on. */
+    readonly train: ScenarioSource<S>;
+    /** Scenarios to evaluate on, not trained. */
+    readonly eval: readonly S[];
+  };
   /**
    * Plays a scenario. Returns the unfinished builder, which is finished with the rewards, or a finished trajectory. If the environment has
    * `rewards`, they replace the reward of a finished trajectory.
@@ -47,6 +54,8 @@ export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards"
  *   rewards without a name or with the same name.
  * @example
  * ```ts
+ * import { trajectory } from "whetstone";
+ *
  * const environment = defineEnvironment({
  *   name: "sums",
  *   scenarios: { train: (index) => ({ a: index % 10, b: (index * 7) % 10 }), eval: [{ a: 2, b: 3 }] },
@@ -67,15 +76,8 @@ export function defineEnvironment<S>(definition: EnvironmentDefinition<S>): Envi
   checkFunction(name, "rollout", rollout);
   if (gold !== undefined) checkFunction(name, "gold", gold);
   if (scenarioId !== undefined) checkFunction(name, "scenarioId", scenarioId);
-  const rewards = (definition.rewards ?? []).map((each) => normalizedReward<S>(each));
-  const twice = rewards.find((each, index) => rewards.findIndex((other) => other.name === each.name) !== index);
-  if (twice !== undefined) {
-    throw new ConfigError(
-      `Environment \`${name}\` has two rewards named \`${twice.name}\`; give each its own name with \`reward(name, fn)\``,
-      { param: "rewards" },
-    );
-  }
-  return Object.freeze({ name, scenarios, rollout, rewards: Object.freeze(rewards), gold, scenarioId });
+  const rewards = normalizedRewards<S>(definition.rewards ?? [], `environment \`${name}\``);
+  return Object.freeze({ name, scenarios, rollout, rewards, gold, scenarioId });
 }
 
 function checkScenarios(name: string, scenarios: unknown): void {

@@ -11,9 +11,10 @@ import {
   type TrajectoryGroups,
 } from "../trajectory/index.ts";
 import { byScenario } from "../trajectory/scenarios.ts";
+import { REWARD_PREFIX } from "../trajectory/scoring.ts";
 import type { Environment } from "./environment.ts";
 import { highestReward } from "./highest-reward.ts";
-import { environmentRollout, METRIC_PREFIX } from "./rollout.ts";
+import { environmentRollout } from "./rollout.ts";
 import { scenarioIdOf } from "./scenarios.ts";
 
 /** Options of {@link evaluate}; options shared with `gatherTrajectoryGroups` have the same meaning. */
@@ -44,13 +45,17 @@ export interface EvaluateOptions<S> extends Pick<
 
 /** Result of {@link evaluate}. */
 export interface Evaluation {
+  /** Name of the environment. */
   readonly environment: string;
   /** Id of the policy. */
   readonly policy: string;
   /** Rollouts per scenario. */
   readonly samples: number;
+  /** Temperature at which the turns were sampled. */
   readonly temperature: number;
+  /** Seed from which the rollouts' seeds were derived. */
   readonly seed: number;
+  /** Number of played scenarios. */
   readonly scenarios: number;
   /** Number of failed rollouts, which are excluded from all other numbers. */
   readonly exceptions: number;
@@ -123,7 +128,7 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
       .filter((each) => clusters.some((trajectories) => trajectories.length >= each))
       .map((each) => passAtK(groups, { k: each, threshold, level })),
     rewards: Object.fromEntries(
-      environment.rewards.map(({ name }) => [name, estimate(({ metrics }) => Number(metrics[METRIC_PREFIX + name]))]),
+      environment.rewards.map(({ name }) => [name, estimate(({ metrics }) => Number(metrics[REWARD_PREFIX + name]))]),
     ),
     metrics: groups.stats.metrics,
     groups,

@@ -1,16 +1,17 @@
 import { DataError } from "../errors.ts";
 import { Trajectory, type TrajectoryGroup } from "../trajectory/index.ts";
 import type { Environment } from "./environment.ts";
-import { scored } from "./rollout.ts";
+import { scoreRollout } from "./rollout.ts";
 import { scenarioIdOf } from "./scenarios.ts";
 
-/** Options of {@link rescore}. */
+/** Additional scenarios and a signal for {@link rescore}. */
 export interface RescoreOptions<S> {
   /**
    * Scenarios to look up by id in addition to the environment's lists. Required for training scenarios that a function supplies.
    * @default []
    */
   readonly scenarios?: Iterable<S> | undefined;
+  /** Stops the scoring, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -23,12 +24,15 @@ const MAX_NAMED = 5;
  *
  * @param environment - Environment with the rewards and scenarios.
  * @param items - Trajectories, or groups of trajectories. Not modified.
+ * @param options - Additional scenarios and a signal.
  * @returns Scored copies in the same order. Copies of groups keep all other data of their group.
  * @throws DataError `E_DATA` if scenarios of trajectories are unknown, with their number, before anything is scored.
  * @throws RewardError `E_REWARD` for the first trajectory that a reward fails on.
  * @throws the signal's reason.
  * @example
  * ```ts
+ * import { trainScenarios } from "whetstone/environment";
+ *
  * const again = await rescore(environment, groups, { scenarios: trainScenarios(environment.scenarios.train, { seed: 7, count: 100 }) });
  * ```
  */
@@ -49,7 +53,8 @@ export async function rescore<S>(
     known.set(scenarioIdOf(environment, scenario), scenario);
   }
   checkKnown(environment.name, items, known);
-  const score = (trajectory: Trajectory) => scored(environment, known.get(trajectory.metadata["scenario_id"]) as S, trajectory, signal);
+  const score = (trajectory: Trajectory) =>
+    scoreRollout(environment, known.get(trajectory.metadata["scenario_id"]) as S, trajectory, signal);
   const results: (Trajectory | TrajectoryGroup)[] = [];
   for (const item of items) {
     if (item instanceof Trajectory) {

@@ -1,13 +1,9 @@
-import { ArgumentError, isAbort } from "../errors.ts";
-import { isRetryable, type Rollout } from "../rollout/index.ts";
+import { ArgumentError } from "../errors.ts";
+import type { Rollout } from "../rollout/index.ts";
 import { Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
+import { scored } from "../trajectory/scoring.ts";
 import type { Environment } from "./environment.ts";
-import { RewardError } from "./errors.ts";
-import type { RewardInput } from "./reward.ts";
 import { scenarioIdOf } from "./scenarios.ts";
-
-/** Prefix of the metrics with the raw values of rewards. */
-export const METRIC_PREFIX = "reward/";
 
 /**
  * Returns a rollout for `gatherTrajectoryGroups` that plays the scenario, scores it and finishes the trajectory. The total reward is
@@ -16,15 +12,18 @@ export const METRIC_PREFIX = "reward/";
  * A reward that throws or is not finite fails only its own rollout with a `RewardError`; the other rollouts of the group continue.
  *
  * @param environment - Environment to play and score.
+ * @returns a rollout that rejects with ArgumentError `E_ARGUMENT` if the environment's own rollout does not return a trajectory.
  * @example
  * ```ts
+ * import { gatherTrajectoryGroups } from "whetstone";
+ *
  * const groups = await gatherTrajectoryGroups(environment.scenarios.eval, environmentRollout(environment), { policy, groupSize: 4 });
  * ```
  */
 export function environmentRollout<S>(environment: Environment<S>): Rollout<S> {
   return async (scenario, context) => {
     const played: unknown = await environment.rollout(scenario, context);
-    return scored(environment, scenario, finished(environment, played), context.signal);
+    return scoreRollout(environment, scenario, finished(environment, played), context.signal);
   };
 }
 
@@ -42,47 +41,16 @@ function finished<S>({ name, rewards }: Environment<S>, played: unknown): Trajec
   );
 }
 
-/** Returns a scored copy of a trajectory. Reward metrics of an earlier scoring are removed because they are not part of the new total. */
-export async function scored<S>(environment: Environment<S>, scenario: S, played: Trajectory, signal: AbortSignal): Promise<Trajectory> {
-  const changes = { metadata: { scenario_id: scenarioIdOf(environment, scenario) } };
-  if (environment.rewards.length === 0) return played.with(changes);
-  const values = await rewardValues(environment, scenario, { scenario, text: played.lastText, trajectory: played, signal });
-  const stale = Object.keys(played.metrics).filter((name) => name.startsWith(METRIC_PREFIX));
-  const metrics = {
-    ...Object.fromEntries(stale.map((name) => [name, undefined])),
-    ...Object.fromEntries(values.map(({ name, value }) => [METRIC_PREFIX + name, value])),
-  };
-  return played.with({ ...changes, metrics, reward: values.reduce((sum, { weight, value }) => sum + weight * value, 0) });
-}
-
-/** Raw value of one reward. */
-interface RewardValue {
-  readonly name: string;
-  readonly weight: number;
-  readonly value: number;
-}
-
-/** Computes all rewards sequentially, in the order of the list. */
-async function rewardValues<S>(environment: Environment<S>, scenario: S, input: RewardInput<S>): Promise<RewardValue[]> {
-  const values: RewardValue[] = [];
-  for (const { name, weight, score } of environment.rewards) {
-    input.signal.throwIfAborted();
-    const where = () => `Reward \`${name}\` of environment \`${environment.name}\`, scenario \`${scenarioIdOf(environment, scenario)}\`,`;
-    let value: unknown;
-    try {
-      value = await score(input);
-    } catch (error) {
-      if (isAbort(error)) throw error;
-      throw new RewardError(`${where()} failed with ${error instanceof Error ? `${error.name}: ${error.message}` : String(error)}`, {
-        cause: error,
-        // For example, a judge model that was overloaded may succeed on a retry.
-        retryable: isRetryable(error),
-      });
-    }
-    if (typeof value !== "boolean" && !(typeof value === "number" && Number.isFinite(value))) {
-      throw new RewardError(`${where()} must give a finite number or a boolean, got \`${String(value)}\` (${typeof value})`);
-    }
-    values.push({ name, weight, value: Number(value) });
-  }
-  return values;
+/** Returns a copy of a trajectory scored with the environment's rewards, with `scenario_id` in its metadata. Without rewards, keeps its reward. */
+export async function scoreRollout<S>(
+  environment: Environment<S>,
+  scenario: S,
+  played: Trajectory,
+  signal: AbortSignal,
+): Promise<Trajectory> {
+  const { name, rewards } = environment;
+  const id = scenarioIdOf(environment, scenario);
+  const subject = () => `environment \`${name}\`, scenario \`${id}\``;
+  const result = rewards.length === 0 ? played : await scored(played, { rewards, scenario, subject, signal });
+  return result.with({ metadata: { scenario_id: id } });
 }

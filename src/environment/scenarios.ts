@@ -21,6 +21,8 @@ const ORDER_DOMAIN = 0x5ce4a210;
  * for every pass, and each pass contains every scenario once; a function is called with the index.
  *
  * @param source - List of scenarios, or a function of the index.
+ * @param options - Seed of the order, first index and number of scenarios.
+ * @returns `count` scenarios; the objects of the list, not copies.
  * @throws ArgumentError `E_ARGUMENT` for an empty list, or numbers that are not integers of at least 0.
  * @example
  * ```ts
@@ -55,10 +57,17 @@ function orderOf<S>(source: readonly S[], seed: number, pass: number): S[] {
 }
 
 /**
- * Returns a scenario's id: the result of the environment's `scenarioId` if defined, else the scenario's string `id`, else the first 16 hex
- * digits of the SHA-256 of its JSON.
+ * Returns the ID of a scenario: the result of the environment's `scenarioId` if defined, else the scenario's string `id`, else the first 16
+ * hex digits of the SHA-256 of its JSON.
  *
- * @throws ArgumentError `E_ARGUMENT` if the id is not a string or is empty.
+ * @param environment - Environment to which the scenario belongs.
+ * @param scenario - Scenario that has a JSON form.
+ * @returns a non-empty string, the same in every process.
+ * @throws ArgumentError `E_ARGUMENT` if the ID is not a string or is empty.
+ * @example
+ * ```ts
+ * const ids = environment.scenarios.eval.map((scenario) => scenarioIdOf(environment, scenario));
+ * ```
  */
 export function scenarioIdOf<S>(environment: Pick<Environment<S>, "name" | "scenarioId">, scenario: S): string {
   const id: unknown = environment.scenarioId === undefined ? ownId(scenario) : environment.scenarioId(scenario);

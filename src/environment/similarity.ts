@@ -28,11 +28,11 @@ const AUTOJUNK_LENGTH = 200;
 export function similarity(a: string, b: string): number {
   const [left, right] = [Array.from(a), Array.from(b)];
   if (left.length + right.length === 0) return 1;
-  return (2 * matched(left, right, placesIn(right))) / (left.length + right.length);
+  return (2 * matched(left, right, positionsOf(right))) / (left.length + right.length);
 }
 
 /** Returns the positions of each code point in `b`, without the popular code points of a long text. */
-function placesIn(b: readonly string[]): ReadonlyMap<string, readonly number[]> {
+function positionsOf(b: readonly string[]): ReadonlyMap<string, readonly number[]> {
   const places = new Map<string, number[]>();
   b.forEach((point, index) => {
     const known = places.get(point);
@@ -40,8 +40,8 @@ function placesIn(b: readonly string[]): ReadonlyMap<string, readonly number[]> 
     else known.push(index);
   });
   if (b.length < AUTOJUNK_LENGTH) return places;
-  const most = Math.floor(b.length / 100) + 1;
-  for (const [point, indices] of places) if (indices.length > most) places.delete(point);
+  const maxOccurrences = Math.floor(b.length / 100) + 1;
+  for (const [point, indices] of places) if (indices.length > maxOccurrences) places.delete(point);
   return places;
 }
 

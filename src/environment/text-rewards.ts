@@ -1,8 +1,9 @@
 import type { ValidateFunction } from "ajv";
 import { ConfigError } from "../errors.ts";
 import type { JsonObject } from "../schema/index.ts";
+import type { Reward } from "../trajectory/scoring.ts";
 import { numberIn } from "./number-in.ts";
-import { reward, type Reward } from "./reward.ts";
+import { reward } from "./reward.ts";
 import { similarity } from "./similarity.ts";
 
 /** Options of the rewards that score the last text. */
@@ -28,6 +29,7 @@ export interface NumericRewardOptions<S> extends TextRewardOptions<S> {
  *
  * @param answer - Returns the right answer of a scenario.
  * @param options - Name of the reward, and the part of the text to score.
+ * @returns a reward of weight 1, named `similarity` by default.
  * @throws ConfigError `E_CONFIG` if `answer` is not a function.
  * @example
  * ```ts
@@ -44,6 +46,7 @@ export function similarityReward<S>(answer: (scenario: S) => string, options: Te
  *
  * @param pattern - One pattern for all scenarios, or a function of the scenario. The flags `g` and `y` have no effect.
  * @param options - Name of the reward, and the part of the text to score.
+ * @returns a reward of weight 1, named `regex` by default.
  * @throws ConfigError `E_CONFIG` if `pattern` is neither a RegExp nor a function.
  * @example
  * ```ts
@@ -69,6 +72,7 @@ export function regexReward<S>(pattern: RegExp | ((scenario: S) => RegExp), opti
  *
  * @param expected - Returns the right number of a scenario.
  * @param options - Tolerances, first or last number, name of the reward, and the part of the text to score.
+ * @returns a reward of weight 1, named `numeric` by default.
  * @throws ConfigError `E_CONFIG` for a tolerance below 0 or not finite, or if `expected` is not a function.
  * @source The comparison is the one of Python's `math.isclose`.
  * @example
@@ -105,6 +109,7 @@ export function numericReward<S>(expected: (scenario: S) => number, options: Num
  *
  * @param schema - JSON Schema 2020-12, or draft-07 if declared by its `$schema`. `z.toJSONSchema(…)` makes one.
  * @param options - Name of the reward, and the part of the text to score.
+ * @returns a reward of weight 1, named `json_schema` by default.
  * @throws ConfigError `E_CONFIG` if `schema` is not an object.
  * @example
  * ```ts

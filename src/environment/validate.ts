@@ -1,14 +1,15 @@
 import { ArgumentError, ConfigError, isAbort } from "../errors.ts";
 import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../schema/index.ts";
 import { textOf } from "../trajectory/messages.ts";
+import { REWARD_PREFIX } from "../trajectory/scoring.ts";
 import { isTrainableGroup } from "../trajectory/trainable.ts";
 import { Trajectory } from "../trajectory/index.ts";
 import type { Environment } from "./environment.ts";
 import { highestReward } from "./highest-reward.ts";
-import { METRIC_PREFIX, scored } from "./rollout.ts";
+import { scoreRollout } from "./rollout.ts";
 import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 
-/** Options of {@link validate}. */
+/** Number of scenarios and expected reward of {@link validate}. */
 export interface ValidateOptions {
   /** Max scenarios to validate per split, at least 1. @default 100 */
   readonly count?: number | undefined;
@@ -18,6 +19,7 @@ export interface ValidateOptions {
    * @default the sum of the positive reward weights; the highest total of a right answer if a raw value is outside [0, 1]
    */
   readonly expected?: number | undefined;
+  /** Stops the validation, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -32,6 +34,7 @@ export type ValidationCode =
 
 /** Problem found by {@link validate}. */
 export interface ValidationFinding {
+  /** Code of the problem. */
   readonly code: ValidationCode;
   /** Severity. `fatal`: training would optimize something other than the task. `warning`: may be intended. */
   readonly severity: "fatal" | "warning";
@@ -45,7 +48,9 @@ export interface ValidationFinding {
 
 /** Scores of one scenario's right answer and of an empty answer. */
 export interface GoldScore {
+  /** Split of the scenario. */
   readonly split: "train" | "eval";
+  /** ID of the scenario, see `scenarioIdOf`. */
   readonly scenarioId: string;
   /** Total reward of the right answer; null if a reward failed on it. */
   readonly reward: number | null;
@@ -57,6 +62,7 @@ export interface GoldScore {
 
 /** Result of {@link validate}. */
 export interface Validation {
+  /** Name of the environment. */
   readonly environment: string;
   /** Whether no finding is fatal. */
   readonly isValid: boolean;
@@ -77,6 +83,7 @@ const MAX_EXAMPLES = 5;
  * The rewards receive only the turns of `gold`, without the prompt and without metrics or metadata that the rollout records.
  *
  * @param environment - Environment with `gold`.
+ * @param options - Number of scenarios, expected reward and a signal.
  * @returns The findings and the scores.
  * @throws ConfigError `E_CONFIG` for an environment without `gold`, rewards or scenarios.
  * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds.
@@ -155,8 +162,8 @@ async function probe<S>(
   signal: AbortSignal,
 ): Promise<Outcome> {
   try {
-    const { reward, metrics } = await scored(environment, scenario, Trajectory.fromJSON({ messages_and_choices: items }), signal);
-    const values = environment.rewards.map(({ name }) => [name, Number(metrics[METRIC_PREFIX + name])] as const);
+    const { reward, metrics } = await scoreRollout(environment, scenario, Trajectory.fromJSON({ messages_and_choices: items }), signal);
+    const values = environment.rewards.map(({ name }) => [name, Number(metrics[REWARD_PREFIX + name])] as const);
     return { reward, values: Object.fromEntries(values), failure: null };
   } catch (error) {
     if (isAbort(error)) throw error;

@@ -3,7 +3,8 @@
 import { runSteps, type Steps } from "../util/steps.ts";
 import { tokenRatios } from "./policy-objective.ts";
 import type { RlBatch } from "./rl.ts";
-import type { TrainingRow, TurnSpan } from "./types.ts";
+import type { TurnSpan } from "./types.ts";
+import type { Row } from "../training-rows.ts";
 
 /** Upper bound of log-ratios: `e^60` is far beyond any clip range, and every metric stays finite. */
 const MAX_LOG_RATIO = 60;
@@ -83,12 +84,12 @@ export function* policyDiagnosticsSteps(
     "policy/ess": effectiveShare(differences),
     "sampler/mismatch_kl": mean(mismatches.map(k3)),
     "staleness/mean": mean(ages),
-    "staleness/max": ages.reduce((most, age) => Math.max(most, age), 0),
+    "staleness/max": ages.reduce((max, age) => Math.max(max, age), 0),
   };
 }
 
 /** Returns `n − o` of a turn's trained tokens with known `o`. */
-function knownDifferences({ weights, logprobs }: TrainingRow, fresh: Float32Array, { start, length }: TurnSpan): number[] {
+function knownDifferences({ weights, logprobs }: Row, fresh: Float32Array, { start, length }: TurnSpan): number[] {
   const result: number[] = [];
   for (let t = start; t < start + length; t++) {
     const sampled = logprobs?.[t] ?? Number.NaN;
@@ -105,7 +106,7 @@ function k3(difference: number): number {
 /** Computes the effective sample size as a fraction. Ratios are divided by the largest, which cancels out and keeps squares finite. */
 function effectiveShare(differences: readonly number[]): number {
   if (differences.length === 0) return 1;
-  const largest = differences.reduce((most, difference) => Math.max(most, difference), -Infinity);
+  const largest = differences.reduce((max, difference) => Math.max(max, difference), -Infinity);
   let sum = 0;
   let squares = 0;
   for (const difference of differences) {

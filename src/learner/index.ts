@@ -23,15 +23,5 @@ export { buildSftBatch, planSft, shuffledIndices, type SftBatch, type SftPlan, t
 export { checkSftConfig } from "./sft-config.ts";
 export { learningRate, type RateSchedule } from "./schedule.ts";
 export { readSftExample, sftSequences, type SftExample, type SftSequences } from "./sft-example.ts";
-export type {
-  AdamParams,
-  CrossEntropyLoss,
-  ImportanceLevel,
-  LossSpec,
-  PolicyLoss,
-  SampledSequence,
-  SequenceLimits,
-  TokenSequence,
-  TrainingRow,
-  TurnSpan,
-} from "./types.ts";
+export type { ImportanceLevel, SampledSequence, SequenceLimits, TokenSequence, TurnSpan } from "./types.ts";
+export type { AdamParams, LossSpec, PolicyLoss, Row } from "../training-rows.ts";

@@ -2,7 +2,7 @@
 
 import { ArgumentError } from "../errors.ts";
 import type { RlConfig } from "../schema/index.ts";
-import type { PolicyLoss } from "./types.ts";
+import type { PolicyLoss } from "../training-rows.ts";
 
 /**
  * Returns the policy loss that a configuration selects. Default loss: CISPO. Default clip bounds: ε = 1 below and 4 above for CISPO (the

@@ -1,7 +1,8 @@
 /** Policy losses with terms that couple tokens: value, and gradient with respect to every new log-probability. */
 
 import { runSteps, type Steps } from "../util/steps.ts";
-import type { ImportanceLevel, PolicyLoss, TrainingRow } from "./types.ts";
+import type { ImportanceLevel } from "./types.ts";
+import { policyLossTerms, type PolicyLoss, type Row } from "../training-rows.ts";
 
 /** Policy loss with all optional terms of a job. With all options off it equals the plain {@link PolicyLoss}. */
 export interface PolicyObjective extends PolicyLoss {
@@ -100,7 +101,7 @@ export function* policyObjectiveSteps(rows: readonly PolicyRow[], objective: Pol
  * @param referenceLogprobs - Log-probabilities under the reference policy, shape `[T]` per row. Null = no reference policy.
  */
 export function policyRows(
-  rows: readonly TrainingRow[],
+  rows: readonly Row[],
   newLogprobs: readonly Float32Array[],
   referenceLogprobs: readonly Float32Array[] | null = null,
 ): PolicyRow[] {
@@ -120,7 +121,7 @@ export function policyRows(
  * @param rows - Rows of the batch. Not modified.
  * @param derivatives - Derivatives from {@link policyObjective}, shape `[T]` per row.
  */
-export function linearRows(rows: readonly TrainingRow[], derivatives: readonly Float64Array[]): TrainingRow[] {
+export function linearRows(rows: readonly Row[], derivatives: readonly Float64Array[]): Row[] {
   return rows.map(({ tokens, weights }, index) => ({
     tokens,
     weights,
@@ -138,7 +139,7 @@ export const LINEAR_LOSS: PolicyLoss = { kind: "cispo", epsilon: 1, epsilonHigh:
  * @param objective - Null = the plain policy loss, which uses token-level ratios.
  */
 export function tokenRatios(
-  { weights, advantages, logprobs }: TrainingRow,
+  { weights, advantages, logprobs }: Row,
   newLogprobs: Float32Array,
   objective: Pick<PolicyObjective, "level" | "precalculates"> | null,
 ): number[] {
@@ -180,17 +181,12 @@ function rowObjective(row: PolicyRow, objective: PolicyObjective, center: number
     const penalty = objective.kl === null ? 0 : objective.kl.coefficient * (center - divergenceOf(row, objective, t));
     const advantage = (row.advantages[t] as number) - objective.tau * difference + penalty;
     const factor = weight * truncationOf(row, objective, { t, ratio: ratio.value });
-    const clipped = Math.min(Math.max(ratio.value, 1 - objective.epsilon), 1 + objective.epsilonHigh);
-    if (objective.kind === "cispo") {
-      loss -= factor * clipped * advantage * (newLogprobs[t] as number);
-      derivatives[t] = (derivatives[t] as number) - factor * clipped * advantage;
-      continue;
-    }
-    loss -= factor * Math.min(ratio.value * advantage, clipped * advantage);
-    // If the clipped term is smaller, the loss does not depend on the new log-probabilities.
-    if (ratio.value * advantage > clipped * advantage) continue;
-    derivatives[t] = (derivatives[t] as number) - factor * advantage * ratio.own;
-    shared -= factor * advantage * ratio.shared;
+    const terms = policyLossTerms(objective, { factor, ratio: ratio.value, advantage, newLogprob: newLogprobs[t] as number });
+    loss += terms.value;
+    derivatives[t]! += terms.byLogprob;
+    if (terms.byRatio === 0) continue;
+    derivatives[t]! += terms.byRatio * ratio.own;
+    shared += terms.byRatio * ratio.shared;
   }
   for (const t of trained) derivatives[t] = (derivatives[t] as number) + shared / trained.length;
   return { loss, derivatives };

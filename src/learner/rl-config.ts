@@ -5,7 +5,7 @@ import type { RlConfig } from "../schema/index.ts";
 import type { AdvantageOptions } from "./advantages.ts";
 import { resolveLoss } from "./loss.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
-import type { AdamParams, PolicyLoss } from "./types.ts";
+import { ADAM_DEFAULTS, type AdamParams, type PolicyLoss } from "../training-rows.ts";
 
 /** RL configuration with all defaults filled in. */
 export interface RlSettings {
@@ -83,10 +83,10 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
     objective: resolveObjective(given),
     adam: {
       learningRate: given.learning_rate ?? 5e-6,
-      beta1: given.adam_beta1 ?? 0.9,
-      beta2: given.adam_beta2 ?? 0.99,
-      epsilon: 1e-8,
-      weightDecay: given.weight_decay ?? 0,
+      beta1: given.adam_beta1 ?? ADAM_DEFAULTS.beta1,
+      beta2: given.adam_beta2 ?? ADAM_DEFAULTS.beta2,
+      epsilon: ADAM_DEFAULTS.epsilon,
+      weightDecay: given.weight_decay ?? ADAM_DEFAULTS.weightDecay,
       maxGradNorm: given.max_grad_norm ?? 0.1,
     },
     reference: resolveReference(given),

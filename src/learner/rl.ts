@@ -11,7 +11,8 @@ import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
 import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
 import { fitsContext, tokenWeights, trainedTokens } from "./sequences.ts";
-import type { AdamParams, LossSpec, SequenceLimits, TrainingRow, TurnSpan } from "./types.ts";
+import type { SequenceLimits, TurnSpan } from "./types.ts";
+import type { AdamParams, LossSpec, Row } from "../training-rows.ts";
 
 /** Origin of a training row: its trajectory and turns. */
 export interface RowSource {
@@ -29,7 +30,7 @@ export interface RlBatch {
    * Training rows in the order of groups, trajectories, histories and turns. Weights include the division by the number of trained tokens,
    * so that the plain sum `Σ weights·L` over all rows is the batch's loss.
    */
-  readonly rows: readonly TrainingRow[];
+  readonly rows: readonly Row[];
   /** Origin of each row, in the order of `rows`. */
   readonly sources: readonly RowSource[];
   /** Loss for an engine that computes the whole loss itself. Not used for training if there is an `objective`. */
@@ -73,9 +74,11 @@ export interface RlBatchOptions {
  * @throws DataError `E_DATA` for inconsistent token ids and log-probabilities, a token id outside the vocabulary, or a non-finite reward.
  * @example
  * ```ts
- * const { rows, loss, adam } = buildRlBatch(groups, { learning_rate: 1e-3 }, { contextLength: 1024 });
- * await engine.forwardBackward(model, rows, loss);
- * await engine.optimStep(model, adam);
+ * const wire = groups.map((group) => group.toJSON());
+ * const { rows, loss, adam } = buildRlBatch(wire, { learning_rate: 1e-3 }, { contextLength: 1024 });
+ * const trained = await engine.createModel({ base: "base", seed: 0 });
+ * await engine.forwardBackward(trained, rows, loss);
+ * await engine.optimStep(trained, adam);
  * ```
  */
 export function buildRlBatch(
@@ -95,7 +98,7 @@ export function* rlBatchSteps(
   options: RlBatchOptions = {},
 ): Steps<RlBatch> {
   const { settings, kept, normalized, trained, metrics } = yield* readBatch(groups, config, { limits, ...options });
-  const rows: TrainingRow[] = [];
+  const rows: Row[] = [];
   const sources: RowSource[] = [];
   let total = 0;
   for (const [index, entry] of kept.entries()) {

@@ -3,7 +3,7 @@
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
 import { learningRate } from "./schedule.ts";
-import type { AdamParams } from "./types.ts";
+import { ADAM_DEFAULTS, type AdamParams } from "../training-rows.ts";
 
 /** Batch size, in examples, for `batch_size: "auto"`. */
 const AUTO_BATCH_SIZE = 2;
@@ -58,10 +58,10 @@ export function checkSftConfig(config?: SftConfig | null, experimental?: SftExpe
     shuffleSeed: experimental?.shuffle_seed ?? null,
     assistantTurns: config?.assistant_turns ?? "all",
     adam: {
-      beta1: experimental?.adam_beta1 ?? 0.9,
-      beta2: experimental?.adam_beta2 ?? 0.99,
-      epsilon: 1e-8,
-      weightDecay: experimental?.weight_decay ?? 0,
+      beta1: experimental?.adam_beta1 ?? ADAM_DEFAULTS.beta1,
+      beta2: experimental?.adam_beta2 ?? ADAM_DEFAULTS.beta2,
+      epsilon: ADAM_DEFAULTS.epsilon,
+      weightDecay: experimental?.weight_decay ?? ADAM_DEFAULTS.weightDecay,
       maxGradNorm: experimental?.max_grad_norm ?? 1,
     },
     validationSplit: split ?? null,

@@ -5,7 +5,8 @@ import type { SftConfig, SftExperimentalConfig } from "../schema/index.ts";
 import { uniform } from "../util/rng.ts";
 import { tokenWeights, trainedTokens } from "./sequences.ts";
 import { checkSftConfig, type SftSettings } from "./sft-config.ts";
-import type { AdamParams, LossSpec, TokenSequence, TrainingRow } from "./types.ts";
+import type { TokenSequence } from "./types.ts";
+import type { AdamParams, LossSpec, Row } from "../training-rows.ts";
 
 /** RNG domains, which separate the draws from any other use of the same seed. */
 const SHUFFLE_DOMAIN = 0x53_46_54_00;
@@ -16,7 +17,7 @@ const MAX_STEPS = 1_000_000;
 /** Input of one supervised optimizer step. */
 export interface SftBatch {
   /** Rows in the order of the sequences. The plain sum `Σ weights·L` is the weighted mean cross-entropy of the batch's trained tokens. */
-  readonly rows: readonly TrainingRow[];
+  readonly rows: readonly Row[];
   readonly loss: LossSpec;
   /** Number of tokens in all rows. */
   readonly tokens: number;

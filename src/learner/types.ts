@@ -1,48 +1,5 @@
-/**
- * Input and output types of the learner. Structurally equal to the types of the engine port, and defined again here so that the learner
- * does not depend on an engine.
- */
-
-/** Training sequence of `T` tokens. `weights[t]` is the weight of predicting `tokens[t]`, so `weights[0]` is 0. */
-export interface TrainingRow {
-  /** Shape `[T]`, token ids. */
-  readonly tokens: Int32Array;
-  /** Shape `[T]`, loss weights; 0 where the token is not trained. */
-  readonly weights: Float32Array;
-  /** Shape `[T]`, advantages; policy losses only. */
-  readonly advantages?: Float32Array | undefined;
-  /** Shape `[T]`, log-probabilities at sampling time, NaN where unknown; policy losses only. */
-  readonly logprobs?: Float32Array | undefined;
-}
-
-/** Token-level cross-entropy loss. */
-export interface CrossEntropyLoss {
-  readonly kind: "cross-entropy";
-}
-
-/** Token-level policy loss with the ratio clipped to `[1 − epsilon, 1 + epsilonHigh]`. See `policyObjective`. */
-export interface PolicyLoss {
-  readonly kind: "cispo" | "ppo";
-  readonly epsilon: number;
-  readonly epsilonHigh: number;
-}
-
 /** Granularity of the importance ratio: the token, its whole row, or the arithmetic or geometric mean of the two. */
 export type ImportanceLevel = "token" | "sequence" | "average" | "geometric_average";
-
-/** Loss of a batch. */
-export type LossSpec = CrossEntropyLoss | PolicyLoss;
-
-/** Optimizer settings with defaults filled in: AdamW (arXiv:1711.05101) after clipping the global gradient norm. */
-export interface AdamParams {
-  readonly learningRate: number;
-  readonly beta1: number;
-  readonly beta2: number;
-  readonly epsilon: number;
-  readonly weightDecay: number;
-  /** Max global gradient norm; 0 = no clipping. */
-  readonly maxGradNorm: number;
-}
 
 /** Limits that a model sets for training sequences. */
 export interface SequenceLimits {

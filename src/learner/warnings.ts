@@ -51,7 +51,7 @@ export function trainingWarnings(metrics: Metrics, history: readonly Metrics[]):
 
 function entropyCollapse(metrics: Metrics, before: readonly Metrics[]): TrainingWarning | null {
   const value = metrics["policy/entropy"] ?? 0;
-  const threshold = ENTROPY_SHARE * before.reduce((most, each) => Math.max(most, each["policy/entropy"] ?? 0), 0);
+  const threshold = ENTROPY_SHARE * before.reduce((max, each) => Math.max(max, each["policy/entropy"] ?? 0), 0);
   if (value >= threshold) return null;
   return {
     code: "entropy-collapse",

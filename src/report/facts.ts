@@ -27,7 +27,7 @@ function isFlatList(value: object): boolean {
   return Array.isArray(value) && value.every((item) => typeof item !== "object" || item === null);
 }
 
-/** Returns the summary rows of a run: duration in seconds, steps, evaluations, checkpoints, stored trajectories. */
+/** Returns the summary rows of a run: durations in seconds, steps, evaluations, checkpoints, stored trajectories. */
 export function factRows(run: RunFiles): [string, string][] {
   const { train, eval: evaluations } = run.metrics;
   const kept = run.checkpoints.filter(({ state }) => state !== "deleted");
@@ -39,11 +39,17 @@ export function factRows(run: RunFiles): [string, string][] {
     ["Evaluations", evaluations.steps.length === 0 ? null : String(evaluations.steps.length)],
     ["Started", run.span && timeText(run.span[0])],
     ["Last written", run.span && timeText(run.span[1])],
-    ["Seconds", run.span && ((run.span[1] - run.span[0]) / 1000).toFixed(1)],
+    ["Seconds in steps", sumText(train.columns["time/step_seconds"])],
+    ["Seconds from start to last write", run.span && ((run.span[1] - run.span[0]) / 1000).toFixed(1)],
     ["Checkpoints", run.checkpoints.length === 0 ? null : `${run.checkpoints.length} made, ${kept.length} kept`],
     ["Files of trajectories", `${run.trajectories.train.length} train, ${run.trajectories.eval.length} eval`],
   ];
   return rows.filter((row): row is [string, string] => row[1] !== null);
+}
+
+/** Formats the sum of a column, which excludes interruptions of the run; null without the column. */
+function sumText(values: readonly (number | null)[] | undefined): string | null {
+  return values === undefined ? null : values.reduce<number>((sum, value) => sum + (value ?? 0), 0).toFixed(1);
 }
 
 /** Returns the model's name: `model` of the configuration, a string or an object with a `name` or `id`. */

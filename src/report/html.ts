@@ -1,18 +1,10 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
 import { InternalError } from "../errors.ts";
 import { packageFile } from "../util/package-file.ts";
 import type { PageData } from "./page-data.ts";
-
-/**
- * Scripts of the page in concatenation order; each script follows its dependencies.
- *
- * The scripts are plain browser files, read as text when a report is written. The package ships `src`, so they need no build step and no
- * bundler, and a browser test runs byte for byte the code of an installed package.
- */
-const SCRIPTS = ["dom", "format", "theme", "state", "curves", "groups", "tokens", "reader", "facts", "main"] as const;
-const PAGE = "src/report/page";
 
 /**
  * Returns the complete HTML page. The page loads nothing: a Content-Security-Policy allows only its scripts and styles by hash, so that
@@ -22,8 +14,8 @@ export async function pageHtml(data: PageData): Promise<string> {
   const require = createRequire(import.meta.url);
   const plot = await text(require.resolve("uplot/dist/uPlot.iife.min.js"));
   const plotStyle = await text(require.resolve("uplot/dist/uPlot.min.css"));
-  const style = `${plotStyle}\n${await text(packageFile(`${PAGE}/page.css`))}`;
-  const script = joinModules(await Promise.all(SCRIPTS.map((name) => text(packageFile(`${PAGE}/${name}.js`)))));
+  const style = `${plotStyle}\n${await text(packageFile("src/report/page/page.css"))}`;
+  const script = await pageScript();
   const policy = [
     "default-src 'none'",
     `script-src ${hashOf(plot)} ${hashOf(script)}`,
@@ -64,14 +56,21 @@ export function scriptJson(value: unknown): string {
 }
 
 /**
- * Joins several modules to one script, because an inline script in a file cannot import another one. Requires modules that import only each
- * other by name, export only declarations, and never use a name twice.
+ * Returns the script of the page as one module without imports: `dist/report/page.js` of the build, or, if this module runs from source,
+ * the same bundle made from `page/` (scripts/bundle.js). esbuild is a dependency of tsx, so a program that runs from source has it.
  */
-function joinModules(sources: readonly string[]): string {
-  const joined = sources.map((source) => source.replaceAll(/^import [^;]+;\n/gm, "").replaceAll(/^export /gm, "")).join("\n");
-  // A text that closes the script element would end the script; none of the modules may contain one.
-  if (/<\/script|<!--/i.test(joined)) throw new InternalError("A script of the report page contains the end of a script element");
-  return joined;
+async function pageScript(): Promise<string> {
+  if (!import.meta.url.endsWith(".ts")) return text(packageFile("dist/report/page.js"));
+  const { build } = await import("esbuild");
+  const { outputFiles } = await build({
+    absWorkingDir: fileURLToPath(packageFile(".")),
+    entryPoints: ["src/report/page/main.ts"],
+    bundle: true,
+    format: "esm",
+    charset: "utf8",
+    write: false,
+  });
+  return outputFiles.map((file) => file.text).join("");
 }
 
 async function text(path: string | URL): Promise<string> {

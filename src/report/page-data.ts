@@ -38,7 +38,8 @@ export interface ItemData {
   readonly sampled: SampledData | null;
 }
 
-type Scalars = Readonly<Record<string, number | string | boolean | null>>;
+/** Metrics or metadata by name. */
+export type Scalars = Readonly<Record<string, number | string | boolean | null>>;
 
 /** Contents of a trajectory, shown when it is opened. */
 export interface DetailData {

@@ -22,7 +22,7 @@ const eventRow = z.looseObject({
   reason: z.string().nullish(),
 });
 /** Max number of notices in a page; the newest are kept. */
-const MOST_NOTICES = 100;
+const MAX_NOTICES = 100;
 
 /** Contents of a run directory without the trajectories. */
 export interface RunFiles {
@@ -168,7 +168,7 @@ function checkpointsOf(rows: readonly z.infer<typeof checkpointRow>[]): Checkpoi
 function noticesOf(events: readonly z.infer<typeof eventRow>[]): NoticeData[] {
   return events
     .flatMap(({ type, step, message }) => (typeof message === "string" ? [{ type, step: step ?? null, message }] : []))
-    .slice(-MOST_NOTICES)
+    .slice(-MAX_NOTICES)
     .reverse();
 }
 

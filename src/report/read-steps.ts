@@ -51,8 +51,8 @@ export async function readSteps(
 
 /** Interleaves the selected steps of the two splits, so that neither uses up the budget of the other. */
 function wantedSteps(run: RunFiles, count: number): (SelectedStep & { split: Split })[] {
-  const of = (split: Split, most: number) =>
-    selectSteps(run.trajectories[split], { rewards: rewardsOf(run, split), count: most }).map((selected) => ({ split, ...selected }));
+  const of = (split: Split, max: number) =>
+    selectSteps(run.trajectories[split], { rewards: rewardsOf(run, split), count: max }).map((selected) => ({ split, ...selected }));
   const evaluations = of("eval", run.trajectories.train.length === 0 ? count : Math.floor(count / 3));
   const train = of("train", count - evaluations.length);
   const longer = Math.max(train.length, evaluations.length);

@@ -4,7 +4,6 @@ import { basename, dirname, join, resolve } from "node:path";
 import { ArgumentError } from "../errors.ts";
 import { configRows, factRows, titleOf } from "./facts.ts";
 import { pageHtml } from "./html.ts";
-import type { Split } from "./page-data.ts";
 import { readRun } from "./read-run.ts";
 import { readSteps } from "./read-steps.ts";
 
@@ -25,6 +24,7 @@ export interface WriteReportOptions {
    * @default 8388608
    */
   readonly trajectoryBytes?: number | undefined;
+  /** Stops the writing, which then rejects with the signal's reason and leaves no page. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -32,9 +32,15 @@ export interface WriteReportOptions {
 export interface WrittenReport {
   /** Absolute path of the page. */
   readonly path: string;
+  /** Size of the page in bytes. */
   readonly sizeBytes: number;
   /** Steps with trajectories in the page. */
-  readonly steps: readonly { readonly split: Split; readonly step: number }[];
+  readonly steps: readonly {
+    /** Purpose of the rollouts. */
+    readonly split: "train" | "eval";
+    /** Step of the run, from 0. */
+    readonly step: number;
+  }[];
 }
 
 /**
@@ -48,9 +54,9 @@ export interface WrittenReport {
  * @throws NotFoundError `E_NOT_FOUND` if `runDir` contains no files of a run.
  * @throws DataError `E_DATA` with file and line for a file that does not match its schema; an incomplete last line is skipped.
  * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds.
+ * @throws the signal's reason.
  * @example
  * ```ts
- * import { writeReport } from "whetstone/report";
  * const { path, sizeBytes } = await writeReport("runs/reverse");
  * console.log(`${path}, ${sizeBytes} bytes`);
  * ```

@@ -3,12 +3,13 @@ import type { RolloutException } from "../schema/index.ts";
 import { Trajectory } from "../trajectory/index.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { delay } from "../util/delay.ts";
+import { isRetryable } from "../util/retryable.ts";
 import { attachSlowDown } from "../util/slow-down.ts";
 import { AttemptSignal } from "./attempt-signal.ts";
 import type { RolloutId, RolloutRetryEvent, RolloutStartEvent } from "./events.ts";
-import { isRetryable, rateLimitOf, toException } from "./failure.ts";
+import { rateLimitOf, toException } from "./failure.ts";
 import type { GatherOptions, Rollout, RolloutContext } from "./options.ts";
-import type { Pace } from "./pace.ts";
+import type { RateLimiter } from "./rate-limiter.ts";
 import { rolloutSeed } from "./seed.ts";
 
 /** Maximum number of waits per rollout for a service that responds 429; a further 429 counts as a failure. */
@@ -28,7 +29,7 @@ export interface AttemptsInit<S> {
   readonly options: Pick<GatherOptions, "policy" | "temperature" | "timeoutMs" | "retries">;
   /** Seed of the run. */
   readonly seed: number;
-  readonly pace: Pace;
+  readonly rateLimiter: RateLimiter;
   /** Signal of the run. */
   readonly signal: AbortSignal;
   readonly onEvent: (event: RolloutStartEvent | RolloutRetryEvent) => void;
@@ -56,14 +57,14 @@ export class Attempts<S> {
    * @throws ArgumentError `E_ARGUMENT` when the rollout does not return a finished trajectory.
    */
   async play(scenario: S, group: number, index: number): Promise<Outcome> {
-    const { options, pace, signal, onEvent } = this.#init;
+    const { options, rateLimiter, signal, onEvent } = this.#init;
     const { limit, when = isRetryable } = typeof options.retries === "object" ? options.retries : { limit: options.retries ?? 0 };
-    const slowDowns = new SlowDowns(pace);
+    const slowDowns = new SlowDowns(rateLimiter);
     for (let attempt = 0; ;) {
       const id: RolloutId = { group, index, attempt };
       const result = await this.#attempt(scenario, id, slowDowns);
       if (result.trajectory !== undefined) {
-        pace.succeeded();
+        rateLimiter.succeeded();
         return { attempt, trajectory: result.trajectory };
       }
       const refusal = rateLimitOf(result.error);
@@ -104,17 +105,17 @@ export class Attempts<S> {
 
 /** Budget of 429 waits of one rollout, shared by all its attempts. */
 class SlowDowns {
-  readonly #pace: Pace;
+  readonly #rateLimiter: RateLimiter;
   #left = MAX_SLOW_DOWNS;
 
-  constructor(pace: Pace) {
-    this.#pace = pace;
+  constructor(rateLimiter: RateLimiter) {
+    this.#rateLimiter = rateLimiter;
   }
 
   /** Waits after a 429. @returns False, without waiting, if the budget is used up. */
   async wait(retryAfterMs: number | null, signal: AbortSignal): Promise<boolean> {
     if (this.#left-- <= 0) return false;
-    await this.#pace.slowDown(retryAfterMs, signal);
+    await this.#rateLimiter.slowDown(retryAfterMs, signal);
     return true;
   }
 

@@ -12,12 +12,15 @@ export interface RolloutId {
 
 /** Start of an attempt. */
 export interface RolloutStartEvent extends RolloutId {
+  /** Discriminant of {@link RolloutEvent}. */
   readonly type: "rollout-start";
+  /** Seed of the rollout, the same in every attempt. */
   readonly seed: number;
 }
 
 /** End of a rollout, with its reward or its failure. */
 export interface RolloutEndEvent extends RolloutId {
+  /** Discriminant of {@link RolloutEvent}. */
   readonly type: "rollout-end";
   /** Reward; null for a failed rollout. */
   readonly reward: number | null;
@@ -27,7 +30,9 @@ export interface RolloutEndEvent extends RolloutId {
 
 /** Failure of an attempt that will be retried. */
 export interface RolloutRetryEvent extends RolloutId {
+  /** Discriminant of {@link RolloutEvent}. */
   readonly type: "rollout-retry";
+  /** Failure of the attempt. */
   readonly exception: RolloutException;
   /** Milliseconds until the retry starts. */
   readonly waitMs: number;
@@ -35,6 +40,7 @@ export interface RolloutRetryEvent extends RolloutId {
 
 /** Response 429 of a service: the concurrency is reduced, and no rollout starts before the wait is over. */
 export interface SlowDownEvent {
+  /** Discriminant of {@link RolloutEvent}. */
   readonly type: "slow-down";
   /** Maximum concurrent rollouts from now on. */
   readonly concurrency: number;
@@ -44,6 +50,7 @@ export interface SlowDownEvent {
 
 /** Increase of the concurrency after a period without 429. */
 export interface SpeedUpEvent {
+  /** Discriminant of {@link RolloutEvent}. */
   readonly type: "speed-up";
   /** Maximum concurrent rollouts from now on. */
   readonly concurrency: number;
@@ -51,10 +58,13 @@ export interface SpeedUpEvent {
 
 /** End of the last rollout of a scenario. */
 export interface GroupEndEvent {
+  /** Discriminant of {@link RolloutEvent}. */
   readonly type: "group-end";
   /** Index of the scenario. */
   readonly group: number;
+  /** Number of successful rollouts. */
   readonly trajectories: number;
+  /** Number of failed rollouts. */
   readonly exceptions: number;
   /** Mean reward; NaN if all rollouts failed. */
   readonly rewardMean: number;

@@ -21,14 +21,21 @@ const UNREAD_GROUPS = 64;
  * @throws ArgumentError `E_ARGUMENT` before anything runs for an option out of range, or when a rollout does not return a finished
  *   trajectory.
  * @throws TooManyExceptionsError `E_TOO_MANY_EXCEPTIONS` for more than `maxExceptions` failures.
- * @throws The signal's reason, or any error of `onProgress`, `onEvent` or `afterEach`.
+ * @throws the signal's reason, or any error of `onProgress`, `onEvent` or `afterEach`.
  * @example
  * ```ts
- * const groups = await gatherTrajectoryGroups(scenarios, async (scenario, { signal, seed }) => {
- *   const t = trajectory({ messages: [{ role: "user", content: scenario.prompt }] });
- *   await t.sample(policy, { temperature: 1, seed, signal });
- *   return t.finish({ reward: t.lastText === scenario.answer ? 1 : 0 });
- * }, { groupSize: 8, concurrency: 64, timeoutMs: 30_000, maxExceptions: 0.05 });
+ * import { trajectory } from "whetstone";
+ *
+ * const scenarios = [{ prompt: "Reverse: abc", answer: "cba" }];
+ * const groups = await gatherTrajectoryGroups(
+ *   scenarios,
+ *   async (scenario, { policy, sampling }) => {
+ *     const t = trajectory({ messages: [{ role: "user", content: scenario.prompt }] });
+ *     await t.sample(policy, sampling);
+ *     return t.finish({ reward: t.lastText === scenario.answer ? 1 : 0 });
+ *   },
+ *   { policy, groupSize: 8, concurrency: 64, timeoutMs: 30_000, maxExceptions: 0.05 },
+ * );
  * console.log(groups.stats.reward.mean);
  * ```
  */
@@ -57,8 +64,11 @@ export async function gatherTrajectoryGroups<S>(
  * @throws ArgumentError `E_ARGUMENT` for `maxUnread` below 1.
  * @example
  * ```ts
- * for await (const group of streamTrajectoryGroups(scenarios, rollout, { groupSize: 8, concurrency: 1000, policy })) {
- *   await file.write(group);
+ * import { environmentRollout } from "whetstone/environment";
+ *
+ * const rollout = environmentRollout(environment);
+ * for await (const group of streamTrajectoryGroups(environment.scenarios.eval, rollout, { policy, groupSize: 8, concurrency: 1000 })) {
+ *   console.log(group.rewards);
  * }
  * ```
  */

@@ -10,7 +10,6 @@ export type {
   SlowDownEvent,
   SpeedUpEvent,
 } from "./events.ts";
-export { isRetryable } from "./failure.ts";
 export { gatherTrajectoryGroups, streamTrajectoryGroups } from "./gather.ts";
 export type {
   AfterEachResult,

@@ -43,7 +43,9 @@ export type Rollout<S> = (scenario: S, context: RolloutContext) => Trajectory | 
 export interface GatherProgress {
   /** Number of finished rollouts, including failed ones. */
   readonly completed: number;
+  /** Number of rollouts of the whole run. */
   readonly total: number;
+  /** Number of failed rollouts. */
   readonly exceptions: number;
   /** Mean reward so far; NaN before the first reward. */
   readonly rewardMean: number;
@@ -56,20 +58,29 @@ export interface RetryOptions {
   /**
    * Whether to retry after this failure; `attempt` is the failed attempt, from 0.
    *
-   * @default the result of {@link isRetryable}
+   * @default true after a timeout, a `retryable` error of this package, and a transient status (408, 429, 5xx) or connection error of another client
    */
   readonly when?: ((error: unknown, attempt: number) => boolean) | undefined;
 }
 
 /** Concurrency limit for scenarios with the same key, e.g. for scenarios that use one database. */
 export interface ConcurrencyByKey<S> {
-  /** Returns the key of a scenario. */
+  /**
+   * Returns the key of a scenario.
+   *
+   * @param scenario - Scenario about to start.
+   * @returns the key; scenarios with equal keys share one limit.
+   * @example
+   * ```ts
+   * const concurrencyBy: ConcurrencyByKey<{ database: string }> = { key: ({ database }) => database, limit: 1 };
+   * ```
+   */
   key(scenario: S): string;
   /** Maximum concurrent rollouts per key, at least 1. */
   readonly limit: number;
 }
 
-/** Options of `gatherTrajectoryGroups`. */
+/** Group size, concurrency, limits and callbacks of `gatherTrajectoryGroups`. */
 export interface GatherOptions<S = unknown> {
   /** Rollouts per scenario, at least 1. @default 8 */
   readonly groupSize?: number | undefined;
@@ -116,7 +127,7 @@ export interface GatherOptions<S = unknown> {
   readonly stopSignal?: AbortSignal | undefined;
 }
 
-/** Options of `streamTrajectoryGroups`. */
+/** Options of `streamTrajectoryGroups`: as for `gatherTrajectoryGroups`, and a limit for unread groups. */
 export interface StreamOptions<S = unknown> extends GatherOptions<S> {
   /** Maximum number of unread groups, at least 1. Beyond it, a rollout that completes a group waits and occupies its slot. @default 64 */
   readonly maxUnread?: number | undefined;

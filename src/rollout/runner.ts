@@ -9,7 +9,7 @@ import { TooManyExceptionsError } from "./errors.ts";
 import type { RolloutEvent } from "./events.ts";
 import { causeOf } from "./failure.ts";
 import type { ConcurrencyByKey, GatherOptions, Rollout } from "./options.ts";
-import { Pace } from "./pace.ts";
+import { RateLimiter } from "./rate-limiter.ts";
 import { randomSeed } from "./seed.ts";
 
 /** Options of {@link runRollouts}. */
@@ -49,7 +49,7 @@ class Run<S> {
   readonly #link: LinkedAbort;
   readonly #Queue: typeof PQueue;
   readonly #queue: PQueue;
-  readonly #pace: Pace;
+  readonly #rateLimiter: RateLimiter;
   readonly #attempts: Attempts<S>;
   /**
    * Unfinished groups by position, from the start of the first rollout until the group is passed on; finished groups use no memory here.
@@ -67,11 +67,11 @@ class Run<S> {
     this.#link = linkAbort(options.signal);
     this.#Queue = Queue;
     this.#queue = new Queue({ concurrency: options.concurrency ?? 32 });
-    const onEvent = (event: RolloutEvent) => this.#tell(event);
-    this.#pace = new Pace(this.#queue, onEvent);
+    const onEvent = (event: RolloutEvent) => this.#report(event);
+    this.#rateLimiter = new RateLimiter(this.#queue, onEvent);
     const { signal } = this.#link;
-    this.#attempts = new Attempts({ rollout, options, seed: this.#seed, pace: this.#pace, signal, onEvent });
-    signal.addEventListener("abort", () => this.#pace.dispose(), { once: true });
+    this.#attempts = new Attempts({ rollout, options, seed: this.#seed, rateLimiter: this.#rateLimiter, signal, onEvent });
+    signal.addEventListener("abort", () => this.#rateLimiter.dispose(), { once: true });
   }
 
   async all(): Promise<void> {
@@ -80,7 +80,7 @@ class Run<S> {
       // Queued tasks are not cleared: they run and return at once because of this signal. The promise of a cleared task would never settle.
       this.#link.signal.throwIfAborted();
     } finally {
-      this.#pace.dispose();
+      this.#rateLimiter.dispose();
       this.#link.dispose();
     }
   }
@@ -161,7 +161,7 @@ class Run<S> {
     this.#completed++;
     if (exception !== undefined) this.#exceptions.push(exception);
     else this.#rewardSum += trajectory?.reward ?? NaN;
-    this.#tell({ type: "rollout-end", group, index, attempt, reward: trajectory?.reward ?? null, exception: exception ?? null });
+    this.#report({ type: "rollout-end", group, index, attempt, reward: trajectory?.reward ?? null, exception: exception ?? null });
     this.#checkBudget();
     const exceptions = this.#exceptions.length;
     this.#options.onProgress?.({
@@ -193,19 +193,19 @@ class Run<S> {
       exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
       metadata: { scenario_index: index, seed: this.#seed },
     });
-    this.#tellGroup(index, group);
+    this.#reportGroup(index, group);
     const after = this.#options.afterEach === undefined ? group : await this.#options.afterEach(group, index);
     if (this.#link.signal.aborted) return;
     const groups = after === undefined ? [group] : after === null ? [] : after instanceof TrajectoryGroup ? [after] : after;
     await this.#options.onGroups(groups, position);
   }
 
-  #tellGroup(index: number, { rewards, exceptions }: TrajectoryGroup): void {
+  #reportGroup(index: number, { rewards, exceptions }: TrajectoryGroup): void {
     const rewardMean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
-    this.#tell({ type: "group-end", group: index, trajectories: rewards.length, exceptions: exceptions.length, rewardMean });
+    this.#report({ type: "group-end", group: index, trajectories: rewards.length, exceptions: exceptions.length, rewardMean });
   }
 
-  #tell(event: RolloutEvent): void {
+  #report(event: RolloutEvent): void {
     this.#options.onEvent?.(event);
   }
 }

@@ -10,6 +10,10 @@ const SEEDS = 2 ** 48;
  * @param scenario - Index of the scenario.
  * @param rollout - Index of the rollout in its group.
  * @returns Integer of at least 0 and below 2^48.
+ * @example
+ * ```ts
+ * rolloutSeed(7, 0, 3); // the seed of the fourth rollout of the first scenario
+ * ```
  */
 export function rolloutSeed(seed: number, scenario: number, rollout: number): number {
   return hash("sha256", `rollout:${seed}:${scenario}:${rollout}`, "buffer").readUIntBE(0, 6);

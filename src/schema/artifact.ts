@@ -14,42 +14,64 @@ export const artifactPath = z
     "must be a relative path inside the artifact: no leading '/', no '.', '..' or empty part, no backslash",
   );
 
-/** Body of `POST /v1/preview/artifacts`: opens a new version of `entity/project/name`. Extension. */
+/** Schema of {@link CreateArtifactRequest}. */
 export const createArtifactRequest = z.strictObject({
+  /** Team or user that owns the artifact. @default the key's entity */
   entity: namePart.nullish(),
+  /** Project where the artifact is stored. */
   project: namePart,
+  /** Name within the project; every request with the same name opens the next version. */
   name: namePart,
-  /** Arbitrary metadata about the contents. */
+  /** Arbitrary metadata about the contents. @default {} */
   metadata: z.record(z.string(), z.json()).nullish(),
 });
+/** Body of `POST /v1/preview/artifacts`: opens a new version of `entity/project/name`. Extension. @interface */
 export type CreateArtifactRequest = z.infer<typeof createArtifactRequest>;
 
-/** A file of an artifact version. */
+/** Schema of {@link ArtifactFile}. */
 export const artifactFile = z.object({
+  /** Path inside the version, relative, with forward slashes. */
   path: artifactPath,
+  /** Size in bytes. */
   size_bytes: z.int().min(0),
   /** SHA-256 digest, lower-case hexadecimal. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
 });
+/** A file of an artifact version. @interface */
 export type ArtifactFile = z.infer<typeof artifactFile>;
 
-/** An artifact version: an `open` version accepts files, a `committed` version is immutable and usable. */
+/** Schema of {@link ArtifactVersion}. */
 export const artifactVersion = z.object({
+  /** UUID that addresses the version in the artifact routes. */
   id: uuid,
+  /** Team or user that owns the artifact. */
   entity: z.string(),
+  /** Project where the artifact is stored. */
   project: z.string(),
+  /** Name shared by all versions of the artifact. */
   name: z.string(),
   /** Version number: 0, 1, 2 … per name. */
   version: z.int().min(0),
-  state: z.enum(["open", "committed"]),
+  /** `open` until the commit, `committed` from then on. */
+  state: z.literal(["open", "committed"]),
   /** Address of the version: `artifact:///entity/project/name:vN`. */
   url: z.string(),
+  /** Stored files, sorted by path. */
   files: z.array(artifactFile),
+  /** Metadata of the request that opened the version. */
   metadata: z.record(z.string(), z.json()),
+  /** Time at which the version was opened, ISO 8601. */
   created_at: z.string(),
 });
+/** An artifact version: an `open` version accepts files, a `committed` version is immutable and usable. @interface */
 export type ArtifactVersion = z.infer<typeof artifactVersion>;
 
-/** Answer of `DELETE /v1/preview/artifacts/{id}`. Extension. */
-export const deleteArtifactResponse = z.object({ artifact_id: uuid, deleted_files: z.int().min(0) });
+/** Schema of {@link DeleteArtifactResponse}. */
+export const deleteArtifactResponse = z.object({
+  /** UUID of the deleted version. */
+  artifact_id: uuid,
+  /** Number of files that the version had; contents shared with another version remain stored. */
+  deleted_files: z.int().min(0),
+});
+/** Answer of `DELETE /v1/preview/artifacts/{id}`. Extension. @interface */
 export type DeleteArtifactResponse = z.infer<typeof deleteArtifactResponse>;

@@ -1,7 +1,8 @@
 import { z } from "zod";
 
-/** Error body of every route, and of an error event inside a stream. */
+/** Schema of {@link ErrorBody}. */
 export const errorBody = z.object({
+  /** Description of the failure. */
   error: z.object({
     /** Expected value, received value and remedy. The wording may change. */
     message: z.string(),
@@ -17,4 +18,5 @@ export const errorBody = z.object({
     failed_generation: z.string().optional(),
   }),
 });
+/** Error body of every route, and of an error event inside a stream. @interface */
 export type ErrorBody = z.infer<typeof errorBody>;

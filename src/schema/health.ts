@@ -5,7 +5,7 @@ export const workerHealth = z.object({
   /** Name, such as `sampler-0` or `trainer`. */
   name: z.string(),
   /** `restarting`: the worker died, and its replacement has not started yet. */
-  state: z.enum(["running", "restarting"]),
+  state: z.literal(["running", "restarting"]),
   /** Replacements since the service started. */
   restarts: z.number().int(),
   /** Milliseconds until the replacement starts; 0 while running. */
@@ -15,19 +15,21 @@ export const workerHealth = z.object({
 /** State of the file system that holds the service's data. */
 export const storageHealth = z.object({
   /** `low`: less than `minFreeBytes` is free; uploads, new models and new jobs are rejected, and queued jobs wait. */
-  state: z.enum(["ok", "low"]),
+  state: z.literal(["ok", "low"]),
   /** Explanation of `low` with the remedy; null while `ok`. */
   message: z.string().nullable(),
 });
 
-/** Answer of `GET /health`. */
+/** Schema of {@link HealthReport}. */
 export const healthReport = z.object({
   /**
    * `degraded`: a worker is being restarted, or disk space is low. `unavailable`, with status 503: sampling is not possible at the moment.
    */
-  status: z.enum(["ok", "degraded", "unavailable"]),
+  status: z.literal(["ok", "degraded", "unavailable"]),
   /** Workers of the engine; empty for an engine without workers. */
   workers: z.array(workerHealth),
+  /** Free space of the data directory. */
   storage: storageHealth,
 });
+/** Answer of `GET /health`. @interface */
 export type HealthReport = z.infer<typeof healthReport>;

@@ -1,16 +1,17 @@
 import { z } from "zod";
 import { namePart, uuid } from "./common.ts";
 
-/** Low-rank adapter settings of a model. Extension; absent or null = full-parameter training. */
+/** Schema of {@link LoraConfig}. */
 export const loraConfig = z.strictObject({
   /** Adapter rank, 1 to 256. */
   rank: z.int().min(1).max(256),
   /** Scale numerator. @default 2 × rank */
   alpha: z.number().positive().optional(),
 });
+/** Low-rank adapter settings of a model. Extension; absent or null = full-parameter training. @interface */
 export type LoraConfig = z.infer<typeof loraConfig>;
 
-/** Body of `POST /v1/preview/models`. */
+/** Schema of {@link CreateModelRequest}. */
 export const createModelRequest = z.strictObject({
   /** Project where the model is stored. */
   project: namePart,
@@ -32,53 +33,80 @@ export const createModelRequest = z.strictObject({
   /** Extension: also load the optimizer state of the checkpoint in `from`. @default false */
   keep_optimizer: z.boolean().nullish(),
 });
+/** Body of `POST /v1/preview/models`. @interface */
 export type CreateModelRequest = z.infer<typeof createModelRequest>;
 
-/** A trainable model. */
+/** Schema of {@link Model}. */
 export const model = z.object({
+  /** UUID that addresses the model in the model and job routes. */
   id: uuid,
+  /** Team or user that owns the model. */
   entity: z.string(),
+  /** Project where the model is stored. */
   project: z.string(),
+  /** Name, unique within entity and project. */
   name: z.string(),
+  /** Base model whose architecture and tokenizer the model has. */
   base_model: z.string(),
+  /** Identifier of the model's run on a service that has runs; always null on this service. */
   run_id: z.string().nullable(),
   /** Extension: low-rank adapter settings; absent or null = full-parameter training. */
   lora: loraConfig.nullish(),
 });
+/** A trainable model in the wire's form: address, base model and adapter. @interface */
 export type Model = z.infer<typeof model>;
 
-/** Answer of `DELETE /v1/preview/models/{model_id}`. */
+/** Schema of {@link DeleteModelResponse}. */
 export const deleteModelResponse = z.object({
+  /** UUID of the deleted model. */
   model_id: uuid,
+  /** Number of checkpoints deleted with the model. */
   deleted_checkpoints: z.int(),
+  /** Whether a run was deleted with the model; always false on this service. */
   deleted_run: z.boolean(),
 });
+/** Answer of `DELETE /v1/preview/models/{model_id}`. @interface */
 export type DeleteModelResponse = z.infer<typeof deleteModelResponse>;
 
-/** Permissions of a served model, as listed by vLLM. */
+/** Schema of {@link ModelPermission}. */
 export const modelPermission = z.looseObject({
+  /** Identifier of the form `modelperm-…`. */
   id: z.string(),
+  /** Type of the object in the wire format. */
   object: z.literal("model_permission"),
   /** Creation time in seconds since 1970. */
   created: z.number(),
+  /** Whether clients may create engines of the model; always false on this service. */
   allow_create_engine: z.boolean(),
+  /** Whether the model answers completion requests; always true on this service. */
   allow_sampling: z.boolean(),
+  /** Whether completions may include log-probabilities; always true on this service. */
   allow_logprobs: z.boolean(),
+  /** Whether the model can build search indices; always false on this service. */
   allow_search_indices: z.boolean(),
+  /** Whether the model appears in lists; always true on this service. */
   allow_view: z.boolean(),
+  /** Whether training jobs accept the model; false for a base model that only an upstream server samples. */
   allow_fine_tuning: z.boolean(),
+  /** Organization that has the permissions; `*` = every one. */
   organization: z.string(),
+  /** Group within the organization; null = every one. */
   group: z.string().nullable(),
+  /** Whether the permission blocks other clients; always false on this service. */
   is_blocking: z.boolean(),
 });
+/** Permissions of a served model, as listed by vLLM. @interface */
 export type ModelPermission = z.infer<typeof modelPermission>;
 
-/** Entry of `GET /v1/models`. Unknown keys of other servers are kept. */
+/** Schema of {@link ServedModel}. */
 export const servedModel = z.looseObject({
+  /** Value for the `model` field of a chat request: `entity/project/name`, or the identifier of a base model. */
   id: z.string(),
+  /** Type of the object in the wire format. */
   object: z.literal("model").default("model"),
   /** Seconds since 1970: creation time of a trainable model, start time of the service for a base model. */
   created: z.number(),
+  /** Entity that owns the model; `whetstone` for a base model of this service. */
   owned_by: z.string(),
   /** `entity/project/name:stepN` of the newest checkpoint; the identifier of a base model. */
   root: z.string().nullish(),
@@ -86,10 +114,18 @@ export const servedModel = z.looseObject({
   parent: z.string().nullish(),
   /** Context length in tokens; null if unknown. */
   max_model_len: z.int().nullish(),
+  /** Permissions, one entry on this service. */
   permission: z.array(modelPermission).nullish(),
 });
+/** Entry of `GET /v1/models`. Unknown keys of other servers are kept. @interface */
 export type ServedModel = z.infer<typeof servedModel>;
 
-/** Answer of `GET /v1/models`. */
-export const servedModelList = z.object({ object: z.literal("list").default("list"), data: z.array(servedModel) });
+/** Schema of {@link ServedModelList}. */
+export const servedModelList = z.object({
+  /** Type of the object in the wire format. */
+  object: z.literal("list").default("list"),
+  /** Base models first, then every trainable model with a checkpoint. */
+  data: z.array(servedModel),
+});
+/** Answer of `GET /v1/models`. @interface */
 export type ServedModelList = z.infer<typeof servedModelList>;

@@ -2,10 +2,7 @@ import { z } from "zod";
 import { listOf, uuid } from "./common.ts";
 import { trajectoryGroup } from "./trajectory.ts";
 
-/**
- * `experimental_config` of an RL job. Null means unset. All names except the extensions are the interface's. Unsupported settings are
- * recognized by name, and any value other than the neutral one is rejected.
- */
+/** Schema of {@link RlConfig}. */
 export const rlConfig = z.strictObject({
   /** Learning rate. @default 5e-6 */
   learning_rate: z.number().positive().nullish(),
@@ -16,17 +13,17 @@ export const rlConfig = z.strictObject({
   /** Use PPO instead of CISPO. @default false */
   ppo: z.boolean().nullish(),
   /** Extension: loss by name; must not contradict `ppo`. @default "cispo" */
-  loss_fn: z.enum(["cispo", "ppo"]).nullish(),
+  loss_fn: z.literal(["cispo", "ppo"]).nullish(),
   /** Divide advantages by the population standard deviation of the group's rewards + 1e-6. @default true */
   scale_rewards: z.boolean().nullish(),
   /** Extension: alias of `scale_rewards`; must not contradict it. */
   normalize_advantages: z.boolean().nullish(),
   /** Extension: baseline subtracted from a reward, the mean of its group or of the group's other rewards. @default "mean" */
-  advantage_baseline: z.enum(["mean", "leave_one_out"]).nullish(),
+  advantage_baseline: z.literal(["mean", "leave_one_out"]).nullish(),
   /** Extension: standard deviation by which `scale_rewards` divides; rejected if `scale_rewards` is false. @default "population" */
-  advantage_deviation: z.enum(["population", "sample"]).nullish(),
+  advantage_deviation: z.literal(["population", "sample"]).nullish(),
   /** Extension: unit of equal total weight, each trajectory or each token. @default "trajectory_mean" */
-  loss_reduction: z.enum(["trajectory_mean", "token_mean"]).nullish(),
+  loss_reduction: z.literal(["trajectory_mean", "token_mean"]).nullish(),
   /** Extension: use the `reward` of each choice, with one advantage per turn. @default false */
   turn_rewards: z.boolean().nullish(),
   /** Advantage balance in [-1, 1]: positive values shrink negative advantages, negative values shrink positive advantages. @default 0 */
@@ -45,7 +42,7 @@ export const rlConfig = z.strictObject({
    */
   token_report: z.boolean().nullish(),
   /** Level of the importance ratio. @default "token" */
-  importance_sampling_level: z.enum(["token", "sequence", "average", "geometric_average"]).nullish(),
+  importance_sampling_level: z.literal(["token", "sequence", "average", "geometric_average"]).nullish(),
   /** Coefficient of the log-ratio subtracted from each token's advantage. @default 0 */
   model_k2_tau: z.number().min(0).nullish(),
   /** Alias of `model_k2_tau`; must not contradict it. */
@@ -59,7 +56,7 @@ export const rlConfig = z.strictObject({
   /** Extension: upper bound of the importance ratio by which each token's loss is multiplied. @default null, off */
   truncated_importance_sampling: z.number().positive().nullish(),
   /** Extension: `"art"` reproduces the reference client's computation where it differs from its documentation. @default null */
-  compat: z.enum(["art"]).nullish(),
+  compat: z.literal("art").nullish(),
   /** Extension: accept choices without log-probabilities; their ratio is 1. @default false */
   allow_training_without_logprobs: z.boolean().nullish(),
   /** Extension: coefficient of the KL penalty towards a reference policy. @default 0 */
@@ -68,7 +65,7 @@ export const rlConfig = z.strictObject({
    * Extension: log-probabilities compared with the reference policy, from sampling or under the weights before the step. No effect while
    * `kl_penalty_coef` is 0. @default "sample"
    */
-  kl_penalty_source: z.enum(["current_learner", "sample"]).nullish(),
+  kl_penalty_source: z.literal(["current_learner", "sample"]).nullish(),
   /** Extension: step of the checkpoint used as reference policy. Excludes `kl_penalty_step_lag`. @default null, the base model */
   kl_penalty_reference_step: z.int().min(0).nullish(),
   /** Extension: use the checkpoint this many steps before the job's start as reference policy, at least step 0. @default null */
@@ -86,37 +83,53 @@ export const rlConfig = z.strictObject({
   /** Not supported yet: only false. */
   scale_learning_rate_by_reward_std_dev: z.boolean().nullish(),
 });
+/**
+ * `experimental_config` of an RL job. Null means unset. All names except the extensions are the interface's. Unsupported settings are
+ * recognized by name, and any value other than the neutral one is rejected.
+ *
+ * @interface
+ */
 export type RlConfig = z.infer<typeof rlConfig>;
 
-/** Body of `POST /v1/preview/training-jobs`. */
+/** Schema of {@link CreateRlJobRequest}. */
 export const createRlJobRequest = z.strictObject({
+  /** UUID of the model to train. */
   model_id: uuid,
+  /** Batch of the optimizer step; advantages are computed within each group. */
   trajectory_groups: z.array(trajectoryGroup).min(1),
+  /** Settings of the step. @default null, the defaults of all settings */
   experimental_config: rlConfig.nullish(),
 });
+/** Body of `POST /v1/preview/training-jobs`. @interface */
 export type CreateRlJobRequest = z.infer<typeof createRlJobRequest>;
 
-/** `config` of an SFT job. */
+/** Schema of {@link SftConfig}. */
 export const sftConfig = z.strictObject({
   /** Batch size: trajectories per optimizer step. `"auto"` is 2. @default "auto" */
   batch_size: z.union([z.int().min(1), z.literal("auto")]).nullish(),
   /** Learning rate: a constant, a peak value if there is a schedule, or a list with one rate per batch. @default 5e-5 */
   learning_rate: z.union([z.number().positive(), z.array(z.number().min(0)).min(1)]).nullish(),
   /** Extension: trained assistant turns of a conversation; the other turns are context. @default "all" */
-  assistant_turns: z.enum(["all", "last"]).nullish(),
+  assistant_turns: z.literal(["all", "last"]).nullish(),
   /** Unsupported: only null or `{"enabled": false}`. */
-  metric_logging: z.looseObject({ enabled: z.boolean().nullish() }).nullish(),
+  metric_logging: z
+    .looseObject({
+      /** Only false is accepted. */
+      enabled: z.boolean().nullish(),
+    })
+    .nullish(),
 });
+/** `config` of an SFT job. @interface */
 export type SftConfig = z.infer<typeof sftConfig>;
 
-/** `experimental_config` of an SFT job. All fields are extensions. */
+/** Schema of {@link SftExperimentalConfig}. */
 export const sftExperimentalConfig = z.strictObject({
   /** Epochs: passes over the data. @default 1 */
   epochs: z.int().min(1).max(1000).nullish(),
   /** Seed of the order of rows; null keeps the order of the file. @default null */
   shuffle_seed: z.int().nullish(),
   /** Learning-rate schedule after warm-up, over all steps of the job. Needs a single `learning_rate`. @default "constant" */
-  learning_rate_schedule: z.enum(["constant", "linear", "cosine"]).nullish(),
+  learning_rate_schedule: z.literal(["constant", "linear", "cosine"]).nullish(),
   /** Optimizer steps of linear warm-up. Excludes `warmup_ratio`. @default 0 */
   warmup_steps: z.int().min(0).nullish(),
   /** Warm-up as a fraction of all steps, rounded down. Excludes `warmup_steps`. @default 0 */
@@ -141,46 +154,65 @@ export const sftExperimentalConfig = z.strictObject({
   /** Second-moment decay of AdamW. @default 0.99 */
   adam_beta2: z.number().min(0).lt(1).nullish(),
 });
+/** `experimental_config` of an SFT job. All fields are extensions. @interface */
 export type SftExperimentalConfig = z.infer<typeof sftExperimentalConfig>;
 
-/** Body of `POST /v1/preview/sft-training-jobs`. */
+/** Schema of {@link CreateSftJobRequest}. */
 export const createSftJobRequest = z.strictObject({
+  /** UUID of the model to train. */
   model_id: uuid,
   /**
    * Address of the dataset: `artifact:///entity/project/name:vN`. The prefix of any other scheme is parsed the same way, except `http`,
    * `https` and `file`, which are rejected.
    */
   training_data_url: z.string().min(1),
+  /** Batch size, learning rate and trained turns. @default null, the defaults of all settings */
   config: sftConfig.nullish(),
+  /** Further settings. @default null, the defaults of all settings */
   experimental_config: sftExperimentalConfig.nullish(),
 });
+/** Body of `POST /v1/preview/sft-training-jobs`. @interface */
 export type CreateSftJobRequest = z.infer<typeof createSftJobRequest>;
 
-/** Answer of the POSTs that create an RL or SFT job. */
-export const createdJob = z.object({ id: uuid });
+/** Schema of {@link CreatedJob}. */
+export const createdJob = z.object({
+  /** UUID that addresses the job in the job routes. */
+  id: uuid,
+});
+/** Answer of the POSTs that create an RL or SFT job. @interface */
 export type CreatedJob = z.infer<typeof createdJob>;
 
-/** States of a job. */
-export const jobStatus = z.enum(["queued", "running", "succeeded", "failed", "cancelled"]);
+/** Schema of {@link JobStatus}. */
+export const jobStatus = z.literal(["queued", "running", "succeeded", "failed", "cancelled"]);
+/** State of a job. */
 export type JobStatus = z.infer<typeof jobStatus>;
 
-/** A training job. Only `id` belongs to the interface; the other fields are extensions with the hosted service's names. */
+/** Schema of {@link TrainingJob}. */
 export const trainingJob = z.looseObject({
+  /** UUID that addresses the job in the job routes. */
   id: uuid,
+  /** UUID of the trained model. */
   model_id: uuid.optional(),
-  type: z.enum(["rl", "sft"]).optional(),
+  /** Kind of training. */
+  type: z.literal(["rl", "sft"]).optional(),
+  /** State at the time of the request. */
   status: jobStatus.optional(),
+  /** Time at which the service accepted the job, ISO 8601. */
   created_at: z.string().optional(),
+  /** Start of the computation, ISO 8601; null before. */
   training_start: z.string().nullish(),
+  /** End of the job in any final state, ISO 8601; null before. */
   training_end: z.string().nullish(),
+  /** Cause of a failure or cancellation; null otherwise. */
   error_message: z.string().nullish(),
   /** Step of the checkpoint that this job created, once the job succeeded. */
   step: z.int().nullish(),
 });
+/** A training job. Only `id` belongs to the interface; the other fields are extensions with the hosted service's names. @interface */
 export type TrainingJob = z.infer<typeof trainingJob>;
 
-/** Event types of a job. */
-export const jobEventType = z.enum([
+/** Schema of {@link JobEventType}. */
+export const jobEventType = z.literal([
   "training_started",
   "gradient_step",
   "warning",
@@ -188,21 +220,33 @@ export const jobEventType = z.enum([
   "training_failed",
   "training_cancelled",
 ]);
+/** Type of an event of a job. */
 export type JobEventType = z.infer<typeof jobEventType>;
 
+/** Schema of {@link JobEvent}. */
+export const jobEvent = z.object({
+  /** UUID, the cursor of paginated lists. */
+  id: uuid,
+  /** Type of the event, which determines the keys of `data`. */
+  type: jobEventType,
+  /** Values of the event by name. */
+  data: z.record(z.string(), z.unknown()),
+});
 /**
  * Event of a job. `training_started` has `num_sequences` (expected number of gradient steps), `gradient_step` a flat map of numbers,
  * `warning` (an extension) a `code`, `message`, `value` and `threshold`, `training_ended` the new `step`, and `training_failed` an
  * `error_message`. A cancelled job ends with `training_cancelled` (an extension), then `training_failed` with `cancelled: true`.
+ *
+ * @interface
  */
-export const jobEvent = z.object({ id: uuid, type: jobEventType, data: z.record(z.string(), z.unknown()) });
 export type JobEvent = z.infer<typeof jobEvent>;
 
-/** Answer of `GET /v1/preview/training-jobs/{id}/events`. */
+/** Schema of {@link JobEventList}. */
 export const jobEventList = listOf(jobEvent);
+/** Answer of `GET /v1/preview/training-jobs/{id}/events`: a page of events, oldest first. @interface */
 export type JobEventList = z.infer<typeof jobEventList>;
 
-/** Trainer values of one trajectory's turns: an entry of a job's `/tokens`. */
+/** Schema of {@link TrainedTrajectory}. */
 export const trainedTrajectory = z.looseObject({
   /** Index of the group in the job. */
   group: z.int().min(0),
@@ -220,21 +264,37 @@ export const trainedTrajectory = z.looseObject({
     }),
   ),
 });
+/** Trainer values of one trajectory's turns: an entry of a job's `/tokens`. @interface */
 export type TrainedTrajectory = z.infer<typeof trainedTrajectory>;
 
-/** Answer of `GET /v1/preview/training-jobs/{id}/tokens`. Extension. */
-export const trainedTokens = z.looseObject({ object: z.literal("list"), data: z.array(trainedTrajectory) });
+/** Schema of {@link TrainedTokens}. */
+export const trainedTokens = z.looseObject({
+  /** Type of the object in the wire format. */
+  object: z.literal("list"),
+  /** Trajectories with trained tokens, in the order of the request. */
+  data: z.array(trainedTrajectory),
+});
+/** Answer of `GET /v1/preview/training-jobs/{id}/tokens`. Extension. @interface */
 export type TrainedTokens = z.infer<typeof trainedTokens>;
 
-/** Answer of `DELETE /v1/preview/training-jobs/{id}`. Extension. */
+/** Schema of {@link DeleteJobResponse}. */
 export const deleteJobResponse = z.object({
+  /** UUID of the deleted job. */
   training_job_id: uuid,
+  /** Number of events deleted with the job. */
   deleted_events: z.int().min(0),
   /** True if the job had a token report. */
   deleted_tokens: z.boolean(),
 });
+/** Answer of `DELETE /v1/preview/training-jobs/{id}`. Extension. @interface */
 export type DeleteJobResponse = z.infer<typeof deleteJobResponse>;
 
-/** Answer of `DELETE /v1/preview/training-jobs/{id}/tokens`. Extension. */
-export const deleteTokensResponse = z.object({ training_job_id: uuid, deleted_tokens: z.literal(true) });
+/** Schema of {@link DeleteTokensResponse}. */
+export const deleteTokensResponse = z.object({
+  /** UUID of the job that had the report. */
+  training_job_id: uuid,
+  /** Always true: a job without a token report is answered 404. */
+  deleted_tokens: z.literal(true),
+});
+/** Answer of `DELETE /v1/preview/training-jobs/{id}/tokens`. Extension. @interface */
 export type DeleteTokensResponse = z.infer<typeof deleteTokensResponse>;

@@ -3,7 +3,7 @@ import { NotFoundError } from "../errors.ts";
 import { requireKey } from "./auth.ts";
 import { BodyBudget, budgetBodies } from "./body-budget.ts";
 import { limitBody, maxBytesOf, type ServiceEnvironment } from "./body.ts";
-import { ChatForwarder } from "./chat/forward.ts";
+import { ChatForwarder } from "./chat/forward/forward.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { ServiceContext } from "./context.ts";
@@ -21,11 +21,13 @@ import { trainingJobRoutes } from "./routes/training-jobs.ts";
 
 /** Record of one answered request, passed to the request hook. Holds no query, no headers and no body. */
 export interface RequestRecord {
+  /** HTTP method of the request. */
   readonly method: string;
   /**
    * Percent-encoded path: free of control characters and spaces, so it can be part of a log line. Keys in the path are replaced by `[key]`.
    */
   readonly path: string;
+  /** HTTP status of the response; 499 if the client closed the request. */
   readonly status: number;
   /** Milliseconds until the response headers were ready. */
   readonly durationMs: number;

@@ -32,7 +32,7 @@ export class BodyBudget {
    * @throws the signal's reason if `signal` aborts during the wait.
    */
   async enter(bytes: number, signal: AbortSignal): Promise<() => void> {
-    if (this.#waiting.length > 0 || !this.#hasRoom(bytes)) await this.#turn(bytes, signal);
+    if (this.#waiting.length > 0 || !this.#hasCapacity(bytes)) await this.#turn(bytes, signal);
     else this.#heldBytes += bytes;
     return () => {
       this.#heldBytes -= bytes;
@@ -63,12 +63,12 @@ export class BodyBudget {
     });
   }
 
-  #hasRoom(bytes: number): boolean {
+  #hasCapacity(bytes: number): boolean {
     return this.#heldBytes === 0 || this.#heldBytes + bytes <= this.#budgetBytes;
   }
 
   #admit(): void {
-    for (let next = this.#waiting[0]; next !== undefined && this.#hasRoom(next.bytes); next = this.#waiting[0]) {
+    for (let next = this.#waiting[0]; next !== undefined && this.#hasCapacity(next.bytes); next = this.#waiting[0]) {
       this.#waiting.shift();
       this.#heldBytes += next.bytes;
       next.start();

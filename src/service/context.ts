@@ -2,12 +2,12 @@ import type { Engine } from "../engine/port.ts";
 import type { Upstream } from "../engine/upstream/upstream.ts";
 import type { BlobStore } from "./artifacts/blob-store.ts";
 import type { Retention } from "./checkpoints/retention.ts";
-import type { CheckpointUses } from "./checkpoints/uses.ts";
+import type { Holds } from "../util/leases.ts";
 import type { DataDirectory } from "./data-directory.ts";
 import type { DiskSpace } from "./disk/space.ts";
 import type { Hub } from "./hub/hub.ts";
 import type { JobQueue } from "./jobs/queue.ts";
-import type { TokenizerSource } from "./jobs/tokenizers.ts";
+import type { TokenizerSource } from "./training-data/tokenizers.ts";
 import type { ServiceLimits } from "./limits.ts";
 import type { ServiceLogger } from "./logger.ts";
 import type { Policies } from "./policies.ts";
@@ -27,7 +27,8 @@ export interface ServiceContext {
   /** Identifier of the base model used when a request names no model. */
   readonly defaultBase: string;
   readonly policies: Policies;
-  readonly uses: CheckpointUses;
+  /** Checkpoints whose files are being read. */
+  readonly uses: Holds<string>;
   readonly retention: Retention;
   readonly space: DiskSpace;
   readonly jobs: JobQueue;

@@ -1,10 +1,10 @@
-/** Limits of a service. */
+/** Limits of a service for request bodies, disk space, memory and the age of records. */
 export interface ServiceLimits {
   /** Max bytes of a JSON body. Most routes have lower limits. @default 64 MiB */
   readonly maxBodyBytes: number;
   /** Max bytes of all JSON bodies over 1 MiB in memory at one time. Further bodies wait unread in their sockets. @default 128 MiB */
   readonly maxBodiesBytes: number;
-  /** Max bytes of an artifact file. @default 1 GiB */
+  /** Max bytes of one file of an artifact. @default 1 GiB */
   readonly maxArtifactFileBytes: number;
   /** Max unused policies that stay loaded for sampling. @default 4 */
   readonly maxIdlePolicies: number;

@@ -1,9 +1,41 @@
 import { logLine } from "../util/output.ts";
 
-/** Logger of the service. Fields never hold request bodies or keys. */
+/**
+ * Logger of the service. Fields never hold request bodies or keys.
+ *
+ * @example
+ * ```ts
+ * const logger: ServiceLogger = {
+ *   info: (message, fields) => console.log("info", message, fields),
+ *   warn: (message, fields) => console.warn("warn", message, fields),
+ *   error: (message, fields) => console.error("error", message, fields),
+ * };
+ * logger.info("Started", { port: 8080 });
+ * logger.warn("Low on disk", { freeBytes: 1e8 });
+ * logger.error("A job failed", { jobId: "7" });
+ * ```
+ */
 export interface ServiceLogger {
+  /**
+   * Logs the normal course of events, such as a start or a finished job.
+   *
+   * @param message - Constant text of the event.
+   * @param fields - Facts of this occurrence, JSON values.
+   */
   info(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  /**
+   * Logs a problem that the service handles by itself, such as a crashed worker that restarts.
+   *
+   * @param message - Constant text of the event.
+   * @param fields - Facts of this occurrence, JSON values.
+   */
   warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  /**
+   * Logs a failure that a person should look at, such as a damaged file.
+   *
+   * @param message - Constant text of the event.
+   * @param fields - Facts of this occurrence, JSON values.
+   */
   error(message: string, fields?: Readonly<Record<string, unknown>>): void;
 }
 

@@ -8,7 +8,8 @@ import { findModel } from "./store/models.ts";
 import type { StoredFiles } from "./stored-files/stored-files.ts";
 import type { CheckpointRow, ModelRow, Store } from "./store/tables.ts";
 import { messageOf } from "./error-text.ts";
-import { remember } from "../util/remember.ts";
+import { Leases } from "../util/leases.ts";
+import { Lru, remember } from "../util/lru.ts";
 
 /**
  * Lease of a policy for one request. The weights stay loaded until {@link PolicyLease.release}, even if the model is trained or deleted
@@ -38,7 +39,7 @@ export interface PolicyResolver {
   resolvePolicy(name: string | null | undefined, options?: CallOptions): Promise<PolicyLease>;
 }
 
-/** Options of {@link createPolicies}. */
+/** Options of {@link Policies}. */
 export interface PoliciesOptions {
   readonly store: Store;
   readonly engine: Engine;
@@ -50,142 +51,88 @@ export interface PoliciesOptions {
   readonly logger: ServiceLogger;
 }
 
-/** Policy resolver with the methods that the job runner calls. */
-export interface Policies extends PolicyResolver {
-  /** Registers weights that the engine publishes as the policy of a checkpoint, so that they are not loaded from disk again. */
-  adopt(checkpointId: string, policy: Promise<PolicyVersion>): void;
-  /** Drops the policies of deleted checkpoints. Running requests keep their weights. */
-  forget(checkpointIds: readonly string[]): void;
-  /** Whether a request currently leases the weights of a checkpoint. */
-  isLeased(checkpointId: string): boolean;
-}
+/** Resolver that keeps policies loaded: leased ones, and the `maxIdle` most recently used ones without a lease. */
+export class Policies implements PolicyResolver {
+  readonly #options: PoliciesOptions;
+  readonly #find: ReturnType<typeof rememberingFind>;
+  readonly #leases: Leases<string, PolicyVersion>;
 
-interface Entry {
-  readonly policy: Promise<PolicyVersion>;
-  /** Policy after loading; null while it loads. */
-  loaded: PolicyVersion | null;
-  leases: number;
-  isForgotten: boolean;
-}
-
-/** Creates a policy cache. Leased policies stay loaded, and the `maxIdle` most recently used policies without a lease. */
-export function createPolicies({ store, engine, files, defaultBase, maxIdle, logger }: PoliciesOptions): Policies {
-  const findOnce = rememberingFind(store);
-  // Ordered by last use, oldest first.
-  const entries = new Map<string, Entry>();
-
-  function discard(entry: Entry): void {
-    entry.policy
-      .then((policy) => engine.release(policy))
-      .catch((error: unknown) => logger.warn("A policy could not be released", { error: messageOf(error) }));
-  }
-  function evict(): void {
-    const idle = [...entries].filter(([, entry]) => entry.leases === 0);
-    for (const [key, entry] of idle.slice(0, Math.max(0, idle.length - maxIdle))) {
-      entries.delete(key);
-      discard(entry);
-    }
-  }
-  function add(key: string, policy: Promise<PolicyVersion>): Entry {
-    const entry: Entry = { policy, loaded: null, leases: 0, isForgotten: false };
-    entries.set(key, entry);
-    policy.then(
-      (loaded) => (entry.loaded = loaded),
-      () => {
-        // A failed load is removed, so that the next request retries.
-        if (entries.get(key) === entry) entries.delete(key);
-      },
-    );
-    return entry;
-  }
-  /** Returns the entry of a key. If the engine has lost the weights, drops the entry, so that they are loaded again. */
-  function find(key: string): Entry | undefined {
-    const entry = entries.get(key);
-    if (entry === undefined || entry.loaded === null || engine.holds?.(entry.loaded) !== false) return entry;
-    drop(key, entry);
-    return undefined;
-  }
-  function drop(key: string, entry: Entry): void {
-    entries.delete(key);
-    entry.isForgotten = true;
-    if (entry.leases === 0) discard(entry);
-  }
-  async function lease(
-    key: string,
-    load: () => Promise<PolicyVersion>,
-    signal: AbortSignal | undefined,
-  ): Promise<{ policy: PolicyVersion; release: () => void }> {
-    const entry = find(key) ?? add(key, load());
-    entries.delete(key);
-    entries.set(key, entry);
-    entry.leases++;
-    let isHeld = true;
-    const release = () => {
-      if (!isHeld) return;
-      isHeld = false;
-      entry.leases--;
-      if (entry.isForgotten) {
-        if (entry.leases === 0) discard(entry);
-      } else evict();
+  constructor(options: PoliciesOptions) {
+    const { store, engine, maxIdle, logger } = options;
+    this.#options = options;
+    this.#find = rememberingFind(store);
+    const dispose = (policy: PolicyVersion) => {
+      engine.release(policy).catch((error: unknown) => logger.warn("A policy could not be released", { error: messageOf(error) }));
     };
+    this.#leases = new Leases({ maxIdle, dispose });
+  }
+
+  async resolvePolicy(name: string | null | undefined, { signal }: CallOptions = {}): Promise<PolicyLease> {
+    const { store, engine, files, defaultBase } = this.#options;
+    signal?.throwIfAborted();
+    if (name === null || name === undefined || name === "") return this.#leaseBase(defaultBase, signal);
+    if (engine.capabilities().baseModels.includes(name)) return this.#leaseBase(name, signal);
+    const { model, checkpoint } = await this.#find(name, engine.capabilities().baseModels);
+    const base = await engine.describeBase(model.base_model);
+    const load = (path: string) => engine.loadPolicy({ base: model.base_model, state: path });
     try {
-      // Requests share the load, so aborting one request only ends its own wait.
-      return { policy: await abortable(entry.policy, signal), release };
+      // Step 0 without a state is the base itself: a newly initialized adapter changes nothing.
+      const held =
+        checkpoint.state_dir === null
+          ? await this.#lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
+          : await this.#lease(keyOf(checkpoint.id), () => files.useCheckpoint(model, checkpoint, load), signal);
+      return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };
     } catch (error) {
-      release();
+      // The checkpoint may have been deleted while its files were read.
+      if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
+        throw missingStep(model, checkpoint.step, "model");
       throw error;
     }
   }
-  async function leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
+
+  /** Registers weights that the engine publishes as the policy of a checkpoint, so that they are not loaded from disk again. */
+  adopt(checkpointId: string, policy: Promise<PolicyVersion>): void {
+    const key = keyOf(checkpointId);
+    this.#forgetLost(key);
+    this.#leases.adopt(key, policy);
+  }
+
+  /** Drops the policies of deleted checkpoints. Running requests keep their weights. */
+  forget(checkpointIds: readonly string[]): void {
+    for (const id of checkpointIds) this.#leases.forget(keyOf(id));
+  }
+
+  /** Whether a request currently leases the weights of a checkpoint. */
+  isLeased(checkpointId: string): boolean {
+    return this.#leases.isLeased(keyOf(checkpointId));
+  }
+
+  async #leaseBase(id: string, signal: AbortSignal | undefined): Promise<PolicyLease> {
+    const { engine } = this.#options;
     const base = await engine.describeBase(id);
-    const held = await lease(`base:${id}`, () => engine.loadPolicy({ base: id }), signal);
+    const held = await this.#lease(`base:${id}`, () => engine.loadPolicy({ base: id }), signal);
     return { ...held, base, resolvedName: id, step: null };
   }
 
-  return {
-    async resolvePolicy(name, { signal } = {}) {
-      signal?.throwIfAborted();
-      if (name === null || name === undefined || name === "") return leaseBase(defaultBase, signal);
-      if (engine.capabilities().baseModels.includes(name)) return leaseBase(name, signal);
-      const { model, checkpoint } = await findOnce(name, engine.capabilities().baseModels);
-      const base = await engine.describeBase(model.base_model);
-      try {
-        // Step 0 without a state is the base itself: a newly initialized adapter changes nothing.
-        const held =
-          checkpoint.state_dir === null
-            ? await lease(`base:${model.base_model}`, () => engine.loadPolicy({ base: model.base_model }), signal)
-            : await lease(
-                `checkpoint:${checkpoint.id}`,
-                () => files.useCheckpoint(model, checkpoint, (path) => engine.loadPolicy({ base: model.base_model, state: path })),
-                signal,
-              );
-        return { ...held, base, resolvedName: stepName(model, checkpoint.step), step: checkpoint.step };
-      } catch (error) {
-        // The checkpoint may have been deleted while its files were read.
-        if (!signal?.aborted && (await checkpointAt(store, model.id, checkpoint.step))?.id !== checkpoint.id)
-          throw missingStep(model, checkpoint.step, "model");
-        throw error;
-      }
-    },
-    adopt(checkpointId, policy) {
-      const key = `checkpoint:${checkpointId}`;
-      if (find(key) !== undefined) {
-        // A request already loaded the same weights from disk.
-        discard({ policy, loaded: null, leases: 0, isForgotten: true });
-        return;
-      }
-      add(key, policy);
-      evict();
-    },
-    forget(checkpointIds) {
-      for (const id of checkpointIds) {
-        const key = `checkpoint:${id}`;
-        const entry = entries.get(key);
-        if (entry !== undefined) drop(key, entry);
-      }
-    },
-    isLeased: (checkpointId) => (entries.get(`checkpoint:${checkpointId}`)?.leases ?? 0) > 0,
-  };
+  async #lease(
+    key: string,
+    load: () => Promise<PolicyVersion>,
+    signal: AbortSignal | undefined,
+  ): Promise<Pick<PolicyLease, "policy" | "release">> {
+    this.#forgetLost(key);
+    const { value: policy, release } = await this.#leases.lease(key, load, signal);
+    return { policy, release };
+  }
+
+  /** Forgets a policy whose weights the engine has lost, so that they are loaded again. */
+  #forgetLost(key: string): void {
+    const policy = this.#leases.peek(key);
+    if (policy !== undefined && this.#options.engine.holds?.(policy) === false) this.#leases.forget(key);
+  }
+}
+
+function keyOf(checkpointId: string): string {
+  return `checkpoint:${checkpointId}`;
 }
 
 function missingStep(model: ModelRow, step: number | null, param: string): NotFoundError {
@@ -209,11 +156,11 @@ export interface FoundCheckpoint {
  * @throws NotFoundError `E_NOT_FOUND` for an unknown model, and for a step that was deleted or never created.
  */
 export function rememberingFind(store: Store): (name: string, bases: readonly string[]) => Promise<FoundCheckpoint> {
-  const known = new Map<string, Promise<FoundCheckpoint>>();
+  const known = new Lru<string, Promise<FoundCheckpoint>>();
   let revision = -1;
   return (name, bases) => {
     const now = revisionOf(store);
-    if (now !== revision) known.clear();
+    if (now !== revision) void known.clear();
     revision = now;
     return remember(known, name, () => findCheckpoint(store, name, { bases, param: "model" }));
   };
@@ -247,15 +194,4 @@ export async function findCheckpoint(
   const checkpoint = parsed.step === null ? await newestCheckpoint(store, model.id) : await checkpointAt(store, model.id, parsed.step);
   if (checkpoint === undefined) throw missingStep(model, parsed.step, param);
   return { model, checkpoint };
-}
-
-/** Resolves like `promise`, or rejects with the signal's reason if the signal aborts first. Always removes the abort listener. */
-function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise;
-  return new Promise<T>((resolve, reject) => {
-    const onAbort = () => reject(signal.reason as Error);
-    if (signal.aborted) return onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

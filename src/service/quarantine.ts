@@ -6,47 +6,48 @@ import { messageOf } from "./error-text.ts";
 import type { ServiceLogger } from "./logger.ts";
 
 /** Quarantine: receives files that the database does not mention, instead of deleting them. */
-export interface Quarantine {
+export class Quarantine {
+  readonly #directory: DataDirectory;
+  readonly #logger: ServiceLogger;
+  /** Directory of all paths of this quarantine, named after the time of its creation (UTC). */
+  readonly #target: string;
   /** Moved paths, relative to the data directory. */
-  readonly moved: readonly string[];
+  readonly #moved: string[] = [];
+
+  constructor(directory: DataDirectory, logger: ServiceLogger) {
+    this.#directory = directory;
+    this.#logger = logger;
+    const time = new Date().toISOString().replaceAll(":", "-");
+    // The suffix separates two quarantines of the same millisecond: a rename would replace a file with the same name.
+    this.#target = join(directory.quarantine, `${time}-${randomUUID().slice(0, 8)}`);
+  }
+
   /**
    * Moves a file or a directory to `quarantine/<time>/`, keeping its relative path. Ignores a missing path. Logs a path that cannot be
    * moved and leaves it in place.
    */
-  add(path: string): Promise<void>;
-}
+  async add(path: string): Promise<void> {
+    if ((await lstat(path).catch(() => null)) === null) return;
+    const place = relative(this.#directory.root, path);
+    try {
+      await mkdir(dirname(join(this.#target, place)), { recursive: true, mode: 0o700 });
+      await rename(path, join(this.#target, place));
+      this.#moved.push(place);
+    } catch (error) {
+      this.#logger.warn("A file that the database does not mention could not be moved to the quarantine", {
+        path: place,
+        error: messageOf(error),
+      });
+    }
+  }
 
-/** Creates a quarantine. All its paths share one directory, named after the current time (UTC). */
-export function createQuarantine(directory: DataDirectory, logger: ServiceLogger): Quarantine {
-  const time = new Date().toISOString().replaceAll(":", "-");
-  // The suffix separates two quarantines of the same millisecond: a rename would replace a file with the same name.
-  const target = join(directory.quarantine, `${time}-${randomUUID().slice(0, 8)}`);
-  const moved: string[] = [];
-  return {
-    moved,
-    async add(path) {
-      if ((await lstat(path).catch(() => null)) === null) return;
-      const place = relative(directory.root, path);
-      try {
-        await mkdir(dirname(join(target, place)), { recursive: true, mode: 0o700 });
-        await rename(path, join(target, place));
-        moved.push(place);
-      } catch (error) {
-        logger.warn("A file that the database does not mention could not be moved to the quarantine", {
-          path: place,
-          error: messageOf(error),
-        });
-      }
-    },
-  };
-}
-
-/** Logs the moved paths, if any. */
-export function reportQuarantine({ moved }: Quarantine, directory: DataDirectory, logger: ServiceLogger): void {
-  if (moved.length === 0) return;
-  logger.warn("Files that the database does not mention were moved to the quarantine; delete them there once nobody misses them", {
-    quarantine: directory.quarantine,
-    count: moved.length,
-    paths: moved.slice(0, 20),
-  });
+  /** Logs the moved paths, if any. */
+  report(): void {
+    if (this.#moved.length === 0) return;
+    this.#logger.warn("Files that the database does not mention were moved to the quarantine; delete them there once nobody misses them", {
+      quarantine: this.#directory.quarantine,
+      count: this.#moved.length,
+      paths: this.#moved.slice(0, 20),
+    });
+  }
 }

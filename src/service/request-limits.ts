@@ -1,8 +1,9 @@
 /**
- * Limits of every body, list and string of a request. `docs/reference/limits.md` has the same tables; one test compares them, and another
+ * Limits of every body, list and string of a request; `CHAT_FIELDS` has the limits of chat fields. `docs/reference/limits.md` has the same tables; one test compares them, and another
  * sends each field at its limit.
  */
 import { ArgumentError } from "../errors.ts";
+import { FIELD_ROWS, type FieldLimit, type FieldLimits } from "../schema/chat-fields.ts";
 import { MAX_JSON_DEPTH, type JsonLimit } from "../util/json-size.ts";
 
 /** Limits of a whole JSON body, checked on its bytes before parsing. */
@@ -10,23 +11,6 @@ export interface BodyLimit extends JsonLimit {
   /** Max bytes of the body; the lower of this and the service's `maxBodyBytes` applies. */
   readonly bytes: number;
 }
-
-/** Limits of one field. An absent property means that only the limits of the body apply. String lengths are in UTF-16 code units. */
-export interface FieldLimit {
-  /** Max length of a string. */
-  readonly characters?: number;
-  /** Max entries of an array or an object. */
-  readonly items?: number;
-  /** Max length of each string in an array, or of each key of an object. */
-  readonly each?: number;
-  /** Max total length of the strings in an array. */
-  readonly total?: number;
-  /** Max length of the value as JSON text. */
-  readonly json?: number;
-}
-
-/** Limits by field path; `*` matches every array index. */
-export type FieldLimits = Readonly<Record<string, FieldLimit>>;
 
 /** Limits of one kind of request. */
 export interface RequestLimit {
@@ -40,26 +24,6 @@ const MIB = 1024 * KIB;
 const SMALL_BODY: BodyLimit = { bytes: 4 * MIB, depth: MAX_JSON_DEPTH, values: 200_000, stringBytes: 64 * KIB };
 const NAME = 128;
 const REFERENCE = 1024;
-
-const MESSAGE: FieldLimits = {
-  role: { characters: 64 },
-  content: { characters: 4 * MIB, items: 4096 },
-  name: { characters: 1024, json: 64 * KIB },
-  tool_calls: { items: 512 },
-  "tool_calls.*.id": { characters: 1024 },
-  "tool_calls.*.function.name": { characters: 256 },
-  "tool_calls.*.function.arguments": { json: MIB },
-  tool_call_id: { characters: 1024 },
-  reasoning: { characters: 4 * MIB },
-  reasoning_content: { characters: 4 * MIB },
-  tools: { items: 1024 },
-};
-
-const TOOL: FieldLimits = {
-  "function.name": { characters: 256 },
-  "function.description": { characters: 64 * KIB },
-  "function.parameters": { json: 256 * KIB },
-};
 
 /** Returns `limits` with `prefix` added to each path. */
 function under(prefix: string, limits: FieldLimits): FieldLimits {
@@ -83,44 +47,20 @@ export const TRAJECTORY_LIMITS: FieldLimits = {
   logs: { items: 4096 },
 };
 
+/** Returns the limits of the chat fields, also under their other names. */
+function chatLimits(): FieldLimits {
+  const limits = FIELD_ROWS.flatMap(([name, { limit = {}, parts = {}, alias = name }]) => {
+    const entries = Object.entries({ [name]: limit, ...under(name, parts), [alias]: limit });
+    return entries.filter(([, each]) => Object.keys(each).length > 0);
+  });
+  return Object.fromEntries(limits);
+}
+
 /** Limits by kind of request. */
 export const REQUEST_LIMITS = {
   chat: {
     body: { bytes: 8 * MIB, depth: MAX_JSON_DEPTH, values: 400_000, stringBytes: 4 * MIB },
-    fields: {
-      messages: { items: 4096 },
-      ...under("messages.*", MESSAGE),
-      model: { characters: REFERENCE },
-      tools: { items: 1024 },
-      ...under("tools.*", TOOL),
-      tool_choice: { json: 1024 },
-      user: { characters: 1024 },
-      documents: { items: 256 },
-      "documents.*": { items: 64, each: 256 },
-      chat_template: { characters: 64 * KIB },
-      chat_template_kwargs: { items: 256, each: 256, json: 256 * KIB },
-      cache_salt: { characters: 1024 },
-      logit_bias: { items: 16_384, each: 32 },
-      allowed_token_ids: { items: 300_000 },
-      bad_words: { items: 1024, each: 256, total: 16 * KIB },
-      stop: { characters: 4096, items: 256, each: 4096, total: 64 * KIB },
-      stop_token_ids: { items: 4096 },
-      request_id: { characters: 256 },
-      response_format: { json: 256 * KIB },
-      structured_outputs: { json: 320 * KIB },
-      "structured_outputs.json": { json: 256 * KIB },
-      "structured_outputs.regex": { characters: 16 * KIB },
-      "structured_outputs.choice": { items: 16_384, each: 4096, total: 200_000 },
-      "structured_outputs.grammar": { characters: 64 * KIB },
-      "structured_outputs.structural_tag": { characters: 256 * KIB },
-      "structured_outputs.whitespace_pattern": { characters: 256 },
-      mm_processor_kwargs: { json: 64 * KIB },
-      kv_transfer_params: { json: 64 * KIB },
-      engine_xargs: { json: 64 * KIB },
-      vllm_xargs: { json: 64 * KIB },
-      repetition_detection: { json: 1024 },
-      stream_options: { json: 1024 },
-    },
+    fields: chatLimits(),
   },
   model: {
     body: SMALL_BODY,

@@ -1,9 +1,10 @@
 import type { Engine } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
+import { Holds } from "../util/leases.ts";
 import { isNoSpace } from "../util/no-space.ts";
 import { createApp, type RequestRecord } from "./app.ts";
-import { createBlobStore } from "./artifacts/blob-store.ts";
+import { BlobStore } from "./artifacts/blob-store.ts";
 import { whyNotNewDatabase } from "./content.ts";
 import type { ServiceContext } from "./context.ts";
 import {
@@ -15,23 +16,22 @@ import {
   writeServiceFile,
   type DataDirectory,
 } from "./data-directory.ts";
-import { createReserve } from "./disk/reserve.ts";
+import { Reserve } from "./disk/reserve.ts";
 import { onFullDisk, openStoreAnyway } from "./disk/full-start.ts";
-import { createDiskSpace, type DiskSpace } from "./disk/space.ts";
+import { DiskSpace } from "./disk/space.ts";
 import { keepAges } from "./history/ages.ts";
 import { createHub, hubToken, type Hub, type HubOptions } from "./hub/hub.ts";
 import { createHttpServer, shuttingDown } from "./http-server.ts";
-import { createRetention } from "./checkpoints/retention.ts";
-import { createCheckpointUses } from "./checkpoints/uses.ts";
-import { createChanges } from "./jobs/changes.ts";
-import { createJobQueue } from "./jobs/queue.ts";
+import { Retention } from "./checkpoints/retention.ts";
+import { Changes } from "./jobs/changes.ts";
+import { JobQueue } from "./jobs/queue.ts";
 import { recover } from "./jobs/recovery.ts";
-import { createTokenizers } from "./jobs/tokenizers.ts";
-import { createWarmModels } from "./jobs/warm-models.ts";
+import { createTokenizers } from "./training-data/tokenizers.ts";
+import { WarmModels } from "./jobs/warm-models.ts";
 import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
 import { createRedactor } from "./redact.ts";
-import { createPolicies } from "./policies.ts";
+import { Policies } from "./policies.ts";
 import type { ChatLimits } from "./routes/chat.ts";
 import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
@@ -81,25 +81,47 @@ export interface ServiceOptions {
   /** Number of threads of the embedded engine's trainer. @default the fastest, measured during the first steps */
   readonly trainerThreads?: number | undefined;
   /** Limits of the service and of chat requests. A property that is absent or undefined has the default stated at its declaration. */
-  readonly limits?: Partial<ServiceLimits & { readonly chat: ChatLimits }> | undefined;
+  readonly limits?:
+    | Partial<
+        ServiceLimits & {
+          /** Limits of chat requests. */
+          readonly chat: ChatLimits;
+        }
+      >
+    | undefined;
   /** Logger of the service. @default warnings and errors to standard error */
   readonly logger?: ServiceLogger | undefined;
   /** Called after each request. @default nothing */
   readonly onRequest?: ((record: RequestRecord) => void) | undefined;
 }
 
-/** Running service. */
+/**
+ * A service that listens for requests, started by {@link startService}.
+ *
+ * @example
+ * ```ts
+ * import { startService } from "whetstone/service";
+ *
+ * const service = await startService({ port: 8080 });
+ * console.log(service.url);
+ * service.unref();
+ * await service.close({ graceMs: 1000 });
+ * ```
+ */
 export interface RunningService {
   /** URL of the form `http://host:port`, without a trailing slash. */
   readonly url: string;
+  /** Key that clients must send. */
   readonly apiKey: string;
+  /** Absolute path of the data directory. */
   readonly dataDir: string;
   /** Allows the process to exit while the service is running. */
   unref(): void;
   /**
-   * Shuts the service down: answers new requests with 503, waits up to `graceMs` (default 10 000) for running requests, then cuts them off;
-   * a stream ends with an error event. A running job stops immediately and resumes at the next start. Further calls return the same
-   * promise.
+   * Shuts the service down: answers new requests with 503, waits for running requests, then cuts them off; a stream ends with an error
+   * event. A running job stops immediately and resumes at the next start. Further calls return the same promise.
+   *
+   * @param options - `graceMs`: milliseconds that running requests may take. @default 10 000
    */
   close(options?: { readonly graceMs?: number | undefined }): Promise<void>;
 }
@@ -145,8 +167,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   try {
     undo.push(await lockDataDirectory(directory));
     const limits: ServiceLimits = { ...DEFAULT_LIMITS, ...definedOnly(options.limits) };
-    const reserve = createReserve(directory.reserve);
-    const space = createDiskSpace({ root: directory.root, minFreeBytes: limits.minFreeBytes, reserve, logger });
+    const reserve = new Reserve(directory.reserve);
+    const space = new DiskSpace({ root: directory.root, minFreeBytes: limits.minFreeBytes, reserve, logger });
     const unlessFull = onFullDisk(logger);
     // Checked before anything is written into the directory.
     const whyNotNew = await whyNotNewDatabase(directory);
@@ -157,7 +179,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     const apiKey = await resolveApiKey(directory, { apiKey: options.apiKey, host });
     const redact = createRedactor([apiKey, options.upstream?.apiKey, options.hub === null ? undefined : hubToken(options.hub)]);
     safeLogger = redacting(logger, redact);
-    const blobs = createBlobStore(directory);
+    const blobs = new BlobStore(directory);
     await unlessFull("An interrupted service's leftovers", () =>
       space.freeing(() => recover({ store, directory, blobs, logger: safeLogger })),
     );
@@ -266,13 +288,13 @@ function createContext(parts: {
   if (firstBase === undefined) throw new ConfigError("Expected the engine to have at least one base model", { param: "engine" });
   const defaultBase = engine.capabilities().baseModels.includes(SHIPPED_BASE) ? SHIPPED_BASE : firstBase;
   const files = createStoredFiles({ store, directory, blobs, logger });
-  const policies = createPolicies({ store, engine, files, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
-  const uses = createCheckpointUses();
-  const retention = createRetention({ store, directory, policies, uses, limits, logger, space });
+  const policies = new Policies({ store, engine, files, defaultBase, maxIdle: limits.maxIdlePolicies, logger });
+  const uses = new Holds<string>();
+  const retention = new Retention({ store, directory, policies, uses, limits, logger, space });
   const tokenizers = createTokenizers();
   const work = new RequestWork(tokenizers);
-  const warm = createWarmModels({ engine, files, max: limits.maxWarmModels });
-  const jobs = createJobQueue({
+  const warm = new WarmModels({ engine, files, max: limits.maxWarmModels });
+  const jobs = new JobQueue({
     store,
     engine,
     directory,
@@ -281,7 +303,7 @@ function createContext(parts: {
     work,
     limits,
     logger,
-    changes: createChanges(),
+    changes: new Changes(),
     files,
     retention,
     space,

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { open, readFile, readdir } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type {
   AdamParams,
@@ -18,10 +18,14 @@ import type {
   SamplingParams,
   StatePath,
 } from "../engine/port.ts";
-import { ArgumentError, DataError, EngineError, NotFoundError } from "../errors.ts";
+import { OPTIMIZER_FILE } from "../engine/port.ts";
+import { ArgumentError, EngineError, NotFoundError } from "../errors.ts";
+import { completeAdam } from "../training-rows.ts";
+import { oneTensor, readState, type ScriptedState, writeSynced } from "./scripted-state.ts";
 
 /** Call of the engine port, as passed to the `before` hook and recorded in `calls`. */
 export interface ScriptedCall {
+  /** Method of the engine; `sampleToken` for each token of a `sample` call. */
   readonly verb: Exclude<keyof Engine, "capabilities" | "workers" | "holds" | "close"> | "sampleToken";
   /** Identifier of the model or policy; null for `describeBase` and calls that create one. */
   readonly id: string | null;
@@ -31,12 +35,15 @@ export interface ScriptedCall {
 
 /** Input of a sampling script. */
 export interface SampleScriptInput {
+  /** Weights that the request samples from. */
   readonly policy: PolicyVersion;
   /** Number of optimizer steps in the policy's weights. */
   readonly step: number;
   /** The single weight of the policy. */
   readonly weight: number;
+  /** Token ids of the prompt, shape `[P]`. */
   readonly prompt: Int32Array;
+  /** Sampling parameters of the request. */
   readonly params: SamplingParams;
 }
 
@@ -50,21 +57,35 @@ export interface ScriptedEngineOptions {
   readonly before?: ((call: ScriptedCall, options: CallOptions) => void | Promise<void>) | undefined;
 }
 
-/** Scripted engine with a record of its calls. */
+/**
+ * Scripted engine with a record of its calls.
+ *
+ * @example
+ * ```ts
+ * import { createScriptedEngine } from "whetstone/testing";
+ *
+ * const scripted = createScriptedEngine();
+ * const { baseModels } = scripted.capabilities();
+ * const handle = await scripted.createModel({ base: baseModels[0]!, seed: 0 });
+ * await scripted.publish(handle);
+ * console.log(scripted.calls.length, scripted.liveModels(), scripted.livePolicies());
+ * ```
+ */
 export interface ScriptedEngine extends Engine {
   /** All calls so far, oldest first; sampled tokens are not recorded. */
   readonly calls: readonly ScriptedCall[];
-  /** Returns the ids of the loaded policies that are not released. */
+  /**
+   * Returns the ids of the loaded policies that are not released.
+   *
+   * @returns ids in the order of loading.
+   */
   livePolicies(): string[];
-  /** Returns the ids of the created models that are not unloaded. */
+  /**
+   * Returns the ids of the created models that are not unloaded.
+   *
+   * @returns ids in the order of creation.
+   */
   liveModels(): string[];
-}
-
-interface ScriptedState {
-  weight: number;
-  moment: number;
-  optimizerStep: number;
-  step: number;
 }
 
 interface LiveModel extends ScriptedState {
@@ -74,44 +95,6 @@ interface LiveModel extends ScriptedState {
 }
 
 const FRESH: ScriptedState = { weight: 0, moment: 0, optimizerStep: 0, step: 0 };
-
-/** Writes `contents` and calls fsync, so that a state reported as saved is on disk. */
-async function writeSynced(path: string, contents: string | Uint8Array): Promise<void> {
-  const file = await open(path, "w");
-  try {
-    await file.writeFile(contents);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
-/** Returns a safetensors file with one float64 tensor of one element. */
-function oneTensor(name: string, value: number): Uint8Array {
-  const header = Buffer.from(JSON.stringify({ [name]: { dtype: "F64", shape: [1], data_offsets: [0, 8] } }));
-  const file = Buffer.alloc(8 + header.length + 8);
-  file.writeBigUInt64LE(BigInt(header.length), 0);
-  header.copy(file, 8);
-  file.writeDoubleLE(value, 8 + header.length);
-  return file;
-}
-
-async function readOneTensor(path: string): Promise<number> {
-  const file = await readFile(path);
-  return file.readDoubleLE(8 + Number(file.readBigUInt64LE(0)));
-}
-
-async function readState(directory: string): Promise<ScriptedState> {
-  const text = await readFile(join(directory, "state.json"), "utf8").catch((cause: unknown) => {
-    throw new DataError(`Expected a saved state in '${directory}', found no readable state.json`, { cause });
-  });
-  const { step, optimizer_step } = JSON.parse(text) as { step: number; optimizer_step: number };
-  const weight = await readOneTensor(join(directory, "model.safetensors"));
-  const names = await readdir(directory);
-  // Older checkpoints contain only weights; their optimizer state starts fresh.
-  if (!names.includes("optimizer.safetensors")) return { weight, moment: 0, optimizerStep: 0, step };
-  return { weight, moment: await readOneTensor(join(directory, "optimizer.safetensors")), optimizerStep: optimizer_step, step };
-}
 
 /** Computes a gradient as a pure function of the rows: equal batches give bit-identical results. */
 function gradientOf(rows: readonly Row[]): number {
@@ -127,15 +110,19 @@ function checkRows(rows: readonly Row[], loss: LossSpec | null): void {
     if (row.weights.length !== row.tokens.length || row.tokens.length === 0) {
       throw new ArgumentError(
         `Expected row ${index} to hold as many weights as tokens and at least one, got ${row.weights.length} and ${row.tokens.length}`,
+        { param: "rows" },
       );
     }
-    if (row.weights[0] !== 0) throw new ArgumentError(`Expected weights[0] of row ${index} to be 0: nothing predicts the first token`);
+    if (row.weights[0] !== 0)
+      throw new ArgumentError(`Expected weights[0] of row ${index} to be 0: nothing predicts the first token`, { param: "rows" });
     if (
       loss !== null &&
       loss.kind !== "cross-entropy" &&
       (row.advantages?.length !== row.tokens.length || row.logprobs?.length !== row.tokens.length)
     ) {
-      throw new ArgumentError(`Expected row ${index} to hold an advantage and a logprob per token for the loss '${loss.kind}'`);
+      throw new ArgumentError(`Expected row ${index} to hold an advantage and a logprob per token for the loss '${loss.kind}'`, {
+        param: "rows",
+      });
     }
   }
 }
@@ -192,7 +179,6 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
     capabilities: (): Capabilities => ({
       name: "scripted",
       baseModels: bases.map((b) => b.id),
-      losses: ["cross-entropy", "cispo", "ppo"],
       lora: true,
       fullParameter: true,
       constraints: true,
@@ -240,7 +226,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       await enter({ verb: "optimStep", id: model.id, detail: adam }, callOptions);
       const target = live(model);
       const gradNorm = Math.abs(target.gradient);
-      const beta1 = adam.beta1 ?? 0.9;
+      const { beta1 } = completeAdam(adam);
       target.moment = beta1 * target.moment + (1 - beta1) * target.gradient;
       target.weight -= adam.learningRate * target.moment;
       target.gradient = 0;
@@ -259,7 +245,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       const target = live(model);
       if ((await readdir(path)).length > 0) throw new ArgumentError(`Expected an empty directory to save to, '${path}' holds files`);
       await writeSynced(join(path, "model.safetensors"), oneTensor("weight", target.weight));
-      await writeSynced(join(path, "optimizer.safetensors"), oneTensor("moment", target.moment));
+      await writeSynced(join(path, OPTIMIZER_FILE), oneTensor("moment", target.moment));
       await writeSynced(join(path, "state.json"), JSON.stringify({ step: target.step, optimizer_step: target.optimizerStep }));
     },
     async loadState(model, path: StatePath, callOptions) {
@@ -282,7 +268,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       if (found === undefined) throw new EngineError(`Policy '${policy.id}' is not loaded`);
       const { contextLength } = base(policy.base);
       if (prompt.length === 0 || prompt.length >= contextLength) {
-        throw new ArgumentError(`Expected a prompt of 1 to ${contextLength - 1} tokens, got ${prompt.length}`);
+        throw new ArgumentError(`Expected a prompt of 1 to ${contextLength - 1} tokens, got ${prompt.length}`, { param: "prompt" });
       }
       const limit = Math.min(params.maxTokens, contextLength - prompt.length);
       const { weight, step } = found.state;

@@ -5,6 +5,7 @@
  */
 
 import { ArgumentError, DataError, UnsupportedError } from "../errors.ts";
+import { Lru } from "../util/lru.ts";
 import { compile, type Template, TemplateLimitReached, TemplateUnsupported } from "./jinja/index.ts";
 
 /** Limits of one template. */
@@ -29,9 +30,8 @@ export interface ChatTemplate {
   render(variables: Readonly<Record<string, unknown>>): string;
 }
 
-/** Compiled templates, the most recently used last: requests may bring their own template, mostly the same one. */
-const compiled = new Map<string, Template>();
-const MAX_COMPILED = 16;
+/** Compiled templates: requests may bring their own template, mostly the same one. */
+const compiled = new Lru<string, Template>({ maxEntries: 16 });
 
 /**
  * Parses a template.
@@ -62,15 +62,13 @@ export function compileTemplate(source: string, limits: TemplateLimits = {}): Ch
 }
 
 function cached(source: string): Template {
-  let template = compiled.get(source);
-  compiled.delete(source);
+  const known = compiled.get(source);
+  if (known !== undefined) return known;
   try {
-    template ??= compile(source);
+    const template = compile(source);
+    compiled.set(source, template);
+    return template;
   } catch (error) {
     throw new DataError(`The chat template does not parse: ${(error as Error).message}`, { cause: error });
   }
-  compiled.set(source, template);
-  const [oldest] = compiled.keys();
-  if (compiled.size > MAX_COMPILED && oldest !== undefined) compiled.delete(oldest);
-  return template;
 }

@@ -16,9 +16,11 @@ export interface Detokenizer {
  *
  * @example
  * ```ts
- * const detokenizer = createDetokenizer(tokenizer, { skipSpecialTokens: true });
- * for await (const token of tokens) write(detokenizer.push(token.id));
- * write(detokenizer.flush());
+ * import { loadTokenizer } from "./load.ts";
+ *
+ * const detokenizer = createDetokenizer(await loadTokenizer("/models/base"), { skipSpecialTokens: true });
+ * for (const id of [5, 6, 7]) process.stdout.write(detokenizer.push(id));
+ * process.stdout.write(detokenizer.flush());
  * ```
  */
 export function createDetokenizer(

@@ -17,104 +17,215 @@ export type RunEndReason = "completed" | "stopped" | "early-stop" | "nothing-to-
 export type RecordedEventBody =
   | {
       readonly type: "run-start";
+      /** Kind of training. */
       readonly kind: "rl" | "sft";
+      /** UUID of the trained model. */
       readonly modelId: string;
+      /** The model's newest checkpoint at the start. */
       readonly checkpointStep: number;
+      /** Number of steps of the whole run. */
       readonly steps: number;
     }
-  | { readonly type: "run-resume"; readonly step: number; readonly checkpointStep: number; readonly steps: number }
+  | {
+      readonly type: "run-resume";
+      /** Step at which the run resumes. */
+      readonly step: number;
+      /** The model's newest checkpoint at the restart. */
+      readonly checkpointStep: number;
+      /** Number of steps of the whole run. */
+      readonly steps: number;
+    }
   /** Start of a step's rollouts, sampled from `checkpointStep`, the checkpoint after `policyVersion` completed steps of the run. */
-  | { readonly type: "step-start"; readonly step: number; readonly policyVersion: number; readonly checkpointStep: number }
+  | {
+      readonly type: "step-start";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Number of steps of the run that were completed when the rollouts started. */
+      readonly policyVersion: number;
+      /** Checkpoint from which the rollouts are sampled. */
+      readonly checkpointStep: number;
+    }
   /** The dataset of a supervised step is available. */
-  | { readonly type: "data-end"; readonly step: number; readonly url: string }
+  | {
+      readonly type: "data-end";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Address of the dataset. */
+      readonly url: string;
+    }
   | {
       readonly type: "rollouts-end";
+      /** Step of the run, from 0. */
       readonly step: number;
+      /** Number of groups of the step. */
       readonly groups: number;
       /** Groups left out because they were too far off-policy. */
       readonly staleGroups: number;
+      /** Number of failed rollouts. */
       readonly exceptions: number;
+      /** Mean reward of the trajectories; null without a trajectory. */
       readonly rewardMean: number | null;
     }
   /** A preflight finding about the batch, a warning of the job about its metrics, or a failure to write the report. */
   | {
       readonly type: "warning";
+      /** Step of the run, from 0. */
       readonly step: number;
+      /** Code of the finding or warning; `report` for the report. */
       readonly code: string;
+      /** Number of occurrences. */
       readonly count: number;
+      /** Description of the problem and its remedy. */
       readonly message: string;
       /** Id of the job's warning event; absent if the warning is not from the job. */
       readonly jobEventId?: string | null;
     }
   /** The batch contained nothing to learn; the step ends without a job. */
-  | { readonly type: "step-skip"; readonly step: number; readonly message: string }
+  | {
+      readonly type: "step-skip";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Reason for the skip. */
+      readonly message: string;
+    }
   /** Intent to send a job, recorded before the request: after a crash, the job may exist on the service. */
   | {
       readonly type: "job-intent";
+      /** Step of the run, from 0. */
       readonly step: number;
+      /** Attempt of the step's job, from 0. */
       readonly attempt: number;
+      /** Idempotency key of the request. */
       readonly key: string;
       /** The model's newest checkpoint before the job. */
       readonly baselineStep: number;
     }
-  | { readonly type: "job-start"; readonly step: number; readonly attempt: number; readonly jobId: string }
-  | { readonly type: "job-fail"; readonly step: number; readonly attempt: number; readonly message: string }
+  | {
+      readonly type: "job-start";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Attempt of the step's job, from 0. */
+      readonly attempt: number;
+      /** UUID of the accepted job. */
+      readonly jobId: string;
+    }
+  | {
+      readonly type: "job-fail";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Attempt of the step's job, from 0. */
+      readonly attempt: number;
+      /** Reason of the service. */
+      readonly message: string;
+    }
   | {
       readonly type: "gradient-step";
+      /** Step of the run, from 0. */
       readonly step: number;
+      /** UUID of the job. */
       readonly jobId: string;
+      /** Id of the job's event; null on a service without job events. */
       readonly jobEventId: string | null;
+      /** Metrics of the job's optimizer step, unchanged. */
       readonly metrics: Metrics;
     }
   | {
       readonly type: "step-end";
+      /** Step of the run, from 0. */
       readonly step: number;
       /** Checkpoint that the rollouts were sampled from; null in a supervised run. */
       readonly policyStep: number | null;
       /** Newest checkpoint after the step: made by the step's job, or the previous one if the step was skipped. */
       readonly checkpointStep: number;
+      /** Row of the step in `metrics.jsonl`. */
       readonly metrics: Metrics;
     }
-  | { readonly type: "evaluation-start"; readonly step: number; readonly checkpointStep: number }
-  | { readonly type: "evaluation-end"; readonly step: number; readonly checkpointStep: number; readonly metrics: Metrics }
-  | { readonly type: "checkpoints-delete"; readonly steps: readonly number[] }
-  | { readonly type: "run-end"; readonly reason: RunEndReason; readonly steps: number; readonly checkpointStep: number }
-  | { readonly type: "run-fail"; readonly code: string | null; readonly message: string };
+  | {
+      readonly type: "evaluation-start";
+      /** Number of steps of the run that were completed before the evaluation. */
+      readonly step: number;
+      /** Checkpoint to evaluate. */
+      readonly checkpointStep: number;
+    }
+  | {
+      readonly type: "evaluation-end";
+      /** Number of steps of the run that were completed before the evaluation. */
+      readonly step: number;
+      /** Evaluated checkpoint. */
+      readonly checkpointStep: number;
+      /** Results of the evaluation, as in `metrics.jsonl`. */
+      readonly metrics: Metrics;
+    }
+  | {
+      readonly type: "checkpoints-delete";
+      /** Deleted checkpoint steps of the model. */
+      readonly steps: readonly number[];
+    }
+  | {
+      readonly type: "run-end";
+      /** Reason for the end. */
+      readonly reason: RunEndReason;
+      /** Number of completed steps. */
+      readonly steps: number;
+      /** The model's newest checkpoint. */
+      readonly checkpointStep: number;
+    }
+  | {
+      readonly type: "run-fail";
+      /** Error code; null for an error without a code. */
+      readonly code: string | null;
+      /** Message of the error. */
+      readonly message: string;
+    };
 
 /** Body of a live event: emitted to current subscribers, not recorded. */
 export type LiveEventBody =
   | {
       readonly type: "rollout-progress";
+      /** Step of the run, from 0. */
       readonly step: number;
+      /** Purpose of the rollouts. */
       readonly split: Split;
+      /** Number of finished rollouts, including failed ones. */
       readonly completed: number;
+      /** Number of rollouts of the step or evaluation. */
       readonly total: number;
+      /** Number of failed rollouts so far. */
       readonly exceptions: number;
       /** Mean reward so far; NaN before the first. */
       readonly rewardMean: number;
     }
   | {
       readonly type: "group-end";
+      /** Step of the run, from 0. */
       readonly step: number;
+      /** Purpose of the rollouts. */
       readonly split: Split;
+      /** Index of the scenario within the run; for `eval`, in the list of the environment. */
       readonly scenarioIndex: number;
+      /** Rewards of the successful rollouts. */
       readonly rewards: readonly number[];
+      /** Number of failed rollouts. */
       readonly exceptions: number;
     };
 
-/** Sequence number and time of a recorded event. */
-export interface Stamp {
+/** Event recorded as a line of `events.jsonl`. */
+export type RecordedEvent = RecordedEventBody & {
   /** Line index in `events.jsonl`, from 0. */
   readonly seq: number;
   /** Time of the recording, ISO 8601. */
   readonly time: string;
-}
-
-/** Event recorded as a line of `events.jsonl`. */
-export type RecordedEvent = RecordedEventBody & Stamp;
+};
 
 /** Event of a run: a recorded event, or a live event, which has `seq` null. */
-export type RunEvent = RecordedEvent | (LiveEventBody & { readonly seq: null; readonly time: string });
+export type RunEvent =
+  | RecordedEvent
+  | (LiveEventBody & {
+      /** Null: the event is not recorded. */
+      readonly seq: null;
+      /** Time of the event, ISO 8601. */
+      readonly time: string;
+    });
 
 /** Converts an event to its on-disk form: keys in snake_case, metric names unchanged. */
 export function eventToDisk(event: RecordedEvent): Record<string, unknown> {

@@ -1,5 +1,5 @@
 /** Training runs: rollouts, jobs and checkpoints as one process that can be followed, stopped and resumed. */
-export type { Metrics, RecordedEvent, RunEndReason, RunEvent, Split } from "./events.ts";
+export type { LiveEventBody, Metrics, RecordedEvent, RecordedEventBody, RunEndReason, RunEvent, Split } from "./events.ts";
 export type { RunResult } from "./loop.ts";
 export type { EvaluationOptions, RunOptions, StepProgress, TrainRlOptions, TrainSftOptions } from "./options.ts";
 export type { KeepCheckpoints } from "./retention.ts";

@@ -1,7 +1,8 @@
 import type { BehaviorSubject, Observable } from "rxjs";
-import { abortOf, failWith, fromAbortable } from "../jobs/rx.ts";
+import { abortOf, failWith, fromAbortable } from "../follow/rx.ts";
 import { linkAbort } from "../util/abort.ts";
-import { rxjs } from "../jobs/rxjs.ts";
+import { Holds } from "../util/leases.ts";
+import { rxjs } from "../follow/rxjs.ts";
 import type { Metrics, RunEndReason } from "./events.ts";
 import { checkpointsToDelete } from "./retention.ts";
 import type { RunOptions } from "./options.ts";
@@ -14,6 +15,7 @@ export interface PrepareContext {
   readonly policyVersion: number;
   /** Checkpoint to sample from; protected from deletion until the step is prepared. */
   readonly checkpointStep: number;
+  /** Aborts the run. */
   readonly signal: AbortSignal;
   /** Aborts if the run ends before this step. Preparation should then return; finished parts are kept. */
   readonly stopSignal: AbortSignal;
@@ -42,8 +44,9 @@ export interface StepPlan<P> {
 
 /** Result of a training run. */
 export interface RunResult {
+  /** Reason for the end. */
   readonly reason: RunEndReason;
-  /** Completed steps. */
+  /** Number of completed steps. */
   readonly steps: number;
   /** The model's newest checkpoint. */
   readonly checkpointStep: number;
@@ -51,6 +54,7 @@ export interface RunResult {
   readonly metrics: Metrics;
   /** Metrics of the last evaluation; null if there was none. */
   readonly evaluation: Metrics | null;
+  /** Directory of the run. */
   readonly runDir: string;
 }
 
@@ -82,7 +86,8 @@ export class RunLoop<P> {
   readonly #plan: StepPlan<P>;
   readonly #version$: BehaviorSubject<number>;
   readonly #running = new Set<Promise<unknown>>();
-  readonly #leases = new Map<number, number>();
+  /** Checkpoints that are being sampled from. */
+  readonly #leases = new Holds<number>();
   readonly #ahead = new Map<number, AbortController>();
   #stopAfter = Number.POSITIVE_INFINITY;
   #end: RunEndReason | null = null;
@@ -151,11 +156,11 @@ export class RunLoop<P> {
     const { steps } = this.#directory.state;
     const policyVersion = isLagExact ? Math.max(0, step - maxAhead) : steps.length;
     const checkpointStep = steps[policyVersion - 1]?.checkpointStep ?? this.#directory.state.startCheckpoint ?? 0;
-    this.#lease(checkpointStep, 1);
+    const release = this.#leases.hold(checkpointStep);
     try {
       return await this.#plan.prepare(step, { policyVersion, checkpointStep, signal, stopSignal: controller.signal });
     } finally {
-      this.#lease(checkpointStep, -1);
+      release();
       this.#ahead.delete(step);
     }
   }
@@ -188,12 +193,12 @@ export class RunLoop<P> {
     const known = evaluations.find(({ step }) => step === completed);
     if (known !== undefined) return known.metrics;
     const checkpointStep = this.#checkpoint();
-    this.#lease(checkpointStep, 1);
+    const release = this.#leases.hold(checkpointStep);
     try {
       await this.#plan.evaluate(completed, checkpointStep, signal);
       return this.#directory.state.evaluations.at(-1)?.metrics ?? null;
     } finally {
-      this.#lease(checkpointStep, -1);
+      release();
     }
   }
 
@@ -222,12 +227,6 @@ export class RunLoop<P> {
 
   #checkpoint(): number {
     return newestCheckpoint(this.#directory.state) ?? 0;
-  }
-
-  #lease(checkpointStep: number, change: 1 | -1): void {
-    const count = (this.#leases.get(checkpointStep) ?? 0) + change;
-    if (count > 0) this.#leases.set(checkpointStep, count);
-    else this.#leases.delete(checkpointStep);
   }
 
   /** Starts work that is aborted together with the run and that the run waits for before it ends. */

@@ -11,7 +11,7 @@ export interface EvaluationOptions {
   readonly every?: number | undefined;
   /** Rollouts per scenario, at least 1. @default 1 */
   readonly samples?: number | undefined;
-  /** Sampling temperature. @default 0 with one sample, else 1 */
+  /** Sampling temperature, at least 0. @default 0 with one sample, else 1 */
   readonly temperature?: number | undefined;
 }
 
@@ -54,8 +54,9 @@ export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of `trainRl`. */
+/** Environment, number of steps and settings of a reinforcement learning run, see `trainRl`. */
 export interface TrainRlOptions<S> extends RunOptions {
+  /** Task to train on. */
   readonly environment: Environment<S>;
   /** Training steps of the whole run, including the steps before a resume. */
   readonly steps: number;
@@ -97,7 +98,7 @@ export interface TrainRlOptions<S> extends RunOptions {
   readonly maxSkippedSteps?: number | undefined;
 }
 
-/** Options of `trainSft`. */
+/** Datasets and settings of a supervised run, see `trainSft`. */
 export interface TrainSftOptions<S> extends RunOptions {
   /**
    * URLs of the datasets (`artifact:///…`), one job each; or a function that makes and uploads the dataset of a job right before the job

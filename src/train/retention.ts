@@ -9,7 +9,16 @@ export interface KeepCheckpoints {
    * Number of best checkpoints to keep by a metric of the run; `mode` defaults to `max`. A training metric scores the checkpoint that was
    * sampled from, an `eval/…` metric the checkpoint that was evaluated.
    */
-  readonly best?: { readonly metric: string; readonly count: number; readonly mode?: "max" | "min" | undefined } | undefined;
+  readonly best?:
+    | {
+        /** Name of the metric. */
+        readonly metric: string;
+        /** Number of checkpoints to keep, at least 1. */
+        readonly count: number;
+        /** Whether the highest or the lowest values are best. @default "max" */
+        readonly mode?: "max" | "min" | undefined;
+      }
+    | undefined;
   /** Checkpoint steps that are never deleted. @default [] */
   readonly pinned?: readonly number[] | undefined;
 }

@@ -1,7 +1,8 @@
 import type { Model } from "../client/index.ts";
 import { environmentRollout, type Environment } from "../environment/index.ts";
-import { isRetryable, streamTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
+import { streamTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
+import { isRetryable } from "../util/retryable.ts";
 import type { Split } from "./events.ts";
 import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
 import { isUnavailable } from "./run-job.ts";
@@ -61,13 +62,13 @@ export async function playGroups<S>(options: PlayOptions<S>): Promise<Trajectory
         afterEach: options.scoreGroup,
         signal,
         stopSignal,
-        onProgress: (progress) => directory.tell({ type: "rollout-progress", step, split, ...progress }),
+        onProgress: (progress) => directory.report({ type: "rollout-progress", step, split, ...progress }),
       },
     );
     for await (const group of groups) {
       const kept = withMetadata(group, { step, checkpoint_step: checkpointStep, policy_version: policyVersion });
       await directory.addGroup(split, step, kept);
-      directory.tell({
+      directory.report({
         type: "group-end",
         step,
         split,

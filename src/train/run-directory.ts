@@ -14,7 +14,7 @@ import {
   type RunEvent,
   type Split,
 } from "./events.ts";
-import { rxjs } from "../jobs/rxjs.ts";
+import { rxjs } from "../follow/rxjs.ts";
 import { takeLock } from "./lock.ts";
 import { nextState, stateOf, type RunState } from "./state.ts";
 
@@ -101,7 +101,7 @@ export class RunDirectory {
   }
 
   /** Emits a live event to subscribers without recording it. */
-  tell(body: LiveEventBody): void {
+  report(body: LiveEventBody): void {
     this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
   }
 

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { ConnectionError, HttpError, type Job, type Model } from "../client/index.ts";
 import { WhetstoneError } from "../errors.ts";
-import { JobFailedError, pollJob } from "../jobs/index.ts";
-import { iterate } from "../jobs/rx.ts";
+import { JobFailedError, pollJob } from "../follow/index.ts";
+import { iterate } from "../follow/rx.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { delay } from "../util/delay.ts";
 import type { Metrics } from "./events.ts";

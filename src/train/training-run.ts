@@ -1,7 +1,7 @@
 import type { Observable } from "rxjs";
 import { WhetstoneError } from "../errors.ts";
-import { iterate } from "../jobs/rx.ts";
-import { rxjs } from "../jobs/rxjs.ts";
+import { iterate } from "../follow/rx.ts";
+import { rxjs } from "../follow/rxjs.ts";
 import type { RunEvent } from "./events.ts";
 import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
@@ -9,9 +9,11 @@ import { RunDirectory, type RunConfig } from "./run-directory.ts";
 
 /** Definition of one kind of run, RL or SFT. */
 export interface RunKind {
+  /** Settings written to the run directory. */
   readonly config: RunConfig;
   /** Steps of the whole run. */
   readonly count: number;
+  /** Creates the loop that runs the steps. */
   readonly loop: (directory: RunDirectory) => Pick<RunLoop<unknown>, "run" | "stop">;
 }
 
@@ -21,12 +23,19 @@ export interface RunKind {
  *
  * @example
  * ```ts
+ * import { trainRl } from "whetstone/train";
+ *
  * const run = trainRl({ model, environment, steps: 20, runDir: "runs/sums" });
- * for await (const event of run) if (event.type === "step-end") console.log(event.step, event.metrics["reward/mean"]);
- * console.log(await run.done);
+ * for await (const event of run) {
+ *   if (event.type !== "step-end") continue;
+ *   console.log(event.step, event.metrics["reward/mean"]);
+ *   if ((event.metrics["reward/mean"] ?? 0) > 0.99) void run.stop();
+ * }
+ * const { reason, checkpointStep } = await run.done;
  * ```
  */
 export class TrainingRun implements AsyncIterable<RunEvent> {
+  /** Directory of the run's records. */
   readonly runDir: string;
   /**
    * All events from the first on, including events of earlier starts, followed by live events. Completes or fails with the run.
@@ -39,6 +48,11 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
   #isStopping = false;
   #isObserved = false;
 
+  /**
+   * Starts a run; users call `trainRl` or `trainSft`.
+   *
+   * @internal
+   */
   constructor(kind: RunKind, options: RunOptions) {
     const { concat, defer, EMPTY, from, mergeMap } = rxjs();
     this.runDir = options.runDir;
@@ -58,8 +72,10 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
   /**
    * Result of the run.
    *
-   * @throws the error that ended the run: the signal's reason, `E_JOB_FAILED`, `E_TOO_MANY_EXCEPTIONS`, `E_PREFLIGHT`, `E_CONFIG` if
-   * `runDir` holds another run, `E_CONFLICT` if `runDir` is in use, …
+   * @throws the signal's reason, if it aborts.
+   * @throws ConfigError `E_CONFIG` if `runDir` holds another run, ConflictError `E_CONFLICT` if `runDir` is in use.
+   * @throws JobFailedError `E_JOB_FAILED`, TooManyExceptionsError `E_TOO_MANY_EXCEPTIONS`, PreflightError `E_PREFLIGHT`, or any other error
+   *   that ended the run.
    */
   get done(): Promise<RunResult> {
     this.#isObserved = true;
@@ -70,7 +86,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
    * Stops after the current step. To stop immediately, abort the run's signal.
    *
    * @returns Result of the run.
-   * @throws the error that ended the run, see {@link TrainingRun.done}.
+   * @throws JobFailedError `E_JOB_FAILED` or any other error that ended the run, see {@link TrainingRun.done}.
    */
   stop(): Promise<RunResult> {
     this.#isStopping = true;
@@ -78,6 +94,11 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     return this.done;
   }
 
+  /**
+   * Iterates over {@link events$}; leaving the loop does not stop the run.
+   *
+   * @returns the events from the first on; throws the error that ended the run.
+   */
   [Symbol.asyncIterator](): AsyncIterator<RunEvent> {
     return iterate(this.events$)[Symbol.asyncIterator]();
   }

@@ -3,7 +3,7 @@ import { Conversation, RolloutState } from "./conversation.ts";
 import { HistoryBuilder, type HistoryOptions } from "./history.ts";
 import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
 
-/** Options of {@link trajectory}. */
+/** Initial messages, tools and metadata of the rollout that {@link trajectory} starts. */
 export interface TrajectoryOptions extends HistoryOptions {
   /** Metadata of the rollout, e.g. its task. @default {} */
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
@@ -34,13 +34,29 @@ export function trajectory(options: TrajectoryOptions): TrajectoryBuilder {
   return new TrajectoryBuilder(options);
 }
 
-/** Builder of a trajectory: its main conversation, and the metadata, metrics and log of the whole rollout. */
+/**
+ * Builder of a trajectory: its main conversation, and the metadata, metrics and log of the whole rollout.
+ *
+ * @example
+ * ```ts
+ * const t = new TrajectoryBuilder({ messages: [{ role: "user", content: "Reverse: abc" }], metadata: { word: "abc" } });
+ * await t.sample(policy, { temperature: 1 });
+ * const finished = t.finish({ reward: t.lastText === "cba" ? 1 : 0, metrics: { length: t.lastText.length } });
+ * ```
+ */
 export class TrajectoryBuilder extends HistoryBuilder {
+  /** Metadata of the rollout by name; may be changed until `finish`. */
   readonly metadata: Record<string, Scalar>;
   readonly #main: Conversation;
   readonly #startedAtMs = performance.now();
   readonly #startTime = new Date().toISOString();
 
+  /**
+   * Starts a rollout, as {@link trajectory} does.
+   *
+   * @param options - Initial messages, tools and metadata.
+   * @throws ArgumentError `E_ARGUMENT` if `messages` is not an array of messages.
+   */
   constructor({ messages, tools = [], metadata = {} }: TrajectoryOptions) {
     const main = new Conversation(new RolloutState(), messages, tools);
     super(main);

@@ -3,7 +3,7 @@ import { ArgumentError, ConflictError } from "../errors.ts";
 import type { History, MessageOrChoice, RequestMessage, Tool } from "../schema/index.ts";
 import { deepFreeze } from "./freeze.ts";
 import { isChoice } from "./messages.ts";
-import type { TurnPlace } from "./seed.ts";
+import type { TurnPosition } from "./seed.ts";
 
 /** State shared by all conversations of one trajectory. */
 export class RolloutState {
@@ -54,7 +54,7 @@ export class Conversation {
   }
 
   /** Position of the next turn to be sampled. */
-  get place(): TurnPlace {
+  get turnPosition(): TurnPosition {
     return { path: this.#path, turn: this.#turns };
   }
 

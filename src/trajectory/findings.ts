@@ -25,6 +25,7 @@ export type FindingCode =
 
 /** Problem found in a batch, with its occurrences. */
 export interface Finding {
+  /** Code of the problem. */
   readonly code: FindingCode;
   /** Severity. `fatal`: the batch is rejected. `warning`: the batch can be trained, but perhaps not as intended. */
   readonly severity: "fatal" | "warning";
@@ -39,12 +40,26 @@ export interface Finding {
 /**
  * Error for a batch that has nothing to train or contains invalid data. Thrown before any request is sent; the service rejects the batch
  * with the same error.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await model.train(groups);
+ * } catch (error) {
+ *   if (error instanceof PreflightError) console.log(error.findings.map(({ code, count }) => `${code}: ${count}`));
+ * }
+ * ```
  */
 export class PreflightError extends WhetstoneError {
   readonly code = "E_PREFLIGHT";
   /** All findings, warnings included; fatal ones first. */
   readonly findings: readonly Finding[];
 
+  /**
+   * Created by preflight.
+   *
+   * @internal
+   */
   constructor(findings: readonly Finding[]) {
     const fatal = findings.filter((finding) => finding.severity === "fatal");
     super(`The batch cannot be trained: ${fatal.map((finding) => `${finding.message} (${places(finding)})`).join(" ")}`, {
@@ -53,7 +68,8 @@ export class PreflightError extends WhetstoneError {
     this.findings = findings;
   }
 
-  override toJSON() {
+  /** Returns code, message and findings; safe for files and HTTP responses. */
+  override toJSON(): ReturnType<WhetstoneError["toJSON"]> & Pick<PreflightError, "findings"> {
     return { ...super.toJSON(), findings: this.findings };
   }
 }
@@ -126,11 +142,11 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
 export class Findings {
   readonly #places = new Map<FindingCode, { count: number; readonly examples: string[] }>();
 
-  note(code: FindingCode, place: string): void {
+  note(code: FindingCode, path: string): void {
     const found = this.#places.get(code) ?? { count: 0, examples: [] };
     this.#places.set(code, found);
     found.count++;
-    if (found.examples.length < MAX_EXAMPLES) found.examples.push(place);
+    if (found.examples.length < MAX_EXAMPLES) found.examples.push(path);
   }
 
   /** Returns the findings, fatal ones first. */

@@ -7,30 +7,48 @@ import { Trajectory, type Scalar } from "./trajectory.ts";
 
 /** Constructor arguments of {@link TrajectoryGroup}. */
 export interface TrajectoryGroupInit {
+  /** Finished rollouts; failed ones are in `exceptions`. */
   readonly trajectories: readonly Trajectory[];
   /** Failed rollouts, kept as data. @default [] */
   readonly exceptions?: readonly RolloutException[] | undefined;
-  /** @default {} */
+  /** Metadata of the group by name, e.g. its scenario. @default {} */
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
-  /** @default {} */
+  /** Metrics of the group as a whole, by name. @default {} */
   readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
-  /** @default [] */
+  /** Log lines of the group, oldest first. @default [] */
   readonly logs?: readonly string[] | undefined;
 }
 
 /**
  * Rollouts of one scenario, scored relative to each other. Immutable. `JSON.stringify` gives the wire form, including keys that other tools
  * wrote.
+ *
+ * @example
+ * ```ts
+ * const group = new TrajectoryGroup({ trajectories: groups.flatMap(({ trajectories }) => trajectories), metadata: { scenario: "a" } });
+ * const copy = TrajectoryGroup.fromJSON(JSON.parse(JSON.stringify(group)));
+ * console.log(copy.rewards);
+ * ```
  */
 export class TrajectoryGroup {
+  /** Successful rollouts in order. */
   readonly trajectories: readonly Trajectory[];
+  /** Failed rollouts, kept as data. */
   readonly exceptions: readonly RolloutException[];
+  /** Labels of the group by name, such as `scenario_id`. */
   readonly metadata: Readonly<Record<string, Scalar>>;
+  /** Measurements of the whole group by name. */
   readonly metrics: Readonly<Record<string, number | boolean>>;
+  /** Lines of text about the whole group. */
   readonly logs: readonly string[];
   /** Top-level keys that other tools wrote. */
   #others: Readonly<Record<string, unknown>> = {};
 
+  /**
+   * Copies the given parts and freezes the copies; trajectories are shared.
+   *
+   * @param init - Trajectories, exceptions, metadata, metrics and log lines.
+   */
   constructor({ trajectories, exceptions = [], metadata = {}, metrics = {}, logs = [] }: TrajectoryGroupInit) {
     this.trajectories = Object.freeze([...trajectories]);
     this.exceptions = Object.freeze(exceptions.map((exception) => deepFreeze(structuredClone(exception))));
@@ -56,7 +74,11 @@ export class TrajectoryGroup {
     return TrajectoryGroup.#fromParts(result.data, (wire) => Trajectory.fromWire(wire));
   }
 
-  /** Wraps a validated wire value that no other code holds, such as a freshly parsed line. Trajectories are frozen lazily. */
+  /**
+   * Wraps a validated wire value that no other code holds, such as a freshly parsed line. Trajectories are frozen lazily.
+   *
+   * @internal
+   */
   static fromOwned(wire: WireTrajectoryGroup): TrajectoryGroup {
     return TrajectoryGroup.#fromParts(wire, (each) => Trajectory.fromOwned(each));
   }
@@ -109,14 +131,22 @@ export class TrajectoryGroup {
   }
 }
 
-/** Ordered groups with statistics over all of them. */
-export type TrajectoryGroups = readonly TrajectoryGroup[] & { readonly stats: GroupStatistics };
+/** Ordered groups with statistics over all of them, computed on first access of `stats`. */
+export type TrajectoryGroups = readonly TrajectoryGroup[] & {
+  /** Statistics over all groups, computed on first access. */
+  readonly stats: GroupStatistics;
+};
 
 /**
  * Returns a frozen copy of a list of groups with `stats`, which are computed on first access.
  *
  * @param groups - Groups to copy, in order.
  * @returns The groups with `stats`, a {@link GroupStatistics}.
+ * @example
+ * ```ts
+ * const { stats } = trajectoryGroups(groups);
+ * console.log(stats.rewardMean.mean, stats.exceptionRate);
+ * ```
  */
 export function trajectoryGroups(groups: Iterable<TrajectoryGroup>): TrajectoryGroups {
   const list = [...groups];

@@ -4,6 +4,7 @@ import { ArgumentError } from "../errors.ts";
 export interface Histogram {
   /** Bin edges 0, 1, 2, 4, 8 …, up to the first power of two above the largest value; one more than `counts`. */
   readonly edges: readonly number[];
+  /** Number of values per bin. */
   readonly counts: readonly number[];
 }
 
@@ -14,6 +15,10 @@ export interface Histogram {
  * @param values - Shape `[N]`; each at least 0 and below 2^31.
  * @returns Bin edges and counts.
  * @throws ArgumentError `E_ARGUMENT` for a value outside that range.
+ * @example
+ * ```ts
+ * histogram([0, 1, 3, 3]); // { edges: [0, 1, 2, 4], counts: [1, 1, 2] }
+ * ```
  */
 export function histogram(values: readonly number[]): Histogram {
   const counts: number[] = [0];

@@ -7,9 +7,9 @@ import { toChoice, toRequest, type SampledTurn, type SampleOptions } from "./sam
 
 const NO_CALLS = Object.freeze([]);
 
-/** Options of {@link HistoryBuilder.history}. */
+/** Initial messages and tools of the conversation that {@link HistoryBuilder.history} starts. */
 export interface HistoryOptions {
-  /** Initial messages. */
+  /** Initial messages of the conversation, oldest first; copied. */
   readonly messages: readonly RequestMessage[];
   /** Tools offered to the model at every turn. @default none */
   readonly tools?: readonly Tool[] | undefined;
@@ -18,13 +18,26 @@ export interface HistoryOptions {
 /**
  * Builder of one conversation of a rollout: the main one (`trajectory()`) or an additional one (`history()`). A conversation samples one
  * turn at a time, and nothing else may be appended meanwhile. Different conversations of a rollout may be sampled concurrently.
+ *
+ * @example
+ * ```ts
+ * import { trajectory } from "whetstone";
+ *
+ * const t = trajectory({ messages: [{ role: "user", content: "What is 17 * 3?" }] });
+ * const { text } = await t.sample(policy, { temperature: 1, maxCompletionTokens: 64 });
+ * t.add({ role: "user", content: "Are you sure?" }).log(`first answer: ${text}`);
+ * const words = await t.track("counting", () => t.messages().flatMap(({ content }) => String(content).split(" ")).length);
+ * t.compact([{ role: "user", content: `${words} words so far. What is 17 * 3?` }]);
+ * ```
  */
 export class HistoryBuilder {
   /** Metrics of the whole rollout, shared by all its conversations; `finish` adds `duration` (seconds). */
   readonly metrics: Record<string, number | boolean>;
+  /** Tools offered to the model at every turn. */
   readonly tools: readonly Tool[];
   readonly #conversation: Conversation;
 
+  /** @internal */
   protected constructor(conversation: Conversation) {
     this.#conversation = conversation;
     this.tools = conversation.tools;
@@ -38,13 +51,13 @@ export class HistoryBuilder {
    * @param options - Sampling settings; `tools` replaces the conversation's tools for this turn.
    * @returns The sampled turn.
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished or another turn of this conversation is being sampled.
-   * @throws The signal's reason, or any error of the policy.
+   * @throws the signal's reason, or any error of the policy.
    */
   async sample(policy: Policy, { signal, tools = this.tools, ...options }: SampleOptions = {}): Promise<SampledTurn> {
     const choice = await this.#conversation.turn(async () => {
       signal?.throwIfAborted();
-      const { place } = this.#conversation;
-      const request = toRequest(policy, { ...options, messages: this.messages(), tools, place });
+      const { turnPosition } = this.#conversation;
+      const request = toRequest(policy, { ...options, messages: this.messages(), tools, turnPosition });
       return toChoice(await policy.complete(request, { signal }), policy, request);
     }, policy.handsOver === true);
     return {
@@ -82,6 +95,8 @@ export class HistoryBuilder {
    * @throws ConflictError `E_CONFLICT` when the trajectory is finished.
    * @example
    * ```ts
+   * import { trajectory } from "whetstone";
+   *
    * const t = trajectory({ messages: [{ role: "user", content: "What do the three reviews agree on?" }] });
    * const reader = t.history({ messages: [{ role: "user", content: "Sum up: …" }] });
    * await reader.sample(policy, { temperature: 1 });
@@ -112,7 +127,11 @@ export class HistoryBuilder {
     return last === undefined ? "" : textOf(last);
   }
 
-  /** Returns the conversation so far as a new array of frozen plain messages. */
+  /**
+   * Returns the conversation so far as a new array of frozen plain messages.
+   *
+   * @returns the messages, choices as assistant messages, oldest first.
+   */
   messages(): RequestMessage[] {
     return toMessages(this.#conversation.items);
   }
@@ -134,7 +153,13 @@ export class HistoryBuilder {
     }
   }
 
-  /** Appends a line to the trajectory's log. @throws ConflictError `E_CONFLICT` when the trajectory is finished. */
+  /**
+   * Appends a line to the trajectory's log.
+   *
+   * @param line - Text of any length.
+   * @returns This builder.
+   * @throws ConflictError `E_CONFLICT` when the trajectory is finished.
+   */
   log(line: string): this {
     this.#conversation.state.mustBeOpen();
     this.#conversation.state.logs.push(line);

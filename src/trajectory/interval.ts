@@ -5,7 +5,9 @@ import { ArgumentError } from "../errors.ts";
  * except `mean`.
  */
 export interface Estimate {
+  /** Mean of all values. */
   readonly mean: number;
+  /** Standard error of the mean, with scenarios as independent samples. */
   readonly standardError: number;
   /** `mean − t · standardError`, with `t` the quantile of Student's t distribution with `clusters − 1` degrees of freedom. */
   readonly low: number;
@@ -36,6 +38,10 @@ export interface IntervalOptions {
  * @returns Mean, standard error and interval.
  * @throws ArgumentError `E_ARGUMENT` for a level outside (0, 1).
  * @source Clustered standard errors: Liang, Zeger, Biometrika 73 (1986); for evaluations: Miller, arXiv:2411.00640, section 2.2.
+ * @example
+ * ```ts
+ * const { mean, low, high } = clusteredMean([[1, 0], [1, 1], [0, 0]]); // one list per scenario
+ * ```
  */
 export function clusteredMean(clusters: readonly (readonly number[])[], { level = 0.95 }: IntervalOptions = {}): Estimate {
   if (!(level > 0 && level < 1))

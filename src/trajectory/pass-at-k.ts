@@ -4,7 +4,9 @@ import { byScenario, type ScenarioInput } from "./scenarios.ts";
 
 /** Input of {@link passAtK}: a `TrajectoryGroup` or any object of this shape. */
 export interface PassInput<T> extends ScenarioInput {
+  /** Rollouts that ended with a reward. */
   readonly trajectories: readonly (T & ScenarioInput["trajectories"][number])[];
+  /** Rollouts that failed, with the reasons. @default [] */
   readonly exceptions?: readonly unknown[] | undefined;
 }
 
@@ -22,6 +24,7 @@ export interface PassAtKOptions<T> extends IntervalOptions {
 
 /** Result of {@link passAtK}. `mean` is pass@k; `clusters` and `count` are the number of evaluated scenarios. */
 export interface PassAtK extends Estimate {
+  /** Number of attempts. */
   readonly k: number;
   /** Scenarios left out because they have fewer than `k` attempts. */
   readonly skipped: number;
@@ -43,7 +46,12 @@ export interface PassAtK extends Estimate {
  * const { mean, low, high } = passAtK(groups, { k: 4, threshold: 1 });
  * ```
  */
-export function passAtK<T extends { readonly reward: number }>(groups: readonly PassInput<T>[], options: PassAtKOptions<T>): PassAtK {
+export function passAtK<
+  T extends {
+    /** Reward, compared with `threshold`. */
+    readonly reward: number;
+  },
+>(groups: readonly PassInput<T>[], options: PassAtKOptions<T>): PassAtK {
   const { k, level, countExceptions = false } = options;
   if (!Number.isInteger(k) || k < 1) throw new ArgumentError(`Expected \`k\` to be an integer of at least 1, got \`${k}\``, { param: "k" });
   const passes = passTest(options);
@@ -54,8 +62,8 @@ export function passAtK<T extends { readonly reward: number }>(groups: readonly 
   });
   const kept = scenarios.filter(({ n }) => n >= k);
   if (kept.length === 0 && scenarios.length > 0) {
-    const most = scenarios.reduce((max, { n }) => Math.max(max, n), 0);
-    throw new ArgumentError(`Expected \`k\` attempts at some scenario: \`k\` is ${k}, the most attempts at one are ${most}`, {
+    const maxSamples = scenarios.reduce((max, { n }) => Math.max(max, n), 0);
+    throw new ArgumentError(`Expected \`k\` attempts at some scenario: \`k\` is ${k}, the most attempts at one are ${maxSamples}`, {
       param: "k",
     });
   }

@@ -4,6 +4,16 @@ import type { ChatCompletion, ChatCompletionRequest } from "../schema/index.ts";
  * Fixed set of weights that answers chat requests. Immutable: a policy object never changes to another step.
  *
  * `model.policy(step)` creates policies; any object of this shape can be sampled from.
+ *
+ * @example
+ * ```ts
+ * // A served model that is not trained here, such as a base model or a judge.
+ * const judge: Policy = {
+ *   id: "whetstone-tiny",
+ *   step: null,
+ *   complete: (request, options) => service.chat.completions.create({ ...request, stream: false }, options),
+ * };
+ * ```
  */
 export interface Policy {
   /** Value of the request's `model` field, e.g. `team/demo/reverse:step7`. */
@@ -17,7 +27,13 @@ export interface Policy {
    * @default false
    */
   readonly handsOver?: boolean | undefined;
-  /** Sends one request; its `model` already equals `id`. */
+  /**
+   * Sends one request; its `model` already equals `id`. Errors with `retryable` set are retried if the run has `retries`.
+   *
+   * @param request - Chat request with `logprobs` and `return_token_ids`, which training needs.
+   * @param options - Signal that aborts the request.
+   * @returns the completion; the first choice is the sampled turn.
+   */
   complete(request: ChatCompletionRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ChatCompletion>;
 }
 

@@ -33,7 +33,12 @@ export interface PreflightOptions {
 }
 
 /** Group as a `TrajectoryGroup` or in its wire form. */
-export type PreflightInput = WireTrajectoryGroup | { toJSON(): WireTrajectoryGroup };
+export type PreflightInput =
+  | WireTrajectoryGroup
+  | {
+      /** Returns the wire form. */
+      toJSON(): WireTrajectoryGroup;
+    };
 
 /**
  * Checks a batch before it is trained. Pure; the client and the service run this same function.
@@ -61,6 +66,10 @@ export function preflight(groups: readonly PreflightInput[], options: PreflightO
  * @returns The warnings.
  * @throws PreflightError `E_PREFLIGHT` when a finding is fatal.
  * @throws ArgumentError `E_ARGUMENT` as {@link preflight}.
+ * @example
+ * ```ts
+ * for (const { message } of assertTrainable(groups)) console.warn(message);
+ * ```
  */
 export function assertTrainable(groups: readonly PreflightInput[], options: PreflightOptions = {}): Finding[] {
   return refuseFatal(preflight(groups, options));
@@ -71,11 +80,11 @@ export function* preflightSteps(inputs: readonly PreflightInput[], options: Pref
   checkOptions(options);
   const groups = inputs.map(toWire);
   const findings = new Findings();
-  const note: Note = (code, place) => findings.note(code, place);
+  const note: Note = (code, path) => findings.note(code, path);
   let learnable = 0;
   let fitting = 0;
   for (const [index, group] of groups.entries()) {
-    const verdict = yield* examineGroup(group, { place: `trajectory_groups.${index}`, note, options });
+    const verdict = yield* examineGroup(group, { path: `trajectory_groups.${index}`, note, options });
     if (verdict.isVaried) learnable++;
     if (verdict.isVaried && verdict.fits) fitting++;
   }
@@ -87,11 +96,11 @@ export function* preflightSteps(inputs: readonly PreflightInput[], options: Pref
   return findings.list();
 }
 
-type Note = (code: FindingCode, place: string) => void;
+type Note = (code: FindingCode, path: string) => void;
 
 /** Position of the value being checked, with the options and the callback that records findings. */
 interface Site {
-  readonly place: string;
+  readonly path: string;
   readonly note: Note;
   readonly options: PreflightOptions;
 }
@@ -127,18 +136,18 @@ function checkOptions(options: PreflightOptions): void {
 
 function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly isVaried: boolean; readonly fits: boolean }> {
   const { trajectories } = group;
-  const { place, note } = site;
+  const { path, note } = site;
   if (trajectories.length === 0) {
-    note("empty-group", place);
+    note("empty-group", path);
     return { isVaried: false, fits: false };
   }
   const seen = new Set<string>();
   let hasTurns = false;
   let fits = false;
   for (const [index, trajectory] of trajectories.entries()) {
-    const at = `${place}.trajectories.${index}`;
+    const at = `${path}.trajectories.${index}`;
     if (!Number.isFinite(trajectory.reward)) note("non-finite-reward", `${at}.reward`);
-    const rows = examineTrajectory(trajectory, { ...site, place: at });
+    const rows = examineTrajectory(trajectory, { ...site, path: at });
     hasTurns ||= rows.hasTurns;
     fits ||= rows.fits;
     const fingerprint = sampledTokens(trajectory);
@@ -146,24 +155,24 @@ function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly
     if (fingerprint !== null) seen.add(fingerprint);
     yield;
   }
-  if (!hasTurns) note("no-logprobs", place);
+  if (!hasTurns) note("no-logprobs", path);
   examineAge(group, site);
   const rewards = trajectories.map((trajectory) => trajectory.reward);
   // A non-finite reward has its own finding; whether the rewards differ is then undecidable, and the group counts as varied.
   const isVaried = isTrainableGroup(rewards) || !rewards.every(Number.isFinite);
-  if (trajectories.length === 1) note("group-of-one", place);
-  else if (!isVaried) note("constant-group", place);
+  if (trajectories.length === 1) note("group-of-one", path);
+  else if (!isVaried) note("constant-group", path);
   return { isVaried, fits };
 }
 
-function examineTrajectory(trajectory: WireTrajectory, { place, note, options }: Site): Rows {
+function examineTrajectory(trajectory: WireTrajectory, { path, note, options }: Site): Rows {
   let hasTurns = false;
   let fits = false;
   for (const history of historiesOf(trajectory)) {
     let before: AssistantChoice | null = null;
     for (const [index, item] of history.items.entries()) {
       if (!isChoice(item)) continue;
-      const at = `${place}.${history.place}.${index}`;
+      const at = `${path}.${history.path}.${index}`;
       hasTurns = true;
       examineChoice(item, at, { note, options });
       if (!isOverlong(item, options)) fits = true;
@@ -176,12 +185,12 @@ function examineTrajectory(trajectory: WireTrajectory, { place, note, options }:
   return { hasTurns, fits: fits || !hasTurns };
 }
 
-function examineChoice(choice: AssistantChoice, place: string, { note, options }: Pick<Site, "note" | "options">): void {
+function examineChoice(choice: AssistantChoice, path: string, { note, options }: Pick<Site, "note" | "options">): void {
   const problem = turnProblem(choice);
   // The service renders a choice without token ids; its other problems can be checked only after rendering.
-  if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", place);
-  else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, place);
-  for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], place);
+  if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", path);
+  else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, path);
+  for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], path);
 }
 
 const SAMPLING_CODES = {
@@ -202,14 +211,14 @@ function continues(before: AssistantChoice, { prompt_token_ids: prompt }: Assist
 }
 
 /** Reports the group as stale if its oldest choice is more than `maxStepsOffPolicy` steps older than `currentStep`. */
-function examineAge(group: WireTrajectoryGroup, { place, note, options: { currentStep, maxStepsOffPolicy = 0 } }: Site): void {
+function examineAge(group: WireTrajectoryGroup, { path, note, options: { currentStep, maxStepsOffPolicy = 0 } }: Site): void {
   if (currentStep === undefined) return;
   const versions = group.trajectories.flatMap((each) => [
     each.initial_policy_version,
     ...allChoices(each).map((choice) => choice.policy_version),
   ]);
   const oldest = versions.reduce<number>((min, version) => Math.min(min, version ?? min), currentStep);
-  if (currentStep - oldest > maxStepsOffPolicy) note("stale-group", place);
+  if (currentStep - oldest > maxStepsOffPolicy) note("stale-group", path);
 }
 
 /** Reports groups that differ from the most common group size. Groups of zero or one trajectory have findings of their own. */

@@ -11,7 +11,7 @@ import type {
 } from "../schema/index.ts";
 import { stepOf, type Policy } from "./policy.ts";
 import { samplingOf } from "./sampling.ts";
-import { turnSeed, type TurnPlace } from "./seed.ts";
+import { turnSeed, type TurnPosition } from "./seed.ts";
 
 /** Options of `sample`. Absent options use the service's defaults. */
 export interface SampleOptions {
@@ -32,13 +32,17 @@ export interface SampleOptions {
   readonly stop?: string | readonly string[] | undefined;
   /** Tools for this turn, instead of the conversation's. */
   readonly tools?: readonly Tool[] | undefined;
+  /** Whether the model may or must call tools; an object names the function to call. @default "auto" with tools, else "none" */
   readonly toolChoice?: "none" | "auto" | "required" | JsonObject | undefined;
+  /** Aborts the request, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Sampled turn. */
+/** Result of `sample`: one turn, already appended to the conversation. */
 export interface SampledTurn {
+  /** Text of the turn; `""` for a turn of tool calls alone. */
   readonly text: string;
+  /** Tool calls of the turn; empty without any. */
   readonly toolCalls: readonly ToolCall[];
   /** `stop`, `length`, `tool_calls` …; null if the service reported none. */
   readonly finishReason: string | null;
@@ -50,13 +54,13 @@ export interface SampledTurn {
 export interface TurnInput extends Omit<SampleOptions, "signal"> {
   readonly messages: RequestMessage[];
   readonly tools: readonly Tool[];
-  readonly place: TurnPlace;
+  readonly turnPosition: TurnPosition;
 }
 
 /** Builds the chat request of a turn. */
 export function toRequest(
   policy: Policy,
-  { messages, tools, place, temperature, topP, topK, maxCompletionTokens, seed, stop, toolChoice }: TurnInput,
+  { messages, tools, turnPosition, temperature, topP, topK, maxCompletionTokens, seed, stop, toolChoice }: TurnInput,
 ): ChatCompletionRequest {
   return {
     model: policy.id,
@@ -68,7 +72,7 @@ export function toRequest(
     ...(topP === undefined ? {} : { top_p: topP }),
     ...(topK === undefined ? {} : { top_k: topK }),
     ...(maxCompletionTokens === undefined ? {} : { max_completion_tokens: maxCompletionTokens }),
-    ...(seed === undefined ? {} : { seed: turnSeed(seed, place) }),
+    ...(seed === undefined ? {} : { seed: turnSeed(seed, turnPosition) }),
     ...(stop === undefined ? {} : { stop: typeof stop === "string" ? stop : [...stop] }),
     ...(tools.length === 0 ? {} : { tools: [...tools] }),
     ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),

@@ -2,8 +2,13 @@ import type { Scalar } from "./trajectory.ts";
 
 /** Metadata that identifies a group's scenario. */
 export interface ScenarioInput {
+  /** Metadata of the group; `scenario_id` identifies the scenario. */
   readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
-  readonly trajectories: readonly { readonly metadata?: Readonly<Record<string, Scalar>> | undefined }[];
+  /** Trajectories whose metadata is read if the group's has no `scenario_id`. */
+  readonly trajectories: readonly {
+    /** Metadata of the trajectory. */
+    readonly metadata?: Readonly<Record<string, Scalar>> | undefined;
+  }[];
 }
 
 /**

@@ -7,33 +7,49 @@ import type { Scalar } from "./trajectory.ts";
 
 /** Summary statistics. All except `count` are NaN when `count` is 0. */
 export interface Summary {
+  /** Number of values. */
   readonly count: number;
+  /** Arithmetic mean of the values. */
   readonly mean: number;
   /** Population standard deviation: `sqrt(mean((x − mean)²))`. */
   readonly std: number;
+  /** Smallest of the values. */
   readonly min: number;
+  /** Lower quartile: 25 % of the values are at most this. */
   readonly p25: number;
+  /** Middle of the sorted values; between the middle two, their mean. */
   readonly median: number;
+  /** Upper quartile: 75 % of the values are at most this. */
   readonly p75: number;
+  /** Largest of the values. */
   readonly max: number;
 }
 
 /** Statistics over a list of groups. */
 export interface GroupStatistics {
+  /** Number of groups, empty ones included. */
   readonly groups: number;
+  /** Number of successful rollouts. */
   readonly trajectories: number;
+  /** Number of failed rollouts. */
   readonly exceptions: number;
   /** Fraction of failed rollouts: `exceptions / (trajectories + exceptions)`; 0 when both are 0. */
   readonly exceptionRate: number;
   /** Number of trainable groups: at least two trajectories with different rewards. */
   readonly trainableGroups: number;
+  /** Summary of the rewards of all trajectories. */
   readonly reward: Summary;
   /** Mean reward with its 95 % confidence interval; scenarios are the independent samples, see `clusteredMean`. */
   readonly rewardMean: Estimate;
   /** Population standard deviation of the rewards within a group, averaged over groups of at least two; NaN without such a group. */
   readonly rewardStdWithinGroups: number;
   /** Sampled turns per trajectory. */
-  readonly turns: { readonly perTrajectory: Summary; readonly histogram: Histogram };
+  readonly turns: {
+    /** Summary of the number of turns. */
+    readonly perTrajectory: Summary;
+    /** Number of trajectories per bin of turns. */
+    readonly histogram: Histogram;
+  };
   /** Token counts, choices of additional histories included. */
   readonly tokens: {
     /** Sampled tokens over all choices. */
@@ -70,6 +86,10 @@ export interface StatisticsInput {
  *
  * @param values - Shape `[N]`; not modified.
  * @returns Summary; all fields except `count` are NaN for an empty list.
+ * @example
+ * ```ts
+ * const { mean, p75 } = summarize([1, 2, 3, 4]); // 2.5, 3.25
+ * ```
  */
 export function summarize(values: readonly number[]): Summary {
   const sorted = [...values].sort((a, b) => a - b);
@@ -130,7 +150,7 @@ export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistic
 function tokenStatistics(choices: readonly (readonly AssistantChoice[])[]): Pick<GroupStatistics, "turns" | "tokens"> {
   const turns = choices.map((each) => each.length);
   const sampled = choices.map((each) => each.reduce((sum, choice) => sum + completionTokens(choice), 0));
-  const longest = choices.map((each) => each.reduce((most, choice) => Math.max(most, sequenceTokens(choice)), 0));
+  const longest = choices.map((each) => each.reduce((max, choice) => Math.max(max, sequenceTokens(choice)), 0));
   return {
     turns: { perTrajectory: summarize(turns), histogram: histogram(turns) },
     tokens: {

@@ -11,12 +11,13 @@ export type Scalar = number | string | boolean | null;
 export interface TrajectoryHistory {
   /** Messages (context) and choices (sampled turns), oldest first. */
   readonly messagesAndChoices: readonly MessageOrChoice[];
+  /** Tools available to the model in this conversation. */
   readonly tools: readonly Tool[];
 }
 
 /** Changes for {@link Trajectory.with}. Absent fields stay unchanged. */
 export interface TrajectoryChanges {
-  /** New reward, finite. */
+  /** New total reward; finite. */
   readonly reward?: number | undefined;
   /** Metrics merged into the current ones by name; `undefined` removes an entry. Finite numbers or booleans. */
   readonly metrics?: Readonly<Record<string, number | boolean | undefined>> | undefined;
@@ -39,7 +40,11 @@ export class Trajectory {
     Object.freeze(this);
   }
 
-  /** Wraps a value that already has the wire shape; frozen, not copied. */
+  /**
+   * Wraps a value that already has the wire shape, without validation.
+   *
+   * @internal
+   */
   static fromWire(wire: WireTrajectory): Trajectory {
     return new Trajectory(deepFreeze(wire));
   }
@@ -47,6 +52,8 @@ export class Trajectory {
   /**
    * Wraps a wire value that no other code holds, such as a freshly parsed one. Its parts are frozen on first access, because a dataset
    * reads the rewards of many trajectories and the token ids of few.
+   *
+   * @internal
    */
   static fromOwned(wire: WireTrajectory): Trajectory {
     return new Trajectory(wire);
@@ -58,6 +65,10 @@ export class Trajectory {
    * @param value - Value parsed from JSON.
    * @returns The trajectory, frozen.
    * @throws DataError `E_DATA` if the value does not match the schema; the message contains the path of the mismatch.
+   * @example
+   * ```ts
+   * const finished = Trajectory.fromJSON(JSON.parse(line));
+   * ```
    */
   static fromJSON(value: unknown): Trajectory {
     const result = trajectorySchema.safeParse(value);
@@ -89,7 +100,15 @@ export class Trajectory {
     return allChoices(this.toJSON());
   }
 
-  /** Returns the main conversation as plain messages, with choices as assistant messages. */
+  /**
+   * Returns the main conversation as plain messages, with choices as assistant messages.
+   *
+   * @returns a new array of messages, oldest first; token ids and log-probabilities are left out.
+   * @example
+   * ```ts
+   * for (const { role, content } of group.trajectories[0]!.messages()) console.log(role, content);
+   * ```
+   */
   messages(): RequestMessage[] {
     return toMessages(this.messagesAndChoices);
   }
@@ -100,10 +119,12 @@ export class Trajectory {
     return last === undefined ? "" : textOf(last);
   }
 
+  /** Tools available to the model in the main conversation. */
   get tools(): readonly Tool[] {
     return deepFreeze(this.#wire.tools ?? []);
   }
 
+  /** Reward of the rollout, compared within its group. */
   get reward(): number {
     return this.#wire.reward;
   }
@@ -113,10 +134,12 @@ export class Trajectory {
     return deepFreeze(this.#wire.metrics);
   }
 
+  /** Labels of the rollout by name, such as `scenario_id`. */
   get metadata(): Readonly<Record<string, Scalar>> {
     return deepFreeze(this.#wire.metadata);
   }
 
+  /** Lines of text written by the rollout. */
   get logs(): readonly string[] {
     return deepFreeze(this.#wire.logs);
   }
@@ -174,12 +197,12 @@ export class Trajectory {
 }
 
 /** Returns every history of a trajectory with its path in the wire form, the main one first. */
-export function historiesOf(wire: WireTrajectory): { readonly items: readonly MessageOrChoice[]; readonly place: string }[] {
+export function historiesOf(wire: WireTrajectory): { readonly items: readonly MessageOrChoice[]; readonly path: string }[] {
   return [
-    { items: wire.messages_and_choices, place: "messages_and_choices" },
+    { items: wire.messages_and_choices, path: "messages_and_choices" },
     ...wire.additional_histories.map((history, index) => ({
       items: history.messages_and_choices,
-      place: `additional_histories.${index}.messages_and_choices`,
+      path: `additional_histories.${index}.messages_and_choices`,
     })),
   ];
 }

@@ -65,7 +65,7 @@ let lastKey: readonly [number, number] = [0, 0];
  * @throws ArgumentError `E_ARGUMENT` for more than four counters, or a counter outside its range.
  * @example
  * ```ts
- * uniform(7n, step, row, position);
+ * uniform(7n, 3, 0, 12); // seed 7, step 3, row 0, position 12
  * ```
  */
 export function uniform(seed: bigint, ...counters: readonly number[]): number {

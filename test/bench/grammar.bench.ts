@@ -8,12 +8,12 @@
  * before, as in a service.
  */
 import { parseArgs } from "node:util";
-import { GrammarBuilder } from "../../src/engine/grammar/expression.ts";
-import { compileGrammar } from "../../src/engine/onnx/sample/grammar/automaton.ts";
-import { Configurations } from "../../src/engine/onnx/sample/grammar/configurations.ts";
-import { GrammarConstraint } from "../../src/engine/onnx/sample/grammar/constraint.ts";
-import { Vocabulary } from "../../src/engine/onnx/sample/grammar/vocabulary.ts";
-import { SchemaCompiler } from "../../src/service/chat/structured/schema/compiler.ts";
+import { GrammarBuilder } from "../../src/grammar/expression.ts";
+import { compileGrammar } from "../../src/grammar/decode/automaton.ts";
+import { Configurations } from "../../src/grammar/decode/configurations.ts";
+import { GrammarConstraint } from "../../src/grammar/decode/constraint.ts";
+import { Vocabulary } from "../../src/grammar/decode/vocabulary.ts";
+import { SchemaCompiler } from "../../src/grammar/compile/schema/compiler.ts";
 import { benchVocabulary, END_TOKEN_ID } from "./grammar-vocabulary.ts";
 import { printTable, whole } from "./support.ts";
 

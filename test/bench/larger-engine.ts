@@ -3,6 +3,7 @@ import { createOnnxEngine } from "../../src/engine/index.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { LargerInput, LargerResult } from "./larger.bench.ts";
 import { median } from "./support.ts";
+import { startHelper } from "../support/start-helper.ts";
 
 const PROMPT = 32;
 const CONTINUATION = 64;
@@ -20,7 +21,7 @@ interface Work {
 }
 
 async function training(): Promise<Work> {
-  const trainer = new Trainer({ threads: input.threads });
+  const trainer = new Trainer({ threads: input.threads, startHelper });
   const lora = input.task === "adapter" ? LORA : undefined;
   const id = await trainer.createModel({ id: "bench", directory: input.directory }, { seed: 1, fresh: true, lora });
   const weight = 1 / (input.rows * (input.tokens - 1));

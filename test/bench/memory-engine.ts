@@ -1,11 +1,12 @@
 /** Peak memory of training steps: `memory-engine.ts <MemoryInput as JSON>`. */
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import type { MemoryInput, MemoryResult } from "./memory.bench.ts";
+import { startHelper } from "../support/start-helper.ts";
 
 const STEPS = 4;
 
 const input = JSON.parse(process.argv[2]!) as MemoryInput;
-const trainer = new Trainer({ threads: input.threads });
+const trainer = new Trainer({ threads: input.threads, startHelper });
 const lora = input.rank === null ? undefined : { rank: input.rank };
 const id = await trainer.createModel({ id: "bench", directory: input.directory }, { seed: 1, fresh: true, lora });
 const weight = 1 / (input.rows * (input.tokens - 1));

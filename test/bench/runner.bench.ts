@@ -48,6 +48,53 @@ export function promptOf(scenario: number): string {
 
 const PROMPT_TOKENS = 40;
 
+/** Settings of {@link measureRunner}. */
+export interface RunnerSettings extends Pick<PeerInput, "completions" | "concurrency"> {
+  readonly rounds: number;
+  /** Tokens of a completion. */
+  readonly tokens: number;
+  readonly latencyMs: number;
+  /** Null leaves the Python side out. */
+  readonly python: { readonly command: string; readonly completions: number } | null;
+}
+
+/** Results of one side, round by round. */
+export interface RunnerSide {
+  readonly label: string;
+  readonly rounds: readonly PeerResult[];
+}
+
+/** Measures every side against one server: the bare loop, the library, the library writing to disk, and Python if available. */
+export async function measureRunner(settings: RunnerSettings): Promise<RunnerSide[]> {
+  const { completions, concurrency, python } = settings;
+  const stub = await startStub({ tokens: settings.tokens, promptTokens: PROMPT_TOKENS, latencyMs: settings.latencyMs });
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
+  try {
+    const input: PeerInput = { url: stub.url, completions, concurrency, warmUp: wholeGroups(completions / 10) };
+    const variants: Variant[] = [
+      { label: "bare undici loop", program: new URL("runner-undici.ts", import.meta.url), input },
+      { label: "library", program: new URL("runner-library.ts", import.meta.url), input },
+      { label: "library, to disk", program: new URL("runner-library.ts", import.meta.url), input: { ...input, directory } },
+    ];
+    const gather = python && (await pythonVariant(python.command, { ...input, completions: python.completions, warmUp: GROUP_SIZE }));
+    if (gather) variants.push(gather);
+    const results = await measureInTurn<PeerResult>(variants, settings.rounds);
+    return variants.map(({ label }, index) => ({ label, rounds: results[index]! }));
+  } finally {
+    stub.process.disconnect();
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** Median completions per second. */
+export function completionRate({ rounds }: RunnerSide): number {
+  return median(rounds.map(({ completions, seconds }) => completions / seconds));
+}
+
+function wholeGroups(completions: number): number {
+  return Math.ceil(completions / GROUP_SIZE) * GROUP_SIZE;
+}
+
 export async function run(args: string[]): Promise<void> {
   const { values } = parseArgs({
     args,
@@ -61,51 +108,37 @@ export async function run(args: string[]): Promise<void> {
       "python-completions": { type: "string", default: "4000" },
     },
   });
-  const wholeGroups = (name: "completions" | "python-completions") =>
-    Math.ceil(whole(name, values[name], 4 * GROUP_SIZE) / GROUP_SIZE) * GROUP_SIZE;
-  const concurrency = whole("concurrency", values.concurrency);
-  const stub = await startStub({
-    tokens: whole("tokens", values.tokens),
-    promptTokens: PROMPT_TOKENS,
-    latencyMs: whole("latency-ms", values["latency-ms"], 0),
-  });
-  const directory = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
-  try {
-    const completions = wholeGroups("completions");
-    const input: PeerInput = { url: stub.url, completions, concurrency, warmUp: Math.ceil(completions / 10 / GROUP_SIZE) * GROUP_SIZE };
-    const variants: Variant[] = [
-      { label: "bare undici loop", program: new URL("runner-undici.ts", import.meta.url), input },
-      { label: "library", program: new URL("runner-library.ts", import.meta.url), input },
-      { label: "library, to disk", program: new URL("runner-library.ts", import.meta.url), input: { ...input, directory } },
-    ];
-    const python = await pythonVariant(values.python, { ...input, completions: wholeGroups("python-completions"), warmUp: GROUP_SIZE });
-    if (python !== null) variants.push(python);
-    print(variants, await measureInTurn<PeerResult>(variants, whole("rounds", values.rounds)));
-  } finally {
-    stub.process.disconnect();
-    await rm(directory, { recursive: true, force: true });
-  }
+  const completionsOf = (name: "completions" | "python-completions") => wholeGroups(whole(name, values[name], 4 * GROUP_SIZE));
+  print(
+    await measureRunner({
+      completions: completionsOf("completions"),
+      concurrency: whole("concurrency", values.concurrency),
+      rounds: whole("rounds", values.rounds),
+      tokens: whole("tokens", values.tokens),
+      latencyMs: whole("latency-ms", values["latency-ms"], 0),
+      python: { command: values.python, completions: completionsOf("python-completions") },
+    }),
+  );
 }
 
-function print(variants: readonly Variant[], results: readonly (readonly PeerResult[])[]): void {
+function print(sides: readonly RunnerSide[]): void {
   const of = (rounds: readonly PeerResult[], read: (result: PeerResult) => number) => median(rounds.map(read));
-  const rate = (rounds: readonly PeerResult[]) => of(rounds, ({ completions, seconds }) => completions / seconds);
-  const [bare, library] = results as [PeerResult[], PeerResult[]];
-  const rows = variants.map(({ label }, index) => {
-    const rounds = results[index]!;
+  const [bare, library] = sides as [RunnerSide, RunnerSide];
+  const rows = sides.map((side) => {
+    const { label, rounds } = side;
     const optional = (value: number) => (Number.isNaN(value) ? "–" : value.toFixed(2));
     return [
       rounds[0]!.by === undefined ? label : `${label} (${rounds[0]!.by})`,
-      short(rate(rounds)),
-      (rate(bare) / rate(rounds)).toFixed(2),
+      short(completionRate(side)),
+      (completionRate(bare) / completionRate(side)).toFixed(2),
       short(of(rounds, ({ completions, cpuSeconds }) => (cpuSeconds / completions) * 1e6)),
       optional(of(rounds, ({ megabytesPerThousand }) => megabytesPerThousand ?? NaN)),
       optional(of(rounds, ({ peakMegabytes }) => peakMegabytes ?? NaN)),
-      (rate(library) / rate(rounds)).toFixed(2),
+      (completionRate(library) / completionRate(side)).toFixed(2),
     ];
   });
   printTable(["side", "completions/s", "time (bare loop = 1)", "CPU µs each", "MB per 1,000", "peak MB", "library is faster by"], rows);
-  const ratios = bare.map((each, round) => library[round]!.seconds / each.seconds);
+  const ratios = bare.rounds.map((each, round) => library.rounds[round]!.seconds / each.seconds);
   console.log(`Time of the library over that of the bare loop, round by round: ${ratios.map((ratio) => ratio.toFixed(3)).join(", ")}`);
 }
 

@@ -29,12 +29,65 @@ export interface SampleResult {
   readonly cpuMs: number;
 }
 
+/** Side to compare with. */
+interface Peer {
+  readonly label: string;
+  readonly program: string;
+  /** Python module without which the side is skipped. */
+  readonly module: string;
+}
+
 /** What `--vs` takes. */
-const PEERS: Readonly<Record<string, { readonly label: string; readonly program: string; readonly module: string }>> = {
+const PEERS: Readonly<Record<string, Peer>> = {
   torch: { label: "PyTorch", program: "torch_sample.py", module: "torch" },
   products: { label: "its products alone", program: "torch_products.py", module: "torch" },
   transformers: { label: "transformers", program: "transformers_sample.py", module: "transformers" },
 };
+
+/** Returns the sides of `names` that Python can run. */
+export async function availablePeers(names: readonly string[]): Promise<Peer[]> {
+  const peers: Peer[] = [];
+  for (const name of names) {
+    const peer = PEERS[name];
+    if (peer === undefined) throw new RangeError(`Expected --vs to be some of ${Object.keys(PEERS).join(", ")}, got "${name}"`);
+    if (await hasPython(peer.module)) peers.push(peer);
+  }
+  return peers;
+}
+
+/** Settings of {@link measureSampling}. */
+export interface SampleSettings extends Omit<SampleInput, "directory"> {
+  /** Shape of the model, as `--params` names it. */
+  readonly params: string;
+  readonly rounds: number;
+  readonly peers: readonly Peer[];
+}
+
+/** Medians of one side for one batch size. */
+export interface SampleLine {
+  readonly batch: number;
+  readonly side: string;
+  readonly tokensPerSecond: number;
+  readonly ms: number;
+  readonly cpuMs: number;
+}
+
+/** Measures sampling for every batch size and engine. The rows of a batch size begin with this engine; its peers follow. */
+export async function measureSampling({ params, rounds, peers, ...settings }: SampleSettings): Promise<SampleLine[]> {
+  const { variants, results } = await withShape(params, async (directory) => {
+    const input: SampleInput = { directory, ...settings };
+    const all: Variant[] = [{ label: "whetstone", program: new URL("sample-engine.ts", import.meta.url), input }];
+    for (const { label, program } of peers) all.push({ label, program: new URL(program, import.meta.url), input });
+    return { variants: all, results: await measureInTurn<SampleResult[]>(all, rounds) };
+  });
+  return settings.batches.flatMap((batch, at) =>
+    variants.map(({ label: side }, index) => {
+      const ms = median(results[index]!.map((result) => result[at]!.ms));
+      const cpuMs = median(results[index]!.map((result) => result[at]!.cpuMs));
+      return { batch, side, tokensPerSecond: (batch * settings.tokens * 1000) / ms, ms, cpuMs };
+    }),
+  );
+}
 
 export async function run(args: string[]): Promise<void> {
   const { values } = parseArgs({
@@ -50,34 +103,18 @@ export async function run(args: string[]): Promise<void> {
       vs: { type: "string" },
     },
   });
-  const peers: (typeof PEERS)[string][] = [];
-  for (const name of values.vs?.split(",") ?? []) {
-    const peer = PEERS[name];
-    if (peer === undefined) throw new RangeError(`Expected --vs to be some of ${Object.keys(PEERS).join(", ")}, got "${name}"`);
-    if (await hasPython(peer.module)) peers.push(peer);
-  }
+  const peers = await availablePeers(values.vs?.split(",") ?? []);
   const batches = values.batch.split(",").map((text) => whole("batch", text));
   const [prompt, tokens] = [whole("prompt", values.prompt), whole("tokens", values.tokens)];
   const [threads, rounds, seconds] = [whole("threads", values.threads), whole("rounds", values.rounds), whole("seconds", values.seconds)];
   console.log(
     `Sampling, ${values.params} parameters, prompt ${prompt}, ${tokens} new tokens, ${threads} threads, ${rounds} rounds in turn, medians\n`,
   );
-  const { variants, results } = await withShape(values.params, async (directory) => {
-    const input: SampleInput = { directory, batches, prompt, tokens, threads, seconds };
-    const all: Variant[] = [{ label: "whetstone", program: new URL("sample-engine.ts", import.meta.url), input }];
-    for (const { label, program } of peers) all.push({ label, program: new URL(program, import.meta.url), input });
-    return { variants: all, results: await measureInTurn<SampleResult[]>(all, rounds) };
+  const lines = await measureSampling({ params: values.params, batches, prompt, tokens, threads, seconds, rounds, peers });
+  const table = lines.map(({ batch, side, tokensPerSecond, ms, cpuMs }) => {
+    const first = lines.find((line) => line.batch === batch && line.side === peers[0]?.label);
+    const ratio = first === undefined ? "–" : (tokensPerSecond / first.tokensPerSecond).toFixed(2);
+    return [String(batch), side, short(tokensPerSecond), ratio, (ms / tokens).toFixed(2), ((cpuMs / batch / tokens) * 1000).toFixed(0)];
   });
-  const lines = batches.flatMap((batch, at) => {
-    const rates = results.map((each) => (batch * tokens * 1000) / median(each.map((result) => result[at]!.ms)));
-    return variants.map(({ label }, index) => [
-      String(batch),
-      label,
-      short(rates[index]!),
-      peers.length > 0 ? (rates[index]! / rates[1]!).toFixed(2) : "–",
-      (median(results[index]!.map((result) => result[at]!.ms)) / tokens).toFixed(2),
-      ((median(results[index]!.map((result) => result[at]!.cpuMs)) / batch / tokens) * 1000).toFixed(0),
-    ]);
-  });
-  printTable(["batch", "", "tokens/s", "ratio", "ms/position", "CPU µs/token"], lines);
+  printTable(["batch", "", "tokens/s", "ratio", "ms/position", "CPU µs/token"], table);
 }

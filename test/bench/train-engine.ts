@@ -2,11 +2,12 @@
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
 import { median } from "./support.ts";
 import type { TrainInput, TrainResult } from "./train.bench.ts";
+import { startHelper } from "../support/start-helper.ts";
 
 const WARM_UP_STEPS = 3;
 
 const input = JSON.parse(process.argv[2]!) as TrainInput;
-const trainer = new Trainer({ threads: input.threads });
+const trainer = new Trainer({ threads: input.threads, startHelper });
 const id = await trainer.createModel(
   { id: "bench", directory: input.directory },
   {

@@ -34,7 +34,8 @@ export interface TrainResult {
   readonly loss: number;
 }
 
-interface Shape {
+/** Rows of a step. */
+export interface TrainShape {
   readonly label: string;
   readonly rows: readonly TrainRow[];
 }
@@ -42,7 +43,7 @@ interface Shape {
 const VOCABULARY = 500;
 
 /** Rows of one length with nothing in common. */
-function equalRows(count: number, length: number, trained: number): Shape {
+function equalRows(count: number, length: number, trained: number): TrainShape {
   const rows = Array.from({ length: count }, (_, row) => ({
     tokens: Array.from({ length }, (__, t) => (row * 31 + t * 17 + ((row * t) % 7)) % VOCABULARY),
     trained,
@@ -51,7 +52,7 @@ function equalRows(count: number, length: number, trained: number): Shape {
 }
 
 /** Rows as a job of RL has them: groups of rollouts, each on one prompt, with answers of `shortest` to `longest` tokens. */
-function rolloutRows(groups: number, size: number, prompt: number, shortest: number, longest: number): Shape {
+function rolloutRows(groups: number, size: number, prompt: number, shortest: number, longest: number): TrainShape {
   const rows = Array.from({ length: groups * size }, (_, row) => {
     const group = Math.floor(row / size);
     const trained = shortest + ((row * 53) % (longest - shortest + 1));
@@ -63,7 +64,52 @@ function rolloutRows(groups: number, size: number, prompt: number, shortest: num
   return { label: `${groups} groups of ${size}, prompts of ${prompt}, answers of ${shortest} to ${longest}`, rows };
 }
 
-const DEFAULT_SHAPES = [rolloutRows(4, 8, 128, 32, 160), equalRows(128, 41, 12), equalRows(8, 256, 255)];
+/** Shapes that are measured by default. */
+export const DEFAULT_SHAPES = [rolloutRows(4, 8, 128, 32, 160), equalRows(128, 41, 12), equalRows(8, 256, 255)];
+
+/** Settings of {@link measureTraining}. */
+export interface TrainSettings {
+  /** Shape of the model, as `--params` names it. */
+  readonly params: string;
+  readonly shapes: readonly TrainShape[];
+  readonly rank: number | null;
+  readonly threads: number;
+  readonly rounds: number;
+  /** Seconds per shape, side and round. */
+  readonly seconds: number;
+  readonly withTorch: boolean;
+}
+
+/** Medians of one side for one shape. */
+export interface TrainLine {
+  readonly shape: string;
+  readonly side: string;
+  readonly tokensPerSecond: number;
+  readonly msPerStep: number;
+  readonly cpuMsPerStep: number;
+}
+
+/** Measures training steps of every shape on every side; this engine's line comes first, then PyTorch's. */
+export function measureTraining({ params, shapes, withTorch, rounds, ...input }: TrainSettings): Promise<TrainLine[]> {
+  return withShape(params, async (directory) => {
+    const lines: TrainLine[] = [];
+    for (const { label: shape, rows } of shapes) {
+      const given: TrainInput = { directory, rows, ...input };
+      const variants: Variant[] = [{ label: "whetstone", program: new URL("train-engine.ts", import.meta.url), input: given }];
+      if (withTorch) variants.push({ label: "PyTorch", program: new URL("torch_train.py", import.meta.url), input: given });
+      const results = await measureInTurn<TrainResult>(variants, rounds);
+      const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);
+      for (const [index, { label: side }] of variants.entries()) {
+        const each = results[index]!;
+        if (!each.every((result) => Number.isFinite(result.loss))) throw new Error(`${side} did not train: the loss is not finite`);
+        const msPerStep = median(each.map((result) => result.msPerStep));
+        const cpuMsPerStep = median(each.map((result) => result.cpuMsPerStep));
+        lines.push({ shape, side, tokensPerSecond: (tokens * 1000) / msPerStep, msPerStep, cpuMsPerStep });
+      }
+    }
+    return lines;
+  });
+}
 
 export async function run(args: string[]): Promise<void> {
   const { values } = parseArgs({
@@ -88,29 +134,11 @@ export async function run(args: string[]): Promise<void> {
   const rank = values.lora === undefined ? null : whole("lora", values.lora);
   const trains = rank === null ? "every parameter" : `an adapter of rank ${rank}`;
   console.log(`Training ${trains}, ${values.params} parameters, ${threads} threads, ${rounds} rounds of ${seconds} s in turn, medians\n`);
-  const table = await withShape(values.params, async (directory) => {
-    const lines: string[][] = [];
-    for (const shape of shapes) {
-      const input: TrainInput = { directory, rows: shape.rows, rank, threads, seconds };
-      const variants: Variant[] = [{ label: "whetstone", program: new URL("train-engine.ts", import.meta.url), input }];
-      if (withTorch) variants.push({ label: "PyTorch", program: new URL("torch_train.py", import.meta.url), input });
-      const results = await measureInTurn<TrainResult>(variants, rounds);
-      const tokens = shape.rows.reduce((sum, row) => sum + row.tokens.length, 0);
-      const rate = results.map((each) => (tokens * 1000) / median(each.map((result) => result.msPerStep)));
-      for (const [index, { label }] of variants.entries()) {
-        const each = results[index]!;
-        if (!each.every((result) => Number.isFinite(result.loss))) throw new Error(`${label} did not train: the loss is not finite`);
-        lines.push([
-          shape.label,
-          label,
-          short(rate[index]!),
-          withTorch ? (rate[index]! / rate[1]!).toFixed(2) : "–",
-          median(each.map((result) => result.msPerStep)).toFixed(0),
-          (median(each.map((result) => result.cpuMsPerStep)) / 1000).toFixed(3),
-        ]);
-      }
-    }
-    return lines;
+  const lines = await measureTraining({ params: values.params, shapes, rank, threads, rounds, seconds, withTorch });
+  const table = lines.map(({ shape, side, tokensPerSecond, msPerStep, cpuMsPerStep }) => {
+    const torch = lines.find((line) => line.shape === shape && line.side !== "whetstone");
+    const ratio = torch === undefined ? "–" : (tokensPerSecond / torch.tokensPerSecond).toFixed(2);
+    return [shape, side, short(tokensPerSecond), ratio, msPerStep.toFixed(0), (cpuMsPerStep / 1000).toFixed(3)];
   });
   printTable(["rows", "", "tokens/s", "ratio", "ms/step", "CPU s/step"], table);
 }

@@ -14,7 +14,7 @@ import { z } from "zod";
 import { capture } from "../../src/capture/index.ts";
 import { ADD_SCHEMA, ANSWERS, conversation, expectOneRow, QUESTIONS, startHarness, type Harness } from "./support.ts";
 
-/** Plays the conversation; gives the agent's answers. */
+/** Runs the conversation and returns the agent's answers. */
 type Play = (harness: Harness, isStreaming: boolean) => Promise<string[]>;
 
 const add = (a: number, b: number): string => String(a + b);
@@ -22,7 +22,7 @@ const asNumbers = (text: string): { a: number; b: number } => JSON.parse(text);
 
 const OPENAI_TOOLS: OpenAI.ChatCompletionFunctionTool[] = [{ type: "function", function: { name: "add", parameters: ADD_SCHEMA } }];
 
-/** The loop that everybody writes around the openai client. */
+/** A typical tool loop around the openai client. */
 async function openaiLoop(
   { policy, address }: Harness,
   isStreaming: boolean,
@@ -125,7 +125,7 @@ const openaiAgents: Play = async ({ policy, address }, isStreaming) => {
   const agent = new Agent({
     name: "adder",
     instructions: "You add.",
-    // The package brings a newer openai of its own; the client is the same to it.
+    // The package depends on a newer openai; the clients are compatible.
     model: new OpenAIChatCompletionsModel(client as unknown as ConstructorParameters<typeof OpenAIChatCompletionsModel>[0], policy.id),
     tools: [
       agentsTool({
@@ -156,7 +156,7 @@ const openaiAgents: Play = async ({ policy, address }, isStreaming) => {
   return answers;
 };
 
-/** Tools from an MCP server: its listing is what the model is offered. */
+/** Tools from an MCP server: the model is offered the server's list. */
 const mcp: Play = async (harness, isStreaming) => {
   const server = new McpServer({ name: "adder", version: "1.0.0" });
   server.registerTool("add", { description: "adds", inputSchema: { a: z.number(), b: z.number() } }, ({ a, b }) => ({
@@ -191,7 +191,7 @@ describe.each<[string, Play]>([
   it.each([
     ["not streaming", false],
     ["streaming", true],
-  ])("%s: every sampled token in one row, nothing drifted", async (__, isStreaming) => {
+  ])("%s: every sampled token is in one row and no turn has drifted", async (__, isStreaming) => {
     const harness = await startHarness(conversation);
     let answers: string[] = [];
     const recorded = await capture.trajectory(

@@ -1,4 +1,4 @@
-/** How calls become conversations. */
+/** Conversion of calls to histories. */
 import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import { capture } from "../../src/capture/index.ts";
@@ -12,7 +12,7 @@ const clientOf = ({ address }: Harness) => new OpenAI({ ...address, fetch: captu
 const user = (content: string) => ({ role: "user" as const, content });
 const assistant = (content: string) => ({ role: "assistant" as const, content });
 
-/** A new word at each turn. */
+/** Returns a model that answers each turn with a new word. */
 function counting(): () => string {
   let count = 0;
   return () => `word ${count++}`;
@@ -25,7 +25,7 @@ const textsOf = (items: readonly object[]): string[] =>
   });
 
 describe("through the embedded service", () => {
-  it("n > 1: the choice the agent went on with stays, the others are histories of their own", async () => {
+  it("n > 1: keeps the choice that the agent continued; the other choices become additional histories", async () => {
     const harness = await startHarness(counting());
     const client = clientOf(harness);
     for (const stream of [false, true]) {
@@ -54,7 +54,7 @@ describe("through the embedded service", () => {
     }
   });
 
-  it("a sub-agent, a fork and a compacted conversation are additional histories; every turn is there once", async () => {
+  it("a sub-agent, a fork and a compacted conversation become additional histories, with each turn recorded once", async () => {
     const harness = await startHarness(counting());
     const client = clientOf(harness);
     const ask = async (...messages: RequestMessage[]) => {
@@ -65,7 +65,7 @@ describe("through the embedded service", () => {
       const one = await ask(user("main"));
       await ask(user("sub-agent"));
       const two = await ask(user("main"), one, user("more"));
-      // The same beginning once more: the first continuation has it.
+      // The same prefix again: it belongs to the first continuation.
       await ask(user("main"), one, user("fork"));
       await ask(user(`summary of ${two.content}`), user("last"));
       return { reward: 1 };
@@ -82,7 +82,7 @@ describe("through the embedded service", () => {
     expect(recorded.logs).toEqual([]);
   });
 
-  it("parallel sub-agents of one rollout, several turns each, do not mix", async () => {
+  it("keeps the turns of parallel sub-agents in one rollout apart", async () => {
     const harness = await startHarness(counting());
     const client = clientOf(harness);
     const talk = async (name: string) => {
@@ -107,7 +107,7 @@ describe("through the embedded service", () => {
     expect(learned(recorded)).toMatchObject({ rows: 3, mergedTurns: 6, driftedTurns: 0 });
   });
 
-  it("a history that the agent rewrote is told apart by its tokens", async () => {
+  it("makes an additional history if the agent rewrote an earlier turn, by comparing token ids", async () => {
     const harness = await startHarness(counting());
     const client = clientOf(harness);
     const recorded = await capture.trajectory(async () => {
@@ -125,7 +125,7 @@ describe("through the embedded service", () => {
     ]);
   });
 
-  it("other tools for later turns are another prompt", async () => {
+  it("makes an additional history if the tools change between turns", async () => {
     const harness = await startHarness(counting());
     const client = clientOf(harness);
     const tools = [{ type: "function" as const, function: { name: "add", parameters: ADD_SCHEMA } }];
@@ -140,7 +140,7 @@ describe("through the embedded service", () => {
   });
 });
 
-/** A call as it is recorded; without ids when `prompt` is null. */
+/** Returns a recorded call; without token ids if `prompt` is null. */
 function callOf(
   order: number,
   messages: readonly object[],
@@ -170,7 +170,7 @@ describe("without token ids", () => {
     ["arguments with other spaces", { tool_calls: [toolCall('{"a": 1}')] }, { content: null, tool_calls: [toolCall('{"a":1}')] }],
     ["reasoning left out", { content: "a", reasoning: "hm" }, { content: "a" }],
     ["no calls as an empty list", { content: "a", tool_calls: [] }, { content: "a" }],
-  ])("turns are joined by their messages: %s", (_, answer, again) => {
+  ])("joins turns by equal messages: %s", (_, answer, again) => {
     const calls = [callOf(0, [user("q")], answer), callOf(1, [user("q"), { role: "assistant", ...again }, done], { content: "end" })];
     const { histories, drifted } = toHistories(calls, null);
     expect(histories).toHaveLength(1);
@@ -181,11 +181,11 @@ describe("without token ids", () => {
     ["other text", { content: "a" }, { content: "b" }],
     ["other arguments", { tool_calls: [toolCall('{"a":1}')] }, { tool_calls: [toolCall('{"a":2}')] }],
     ["another call", { tool_calls: [toolCall("{}")] }, { tool_calls: [{ ...toolCall("{}"), id: "y" }] }],
-  ])("anything else is another history: %s", (_, answer, again) => {
+  ])("makes an additional history for different messages: %s", (_, answer, again) => {
     const calls = [callOf(0, [user("q")], answer), callOf(1, [user("q"), { role: "assistant", ...again }, done], { content: "end" })];
     expect(toHistories(calls, null).histories).toHaveLength(2);
   });
-  it("other tools make another history", () => {
+  it("makes an additional history for different tools", () => {
     const tools = [{ type: "function", function: { name: "f" } }];
     const calls = [
       callOf(0, [user("q")], { content: "a" }, null, { tools }),
@@ -196,7 +196,7 @@ describe("without token ids", () => {
 });
 
 describe("with token ids", () => {
-  it("the tokens decide, whatever became of the messages between", () => {
+  it("joins turns by their token ids, even if the messages between them changed", () => {
     const split = [user("q"), assistant("a"), { role: "tool", content: "one" }, { role: "tool", content: "two" }];
     const calls = [
       callOf(0, [{ role: "system", content: "s" }, user("q")], { content: "a" }, [1, 2]),
@@ -211,7 +211,7 @@ describe("with token ids", () => {
     expect(histories[0]!.items.filter(isChoice).map((choice) => choice.policy_version)).toEqual([5, 5]);
     expect(drifted).toEqual([]);
   });
-  it("a turn that goes on by its messages alone has drifted", () => {
+  it("reports a turn as drifted if only its messages continue the previous turn", () => {
     const calls = [
       callOf(0, [user("q")], { content: "a" }, [1, 2]),
       callOf(1, [user("q"), assistant("a"), user("r")], { content: "b" }, [1, 2, 8, 4]),
@@ -220,7 +220,7 @@ describe("with token ids", () => {
     expect(histories).toHaveLength(2);
     expect(drifted.map(({ order }) => order)).toEqual([1]);
   });
-  it("nothing is made of no calls", () => {
+  it("returns no histories for no calls", () => {
     expect(toHistories([], null)).toEqual({ histories: [], drifted: [] });
   });
 });

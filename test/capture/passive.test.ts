@@ -1,4 +1,4 @@
-/** Clients that take no fetch, watched through undici's channels. */
+/** Clients without a `fetch` option, captured through undici's diagnostics channels. */
 import { createServer } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
@@ -11,7 +11,7 @@ import { conversation, startHarness, turnsOf, type Harness } from "./support.ts"
 
 const user = (content: string) => ({ role: "user" as const, content });
 
-/** One request by a client that knows nothing of capture; gives the answer's text. */
+/** Sends one request without `capture.fetch` and returns the text of the response. */
 type Send = (url: string, init: { readonly headers: Record<string, string>; readonly body: string }) => Promise<string>;
 const clients: [string, Send][] = [
   ["Node's own fetch", async (url, init) => (await globalThis.fetch(url, { method: "POST", ...init })).text()],
@@ -28,7 +28,7 @@ function ask({ address, policy }: Harness, send: Send, body: object = {}): Promi
 const TRAINABLE = { logprobs: true, return_token_ids: true };
 
 describe.each(clients)("%s", (_, send) => {
-  it.each([{}, { stream: true }])("is recorded as it is, %o", async (more) => {
+  it.each([{}, { stream: true }])("records a request unchanged, %o", async (more) => {
     using watching = captureAll();
     void watching;
     const harness = await startHarness(conversation);
@@ -38,7 +38,7 @@ describe.each(clients)("%s", (_, send) => {
     expect(JSON.stringify(recorded)).not.toContain(harness.address.apiKey);
   });
 
-  it("that does not ask for log-probabilities has none, and preflight refuses", async () => {
+  it("records a request without log-probabilities as it is; preflight rejects the trajectory", async () => {
     using watching = captureAll();
     void watching;
     const harness = await startHarness(conversation);
@@ -49,7 +49,7 @@ describe.each(clients)("%s", (_, send) => {
         return { reward };
       });
     const [one, two] = [await talk(0), await talk(1)];
-    // Joined by their messages, for want of ids.
+    // Joined by their messages, because there are no token ids.
     expect(one.choices).toHaveLength(2);
     expect(one.toJSON().additional_histories).toEqual([]);
     const findings = preflight([{ trajectories: [one.toJSON(), two.toJSON()], exceptions: [], metadata: {}, metrics: {}, logs: [] }]);
@@ -61,7 +61,7 @@ describe.each(clients)("%s", (_, send) => {
     ["deflate", (text) => deflateSync(text)],
     ["br", (text) => brotliCompressSync(text)],
     ["gzip, br", (text) => brotliCompressSync(gzipSync(text))],
-  ])("may be answered in %s", async (encoding, encode) => {
+  ])("reads a response encoded with %s", async (encoding, encode) => {
     using watching = captureAll();
     void watching;
     const url = await serveOnce(encoding, encode(JSON.stringify(ANSWER)));
@@ -72,7 +72,7 @@ describe.each(clients)("%s", (_, send) => {
     expect(recorded.lastText).toBe("hello");
   });
 
-  it("answered in an encoding that cannot be read is no turn", async () => {
+  it("records no turn if the response has an unknown content encoding", async () => {
     using watching = captureAll();
     void watching;
     const url = await serveOnce("x-own", Buffer.from("?"));
@@ -87,7 +87,7 @@ describe.each(clients)("%s", (_, send) => {
 const BODY = JSON.stringify({ model: "a/b/c", messages: [user("hi")] });
 const ANSWER = { id: "c", model: "a/b/c:step1", choices: [{ message: { role: "assistant", content: "hello" } }], usage: {} };
 
-/** A service with one answer. */
+/** Starts a server that sends the same response to every request. */
 async function serveOnce(encoding: string, body: Uint8Array, status = 200): Promise<string> {
   const server = createServer((incoming, outgoing) => {
     incoming.resume().on("end", () => {
@@ -106,7 +106,7 @@ async function serveOnce(encoding: string, body: Uint8Array, status = 200): Prom
 const [[, viaFetch]] = clients as [[string, Send]];
 
 describe("captureAll", () => {
-  it("records a call through capture.fetch once, and asks once however often it is called", async () => {
+  it("records a call through capture.fetch once, and sends one request, even if called twice", async () => {
     using first = captureAll();
     using second = captureAll();
     void first;

@@ -1,4 +1,4 @@
-/** An agent on the AI SDK, unchanged but for its fetch and the scope of its rollouts: gathered in groups, judged by another model, trained. */
+/** An agent on the AI SDK, changed only in its fetch and the scope of its rollouts: collected in groups, scored by another model, trained. */
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, jsonSchema, stepCountIs, tool } from "ai";
 import { expect, it } from "vitest";
@@ -6,7 +6,7 @@ import { capture } from "../../src/capture/index.ts";
 import { gatherTrajectoryGroups } from "../../src/index.ts";
 import { ADD_SCHEMA, startHarness, turnsOf } from "./support.ts";
 
-it("a group of tickets", async () => {
+it("captures an agent in groups, scores it with a judge and trains", async () => {
   let count = 0;
   const harness = await startHarness((prompt) => {
     if (prompt.includes("How good is")) return "0.5";

@@ -1,4 +1,4 @@
-/** What belongs to a rollout and what does not. */
+/** The calls that a rollout records. */
 import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import { capture } from "../../src/capture/index.ts";
@@ -9,19 +9,19 @@ const clientOf = ({ address }: Harness, options: object = {}) =>
   new OpenAI({ ...address, fetch: capture.fetch, maxRetries: 0, ...options });
 const user = (content: string) => ({ role: "user" as const, content });
 
-/** One question, one answer. */
+/** Asks one question and returns the answer. */
 async function ask(client: OpenAI, model: string, content: string, more: object = {}): Promise<string> {
   const completion = await client.chat.completions.create({ model, messages: [user(content)], ...more });
   return completion.choices[0]?.message.content ?? "";
 }
 
-/** Says the user's last words backwards. */
+/** Returns the last user message backwards. */
 const backwards = (prompt: string): string => {
   const said = prompt.split("<|user|>").at(-1)!.split("<|")[0]!.trim();
   return [...said].reverse().join("");
 };
 
-describe("the scope", () => {
+describe("the scope of a rollout", () => {
   it("keeps 200 parallel rollouts apart", async () => {
     const harness = await startHarness(backwards);
     const client = clientOf(harness);
@@ -44,7 +44,7 @@ describe("the scope", () => {
     expect(rollouts.flatMap(turnsOf)).toHaveLength(400);
   });
 
-  it("keeps a scope inside another to itself", async () => {
+  it("keeps the calls of a nested scope out of the outer scope", async () => {
     const harness = await startHarness(backwards);
     const client = clientOf(harness);
     const { id } = harness.policy;
@@ -60,7 +60,7 @@ describe("the scope", () => {
     expect(turnsOf(outer).map(({ ids }) => tokenizer.decode(ids.slice(0, -1)))).toEqual(["eno retuo", "owt retuo"]);
   });
 
-  it("excludes judges: without a policy the models that are not trainable, with one every other model", async () => {
+  it("excludes judges: without a policy, models that are not trainable; with a policy, every other model", async () => {
     const harness = await startHarness(backwards);
     const client = clientOf(harness);
     const other = await harness.service.models.create({ project: "demo", name: "judge", baseModel: "tiny" });
@@ -83,7 +83,7 @@ describe("the scope", () => {
     });
   });
 
-  it("leaves the requests to other models as the agent wrote them", async () => {
+  it("leaves requests to other models unchanged", async () => {
     const bodies: unknown[] = [];
     const answer = {
       id: "c",
@@ -111,7 +111,7 @@ describe("the scope", () => {
     ]);
   });
 
-  it("keeps how a turn was sampled, so that preflight can judge it", async () => {
+  it("records the sampling settings of a turn, so that preflight can check them", async () => {
     const harness = await startHarness(backwards);
     const recorded = await capture.trajectory(async () => {
       await ask(clientOf(harness), harness.policy.id, "warm", { temperature: 0.5, top_p: 0.9 });
@@ -120,7 +120,7 @@ describe("the scope", () => {
     expect(recorded.choices[0]).toMatchObject({ temperature: 0.5, top_p: 0.9 });
   });
 
-  it("takes the step from the answer, or else from the policy", async () => {
+  it("takes the step from the response, or from the policy if the response has none", async () => {
     const answer = (model: string) => ({ id: "c", model, choices: [{ message: { role: "assistant", content: "x" } }], usage: {} });
     const play = async (model: string) => {
       const fetch = capture.wrap(() => Promise.resolve(Response.json(answer(model))));
@@ -134,7 +134,7 @@ describe("the scope", () => {
 });
 
 describe("the end of a rollout", () => {
-  it("waits for a call that the agent did not wait for", async () => {
+  it("waits for a call that the agent did not await", async () => {
     const harness = await startHarness(backwards);
     const recorded = await capture.trajectory(() => {
       const { baseURL, apiKey } = harness.address;
@@ -149,7 +149,7 @@ describe("the end of a rollout", () => {
     expect(harness.sampled).toHaveLength(1);
   });
 
-  it("gives up on an answer that does not come, and says so", async () => {
+  it("stops waiting for a response after the timeout, and logs it", async () => {
     let isCalled = false;
     const fetch = capture.wrap((_, init) => {
       if (isCalled) return new Promise((__, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("ended"))));
@@ -172,7 +172,7 @@ describe("the end of a rollout", () => {
     expect(recorded.logs).toEqual([expect.stringContaining("1 calls had no whole answer 20 ms after")]);
   });
 
-  it("does not record what goes on in its context afterwards", async () => {
+  it("does not record calls made after the rollout ended", async () => {
     const harness = await startHarness(backwards);
     const client = clientOf(harness);
     let later: Promise<string> | undefined;
@@ -186,7 +186,7 @@ describe("the end of a rollout", () => {
     expect(recorded.choices).toHaveLength(1);
   });
 
-  it("throws what the agent throws, and names what was wrong when there is nothing to record", async () => {
+  it("rethrows the agent's error, and reports the reason if no turn was captured", async () => {
     const harness = await startHarness(backwards);
     const failure = new Error("the agent is broken");
     await expect(capture.trajectory(() => Promise.reject(failure))).rejects.toBe(failure);
@@ -203,7 +203,7 @@ describe("the end of a rollout", () => {
     await expect(capture.trajectory(() => ({ reward: 1 }), { baseUrl: "nowhere" })).rejects.toMatchObject({ param: "baseUrl" });
   });
 
-  it("rejects with the signal's own reason, and ends the calls the agent did not tie to it", async () => {
+  it("rejects with the signal's reason, and aborts calls that do not use the signal", async () => {
     const abort = new AbortController();
     const reason = new Error("enough");
     const harness = await startHarness(
@@ -222,7 +222,7 @@ describe("the end of a rollout", () => {
 });
 
 describe("failed calls", () => {
-  it("an attempt that failed is no turn, the retry is", async () => {
+  it("records the retry, not the failed attempt", async () => {
     const harness = await startHarness(conversation);
     let attempts = 0;
     const flaky = capture.wrap((input, init) => {
@@ -242,7 +242,7 @@ describe("failed calls", () => {
     expect(recorded.logs).toEqual([expect.stringContaining("the service answered 429"), expect.stringContaining("TypeError")]);
   });
 
-  it("never lets a key into a trajectory, a log or an error", async () => {
+  it("never writes an API key into a trajectory, a log or an error", async () => {
     const secret = "sk-very-secret";
     const fetch = capture.wrap((_, init) => {
       throw new TypeError(`bad header ${new Headers(init?.headers).get("authorization")}`);
@@ -264,7 +264,7 @@ describe("failed calls", () => {
   });
 });
 
-it("a captured group trains", async () => {
+it("trains on a captured group", async () => {
   const harness = await startHarness(backwards);
   const client = clientOf(harness);
   const rollout = (word: string, reward: number) =>
@@ -278,7 +278,7 @@ it("a captured group trains", async () => {
   expect(await job.done()).toMatchObject({ step: 1, metrics: { "data/sequences": 2, "data/drifted_turns": 0 } });
 });
 
-it("a conversation through a fetch within a fetch is recorded once", async () => {
+it("records a conversation once through a fetch inside another fetch", async () => {
   const harness = await startHarness(conversation);
   const client = clientOf(harness, { fetch: capture.wrap(capture.fetch) });
   const recorded = await capture.trajectory(async () => ({ reward: (await ask(client, harness.policy.id, "x")).length }));

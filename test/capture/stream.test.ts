@@ -1,4 +1,4 @@
-/** Streams: the agent's own pace, early ends, and putting deltas together. */
+/** Streams: backpressure, early ends, and joining deltas. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import OpenAI from "openai";
 import { fetch as undiciFetch } from "undici";
@@ -27,7 +27,7 @@ const event = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
 const OPENING = chunk([part({ role: "assistant", content: "" })], { prompt_token_ids: [1, 2] });
 const BODY = JSON.stringify({ model: MODEL, messages: [{ role: "user", content: "hi" }], stream: true });
 
-/** A service that streams what the test pushes. */
+/** Returns a captured fetch whose response streams `events`. */
 function streaming(events: ReadableStream<Uint8Array>) {
   const fetch = capture.wrap(() => Promise.resolve(new Response(events, { headers: { "content-type": "text/event-stream" } })));
   return () => fetch("http://models.example/v1/chat/completions", { method: "POST", body: BODY });
@@ -43,7 +43,7 @@ const fixed = (...texts: string[]) =>
   });
 
 describe("the agent's stream", () => {
-  it("has every byte, as it comes, while the service still speaks", async () => {
+  it("receives every byte as it arrives, before the service has finished", async () => {
     let push!: (text: string) => void;
     let end!: () => void;
     const source = new ReadableStream<Uint8Array>({
@@ -60,7 +60,7 @@ describe("the agent's stream", () => {
       const reader = response.body!.getReader();
       for (const piece of pieces) {
         push(piece);
-        // Nothing else has been sent: this could not be read if the agent had to wait for more.
+        // No more data has been sent, so the read would hang if capture waited for the rest.
         expect(new TextDecoder().decode((await reader.read()).value)).toBe(piece);
       }
       end();
@@ -71,7 +71,7 @@ describe("the agent's stream", () => {
     expect(recorded.initialPolicyVersion).toBe(2);
   });
 
-  it("that nobody reads is recorded all the same, and blocks nothing", async () => {
+  it("is recorded even if nobody reads it, without blocking", async () => {
     const long = Array.from({ length: 2000 }, (_, index) => event(said("x".repeat(1000), index)));
     const send = streaming(fixed(event(OPENING), ...long, event(said("", 9, "length")), "data: [DONE]\n\n"));
     const recorded = await capture.trajectory(async () => {
@@ -81,7 +81,7 @@ describe("the agent's stream", () => {
     expect(recorded.choices[0]?.token_ids).toHaveLength(2001);
   });
 
-  it("can be read with a buffer of the reader's own", async () => {
+  it("can be read with a BYOB reader", async () => {
     const send = streaming(fixed(event(OPENING), event(said("a", 3, "stop")), "data: [DONE]\n\n"));
     await capture.trajectory(async () => {
       const reader = (await send()).body!.getReader({ mode: "byob" });
@@ -96,7 +96,7 @@ describe("the agent's stream", () => {
     });
   });
 
-  it("fails for the agent when it fails, and is no turn", async () => {
+  it("fails for the agent if the source fails, and is not recorded as a turn", async () => {
     const failure = new Error("socket");
     const source = new ReadableStream<Uint8Array>({
       start: (controller) => controller.enqueue(encode(event(OPENING) + event(said("a", 3)))),
@@ -117,12 +117,12 @@ describe("the agent's stream", () => {
     ["an end before [DONE]", [event(OPENING), event(said("a", 3))], "ConnectionError"],
     ["something that is no chunk", [event({ hello: 1 })], "ProtocolError"],
     ["nothing", ["data: [DONE]\n\n"], "ProtocolError"],
-  ])("with %s is no turn", async (_, events, reason) => {
+  ])("is not recorded as a turn if it has %s", async (_, events, reason) => {
     const outcome = capture.trajectory(async () => ({ reward: (await (await streaming(fixed(...events))()).text()).length }));
     await expect(outcome).rejects.toThrow(reason);
   });
 
-  it("left by the agent ends the request; half a turn is dropped, a whole one kept", async () => {
+  it("ends the request if the agent cancels it; drops an incomplete turn and keeps a complete one", async () => {
     let cancelled: unknown = null;
     const endless = (first: string) =>
       new ReadableStream<Uint8Array>({
@@ -142,7 +142,7 @@ describe("the agent's stream", () => {
     expect(turnsOf(whole)).toEqual([{ prompt: [1, 2], ids: [3] }]);
   });
 
-  it("left with a `break` by the openai client: after the choice's end it is a turn, before it is not", async () => {
+  it("is recorded if the openai client leaves the loop after the finish reason, and dropped if before", async () => {
     let isHeld = false;
     const harness = await startHarness(
       () => "a".repeat(40),
@@ -167,7 +167,7 @@ describe("the agent's stream", () => {
     await expect(talk(() => true)).rejects.toThrow(/is no turn/);
   });
 
-  it("from the embedded service, left in the middle, frees the engine", async () => {
+  it("frees the engine if the agent leaves a stream of the embedded service early", async () => {
     let tokens = 0;
     const harness: Harness = await startHarness(
       () => "a".repeat(3000),
@@ -197,7 +197,7 @@ describe("deltas", () => {
     return assembler.toCompletion();
   };
 
-  it("are put together by kind, tool calls by their index", () => {
+  it("are joined by kind, and tool calls by index", () => {
     const completion = assemble([
       chunk([part({ role: "assistant", content: "" })], { prompt_token_ids: [1] }),
       chunk([part({ reasoning: "let me " })]),
@@ -239,7 +239,7 @@ describe("deltas", () => {
     ]);
   });
 
-  it("of several choices may come in any order", () => {
+  it("of several choices may arrive in any order", () => {
     const { choices } = assemble([
       chunk([{ index: 1, delta: { content: "b" }, token_ids: [2] }]),
       chunk([{ index: 0, delta: { content: "a" }, token_ids: [1], finish_reason: "stop" }]),
@@ -259,7 +259,7 @@ describe("deltas", () => {
     {
       numRuns: 50,
     },
-  )("are the same however the bytes are cut", async (texts, sizes) => {
+  )("are joined to the same completion for any chunk boundaries", async (texts, sizes) => {
     const bytes = encode(
       [OPENING, ...texts.map((text, id) => said(text, id)), said("", 99, "stop")].map(event).join("") + "data: [DONE]\n\n",
     );
@@ -286,7 +286,7 @@ describe("deltas", () => {
   });
 });
 
-it("a fetch of another make can be wrapped", async () => {
+it("wraps a fetch of another implementation", async () => {
   const harness = await startHarness(conversation);
   const own = capture.wrap(((input, init) => undiciFetch(String(input), init as Parameters<typeof undiciFetch>[1])) as Fetch);
   const client = new OpenAI({ ...harness.address, fetch: own, maxRetries: 0 });
@@ -300,7 +300,7 @@ it("a fetch of another make can be wrapped", async () => {
   expect(harness.sampled).toHaveLength(2);
 });
 
-describe("what a fetch may be given", () => {
+describe("arguments of fetch", () => {
   it.each<[string, (url: string, headers: Record<string, string>, body: string) => Parameters<typeof fetch>]>([
     ["a text and text headers", (url, headers, body) => [url, { method: "POST", headers, body }]],
     ["a URL and bytes", (url, headers, body) => [new URL(url), { method: "post", headers: Object.entries(headers), body: encode(body) }]],

@@ -1,4 +1,4 @@
-/** The embedded service with the shipped tokenizer and a model that says what a test wants; what it sampled is written down. */
+/** The embedded service with the shipped tokenizer and a scripted model that records its samples. */
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { connect, type Service } from "../../src/index.ts";
@@ -6,7 +6,7 @@ import { buildRlBatch } from "../../src/learner/index.ts";
 import type { Trajectory } from "../../src/trajectory/index.ts";
 import { isChoice } from "../../src/trajectory/messages.ts";
 import { loadTokenizer } from "../../src/tokenizer/index.ts";
-import type { ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import { startTestService, type TestService } from "../service/support.ts";
 
 const MODEL_DIRECTORY = fileURLToPath(new URL("../../models/whetstone-tiny", import.meta.url));
@@ -14,10 +14,10 @@ export const tokenizer = await loadTokenizer(MODEL_DIRECTORY);
 const END = tokenizer.eosTokenIds[0]!;
 const CONTEXT = 6000;
 
-/** Ids that spell a text letter by letter: what an encoder would hardly choose, so that ids made by encoding cannot pass for sampled ones. */
+/** Returns ids that spell a text letter by letter. An encoder would merge them, so re-encoded ids differ from sampled ones. */
 export const spelled = (text: string): number[] => [...text].flatMap((letter) => [...tokenizer.encode(letter)]);
 
-/** One turn as the engine sampled it. */
+/** A turn sampled by the engine. */
 export interface Sampled {
   readonly prompt: readonly number[];
   readonly ids: readonly number[];
@@ -26,14 +26,14 @@ export interface Sampled {
 export interface Harness {
   readonly service: Service;
   readonly policy: Awaited<ReturnType<Awaited<ReturnType<Service["models"]["create"]>>["policy"]>>;
-  /** Every turn the engine sampled, in the order it began. */
+  /** All turns that the engine sampled, in order of their start. */
   readonly sampled: readonly Sampled[];
   readonly test: TestService;
   /** A client's `baseURL` and `apiKey`. */
   readonly address: { readonly baseURL: string; readonly apiKey: string };
 }
 
-/** @param says - The model's words, from the prompt's text; it ends its turn by itself. */
+/** @param says - Returns the model's answer for the text of a prompt, without the end token. */
 export async function startHarness(says: (prompt: string) => string, before?: ScriptedEngineOptions["before"]): Promise<Harness> {
   const sampled: Sampled[] = [];
   const test = await startTestService({
@@ -54,15 +54,15 @@ export async function startHarness(says: (prompt: string) => string, before?: Sc
   return { service, policy, sampled, test, address: { baseURL: service.inferenceUrl, apiKey: service.apiKey } };
 }
 
-/** The beginning of an assistant turn in a prompt's text. */
+/** Start of an assistant turn in the text of a prompt. */
 const ASSISTANT = "<|assistant|>";
 
 const call = (args: string): string => `<tool_call>{"name": "add",  "arguments": ${args}}</tool_call>`;
 
-/** A conversation of two questions, each answered with the help of a tool; the second call has no word beside it. */
+/** Answers to two questions, each after a tool call; the second call has no other text. */
 const SCRIPT = [`Let me see. ${call('{"a":1, "b": 2}')}`, "it is 3", call('{ "b": 3,"a": 3}'), "twice is 6"];
 
-/** What the model says after so many turns of its own. */
+/** Returns the answer for the number of previous assistant turns. */
 export function conversation(prompt: string): string {
   return SCRIPT[prompt.split(ASSISTANT).length - 2] ?? "no more";
 }
@@ -76,7 +76,7 @@ export const ADD_SCHEMA = {
   additionalProperties: false,
 } as const;
 
-/** Ids of all turns of a trajectory, its main history first. */
+/** Returns the ids of all turns of a trajectory, main history first. */
 export function turnsOf(recorded: Trajectory): Sampled[] {
   const wire = recorded.toJSON();
   return [wire, ...wire.additional_histories].flatMap(({ messages_and_choices: items }) =>
@@ -84,7 +84,7 @@ export function turnsOf(recorded: Trajectory): Sampled[] {
   );
 }
 
-/** What the learner makes of a trajectory, scored against one that is worse. */
+/** Returns the learner's statistics for a trajectory in a group with a worse one. */
 export function learned(recorded: Trajectory) {
   const wire = recorded.toJSON();
   const worse = { ...wire, reward: wire.reward - 1 };
@@ -102,7 +102,7 @@ export function learned(recorded: Trajectory) {
   };
 }
 
-/** The whole promise: every sampled token, in one row, nothing drifted. */
+/** Expects every sampled token in one row and no drifted turn. */
 export function expectOneRow(recorded: Trajectory, { sampled, policy }: Harness): void {
   expect(turnsOf(recorded)).toEqual(sampled);
   expect(recorded.toJSON().additional_histories).toEqual([]);

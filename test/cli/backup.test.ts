@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { createModel, finishedEvents, startRlJob, startTestService, temporaryDirectory } from "../service/support.ts";
 import { runHere } from "./run-here.ts";
 
-test("backup copies the directory of a running service, restore makes a directory of it, and verify finds it intact", async () => {
+test("backup copies the directory of a running service, restore recreates it, and verify finds no damage", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await finishedEvents(service, await startRlJob(service, id));

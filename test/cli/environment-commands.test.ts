@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { runHere } from "./run-here.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 let home: string;
@@ -22,8 +23,8 @@ function whetstone(...args: string[]): Promise<{ code: number; stdout: string; s
 
 const ENVIRONMENT = "recipes/arithmetic/environment.ts";
 
-describe("commands on an environment's file", () => {
-  it("validate says whether right answers are rewarded, by its exit code too", { timeout: 60_000 }, async () => {
+describe("commands for an environment file", () => {
+  it("validate reports whether correct answers are rewarded, also by its exit code", { timeout: 60_000 }, async () => {
     expect(await whetstone("validate", ENVIRONMENT)).toMatchObject({
       code: 0,
       stdout: expect.stringContaining("arithmetic: valid") as string,
@@ -43,16 +44,19 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     expect(found.stdout).toContain("fatal:");
   });
 
-  it("train makes steps and goes on with them, eval measures", { timeout: 90_000 }, async () => {
+  it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 90_000 }, async () => {
     const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run")];
     const first = await whetstone("train", ENVIRONMENT, "--steps", "1", ...settings);
     expect(first).toMatchObject({ code: 0, stderr: "" });
     expect(first.stdout).toMatch(/^step 0 {2}reward \d.*checkpoint 1$/m);
     const second = await whetstone("train", ENVIRONMENT, "--steps", "2", ...settings);
-    expect(second.stdout.match(/goes on at step 1 from checkpoint 1/g)).toHaveLength(1);
+    expect(second.stdout.match(/resumes at step 1 from checkpoint 1/g)).toHaveLength(1);
     expect(second.stdout).toMatch(/completed after 2 steps; checkpoint 2; report in .*report\.html/);
     const measured = await whetstone("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json");
     expect(JSON.parse(measured.stdout)).toMatchObject({ environment: "arithmetic", policy: "local/cli/sums:step1", samples: 1 });
+    const missing = await whetstone("eval", ENVIRONMENT, "--model", "cli/none");
+    expect(missing).toMatchObject({ code: 1, stderr: expect.stringContaining('The model "cli/none" does not exist') as string });
+    expect(missing.stderr).toContain("which has cli/sums");
   });
 
   it.each([
@@ -60,8 +64,10 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     [["train", ENVIRONMENT, "--model", "a/b/c"], 2, "project/name"],
     [["train", ENVIRONMENT, "--model", "a", "--group-size", "1"], 2, "a whole number from 2"],
     [["eval", "nothing.ts", "--model", "a"], 1, "found no such file"],
+    [["eval", ENVIRONMENT], 2, "expected --model <project/name>, or --base <id>"],
+    [["eval", ENVIRONMENT, "--model", "a", "--base", "whetstone-tiny"], 2, "cannot be used with"],
     [["validate", "recipes/arithmetic/config.ts"], 1, "export default defineEnvironment"],
-  ] as const)("refuses %j", { timeout: 30_000 }, async (args, code, text) => {
-    expect(await whetstone(...args)).toMatchObject({ code, stderr: expect.stringContaining(text) as string });
+  ] as const)("rejects %j", { timeout: 30_000 }, async (args, code, text) => {
+    expect(await runHere(...args)).toMatchObject({ code, stderr: expect.stringContaining(text) as string });
   });
 });

@@ -1,7 +1,7 @@
 import { onTestFinished, vi } from "vitest";
 import { run } from "../../src/cli/program.ts";
 
-/** Runs a command line in this process. */
+/** Runs a CLI command in this process. */
 export async function runHere(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   const written = { stdout: "", stderr: "" };
   const spies = (["stdout", "stderr"] as const).map((name) =>

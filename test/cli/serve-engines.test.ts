@@ -1,4 +1,4 @@
-/** `whetstone serve` with another engine, and a recipe on it. */
+/** `whetstone serve` with the Tinker engine, and a recipe that uses it. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -7,10 +7,11 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { createOnnxEngine } from "../../src/engine/index.ts";
 import { shippedDirectory } from "../../src/service/shipped-base.ts";
 import { startTinkerServer } from "../support/tinker-server.ts";
+import { runHere } from "./run-here.ts";
 import { checkRun, runRecipe, TINY } from "../recipes/run-recipe.ts";
 
 const MAIN = join(import.meta.dirname, "../../src/cli/main.ts");
@@ -22,15 +23,7 @@ function whetstone(args: readonly string[], environment: NodeJS.ProcessEnv = {})
   });
 }
 
-async function failure(...args: string[]): Promise<{ code: number | null; stderr: string }> {
-  const child = whetstone(["serve", "--port", "0", ...args]);
-  let stderr = "";
-  child.stderr!.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
-  const [code] = (await once(child, "close")) as [number | null];
-  return { code, stderr };
-}
-
-describe("options that do not belong together", () => {
+describe("rejects invalid combinations of options", () => {
   it.each([
     [["--engine", "tinker"], 1, "--engine-url"],
     [["--engine-url", "http://127.0.0.1:1"], 1, "--engine tinker"],
@@ -39,16 +32,19 @@ describe("options that do not belong together", () => {
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--hub-cache", "/tmp"], 1, "--hub-cache"],
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--base-root", "/tmp"], 1, "--base-root"],
     [["--upstream-adapters"], 1, "--upstream"],
-    // Said at once, not when the engine's server has answered.
+    // Reported at once, before the engine's server answers.
     [["--engine", "tinker", "--engine-url", "http://127.0.0.1:1", "--upstream-adapters"], 1, "--upstream"],
     [["--base-model", "nothing"], 2, "two names"],
     [["--engine", "torch"], 2, "onnx"],
   ] as const)("%j", async (args, code, said) => {
-    expect(await failure(...args)).toEqual({ code, stderr: expect.stringContaining(said) as string });
+    vi.stubEnv("WHETSTONE_API_KEY", "");
+    vi.stubEnv("TINKER_API_KEY", "");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect(await runHere("serve", "--port", "0", ...args)).toMatchObject({ code, stderr: expect.stringContaining(said) as string });
   });
 });
 
-it("a start that waits for the engine's server ends with the first interrupt", async () => {
+it("SIGINT ends a start that waits for the engine's server", async () => {
   const server = createServer((_, response) => response.writeHead(503).end());
   server.listen(0, "127.0.0.1");
   onTestFinished(() => void server.close());
@@ -61,7 +57,7 @@ it("a start that waits for the engine's server ends with the first interrupt", a
   expect(await once(child, "close")).toEqual([130, null]);
 });
 
-it("serve --engine tinker carries a recipe: examples, practice, measurements", async () => {
+it("serve --engine tinker runs a recipe: supervised examples, reinforcement learning and evaluation", async () => {
   const behind = await createOnnxEngine({ baseModels: { "whetstone-tiny": shippedDirectory() } });
   const server = await startTinkerServer({
     engine: behind,

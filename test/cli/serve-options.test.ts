@@ -7,7 +7,7 @@ test.each([
   ["--retain-jobs", "30 moons", "90m, 12h or 30d"],
   ["--retain-artifacts", "-1d", "90m, 12h or 30d"],
   ["--min-free", "some", "500MB or 20GB"],
-])("refuses %s %s with examples of what it takes", async (option, value, examples) => {
+])("rejects %s %s with examples of valid values", async (option, value, examples) => {
   let text = "";
   vi.spyOn(process.stderr, "write").mockImplementation((chunk) => {
     text += String(chunk);

@@ -21,7 +21,7 @@ async function run(...args: string[]): Promise<{ code: number | null; stdout: st
   return { code, stdout, stderr };
 }
 
-test("what is not known is refused with a suggestion, and help is help", async () => {
+test("rejects unknown commands and options with a suggestion, and prints help", async () => {
   const command = await run("sevre");
   expect([command.code, command.stderr]).toEqual([2, expect.stringContaining("Did you mean serve?")]);
   const option = await run("serve", "--prot", "1");
@@ -34,7 +34,7 @@ test("what is not known is refused with a suggestion, and help is help", async (
   expect([help.code, help.stdout]).toEqual([0, expect.stringContaining("serve")]);
 });
 
-test("serve says where it listens and where the key is, never the key, and stops when told to", async () => {
+test("serve prints its address and the path of the key file, never the key, and stops on SIGTERM", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-cli-"));
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
   const environment = { ...process.env, WHETSTONE_API_KEY: "" };

@@ -14,11 +14,11 @@ interface Served {
   readonly child: ChildProcess;
   readonly exited: Promise<unknown[]>;
   readonly url: string;
-  /** Of the process that serves, whatever is between. */
+  /** Process id of the service itself, not of a wrapper such as npm. */
   readonly pid: number;
 }
 
-/** Starts `command` with the arguments of `serve` after its own. */
+/** Starts `command` with `args` and the arguments of `serve`. */
 async function serve(command: string, args: readonly string[]): Promise<Served> {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-stop-"));
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
@@ -28,7 +28,7 @@ async function serve(command: string, args: readonly string[]): Promise<Served> 
     env: ENVIRONMENT,
   });
   const exited = once(child, "exit");
-  // Leaving a plain loop would close the pipe, and the service's next line would end it.
+  // Leaving a plain loop would close the pipe, and the next line of output would end the service.
   for await (const chunk of child.stdout!.iterator({ destroyOnReturn: false })) if (String(chunk).includes("Listening")) break;
   child.stdout!.resume();
   const { pid, url } = JSON.parse(await readFile(join(dataDir, "service.json"), "utf8")) as { pid: number; url: string };
@@ -51,7 +51,7 @@ const serveDirectly = () => serve(process.execPath, ["--conditions=whetstone/sou
 
 const BODY = JSON.stringify({ project: "demo", name: "data" });
 
-/** A request whose body is still to come. */
+/** Sends the headers of a request, without its body. */
 async function begin(url: string): Promise<Socket> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
@@ -59,14 +59,14 @@ async function begin(url: string): Promise<Socket> {
   socket.on("error", () => undefined);
   const lines = ["POST /v1/preview/artifacts HTTP/1.1", "Host: x", `Authorization: Bearer ${ENVIRONMENT.WHETSTONE_API_KEY}`];
   socket.write([...lines, "Content-Type: application/json", `Content-Length: ${BODY.length}`, "", ""].join("\r\n"));
-  // Answered after the one above was read.
+  // Answered after the headers above were read.
   expect((await fetch(`${url}/health`)).status).toBe(200);
   return socket;
 }
 
 const status = (url: string) => fetch(`${url}/health`).then((response) => response.status);
 
-test("after SIGTERM a running request is finished and new ones are refused; then the process ends with code 0", async () => {
+test("after SIGTERM finishes the running request, rejects new requests, and exits with code 0", async () => {
   const { child, exited, url } = await serveDirectly();
   const socket = await begin(url);
   child.kill("SIGTERM");

@@ -24,7 +24,7 @@ async function verifyJson(dataDir: string): Promise<any> {
   return { code, ...JSON.parse(stdout) };
 }
 
-/** A running service with two checkpoints, a token report and an artifact. */
+/** Starts a service with two checkpoints, a token report and an artifact. */
 async function filled() {
   const given = await restartable();
   const service = await given.start();
@@ -36,18 +36,18 @@ async function filled() {
   return { ...given, service, modelId: id, jobId: jobId as string };
 }
 
-test("verify finds a running service's directory intact and counts every file", async () => {
+test("verify finds no damage in the directory of a running service and counts every file", async () => {
   const { dataDir } = await filled();
   const result = await verifyJson(dataDir);
   expect(result).toMatchObject({ code: 0, intact: true, missing: [], damaged: [], unknown: [], unreferenced: [] });
-  // Two states, of which one has an optimizer, a token report, and two artifacts.
+  // Two states, one with an optimizer, a token report, and two artifacts.
   expect(result.files).toBe(2 + 3 + 1 + 2);
   expect((await verify(dataDir)).stdout).toMatch(
     /: intact; 8 files, \d+\.\d MB in \d+\.\d s; 0 missing, 0 damaged, 0 without a digest, 0 unreferenced\n$/u,
   );
 });
 
-test("verify names a damaged base model that was fetched from a hub", async () => {
+test("verify reports a damaged base model that was downloaded from a hub", async () => {
   const { dataDir } = await filled();
   const server = await startHubServer({
     "team/tiny": { files: { "config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "weights" } },
@@ -93,7 +93,7 @@ test("verify lists missing, damaged, unknown and unreferenced files, and exits w
     `checkpoints/${modelId}/1/model.safetensors`,
     `checkpoints/${modelId}/1/state.json`,
   ]);
-  // A directory that is gone as a whole is missing, too, also without digests.
+  // A deleted directory is reported as missing, also without digests.
   await rm(join(dataDir, "checkpoints", modelId, "1"), { recursive: true });
   const text = await verify(dataDir);
   expect(text.code).toBe(1);
@@ -101,7 +101,7 @@ test("verify lists missing, damaged, unknown and unreferenced files, and exits w
   expect(text.stdout).toContain("unreferenced: checkpoints/nobody/x\n");
 });
 
-test("verify refuses a directory without a database, and changes nothing", async () => {
+test("verify rejects a directory without a database, and changes nothing", async () => {
   const dataDir = await temporaryDirectory();
   const result = await verify(dataDir);
   expect([result.code, result.stderr]).toEqual([1, expect.stringContaining("Expected a data directory with a database")]);

@@ -4,7 +4,7 @@ import { parseCompletion } from "../../src/client/completion.ts";
 import { ProtocolError } from "../../src/client/index.ts";
 import { chatCompletion } from "../../src/schema/index.ts";
 
-/** Mostly what it should be, sometimes anything else that JSON can say. */
+/** Usually a valid value, sometimes any other JSON value. */
 const mostly = <T>(value: fc.Arbitrary<T>) =>
   fc.oneof(
     { weight: 30, arbitrary: value },
@@ -46,7 +46,7 @@ const completion = fc.record(
 
 describe("parseCompletion", () => {
   test.prop([completion.map((value): unknown => JSON.parse(JSON.stringify(value)))], { numRuns: 1000 })(
-    "accepts, refuses and gives what the schema does",
+    "accepts and rejects the same values as the schema, and returns the same result",
     (value) => {
       const copy: unknown = structuredClone(value);
       const expected = chatCompletion.safeParse(copy);
@@ -55,14 +55,14 @@ describe("parseCompletion", () => {
     },
   );
 
-  it("names the place of what does not fit", () => {
+  it("reports the path of an invalid value", () => {
     const content = [{ token: "a", logprob: "-1", bytes: null, top_logprobs: [] }];
     const value = { id: "c", model: "m", usage: {}, choices: [{ index: 0, message: { role: "assistant" }, logprobs: { content } }] };
     expect(() => parseCompletion(value)).toThrow(/choices\.0\.logprobs\.content\.0\.logprob/);
     expect(() => parseCompletion(null)).toThrow(ProtocolError);
   });
 
-  it("leaves the tokens as they came", () => {
+  it("does not copy the tokens", () => {
     const content = [{ token: "a", logprob: -1, bytes: [97], top_logprobs: [] }];
     const value = { id: "c", model: "m", usage: {}, choices: [{ message: { role: "assistant" }, token_ids: [5], logprobs: { content } }] };
     const [choice] = parseCompletion(value).choices;

@@ -20,14 +20,17 @@ afterEach(async () => {
 });
 
 describe("connect to an address", () => {
-  it.each(["http://127.0.0.1:9", "http://127.0.0.1:9/", "http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1/"])("takes %s", async (baseUrl) => {
-    const service = await connect({ baseUrl, apiKey: "key-key-key" });
-    expect(service).toMatchObject({ baseUrl: "http://127.0.0.1:9", inferenceUrl: "http://127.0.0.1:9/v1" });
-    await service.close();
-    await service.close();
-  });
+  it.each(["http://127.0.0.1:9", "http://127.0.0.1:9/", "http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1/"])(
+    "accepts %s",
+    async (baseUrl) => {
+      const service = await connect({ baseUrl, apiKey: "key-key-key" });
+      expect(service).toMatchObject({ baseUrl: "http://127.0.0.1:9", inferenceUrl: "http://127.0.0.1:9/v1" });
+      await service.close();
+      await service.close();
+    },
+  );
 
-  it("takes address and key from the environment", async () => {
+  it("reads address and key from the environment", async () => {
     vi.stubEnv("WHETSTONE_BASE_URL", "http://127.0.0.1:9/api");
     vi.stubEnv("WHETSTONE_API_KEY", "key-from-env\n");
     const service = await connect();
@@ -45,11 +48,11 @@ describe("connect to an address", () => {
     [{ baseUrl: "http://host", apiKey: "k", dataDir: "d" }, "dataDir"],
     [{ baseUrl: "http://host", apiKey: "k", connections: 0 }, "connections"],
     [{ baseUrl: "http://host", apiKey: "k", maxRetries: -1 }, "maxRetries"],
-  ])("refuses %j", async (options, param) => {
+  ])("rejects %j", async (options, param) => {
     await expect(connect(options)).rejects.toMatchObject({ code: "E_CONFIG", param });
   });
 
-  it("does not repeat the password of an address it refuses", async () => {
+  it("leaves the password out of the error for an invalid address", async () => {
     await expect(connect({ baseUrl: "ftp://user:hunter2@host", apiKey: "k" })).rejects.toMatchObject({
       message: expect.not.stringContaining("hunter2") as string,
     });
@@ -75,18 +78,18 @@ describe("connect to the service of a data directory", () => {
     return path;
   }
 
-  it("attaches to the one that runs and finds its key", async () => {
+  it("connects to the running service and finds its key", async () => {
     const { url, seen } = await running();
     const dataDir = await directory({ "service.json": JSON.stringify({ pid: process.pid, url }), "api-key": "kept-key-123\n" });
     const service = await connect({ dataDir });
     expect(service).toMatchObject({ baseUrl: url, apiKey: "kept-key-123" });
     await service.models.list();
-    // Health is asked without the key: the port may be somebody else's by now.
+    // The health check has no key, because another process may use the port by now.
     expect(seen).toEqual([undefined, "Bearer kept-key-123"]);
     await service.close();
   });
 
-  it("finds it through WHETSTONE_HOME", async () => {
+  it("finds the directory through WHETSTONE_HOME", async () => {
     const { url } = await running();
     vi.stubEnv("WHETSTONE_HOME", await directory({ "service.json": JSON.stringify({ pid: 1, url }), "api-key": "kept-key-123" }));
     const service = await connect();
@@ -94,7 +97,7 @@ describe("connect to the service of a data directory", () => {
     await service.close();
   });
 
-  it("says what is missing when the running one's key is not there", async () => {
+  it("reports a missing key of the running service", async () => {
     const { url } = await running();
     const dataDir = await directory({ "service.json": JSON.stringify({ pid: 1, url }) });
     await expect(connect({ dataDir })).rejects.toMatchObject({

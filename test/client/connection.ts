@@ -3,7 +3,7 @@ import type { Service } from "../../src/client/index.ts";
 import { connect } from "../../src/index.ts";
 import { startNineRoutesServer, type NineRoutesServer } from "../support/nine-routes-server.ts";
 
-/** A fixture server and a client on it, both closed after each test. */
+/** Returns a function that starts a fixture server with a client, both closed after each test. */
 export function useServer(): (options?: {
   jobPolls?: number;
   maxRetries?: number;
@@ -21,7 +21,7 @@ export function useServer(): (options?: {
   };
 }
 
-/** The rejection of a promise that must reject. */
+/** Returns the error of a promise that must reject. */
 export async function rejection(promise: Promise<unknown>): Promise<Error> {
   try {
     await promise;

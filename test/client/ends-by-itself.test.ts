@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { ROOT } from "../project/files.ts";
 
-test("a script that connects and never closes ends by itself, and the directory can be taken again", async () => {
+test("a script that connects and never closes still exits, and releases the directory", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-ends-"));
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
   const script = `
@@ -16,7 +16,7 @@ test("a script that connects and never closes ends by itself, and the directory 
   `;
   const run = async () => {
     const args = ["--conditions=whetstone/source", "--import", "tsx", "--input-type=module", "--eval", script];
-    // Not the settings of whoever runs the tests: the script must start a service of its own.
+    // Without the environment's settings the script starts its own service.
     const env = { ...process.env, WHETSTONE_BASE_URL: "", WHETSTONE_API_KEY: "" };
     const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
     onTestFinished(() => void child.kill("SIGKILL"));

@@ -11,7 +11,7 @@ import { rejection } from "./connection.ts";
 const servers: Server[] = [];
 afterEach(() => servers.splice(0).forEach((server) => (server.close(), server.closeAllConnections())));
 
-/** A server that answers with `listener`, and a transport with one connection to it. */
+/** Starts a server that answers with `listener`, and a transport with one connection. */
 async function open(listener: RequestListener): Promise<{ readonly url: string; readonly transport: Transport }> {
   const server = createServer(listener).listen(0, "127.0.0.1");
   servers.push(server);
@@ -20,21 +20,21 @@ async function open(listener: RequestListener): Promise<{ readonly url: string; 
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, transport };
 }
 
-describe("an answer that is read as a whole", () => {
-  it("is put together from its pieces, whatever they cut, without a byte order mark", async () => {
+describe("a buffered response", () => {
+  it("is joined from chunks that split characters, without the byte order mark", async () => {
     const bytes = Buffer.from('\uFEFF{"word":"Grüße 🙂"}');
     const { url, transport } = await open((_, response) => void Readable.from(oneByOne(bytes)).pipe(response));
     await expect(transport.json("GET", url)).resolves.toEqual({ word: "Grüße 🙂" });
     await expect(transport.bytes("GET", url)).resolves.toEqual(new Uint8Array(bytes));
   });
 
-  it("is in memory of its own", async () => {
+  it("uses an array buffer of exactly its size", async () => {
     const { url, transport } = await open((_, response) => response.end("abc"));
     const bytes = await transport.bytes("GET", url);
     expect(bytes.buffer.byteLength).toBe(3);
   });
 
-  it("is the last of several with 1xx before it", async () => {
+  it("is the final response after 1xx responses", async () => {
     const { url, transport } = await open((_, response) => {
       response.writeProcessing();
       response.end("{}");
@@ -42,7 +42,7 @@ describe("an answer that is read as a whole", () => {
     await expect(transport.json("GET", url)).resolves.toEqual({});
   });
 
-  it("that is cut is a connection error", async () => {
+  it("that is cut off rejects with a ConnectionError", async () => {
     const { url, transport } = await open((_, response) => {
       response.writeHead(200, { "content-length": 100 }).write('{"half":', () => response.destroy());
     });
@@ -51,7 +51,7 @@ describe("an answer that is read as a whole", () => {
 });
 
 describe("an abort", () => {
-  it("ends a request at once that waits for a connection, and the server never sees it", async () => {
+  it("rejects a request at once that waits for a connection, and never sends it", async () => {
     const seen: string[] = [];
     const { url, transport } = await open((request, response) => {
       seen.push(request.url!);
@@ -68,7 +68,7 @@ describe("an abort", () => {
     expect(seen).toEqual(["/first", "/third"]);
   });
 
-  it("while the body comes rejects with the signal's own reason and closes what was being sent", async () => {
+  it("rejects with the signal's reason while the body arrives, and closes the upload", async () => {
     const { url, transport } = await open((_, response) => void response.writeHead(200).write("{"));
     const stop = new AbortController();
     const file = Readable.from(endless());
@@ -80,7 +80,7 @@ describe("an abort", () => {
     expect(file.destroyed).toBe(true);
   });
 
-  it("before the call leaves the server alone", async () => {
+  it("before the call sends nothing", async () => {
     let requests = 0;
     const { url, transport } = await open((_, response) => void (requests++, response.end("{}")));
     const reason = new Error("enough");

@@ -14,7 +14,7 @@ beforeEach(async () => {
 
 const file = (target: string, content = "x"): TarSource => ({ type: "content", target, content });
 
-/** An archive with entries that no decent packer makes. */
+/** Packs an archive with invalid entries. */
 async function* archive(...headers: (Partial<TarHeader> & { name: string })[]): AsyncGenerator<Uint8Array> {
   const entries = headers.map((header) => ({
     header: { size: header.type === "file" || header.type === undefined ? 1 : 0, ...header },
@@ -30,7 +30,7 @@ async function collect(stream: AsyncIterable<unknown>): Promise<Uint8Array[]> {
 }
 
 describe("extractTar", () => {
-  it("writes files and directories, and nothing else stands beside them", async () => {
+  it("writes files and directories, and leaves no temporary files", async () => {
     const target = join(directory, "deep", "out");
     await extractTar(packTar([file("a.json", "{}"), file("nested/b.bin", "bytes"), file("empty", "")]), target);
     expect(await readFile(join(target, "a.json"), "utf8")).toBe("{}");
@@ -39,7 +39,7 @@ describe("extractTar", () => {
     expect(await readdir(join(directory, "deep"))).toEqual(["out"]);
   });
 
-  it("takes an empty directory, and leaves one that holds files alone", async () => {
+  it("extracts into an empty directory, and rejects a directory that contains files", async () => {
     const target = join(directory, "out");
     await mkdir(target);
     await extractTar(packTar([file("a")]), target);
@@ -47,7 +47,7 @@ describe("extractTar", () => {
     expect(await readdir(target)).toEqual(["a"]);
   });
 
-  it("takes no file for a directory, and leaves it alone", async () => {
+  it("rejects a file as the target directory, and leaves it unchanged", async () => {
     const target = join(directory, "file");
     await writeFile(target, "mine");
     for (const path of [target, join(target, "below")])
@@ -64,14 +64,14 @@ describe("extractTar", () => {
     ["a symbolic link", { name: "link", type: "symlink" as const, linkname: "../outside" }],
     ["a hard link", { name: "link", type: "link" as const, linkname: "/etc/hosts" }],
     ["a device", { name: "device", type: "character-device" as const }],
-  ])("refuses an archive with %s, and writes nothing of it", async (_, header) => {
+  ])("rejects an archive with %s, and writes nothing", async (_, header) => {
     const target = join(directory, "inside", "out");
     await expect(extractTar(archive({ name: "good" }, header), target)).rejects.toMatchObject({ code: "E_DATA" });
     expect(await readdir(join(directory, "inside"))).toEqual([]);
     expect(await readdir(directory)).toEqual(["inside"]);
   });
 
-  it("follows no link that was laid out before", async () => {
+  it("does not write through a symbolic link from an earlier entry", async () => {
     const outside = join(directory, "outside");
     await mkdir(outside);
     const entries = archive({ name: "nested", type: "symlink", linkname: outside }, { name: "nested/file" });
@@ -79,7 +79,7 @@ describe("extractTar", () => {
     expect(await readdir(outside)).toEqual([]);
   });
 
-  it("leaves nothing of an archive that breaks off or is none, and passes on what broke it", async () => {
+  it("writes nothing of a truncated or invalid archive, and rethrows the error of the source", async () => {
     const target = join(directory, "out");
     const whole = Buffer.concat(await collect(packTar([file("a", "y".repeat(5000))])));
     const cut = async function* () {

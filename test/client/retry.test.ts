@@ -26,7 +26,7 @@ describe("retries", () => {
     expect(server.requests).toHaveLength(4);
   });
 
-  it("repeats a creating POST with the same Idempotency-Key", async () => {
+  it("repeats a POST that creates a resource with the same Idempotency-Key", async () => {
     const { server, service } = await open();
     server.intercept = failing(2, 500);
     await service.models.create({ project: "p", name: "n", baseModel: "tiny" });
@@ -36,13 +36,13 @@ describe("retries", () => {
     expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it("repeats the POST of a job after an unclear failure only where keys are known to count", async () => {
+  it("repeats the POST of a job after an ambiguous failure only if the service supports idempotency keys", async () => {
     const { server, service } = await open({ maxRetries: 2 });
     const body = { model_id: "11111111-1111-4111-8111-111111111111", training_data_url: "artifact:///a/b/c:v0" };
     server.intercept = failing(9, 500);
     await expect(service.trainingJobs.createSft(body)).rejects.toMatchObject({ status: 500 });
     expect(server.requests).toHaveLength(1);
-    // 503 says that nothing has begun.
+    // 503 means that the job was not started.
     server.intercept = failing(1, 503);
     await expect(service.trainingJobs.createSft(body)).rejects.toMatchObject({ status: 404 });
     expect(server.requests).toHaveLength(3);
@@ -64,20 +64,20 @@ describe("retries", () => {
     await expect(service.models.list()).resolves.toHaveLength(1);
   });
 
-  it("gives up after `maxRetries` with the last error", async () => {
+  it("fails after `maxRetries` with the last error", async () => {
     const { server, service } = await open({ maxRetries: 1 });
     server.intercept = failing(9, 503);
     await expect(service.models.list()).rejects.toMatchObject({ code: "E_HTTP", status: 503, retryable: true });
     expect(server.requests).toHaveLength(2);
   });
 
-  it("does not repeat what cannot help", async () => {
+  it("does not repeat after an error that is not retryable", async () => {
     const { server, service } = await open();
     await expect(service.models.delete("11111111-1111-4111-8111-111111111111")).rejects.toMatchObject({ status: 404, retryable: false });
     expect(server.requests).toHaveLength(1);
   });
 
-  it("does not repeat after 507: somebody must make room first", async () => {
+  it("does not repeat after 507", async () => {
     const { server, service } = await open();
     server.intercept = failing(9, 507);
     await expect(service.models.create({ project: "p", name: "n", baseModel: "tiny" })).rejects.toMatchObject({
@@ -89,14 +89,14 @@ describe("retries", () => {
 
   const params = { messages: [{ role: "user", content: "hi" }] };
 
-  it.each([429, 503])("repeats a chat request after %i, which says it did not begin", async (status) => {
+  it.each([429, 503])("repeats a chat request after %i, because it was not started", async (status) => {
     const { server, service } = await open();
     server.intercept = failing(1, status, { "retry-after": "0" });
     await expect(service.chat.completions.create(params)).resolves.toMatchObject({ choices: [{ message: { content: "abc" } }] });
     expect(server.requests).toHaveLength(2);
   });
 
-  it("never repeats a chat request that may have begun", async () => {
+  it("never repeats a chat request that may have been started", async () => {
     const { server, service } = await open();
     server.intercept = failing(1, 500);
     await expect(service.chat.completions.create(params)).rejects.toMatchObject({ status: 500 });
@@ -105,7 +105,7 @@ describe("retries", () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it("an abort ends the wait before a retry with the signal's own reason", async () => {
+  it("an abort ends the wait before a retry with the signal's reason", async () => {
     const { server, service } = await open();
     const controller = new AbortController();
     const reason = new Error("enough");
@@ -118,7 +118,7 @@ describe("retries", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it("a running request is aborted with the signal's own reason and the server sees it", async () => {
+  it("an abort rejects a running request with the signal's reason and closes its connection", async () => {
     const { server, service } = await open();
     const controller = new AbortController();
     const reason = new Error("enough");
@@ -128,7 +128,7 @@ describe("retries", () => {
     await gone;
   });
 
-  it("a call over `timeoutMs` rejects with a TimeoutError", async () => {
+  it("a call that exceeds `timeoutMs` rejects with a TimeoutError", async () => {
     const { server, service } = await open();
     server.intercept = () => true;
     await expect(service.models.list({ timeoutMs: 30 })).rejects.toMatchObject({ name: "TimeoutError" });
@@ -152,7 +152,7 @@ describe("errors", () => {
       "config.batch_size: must be positive",
     ],
     ["<html>bad gateway</html>", { param: null }, "bad gateway"],
-  ])("reads the body %j", async (body, fields, text) => {
+  ])("parses the error body %j", async (body, fields, text) => {
     const { server, service } = await open();
     server.intercept = (_, response) => {
       response.writeHead(404, { "x-request-id": "r-1" });
@@ -165,7 +165,7 @@ describe("errors", () => {
     expect(error.message).toContain(text);
   });
 
-  it("keeps the key out of messages, JSON and inspection, even when the service echoes it", async () => {
+  it("keeps the API key out of messages, JSON and inspection, even if the service echoes it", async () => {
     const { inspect } = await import("node:util");
     const { server, service } = await open();
     server.intercept = (_, response) => (send(response, 400, { detail: `bad key ${server.apiKey}` }), true);
@@ -182,7 +182,7 @@ describe("errors", () => {
     expect(service.apiKey).toBe(server.apiKey);
   });
 
-  it("an answer that does not fit the interface is a ProtocolError", async () => {
+  it("throws a ProtocolError for a response that does not match the schema", async () => {
     const { server, service } = await open();
     server.intercept = (_, response) => (send(response, 200, { data: [{ id: 5 }] }), true);
     await expect(service.models.list()).rejects.toMatchObject({
@@ -194,13 +194,13 @@ describe("errors", () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it("nobody listening is a ConnectionError", async () => {
+  it("throws a ConnectionError if no server listens", async () => {
     const { server, service } = await open({ maxRetries: 0 });
     await server.close();
     await expect(service.models.list()).rejects.toMatchObject({ code: "E_CONNECTION", retryable: true, isBeforeSend: true });
   });
 
-  it("reads Retry-After as seconds and as a date", () => {
+  it("parses Retry-After as seconds and as a date", () => {
     expect(readRetryAfter("1.5")).toBe(1500);
     expect(readRetryAfter("Thu, 01 Jan 1970 00:00:03 GMT", 1000)).toBe(2000);
     expect(readRetryAfter("soon")).toBeNull();

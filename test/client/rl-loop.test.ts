@@ -4,8 +4,8 @@ import { rejection, useServer } from "./connection.ts";
 
 const open = useServer();
 
-describe("the RL loop on a service with nothing but the nine routes", () => {
-  it("rolls out, trains and goes on from the new checkpoint", async () => {
+describe("the RL loop on a service with only the nine routes", () => {
+  it("runs rollouts, trains, and continues with the new checkpoint", async () => {
     const { server, service } = await open();
     const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "tiny", returnExisting: true });
     const steps: number[] = [];
@@ -37,17 +37,17 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
     }
     expect(steps).toEqual([0, 1]);
     expect(service.features).toEqual({ jobEvents: false, idempotencyKeys: undefined });
-    // Found out once: only the first job asked for events.
+    // Detected once: only the first job requested events.
     expect(server.requests.filter(({ url }) => url.includes("/events"))).toHaveLength(1);
   }, 30_000);
 
-  it("runs an SFT job and gives the step and metrics of its checkpoint", async () => {
+  it("runs an SFT job and returns the step and metrics of its checkpoint", async () => {
     const { server, service } = await open({ jobPolls: 0 });
     const model = await service.models.create({ project: "demo", name: "sft", baseModel: "tiny" });
     const job = await model.trainSft("artifact:///team/demo/data:v0", { batchSize: 4, learningRate: [1e-3, 5e-4] });
     await expect(job.done()).resolves.toEqual({ step: 1, metrics: { loss: 0.5 } });
     const sent = server.requests.find(({ url }) => url === "/v1/preview/sft-training-jobs")?.body;
-    // No extension fields where no extension option was used.
+    // No extension fields without an extension option.
     expect(sent).toEqual({
       model_id: model.id,
       training_data_url: "artifact:///team/demo/data:v0",
@@ -55,7 +55,7 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
     });
   }, 30_000);
 
-  it("refuses a batch that would train nothing before it sends anything", async () => {
+  it("rejects a batch without a learning signal before it sends a request", async () => {
     const { server, service } = await open();
     const model = await service.models.create({ project: "demo", name: "m", baseModel: "tiny" });
     const before = server.requests.length;
@@ -68,7 +68,7 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
     expect(server.requests.length).toBe(before);
   });
 
-  it("sends choices of other services only where the job allows them, and says so", async () => {
+  it("sends choices of other services only if the job allows them, and logs it", async () => {
     const { server, service } = await open();
     const model = await service.models.create({ project: "demo", name: "m", baseModel: "tiny" });
     const said = (reward: number) => ({
@@ -90,7 +90,7 @@ describe("the RL loop on a service with nothing but the nine routes", () => {
     ["an unknown RL option", "train", { learningRat: 1 }, /Unknown option `learningRat`; expected one of .*learningRate/],
     ["an RL value out of bounds", "train", { advantageBalance: 2 }, /Option `advantageBalance`/],
     ["an unknown SFT option", "trainSft", { epoch: 1 }, /Unknown option `epoch`; expected one of .*batchSize.*epochs/],
-  ] as const)("refuses %s", async (_, method, options, message) => {
+  ] as const)("rejects %s", async (_, method, options, message) => {
     const { service } = await open();
     const model = await service.models.create({ project: "demo", name: "m", baseModel: "tiny" });
     const call = method === "train" ? model.train([], options as object) : model.trainSft("artifact:///a/b/c:v0", options as object);

@@ -14,7 +14,7 @@ async function collect(stream: AsyncIterable<ChatCompletionChunk>): Promise<stri
   return text;
 }
 
-/** Answers with these pieces and then ends, cuts, or waits. */
+/** Sends these pieces, then ends, closes the connection, or waits. */
 function streaming(pieces: readonly (string | Buffer)[], end: "end" | "cut" | "wait"): Interceptor {
   return async (_, response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -29,7 +29,7 @@ function streaming(pieces: readonly (string | Buffer)[], end: "end" | "cut" | "w
 }
 
 describe("streamed completions", () => {
-  it("gives chunks until [DONE]", async () => {
+  it("yields chunks until [DONE]", async () => {
     const { service } = await open();
     const chunks: ChatCompletionChunk[] = [];
     for await (const each of service.chat.completions.create(params)) chunks.push(each);
@@ -38,7 +38,7 @@ describe("streamed completions", () => {
     expect(chunks.at(-1)?.choices[0]?.finish_reason).toBe("stop");
   });
 
-  it("reads events and characters that were split anywhere", async () => {
+  it("parses events and characters that are split at any byte", async () => {
     const { server, service } = await open();
     const bytes = Buffer.from(`: comment\r\n\r\n${chunk("gr")}${chunk("ün")}data: [DONE]\n\n${chunk("after")}`);
     server.intercept = streaming(
@@ -48,7 +48,7 @@ describe("streamed completions", () => {
     await expect(collect(service.chat.completions.create(params))).resolves.toBe("grün");
   });
 
-  it("raises an error payload", async () => {
+  it("throws an error event", async () => {
     const { server, service } = await open();
     server.intercept = streaming(
       [chunk("a"), `data: {"error":{"message":"engine died","type":"InternalServerError","param":null,"code":500}}\n\ndata: [DONE]\n\n`],
@@ -62,26 +62,26 @@ describe("streamed completions", () => {
     });
   });
 
-  it.each(["end", "cut"] as const)("raises when the stream stops without [DONE] (%s) and does not ask again", async (end) => {
+  it.each(["end", "cut"] as const)("throws if the stream ends without [DONE] (%s), and does not retry", async (end) => {
     const { server, service } = await open();
     server.intercept = streaming([chunk("a")], end);
     await expect(collect(service.chat.completions.create(params))).rejects.toMatchObject({ code: "E_CONNECTION" });
     expect(server.requests).toHaveLength(1);
   });
 
-  it("raises an event that is no chunk", async () => {
+  it("throws if an event is not a chunk", async () => {
     const { server, service } = await open();
     server.intercept = streaming([`data: {"choices": 3}\n\n`], "wait");
     await expect(collect(service.chat.completions.create(params))).rejects.toMatchObject({ code: "E_PROTOCOL" });
   });
 
-  it("raises an error answer as for any other request", async () => {
+  it("throws an error response as for any other request", async () => {
     const { server, service } = await open();
     server.intercept = (_, response) => (response.writeHead(404).end(`{"detail":"no such model"}`), true);
     await expect(collect(service.chat.completions.create(params))).rejects.toMatchObject({ status: 404 });
   });
 
-  it("leaving the loop aborts the request", async () => {
+  it("aborts the request if the caller leaves the loop", async () => {
     const { server, service } = await open();
     server.intercept = streaming([chunk("a"), chunk("b")], "wait");
     const gone = server.nextAbort();
@@ -90,7 +90,7 @@ describe("streamed completions", () => {
     expect(server.aborted).toHaveLength(1);
   });
 
-  it("an abort between two chunks rejects with the signal's own reason", async () => {
+  it("rejects with the signal's reason if aborted between two chunks", async () => {
     const { server, service } = await open();
     server.intercept = streaming([chunk("a")], "wait");
     const controller = new AbortController();

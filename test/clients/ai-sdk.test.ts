@@ -1,4 +1,4 @@
-/** The AI SDK with its provider for compatible servers, as they come. */
+/** The unmodified AI SDK with its provider for compatible servers. */
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { describe, expect, it } from "vitest";
@@ -17,7 +17,7 @@ const tools = {
 };
 
 describe("the AI SDK", () => {
-  it("generateText and streamText say the same, with their counts", async () => {
+  it("generateText and streamText return the same text and token counts", async () => {
     const address = await adder();
     const options = { model: provider(address)(address.model), prompt: "hello" };
     const plain = await generateText(options);
@@ -28,7 +28,7 @@ describe("the AI SDK", () => {
     expect(text).toBe(FOX);
     expect((await streamed.usage).outputTokens).toBe(plain.usage.outputTokens);
   });
-  it("runs tools to the end, plain and streaming", async () => {
+  it("runs tool calls to the final answer, plain and streaming", async () => {
     const address = await adder();
     const options = { model: provider(address)(address.model), prompt: "1 + 2?", tools, stopWhen: stepCountIs(3) };
     const plain = await generateText(options);
@@ -38,7 +38,7 @@ describe("the AI SDK", () => {
     await streamed.consumeStream();
     expect([await streamed.text, (await streamed.steps).length]).toEqual(["it is 3", 2]);
   });
-  it("tells reasoning from text where the service does", async () => {
+  it("separates reasoning from text if the service does", async () => {
     const server = await startChatServer({ says: "let me see</think>four", limits: { reasoningParser: "think" } });
     try {
       const model = provider({ baseURL: `${server.url}/v1`, apiKey: "key" })("demo/chat/reverse");
@@ -50,7 +50,7 @@ describe("the AI SDK", () => {
       await server.close();
     }
   });
-  it("raises its error with our status", async () => {
+  it("throws its own error with our status", async () => {
     const address = await adder();
     const asked = generateText({ model: provider(address)("no/such/model"), prompt: "hi", maxRetries: 0 });
     await expect(asked).rejects.toSatisfy((error: unknown) => APICallError.isInstance(error) && error.statusCode === 404);
@@ -59,7 +59,7 @@ describe("the AI SDK", () => {
 
 describe("the AI SDK with structured output", async () => {
   const address = await shippedModel();
-  it("generateObject gives what its schema says", async () => {
+  it("generateObject returns an object that matches its schema", async () => {
     const schema = z.object({ name: z.string().max(6), isOld: z.boolean() });
     const { object } = await generateObject({
       model: provider(address)(address.model),

@@ -1,4 +1,4 @@
-/** LangChain.js with `@langchain/openai`, as they come. */
+/** Unmodified LangChain.js with `@langchain/openai`. */
 import { HumanMessage, ToolMessage, type AIMessage, type BaseMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import { ChatOpenAI } from "@langchain/openai";
@@ -15,7 +15,7 @@ const adding = tool((numbers: { a: number; b: number }) => add(numbers), {
 });
 
 describe("LangChain.js", () => {
-  it("invoke, stream and batch say the same", async () => {
+  it("invoke, stream and batch return the same text", async () => {
     const model = chat(await adder());
     const plain = await model.invoke("hello");
     expect(plain.text).toBe(FOX);
@@ -25,7 +25,7 @@ describe("LangChain.js", () => {
     expect(text).toBe(FOX);
     expect((await model.batch(["hello", "again"])).map((answer) => answer.text)).toEqual([FOX, FOX]);
   });
-  it("runs a tool to the end", async () => {
+  it("runs a tool call to the final answer", async () => {
     const model = chat(await adder()).bindTools([adding]);
     const messages: BaseMessage[] = [new HumanMessage("1 + 2?")];
     const first: AIMessage = await model.invoke(messages);
@@ -35,7 +35,7 @@ describe("LangChain.js", () => {
       messages.push(new ToolMessage({ tool_call_id: call.id!, content: String(await adding.invoke(call.args as never)) }));
     expect((await model.invoke(messages)).text).toBe("it is 3");
   });
-  it("raises our error with its status", async () => {
+  it("throws our error with its status", async () => {
     const address = await adder();
     await expect(chat({ ...address, model: "no/such/model" }).invoke("hi")).rejects.toMatchObject({ status: 404 });
   });
@@ -44,7 +44,7 @@ describe("LangChain.js", () => {
 describe("LangChain.js with structured output", async () => {
   const address = await shippedModel();
   const schema = z.object({ name: z.string().max(6), isOld: z.boolean() });
-  it.each(["jsonSchema", "functionCalling"] as const)("by %s", async (method) => {
+  it.each(["jsonSchema", "functionCalling"] as const)("returns an object by %s", async (method) => {
     const model = chat(address, { frequencyPenalty: 2, modelKwargs: { seed: 3 } }).withStructuredOutput(schema, { method, name: "person" });
     expect(schema.safeParse(await model.invoke("somebody")).success).toBe(true);
   });

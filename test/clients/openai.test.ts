@@ -1,4 +1,4 @@
-/** The `openai` package, as it comes. */
+/** The unmodified `openai` package. */
 import OpenAI from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { describe, expect, it, vi } from "vitest";
@@ -20,7 +20,7 @@ const runnable = {
 };
 
 describe("openai", () => {
-  it("plain and streaming say the same", async () => {
+  it("plain and streaming requests return the same text", async () => {
     const address = await adder();
     const { completions } = client(address).chat;
     const plain = await completions.create({ model: address.model, messages, n: 2, logprobs: true });
@@ -35,7 +35,7 @@ describe("openai", () => {
     expect((await helper.finalMessage()).content).toBe(FOX);
     expect(events.join("")).toBe(FOX);
   });
-  it("the tools runner calls the tool and ends with the answer, plain and streaming", async () => {
+  it("the tool runner calls the tool and ends with the final answer, plain and streaming", async () => {
     const address = await adder();
     const { completions } = client(address).chat;
     const plain = completions.runTools({ model: address.model, messages, tools: [runnable] });
@@ -45,7 +45,7 @@ describe("openai", () => {
     expect(await streamed.finalContent()).toBe("it is 3");
     expect((await streamed.finalFunctionToolCallResult()) ?? null).toBe("3");
   });
-  it("lists models, and raises its own classes", async () => {
+  it("lists models, and throws its own error classes", async () => {
     const address = await adder();
     const { data } = await client(address).models.list();
     expect(data.map((model) => model.object)).toContain("model");
@@ -54,7 +54,7 @@ describe("openai", () => {
     await expect(ask({ temperature: -1 })).rejects.toMatchObject({ status: 400, param: "temperature", type: "BadRequestError" });
     await expect(client({ ...address, apiKey: "another" }).models.list()).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
   });
-  it("leaving a stream ends the request", async () => {
+  it("leaving a stream aborts the request", async () => {
     let isEnded = false;
     const { address, policy } = await startHarness(
       () => FOX,
@@ -72,7 +72,7 @@ describe("openai", () => {
 
 describe("openai with structured output", async () => {
   const address = await shippedModel();
-  it("parses what the model was held to", async () => {
+  it("parses an answer constrained to a schema", async () => {
     const Person = z.object({ name: z.string().max(6), isOld: z.boolean() });
     const completion = await client(address).chat.completions.parse({
       model: address.model,

@@ -1,4 +1,4 @@
-/** What the tests of clients share: a whole service whose model asks for one tool and then answers, and one with a real model. */
+/** Services for the client tests: one with a scripted model that calls a tool and then answers, and one with the shipped model. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ export interface Address {
   readonly model: string;
 }
 
-/** A service whose model calls `add` once where it is offered, answers with the result, and else speaks of a fox. Ends with the test. */
+/** Starts a service whose model calls `add` once if offered, answers with the result, and otherwise returns a fixed text. Closed after the test. */
 export async function adder(): Promise<Address> {
   const { address, policy } = await startHarness((prompt) => {
     const result = /<\|tool\|>(.*?)<\|end\|>/su.exec(prompt)?.[1];
@@ -29,7 +29,7 @@ export async function adder(): Promise<Address> {
 }
 export const FOX = "a naïve 🦊 says hello";
 
-/** The embedded engine and the shipped model; ends with the file. Called once in a file, outside its tests. */
+/** Starts the embedded engine with the shipped model; closed after the file. Call it once per file, outside tests. */
 export async function shippedModel(): Promise<Address> {
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-clients-"));
   const service = await startService({ dataDir });

@@ -1,6 +1,6 @@
 /**
- * Conformance of a chat completion server, over HTTP alone. By default the suite starts services of its own; with
- * `CONFORMANCE_BASE_URL` (the address without `/v1`) and `CONFORMANCE_API_KEY` it asks any other, with `CONFORMANCE_MODEL` for one
+ * Conformance of a chat completion server, over HTTP only. By default the suite starts its own services; with
+ * `CONFORMANCE_BASE_URL` (the address without `/v1`) and `CONFORMANCE_API_KEY` it tests another server, with `CONFORMANCE_MODEL` one
  * of its models. Cases that need an option or a fault are skipped there, with the reason.
  */
 import { afterAll, describe, expect, it } from "vitest";
@@ -28,7 +28,7 @@ const cases: readonly ConformanceCase[] = [
   ...errors,
 ];
 
-/** The numbers of the list of cases, which has gaps. */
+/** Numbers of the specification's cases, with gaps. */
 const NUMBERS = [
   [1, 9],
   [12, 16],
@@ -64,10 +64,10 @@ describe("chat completions", () => {
   }
 });
 
-describe("the suite", () => {
+describe("the conformance suite", () => {
   const own = new Set(cases.map((each) => each.number));
 
-  it("has every case of the list, every row of the error table, and cases of its own from 100", () => {
+  it("has every case of the list, every row of the error table, and additional cases from number 100", () => {
     const rows = Array.from({ length: ERROR_ROWS }, (_, at) => `E${at + 1}`);
     const beyond = [...own].filter((number): number is number => typeof number === "number" && number >= 100);
     expect([...own].map(String).toSorted()).toEqual([...NUMBERS, ...rows, ...beyond].map(String).toSorted());

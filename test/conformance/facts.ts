@@ -1,10 +1,10 @@
-/** What cases have to know of a server's model, found out by asking. */
+/** Properties of a server's model, determined by requests. */
 import { expect } from "vitest";
 import type { Target } from "./target.ts";
 
 const numbersIn = (text: string): number[] => [...text.matchAll(/\d+/gu)].map(([digits]) => Number(digits));
 
-/** Tokens that prompt and output may have together. */
+/** Returns the maximum number of tokens of prompt and output together. */
 export async function contextLength(target: Target): Promise<number> {
   const asked = 123_456_789;
   const { message } = await target.refused({ max_tokens: asked });
@@ -13,7 +13,7 @@ export async function contextLength(target: Target): Promise<number> {
   return known[0]!;
 }
 
-/** How many tokens there are. */
+/** Returns the vocabulary size. */
 export async function vocabularySize(target: Target): Promise<number> {
   const asked = 99_999_999;
   const { message } = await target.refused({ logit_bias: { [asked]: 1 } });
@@ -22,7 +22,7 @@ export async function vocabularySize(target: Target): Promise<number> {
   return Math.max(...known);
 }
 
-/** One output taken apart. */
+/** Text and tokens of an output. */
 export interface Sample {
   readonly text: string;
   readonly ids: readonly number[];
@@ -30,7 +30,7 @@ export interface Sample {
   readonly tokens: readonly string[];
 }
 
-/** What a greedy model says, and how it is spelled. */
+/** Returns a greedy output and its tokens. */
 export async function greedySample(target: Target, body: object = {}): Promise<Sample> {
   const choice = await target.choice({
     temperature: 0,
@@ -44,7 +44,7 @@ export async function greedySample(target: Target, body: object = {}): Promise<S
   return { text: choice.message.content, ids: choice.token_ids, tokens: choice.logprobs.content.map((entry: any) => entry.token) };
 }
 
-/** The ids that the server's encoder has for a text: what it adds to a prompt. */
+/** Returns the token ids that a text adds to a prompt. */
 export async function encodingOf(target: Target, text: string): Promise<number[]> {
   const promptOf = async (content: string): Promise<number[]> =>
     (await target.complete({ messages: [{ role: "user", content }], return_token_ids: true, max_tokens: 1 })).prompt_token_ids;
@@ -53,7 +53,7 @@ export async function encodingOf(target: Target, text: string): Promise<number[]
   return ids.slice(first, ids.length - (without.length - first));
 }
 
-/** What the model says with a seed and never an end, and how it is spelled: many different tokens, none of them special. */
+/** Returns a seeded output without end tokens, and its tokens: many different ones, none special. */
 export async function steadySample(target: Target): Promise<Sample & { readonly body: object }> {
   const body = {
     temperature: 1,
@@ -68,7 +68,7 @@ export async function steadySample(target: Target): Promise<Sample & { readonly 
 
 const ends = new Map<string, Promise<number>>();
 
-/** The token that the model ends its turns with; asked for once. Fails where it never does. */
+/** Returns the end-of-turn token of the model; requested once. Fails if the model never ends a turn. */
 export function endToken(target: Target): Promise<number> {
   let end = ends.get(target.url);
   if (end === undefined) ends.set(target.url, (end = findEnd(target)));
@@ -84,14 +84,14 @@ async function findEnd(target: Target): Promise<number> {
   throw new Error("Expected one of 512 outputs to end by itself");
 }
 
-/** How many different tokens outputs have, as a share of their length; the mean over 48. */
+/** Returns the number of distinct tokens divided by the length of an output; mean over 48 outputs. */
 export async function variety(target: Target, body: object): Promise<number> {
   const { choices } = await target.complete({ n: 48, seed: 1, max_tokens: 24, ignore_eos: true, return_token_ids: true, ...body });
   const shares = choices.map(({ token_ids: ids }: any) => new Set(ids).size / ids.length);
   return shares.reduce((sum: number, share: number) => sum + share, 0) / shares.length;
 }
 
-/** The prompt's text but for its first token, as the server reads it. */
+/** Returns the text of a prompt without its first token, as decoded by the server. */
 export async function promptText(target: Target, body: object): Promise<string> {
   const { prompt_logprobs: entries, prompt_token_ids: ids } = await target.complete({
     prompt_logprobs: 0,

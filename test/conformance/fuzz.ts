@@ -1,13 +1,13 @@
-/** Random bodies, valid, nearly valid and not at all: whatever comes, no server error, no hang, no place that stays taken. */
+/** Random bodies, valid, nearly valid and invalid: none may cause a server error, a timeout or a leaked slot. */
 import fc from "fast-check";
 import { expect } from "vitest";
 import type { Field } from "./case.ts";
 import { outsideAddress, type Target } from "./target.ts";
 
-/** Bodies that are sent; `CONFORMANCE_FUZZ_RUNS` asks for another number. @default 500 */
+/** Number of bodies; set `CONFORMANCE_FUZZ_RUNS` to change it. @default 500 */
 export const FUZZ_RUNS = Number(process.env["CONFORMANCE_FUZZ_RUNS"] ?? 500);
 
-/** Requests under way at one time. */
+/** Concurrent requests. */
 const TOGETHER = 10;
 
 const flag = fc.boolean();
@@ -42,7 +42,7 @@ const message = fc.oneof(
   fc.record({ role: fc.constant("user"), content, name: text, extra: fc.jsonValue({ maxDepth: 1 }) }),
 );
 
-/** A value that each field may have; some of them contradict others. */
+/** Valid values for each field; some contradict others. */
 const VALUES: Readonly<Record<Field, fc.Arbitrary<unknown>>> = {
   messages: fc.array(message, { minLength: 1, maxLength: 4 }),
   model: fc.constantFrom(null, "", "whetstone-tiny", "no/such/model"),
@@ -117,7 +117,7 @@ const FIELDS = Object.keys(VALUES) as Field[];
 
 type Body = Record<string, unknown>;
 
-/** A handful of fields over a conversation; short, so that many of them are soon done. */
+/** A few fields with a short conversation, so that requests complete quickly. */
 const valid: fc.Arbitrary<Body> = fc.uniqueArray(fc.constantFrom(...FIELDS), { maxLength: 7 }).chain((chosen) => {
   const fields: Record<string, fc.Arbitrary<unknown>> = { messages: VALUES.messages, max_tokens: VALUES.max_tokens };
   for (const field of chosen) fields[field] = VALUES[field];
@@ -148,7 +148,7 @@ const anything = fc.oneof(
   ),
 );
 
-/** What a value may be turned into: anything, itself as text, itself in an array, or with a part of it changed. */
+/** Returns mutations of a value: any value, the value as text, in an array, or with one part changed. */
 function mutant(value: unknown): fc.Arbitrary<unknown> {
   const others = [anything, fc.constant(typeof value === "string" ? Number(value) : (JSON.stringify(value) ?? null)), fc.constant([value])];
   if (typeof value !== "object" || value === null || Object.keys(value).length === 0) return fc.oneof(...others);
@@ -168,7 +168,7 @@ const mutated: fc.Arbitrary<Body> = valid.chain((body) =>
     .chain((field) => mutant(body[field] ?? null).map((value) => ({ ...body, [field]: value }))),
 );
 
-/** Text that is nearly JSON: cut off, with a key twice, with something thrown in. */
+/** Text that is nearly JSON: cut off, with a duplicate key, or with inserted text. */
 const mangled: fc.Arbitrary<string> = fc
   .tuple(valid, fc.nat(), fc.constantFrom("cut", "twice", "thrown"), fc.string({ maxLength: 3 }))
   .map(([body, at, how, more]) => {
@@ -181,7 +181,7 @@ const mangled: fc.Arbitrary<string> = fc
 
 interface Attempt {
   readonly body: string;
-  /** Milliseconds after which the client leaves; null stays. */
+  /** Milliseconds after which the client disconnects; null waits for the response. */
   readonly leavesAfterMs: number | null;
 }
 
@@ -194,7 +194,7 @@ const attempt: fc.Arbitrary<Attempt> = fc.record({
   leavesAfterMs: fc.oneof({ arbitrary: fc.constant(null), weight: 12 }, { arbitrary: fc.nat(20), weight: 1 }),
 });
 
-/** Sends one body and reads the whole answer; gives its status, 0 for a client that left. Throws for what must never be answered. */
+/** Sends one body and reads the whole response; returns its status, 0 after a disconnect. Throws for an invalid response. */
 async function answer(target: Target, { body, leavesAfterMs }: Attempt): Promise<number> {
   const client = new AbortController();
   const timer = leavesAfterMs === null ? null : setTimeout(() => client.abort(), leavesAfterMs);
@@ -215,10 +215,10 @@ async function answer(target: Target, { body, leavesAfterMs }: Attempt): Promise
   }
 }
 
-/** How long the places of clients that left may take to be free again, milliseconds. */
+/** Maximum time until slots of disconnected clients are free again, milliseconds. */
 const FREE_WITHIN_MS = 10_000;
 
-/** Sends {@link FUZZ_RUNS} bodies, some at a time, then as many choices as the service has room for: no place may stay taken. */
+/** Sends {@link FUZZ_RUNS} bodies concurrently, then requests as many choices as the service allows: no slot may be leaked. */
 export async function fuzz(target: Target): Promise<void> {
   const several = fc.array(attempt, { minLength: TOGETHER, maxLength: TOGETHER });
   const statuses = new Map<number, number>();
@@ -229,7 +229,7 @@ export async function fuzz(target: Target): Promise<void> {
     }),
     { numRuns: Math.ceil(FUZZ_RUNS / TOGETHER), endOnFailure: true },
   );
-  // Bodies that are all refused, or all taken, would show little.
+  // The test would be weak if all bodies were rejected, or all accepted.
   for (const status of [200, 400]) expect(statuses.get(status) ?? 0, `answers ${status}`).toBeGreaterThan(FUZZ_RUNS / 10);
   if (outsideAddress() !== null) return void (await target.complete({ max_tokens: 1 }));
   const giveUpAtMs = performance.now() + FREE_WITHIN_MS;

@@ -1,25 +1,25 @@
-/** The services that the suite starts for itself, each at its first use. */
+/** Services of the suite, each started at its first use. */
 import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startService, type RunningService, type ServiceOptions } from "../../src/service/index.ts";
-import { createScriptedEngine } from "../../src/testing/scripted-engine.ts";
+import { createScriptedEngine } from "../../src/testing/index.ts";
 import { MODEL_DIRECTORY, spelled, tokenizer } from "../service/chat/support.ts";
 
 /**
  * `plain`: the embedded engine and the shipped model, every option at its default. `open`: the same with every option of the chat
- * routes that widens what requests may ask. `parrot`: a model that says what its last message asks for, with a reasoning parser.
- * `bare`: the same without any parser. `small`: the same with room for two choices.
+ * routes that allows more requests. `parrot`: a model that repeats text from its last message, with a reasoning parser.
+ * `bare`: the same without any parser. `small`: the same with a limit of two choices.
  */
 export type ServerKind = "plain" | "open" | "parrot" | "bare" | "small";
 
-/** What an address and a key are for the suite. */
+/** Address and key of a service. */
 export interface Address {
   readonly url: string;
   readonly apiKey: string;
 }
 
-/** Base models of the `open` service besides the shipped one. */
+/** Additional base models of the `open` service. */
 export const CONFIGURED = "configured";
 export const TEMPLATELESS = "templateless";
 
@@ -33,7 +33,7 @@ async function temporaryDirectory(): Promise<string> {
   return directory;
 }
 
-/** A copy of the shipped model with another file. */
+/** Creates a copy of the shipped model with one changed file. */
 async function variant(file: string, edit: (value: Record<string, unknown>) => object): Promise<string> {
   const directory = await temporaryDirectory();
   await cp(MODEL_DIRECTORY, directory, { recursive: true });
@@ -43,8 +43,8 @@ async function variant(file: string, edit: (value: Record<string, unknown>) => o
 }
 
 /**
- * Says what stands after `say:` in the last message, letter by letter; `hang:` waits before every token until the request is
- * ended, `fail:` fails before the first, `break:` before the third.
+ * Returns a model that repeats the text after `say:` in the last message, letter by letter; `hang:` waits before every token until
+ * the request is aborted, `fail:` fails before the first token, `break:` before the third.
  */
 function parrotEngine() {
   const asked = (prompt: Int32Array): string => {
@@ -101,14 +101,14 @@ async function start(kind: ServerKind): Promise<RunningService> {
   return startService({ logger: silent, dataDir: await temporaryDirectory(), ...(await optionsOf(kind)) });
 }
 
-/** The service of a kind. */
+/** Returns the service of a kind. */
 export async function serviceOf(kind: ServerKind): Promise<Address> {
   let service = started.get(kind);
   if (service === undefined) started.set(kind, (service = start(kind)));
   return service;
 }
 
-/** Ends every service and removes what they kept. */
+/** Closes all services and removes their directories. */
 export async function closeServices(): Promise<void> {
   for (const service of started.values()) await (await service).close({ graceMs: 0 });
   started.clear();

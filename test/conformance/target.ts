@@ -1,4 +1,4 @@
-/** A server as a case sees it: an address, a key, and small helpers around requests. */
+/** Server under test: an address, a key, and helpers for requests. */
 import { expect } from "vitest";
 import { readEvents } from "../service/chat/support.ts";
 import type { ConformanceCase, Field } from "./case.ts";
@@ -8,17 +8,17 @@ import { serviceOf, type Address } from "./servers.ts";
 const DEADLINE_MS = 60_000;
 const CHAT = "/v1/chat/completions";
 
-/** How a request is sent. */
+/** Options of a request. */
 export interface SendOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** null sends none. @default that of the server */
+  /** API key; null sends none. @default the server's key */
   readonly key?: string | null | undefined;
   readonly path?: string | undefined;
   readonly method?: string | undefined;
 }
 
-/** An error as it was answered; `isEvent` when it came inside a stream. */
+/** Error response; `isEvent` if it was an event of a stream. */
 export interface Refused {
   readonly status: number;
   readonly message: string;
@@ -28,7 +28,7 @@ export interface Refused {
   readonly isEvent: boolean;
 }
 
-/** The outside server that the environment names; null when the suite is to start its own. */
+/** Returns the server address from the environment; null if the suite starts its own. */
 export function outsideAddress(): Address | null {
   const { CONFORMANCE_BASE_URL: url, CONFORMANCE_API_KEY: apiKey = "" } = process.env;
   return url === undefined || url === "" ? null : { url: url.replace(/\/+$/, ""), apiKey };
@@ -39,7 +39,7 @@ const HELLO = [{ role: "user", content: "hello" }];
 export class Target {
   readonly #address: Address;
   readonly #model: string | undefined;
-  /** Top-level fields of every body that was sent. */
+  /** Top-level fields of all bodies sent so far. */
   readonly sent = new Set<string>();
 
   constructor(address: Address, model?: string) {
@@ -47,14 +47,14 @@ export class Target {
     this.#model = model;
   }
 
-  /** The server a case is put to; null when an outside one lacks what the case needs. */
+  /** Returns the server for a case; null if an external server does not meet its requirements. */
   static async of({ needs }: ConformanceCase): Promise<Target | null> {
     const outside = outsideAddress();
     if (outside === null) return new Target(await serviceOf(needs?.server ?? "plain"));
     return needs === undefined ? new Target(outside, process.env["CONFORMANCE_MODEL"]) : null;
   }
 
-  /** Sends anything; a string as it is, an object with the messages and the model that it lacks. */
+  /** Sends a body: a string unchanged, an object with default messages and model. */
   async send(body: object | string | undefined, options: SendOptions = {}): Promise<Response> {
     const { headers, key = this.#address.apiKey, path = CHAT, method = "POST" } = options;
     const model = this.#model === undefined ? {} : { model: this.#model };
@@ -69,7 +69,7 @@ export class Target {
     });
   }
 
-  /** The answer to a request that must succeed. */
+  /** Returns the response to a request that must succeed. */
   async complete(body: object, options: SendOptions = {}): Promise<any> {
     const response = await this.send(body, options);
     const parsed: any = await response.json();
@@ -77,24 +77,24 @@ export class Target {
     return parsed;
   }
 
-  /** The one choice of a request that must succeed. */
+  /** Returns the only choice of a request that must succeed. */
   async choice(body: object): Promise<any> {
     return (await this.complete(body)).choices[0];
   }
 
-  /** The text of that choice. */
+  /** Returns the text of the only choice. */
   async text(body: object): Promise<string> {
     return (await this.choice(body)).message.content;
   }
 
-  /** The events of a stream that must begin. */
+  /** Returns the events of a stream that must start. */
   async stream(body: object): Promise<{ readonly chunks: any[]; readonly isDone: boolean }> {
     const response = await this.send({ stream: true, ...body });
     expect(response.status).toBe(200);
     return readEvents(response);
   }
 
-  /** The error to a request that must fail, before the stream or in it. */
+  /** Returns the error of a request that must fail, before the stream or in it. */
   async refused(body: object | string, options: SendOptions = {}): Promise<Refused> {
     const response = await this.send(body, options);
     if (response.status !== 200) return { status: response.status, isEvent: false, ...((await response.json()) as any).error };
@@ -109,12 +109,12 @@ export class Target {
     return this.#address.url;
   }
 
-  /** Whether a case has sent a field. */
+  /** Whether a case has sent the field. */
   hasSent(field: Field): boolean {
     return this.sent.has(field);
   }
 
-  /** What `path` answers to a GET. */
+  /** Returns the response to a GET of `path`. */
   async get(path: string, options: SendOptions = {}): Promise<Response> {
     return this.send(undefined, { ...options, path, method: "GET" });
   }

@@ -21,7 +21,7 @@ const lines = async (): Promise<unknown[]> =>
     .map((line) => JSON.parse(line) as unknown);
 
 describe("a growing JSON Lines file", () => {
-  it("keeps the order of the calls, also when nobody waits between them", async () => {
+  it("keeps the order of appends that are not awaited", async () => {
     const log = await JsonLog.open(path);
     await Promise.all(Array.from({ length: 50 }, (_, index) => log.append({ index })));
     await log.sync();
@@ -29,7 +29,7 @@ describe("a growing JSON Lines file", () => {
     expect(await lines()).toEqual(Array.from({ length: 50 }, (_, index) => ({ index })));
   });
 
-  it("goes on where it ended", async () => {
+  it("appends to an existing file", async () => {
     for (const value of [1, 2, 3]) {
       const log = await JsonLog.open(path);
       await log.append(value);
@@ -39,7 +39,7 @@ describe("a growing JSON Lines file", () => {
   });
 
   property.prop([fc.nat({ max: 200_000 })], { numRuns: 30 })(
-    "cuts off a torn last line of any length, and nothing else",
+    "removes a torn last line of any length and keeps all other lines",
     async (length) => {
       await writeFile(path, `{"a":1}\n{"b":"${"x".repeat(length)}`);
       const log = await JsonLog.open(path);
@@ -49,13 +49,13 @@ describe("a growing JSON Lines file", () => {
     },
   );
 
-  it("empties a file that holds nothing but a torn line", async () => {
+  it("empties a file that contains only a torn line", async () => {
     await writeFile(path, '{"a":');
     await (await JsonLog.open(path)).close();
     expect(await readFile(path, "utf8")).toBe("");
   });
 
-  it("refuses a value without a JSON form and stays usable", async () => {
+  it("rejects a value without a JSON form and stays usable", async () => {
     const log = await JsonLog.open(path);
     await expect(log.append(undefined)).rejects.toMatchObject({ code: "E_DATA" });
     await log.append(1);

@@ -31,7 +31,7 @@ async function readAll(text: string): Promise<ChatExample[]> {
 }
 
 describe("writeChatJsonl", () => {
-  it("writes plain conversations, sampled turns as assistant messages", async () => {
+  it("writes conversations, with sampled turns as assistant messages", async () => {
     const path = join(directory, "chat.jsonl");
     await writeChatJsonl(path, [sampled(1, "yes"), { ...example, tools, parallelToolCalls: false }]);
     expect(await lines(path)).toEqual([
@@ -45,7 +45,7 @@ describe("writeChatJsonl", () => {
     ]);
   });
 
-  it("a trajectory's histories are lines of their own, and what was only context is not trained", async () => {
+  it("writes one line per history, with weight 0 for assistant messages that were context", async () => {
     const path = join(directory, "histories.jsonl");
     const { messages_and_choices: items, ...rest } = sampled(1, "yes").toJSON();
     const rich = Trajectory.fromJSON({
@@ -71,14 +71,14 @@ describe("writeChatJsonl", () => {
     [{ ...example, parallelToolCalls: "yes" }, /Example 1: .*`parallel_tool_calls`/],
     [{ ...example, weight: 0 }, /Example 1: `weight`: expected a number from 0.000001 to 1000000, got 0/],
     [{ ...example, weight: 1e7 }, /Example 1: `weight`: expected a number from 0.000001 to 1000000, got 10000000/],
-  ])("refuses %j", async (bad, message) => {
+  ])("rejects %j", async (bad, message) => {
     await expect(writeChatJsonl(join(directory, "never.jsonl"), [bad as never])).rejects.toMatchObject({ code: "E_DATA", message });
     expect(await readdir(directory)).not.toContain("never.jsonl");
   });
 });
 
 describe("readChatJsonl", () => {
-  it("reads what was written: weights, tool calls, tools", async () => {
+  it("reads weights, tool calls and tools as written", async () => {
     const full: ChatExample = {
       messages: [
         user,
@@ -108,11 +108,11 @@ describe("readChatJsonl", () => {
     [{ ...example, tools: {} }, /:2: expected `tools`/],
     [{ ...example, parallel_tool_calls: 1 }, /:2: expected `parallel_tool_calls`/],
     [[], /:2: expected a chat example object/],
-  ])("names the line of %j", async (value, message) => {
+  ])("names the line of the invalid value %j", async (value, message) => {
     await expect(readAll(`${JSON.stringify(example)}\n${JSON.stringify(value)}\n`)).rejects.toMatchObject({ code: "E_DATA", message });
   });
 
-  it("takes null for tools and parallel_tool_calls as absent, and leaves other keys out", async () => {
+  it("reads null tools and parallel_tool_calls as absent, and ignores other keys", async () => {
     expect(await readAll(JSON.stringify({ ...example, tools: null, parallel_tool_calls: null, id: 7 }))).toEqual([example]);
   });
 });

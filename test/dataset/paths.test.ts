@@ -54,13 +54,13 @@ describe("expandPaths", () => {
     expect((await expandPaths(given)).map((path) => relative(root, path))).toEqual(expected);
   });
 
-  it("is relative to the working directory", async () => {
+  it("resolves paths relative to the working directory", async () => {
     expect(await expandPaths("./test/data*/paths.test.ts")).toEqual(["test/dataset/paths.test.ts"]);
     expect(await expandPaths("package.json")).toEqual(["package.json"]);
   });
 
   it.each([["none.jsonl"], ["*.txt"], ["directory.jsonl"], ["nowhere/**"], ["a.jsonl/*"]])(
-    "refuses %s, which names no file",
+    "rejects %s, which matches no file",
     async (pattern) => {
       await expect(expandPaths([`${root}/a.jsonl`, `${root}/${pattern}`])).rejects.toMatchObject({
         code: "E_DATA",
@@ -69,7 +69,7 @@ describe("expandPaths", () => {
     },
   );
 
-  it("refuses an open brace and an empty list", async () => {
+  it("rejects an unclosed brace and an empty list", async () => {
     await expect(expandPaths("{a,b")).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("}") as string });
     await expect(expandPaths([])).rejects.toMatchObject({ code: "E_DATA" });
   });

@@ -15,7 +15,7 @@ afterAll(() => rm(directory, { recursive: true }));
 const readAll = (path: string) => readTrajectories(path).toArray();
 
 describe("trajectory files", () => {
-  it("keep everything: ids, log-probabilities, other writers' keys", async () => {
+  it("keep ids, log-probabilities and the keys of other writers", async () => {
     const path = join(directory, "all.jsonl");
     const rich = Trajectory.fromJSON({
       ...sampled(0.25).toJSON(),
@@ -40,14 +40,14 @@ describe("trajectory files", () => {
     ],
     [{}, /:2: .*messages_and_choices/],
     [null, /:2: expected a trajectory object/],
-  ])("name the line of %j", async (value, message) => {
+  ])("are rejected with the line of the invalid value %j", async (value, message) => {
     const path = join(directory, "bad.jsonl");
     await writeFile(path, `${JSON.stringify(sampled(1))}\n${JSON.stringify(value)}\n`);
     await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message });
   });
 
   test.prop([fc.array(trajectoryValue, { maxLength: 3 }), fc.constantFrom("x.jsonl", "x.jsonl.gz")], { numRuns: 60 })(
-    "give back every value that was written",
+    "return every value that was written",
     async (values, name) => {
       const path = join(directory, name);
       await writeTrajectories(
@@ -59,7 +59,7 @@ describe("trajectory files", () => {
   );
 
   test.prop([fc.array(groupValue, { maxLength: 3 })], { numRuns: 40 })(
-    "give back groups with exceptions, metrics and logs",
+    "return groups with exceptions, metrics and logs",
     async (values) => {
       const path = join(directory, "groups.jsonl");
       const groups = values.map((value) => TrajectoryGroup.fromJSON(value));
@@ -73,7 +73,7 @@ describe("trajectory files", () => {
     },
   );
 
-  it("mix with groups, whose trajectories come one after another; a reader of groups refuses a single one", async () => {
+  it("may contain groups, whose trajectories are read one by one; the group reader rejects a single trajectory", async () => {
     const path = join(directory, "mixed.jsonl");
     const lines = [sampled(1), group(sampled(2), sampled(3)), sampled(4)];
     await writeFile(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
@@ -82,7 +82,7 @@ describe("trajectory files", () => {
     await expect(reading).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(/mixed\.jsonl:1: .*group/) as string });
   });
 
-  it("name the value inside a trajectory that is wrong, and are frozen when handed out", async () => {
+  it("contain trajectories that are frozen when read", async () => {
     const path = join(directory, "frozen.jsonl");
     await writeTrajectories(path, [sampled(1)]);
     const [read] = await readAll(path);
@@ -93,7 +93,7 @@ describe("trajectory files", () => {
 });
 
 describe("versions", () => {
-  it("are in every record, and not in what is read", async () => {
+  it("are written to every record and removed on reading", async () => {
     const path = join(directory, "version.jsonl");
     await writeTrajectories(path, [sampled(1)]);
     expect(JSON.parse(await readFile(path, "utf8"))).toMatchObject({ schema_version: 1, reward: 1 });
@@ -104,7 +104,7 @@ describe("versions", () => {
     [2, /:2: has schema version 2; .* up to version 1/],
     ["1", /:2: expected `schema_version` to be a whole number/],
     [null, /:2: expected `schema_version`/],
-  ])("%j is refused with its line", async (version, message) => {
+  ])("version %j is rejected with its line", async (version, message) => {
     const path = join(directory, "newer.jsonl");
     await writeFile(path, `${JSON.stringify(sampled(1))}\n${JSON.stringify({ schema_version: version, ...sampled(1).toJSON() })}\n`);
     await expect(readAll(path)).rejects.toMatchObject({ code: "E_DATA", message });
@@ -118,7 +118,7 @@ describe("writeDataset", () => {
     return path;
   };
 
-  it("puts metadata beside the data, and the reader holds the file to it", async () => {
+  it("writes metadata that the reader compares the file with", async () => {
     const at = await target("dataset");
     const { path, count, sha256, sizeBytes, metadata } = await writeDataset(at, [sampled(1), sampled(0)], { metadata: { source: "june" } });
     expect(JSON.parse(await readFile(join(at, "metadata.json"), "utf8"))).toEqual(metadata);
@@ -145,7 +145,7 @@ describe("writeDataset", () => {
     });
   });
 
-  it("leaves the dataset that was there when it fails, also over nothing to write", async () => {
+  it("keeps the existing dataset when writing fails or there is nothing to write", async () => {
     const at = await target("kept");
     const { path } = await writeDataset(at, [sampled(1)], { gzip: true });
     expect(path).toMatch(/trajectories\.jsonl\.gz$/);

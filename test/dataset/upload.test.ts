@@ -60,7 +60,7 @@ function store(options: { failOn?: string | undefined; corrupt?: boolean } = {})
 }
 
 describe("uploadDataset", () => {
-  it("puts both files, then commits", async () => {
+  it("uploads both files, then commits", async () => {
     const { uploader, version, calls } = store();
     const train = (async function* () {
       yield sampled(1);
@@ -86,7 +86,7 @@ describe("uploadDataset", () => {
     expect(lines.map((line) => line.messages_and_choices.length)).toEqual([2, 2]);
   });
 
-  it("validation becomes an artifact of its own, which the other's metadata names", async () => {
+  it("uploads validation data as a separate artifact, named in the metadata of the training data", async () => {
     const { uploader, version } = store();
     const { train, validation } = Dataset.from(Array.from({ length: 40 }, (_, index) => sampled(index))).split({
       validation: 0.3,
@@ -100,7 +100,7 @@ describe("uploadDataset", () => {
     expect(counts[0]).toBeGreaterThan(0);
   });
 
-  it("started again, it goes on with the version that it began and sends what is missing", async () => {
+  it("resumes in the same version and sends only missing files", async () => {
     const { uploader, calls, options } = store({ failOn: "metadata.json" });
     const upload = () => uploadDataset(uploader, { name: "data", train: [sampled(1)] });
     await expect(upload()).rejects.toThrow("disk full");
@@ -113,7 +113,7 @@ describe("uploadDataset", () => {
     await expect(uploadDataset(uploader, { name: "data", train: [sampled(2)] })).resolves.toBe("artifact:///team/datasets/data:v1");
   });
 
-  it("does not commit what the store has wrong", async () => {
+  it("does not commit if the stored digests differ", async () => {
     const { uploader, calls } = store({ corrupt: true });
     const uploading = uploadDataset(uploader, { name: "data", train: [sampled(1)] });
     await expect(uploading).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("trajectories.jsonl") as string });
@@ -124,13 +124,13 @@ describe("uploadDataset", () => {
     ["no training data", { train: [] }, "train"],
     ["no validation data", { train: [example], validation: [] }, "validation"],
     ["an example without an assistant", { train: [{ messages: [{ role: "user", content: "hi" }] }] }, "train"],
-  ])("refuses %s before it asks the service for anything", async (_, data, param) => {
+  ])("rejects %s before any request", async (_, data, param) => {
     const { uploader, calls } = store();
     await expect(uploadDataset(uploader, { name: "data", ...data })).rejects.toMatchObject({ code: "E_DATA", param });
     expect(calls).toEqual([]);
   });
 
-  it("an abort and an error of the source pass unchanged", async () => {
+  it("rejects with the signal's own reason, and with an error of the source unchanged", async () => {
     const { uploader } = store();
     const reason = new Error("enough");
     const aborted = uploadDataset(uploader, { name: "data", train: [example], signal: AbortSignal.abort(reason) });
@@ -139,7 +139,7 @@ describe("uploadDataset", () => {
     await expect(uploadDataset(uploader, { name: "data", train: broken })).rejects.toBe(reason);
   });
 
-  it("to our own service: the second attempt reuses what the first one left, and the service has the digests", async () => {
+  it("resumes an interrupted upload to the embedded service without sending stored files again", async () => {
     const { service: running } = await startTestService();
     const service = await connect({ dataDir: running.dataDir, apiKey: running.apiKey });
     onTestFinished(() => service.close());

@@ -49,7 +49,7 @@ describe("tokenLoss", () => {
     }
   });
 
-  it("takes the ratio as 1 where the old log-probability is unknown", () => {
+  it("takes the ratio as 1 for an unknown old log-probability", () => {
     const input = { newLogprob: -0.7, oldLogprob: Number.NaN, advantage: 2 };
     expect(tokenLoss({ kind: "cispo", epsilon: 1, epsilonHigh: 4 }, input)).toEqual({ value: 1.4, derivative: -2 });
     expect(tokenLoss({ kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 }, input)).toEqual({ value: -2, derivative: -2 });
@@ -65,7 +65,7 @@ describe("tokenLoss", () => {
   const logprob = fc.double({ min: -8, max: -0.01, noNaN: true });
   const epsilon = fc.double({ min: 0.05, max: 1, noNaN: true });
   propertyTest.prop([logprob, logprob, fc.double({ min: -3, max: 3, noNaN: true }), epsilon, epsilon])(
-    "has the derivative that finite differences give for PPO, away from the clip's edges",
+    "has the derivative of finite differences for PPO, away from the clip's edges",
     (newLogprob, oldLogprob, advantage, low, high) => {
       const spec = { kind: "ppo", epsilon: low, epsilonHigh: high } as const;
       const ratio = Math.exp(newLogprob - oldLogprob);

@@ -33,13 +33,13 @@ describe("defineEnvironment", () => {
     ],
     ["a weight that is not finite", { rewards: [{ name: "x", weight: Infinity, score: () => 1 }] }],
   ];
-  it.each(bad)("refuses %s", (_, change) => {
+  it.each(bad)("rejects %s", (_, change) => {
     expect(() => defineEnvironment({ ...sums(), ...change } as EnvironmentDefinition<Sum>)).toThrow(ConfigError);
   });
 });
 
 describe("environmentRollout", () => {
-  it("scores what was played: weighted total, raw values as metrics, the scenario's id", async () => {
+  it("scores a rollout: weighted total, raw values as metrics, the scenario's id", async () => {
     const environment = sums();
     const groups = await gatherTrajectoryGroups(environment.scenarios.eval, environmentRollout(environment), {
       policy: sumPolicy(({ a, b }) => String(a + b)),
@@ -85,7 +85,7 @@ describe("environmentRollout", () => {
     );
   });
 
-  it("plays a rollout again whose judge was only busy", async () => {
+  it("retries a rollout whose judge was overloaded", async () => {
     let calls = 0;
     const environment = sums({
       rewards: [{ name: "judge", score: () => (calls++ === 0 ? Promise.reject(Object.assign(new Error("busy"), { status: 503 })) : 1) }],
@@ -98,7 +98,7 @@ describe("environmentRollout", () => {
     expect(groups[0]?.rewards).toEqual([1]);
   });
 
-  it("passes an abort in a reward on unchanged", async () => {
+  it("rethrows an abort in a reward unchanged", async () => {
     const controller = new AbortController();
     const reason = new DOMException("enough", "AbortError");
     const environment = sums({
@@ -120,7 +120,7 @@ describe("environmentRollout", () => {
     await expect(run).rejects.toBe(reason);
   });
 
-  it("takes a finished trajectory: its reward stays without rewards and is replaced by them", async () => {
+  it("accepts a finished trajectory: rewards replace its reward, which stays without rewards", async () => {
     const finishing = sums();
     const rollout: typeof finishing.rollout = async (scenario, context) => {
       const t = await finishing.rollout(scenario, context);
@@ -138,7 +138,7 @@ describe("environmentRollout", () => {
     });
   });
 
-  it("says what to return when the rollout gave no trajectory, or none has a reward", async () => {
+  it("names the missing return value if a rollout returns no trajectory or no reward", async () => {
     const lost = defineEnvironment({ ...sums(), rollout: async () => undefined as never });
     const without = defineEnvironment({ ...sums(), rewards: [] });
     for (const [environment, message] of [
@@ -152,7 +152,7 @@ describe("environmentRollout", () => {
 });
 
 describe("scenarioIdOf", () => {
-  it("is the scenario's own id, else a hash of its JSON, or what the environment says", () => {
+  it("is the scenario's own id, a hash of its JSON, or the result of `scenarioId`", () => {
     expect(scenarioIdOf({ name: "x" }, { id: "seven" })).toBe("seven");
     // printf '{"a":1,"b":2}' | sha256sum
     expect(scenarioIdOf({ name: "x" }, { a: 1, b: 2 })).toBe("43258cff783fe703");
@@ -164,7 +164,7 @@ describe("scenarioIdOf", () => {
 describe("trainScenarios", () => {
   const letters = "abcdefghij".split("");
 
-  it("gives a list whole in every pass, each pass in another order, whatever was taken before", () => {
+  it("returns every item once per pass, each pass in another order, from any start", () => {
     const all = trainScenarios(letters, { seed: 7, count: 35 });
     const passes = [0, 10, 20].map((start) => all.slice(start, start + 10).join(""));
     for (const pass of passes) expect(pass.split("").toSorted().join("")).toBe("abcdefghij");
@@ -191,7 +191,7 @@ describe("trainScenarios", () => {
     ["a negative count", () => trainScenarios(["a"], { count: -1 })],
     ["half a start", () => trainScenarios(["a"], { from: 0.5, count: 1 })],
     ["a seed that is no integer", () => trainScenarios(["a"], { seed: 0.5, count: 1 })],
-  ])("refuses %s", (_, run) => {
+  ])("rejects %s", (_, run) => {
     expect(run).toThrow(ArgumentError);
   });
 });

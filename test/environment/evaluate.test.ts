@@ -38,7 +38,7 @@ describe("evaluate", () => {
     );
   });
 
-  it("plays once and greedily by default, and gives the policy the same seeds every time", async () => {
+  it("plays once and greedily by default, with the same seeds every time", async () => {
     const seeds: unknown[] = [];
     const policy = sometimes();
     const spy = {
@@ -54,14 +54,14 @@ describe("evaluate", () => {
     expect(seeds.every((each) => (each as unknown[])[0] === 0)).toBe(true);
   });
 
-  it("lets the best answer pass whatever the weights round to", async () => {
+  it("passes the best answer although the weights sum to less than 1 in floating point", async () => {
     const parts = [0.7, 0.2, 0.1].map((weight, index) => ({ name: `part${index}`, weight, score: () => 1 }));
     const report = await evaluate(sums({ rewards: [...parts, { name: "penalty", weight: -1, score: () => 0 }] }), sometimes());
     expect(report.reward.mean).toBeLessThan(1);
     expect(report.passAtK[0]?.mean).toBe(1);
   });
 
-  it("keeps failed rollouts as data within the budget, and leaves a scenario without any out", async () => {
+  it("records failed rollouts up to `maxExceptions`, and excludes a scenario without successful rollouts", async () => {
     const policy = sumPolicy(({ a, b }) => {
       if (a === 2) throw new Error("down");
       return String(a + b);
@@ -73,7 +73,7 @@ describe("evaluate", () => {
     await expect(evaluate(sums(), policy)).rejects.toMatchObject({ code: "E_TOO_MANY_EXCEPTIONS" });
   });
 
-  it("refuses options outside their bounds before it plays", async () => {
+  it("rejects options out of bounds before it plays", async () => {
     let isAsked = false;
     const policy = sumPolicy(() => {
       isAsked = true;
@@ -115,14 +115,14 @@ describe("rescore", () => {
     expect(again[0]!.metadata).toEqual(groups[0]!.metadata);
   });
 
-  it("gives the same rewards again for the same environment, trajectory by trajectory", async () => {
+  it("gives trajectories the same rewards with the same environment", async () => {
     const trajectories = (await stored()).flatMap((group) => group.trajectories);
     const again = await rescore(sums(), trajectories);
     expect(again.map(({ reward }) => reward)).toEqual(trajectories.map(({ reward }) => reward));
     expect(again.every((each) => each instanceof Trajectory)).toBe(true);
   });
 
-  it("lists scenarios it does not know, and takes those of a function when they are given", async () => {
+  it("lists unknown scenarios, and accepts the scenarios of a function as an option", async () => {
     const supplied = defineEnvironment({ ...sums(), scenarios: { train: (index) => ({ a: index, b: index }), eval: [] } });
     const trajectories = (await stored()).flatMap((group) => group.trajectories);
     const bare = Trajectory.fromJSON({ messages_and_choices: [] });
@@ -135,10 +135,14 @@ describe("rescore", () => {
     expect(await rescore(supplied, trajectories, { scenarios: sums().scenarios.eval })).toHaveLength(6);
   });
 
-  it("fails with the reward's and the scenario's name, or with the signal's reason", async () => {
+  it("fails with the names of reward, environment and scenario, or with the signal's reason", async () => {
     const groups = await stored();
     const broken = sums({ rewards: [{ name: "broken", score: () => Number.POSITIVE_INFINITY }] });
-    await expect(rescore(broken, groups)).rejects.toMatchObject({ code: "E_REWARD", message: expect.stringContaining("`broken`") });
+    const id = scenarioIdOf(broken, broken.scenarios.eval[0]!);
+    await expect(rescore(broken, groups)).rejects.toMatchObject({
+      code: "E_REWARD",
+      message: expect.stringContaining(`Reward \`broken\` of environment \`sums\`, scenario \`${id}\`,`),
+    });
     await expect(rescore(sums(), groups, { signal: AbortSignal.abort(new Error("enough")) })).rejects.toThrow("enough");
   });
 });

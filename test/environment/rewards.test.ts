@@ -64,20 +64,20 @@ describe("reward and weighted", () => {
     ["a negative tolerance", () => numericReward(() => 1, { tolerance: -1 })],
     ["a relative tolerance that is not finite", () => numericReward(() => 1, { relativeTolerance: Number.NaN })],
     ["another place", () => numericReward(() => 1, { which: "middle" as never })],
-  ])("refuse %s", (_, make) => {
+  ])("reject %s", (_, make) => {
     expect(make).toThrow(ConfigError);
   });
 });
 
 describe("regexReward", () => {
-  it("finds the pattern anywhere, each time anew whatever its flags", async () => {
+  it("finds the pattern anywhere in the text, independent of flags and earlier calls", async () => {
     for (const flags of ["", "g", "y", "gy"]) {
       const part = regexReward(new RegExp("b+", flags));
       expect([await score(part, "abb", 0), await score(part, "abb", 0), await score(part, "ac", 0)], flags).toEqual([1, 1, 0]);
     }
   });
 
-  it("takes a pattern of the scenario, and a part of the text", async () => {
+  it("accepts a pattern per scenario and an extracted part of the text", async () => {
     const part = regexReward((scenario: { word: string }) => new RegExp(`^${scenario.word}$`), {
       name: "said",
       extract: (text) => /<a>(.*)<\/a>/.exec(text)?.[1],
@@ -119,7 +119,7 @@ describe("numericReward", () => {
     expect([await score(near, "3.5 or 9", 3), await score(near, "3.51 or 3", 3)]).toEqual([1, 0]);
   });
 
-  it("fails when the right number is none", async () => {
+  it("throws if the right number is not finite", async () => {
     await expect(
       score(
         numericReward(() => Number.NaN),
@@ -133,7 +133,7 @@ describe("numericReward", () => {
 describe("jsonSchemaReward", () => {
   const schema = z.toJSONSchema(z.object({ city: z.string(), days: z.array(z.int()).min(1) })) as never;
 
-  it("accepts JSON that fits, and nothing else", async () => {
+  it("accepts only JSON that matches the schema", async () => {
     const part = jsonSchemaReward(schema);
     const texts = ['{"city":"Ulm","days":[1]}', '{"city":"Ulm","days":[]}', '{"city":"Ulm"}', '{"city":"Ulm","days":[1]', "Ulm", ""];
     const scores = await Promise.all(texts.map((text) => score(part, text, 0)));

@@ -1,4 +1,5 @@
 import { defineEnvironment, type Environment, type EnvironmentDefinition } from "../../src/environment/index.ts";
+import { createScriptedPolicy } from "../../src/testing/index.ts";
 import { trajectory, type Policy } from "../../src/trajectory/index.ts";
 
 export interface Sum {
@@ -36,31 +37,14 @@ export function sums(change: Partial<EnvironmentDefinition<Sum>> = {}): Environm
 /** Answers a sum with what `answer` makes of it and of how often it was asked, from 0. */
 export function sumPolicy(answer: (sum: Sum, attempt: number) => string): Policy {
   const asked = new Map<string, number>();
-  return {
-    id: "team/demo/sums:step2",
-    step: 2,
-    async complete({ messages }) {
+  return createScriptedPolicy(
+    ({ messages }) => {
       const question = String(messages.at(-1)?.content);
       const attempt = asked.get(question) ?? 0;
       asked.set(question, attempt + 1);
       const [a = 0, b = 0] = question.split("+").map(Number);
-      return {
-        id: "completion",
-        object: "chat.completion",
-        created: 0,
-        model: "team/demo/sums:step2",
-        choices: [
-          {
-            index: 0,
-            message: { role: "assistant", content: answer({ a, b }, attempt) },
-            finish_reason: "stop",
-            token_ids: [1],
-            logprobs: { content: [{ token: "x", logprob: -1, top_logprobs: [] }] },
-          },
-        ],
-        usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
-        prompt_token_ids: [5],
-      };
+      return { text: answer({ a, b }, attempt) };
     },
-  };
+    { id: "team/demo/sums:step2" },
+  );
 }

@@ -7,14 +7,14 @@ const codes = async (...args: Parameters<typeof validate<never>>) => (await vali
 const checked = (change: Parameters<typeof sums>[0], options = {}) => codes(sums(change) as never, { expected: 1, ...options });
 
 describe("validate", () => {
-  it("finds nothing wrong when right answers earn the most and empty ones less", async () => {
+  it("has no findings if right answers earn the most and empty ones less", async () => {
     const report = await validate(sums({ rewards: sums().rewards.slice(0, 2) }));
     expect(report).toMatchObject({ environment: "sums", isValid: true, expected: 1.5, findings: [] });
     expect(report.scores).toHaveLength(7);
     expect(report.scores[4]).toMatchObject({ split: "eval", reward: 1.5, emptyReward: 0, rewards: { correct: 1, short: 1 } });
   });
 
-  it("holds right answers to the best that was seen when raw values leave [0, 1]", async () => {
+  it("expects the highest observed total if raw values are outside [0, 1]", async () => {
     const near = {
       name: "near",
       score: ({ scenario, text }: { scenario: { a: number; b: number }; text: string }) =>
@@ -24,7 +24,7 @@ describe("validate", () => {
     expect(report).toMatchObject({ isValid: true, expected: 10 });
   });
 
-  it("names the scenarios whose right answer earns less, and says what it should", async () => {
+  it("names the scenarios whose right answer earns less than expected", async () => {
     const report = await validate(
       sums({
         gold: ({ a, b }) => (a === 3 ? "3" : String(a + b)),
@@ -40,7 +40,7 @@ describe("validate", () => {
     expect(report.findings[0]?.message).toContain("earns less than 1.");
   });
 
-  it("takes rewards that always give zero for broken, not for the best there is", async () => {
+  it("reports rewards that are always zero", async () => {
     expect(await codes(sums({ rewards: [{ name: "zero", score: () => 0 }] }) as never)).toEqual([
       "gold-below-expected",
       "no-difference",
@@ -48,7 +48,7 @@ describe("validate", () => {
     ]);
   });
 
-  it("finds a reward that fails, and one that tells nothing apart", async () => {
+  it("reports a reward that fails, and one that is the same for right and empty answers", async () => {
     const fails = { name: "fails", score: ({ text }: { text: string }) => JSON.parse(text) as number };
     const report = await validate(sums({ rewards: [fails] }), { expected: 0 });
     expect(report.findings).toMatchObject([
@@ -64,7 +64,7 @@ describe("validate", () => {
     });
   });
 
-  it("finds ids that name two scenarios, and scenarios in both splits", async () => {
+  it("reports ids of two scenarios, and scenarios in both splits", async () => {
     const rewards = sums().rewards.slice(0, 1);
     expect(await checked({ rewards, scenarioId: ({ a }) => String(a) })).toEqual(["same-id", "in-both-splits"]);
     expect(await checked({ rewards, scenarios: { train: [{ a: 1, b: 2 }], eval: [{ a: 1, b: 2 }] } })).toEqual(["in-both-splits"]);
@@ -82,7 +82,7 @@ describe("validate", () => {
     ).toEqual([]);
   });
 
-  it("takes messages for gold: assistant turns count as sampled ones, tool results as context", async () => {
+  it("accepts messages as gold: assistant turns count as sampled, tool results as context", async () => {
     const seen: unknown[] = [];
     const report = await validate(
       sums({
@@ -109,7 +109,7 @@ describe("validate", () => {
     expect(seen[0]).toEqual([["assistant", "tool", "assistant"], 2]);
   });
 
-  it("refuses what it cannot validate", async () => {
+  it("rejects environments and options that it cannot validate", async () => {
     await expect(validate(sums({ gold: undefined }))).rejects.toThrow(ConfigError);
     await expect(validate(sums({ rewards: [] }))).rejects.toThrow(ConfigError);
     await expect(validate(sums(), { count: 0 })).rejects.toThrow(ArgumentError);

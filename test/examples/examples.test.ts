@@ -1,4 +1,4 @@
-/** Every example is short, runs by itself against the embedded service, and prints what it promises. */
+/** Every example is short, runs against the embedded service, and prints the expected output. */
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -7,13 +7,13 @@ import { runProgram } from "../support/run-program.ts";
 
 const RUN_TIMEOUT_MS = 180_000;
 const MAX_LINES = 60;
-/** Lines to change in an agent that is to be captured. */
+/** Maximum number of changed lines in a captured agent. */
 const MAX_CHANGED_LINES = 3;
 
 interface Expectation {
-  /** What the example gets on its command line, in a directory of its own. */
+  /** Command-line arguments of the example; it runs in a temporary directory. */
   readonly args?: (directory: string) => readonly string[];
-  /** What must be on its standard output. */
+  /** Expected patterns on standard output. */
   readonly prints: readonly RegExp[];
 }
 
@@ -48,14 +48,14 @@ describe("the examples", () => {
     expect(names.map((name) => name.replace(/\.ts$/u, "")).toSorted()).toEqual(Object.keys(EXAMPLES).toSorted());
   });
 
-  it.each(Object.keys(EXAMPLES))("%s has at most sixty lines and says how it is run", async (name) => {
+  it.each(Object.keys(EXAMPLES))("%s has at most 60 lines and states its command", async (name) => {
     const lines = await linesOf(name);
     expect(lines.length).toBeLessThanOrEqual(MAX_LINES);
     expect(lines.join("\n")).toContain(`node --conditions=whetstone/source --import tsx examples/${name}.ts`);
   });
 
   it.each(Object.keys(EXAMPLES).filter((name) => name.startsWith("capture-")))(
-    "%s changes at most three lines of an agent",
+    "%s changes at most three lines of the agent",
     async (name) => {
       const changed = (await linesOf(name)).filter((line) => /\bcapture\b/.test(line) && !/^\s*(\*|\/\/|\/\*)/.test(line));
       expect(changed.length).toBeGreaterThan(0);
@@ -64,7 +64,7 @@ describe("the examples", () => {
   );
 
   it.each(Object.entries(EXAMPLES))(
-    "%s runs and prints what it promises",
+    "%s runs and prints the expected output",
     async (name, { args, prints }) => {
       const stdout = await runProgram(pathOf(name), { args, cwd: ROOT, timeoutMs: RUN_TIMEOUT_MS });
       for (const pattern of prints) expect(stdout).toMatch(pattern);

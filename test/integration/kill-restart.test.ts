@@ -68,7 +68,7 @@ async function statusOf(service: Address, jobId: string): Promise<string> {
 /** Everything of an event but its identity and the clock. */
 const content = (events: readonly JobEvent[]) => events.map(({ type, data }) => [type, withoutTimes(data)]);
 
-test("a service that is killed again and again ends its jobs with the weights of one that never was", { timeout: 400_000 }, async () => {
+test("a service that is killed repeatedly ends its jobs with the weights of an uninterrupted service", { timeout: 400_000 }, async () => {
   const calmDir = await temporaryDirectory();
   const calm = await startProcess(calmDir);
   const groups = await Promise.all([0, 1, 2, 3].map((index) => rollOut(calm, `Write about the number ${index}.`, { n: 4 })));

@@ -30,8 +30,8 @@ async function runHost({ url, apiKey }: Address, runDir: string, settings: HostS
   return code === 0;
 }
 
-describe("a training run that is killed again and again", () => {
-  test.each([0, 1])(`ends as one that never was: %i steps off-policy`, { timeout: 300_000 + KILLS * 30_000 }, async (maxStepsOffPolicy) => {
+describe("a training run that is killed repeatedly", () => {
+  test.each([0, 1])("completes every step once: %i steps off-policy", { timeout: 300_000 + KILLS * 30_000 }, async (maxStepsOffPolicy) => {
     const directory = await temporaryDirectory();
     const service = await startProcess(join(directory, "service"));
     const settings = { steps: STEPS, maxStepsOffPolicy };
@@ -75,7 +75,7 @@ describe("a training run that is killed again and again", () => {
   });
 });
 
-test("a run whose service is killed and restarted waits, goes on with its job, and ends", { timeout: 400_000 }, async () => {
+test("a run whose service is killed and restarted waits, continues its job and completes", { timeout: 400_000 }, async () => {
   const directory = await temporaryDirectory();
   const dataDir = join(directory, "service");
   let service = await startProcess(dataDir);

@@ -17,7 +17,7 @@ async function trainOn(service: Address, modelId: string, groups: readonly objec
 }
 
 test.for([{ name: "full" }, { name: "adapter", lora: { rank: 4 } }])(
-  "sampler and trainer agree on the log-probabilities of what was sampled, step after step: $name",
+  "sampler and trainer agree on the log-probabilities of sampled tokens in every step: $name",
   async ({ name, ...lora }) => {
     const service = await startService({ dataDir: await temporaryDirectory() });
     onTestFinished(() => service.close({ graceMs: 0 }));
@@ -47,7 +47,7 @@ test.for([{ name: "full" }, { name: "adapter", lora: { rank: 4 } }])(
   },
 );
 
-test("the metric sees a sampler that is off", async () => {
+test("logprob_difference_max measures a deviating sampler", async () => {
   const service = await startService({ dataDir: await temporaryDirectory() });
   onTestFinished(() => service.close({ graceMs: 0 }));
   const { id } = await send(service, "POST", MODELS, { project: "demo", name: "off", base_model: BASE });

@@ -25,7 +25,7 @@ async function writeBase(): Promise<string> {
   return directory;
 }
 
-test("a Qwen 3 learns an answer with a thought, as an adapter and throughout", async () => {
+test("a Qwen 3 model learns an answer with reasoning, as an adapter and in full", async () => {
   const embedded = await startService({ dataDir: await temporaryDirectory(), baseModels: { qwen: await writeBase() } });
   onTestFinished(() => embedded.close({ graceMs: 0 }));
   const service = await connect({ baseUrl: embedded.url, apiKey: embedded.apiKey });

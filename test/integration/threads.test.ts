@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import { expect, onTestFinished, test } from "vitest";
-import { threadCandidates } from "../../src/engine/onnx/train/threads.ts";
+import { threadCandidates } from "../../src/engine/onnx/train/thread-choice.ts";
 import { startService } from "../../src/service/index.ts";
 import { BASE, finishedEvents, MODELS, RL_JOBS, rollOut, send, SFT_JOBS, temporaryDirectory, uploadExamples } from "./support.ts";
 
@@ -20,7 +20,7 @@ async function reported(options: { readonly trainerThreads?: number }): Promise<
 
 const engineKeys = (step: object) => Object.keys(step).filter((key) => key.startsWith("engine/"));
 
-test("every gradient step says with how many threads the trainer goes on, one that it may try", async () => {
+test("every gradient step reports the trainer's thread count, one of the candidates", async () => {
   const steps = await reported({});
   expect(steps.length).toBeGreaterThan(1);
   for (const step of steps) {
@@ -29,7 +29,7 @@ test("every gradient step says with how many threads the trainer goes on, one th
   }
 });
 
-test("the number it was given is the one it says, and nothing was measured", async () => {
+test("a given thread count is reported without measurements", async () => {
   for (const step of await reported({ trainerThreads: 1 })) {
     expect(engineKeys(step)).toEqual(["engine/threads"]);
     expect(step["engine/threads"]).toBe(1);

@@ -29,18 +29,18 @@ function roundingOf(rewards: readonly number[], scale: boolean): number {
 const reward = fc.double({ min: -1000, max: 1000, noNaN: true });
 
 describe("groupAdvantages", () => {
-  it("agrees with the reference vectors, and is exactly 0 at the mean", () => {
+  it("match the reference vectors, and are exactly 0 at the mean", () => {
     const advantages = groupAdvantages(vectors.group.map((trajectory) => trajectory.reward));
     expect(advantages[2]).toBe(0);
     for (const [index, expected] of vectors.advantages.entries()) expect(apart(advantages[index] as number, expected)).toBeLessThan(1e-9);
   });
 
-  it("keeps both sides of the mean where the difference is small but real", () => {
+  it("have the sign of a small difference to the mean", () => {
     const advantages = groupAdvantages([0, 0, -1.5e-12], { scale: false });
     expect([...advantages].map(Math.sign)).toEqual([1, 1, -1]);
   });
 
-  it("only centres when told not to scale", () => {
+  it("subtract only the mean with `scale: false`", () => {
     expect([...groupAdvantages([1, 0], { scale: false })]).toEqual([0.5, -0.5]);
     expect([...groupAdvantages([3, 0, 0], { scale: false })]).toEqual([2, -1, -1]);
   });
@@ -74,7 +74,7 @@ describe("groupAdvantages", () => {
     },
   );
 
-  it.each([Number.NaN, Number.POSITIVE_INFINITY])("refuses the reward %d", (bad) => {
+  it.each([Number.NaN, Number.POSITIVE_INFINITY])("rejects the reward %d", (bad) => {
     expect(() => groupAdvantages([0, bad])).toThrow(DataError);
   });
 });
@@ -85,7 +85,7 @@ describe("normalizeBatch", () => {
     tokens: vectors.group[index]?.assistant_mask.reduce((sum, bit) => sum + bit, 0) ?? 0,
   }));
 
-  it("starts from the reference's weights", () => {
+  it("uses the reference's initial weights", () => {
     for (const [index, { tokens }] of entries.entries())
       expect(apart(1 / (tokens + 1e-6), vectors.weights[index] as number)).toBeLessThan(1e-9);
   });
@@ -104,7 +104,7 @@ describe("normalizeBatch", () => {
     tokens: fc.integer({ min: 1, max: 500 }),
   });
   propertyTest.prop([fc.array(entry, { minLength: 1, maxLength: 12 }), fc.double({ min: -0.9, max: 0.9, noNaN: true })])(
-    "makes the mean weight and the mean weighted advantage 1, and every trajectory weigh the same",
+    "scales the mean weight and the mean weighted advantage to 1, and gives every trajectory the same weight",
     (batch, balance) => {
       const normalized = normalizeBatch(batch, balance);
       const tokens = batch.reduce((sum, { tokens: count }) => sum + count, 0);
@@ -119,7 +119,7 @@ describe("normalizeBatch", () => {
     },
   );
 
-  it("leaves zeros, not NaN, when the balance takes everything away", () => {
+  it("returns zeros, not NaN, if the balance removes every advantage", () => {
     expect(normalizeBatch([{ advantage: -1, tokens: 3 }], 1)).toEqual([{ weight: 1, advantage: 0 }]);
   });
 });

@@ -27,7 +27,7 @@ function threeTokens(config: RlConfig = {}, version: number | null = 3, others: 
 }
 
 describe("policyDiagnostics", () => {
-  it("says what its formulas say", () => {
+  it("computes its formulas", () => {
     const batch = threeTokens();
     const found = policyDiagnostics(batch, shifted(batch, [-HALF, HALF, 0]), { startStep: 3 });
     // Ratios 2, 1/2 and 1. Two tokens of advantage 1 and one of −1 before they are normalised; after it |A|·w has mean 1.
@@ -45,7 +45,7 @@ describe("policyDiagnostics", () => {
     expect(found).toMatchObject({ "staleness/mean": 0, "staleness/max": 0 });
   });
 
-  it("counts what lies outside the clip, by the ratio that the loss takes", () => {
+  it("counts tokens outside the clip range by the ratio that the loss uses", () => {
     const fraction = (config: RlConfig) => {
       const batch = threeTokens(config);
       return policyDiagnostics(batch, shifted(batch, [-HALF, HALF, 0.1]), { startStep: 3 })["policy/clip_fraction"];
@@ -58,7 +58,7 @@ describe("policyDiagnostics", () => {
     expect(fraction({ ppo: true, precalculate_logprobs: true })).toBe(0);
   });
 
-  it("tells what the sampler got wrong from what training has moved since", () => {
+  it("separates sampler errors from policy changes by the policy version", () => {
     const batch = threeTokens({}, 3, 1);
     const found = policyDiagnostics(batch, shifted(batch, [0, 0, 0.5]), { startStep: 3 });
     expect(found["sampler/mismatch_kl"]).toBe(0);
@@ -75,7 +75,7 @@ describe("policyDiagnostics", () => {
     expect(ahead).toMatchObject({ "staleness/mean": 0.5, "staleness/max": 1 });
   });
 
-  it("takes the version of the trajectory where a choice has none", () => {
+  it("uses the policy version of the trajectory for a choice without one", () => {
     const groups = [group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] })];
     groups[0]!.trajectories[0]!.initial_policy_version = 2;
     groups[0]!.trajectories[1]!.final_policy_version = 5;
@@ -84,7 +84,7 @@ describe("policyDiagnostics", () => {
     expect(found).toMatchObject({ "staleness/mean": 2.5, "staleness/max": 4 });
   });
 
-  it("leaves unknown log-probabilities out, and stays finite where the sampler said impossible", () => {
+  it("excludes unknown log-probabilities, and stays finite for a sampled log-probability of -9999", () => {
     const groups = [
       group({ reward: 1, choices: [{ ...choice([1], [2]), logprobs: null }] }, { reward: 0, choices: [choice([1], [3], [-9999])] }),
     ];
@@ -118,19 +118,19 @@ describe("trainingWarnings", () => {
       history.map((each) => ({ ...healthy, ...each })),
     ).map(({ code }) => code);
 
-  it("has nothing to say of a healthy step, nor of a first one", () => {
+  it("are empty for a healthy step and for the first step", () => {
     expect(codes({}, [{}, {}, {}])).toEqual([]);
     expect(codes({ "policy/entropy": 0, "advantage/zero_groups": 9 })).toEqual([]);
   });
 
-  it("sees the entropy collapse", () => {
+  it("report an entropy collapse", () => {
     expect(codes({ "policy/entropy": 0.24 }, [{ "policy/entropy": 0.3 }, {}])).toEqual(["entropy-collapse"]);
     expect(codes({ "policy/entropy": 0.26 }, [{ "policy/entropy": 0.3 }, {}])).toEqual([]);
     // What was long ago is forgotten.
     expect(codes({ "policy/entropy": 0.1 }, [...Array<object>(10).fill({ "policy/entropy": 0.2 }), {}])).toEqual([]);
   });
 
-  it("sees constant groups rise", () => {
+  it("report a rising fraction of constant groups", () => {
     const rising = [{ "advantage/zero_groups": 5 }, { "advantage/zero_groups": 4 }, { "advantage/zero_groups": 3 }];
     expect(codes({ "advantage/zero_groups": 6 }, rising)).toEqual(["constant-groups-rising"]);
     expect(codes({ "advantage/zero_groups": 4 }, rising)).toEqual([]);
@@ -139,7 +139,7 @@ describe("trainingWarnings", () => {
     expect(codes({ "advantage/zero_groups": 8 }, Array<object>(3).fill({ "advantage/zero_groups": 8 }))).toEqual([]);
   });
 
-  it("sees few effective samples and a sampler that disagrees", () => {
+  it("report a small effective sample size and a sampler mismatch", () => {
     expect(codes({ "policy/ess": 0.29 })).toEqual(["low-ess"]);
     expect(codes({ "policy/ess": 0.3, "sampler/mismatch_kl": 1.1e-3 })).toEqual(["sampler-mismatch"]);
     const [warning] = trainingWarnings({ ...healthy, "policy/ess": 0.1 }, []);

@@ -30,7 +30,7 @@ describe("resolveLoss", () => {
   it.each([
     { ppo: true, loss_fn: "cispo" },
     { ppo: false, loss_fn: "ppo" },
-  ] as const)("refuses the contradiction %j", (config) => {
+  ] as const)("rejects the contradiction %j", (config) => {
     expect(() => resolveLoss(config)).toThrow(ArgumentError);
     expect(() => resolveLoss(config)).toThrow(/`ppo` and `loss_fn`/);
   });

@@ -34,12 +34,12 @@ describe("mergeTurns", () => {
     expect([...(sequences[1]?.mask ?? [])]).toEqual([...prompt.map(() => 0), 1]);
   });
 
-  it("gives nothing for nothing", () => {
+  it("returns no sequences without turns", () => {
     expect(mergeTurns([])).toEqual({ sequences: [], mergedTurns: 0, driftedTurns: 0 });
   });
 
   propertyTest.prop([fc.array(fc.tuple(fc.array(fc.nat(50), { maxLength: 4 }), ids), { minLength: 1, maxLength: 6 }), ids])(
-    "puts a conversation that only grows into one sequence, each sampled token trained once with its own log-probability",
+    "merges a growing conversation into one sequence, in which each sampled token is trained once with its log-probability",
     (steps, start) => {
       let history = [...start];
       const turns = steps.map(([context, sampled]) => {
@@ -56,17 +56,14 @@ describe("mergeTurns", () => {
     },
   );
 
-  propertyTest.prop([fc.array(fc.tuple(ids, ids), { maxLength: 6 })])(
-    "never loses or repeats a sampled token, whatever the prompts",
-    (pairs) => {
-      const turns = pairs.map(([prompt, sampled]) => turn(prompt, sampled));
-      const { sequences, mergedTurns, driftedTurns } = mergeTurns(turns);
-      const trained = sequences.flatMap(({ tokens, mask }) => [...tokens].filter((_, index) => mask[index] === 1));
-      expect(trained).toEqual(turns.flatMap(({ sampled }) => sampled));
-      expect(mergedTurns + driftedTurns + Math.min(1, turns.length)).toBe(turns.length);
-      for (const { mask } of sequences) expect(mask[0]).toBe(0);
-    },
-  );
+  propertyTest.prop([fc.array(fc.tuple(ids, ids), { maxLength: 6 })])("keeps every sampled token exactly once for any prompts", (pairs) => {
+    const turns = pairs.map(([prompt, sampled]) => turn(prompt, sampled));
+    const { sequences, mergedTurns, driftedTurns } = mergeTurns(turns);
+    const trained = sequences.flatMap(({ tokens, mask }) => [...tokens].filter((_, index) => mask[index] === 1));
+    expect(trained).toEqual(turns.flatMap(({ sampled }) => sampled));
+    expect(mergedTurns + driftedTurns + Math.min(1, turns.length)).toBe(turns.length);
+    for (const { mask } of sequences) expect(mask[0]).toBe(0);
+  });
 });
 
 describe("readTurn", () => {
@@ -81,7 +78,7 @@ describe("readTurn", () => {
     ["token ids", { token_ids: undefined }],
     ["log-probabilities", { logprobs: null }],
     ["log-probabilities", { logprobs: { content: null } }],
-  ])("refuses a choice without %s, naming it and its place: %j", (name, change) => {
+  ])("rejects a choice without %s, naming its location: %j", (name, change) => {
     const broken = { ...choice([1], [2]), ...change };
     expect(() => readTurn(broken, where)).toThrow(ArgumentError);
     expect(() => readTurn(broken, where)).toThrow(new RegExp(`${where}: A choice has no ${name}`));
@@ -93,7 +90,7 @@ describe("readTurn", () => {
     ["no sampled token", { token_ids: [], logprobs: { content: [] } }],
     ["not a finite number", { logprobs: { content: [{ token: "", logprob: Number.NaN, top_logprobs: [] }] } }],
     ["of at most 0", { logprobs: { content: [{ token: "", logprob: 0.5, top_logprobs: [] }] } }],
-  ])("refuses a choice that breaks: %s", (message, change) => {
+  ])("rejects an invalid choice: %s", (message, change) => {
     const broken = { ...choice([1], [2]), ...change };
     expect(() => readTurn(broken, where)).toThrow(DataError);
     expect(() => readTurn(broken, where)).toThrow(message);

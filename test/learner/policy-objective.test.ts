@@ -84,7 +84,7 @@ describe("policyObjective", () => {
     }
   });
 
-  it("masks tokens outside the clip's range: no loss and no gradient, where the reference clips the masked ratio up again", () => {
+  it("masks tokens outside the clip range (no loss, no gradient); the reference clips the masked ratio up again", () => {
     const config = { mask_prob_ratio: true, epsilon: 0.2, epsilon_high: 0.28 } as const;
     const [first, second] = policyObjective(ROWS, objectiveOf(config)).derivatives;
     // Ratios e^0.2, e^-0.5, e^0.5 and e^-0.2, e^-0.1, e^1: only those within (0.8, 1.28) are trained.
@@ -107,7 +107,7 @@ describe("policyObjective", () => {
     expect(isTrained({ ...config, precalculate_logprobs: true }).flat()).not.toContain(false);
   });
 
-  it("bounds the ratio of negative advantages only, where the reference bounds every ratio", () => {
+  it("bounds only the ratio of negative advantages; the reference bounds every ratio", () => {
     const config = { max_negative_advantage_importance_sampling_weight: 1.1 };
     const [good, bad] = policyObjective(ROWS, objectiveOf(config)).derivatives;
     const [freeGood, freeBad] = policyObjective(ROWS, OFF).derivatives;
@@ -123,7 +123,7 @@ describe("policyObjective", () => {
     advantage: fc.double({ min: -3, max: 3, noNaN: true }),
   });
   propertyTest.prop([fc.array(token, { minLength: 1, maxLength: 6 }), fc.constantFrom("cispo", "ppo")])(
-    "is the engine's own loss when everything else is off",
+    "equals the engine's loss if all other settings are off",
     (tokens, kind) => {
       const spec = { kind, epsilon: 0.3, epsilonHigh: 0.4 } as const;
       const row = {
@@ -145,7 +145,7 @@ describe("policyObjective", () => {
 });
 
 describe("linearRows", () => {
-  it("has the derivatives of the objective under a loss that every engine has, on the same trained tokens", () => {
+  it("reproduces the derivatives of the objective with a loss that every engine supports", () => {
     const rows = [
       {
         tokens: Int32Array.from([1, 2, 3, 4]),

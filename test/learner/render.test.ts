@@ -33,7 +33,7 @@ function textsOf({ rows }: ReturnType<typeof batchOf>, index = 0) {
 }
 
 describe("choices without token ids", () => {
-  it("are rendered through the chat template: prompt and answer", () => {
+  it("are rendered with the chat template, prompt and answer", () => {
     const batch = batchOf([said("yes")], WITHOUT);
     expect(textsOf(batch)).toEqual({ trained: "yes<|end|>", all: expect.stringMatching(/q<\|end\|>.*yes<\|end\|>$/su) });
     expect(batch.rows[0]?.logprobs?.every(Number.isNaN)).toBe(true);
@@ -44,7 +44,7 @@ describe("choices without token ids", () => {
     ["their text", (id: number) => ({ token: tokenizer.tokenText(id) })],
     ["their ids", (id: number) => ({ token: `token_id:${id}` })],
     ["their bytes", (id: number) => ({ token: "\uFFFD", bytes: [...tokenizer.tokenBytes(id)] })],
-  ])("take the sampled tokens from log-probabilities that name them by %s", (how, name) => {
+  ])("take the sampled tokens from log-probabilities with %s", (how, name) => {
     // A character of several tokens has no text of its own in each of them.
     const answer = how === "their text" ? "hello there" : "hé 🙂";
     const text = `${answer}<|end|>`;
@@ -57,7 +57,7 @@ describe("choices without token ids", () => {
     expect(batch.metrics).toMatchObject({ "data/rendered_turns": 1, "data/rendered_drift": 0 });
   });
 
-  it("take the character, not the byte, where a tokenizer has a token for both", async () => {
+  it("take the character token, not the byte token, if the tokenizer has both", async () => {
     const file = JSON.parse(readFileSync(new URL("../oracle/byte-fallback/tokenizer.json", import.meta.url), "utf8")) as {
       model: { vocab: Record<string, number> };
     };
@@ -77,20 +77,20 @@ describe("choices without token ids", () => {
     expect([...tokens].filter((_, t) => weights[t] !== 0)).toEqual([vocab["x"], vocab["</s>"]]);
   });
 
-  it("count as drifted where the template renders other tokens than were sampled", () => {
+  it("count as drifted if the template renders other tokens than were sampled", () => {
     const batch = batchOf([said("yes", { logprobs: logprobsOf("yes!<|end|>") })]);
     expect(textsOf(batch).trained).toBe("yes!<|end|>");
     expect(batch.metrics).toMatchObject({ "data/rendered_turns": 1, "data/rendered_drift": 1 });
   });
 
-  it("have no closing token where they were cut by their length", () => {
+  it("have no end token if they were cut by length", () => {
     const batch = batchOf([said("yes", { finish_reason: "length" })], WITHOUT);
     expect(textsOf(batch).trained).toBe("yes");
     const known = batchOf([said("yes", { finish_reason: "length", logprobs: logprobsOf("yes") })]);
     expect(known.metrics["data/rendered_drift"]).toBe(0);
   });
 
-  it("are merged with the turn before where they continue it", () => {
+  it("are merged with the previous turn if they continue it", () => {
     const batch = batchOf([said("yes"), { role: "user", content: "sure?" }, said("no")], WITHOUT);
     expect(textsOf(batch).trained).toBe("yes<|end|>no<|end|>");
     expect(batch.metrics).toMatchObject({ "data/rendered_turns": 2, "data/merged_turns": 1, "data/drifted_turns": 0 });
@@ -116,13 +116,13 @@ describe("choices without token ids", () => {
   it.each([
     ["a token that the vocabulary has not", { content: [{ token: "nonesuchtoken", logprob: -1 }] }, /"nonesuchtoken".*vocabulary/],
     ["a log-probability above 0", { content: [{ token: "token_id:3", logprob: 1 }] }, /finite number of at most 0/],
-  ])("are refused with %s", (_, logprobs, message) => {
+  ])("are rejected with %s", (_, logprobs, message) => {
     const build = () => batchOf([said("yes", { logprobs })]);
     expect(build).toThrow(DataError);
     expect(build).toThrow(message);
   });
 
-  it("are refused without a tokenizer", () => {
+  it("are rejected without a tokenizer", () => {
     const groups = [group({ reward: 1, choices: [said("yes")] }, { reward: 0, choices: [choice([1], [2])] })];
     expect(() => buildRlBatch(groups, WITHOUT, limits)).toThrow(/A choice has no token ids/);
     expect(needsRendering(groups)).toBe(true);
@@ -134,7 +134,7 @@ describe("choices without token ids", () => {
 describe("choices with token ids and without log-probabilities", () => {
   const bare = { ...choice([1], [2, 3]), logprobs: null };
 
-  it("are trained with the ratio 1 when the job allows them, and refused otherwise", () => {
+  it("are trained with ratio 1 if the job allows them, and rejected otherwise", () => {
     const { rows } = batchOf([bare], WITHOUT);
     expect([...rows[0]!.tokens]).toEqual([1, 2, 3]);
     expect([...rows[0]!.logprobs!]).toEqual([Number.NaN, Number.NaN, Number.NaN]);
@@ -142,7 +142,7 @@ describe("choices with token ids and without log-probabilities", () => {
     expect(() => batchOf([bare])).toThrow(/A choice has no log-probabilities/);
   });
 
-  it("are refused when nothing was sampled", () => {
+  it("are rejected without sampled tokens", () => {
     expect(() => batchOf([{ ...bare, token_ids: [] }], WITHOUT)).toThrow(DataError);
   });
 });

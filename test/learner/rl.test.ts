@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { ArgumentError, DataError, UnsupportedError } from "../../src/errors.ts";
 import { tokenLoss } from "../../src/engine/token-loss.ts";
 import { buildRlBatch, checkRlConfig } from "../../src/learner/index.ts";
-import { rlConfig } from "../../src/schema/index.ts";
+import { rlConfig, type RlConfig } from "../../src/schema/index.ts";
 import { preflight } from "../../src/trajectory/index.ts";
 import { choice, group } from "./helpers.ts";
 
@@ -45,7 +45,7 @@ describe("buildRlBatch", () => {
     }
   });
 
-  it("has weights whose plain sum over the rows is the reference's loss", () => {
+  it("has weights that sum to the reference's loss", () => {
     const { rows, loss } = buildRlBatch([referenceGroup()], null, limits);
     const expected = pack.cases["packed_seq16"];
     let ours = 0;
@@ -63,7 +63,7 @@ describe("buildRlBatch", () => {
     expect(Math.abs(theirs)).toBeGreaterThan(0.01);
   });
 
-  it("gives each history its own rows, and a trajectory the same weight whatever their number", () => {
+  it("gives each history its own rows, and each trajectory the same weight", () => {
     const { rows, metrics } = buildRlBatch(
       [
         group(
@@ -100,7 +100,7 @@ describe("buildRlBatch", () => {
     expect(rows.map((row) => row.advantages?.[1])).toEqual([1, -1]);
   });
 
-  it("compares with the other rewards of the group, and divides by the deviation that is asked for", () => {
+  it("subtracts the selected baseline and divides by the selected deviation", () => {
     // Groups of two and of three, so that the factor G / (G − 1) does not cancel in the normalisation.
     const groups = [
       group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] }),
@@ -115,14 +115,14 @@ describe("buildRlBatch", () => {
     proportional(advantages({ advantage_deviation: "sample" }), [0.5 / two, -0.5 / two, 2 / 3 / three, -1 / 3 / three, -1 / 3 / three]);
   });
 
-  it("lets rounding decide what has an advantage only under `compat: art`, as the reference does", () => {
+  it("ignores rounding differences of rewards, except with `compat: art`", () => {
     const rewards = [0.1 + 0.2, 0.3, 0.3];
     const noise = group(...rewards.map((reward, index) => ({ reward, choices: [choice([1], [2 + index])] })));
     expect(() => buildRlBatch([noise], {}, limits)).toThrow(/all equal in 1 of 1 groups/);
     expect(buildRlBatch([noise], { compat: "art" }, limits).rows.length).toBeGreaterThan(0);
   });
 
-  it("reports what it did with every group", () => {
+  it("reports the metrics of the batch", () => {
     const long = Array.from({ length: 70 }, (_, index) => index);
     const { rows, metrics } = buildRlBatch(
       [
@@ -151,13 +151,13 @@ describe("buildRlBatch", () => {
     });
   });
 
-  it("keeps a sequence that fills the context exactly", () => {
+  it("keeps a sequence of exactly the context length", () => {
     const pair = group({ reward: 1, choices: [choice([1, 2], [3])] }, { reward: 0, choices: [choice([1, 2], [4])] });
     expect(buildRlBatch([pair], {}, { contextLength: 3 }).rows).toHaveLength(2);
     expect(() => buildRlBatch([pair], {}, { contextLength: 2 })).toThrow(/longer than the model's context of 2 tokens/);
   });
 
-  it("does not depend on the order of the groups, but for the order of the rows", () => {
+  it("does not depend on the order of groups, except for the order of rows", () => {
     const first = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] });
     const second = group({ reward: 7, choices: [choice([4], [5, 6])] }, { reward: 2, choices: [choice([4], [7])] });
     const [a, b, c, d] = buildRlBatch([first, second], {}, limits).rows;
@@ -173,14 +173,14 @@ describe("buildRlBatch", () => {
       /all equal in 1 of 1 groups/,
     ],
     ["groups of one", [group({ reward: 1, choices: [choice([1], [2])] })], /all equal in 1 of 1 groups/],
-  ])("refuses a batch that would train nothing and says why: %s", (_, groups, message) => {
+  ])("rejects a batch that would train nothing, with the reasons: %s", (_, groups, message) => {
     const build = () => buildRlBatch(groups, {}, limits);
     expect(build).toThrow(ArgumentError);
     expect(build).toThrow(message);
     expect(build).toThrow(expect.objectContaining({ param: "trajectory_groups" }));
   });
 
-  it("refuses a balance that leaves nothing", () => {
+  it("rejects a balance that removes every advantage", () => {
     const only = group({ reward: 1, choices: [] }, { reward: 0, choices: [choice([1], [2])] }, { reward: 1, choices: [] });
     expect(() => buildRlBatch([only], { advantage_balance: 1 }, limits)).toThrow(
       /2 of 3 trajectories have no sampled turn; `advantage_balance` takes away/,
@@ -188,14 +188,14 @@ describe("buildRlBatch", () => {
     expect(buildRlBatch([only], { advantage_balance: 0.5 }, limits).rows).toHaveLength(1);
   });
 
-  it("refuses a choice that cannot be trained even where its group would not be", () => {
+  it("rejects an untrainable choice, also in a constant group", () => {
     const constant = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 1, choices: [{ ...choice([1], [3]), logprobs: null }] });
     expect(() => buildRlBatch([constant], {}, limits)).toThrow(
       /trajectory_groups\.0\.trajectories\.1\.messages_and_choices\.1: A choice has no log-prob/,
     );
   });
 
-  it("refuses a group with nothing sampled in it, whatever the others have", () => {
+  it("rejects a group without sampled turns among other groups", () => {
     const good = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [3])] });
     const said = group({ reward: 1, choices: [] }, { reward: 0, choices: [{ role: "assistant", content: "x" }] });
     const build = () => buildRlBatch([good, said], {}, limits);
@@ -203,7 +203,7 @@ describe("buildRlBatch", () => {
     expect(build).toThrow("trajectory_groups.1: A group has no sampled turn");
   });
 
-  it("says of a turn that cannot be trained what preflight says", () => {
+  it("rejects an untrainable turn with the message of preflight", () => {
     for (const change of [{ logprobs: null }, { token_ids: null }, { token_ids: [3, 4] }, { prompt_token_ids: [] }]) {
       const mixed = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [{ ...choice([1], [3]), ...change }] });
       const fatal = preflight([mixed]).find(({ severity }) => severity === "fatal");
@@ -212,7 +212,7 @@ describe("buildRlBatch", () => {
     }
   });
 
-  it("refuses ids of another model's vocabulary and rewards that are not finite", () => {
+  it("rejects token ids outside the vocabulary and rewards that are not finite", () => {
     const pair = group({ reward: 1, choices: [choice([1], [2])] }, { reward: 0, choices: [choice([1], [600])] });
     expect(() => buildRlBatch([pair], {}, { ...limits, vocabularySize: 512 })).toThrow(DataError);
     expect(() => buildRlBatch([pair], {}, { ...limits, vocabularySize: 512 })).toThrow(/trajectories\.1.*token id 600/);
@@ -239,7 +239,7 @@ describe("checkRlConfig", () => {
     expect(checkRlConfig(Object.fromEntries(Object.keys(rlConfig.shape).map((name) => [name, null])))).toEqual(expected);
   });
 
-  it("carries out what it accepts", () => {
+  it("converts the settings that it accepts", () => {
     const given = {
       learning_rate: 1e-3,
       max_grad_norm: 0,
@@ -261,13 +261,13 @@ describe("checkRlConfig", () => {
     expect(checkRlConfig({ normalize_advantages: false }).advantages.scale).toBe(false);
   });
 
-  it.each([{ scale_rewards: false }, { normalize_advantages: false }])("refuses a deviation where %j divides by none", (config) => {
+  it.each([{ scale_rewards: false }, { normalize_advantages: false }])("rejects a deviation with %j", (config) => {
     expect(() => checkRlConfig({ ...config, advantage_deviation: "sample" })).toThrow(
       expect.objectContaining({ code: "E_ARGUMENT", param: "experimental_config.advantage_deviation" }),
     );
   });
 
-  it("accepts what asks for nothing", () => {
+  it("accepts neutral values", () => {
     const neutral = {
       importance_sampling_level: "token",
       model_k2_tau: 0,
@@ -294,7 +294,7 @@ describe("checkRlConfig", () => {
     scale_learning_rate_by_reward_std_dev: true,
   } as const;
 
-  it.each(Object.entries(refused))("refuses %s: %j by name", (name, value) => {
+  it.each(Object.entries(refused))("rejects %s: %j by name", (name, value) => {
     const check = () => checkRlConfig({ [name]: value });
     expect(rlConfig.safeParse({ [name]: value }).success).toBe(true);
     expect(check).toThrow(UnsupportedError);
@@ -303,40 +303,46 @@ describe("checkRlConfig", () => {
     );
   });
 
-  it("knows every setting of the schema: each is supported or rejected", () => {
-    const carriedOut = [
-      "token_report",
-      "learning_rate",
-      "epsilon",
-      "epsilon_high",
-      "ppo",
-      "loss_fn",
-      "scale_rewards",
-      "normalize_advantages",
-      "advantage_balance",
-      "max_grad_norm",
-      "weight_decay",
-      "adam_beta1",
-      "adam_beta2",
-      "allow_training_without_logprobs",
-      "turn_rewards",
-      "kl_penalty_coef",
-      "kl_penalty_source",
-      "kl_penalty_reference_step",
-      "kl_penalty_step_lag",
-      "advantage_baseline",
-      "advantage_deviation",
-      "loss_reduction",
-      "importance_sampling_level",
-      "model_k2_tau",
-      "kimi_k2_tau",
-      "mask_prob_ratio",
-      "max_negative_advantage_importance_sampling_weight",
-      "precalculate_logprobs",
-      "truncated_importance_sampling",
-      "compat",
-    ];
-    expect([...carriedOut, ...Object.keys(refused)].sort()).toEqual(Object.keys(rlConfig.shape).sort());
+  /** A value with an effect for every supported setting, with the other settings that it needs. */
+  const supported: Record<string, RlConfig> = {
+    learning_rate: { learning_rate: 1 },
+    epsilon: { epsilon: 0.3 },
+    epsilon_high: { epsilon_high: 0.3 },
+    ppo: { ppo: true },
+    loss_fn: { loss_fn: "ppo" },
+    scale_rewards: { scale_rewards: false },
+    normalize_advantages: { normalize_advantages: false },
+    advantage_balance: { advantage_balance: 0.5 },
+    max_grad_norm: { max_grad_norm: 1 },
+    weight_decay: { weight_decay: 0.1 },
+    adam_beta1: { adam_beta1: 0.5 },
+    adam_beta2: { adam_beta2: 0.5 },
+    allow_training_without_logprobs: { allow_training_without_logprobs: true },
+    turn_rewards: { turn_rewards: true },
+    kl_penalty_coef: { kl_penalty_coef: 0.1 },
+    kl_penalty_source: { kl_penalty_coef: 0.1, kl_penalty_source: "current_learner" },
+    kl_penalty_reference_step: { kl_penalty_coef: 0.1, kl_penalty_reference_step: 1 },
+    kl_penalty_step_lag: { kl_penalty_coef: 0.1, kl_penalty_step_lag: 1 },
+    advantage_baseline: { advantage_baseline: "leave_one_out" },
+    advantage_deviation: { advantage_deviation: "sample" },
+    loss_reduction: { loss_reduction: "token_mean" },
+    importance_sampling_level: { importance_sampling_level: "sequence" },
+    model_k2_tau: { model_k2_tau: 0.5 },
+    kimi_k2_tau: { kimi_k2_tau: 0.5 },
+    mask_prob_ratio: { mask_prob_ratio: true },
+    max_negative_advantage_importance_sampling_weight: { max_negative_advantage_importance_sampling_weight: 1.1 },
+    precalculate_logprobs: { precalculate_logprobs: true },
+    truncated_importance_sampling: { truncated_importance_sampling: 2 },
+    compat: { compat: "art" },
+  };
+
+  it.each(Object.entries(supported))("supports %s: it changes the settings", (name, config) => {
+    const { [name as keyof RlConfig]: _, ...others } = config;
+    expect(checkRlConfig(config)).not.toEqual(checkRlConfig(others));
+  });
+
+  it("supports or rejects every setting of the schema; only `token_report` is read elsewhere", () => {
+    expect([...Object.keys(supported), ...Object.keys(refused), "token_report"].toSorted()).toEqual(Object.keys(rlConfig.shape).toSorted());
   });
 
   const off = {
@@ -389,11 +395,11 @@ describe("checkRlConfig", () => {
     [{ kl_penalty_reference_step: 1 }, "experimental_config.kl_penalty_reference_step"],
     [{ kl_penalty_coef: 0, kl_penalty_step_lag: 1 }, "experimental_config.kl_penalty_step_lag"],
     [{ kl_penalty_coef: 1, kl_penalty_reference_step: 1, kl_penalty_step_lag: 1 }, "experimental_config.kl_penalty_step_lag"],
-  ])("refuses a reference without a penalty, and two references: %j", (config, param) => {
+  ])("rejects a reference without a penalty, and two references: %j", (config, param) => {
     expect(() => checkRlConfig(config)).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param }));
   });
 
-  it("refuses two names of one setting that disagree", () => {
+  it("rejects two names of one setting with different values", () => {
     expect(() => checkRlConfig({ model_k2_tau: 0.5, kimi_k2_tau: 0 })).toThrow(/`model_k2_tau` and `kimi_k2_tau` to agree, got 0.5 and 0/);
     expect(() => checkRlConfig({ scale_rewards: true, normalize_advantages: false })).toThrow(ArgumentError);
     expect(checkRlConfig({ scale_rewards: false, normalize_advantages: false }).advantages.scale).toBe(false);

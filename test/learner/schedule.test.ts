@@ -29,7 +29,7 @@ it.each(Object.entries(vectors))("%s has the rates of the reference client", (na
   rates.forEach((rate, step) => expect(Math.abs(rate - expected[step]!)).toBeLessThanOrEqual(1e-12 * Math.abs(schedule.peak)));
 });
 
-it("warms up over all steps when there are no more", () => {
+it("warms up over all steps if there are fewer than the warm-up steps", () => {
   expect(ratesOf(2, { kind: "cosine", peak: 1, minimum: 0, warmupSteps: 4 })).toEqual([0.25, 0.5]);
   expect(ratesOf(3, { kind: "linear", peak: 1, minimum: 0, warmupSteps: 2 })).toEqual([0.5, 1, 1]);
 });

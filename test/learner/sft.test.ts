@@ -18,7 +18,7 @@ function sequencesOf(line: unknown, within = limits) {
 }
 
 describe("sftSequences", () => {
-  it("trains what the assistant says in a chat line", () => {
+  it("trains the assistant messages of a chat line", () => {
     const { sequences, droppedSequences } = sequencesOf({
       messages: [
         { role: "user", content: "a" },
@@ -31,7 +31,7 @@ describe("sftSequences", () => {
     expect(droppedSequences).toBe(0);
   });
 
-  it("leaves messages with weight 0 as context", () => {
+  it("keeps messages with weight 0 as context", () => {
     const { sequences } = sequencesOf({
       messages: [
         { role: "user", content: "a" },
@@ -65,7 +65,7 @@ describe("sftSequences", () => {
     ]);
   });
 
-  it("renders a history whose choices have no token ids and trains its choices only", () => {
+  it("renders a history whose choices have no token ids, and trains only its choices", () => {
     const plain = (content: string) => ({ message: { role: "assistant", content }, finish_reason: "stop" });
     const { sequences } = sequencesOf({
       messages_and_choices: [
@@ -92,7 +92,7 @@ describe("sftSequences", () => {
     expect(trainedText(sequences)).toEqual(["b<|end|>"]);
   });
 
-  it("trains the last turn alone where it is told to, and the others are context", () => {
+  it("trains only the last turn with `assistantTurns: last`", () => {
     const last = (line: unknown) =>
       sftSequences(readSftExample(line, "line 1"), tokenizer, limits, { assistantTurns: "last", where: "line 1" }).sequences;
     const chat = last({
@@ -121,7 +121,7 @@ describe("sftSequences", () => {
     expect(sequencesOf(line).sequences.map(({ weight }) => weight)).toEqual([undefined, undefined]);
   });
 
-  it("drops and counts what is longer than the context", () => {
+  it("drops and counts sequences longer than the context", () => {
     const line = {
       messages: [
         { role: "user", content: "x".repeat(100) },
@@ -150,7 +150,7 @@ describe("sftSequences", () => {
       { messages: [{ role: "assistant", tool_calls: [{ function: { name: "f", arguments: "{" } }] }] },
       /line 1: messages: messages\[0\]\.tool_calls\[0\]/,
     ],
-  ])("refuses a line with %s, naming the place", (_, line, message) => {
+  ])("rejects a line with %s, naming the location", (_, line, message) => {
     const read = () => sequencesOf(line, { ...limits, vocabularySize: 300 } as typeof limits);
     expect(read).toThrow(DataError);
     expect(read).toThrow(message);
@@ -171,13 +171,13 @@ describe("readSftExample", () => {
     ["a weight that may overflow a sum", { messages_and_choices: [], weight: 1e308 }],
     ["a weight that is no number", { messages_and_choices: [], weight: "2" }],
     ["a reward that is no number", { messages_and_choices: [], reward: "high" }],
-  ])("refuses %s, naming the line", (_, value) => {
+  ])("rejects %s, naming the line", (_, value) => {
     expect(() => readSftExample(value, "trajectories.jsonl line 3")).toThrow(DataError);
     expect(() => readSftExample(value, "trajectories.jsonl line 3")).toThrow(/^trajectories\.jsonl line 3: /);
   });
 });
 
-it("says which weights there are", () => {
+it("names the range of weights", () => {
   const line = { messages: [{ role: "assistant", content: "x" }] };
   expect(() => readSftExample({ ...line, weight: 1e308 }, "line 1")).toThrow(
     /line 1: weight: expected a number from 0.000001 to 1000000, got 1e\+308/,
@@ -188,7 +188,7 @@ it("says which weights there are", () => {
 describe("buildSftBatch", () => {
   const sequence = (...mask: readonly number[]): TokenSequence => ({ tokens: Int32Array.from(mask.keys()), mask: Uint8Array.from(mask) });
 
-  it("weighs every trained token of the batch the same, 1 in all", () => {
+  it("gives every trained token of the batch the same weight, in total 1", () => {
     const batch = buildSftBatch([sequence(0, 1, 1), sequence(0, 0, 1, 1)]);
     expect(batch.rows.map((row) => [...row.weights])).toEqual([
       [0, 0.25, 0.25],
@@ -197,7 +197,7 @@ describe("buildSftBatch", () => {
     expect(batch).toMatchObject({ loss: { kind: "cross-entropy" }, tokens: 7, trainedTokens: 4 });
   });
 
-  it("weighs an example's tokens by its weight, 1 in all", () => {
+  it("scales token weights by the example's weight, in total 1", () => {
     const { rows } = buildSftBatch([{ ...sequence(0, 1, 1), weight: 3 }, sequence(0, 0, 1, 1)]);
     expect(rows.map((row) => [...row.weights])).toEqual([
       [0, 0.375, 0.375],
@@ -210,7 +210,7 @@ describe("buildSftBatch", () => {
     expect(scaled.rows).toEqual(rows);
   });
 
-  it.each([[[]], [[sequence(0, 0)]]])("refuses a batch without a trained token", (sequences) => {
+  it.each([[[]], [[sequence(0, 0)]]])("rejects a batch without a trained token", (sequences) => {
     expect(() => buildSftBatch(sequences)).toThrow(ArgumentError);
   });
 });
@@ -235,7 +235,7 @@ describe("planSft", () => {
     expect(stepsOf(5, { batch_size: "auto" })).toEqual(steps);
   });
 
-  it("takes one rate per batch over all epochs, and refuses another number of them", () => {
+  it("accepts one learning rate per batch over all epochs, and rejects any other number", () => {
     const config = { batch_size: 2, learning_rate: [1, 2, 3, 4] };
     expect(stepsOf(4, config, { epochs: 2 }).map((step) => [step.epoch, step.adam.learningRate])).toEqual([
       [0, 1],
@@ -247,14 +247,14 @@ describe("planSft", () => {
     expect(() => planSft(4, config)).toThrow(/one learning rate per batch, 2 in all .*got 4/);
   });
 
-  it("carries out the optimizer's settings", () => {
+  it("converts the optimizer settings", () => {
     const { adam } = stepsOf(1, { learning_rate: 0.5 }, { max_grad_norm: 0, weight_decay: 0.1, adam_beta1: 0.2, adam_beta2: 0.3 })[0] ?? {};
     expect(adam).toEqual({ learningRate: 0.5, beta1: 0.2, beta2: 0.3, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm: 0 });
   });
 
   const ratesOf = (...given: Parameters<typeof planSft>) => stepsOf(...given).map(({ adam }) => adam.learningRate);
 
-  it("makes a rate per step of a schedule, over all epochs", () => {
+  it("computes the scheduled learning rate of every step over all epochs", () => {
     const linear = { learning_rate_schedule: "linear", warmup_steps: 2, epochs: 2 } as const;
     expect(ratesOf(6, { learning_rate: 1 }, linear)).toEqual([0.5, 1, 1, 2 / 3, 1 / 3, 0].map((rate) => expect.closeTo(rate, 12)));
     expect(ratesOf(10, { learning_rate: 1, batch_size: 1 }, { warmup_ratio: 0.29, min_learning_rate: 0.5 })).toEqual([
@@ -281,11 +281,11 @@ describe("planSft", () => {
     ["two sources of validation", null, { validation_split: 0.5, validation_data_url: "x" }, /got both/],
     ["measurements of nothing", null, { validation_every: 3 }, /no effect alone/],
     ["metric logging", { metric_logging: { enabled: true } }, null, /`metric_logging` is not supported/],
-  ] as const)("refuses %s", (_, config, experimental, message) => {
+  ] as const)("rejects %s", (_, config, experimental, message) => {
     expect(() => planSft(4, config as Parameters<typeof planSft>[1], experimental)).toThrow(message);
   });
 
-  it("holds a share out, never all and never none, and measures it after each epoch and at the end", () => {
+  it("holds out at least one and not all examples, and validates after each epoch or every so many steps, and at the end", () => {
     const plan = planSft(10, { batch_size: 3 }, { validation_split: 0.2, epochs: 2, shuffle_seed: 5 });
     expect(plan.heldOut).toHaveLength(2);
     const steps = [...plan.steps()];
@@ -300,7 +300,7 @@ describe("planSft", () => {
     expect(() => planSft(1, null, { validation_split: 0.5 })).toThrow(/at least two examples/);
   });
 
-  it("makes a step when it is asked for, whatever their number, and refuses more than a million", () => {
+  it("computes steps lazily from any start, and rejects more than a million steps", () => {
     const plan = planSft(100_000, { batch_size: 100, learning_rate: 1 }, { epochs: 1000, learning_rate_schedule: "linear" });
     expect(plan.stepCount).toBe(1_000_000);
     const [last] = plan.steps(999_999);
@@ -310,12 +310,12 @@ describe("planSft", () => {
     expect(() => planSft(50_000, { batch_size: 1 }, { epochs: 1000 })).toThrow(/at most 1000000 optimizer steps, got 50000000/);
   });
 
-  it("refuses an empty data set", () => {
+  it("rejects an empty data set", () => {
     expect(() => planSft(0)).toThrow(/at least one example/);
   });
 
   propertyTest.prop([fc.integer({ min: 1, max: 40 }), fc.integer({ min: 1, max: 9 }), fc.integer({ min: 1, max: 3 }), fc.maxSafeInteger()])(
-    "takes every example once in every epoch, in an order of seed and epoch alone",
+    "takes every example once per epoch, in an order that depends only on seed and epoch",
     (count, batchSize, epochs, seed) => {
       const { stepCount, steps: from } = planSft(count, { batch_size: batchSize }, { epochs, shuffle_seed: seed });
       const steps = [...from()];
@@ -331,7 +331,7 @@ describe("planSft", () => {
     },
   );
 
-  it("shuffles: other seeds and epochs give other orders", () => {
+  it("shuffles uniformly, with another order for another seed or epoch", () => {
     const orders = [shuffledIndices(50, 1n, 0), shuffledIndices(50, 1n, 1), shuffledIndices(50, 2n, 0)].map(String);
     expect(new Set(orders).size).toBe(3);
     // Every position is reached from everywhere: the mean final place of the first example over many seeds is the middle.

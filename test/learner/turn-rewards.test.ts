@@ -6,7 +6,7 @@ import { choice, group } from "./helpers.ts";
 const limits = { contextLength: 64 };
 
 describe("turnReturns", () => {
-  it("gives each turn what comes from it on, and the trajectory's reward to the first", () => {
+  it("sums the rewards of each turn and later turns, and adds the trajectory's reward", () => {
     expect(turnReturns(1, [0.5, 0.25, 0])).toEqual([1, 0.5, 0.25]);
     expect(turnReturns(2, [0, 0])).toEqual([2, 2]);
     expect(turnReturns(0, [1, -1])).toEqual([0, -1]);
@@ -15,7 +15,7 @@ describe("turnReturns", () => {
 });
 
 describe("groupTurnAdvantages", () => {
-  it("compares each return with the mean over trajectories, over the deviation", () => {
+  it("subtracts the mean over trajectories from each return and divides by the deviation", () => {
     // Means 1.5 and 0: the mean is 0.75, the squares are ((1.25² + 0.25²)/2 + 0.75²)/2.
     const deviation = Math.sqrt(((1.25 ** 2 + 0.25 ** 2) / 2 + 0.75 ** 2) / 2) + 1e-6;
     const [first, second] = groupTurnAdvantages([[2, 1], [0]]);
@@ -36,7 +36,7 @@ describe("groupTurnAdvantages", () => {
       baseline: fc.constantFrom("mean" as const, "leave_one_out" as const),
       deviation: fc.constantFrom("population" as const, "sample" as const),
     }),
-  ])("is the advantage of the trajectory where no turn has a reward of its own", (trajectories, options) => {
+  ])("equals the trajectory's advantage if no turn has a reward", (trajectories, options) => {
     const turns = groupTurnAdvantages(
       trajectories.map(([value, count]) => turnReturns(value, Array<number>(count).fill(0))),
       options,
@@ -48,7 +48,7 @@ describe("groupTurnAdvantages", () => {
     turns.forEach((each, index) => each.forEach((value) => expect(value).toBeCloseTo(whole[index] as number, 9)));
   });
 
-  it("has nothing to teach where all returns are equal", () => {
+  it("is zero if all returns are equal", () => {
     expect(groupTurnAdvantages([[1, 1], [1]]).map((turns) => [...turns])).toEqual([[0, 0], [0]]);
     expect(groupTurnAdvantages([[1, 0.5]]).map((turns) => [...turns])).toEqual([[0, 0]]);
   });
@@ -63,7 +63,7 @@ describe("buildRlBatch with `turn_rewards`", () => {
     ),
   ];
 
-  it("gives every turn's tokens the advantage of its turn, and the batch a mean size of 1", () => {
+  it("gives tokens the advantage of their turn, with mean magnitude 1 over the batch", () => {
     const { rows, metrics } = buildRlBatch(groups, { turn_rewards: true, scale_rewards: false }, limits);
     // Returns 1, 0, 0 and 0; means 1/3 and 0, so the mean is 1/6.
     const advantages = rows.map((row) => [...row.advantages!]);
@@ -84,13 +84,13 @@ describe("buildRlBatch with `turn_rewards`", () => {
     expect(metrics).toMatchObject({ "data/trainable_trajectories": 2, "reward/mean": 0.5 });
   });
 
-  it("leaves the rewards of turns alone without it", () => {
+  it("ignores the rewards of turns without the setting", () => {
     const { rows } = buildRlBatch(groups, {}, limits);
     const [first] = rows.map((row) => [...row.advantages!]);
     expect(first?.[1]).toBe(first?.[4]);
   });
 
-  it("is the batch of whole trajectories where no turn has a reward", () => {
+  it("equals the batch without the setting if no turn has a reward", () => {
     const plain = [
       group({ reward: 1, choices: [choice([1], [2, 3]), choice([1, 2, 3, 4], [5])] }, { reward: 0, choices: [choice([1], [6])] }),
     ];

@@ -6,7 +6,7 @@ import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
 import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
-import { LINEAR_LOSS, linearRows, policyObjective, policyRows, type PolicyObjective, type TrainingRow } from "../../src/learner/index.ts";
+import { LINEAR_LOSS, linearRows, policyObjective, policyRows, type PolicyObjective, type Row } from "../../src/learner/index.ts";
 
 /** Losses and gradients of a small random Llama computed by Hugging Face transformers; see `llama-policy.py`. */
 interface Case {
@@ -20,7 +20,7 @@ interface Case {
 const read = async (name: string): Promise<unknown> => JSON.parse(gunzipSync(await readFile(join(import.meta.dirname, name))).toString());
 const directory = join(import.meta.dirname, "llama/model");
 const signal = new AbortController().signal;
-let rows: TrainingRow[];
+let rows: Row[];
 let cases: readonly Case[];
 
 beforeAll(async () => {

@@ -9,6 +9,7 @@ import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
 import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import type { LossSpec, Row } from "../../src/engine/port.ts";
+import { LOSSES } from "../engine/conformance/subject.ts";
 
 /** Values of a small random Llama computed by Hugging Face transformers; see `llama.py`. */
 interface Expected {
@@ -60,11 +61,7 @@ describe("a Llama in transformers", () => {
     logprobs.forEach((row, i) => expect(relativeError(row, expected.logprobs[i]!)).toBeLessThan(5e-6));
   });
 
-  test.each<LossSpec>([
-    { kind: "cross-entropy" },
-    { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.3 },
-    { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.3 },
-  ])("$kind: the loss and every parameter's gradient agree", async (loss) => {
+  test.each(LOSSES)("$kind: the loss and every parameter's gradient agree", async (loss) => {
     const { trainer, id } = await start();
     const { metrics } = await trainer.forwardBackward(id, rowsOf(), loss, signal);
     const wanted = expected.losses[loss.kind];

@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { readChatJsonl, type ChatExample } from "../../src/dataset/index.ts";
 import { buildRlBatch, readSftExample, sftSequences } from "../../src/learner/index.ts";
 import { trajectoryGroup } from "../../src/schema/index.ts";
-import { toTemplateMessage, wireMessage } from "../../src/service/chat/messages.ts";
+import { toTemplateMessage, wireMessage } from "../../src/service/chat/request/messages.ts";
 import { sharedModel } from "../tokenizer/fixture.ts";
 
 interface Line {

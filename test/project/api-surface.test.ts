@@ -3,7 +3,7 @@ import ts from "typescript";
 import { describe, expect, it } from "vitest";
 import { entries, read, ROOT } from "./files.ts";
 
-/** At most this many names in the root entry, types included: what one can hold in the head. */
+/** Maximum number of names in the root entry, including types. */
 const ROOT_NAMES = 60;
 
 const { options } = ts.convertCompilerOptionsFromJson(
@@ -16,7 +16,7 @@ const program = ts.createProgram(
 );
 const checker = program.getTypeChecker();
 
-/** The exported names of an entry, sorted; types are marked, since they vanish at run time. */
+/** Returns the sorted exported names of an entry; types are marked, because they do not exist at run time. */
 function surface(file: string): string[] {
   const source = program.getSourceFile(join(ROOT, file));
   const module = source && checker.getSymbolAtLocation(source);
@@ -29,18 +29,25 @@ function surface(file: string): string[] {
 }
 
 describe("the public names", () => {
-  // A change here is a change of the interface: update the snapshot on purpose (`-u`) and write it into the changelog.
-  it.each([...entries])("of %s are the ones we decided on", (_, file) => {
+  // A difference is a change of the public interface: update the snapshot (`-u`) and the changelog.
+  it.each([...entries])("of %s match the recorded list", (_, file) => {
     expect(surface(file).join("\n")).toMatchSnapshot();
   });
 
-  it(`of the root are at most ${ROOT_NAMES}`, () => {
+  it(`of the root number at most ${ROOT_NAMES}`, () => {
     expect(surface("src/index.ts").length).toBeLessThanOrEqual(ROOT_NAMES);
   });
 });
 
+describe("the generated API reference", () => {
+  it("documents every entry point", () => {
+    const { entryPoints } = JSON.parse(read("typedoc.json")) as { readonly entryPoints: readonly string[] };
+    expect(entryPoints.toSorted()).toEqual([...entries.values()].toSorted());
+  });
+});
+
 describe("the published types", () => {
-  it("hold no `any`", { timeout: 120_000 }, () => {
+  it("contain no `any`", { timeout: 120_000 }, () => {
     const found: string[] = [];
     let files = 0;
     program.emit(undefined, (name, text) => {

@@ -1,19 +1,20 @@
-/** What `npm run build` makes of the modules of `src`: few files, and nothing else than the modules say. */
+/** Output of `npm run build`: few files, with the same behavior as the modules of `src`. */
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join, posix } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bundle } from "../../scripts/bundle.js";
+import { writeReport } from "../../src/report/index.ts";
 import { entries, packageJson, projectFiles, read, ROOT } from "./files.ts";
 import { importsOf, loadedBy } from "./imports.ts";
 
-/** The files that `import "whetstone"` may open. What it needs grows; a file for each module would be a hundred more. */
+/** Maximum number of files that `import "whetstone"` opens; one file per module would be about a hundred more. */
 const MAX_ROOT_FILES = 30;
 const PROGRAM_TIMEOUT_MS = 60_000;
 
-/** A file of the build. */
+/** Output file of the build. */
 interface Output {
   readonly inputs: Readonly<Record<string, unknown>>;
   readonly imports: readonly { readonly path: string; readonly kind: string; readonly external?: boolean }[];
@@ -22,7 +23,7 @@ interface Output {
 let directory: string;
 let outputs: Readonly<Record<string, Output>>;
 
-// Beside the sources, where a module of the build finds its dependencies and the package itself.
+// Next to the sources, so that the build finds its dependencies and the package itself.
 beforeAll(async () => {
   await mkdir(join(ROOT, "runs"), { recursive: true });
   directory = await mkdtemp(join(ROOT, "runs", "bundle-"));
@@ -40,7 +41,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
-/** The files of the build that importing `path` opens at once. */
+/** Returns the files of the build that importing `path` opens at once. */
 function opened(path: string, seen = new Set<string>()): Set<string> {
   if (seen.has(path)) return seen;
   seen.add(path);
@@ -58,18 +59,25 @@ async function node(...args: readonly string[]): Promise<string> {
 }
 
 describe("the built JavaScript", () => {
-  it("has a file for whatever package.json names", () => {
+  it("has a file for every path in package.json", () => {
     const named = Object.values(packageJson.exports).flatMap((target) => (typeof target === "string" ? [] : [target["default"] ?? ""]));
     for (const path of [...named, ...Object.values(packageJson.bin)]) expect(outputs).toHaveProperty([path.replace("./dist/", "")]);
   });
 
-  it("has a file for every thread", () => {
+  it("has a file for every worker thread", () => {
     const spawned = projectFiles("src").flatMap((file) => [...read(file).matchAll(/spawnWorker\("([^"]+)"/gu)]);
     expect(spawned.length).toBeGreaterThan(0);
     for (const [, name] of spawned) expect(outputs).toHaveProperty([`${name}.js`]);
   });
 
-  it("has each module once", () => {
+  it("has the same report page script as a report written from source", async () => {
+    await writeFile(join(directory, "config.json"), "{}");
+    const { path } = await writeReport(directory);
+    const script = await readFile(join(directory, "report/page.js"), "utf8");
+    expect(/<script type="module">(.*?)<\/script>/su.exec(await readFile(path, "utf8"))?.[1]).toBe(script);
+  });
+
+  it("contains each module once", () => {
     const modules = Object.values(outputs).flatMap(({ inputs }) => Object.keys(inputs));
     expect(modules.length).toBeGreaterThan(100);
     expect(modules.filter((module, index) => modules.indexOf(module) !== index)).toEqual([]);
@@ -79,7 +87,7 @@ describe("the built JavaScript", () => {
     expect(opened("index.js").size).toBeLessThanOrEqual(MAX_ROOT_FILES);
   });
 
-  it.each([...entries])("loads with %s what its modules load, and later what they load later", (_, source) => {
+  it.each([...entries])("loads for %s only the modules and packages that the source loads at once", (_, source) => {
     const files = [...opened(builtFrom(source))].map((path) => outputs[path]!);
     const modules = loadedBy(source);
     expect(files.flatMap(({ inputs }) => Object.keys(inputs)).filter((module) => !modules.has(module))).toEqual([]);
@@ -89,7 +97,7 @@ describe("the built JavaScript", () => {
     expect(packages.map(({ path }) => path).filter((specifier) => !named.has(specifier))).toEqual([]);
   });
 
-  it("keeps the names of classes, which are the names of errors", async () => {
+  it("keeps the names of classes, because errors are identified by name", async () => {
     const files = [...entries.values()].map((source) => pathToFileURL(join(directory, builtFrom(source))).href);
     const program = `
       const isClass = (value) => typeof value === "function" && String(value).startsWith("class");
@@ -102,14 +110,14 @@ describe("the built JavaScript", () => {
     expect(classes.filter(([exported, name]) => exported !== name)).toEqual([]);
   });
 
-  it("finds the files of the package", async () => {
+  it("finds the files of the package at run time", async () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
     expect((await node(join(directory, "cli/main.js"), "--version")).trim()).toBe(version);
   });
 });
 
 describe("the modules", () => {
-  it("look for no file by their own place, which a build moves", () => {
+  it("do not resolve files relative to themselves, because a build moves them", () => {
     const relativeToModule = /import\.meta\.(?:dirname|filename)|new URL\([^)]*import\.meta\.url/u;
     expect(projectFiles("src").filter((file) => relativeToModule.test(read(file)))).toEqual([]);
     expect('new URL("../models/", import.meta.url)').toMatch(relativeToModule);

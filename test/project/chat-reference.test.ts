@@ -1,7 +1,7 @@
-/** The reference of chat completion fields against the schema, and its columns against what the service does. */
+/** Compares the reference page of chat completion fields with the schema, and its columns with the service. */
 import { describe, expect, it } from "vitest";
-import { chatCompletionRequest } from "../../src/schema/index.ts";
-import { CARRIED_FIELDS, INERT_FIELDS } from "../../src/service/chat/fields.ts";
+import { CHAT_FIELDS, FIELD_ROWS, type ChatField, type FieldName } from "../../src/schema/chat-fields.ts";
+import { readChat } from "../../src/service/chat/request/request.ts";
 import { CONTEXT, HELLO, useChatServer } from "../service/chat/support.ts";
 import { read } from "./files.ts";
 
@@ -15,9 +15,9 @@ const rows = new Map(
     },
   ),
 );
-const fields = Object.keys(chatCompletionRequest.shape);
+const fields = Object.keys(CHAT_FIELDS) as FieldName[];
 
-/** Bodies with a value outside the bound of the field, each with the param that its refusal names; none where there is no bound. */
+/** Bodies with a value outside the bound of the field, each with the `param` of the error; none if there is no bound. */
 const OUTSIDE: Readonly<Record<string, readonly (readonly [body: object, param: string | null])[]>> = {
   messages: [
     [{ messages: [] }, null],
@@ -82,12 +82,12 @@ const OUTSIDE: Readonly<Record<string, readonly (readonly [body: object, param: 
 };
 const { server, refusal } = await useChatServer();
 
-describe("the reference of chat completion fields", () => {
-  it("has a row for every field of the schema, in its order, and for nothing else", () => {
+describe("the reference page of chat completion fields", () => {
+  it("has a row for every field of the schema, in the same order, and no other row", () => {
     expect([...rows.keys()]).toEqual(fields);
   });
 
-  it.each(fields)("`%s`: says what it does and where it ends", (field) => {
+  it.each(fields)("`%s`: has a description and a supported range", (field) => {
     const row = rows.get(field)!;
     for (const cell of [row.effect, row.default, row.error]) expect(cell).not.toBe("");
     const hasBound = Object.hasOwn(OUTSIDE, field);
@@ -95,7 +95,7 @@ describe("the reference of chat completion fields", () => {
     if (row.error === "–") expect(row.bound).toBe("–");
   });
 
-  it.each(Object.entries(OUTSIDE))("`%s`: a value outside its bound is answered as its row says", async (field, bodies) => {
+  it.each(Object.entries(OUTSIDE))("`%s`: a value outside its bound is answered as the row states", async (field, bodies) => {
     const { error } = rows.get(field)!;
     for (const [body, param] of bodies) {
       const answer = await refusal(body);
@@ -106,19 +106,65 @@ describe("the reference of chat completion fields", () => {
     }
   });
 
-  it.each(fields.filter((field) => /^`[^`]+`/u.test(rows.get(field)!.default)))("`%s`: its default is taken", async (field) => {
-    const literal = /^`([^`]+)`/u.exec(rows.get(field)!.default)![1]!;
-    if (literal.startsWith('"')) return; // a default that depends on another field
-    expect((await server.post({ ...HELLO, [field]: JSON.parse(literal) })).status).toBe(200);
+  const LITERAL = /^`([^`"]+)`/u;
+
+  it.each(FIELD_ROWS)("`%s`: states the default of the schema", (field, row: ChatField) => {
+    const { default: cell } = rows.get(field)!;
+    const literal = LITERAL.exec(cell)?.[1];
+    const initial = row.default ?? row.modelDefault ?? null;
+    if (literal !== undefined) expect(JSON.parse(literal)).toEqual(typeof initial === "bigint" ? Number(initial) : initial);
+    // The model, another field or chance determines the default.
+    else expect(initial).toBeNull();
+    expect(cell.endsWith("¹")).toBe(row.modelDefault !== undefined || ["max_tokens", "max_completion_tokens"].includes(field));
   });
+
+  /** Members without which a field has no effect. */
+  const USED_WITH: Readonly<Record<string, object>> = {
+    length_penalty: { use_beam_search: true, n: 2 },
+    top_logprobs: { logprobs: true },
+    echo: { add_generation_prompt: false },
+    continue_final_message: { add_generation_prompt: false },
+  };
+
+  it.each(fields.filter((field) => LITERAL.test(rows.get(field)?.default ?? "")))(
+    "`%s`: sending the default has the same result as omitting the field",
+    async (field) => {
+      const initial: unknown = JSON.parse(LITERAL.exec(rows.get(field)!.default)![1]!);
+      const without = { ...HELLO, seed: 1, ...USED_WITH[field] };
+      const sampled = async (body: object): Promise<object> => {
+        const before = server.engine.calls.length;
+        const { id: _, created: __, ...answer } = await server.complete(body);
+        return { answer, calls: server.engine.calls.slice(before).map(({ verb, detail }) => ({ verb, detail })) };
+      };
+      expect(await sampled({ ...without, [field]: initial })).toEqual(await sampled(without));
+      // The model or an option of the service replaces such a default after the body is parsed; a template receives the empty list.
+      if (/¹|limits\./u.test(rows.get(field)!.default) || field === "documents") return;
+      const parsed = (body: object) => {
+        const bytes = new TextEncoder().encode(JSON.stringify(body));
+        return readChat({ bytes, contentType: "application/json", needs: { parsesReasoning: true } });
+      };
+      expect(parsed({ ...without, [field]: initial })).toEqual(parsed(without));
+    },
+  );
 
   it("names the fields that cannot be null", () => {
     const listed = /null is a wrong type for (.*?)\. /u.exec(read("docs/reference/chat-completions.md"))![1]!;
-    const strict = Object.entries(CARRIED_FIELDS).filter(([field, schema]) => field !== "messages" && !schema.safeParse(null).success);
-    expect([...listed.matchAll(/`(\w+)`/gu)].map(([, field]) => field)).toEqual(strict.map(([field]) => field).toSorted());
+    const strict = FIELD_ROWS.filter(([, { isNullable }]) => isNullable === false).map(([field]) => field);
+    expect([...listed.matchAll(/`(\w+)`/gu)].map(([, field]) => field)).toEqual(strict.toSorted());
   });
 
-  it.each(INERT_FIELDS)("`%s`: has no effect, and says so", (field) => {
+  it("names the fields that beam search ignores", () => {
+    const listed = /Beam search ignores (.*?)\./u.exec(rows.get("use_beam_search")!.effect)![1]!;
+    const ignored = FIELD_ROWS.filter(([, { beamSearch }]) => beamSearch === "ignored").map(([field]) => field);
+    expect([...listed.matchAll(/`(\w+)`/gu)].map(([, field]) => field)).toEqual(ignored);
+  });
+
+  it.each(FIELD_ROWS.filter(([, { range }]) => range !== undefined))("`%s`: states the numbers of its range", (field, { range }) => {
+    const numbers = (text: string) => text.replaceAll("−", "-").match(/-?\d+/gu);
+    expect(numbers(rows.get(field)!.bound)).toEqual(numbers(range!.text.replace(/ \(.*/u, "")));
+  });
+
+  it.each(FIELD_ROWS.filter(([, { changes }]) => changes === "none"))("`%s`: has no effect, and the row states it", (field) => {
     expect(rows.get(field)!.effect).toContain("no effect");
   });
 });

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { rlConfig, sftConfig, sftExperimentalConfig } from "../../src/schema/index.ts";
-import { resolveLimits } from "../../src/service/chat/admit.ts";
+import { resolveLimits } from "../../src/service/chat/generate/admit.ts";
 import { DEFAULT_LIMITS } from "../../src/service/limits.ts";
 import { read } from "./files.ts";
 

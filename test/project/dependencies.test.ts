@@ -10,7 +10,7 @@ interface LockEntry {
 const lock = JSON.parse(read("package-lock.json")) as { packages: Record<string, LockEntry> };
 const { dependencies, devDependencies, allowScripts } = packageJson;
 
-/** The packages of the table under `heading`, each with its two columns of text. */
+/** Returns the packages of the table under `heading`, each with its two text columns. */
 function documented(heading: string): Map<string, readonly string[]> {
   const section = read("docs/explanation/dependencies.md").split(`\n## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
   const rows = section.matchAll(/^\| `([^`]+)` \| (.+) \| (.+) \|$/gmu);
@@ -21,28 +21,28 @@ describe("dependencies", () => {
   it.each([
     ["At run time", dependencies],
     ["In development", devDependencies],
-  ])("have their reason in the document: %s", (heading, listed) => {
+  ])("have a reason in the document: %s", (heading, listed) => {
     const rows = documented(heading);
     expect([...rows.keys()].toSorted()).toEqual(Object.keys(listed).toSorted());
     for (const text of [...rows.values()].flat()) expect(text.trim()).not.toBe("");
   });
 
-  it("are pinned to exact versions, the ones in the lockfile", () => {
+  it("are pinned to the exact versions of the lockfile", () => {
     for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies })) {
       expect(version, name).toMatch(/^\d+\.\d+\.\d+$/u);
       expect(lock.packages[`node_modules/${name}`]?.version, name).toBe(version);
     }
   });
 
-  it("are all in the lockfile, those of other platforms too", () => {
+  it("are all in the lockfile, including packages for other platforms", () => {
     expect(missingOptionals(lock)).toEqual({});
   });
 
-  it("run no install script that was not decided on", () => {
+  it("run no install script except the listed ones", () => {
     const withScript = Object.entries(lock.packages).flatMap(([path, entry]) =>
       entry.hasInstallScript ? [path.replace(/^.*node_modules\//u, "")] : [],
     );
-    // fsevents is optional and for one platform only.
+    // fsevents is optional and for macOS only.
     expect(withScript.filter((name) => name !== "fsevents").toSorted()).toEqual(Object.keys(allowScripts).toSorted());
   });
 });

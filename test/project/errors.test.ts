@@ -25,14 +25,14 @@ describe("docs/reference/errors.md", () => {
     expect(rows.map(({ code }) => code)).toEqual(codes);
   });
 
-  it.each(rows)("fills every column of $code and names its class", ({ code, className, rest }) => {
+  it.each(rows)("fills every column for $code and names its class", ({ code, className, rest }) => {
     expect(classes).toContain(`${className} ${code}`);
     const columns = rest.split(" | ").map((column) => column.replaceAll(/^[ |]+|[ |]+$/gu, ""));
     expect(columns).toHaveLength(3);
     for (const column of columns) expect(column).not.toBe("");
   });
 
-  it.each(rows.filter(({ status }) => status !== "–"))("gives the status the service answers $code with", async ({ code, status }) => {
+  it.each(rows.filter(({ status }) => status !== "–"))("states the status that the service answers for $code", async ({ code, status }) => {
     const error = Object.assign(new ConfigError("message"), { code });
     const response = toErrorResponse(error, { path: "/v1/preview/models", logger: quiet });
     expect(response.status).toBe(Number(status.split(" ").at(-1)));

@@ -48,12 +48,12 @@ describe("docs/reference/events.md", () => {
   it.each([
     ["Recorded", recorded],
     ["Live", live],
-  ] as const)("lists every event with its fields, in the order of the code: %s", (heading, events) => {
+  ] as const)("lists every event with its fields, in the order of the source: %s", (heading, events) => {
     expect(events.size).toBeGreaterThan(1);
     expect(rows(heading).map(([, event, fields]) => [names(event)[0], names(fields)])).toEqual([...events]);
   });
 
-  it("explains every field once, with its name on disk", () => {
+  it("explains every field once, with its name in events.jsonl", () => {
     const fields = new Set(["seq", "time", "type", ...recorded.values(), ...live.values()].flat());
     const explained = rows("Fields").map(([, field, onDisk, text]) => ({ field: names(field)[0] ?? "", onDisk: names(onDisk)[0], text }));
     expect(explained.map(({ field }) => field).toSorted()).toEqual([...fields].toSorted());
@@ -63,7 +63,7 @@ describe("docs/reference/events.md", () => {
     }
   });
 
-  it("names every reason for a run's end", () => {
+  it("lists every reason for the end of a run", () => {
     const reasons = members("RunEndReason").types.map((type) => (type.isStringLiteral() ? type.value : ""));
     const text = rows("Fields").find(([, field]) => field === "`reason`")?.[3];
     for (const reason of reasons) expect(names(text)).toContain(reason);

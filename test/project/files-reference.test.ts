@@ -20,8 +20,8 @@ function documented(heading?: string): string[] {
   return cells.flatMap((cell) => [...cell.matchAll(/`([\w./]+)`/gu)].map((match) => match[1] ?? "")).toSorted();
 }
 
-describe("docs/reference/files.md on a training run", () => {
-  it("lists every file that there is in the end", async () => {
+describe("docs/reference/files.md about a training run", () => {
+  it("lists every file that a finished run contains", async () => {
     const given = await setUp();
     await start(given, { steps: 1, evaluation: { every: 1 }, report: true }).done;
     const entries = await readdir(given.runDir, { recursive: true, withFileTypes: true });
@@ -29,7 +29,7 @@ describe("docs/reference/files.md on a training run", () => {
       .filter((entry) => entry.isFile())
       .map((entry) => join(entry.parentPath, entry.name).slice(given.runDir.length + 1));
     const patterns = new Set(paths.map((path) => path.split(sep).join("/").replace(/\d{6}/u, "NNNNNN")));
-    // The lock is there while the run is.
+    // The lock exists only during the run.
     expect([...patterns, "run.lock"].toSorted()).toEqual(documented());
   });
 

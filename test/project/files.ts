@@ -4,7 +4,7 @@ import { join, relative, resolve, sep } from "node:path";
 /** The project's directory. */
 export const ROOT = resolve(import.meta.dirname, "../..");
 
-/** What is not the project's text: dependencies, output, and what runs leave behind. The same names as in `.gitignore`. */
+/** Folders that are not part of the project's text: dependencies, build output and run directories. The same names as in `.gitignore`. */
 const IGNORED = new Set([".git", ".whetstone", "coverage", "dist", "node_modules", "runs", "docs/reference/api"]);
 
 /** The project's files below `folder`, as paths with `/` relative to the project. Not `git ls-files`: an unpacked archive has no `.git`. */
@@ -26,9 +26,21 @@ export function read(path: string): string {
   return readFileSync(join(ROOT, path), "utf8");
 }
 
+/**
+ * Returns the metrics of an RL step from the reference page, which another test compares with a job's metrics: `loss`, `grad_norm`, and the names
+ * with a slash. The other keys are settings, or repeat one of these metrics.
+ */
+export function stepMetrics(): string[] {
+  const section = read("docs/reference/metrics.md").split("\n## RL: `gradient_step` and checkpoint\n")[1]?.split("\n## ")[0] ?? "";
+  const keys = [...section.matchAll(/^\| `([\w/]+)` \|/gmu)].map((match) => match[1] ?? "");
+  const metrics = keys.filter((key) => key.includes("/") || ["loss", "grad_norm"].includes(key));
+  if (metrics.length < 20) throw new Error("Expected the metrics of an RL step in docs/reference/metrics.md");
+  return metrics;
+}
+
 /** A block of TypeScript in a document. */
 export interface Block {
-  /** A file name beside the document, so that relative imports and the package's own name resolve from there. */
+  /** File name in the folder of the document, so that relative imports and the package name resolve from there. */
   readonly name: string;
   readonly code: string;
   readonly document: string;
@@ -36,7 +48,7 @@ export interface Block {
   readonly line: number;
 }
 
-/** The blocks of TypeScript of a document, each a module of its own. */
+/** Returns the blocks of TypeScript of a document, each a separate module. */
 export function blocks(document: string): Block[] {
   const text = read(document);
   return [...text.matchAll(/^( *)```ts\n(.*?)^\1```$/gmsu)].map((match, index) => ({
@@ -47,7 +59,7 @@ export function blocks(document: string): Block[] {
   }));
 }
 
-/** The part of package.json that tests look at. */
+/** Fields of package.json that tests use. */
 export interface PackageJson {
   readonly bin: Readonly<Record<string, string>>;
   readonly scripts: Readonly<Record<string, string>>;

@@ -4,10 +4,10 @@ import { projectFiles, read } from "./files.ts";
 const BINARY = /\.(?:onnx|safetensors|gz|png|ico|node|db)$/u;
 const files = projectFiles().filter((file) => !BINARY.test(file));
 
-/** Places of one machine. Put together here, so that this file does not contain what it looks for. */
+/** Paths of a single machine, concatenated so that this file does not match. */
 const MACHINE_PATHS = new RegExp(`(?<![\\w.~*}-])/(?:${["work", "root", "home/\\w+", "Users/\\w+", "tmp"].join("|")})/\\w`, "u");
 
-/** What the well-known kinds of keys look like. */
+/** Patterns of well-known kinds of keys. */
 const SECRETS = new RegExp(
   [
     "AKIA[0-9A-Z]{16}",
@@ -20,7 +20,7 @@ const SECRETS = new RegExp(
   "u",
 );
 
-/** The lines of `file` that match, as `file:line`. */
+/** Returns the lines of `file` that match, as `file:line`. */
 function places(file: string, pattern: RegExp): string[] {
   return read(file)
     .split("\n")
@@ -30,8 +30,8 @@ function places(file: string, pattern: RegExp): string[] {
 /** Ways to write to a terminal or a log. Examples in doc comments may print. */
 const WRITES = /process\.(?:stdout|stderr)\.|(?<![\w.])console\.|process\.emitWarning/u;
 
-describe("the sources", () => {
-  it("write to standard output and standard error in one file alone, where text is encoded", () => {
+describe("the source files", () => {
+  it("write to standard output and standard error only in the file that encodes text", () => {
     const sources = files.filter((file) => /^src\/.*\.ts$/u.test(file));
     const code = (file: string) =>
       read(file)
@@ -42,16 +42,16 @@ describe("the sources", () => {
   });
 });
 
-describe("the project's text", () => {
-  it("has no path of a machine it was written on", () => {
+describe("the text of the project", () => {
+  it("contains no path of a developer's machine", () => {
     expect(files.flatMap((file) => places(file, MACHINE_PATHS))).toEqual([]);
   });
 
-  it("has no key", () => {
+  it("contains no key", () => {
     expect(files.flatMap((file) => places(file, SECRETS))).toEqual([]);
   });
 
-  it("would notice both", () => {
+  it("is checked with patterns that match both", () => {
     expect(`see /${"work"}/main`).toMatch(MACHINE_PATHS);
     expect(`cp "/${"tmp"}/x"`).toMatch(MACHINE_PATHS);
     expect(`https://service.example/${"work"}/x`).not.toMatch(MACHINE_PATHS);

@@ -7,13 +7,13 @@ export interface Import {
   readonly from: string;
   /** As written. */
   readonly specifier: string;
-  /** The file of the project it names, or undefined for a package. */
+  /** Imported file of the project; undefined for a package. */
   readonly target: string | undefined;
-  /** `type` leaves no trace at run time; `dynamic` loads only when reached. */
+  /** `type` does not exist at run time; `dynamic` loads only when executed. */
   readonly kind: "value" | "type" | "dynamic";
 }
 
-/** Every import, re-export and `import()` of `file`; of `import()` with a computed name, nothing is known. */
+/** Returns all imports, re-exports and `import()` calls of `file`, except `import()` with a computed name. */
 export function importsOf(file: string): Import[] {
   const source = ts.createSourceFile(file, read(file), ts.ScriptTarget.ES2023, false);
   const found: Import[] = [];
@@ -34,7 +34,7 @@ export function importsOf(file: string): Import[] {
   return found;
 }
 
-/** Every file that importing `file` loads at once. */
+/** Returns all files that importing `file` loads at once. */
 export function loadedBy(file: string, seen = new Set<string>()): Set<string> {
   if (seen.has(file)) return seen;
   seen.add(file);
@@ -42,7 +42,7 @@ export function loadedBy(file: string, seen = new Set<string>()): Set<string> {
   return seen;
 }
 
-/** The room of a file: `src/engine/port.ts` → `engine`, `src/errors.ts` → `errors`; undefined outside `src`. */
-export function roomOf(file: string): string | undefined {
+/** Returns the module of a file: `src/engine/port.ts` → `engine`, `src/errors.ts` → `errors`; undefined outside `src`. */
+export function moduleOf(file: string): string | undefined {
   return /^src\/([^/]+?)(?:\.ts$|\/)/u.exec(file)?.[1];
 }

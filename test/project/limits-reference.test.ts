@@ -1,12 +1,13 @@
-/** `docs/reference/limits.md` against the table that the service enforces. */
+/** Compares `docs/reference/limits.md` with the limits that the service enforces. */
 import { expect, it } from "vitest";
-import { MAX_DATA_LINE_BYTES, REQUEST_LIMITS, TRAJECTORY_LIMITS, type FieldLimits } from "../../src/service/request-limits.ts";
+import type { FieldLimits } from "../../src/schema/chat-fields.ts";
+import { MAX_DATA_LINE_BYTES, REQUEST_LIMITS, TRAJECTORY_LIMITS } from "../../src/service/request-limits.ts";
 import { MAX_JSON_DEPTH } from "../../src/util/json-size.ts";
 import { read } from "./files.ts";
 
 const count = (value: number): string => value.toLocaleString("en-US");
 
-/** A number of bytes as the page has it. */
+/** Formats a number of bytes as on the page. */
 function size(bytes: number): string {
   if (bytes === Infinity) return "`maxBodyBytes`";
   return bytes >= 2 ** 20 ? `${count(bytes / 2 ** 20)} MiB` : `${count(bytes / 1024)} KiB`;
@@ -27,7 +28,7 @@ function rowsOf(limits: FieldLimits): string[] {
   });
 }
 
-/** Rows of the tables under a heading, without those of the head. */
+/** Returns the rows of the tables under a heading, without header rows. */
 function documented(heading: string): string[] {
   const section = read("docs/reference/limits.md")
     .split(/^## /mu)
@@ -48,7 +49,7 @@ it.each(Object.keys(REQUEST_LIMITS) as (keyof typeof REQUEST_LIMITS)[])("lists t
   expect(documented(titles[kind])).toEqual(rowsOf(REQUEST_LIMITS[kind].fields));
 });
 
-it("lists the limits of bodies", () => {
+it("lists the limits of request bodies", () => {
   const rows = Object.entries(REQUEST_LIMITS).map(
     ([kind, { body }]) =>
       `| \`${kind}\` | ${size(body.bytes)} | ${body.depth} | ${body.values === Infinity ? "no bound" : count(body.values)} | ${size(body.stringBytes)} |`,

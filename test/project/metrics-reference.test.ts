@@ -3,7 +3,7 @@ import { z } from "zod";
 import { environmentRollout, defineEnvironment, reward } from "../../src/environment/index.ts";
 import { gatherTrajectoryGroups, trainSft, trajectory, uploadDataset } from "../../src/index.ts";
 import { defineTool, runAgent } from "../../src/rollout/agent/index.ts";
-import { scriptedPolicy } from "../rollout/agent/scripted-policy.ts";
+import { createScriptedPolicy } from "../../src/testing/index.ts";
 import {
   chatExamples,
   createModel,
@@ -19,14 +19,14 @@ import { read } from "./files.ts";
 
 const sections = read("docs/reference/metrics.md").split(/^## /mu);
 
-/** The keys in the first column of the section with this heading. */
+/** Returns the keys in the first column of the section with this heading. */
 function documented(heading: string): string[] {
   const section = sections.find((text) => text.startsWith(`${heading}\n`));
   if (section === undefined) throw new Error(`docs/reference/metrics.md has no section "${heading}"`);
   return [...section.matchAll(/^\| `([\w/<>]+)` \|/gmu)].map((match) => match[1] ?? "").toSorted();
 }
 
-/** Keys of a job's gradient steps and of its checkpoint. */
+/** Returns the keys of a job's gradient steps and of its checkpoint. */
 async function emitted(
   service: TestService,
   modelId: string,
@@ -38,7 +38,7 @@ async function emitted(
   return { step: Object.keys(steps[0]?.data ?? {}).toSorted(), checkpoint: Object.keys(data[0].metrics).toSorted() };
 }
 
-it("lists exactly the keys that an RL job emits and keeps", async () => {
+it("lists exactly the keys that an RL job reports and stores", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const { step, checkpoint } = await emitted(service, modelId, await startRlJob(service, modelId));
@@ -47,7 +47,7 @@ it("lists exactly the keys that an RL job emits and keeps", async () => {
   expect(checkpoint).toEqual(keys.filter((key) => key !== "gradient_step"));
 });
 
-it("lists exactly the keys that an SFT job emits and keeps", async () => {
+it("lists exactly the keys that an SFT job reports and stores", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const { step, checkpoint } = await emitted(service, modelId, await startSftJob(service, modelId, 3));
@@ -55,10 +55,10 @@ it("lists exactly the keys that an SFT job emits and keeps", async () => {
   expect(checkpoint).toEqual(documented("SFT: checkpoint"));
 });
 
-/** What a row has beside its metrics. */
+/** Keys of a row that are not metrics. */
 const ROW_KEYS = ["step", "split", "time", "policy_step"];
 
-/** Keys of a row's metrics, with each name that the environment chose as `<name>`. */
+/** Returns the metric keys of a row, with names from the environment replaced by `<name>`. */
 function metricKeys(row: object): string[] {
   const names = Object.keys(row).filter((key) => ![...ROW_KEYS, "checkpoint_step"].includes(key));
   return names.map((key) => key.replace("metric/reward/first", "metric/<name>")).toSorted();
@@ -79,7 +79,7 @@ it("lists exactly the keys that a run by trainRl writes", async () => {
   }
 });
 
-it("says what the row of a skipped step is without", async () => {
+it("lists the keys that are missing from the row of a skipped step", async () => {
   const given = await setUp();
   const constant = defineEnvironment({ ...environment, rewards: [reward("first", () => 1)] });
   await start(given, { steps: 1, environment: constant }).done;
@@ -97,7 +97,7 @@ it("lists exactly the keys that a run by trainSft writes", async () => {
   expect(metricKeys(evaluation)).toEqual(documented("Run: eval row"));
 });
 
-it("lists exactly the metrics that are set for a trajectory", async () => {
+it("lists exactly the metrics that are set on a trajectory", async () => {
   const find = defineTool({ name: "find", description: "Finds it.", schema: z.object({}), run: () => "there" });
   const searching = defineEnvironment({
     name: "searching",
@@ -109,7 +109,7 @@ it("lists exactly the metrics that are set for a trajectory", async () => {
     },
     rewards: [reward("found", ({ text }) => text === "there")],
   });
-  const policy = scriptedPolicy([{ calls: [["find", "{}"]] }, { text: "there" }]);
+  const policy = createScriptedPolicy([{ calls: [["find", "{}"]] }, { text: "there" }]);
   const [group] = await gatherTrajectoryGroups([{ id: "a" }], environmentRollout(searching), { policy, groupSize: 1 });
   const names: Record<string, string> = {
     "reward/found": "reward/<name>",

@@ -14,12 +14,12 @@ describe("the test command", () => {
     expect(read(".ci/run").split("\n")).toContain(COMMAND);
   });
 
-  it("fails on types, lint and layering, format, dead code and tests", () => {
+  it("includes type check, lint and layering, format, dead code and tests", () => {
     expect(packageJson.scripts["test"]?.split(" ").slice(2)).toEqual(["typecheck", "lint", "format:check", "dead-code", "test:run"]);
   });
 });
 
-describe("the closing line", () => {
+describe("the summary line", () => {
   const file = { status: "passed", assertionResults: [{}] };
   const report = { numPassedTests: 3, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0, testResults: [file] };
 
@@ -28,7 +28,7 @@ describe("the closing line", () => {
     expect(summary({ ...report, numFailedTests: 2 }, 1)).toBe("3 passed, 2 failed");
   });
 
-  it("says how many were skipped, if any", () => {
+  it("counts skipped tests, if any", () => {
     expect(summary({ ...report, numPendingTests: 1, numTodoTests: 1 }, 0)).toBe("3 passed, 0 failed, 2 skipped");
   });
 
@@ -36,7 +36,7 @@ describe("the closing line", () => {
     expect(summary({ ...report, testResults: [file, { status: "failed", assertionResults: [] }] }, 1)).toBe("3 passed, 1 failed");
   });
 
-  it("never reports no failure when the command failed, nor when no test ran", () => {
+  it("reports a failure if the command failed or no test ran", () => {
     expect(summary(report, 1)).toBe("3 passed, 1 failed");
     expect(summary(undefined, 1)).toBe("0 passed, 1 failed");
   });

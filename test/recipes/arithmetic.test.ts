@@ -16,7 +16,7 @@ import { checkRun, runRecipe, TINY } from "./run-recipe.ts";
 const sum: ArithmeticScenario = { id: "34+57", x: 34, y: 57 };
 
 describe("arithmetic", () => {
-  test("the sum in tags is right; anything else is not", () => {
+  test("accepts only the correct sum inside the tags", () => {
     expect(goldAnswer(sum)).toBe("<answer>91</answer>");
     expect([correct("<answer>91</answer>", sum), wellFormed("<answer>91</answer>")]).toEqual([1, 1]);
     expect([correct("<answer>90</answer>", sum), wellFormed("<answer>90</answer>")]).toEqual([0, 1]);
@@ -25,7 +25,7 @@ describe("arithmetic", () => {
     expect([correct("so <answer>91</answer>", sum), wellFormed("so <answer>91</answer>")]).toEqual([1, 0]);
   });
 
-  test("a scenario is a function of split, seed and index, and a pair belongs to one split in either order", () => {
+  test("a scenario depends on split, seed and index only, and a pair of numbers is in the same split in either order", () => {
     for (const split of SPLITS) {
       for (let index = 0; index < 200; index++) {
         const { x, y } = arithmeticScenario(split, index % 5, index);
@@ -37,7 +37,7 @@ describe("arithmetic", () => {
     }
   });
 
-  test("the splits have about the sizes they should have", () => {
+  test("the splits have approximately their intended sizes", () => {
     const counts = Object.fromEntries(SPLITS.map((split) => [split, 0]));
     for (let x = 0; x <= LARGEST; x++) for (let y = x; y <= LARGEST; y++) counts[splitOf(x, y)]!++;
     const all = ((LARGEST + 1) * (LARGEST + 2)) / 2;
@@ -51,13 +51,13 @@ describe("arithmetic", () => {
       expect(Math.abs(counts[split]! / all - share), split).toBeLessThan(4 * Math.sqrt((share * (1 - share)) / all));
   });
 
-  test("the environment is seeded, and gold answers alone earn 1", async () => {
+  test("the environment is seeded, and only gold answers earn 1", async () => {
     expect(environment.scenarios.eval).toHaveLength(256);
     expect(await validate(environment)).toMatchObject({ isValid: true, expected: 1, findings: [] });
     expect(arithmeticEnvironment(2, 4).scenarios.eval).not.toEqual(arithmeticEnvironment(1, 4).scenarios.eval);
   });
 
-  test("the command runs: a job of examples and two steps of practice", async () => {
+  test("the command runs an SFT job and two RL steps", async () => {
     checkRun("arithmetic", await runRecipe("arithmetic", TINY));
   }, 120_000);
 });

@@ -24,7 +24,7 @@ const says = (user: string, assistant: string): Exercise => ({
 });
 
 describe("tokenizer", () => {
-  it("is the one that ships", () => {
+  it("is the same as in the published model", () => {
     expect(readJson("tokenizer.json")).toEqual(makeTokenizer());
     expect(readJson("tokenizer_config.json")).toEqual(makeTokenizerConfig());
   });
@@ -37,18 +37,18 @@ describe("tokenizer", () => {
   });
 
   it.each(["", " ", "plain text", "Ünï — 漢字 😀 \u0000", "a  b\n\n c\t\r\n", "don't 1+1=2 …", "<|user|>x<|end|>", '{"a": ["b", 1.5]}'])(
-    "gives back %j",
+    "decodes to the encoded text: %j",
     (text) => {
       const ids = encode(text);
       expect(text === "" ? "" : tokenizer.decode(ids)).toBe(text);
     },
   );
 
-  it("gives back every single byte as an id of its own", () => {
+  it("has a distinct token for every id", () => {
     expect(new Set(Array.from({ length: VOCABULARY_SIZE }, (_, id) => tokenizer.id_to_token(id))).size).toBe(VOCABULARY_SIZE);
   });
 
-  it("spells random strings one character per token, whatever stands before them", () => {
+  it("spells random strings with one token per character, after any text", () => {
     for (const text of ["thequick", "reverse", "qqqq", "20264", "handon"]) {
       expect(encode(text)).toHaveLength(text.length);
     }
@@ -56,7 +56,7 @@ describe("tokenizer", () => {
     expect(encode("x-byte")).toHaveLength(6);
   });
 
-  it("takes a listed word whole", () => {
+  it("encodes a listed word as one token", () => {
     for (const piece of wholePieces()) {
       expect([piece, encode(piece).length]).toEqual([piece, 1]);
     }
@@ -64,7 +64,7 @@ describe("tokenizer", () => {
 });
 
 describe("chat template", () => {
-  it("opens every turn with one token, closes it with <|end|> and inserts nothing", () => {
+  it("starts every turn with one token, ends it with <|end|> and inserts nothing", () => {
     const messages = [
       { role: "system", content: "S " },
       { role: "user", content: " u\n" },
@@ -83,7 +83,7 @@ describe("chat template", () => {
     expect(render({ messages: [{ role: "developer", content: "S" }], tools })).toBe(`<|system|>S\n${listed}<|end|>`);
   });
 
-  it("writes tool calls into the assistant's text and results into a turn of their own", () => {
+  it("writes tool calls into the text of the assistant, and results into a separate turn", () => {
     const messages = [
       {
         role: "assistant",
@@ -102,12 +102,12 @@ describe("chat template", () => {
     );
   });
 
-  it("joins text parts with a line break, takes absent content as empty, and any other role as user", () => {
+  it("joins text parts with a line break, treats missing content as empty, and any other role as user", () => {
     const messages = [{ role: "pirate", content: [{ type: "text", text: "a" }, "b", { type: "other" }] }, { role: "assistant" }];
     expect(render({ messages })).toBe("<|user|>a\nb\n<|end|><|assistant|><|end|>");
   });
 
-  it("marks exactly the assistant's text and its end for training", () => {
+  it("marks exactly the text of the assistant and its end token for training", () => {
     const marked = (makeTokenizerConfig()["chat_template"] as string)
       .replace("{%- generation -%}", "{{- '[' -}}")
       .replace("{%- endgeneration -%}", "{{- ']' -}}");
@@ -121,13 +121,13 @@ describe("chat template", () => {
 });
 
 describe("exercises", () => {
-  it("depend on seed and index alone", () => {
+  it("depend on seed and index only", () => {
     const draw = (seed: number, order: readonly number[]): string[] => order.map((index) => JSON.stringify(drawExercise(seed, index)));
     expect(draw(1, [0, 1, 2])).toEqual(draw(1, [2, 1, 0]).reverse());
     expect(draw(1, [0, 1, 2])).not.toEqual(draw(2, [0, 1, 2]));
   });
 
-  it("never show a recipe's own task solved", () => {
+  it("never contain a solved task of a recipe", () => {
     const drawn = Array.from({ length: 5000 }, (_, index) => drawExercise(7, index));
     expect(drawn.filter(showsReversal)).toEqual([]);
     expect(drawn.filter(showsAddition)).toEqual([]);
@@ -136,7 +136,7 @@ describe("exercises", () => {
     ).toEqual([]);
   });
 
-  it("end in an assistant message and hold no control token in a text", () => {
+  it("end with an assistant message, and contain no control token", () => {
     for (let index = 0; index < 2000; index++) {
       const { messages } = drawExercise(3, index);
       expect(messages.at(-1)?.role).toBe("assistant");
@@ -154,7 +154,7 @@ describe("showsReversal", () => {
     ["abcde", "xxdcbxx"],
     ["say a1b2", "2b1a"],
     ["Reverse ABC", "cba"],
-  ])("finds it in %j → %j", (user, assistant) => {
+  ])("detects %j → %j", (user, assistant) => {
     expect(showsReversal(says(user, assistant))).toBe(true);
   });
 
@@ -164,13 +164,13 @@ describe("showsReversal", () => {
     ["abcde", "ed"],
     ["abcde", "eabcd"],
     ["abcde", "aabbccddee"],
-  ])("lets %j → %j pass", (user, assistant) => {
+  ])("ignores %j → %j", (user, assistant) => {
     expect(showsReversal(says(user, assistant))).toBe(false);
   });
 });
 
 describe("showsAddition", () => {
-  it("finds two numbers with a plus between them", () => {
+  it("detects two numbers with a plus between them", () => {
     expect(showsAddition(says("What is 1 + 2?", "3"))).toBe(true);
     expect(showsAddition(says("1 plus 2", "3"))).toBe(true);
     expect(showsAddition(says("Which number is after 12?", "13"))).toBe(false);

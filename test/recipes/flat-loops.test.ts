@@ -8,7 +8,7 @@ import { startNineRoutesServer } from "../support/nine-routes-server.ts";
 
 const run = promisify(execFile);
 
-/** What a recipe prints, line by line; without `env` it starts the embedded service in a directory of its own. */
+/** Returns the lines that a recipe prints; without `env` it starts the embedded service in a temporary directory. */
 async function lines(file: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<string[]> {
   const home = await mkdtemp(join(tmpdir(), "whetstone-recipe-"));
   onTestFinished(() => rm(home, { recursive: true, force: true }));
@@ -19,8 +19,8 @@ async function lines(file: string, args: readonly string[], env: Readonly<Record
   return stdout.trimEnd().split("\n");
 }
 
-describe("the flat loops", () => {
-  it("rl-loop.ts runs to its end on the embedded service", { timeout: 60_000 }, async () => {
+describe("the single-file loops", () => {
+  it("rl-loop.ts completes on the embedded service", { timeout: 60_000 }, async () => {
     const printed = await lines("recipes/rl-loop.ts", ["2", "4", "4"]);
     expect(printed).toEqual([
       expect.stringMatching(/^step 0 {2}reward [\d.]+ ± [\d.]+ {2}checkpoint 1 {2}loss -?[\d.]+$/),
@@ -28,7 +28,7 @@ describe("the flat loops", () => {
     ]);
   });
 
-  it("rl-loop.ts runs to its end on a service with the nine routes and nothing else", { timeout: 60_000 }, async () => {
+  it("rl-loop.ts completes on a service with only the nine routes", { timeout: 60_000 }, async () => {
     const server = await startNineRoutesServer();
     onTestFinished(() => server.close());
     const printed = await lines("recipes/rl-loop.ts", ["2", "16", "8"], {
@@ -37,7 +37,7 @@ describe("the flat loops", () => {
     });
     expect(printed.map((line) => /checkpoint \d/.exec(line)?.[0])).toEqual(["checkpoint 1", "checkpoint 2"]);
     const routes = new Set(server.requests.map(({ method, url }) => `${method} ${url.split("?")[0]?.replace(/[0-9a-f-]{36}/, ":id")}`));
-    // All but the events route, which it is found not to have, are routes of the interface.
+    // Except for the events route, which the server lacks, all requests use routes of the interface.
     expect(routes).toEqual(
       new Set([
         "POST /v1/preview/models",
@@ -50,7 +50,7 @@ describe("the flat loops", () => {
     );
   });
 
-  it("sft-loop.ts runs to its end on the embedded service", { timeout: 60_000 }, async () => {
+  it("sft-loop.ts completes on the embedded service", { timeout: 60_000 }, async () => {
     const printed = await lines("recipes/sft-loop.ts", ["2", "32", "8"]);
     expect(printed.map((line) => /^job \d {2}checkpoint \d {2}loss/.exec(line)?.[0])).toEqual([
       "job 0  checkpoint 1  loss",

@@ -9,7 +9,7 @@ import {
   guessesOf,
   guessScenario,
   LARGEST,
-  MOST_GUESSES,
+  MAX_GUESSES,
   thrift,
 } from "../../recipes/guess-number/task.ts";
 import { checkRun, runRecipe, TINY } from "./run-recipe.ts";
@@ -17,38 +17,38 @@ import { checkRun, runRecipe, TINY } from "./run-recipe.ts";
 const secrets = Array.from({ length: LARGEST + 1 }, (_, secret) => ({ id: `secret-${secret}`, secret }));
 
 describe("guess-number", () => {
-  test("answers point to the secret, and what is no number gets none", () => {
+  test("hints point to the secret, and an invalid guess gets no hint", () => {
     const game = { id: "secret-9", secret: 9 };
     expect(["8", "10", "9"].map((guess) => answerTo(guess, game))).toEqual(["higher", "lower", "correct"]);
     expect(["", "nine", "-1", "9 ", "9.0"].map((guess) => answerTo(guess, game))).toEqual(Array.from({ length: 5 }, () => undefined));
   });
 
-  test("a perfect player finds every secret, and the rewards count what it took", () => {
+  test("a perfect player finds every secret, and rewards depend on the number of guesses", () => {
     for (const scenario of secrets) {
       const guesses = guessesOf(goldGame(scenario));
-      expect(guesses.length, String(scenario.secret)).toBeLessThanOrEqual(MOST_GUESSES);
+      expect(guesses.length, String(scenario.secret)).toBeLessThanOrEqual(MAX_GUESSES);
       expect(found(guesses, scenario)).toBe(1);
-      expect(thrift(guesses, scenario)).toBeCloseTo(1 - (guesses.length - 1) / MOST_GUESSES);
+      expect(thrift(guesses, scenario)).toBeCloseTo(1 - (guesses.length - 1) / MAX_GUESSES);
     }
     // A binary search tree over 16 numbers: 1, 2, 4, 8 and 1 of them at depths 1 to 5.
     const total = secrets.reduce((sum, scenario) => sum + guessesOf(goldGame(scenario)).length, 0);
     expect(total).toBe(1 + 2 * 2 + 4 * 3 + 8 * 4 + 5);
   });
 
-  test("gold games earn at least what the longest of them does", async () => {
-    // Found, with none of the five guesses left over.
+  test("every gold game earns at least the reward of the longest one", async () => {
+    // Found with the last of the five guesses.
     expect((await validate(environment, { expected: 0.5 + 0.5 * (1 - 4 / 5) })).isValid).toBe(true);
     expect((await validate(environment, { expected: 0.7 })).isValid).toBe(false);
   });
 
-  test("wrong, late and no guesses earn nothing", () => {
+  test("wrong, late and missing guesses earn nothing", () => {
     const game = { id: "secret-9", secret: 9 };
     for (const guesses of [[], [""], ["8"], ["9", "8"], ["1", "2", "3", "4", "5", "9"]]) {
       expect([found(guesses, game), thrift(guesses, game)]).toEqual([0, 0]);
     }
   });
 
-  test("examples keep to the hints, but do not halve", () => {
+  test("example games follow the hints, but do not use binary search", () => {
     let halvings = 0;
     for (let index = 0; index < 300; index++) {
       const { secret } = guessScenario("sft", 1, index);
@@ -70,14 +70,14 @@ describe("guess-number", () => {
     expect(halvings).toBeLessThan(60);
   });
 
-  test("measured games go through all secrets, as often each", () => {
+  test("evaluation games cover all secrets equally often", () => {
     const counts = new Map<number, number>();
     for (const { secret } of environment.scenarios.eval) counts.set(secret, (counts.get(secret) ?? 0) + 1);
     expect([...counts.keys()].sort((a, b) => a - b)).toEqual(secrets.map(({ secret }) => secret));
     expect(new Set(counts.values())).toEqual(new Set([16]));
   });
 
-  test("the command runs: a job of examples and two steps of practice", async () => {
+  test("the command runs an SFT job and two RL steps", async () => {
     checkRun("guess-number", await runRecipe("guess-number", TINY));
   }, 120_000);
 });

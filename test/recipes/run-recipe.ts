@@ -1,4 +1,4 @@
-/** Runs a recipe as its README says. */
+/** Runs a recipe as described in its README. */
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,14 +7,14 @@ import { promisify } from "node:util";
 import { expect } from "vitest";
 import type { RecipeResult } from "../../recipes/shared/run-recipe.ts";
 
-/** A finished run. */
+/** Result of a recipe run. */
 export interface RecipeRun {
   readonly result: RecipeResult;
-  /** The files it left, by name. */
+  /** Contents of the files that it wrote, by name. */
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** Two steps of a few problems: to see that a recipe runs, not that it learns. */
+/** Options for two short steps, which test that a recipe runs, not that it learns. */
 export const TINY = ["--steps", "2", "--sft-jobs", "1", "--prompts", "4", "--attempts", "4", "--held-out", "16"];
 
 const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg"];
@@ -23,11 +23,11 @@ const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg"];
 export interface RunRecipeOptions {
   /** @default 110000 */
   readonly timeoutMs?: number;
-  /** Variables beside those of this process. */
+  /** Additional environment variables. */
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-/** Runs `recipes/<name>/main.ts --json` in a directory of its own, which is removed afterwards. */
+/** Runs `recipes/<name>/main.ts --json` in a temporary directory, which is removed afterwards. */
 export async function runRecipe(
   name: string,
   args: readonly string[],
@@ -50,7 +50,7 @@ export async function runRecipe(
   }
 }
 
-/** What holds for a run of two RL steps, whatever it learned. */
+/** Expects the files and results of a run with two RL steps, independent of learning. */
 export function checkRun(name: string, { result, files }: RecipeRun): void {
   expect(result).toMatchObject({ task: name, steps: 2 });
   for (const value of [...Object.values(result.exact), ...Object.values(result.reward)]) {

@@ -17,7 +17,7 @@ import { checkRun, runRecipe, TINY } from "./run-recipe.ts";
 const chain: LookupScenario = { id: "abc", key: "abc", answer: "417", table: { abc: "xyz", xyz: "417" } };
 
 describe("tool-lookup", () => {
-  test("only the number at the end of the chain is right", () => {
+  test("accepts only the number at the end of the chain", () => {
     expect(correct("417", chain)).toBe(1);
     expect(["xyz", "", "4170", "the number is 417", "none"].map((text) => correct(text, chain))).toEqual([0, 0, 0, 0, 0]);
     expect([followed([], chain), followed(["abc"], chain), followed(["abc", "xyz", "abc"], chain), followed(["417"], chain)]).toEqual([
@@ -25,7 +25,7 @@ describe("tool-lookup", () => {
     ]);
   });
 
-  test("the table finds its own keys alone", () => {
+  test("the table contains only its own keys", () => {
     expect(["abc", "xyz", "qqq", "", "toString", "__proto__"].map((key) => lookUp(key, chain))).toEqual([
       "xyz",
       "417",
@@ -36,14 +36,14 @@ describe("tool-lookup", () => {
     ]);
   });
 
-  test("the tool answers the model, and tells it what is wrong with a call", async () => {
+  test("the tool returns the value, or an error for an invalid call", async () => {
     const context = { signal: new AbortController().signal, callId: "1" };
     const tool = lookupTool(chain);
     expect(await tool.call('{"key":"abc"}', context)).toEqual({ text: "xyz", isError: false });
     expect((await tool.call('{"name":"abc"}', context)).isError).toBe(true);
   });
 
-  test("problems have chains of one to three keys, and a first key is in one split", () => {
+  test("problems have chains of one to three keys, and a first key is in only one split", () => {
     const lengths = new Set<number>();
     for (const split of SPLITS) {
       for (let index = 0; index < 100; index++) {
@@ -57,7 +57,7 @@ describe("tool-lookup", () => {
     expect([...lengths].sort((a, b) => a - b)).toEqual(Array.from({ length: LONGEST_CHAIN }, (_, index) => index + 1));
   });
 
-  test("a gold conversation asks key after key and ends with the answer, for the full reward", async () => {
+  test("a gold conversation looks up each key, ends with the answer, and earns the full reward", async () => {
     expect(goldMessages(chain).map(({ role, content }) => [role, content])).toEqual([
       ["assistant", ""],
       ["tool", "xyz"],
@@ -68,7 +68,7 @@ describe("tool-lookup", () => {
     expect(await validate(environment)).toMatchObject({ isValid: true, expected: 1, findings: [] });
   });
 
-  test("the command runs: a job of examples and two steps of practice", async () => {
+  test("the command runs an SFT job and two RL steps", async () => {
     checkRun("tool-lookup", await runRecipe("tool-lookup", TINY));
   }, 120_000);
 });

@@ -6,7 +6,7 @@ import { type Browser, chromium, type Page } from "playwright-core";
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge"];
 const ELSEWHERE = ["/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"];
 
-/** Path of an installed Chromium, or null. `CHROMIUM_PATH` says where one is that is found nowhere else. */
+/** Path of an installed Chromium, or null. Set `CHROMIUM_PATH` for another location. */
 export function findChromium(): string | null {
   const folders = (process.env["PATH"] ?? "").split(delimiter).filter((folder) => folder !== "");
   const places = [
@@ -26,23 +26,23 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** A page under observation. */
+/** Page with its recorded errors and requests. */
 export interface Watched {
   readonly page: Page;
-  /** Errors on the console, uncaught ones and violations of the page's policy. */
+  /** Console errors, uncaught errors and violations of the content security policy. */
   readonly errors: string[];
-  /** Addresses asked for, the page's own left out. */
+  /** Requested addresses, without the page itself. */
   readonly requests: string[];
-  /** Those that were answered. */
+  /** Addresses that were answered. */
   readonly loaded: string[];
 }
 
-/** A browser for files of one's own; the sandbox is left out because a container's root has none. */
+/** Launches a browser for local files, without the sandbox, which is not available to root in a container. */
 export function launch(executablePath: string): Promise<Browser> {
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
 }
 
-/** Opens an HTML file by its `file:` address and waits until its script has run. */
+/** Opens an HTML file by its `file:` URL and waits until its script has run. */
 export async function openReport(
   browser: Browser,
   path: string,

@@ -11,10 +11,10 @@ const executable = findChromium();
 if (executable === null)
   process.stderr.write("The report is not looked at: no Chromium was found on PATH. Install one, or set CHROMIUM_PATH.\n");
 
-/** What runs in the page is text where it names the page's globals: the project is compiled without the browser's types. */
+/** Expression with browser globals; a string, because the project is compiled without the browser's types. */
 const PAPER = "getComputedStyle(document.body).backgroundColor";
 
-/** Points of a canvas that are not transparent. */
+/** Returns the number of pixels of a canvas that are not transparent. */
 const inkOf = (page: Page, selector: string) =>
   page.$eval(selector, (canvas) => {
     const { width, height } = canvas;
@@ -40,7 +40,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
   });
   afterAll(() => browser?.close());
 
-  it("draws every usual curve that the run has, and any other metric when it is chosen", async () => {
+  it("draws every standard curve of the run, and any other selected metric", async () => {
     expect(await page.$$eval("figure.card", (all) => all.map((each) => each.dataset["metric"]))).toEqual([
       "reward/mean",
       "loss",
@@ -71,7 +71,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.textContent(".notices")).toContain("warning step 1  careful </script>");
   });
 
-  it("smooths without losing the curve", async () => {
+  it("draws the curve after smoothing", async () => {
     await page.$eval("#smooth", (input) => {
       input.value = "0.8";
       input.dispatchEvent(new Event("input"));
@@ -80,7 +80,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await inkOf(page, '[data-metric="loss"] canvas')).toBeGreaterThan(500);
   });
 
-  it("shows groups side by side with rewards and advantages, and the failed rollout", async () => {
+  it("shows groups side by side with rewards and advantages, and failed rollouts", async () => {
     expect(await page.$$eval(".group h3", (all) => all.map((each) => each.textContent))).toEqual(["item-0", "item-1"]);
     const tops = await page.$$eval(".group", (all) => all.map((each) => each.getBoundingClientRect().top));
     expect(tops[0]).toBe(tops[1]);
@@ -92,7 +92,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.textContent(".group:nth-child(2) .hint")).toBe("All rewards equal: nothing to learn from.");
   });
 
-  it("reads a trajectory: roles in order, tool call and result, timing, metadata, logs, the other history", async () => {
+  it("shows a trajectory: roles in order, tool call and result, timing, metadata, logs, additional history", async () => {
     const roles = await page.$$eval(".conversation > .turns .turn", (all) => all.map((each) => each.dataset["role"]));
     expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant"]);
     expect(await page.textContent(".call")).toContain('"item": "pen"');
@@ -109,7 +109,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.textContent(".which")).toBe("item-0 · 0");
   });
 
-  it("aligns tokens with ids and log-probabilities, by pointer and by keyboard", async () => {
+  it("shows ids and log-probabilities of tokens, by pointer and by keyboard", async () => {
     const turn = ".conversation > .turns .turn:nth-child(5)";
     expect(await page.$$eval(`${turn} .token`, (all) => all.map((each) => each.textContent))).toEqual(["cost ", "‹e2 82›", "€", "↵\n"]);
     await page.hover(`${turn} .token:nth-child(3)`);
@@ -124,7 +124,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.textContent(`${turn} .token.picked`)).toBe("‹e2 82›");
   });
 
-  it("colours tokens by log-probability, advantage or difference", async () => {
+  it("colors tokens by log-probability, advantage or difference", async () => {
     const tokens = ".conversation > .turns .turn:nth-child(5) .token";
     const kinds = () => page.$$eval(tokens, (all) => all.map((each) => each.dataset["kind"]));
     const byLogprob = await backgrounds(page, tokens);
@@ -141,7 +141,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await backgrounds(page, tokens)).toEqual(byLogprob);
   });
 
-  it("says so where nothing was kept of the trainer, and does not offer the comparison", async () => {
+  it("reports missing trainer log-probabilities, and disables the comparison", async () => {
     await page.selectOption("#step", "0");
     expect(await page.textContent(".trained-absent")).toContain("were not kept");
     expect(await page.isDisabled('input[name="colour"][value="difference"]')).toBe(true);
@@ -155,7 +155,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.textContent(".single .row")).toContain("item-0");
   });
 
-  it("says what was left out and where it is", async () => {
+  it("reports omitted trajectories and their location", async () => {
     const small = await writeReport(await writeRun({ steps: 9 }), { steps: 3, trajectoryBytes: 6000 });
     const opened = await openReport(browser, small.path);
     expect(await opened.page.textContent(".left-out")).toContain("2 of 9 training steps and 1 of 1 evaluation");
@@ -167,7 +167,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     await opened.page.close();
   });
 
-  it("changes with the theme, by preference and by hand", async () => {
+  it("follows the theme preference and the theme setting", async () => {
     const dark = await openReport(browser, path, { colorScheme: "dark" });
     const paper = () => dark.page.evaluate<string>(PAPER);
     const night = await paper();
@@ -178,7 +178,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     await dark.page.close();
   });
 
-  it("fits a narrow window, and opens at the trajectory an address names", async () => {
+  it("fits a narrow window, and opens the trajectory in the URL fragment", async () => {
     const narrow = await openReport(browser, path, { hash: "#train/0/1/1", viewport: { width: 390, height: 800 } });
     expect(await narrow.page.textContent(".which")).toBe("item-1 · 1");
     expect(await narrow.page.evaluate<number>("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
@@ -186,7 +186,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     await narrow.page.close();
   });
 
-  it("gives every control a name and a size that a finger can hit", async () => {
+  it("gives every control an accessible name and a sufficient size", async () => {
     const small = await page.$$eval("button, select", (all) =>
       all
         .filter((each) => each.getBoundingClientRect().height > 0 && each.getBoundingClientRect().height < 24)
@@ -201,7 +201,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     }
   });
 
-  it("opens for a run that has not begun", async () => {
+  it("opens for a run without steps", async () => {
     const runDir = await mkdtemp(join(tmpdir(), "whetstone-report-"));
     await writeFile(join(runDir, "config.json"), "{}");
     const opened = await openReport(browser, (await writeReport(runDir)).path);
@@ -210,7 +210,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     await opened.page.close();
   });
 
-  it("ran none of the hostile text, made no request, and broke nothing all the while", async () => {
+  it("executed no hostile text, sent no request and logged no error in all tests above", async () => {
     expect(await page.evaluate(() => Reflect.get(globalThis, "hacked") as unknown)).toBeUndefined();
     expect(await page.locator("#page img, #page script, #page iframe").count()).toBe(0);
     expect(await page.title()).toContain("</script>");
@@ -218,7 +218,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(watched.errors).toEqual([]);
   });
 
-  it("would not run it either if it became markup: the policy holds", async () => {
+  it("blocks inserted scripts and images by its content security policy", async () => {
     const opened = await openReport(browser, path);
     await opened.page.evaluate(`
       document.body.insertAdjacentHTML("beforeend", '<img src="https://evil.example/x.png" onerror="window.hacked = 3">');
@@ -227,7 +227,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     await expect.poll(() => opened.errors.length, { timeout: 10_000 }).toBeGreaterThanOrEqual(3);
     expect(await opened.page.evaluate(() => Reflect.get(globalThis, "hacked") as unknown)).toBeUndefined();
     expect(opened.errors.join("\n")).toMatch(/Content Security Policy/);
-    // An attempt is reported, and that it was refused.
+    // Blocked requests are reported too.
     expect(opened.loaded).toEqual([]);
     await opened.page.close();
   });

@@ -2,10 +2,10 @@ import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Text that would run, load or break out, if any of it were taken for markup. */
+/** Text that would execute, load or escape if it were parsed as markup. */
 export const HOSTILE = `</script><script>window.hacked = 1</script><img src="https://evil.example/x.png" onerror="window.hacked = 2"><!-- \u2028\u2029 '"\``;
 
-/** Tokens whose bytes cut the euro sign (e2 82 ac) between the second and the third. */
+/** Tokens that split the euro sign (e2 82 ac) between the second and third byte. */
 const EURO = [
   { token: "cost ", bytes: [99, 111, 115, 116, 32] },
   { token: "", bytes: [0xe2, 0x82] },
@@ -19,7 +19,7 @@ interface SampledOptions {
   readonly more?: object;
 }
 
-/** A sampled turn; each token's log-probability is `−(index + 1) / 10`. */
+/** Returns a sampled turn; the log-probability of each token is `−(index + 1) / 10`. */
 export function sampled({ content = "cost €\n", tokens = EURO, more = {} }: SampledOptions = {}): object {
   return {
     index: 0,
@@ -50,7 +50,7 @@ export function trajectoryLine(reward: number, more: object = {}): object {
 
 const TOOL_CALL = { id: "call_1", type: "function", function: { name: "lookup", arguments: '{"item":"pen"}' } };
 
-/** A conversation with a tool, and a sub-agent beside it; its first text is hostile. */
+/** Returns a conversation with a tool and a sub-agent; its first text is hostile. */
 const WITH_TOOLS = trajectoryLine(1, {
   messages_and_choices: [
     { role: "system", content: HOSTILE },
@@ -76,9 +76,9 @@ export function groupLine(index: number, step: number, trajectories: readonly ob
 const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 const name = (step: number) => `${String(step).padStart(6, "0")}.jsonl`;
 
-/** What {@link writeRun} leaves out or changes. */
+/** Options of {@link writeRun}. */
 export interface RunFixtureOptions {
-  /** Training steps, from 0. @default 3 */
+  /** Number of training steps. @default 3 */
   readonly steps?: number;
   /** Whether the last step has a file of the trainer's log-probabilities. @default true */
   readonly trained?: boolean;
@@ -118,7 +118,7 @@ export async function writeRun({ steps = 3, trained = true }: RunFixtureOptions 
   }
   rows.push({ step: steps - 1, split: "eval", time: "2026-01-02T03:05:05.000Z", "eval/reward/mean": 0.75 });
   await writeFile(at("trajectories/eval", name(steps - 1)), lines([groupLine(0, steps - 1, [trajectoryLine(0.75)])]));
-  // The last line was cut off while it was written.
+  // The last line is truncated.
   await writeFile(at("metrics.jsonl"), `${lines(rows)}{"step":9,"split":"tr`);
   if (trained) {
     const turn = (count: number) => ({ advantage: 0.5, logprobs: Array.from({ length: count }, (_, index) => -(index + 1) / 10 + 0.03) });
@@ -147,7 +147,7 @@ export async function writeRun({ steps = 3, trained = true }: RunFixtureOptions 
   return runDir;
 }
 
-/** The data inside a page. */
+/** Returns the data inside a page. */
 export function dataOf(html: string): unknown {
   const found = /<script type="application\/json" id="data">(.*?)<\/script>/s.exec(html);
   if (found === null) throw new Error("The page has no data");

@@ -4,7 +4,7 @@ import { selectSteps } from "../../src/report/select-steps.ts";
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 
 describe("selectSteps", () => {
-  it("takes the last, the first, the best, then the middle of the largest gap", () => {
+  it("selects the last, the first, the best, then the middle of the largest gap", () => {
     const rewards = new Map([
       [0, 0.1],
       [90, 0.8],
@@ -19,12 +19,12 @@ describe("selectSteps", () => {
     ]);
   });
 
-  it("takes every step once when there is room for all, whatever the order they come in", () => {
+  it("selects every step once if all fit, in any input order", () => {
     const chosen = selectSteps([7, 3, 3, 5], { rewards: new Map([[7, 1]]), count: 10 });
     expect(chosen.map(({ step }) => step).toSorted((a, b) => a - b)).toEqual([3, 5, 7]);
   });
 
-  it("spreads: 16 of 400 leave no gap of more than 60", () => {
+  it("selects 16 of 400 steps without a gap of more than 60", () => {
     const steps = selectSteps(range(400), { rewards: new Map(), count: 16 })
       .map(({ step }) => step)
       .toSorted((a, b) => a - b);
@@ -32,7 +32,7 @@ describe("selectSteps", () => {
     expect(Math.max(...steps.slice(1).map((step, index) => step - (steps[index] as number)))).toBeLessThanOrEqual(60);
   });
 
-  it("chooses the earliest of equal rewards, and nothing from nothing", () => {
+  it("selects the earliest of equal rewards, and nothing from an empty list", () => {
     const rewards = new Map(range(9).map((step) => [step, step === 3 || step === 5 ? 1 : 0]));
     expect(selectSteps(range(9), { rewards, count: 3 })[2]).toEqual({ step: 3, reason: "best" });
     expect(selectSteps([], { rewards, count: 3 })).toEqual([]);

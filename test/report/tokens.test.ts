@@ -7,12 +7,12 @@ import { sampled } from "./run-fixture.ts";
 const entry = (token: string, bytes: readonly number[] | null) => ({ token, logprob: -1, bytes: bytes && [...bytes], top_logprobs: [] });
 
 describe("tokenTexts", () => {
-  it("shows a character at the token that completes it, and bytes where it is not complete", () => {
+  it("shows a character at the token that completes it, and bytes of incomplete characters", () => {
     const texts = tokenTexts([entry("", [0xe2, 0x82]), entry("", [0xac, 0x41]), entry("plain", null), entry("", [0xe2])]);
     expect(texts).toEqual(["‹e2 82›", "€A", "plain", "\u{fffd}"]);
   });
 
-  it("joins to the text, wherever it is cut between characters", () => {
+  it("joins to the original text for any token boundaries", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "grapheme", minLength: 1 }), { minLength: 1 }), (parts) => {
         const texts = tokenTexts(parts.map((part) => entry("", [...new TextEncoder().encode(part)])));
@@ -21,7 +21,7 @@ describe("tokenTexts", () => {
     );
   });
 
-  it("keeps a byte order mark that was sampled", () => {
+  it("keeps a sampled byte order mark", () => {
     expect(tokenTexts([entry("", [0xef, 0xbb, 0xbf, 0x41])])).toEqual(["\u{feff}A"]);
   });
 });
@@ -44,7 +44,7 @@ describe("sampledData", () => {
     });
   });
 
-  it("leaves out what does not fit and says so", () => {
+  it("omits data of the wrong length, and reports it", () => {
     const found = sampledData({ ...choice, token_ids: [1] }, { advantage: null, logprobs: [-1] });
     expect(found.ids).toBeNull();
     expect(found.trained).toBeNull();

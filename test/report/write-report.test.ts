@@ -12,7 +12,7 @@ import { dataOf, groupLine, HOSTILE, trajectoryLine, writeRun } from "./run-fixt
 const pageOf = async (path: string) => dataOf(await readFile(path, "utf8")) as PageData;
 
 describe("writeReport", () => {
-  it("holds the metrics of every step, the torn last line left out", async () => {
+  it("contains the metrics of every step, without a truncated last line", async () => {
     const { path } = await writeReport(await writeRun());
     const { metrics } = await pageOf(path);
     expect(metrics.train.steps).toEqual([0, 1, 2]);
@@ -25,7 +25,7 @@ describe("writeReport", () => {
     expect(metrics.eval).toEqual({ steps: [2], columns: { "reward/mean": [0.75] } });
   });
 
-  it("a step written again after a restart counts as it was written last", async () => {
+  it("uses the last row of a step that was written again after a restart", async () => {
     const runDir = await writeRun();
     await writeFile(
       join(runDir, "metrics.jsonl"),
@@ -48,7 +48,7 @@ describe("writeReport", () => {
     expect(flat!.exceptions[0]!.type).toBe("TimeoutError");
   });
 
-  it("puts the trainer's numbers beside the turns they are of, those of additional histories last", async () => {
+  it("assigns the trainer's log-probabilities to their turns, with additional histories last", async () => {
     const { steps } = await pageOf((await writeReport(await writeRun())).path);
     const last = steps.findLast(({ split }) => split === "train")!;
     expect(last.hasTrained).toBe(true);
@@ -59,7 +59,7 @@ describe("writeReport", () => {
     expect(steps[0]!.hasTrained).toBe(false);
   });
 
-  it("takes a group that was written twice once, the first, and orders groups by scenario", async () => {
+  it("uses the first copy of a group that was written twice, and sorts groups by scenario", async () => {
     const runDir = await writeRun();
     const rows = [groupLine(4, 2, [trajectoryLine(1)]), groupLine(3, 2, [trajectoryLine(0.5)]), groupLine(4, 2, [trajectoryLine(0)])];
     await writeFile(join(runDir, "trajectories/train/000002.jsonl"), rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
@@ -71,14 +71,14 @@ describe("writeReport", () => {
     ]);
   });
 
-  it("says what the run was; a setting that looks like a credential is hidden", async () => {
+  it("describes the run, and hides a setting that looks like a credential", async () => {
     const { path } = await writeReport(await writeRun());
     const page = await pageOf(path);
     expect(Object.fromEntries(page.facts)).toMatchObject({
       Model: "whetstone-tiny",
       Steps: "3 (0 to 2)",
       Checkpoints: "2 made, 1 kept",
-      Seconds: "65.0",
+      "Seconds from start to last write": "65.0",
     });
     expect(Object.fromEntries(page.config)).toMatchObject({ "groups.size": "3", "service.apiKey": "(hidden)", "service.maxTokens": "5" });
     expect(await readFile(path, "utf8")).not.toContain("very-private");
@@ -95,7 +95,7 @@ describe("writeReport", () => {
     expect(Object.fromEntries(page.facts)["Ended"]).toBe("completed");
   });
 
-  it("keeps the order of telling and the bounds: steps, bytes", async () => {
+  it("keeps the order of selection and the limits on steps and bytes", async () => {
     const runDir = await writeRun({ steps: 12 });
     const few = await writeReport(runDir, { steps: 3 });
     expect(few.steps).toEqual([
@@ -113,7 +113,7 @@ describe("writeReport", () => {
     expect(none.steps.map(({ step, omitted }) => [step, omitted])).toEqual([[11, 5]]);
   });
 
-  it("stays small for a run of 400 steps with 256 long trajectories each", async () => {
+  it("stays below 12 MB for a run of 400 steps with 256 long trajectories each", async () => {
     const runDir = await writeRun({ steps: 1, trained: false });
     const logs = ["x".repeat(6_000)];
     const groups = Array.from({ length: 16 }, (_, group) =>
@@ -126,7 +126,7 @@ describe("writeReport", () => {
     const step = groups.map((group) => `${JSON.stringify(group)}\n`).join("");
     const rows = Array.from({ length: 400 }, (_, index) => JSON.stringify({ step: index, split: "train", "reward/mean": index / 400 }));
     await writeFile(join(runDir, "metrics.jsonl"), `${rows.join("\n")}\n`);
-    // As many files as the page opens: each would be 1.7 MB of it, 42 MB together.
+    // The number of files that the page includes: without a limit 1.7 MB each, 42 MB in total.
     for (let index = 0; index < 24; index++)
       await writeFile(join(runDir, "trajectories/train", `${String(index * 17).padStart(6, "0")}.jsonl`), step);
     const { path, sizeBytes } = await writeReport(runDir);
@@ -135,7 +135,7 @@ describe("writeReport", () => {
     expect((await pageOf(path)).metrics.train.steps).toHaveLength(400);
   });
 
-  it("is one file without anything that loads, and nothing in the data can end its element", async () => {
+  it("is one file without external resources, and data cannot close its script element", async () => {
     const html = await readFile((await writeReport(await writeRun())).path, "utf8");
     const scripts = [...html.matchAll(/<script(?: type="([^"]*)")?[^>]*>(.*?)<\/script>/gs)];
     expect(scripts.map((match) => match[1])).toEqual(["application/json", undefined, "module"]);
@@ -150,11 +150,12 @@ describe("writeReport", () => {
     expect(policy).toBe(
       `default-src 'none'; script-src ${hash(scripts[1]![2]!)} ${hash(scripts[2]![2]!)}; style-src ${hash(style)}; base-uri 'none'; form-action 'none'`,
     );
-    // Joined modules: a name used twice or an import left over is a syntax error.
+    for (const script of scripts) expect(script[2]).not.toContain("<!--");
+    // An import left in the bundle is a syntax error here.
     expect(() => new Script(`(async () => {${scripts[2]![2]}})`)).not.toThrow();
   });
 
-  it("goes where it is told, replaces what was there and leaves nothing beside it", async () => {
+  it("writes to the given path, replaces an existing file, and leaves no temporary files", async () => {
     const runDir = await writeRun();
     const directory = await mkdtemp(join(tmpdir(), "whetstone-report-"));
     const path = join(directory, "other.html");
@@ -165,7 +166,7 @@ describe("writeReport", () => {
     expect(await readdir(runDir)).not.toContain("report.html");
   });
 
-  it("works before the first step has ended", async () => {
+  it("works before the first step", async () => {
     const runDir = await mkdtemp(join(tmpdir(), "whetstone-report-"));
     await writeFile(join(runDir, "config.json"), "{}");
     const { path, steps } = await writeReport(runDir);
@@ -173,7 +174,7 @@ describe("writeReport", () => {
     expect((await pageOf(path)).available).toEqual({ train: 0, eval: 0 });
   });
 
-  it("refuses what is no run, a line that does not fit, and options out of bounds", async () => {
+  it("rejects a directory without a run, an invalid line, and options out of range", async () => {
     const empty = await mkdtemp(join(tmpdir(), "whetstone-report-"));
     await expect(writeReport(empty)).rejects.toThrow(NotFoundError);
     await expect(writeReport(join(empty, "absent"))).rejects.toThrow(/Expected a run directory/);
@@ -191,7 +192,7 @@ describe("writeReport", () => {
     await expect(writeReport(runDir)).rejects.toThrow(DataError);
   });
 
-  it("stops when it is told to, with the reason it was given, and writes nothing", async () => {
+  it("rejects with the signal's reason if aborted, and writes nothing", async () => {
     const runDir = await writeRun();
     const reason = new Error("enough");
     await expect(writeReport(runDir, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);

@@ -4,7 +4,7 @@ import { AttemptSignal } from "../../src/rollout/attempt-signal.ts";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test("aborts after its timeout of active time; pauses do not count", () => {
+test("an attempt aborts after its timeout of active time; pauses do not count", () => {
   const attempt = new AttemptSignal(100, "rollout 0 of group 0");
   vi.advanceTimersByTime(60);
   attempt.halt();

@@ -16,7 +16,7 @@ async function rejection(promise: Promise<unknown>): Promise<unknown> {
 }
 
 describe("gatherTrajectoryGroups", () => {
-  it("keeps the order of scenarios and rollouts whatever the order of ending", async () => {
+  it("returns scenarios and rollouts in input order, independent of the order of completion", async () => {
     const groups = await gatherTrajectoryGroups(
       [1, 2, 3],
       async (scenario, { index }) => {
@@ -34,7 +34,7 @@ describe("gatherTrajectoryGroups", () => {
     expect(groups.stats.reward.mean).toBeCloseTo(21);
   });
 
-  it("gives each rollout its own seed, a function of seed, scenario and rollout", async () => {
+  it("gives each rollout a seed that depends only on seed, scenario and rollout", async () => {
     const seeds = async (concurrency: number) => {
       const seen: number[] = [];
       await gatherTrajectoryGroups([0, 1], (_, { seed, group, index }) => ((seen[group * 4 + index] = seed), finished(0)), {
@@ -55,7 +55,7 @@ describe("gatherTrajectoryGroups", () => {
     expect(contexts[0]?.seed).not.toBe(contexts[1]?.seed);
   });
 
-  it("never runs more than `concurrency` at once, and does run that many", async () => {
+  it("runs at most `concurrency` rollouts at once, and reaches it", async () => {
     let running = 0;
     let most = 0;
     await gatherTrajectoryGroups(
@@ -71,7 +71,7 @@ describe("gatherTrajectoryGroups", () => {
     expect(most).toBe(3);
   });
 
-  it("records failures as data within the budget", async () => {
+  it("records failures up to `maxExceptions`", async () => {
     const groups = await gatherTrajectoryGroups(
       [0, 1],
       (scenario, { index }) => {
@@ -93,7 +93,7 @@ describe("gatherTrajectoryGroups", () => {
     [2, 2, true],
     [2, 3, false],
     [0, 1, false],
-  ])("a budget of %d bears %i failures of 8: %s", async (maxExceptions, failures, isFine) => {
+  ])("`maxExceptions: %d` allows %i failures of 8: %s", async (maxExceptions, failures, isFine) => {
     let failed = 0;
     const run = gatherTrajectoryGroups(
       [0, 1],
@@ -110,7 +110,7 @@ describe("gatherTrajectoryGroups", () => {
     else await expect(run).rejects.toMatchObject({ code: "E_TOO_MANY_EXCEPTIONS", cause: { message: "no" } });
   });
 
-  it("over budget aborts the siblings, starts no more, and waits for the running", async () => {
+  it("aborts running rollouts, starts no more and waits for them when too many failed", async () => {
     const cleanup = deferred<void>();
     const began: number[] = [];
     let settled = 0;
@@ -136,7 +136,7 @@ describe("gatherTrajectoryGroups", () => {
     expect(began).toEqual([0, 1, 2]);
   });
 
-  it("the caller's abort rejects with its own reason after the running have settled, and leaves no listener", async () => {
+  it("rejects with the caller's reason after running rollouts have settled, and removes its listeners", async () => {
     const controller = new AbortController();
     const remove = vi.spyOn(controller.signal, "removeEventListener");
     const reason = new Error("enough");
@@ -158,7 +158,7 @@ describe("gatherTrajectoryGroups", () => {
     expect(await rejection(gatherTrajectoryGroups([0], () => finished(0), { signal: controller.signal }))).toBe(reason);
   });
 
-  it("a timeout is a recorded failure, also of a rollout that ignores its signal", async () => {
+  it("records a timeout as a failure, also if the rollout ignores its signal", async () => {
     const groups = await gatherTrajectoryGroups(
       [0, 1],
       async (scenario, { signal }) => {
@@ -189,7 +189,7 @@ describe("gatherTrajectoryGroups", () => {
     expect(groups.stats).toMatchObject({ trajectories: 1, exceptions: 0 });
   });
 
-  it("reports progress and lets `afterEach` drop, split and replace groups in order", async () => {
+  it("reports progress, and applies `afterEach` to drop, duplicate and keep groups in order", async () => {
     const progress: number[] = [];
     const groups = await gatherTrajectoryGroups([0, 1, 2, 3], (scenario) => finished(scenario), {
       groupSize: 1,
@@ -200,7 +200,7 @@ describe("gatherTrajectoryGroups", () => {
     expect(progress).toEqual([0.25, 0.5, 0.75, 1]);
   });
 
-  it("a mistake in the program ends the run whatever the budget", async () => {
+  it("throws programming errors independent of `maxExceptions`", async () => {
     const unfinished = (() => trajectory({ messages: [] })) as never;
     await expect(gatherTrajectoryGroups([0], unfinished, { maxExceptions: 99 })).rejects.toMatchObject({
       code: "E_ARGUMENT",
@@ -224,7 +224,7 @@ describe("gatherTrajectoryGroups", () => {
     { maxExceptions: 1.5 },
     { maxExceptions: -1 },
     { seed: 0.5 },
-  ])("refuses %j before anything runs", async (options) => {
+  ])("rejects %j before anything runs", async (options) => {
     const rollout = vi.fn(() => finished(0));
     await expect(gatherTrajectoryGroups([0], rollout, options)).rejects.toMatchObject({
       code: "E_ARGUMENT",
@@ -233,13 +233,13 @@ describe("gatherTrajectoryGroups", () => {
     expect(rollout).not.toHaveBeenCalled();
   });
 
-  it("no scenarios, no groups", async () => {
+  it("returns no groups without scenarios", async () => {
     expect(await gatherTrajectoryGroups([], () => finished(0))).toEqual([]);
   });
 });
 
 describe("streamTrajectoryGroups", () => {
-  it("gives groups in the order they end", async () => {
+  it("yields groups in the order of completion", async () => {
     const rewards: number[] = [];
     const gate = deferred<void>();
     for await (const group of streamTrajectoryGroups(
@@ -256,7 +256,7 @@ describe("streamTrajectoryGroups", () => {
     expect(rewards).toEqual([1, 1, 0, 0]);
   });
 
-  it("leaving the loop aborts what runs and waits for it", async () => {
+  it("aborts running rollouts and waits for them when the loop is left", async () => {
     let alive = 0;
     for await (const _ of streamTrajectoryGroups(
       [0, 1, 2],
@@ -275,7 +275,7 @@ describe("streamTrajectoryGroups", () => {
     expect(alive).toBe(0);
   });
 
-  it("raises what gathering raises", async () => {
+  it("throws the errors of `gatherTrajectoryGroups`", async () => {
     const run = (async () => {
       for await (const _ of streamTrajectoryGroups(
         [0],

@@ -2,32 +2,24 @@ import { describe, expect, it, vi } from "vitest";
 import { ConnectionError, HttpError } from "../../src/client/index.ts";
 import {
   gatherTrajectoryGroups,
-  isRetryable,
   rolloutSeed,
   streamTrajectoryGroups,
   type RolloutContext,
   type RolloutEvent,
 } from "../../src/rollout/index.ts";
-import { trajectory, type Policy, type Trajectory } from "../../src/trajectory/index.ts";
+import { createScriptedPolicy } from "../../src/testing/index.ts";
+import { trajectory, type Trajectory } from "../../src/trajectory/index.ts";
 import { deferred } from "../../src/util/deferred.ts";
 import { delay } from "../../src/util/delay.ts";
+import { isRetryable } from "../../src/util/retryable.ts";
 
 const finished = (reward: number): Trajectory => trajectory({ messages: [{ role: "user", content: "q" }] }).finish({ reward });
 const tick = () => new Promise(setImmediate);
 
 /** Answers with a letter that its seed decides. */
-const seeded: Policy = {
+const seeded = createScriptedPolicy(({ seed, temperature }) => ({ text: `${Number(seed) % 97} at ${String(temperature)}` }), {
   id: "m:step2",
-  step: 2,
-  complete: async ({ seed, temperature }) => ({
-    id: "c",
-    object: "chat.completion",
-    created: 0,
-    model: "m:step2",
-    choices: [{ index: 0, message: { role: "assistant", content: `${Number(seed) % 97} at ${String(temperature)}` }, token_ids: [1] }],
-    usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
-  }),
-};
+});
 
 const answer = async (_: unknown, { policy, sampling }: RolloutContext) => {
   const t = trajectory({ messages: [{ role: "user", content: "q" }] });
@@ -36,7 +28,7 @@ const answer = async (_: unknown, { policy, sampling }: RolloutContext) => {
 };
 
 describe("the context of a rollout", () => {
-  it("has the policy and what to sample with", async () => {
+  it("has the policy, the seed and the temperature", async () => {
     const groups = await gatherTrajectoryGroups([0], answer, { groupSize: 2, seed: 4, policy: seeded, temperature: 0.5 });
     expect(groups[0]!.trajectories.map(({ lastText }) => lastText)).toEqual(
       [0, 1].map((index) => `${rolloutSeed(4, 0, index) % 97} at 0.5`),
@@ -45,14 +37,14 @@ describe("the context of a rollout", () => {
     expect(first!.trajectories[0]!.lastText).toMatch(/ at 1$/);
   });
 
-  it("says what is missing when the policy is read and none was given; can be spread all the same", async () => {
+  it("throws if `policy` is read and none was given; can be spread without one", async () => {
     const groups = await gatherTrajectoryGroups([0], (_, context) => finished({ ...context }.index), { groupSize: 1 });
     expect(groups[0]!.rewards).toEqual([0]);
     const run = gatherTrajectoryGroups([0], answer, { groupSize: 1 });
     await expect(run).rejects.toMatchObject({ cause: { code: "E_ARGUMENT", param: "policy" } });
   });
 
-  it("replays a run from its seed, the missing groups alone by their indices", async () => {
+  it("reproduces a run from its seed, also selected groups by their indices", async () => {
     const options = { groupSize: 3, seed: 11, policy: seeded };
     const texts = (groups: readonly { readonly trajectories: readonly Trajectory[] }[]) =>
       groups.map(({ trajectories }) => trajectories.map(({ lastText }) => lastText));
@@ -77,7 +69,7 @@ describe("the context of a rollout", () => {
     { temperature: NaN },
     { concurrencyBy: { key: String, limit: 0 } },
     { retries: { limit: -1 } },
-  ])("refuses %j before anything runs", async (options) => {
+  ])("rejects %j before anything runs", async (options) => {
     const rollout = vi.fn(() => finished(0));
     await expect(gatherTrajectoryGroups([0, 1], rollout, options)).rejects.toMatchObject({
       code: "E_ARGUMENT",
@@ -88,7 +80,7 @@ describe("the context of a rollout", () => {
 });
 
 describe("the queue of rollouts", () => {
-  it.each([1, 3, 7, 200])("plays a run of any size through %i places: all, in order, never more at once", async (concurrency) => {
+  it.each([1, 3, 7, 200])("starts all rollouts in order, at most %i at once", async (concurrency) => {
     const begun: string[] = [];
     let running = 0;
     let most = 0;
@@ -108,13 +100,13 @@ describe("the queue of rollouts", () => {
     expect(most).toBe(Math.min(concurrency, 75));
   });
 
-  it("has nothing to do without scenarios", async () => {
+  it("resolves without scenarios", async () => {
     await expect(gatherTrajectoryGroups([], answer)).resolves.toEqual([]);
   });
 });
 
 describe("concurrencyBy", () => {
-  it("limits each key by itself, and no key waits for another", async () => {
+  it("limits each key separately, so that no key waits for another", async () => {
     const running: Record<string, number> = { a: 0, b: 0 };
     const most: Record<string, number> = { a: 0, b: 0 };
     const isOpen = deferred<void>();
@@ -139,7 +131,7 @@ describe("concurrencyBy", () => {
 });
 
 describe("stopSignal", () => {
-  it("begins no new group, plays the begun to their end, and gives what is complete", async () => {
+  it("starts no new group, completes started groups, and returns them", async () => {
     const stop = new AbortController();
     const begun: string[] = [];
     const groups = await gatherTrajectoryGroups(
@@ -188,7 +180,7 @@ describe("retries", () => {
     expect(group!.exceptions).toHaveLength(1);
   });
 
-  it("asks `when`, with the error and the attempt", async () => {
+  it("calls `when` with the error and the attempt", async () => {
     const asked: unknown[] = [];
     const mistake = new TypeError("no");
     await gatherTrajectoryGroups(
@@ -210,7 +202,7 @@ describe("retries", () => {
 });
 
 describe("onEvent", () => {
-  it("tells what happens, in order", async () => {
+  it("reports every event in order", async () => {
     const events: RolloutEvent[] = [];
     await gatherTrajectoryGroups(
       ["fine", "flaky", "bad"],
@@ -237,7 +229,7 @@ describe("onEvent", () => {
     expect(events).toHaveLength(11);
   });
 
-  it("what it throws ends the run", async () => {
+  it("ends the run if the callback throws", async () => {
     const broken = new Error("listener");
     const run = gatherTrajectoryGroups([0, 1], () => finished(0), {
       maxExceptions: 99,
@@ -250,7 +242,7 @@ describe("onEvent", () => {
 });
 
 describe("a stream that is read slowly", () => {
-  it("holds the rollouts back: few groups are ever unread", async () => {
+  it("limits the number of unread groups", async () => {
     let played = 0;
     let read = 0;
     let most = 0;
@@ -269,7 +261,7 @@ describe("a stream that is read slowly", () => {
     expect(most).toBeLessThanOrEqual(3 + 4);
   });
 
-  it("can be left, or aborted, while it is held back", async () => {
+  it("can be left or aborted while the limit is reached", async () => {
     const scenarios = Array.from({ length: 50 }, (_, index) => index);
     const options = { groupSize: 1, concurrency: 4, maxUnread: 1 };
     for await (const _ of streamTrajectoryGroups(scenarios, () => finished(1), options)) {
@@ -290,7 +282,7 @@ describe("a stream that is read slowly", () => {
     await expect(drain()).rejects.toBe(reason);
   });
 
-  it("refuses a bound that is none", () => {
+  it("rejects `maxUnread: 0`", () => {
     expect(() => streamTrajectoryGroups([0], () => finished(0), { maxUnread: 0 })).toThrow(
       expect.objectContaining({ code: "E_ARGUMENT", param: "maxUnread" }) as Error,
     );

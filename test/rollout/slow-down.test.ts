@@ -2,7 +2,6 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConnectionError, type Service } from "../../src/client/index.ts";
 import { gatherTrajectoryGroups, type GatherOptions, type RolloutContext, type RolloutEvent } from "../../src/rollout/index.ts";
 import { trajectory, type Policy, type Trajectory } from "../../src/trajectory/index.ts";
-import { delay } from "../../src/util/delay.ts";
 import { useServer } from "../client/connection.ts";
 import { send, type Interceptor } from "../support/nine-routes-server.ts";
 
@@ -25,7 +24,22 @@ const talk =
     return t.finish({ reward: 1 });
   };
 
-/** Refuses the first `count` requests together, once all of them have come, and notes when requests came. */
+/** Fakes the timers of the runner; sockets and `setImmediate` stay real, so that a server can answer. */
+const fakeTimers = () => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+/** Advances the fake clock in steps of `stepMs` until `run` is over. */
+async function played<T>(run: Promise<T>, stepMs: number): Promise<T> {
+  let isOver = false;
+  void run.finally(() => (isOver = true));
+  while (!isOver) {
+    await vi.advanceTimersByTimeAsync(stepMs);
+    await tick();
+  }
+  return run;
+}
+
+/** Refuses the first `count` requests together, once all of them have come, and notes when requests came by the fake clock. */
 function refusing(count: number, retryAfterSeconds: string) {
   const arrivals: number[] = [];
   const waiting: (() => void)[] = [];
@@ -42,30 +56,33 @@ function refusing(count: number, retryAfterSeconds: string) {
       return true;
     }
     seen.mostAfter = Math.max(seen.mostAfter, ++active);
-    await delay(5);
+    for (let turn = 0; turn < 20; turn++) await tick();
     active--;
     return false;
   };
   return { intercept, arrivals, seen, waitedMs: () => arrivals[count]! - refusedAtMs };
 }
 
+afterEach(() => void vi.useRealTimers());
+
 describe("a service that answers 429", () => {
-  it("is left alone for the announced time, then asked by half as many; nothing fails and no retry is used", async () => {
+  it("gets no request for the announced time, then half the concurrency; no rollout fails and no retry is used", async () => {
     const { server, service } = await open({ maxRetries: 0 });
     const refusal = refusing(8, "0.3");
     server.intercept = refusal.intercept;
     const events: RolloutEvent[] = [];
-    const groups = await gatherTrajectoryGroups(range(8), talk(1), {
+    fakeTimers();
+    const run = gatherTrajectoryGroups(range(8), talk(1), {
       groupSize: 2,
       concurrency: 8,
       policy: policyOf(service),
       onEvent: (event) => events.push(event),
     });
+    const groups = await played(run, 1);
     expect(groups.stats).toMatchObject({ trajectories: 16, exceptions: 0 });
-    // Timers may fire a millisecond early.
-    expect(refusal.waitedMs()).toBeGreaterThan(290);
+    expect(refusal.waitedMs()).toBeGreaterThanOrEqual(300);
     const changes = events.filter(({ type }) => type === "slow-down" || type === "speed-up");
-    expect(changes[0]).toMatchObject({ type: "slow-down", concurrency: 4 });
+    expect(changes[0]).toEqual({ type: "slow-down", concurrency: 4, waitMs: 300 });
     expect(changes.filter(({ type }) => type === "slow-down")).toHaveLength(1);
     const allowed = changes.map((change) => ("concurrency" in change ? change.concurrency : 0));
     expect(refusal.seen.mostAfter).toBeLessThanOrEqual(Math.max(...allowed));
@@ -75,7 +92,7 @@ describe("a service that answers 429", () => {
     expect(events.filter(({ type }) => type === "rollout-retry")).toEqual([]);
   });
 
-  it("does not cost a rollout the turns it has, nor its time", async () => {
+  it("keeps the turns of a rollout, and the pause does not count towards its timeout", async () => {
     const { server, service } = await open({ maxRetries: 0 });
     let requests = 0;
     server.intercept = (_, response) => {
@@ -84,13 +101,20 @@ describe("a service that answers 429", () => {
       return true;
     };
     const rollout = vi.fn(talk(2));
-    const groups = await gatherTrajectoryGroups([0], rollout, { groupSize: 1, timeoutMs: 500, policy: policyOf(service) });
+    fakeTimers();
+    // The clock advances only during the pause, which is longer than the timeout.
+    const groups = await gatherTrajectoryGroups([0], rollout, {
+      groupSize: 1,
+      timeoutMs: 500,
+      policy: policyOf(service),
+      onEvent: (event) => event.type === "slow-down" && setImmediate(() => vi.advanceTimersByTime(event.waitMs)),
+    });
     expect(groups.stats).toMatchObject({ trajectories: 1, exceptions: 0 });
     expect(rollout).toHaveBeenCalledTimes(1);
     expect(requests).toBe(3);
   });
 
-  it("does not hold an abort up", async () => {
+  it("does not delay an abort by the announced wait", async () => {
     const { server, service } = await open({ maxRetries: 0 });
     const controller = new AbortController();
     const reason = new Error("enough");
@@ -107,7 +131,7 @@ describe("a service that answers 429", () => {
     await expect(run).rejects.toBe(reason);
   });
 
-  it("is asked by as many as before once it has room again", async () => {
+  it("gets the full concurrency back in steps of a tenth while rollouts succeed", async () => {
     const events: RolloutEvent[] = [];
     let calls = 0;
     await gatherTrajectoryGroups(
@@ -123,86 +147,77 @@ describe("a service that answers 429", () => {
     expect(concurrency).toEqual([5, 6, 7, 8, 9, 10]);
   });
 
-  describe("between successes", () => {
-    afterEach(() => void vi.useRealTimers());
-
-    it("starts every back-off from the first delay, also with concurrency 1", async () => {
-      vi.useFakeTimers();
-      const waits: number[] = [];
-      let calls = 0;
-      const run = gatherTrajectoryGroups(
-        range(12),
-        () => {
-          // Every other attempt is refused, so a success lies between two refusals.
-          if (calls++ % 2 === 0) throw Object.assign(new Error("busy"), { status: 429 });
-          return finished(1);
-        },
-        { groupSize: 1, concurrency: 1, onEvent: (event) => event.type === "slow-down" && waits.push(event.waitMs) },
-      );
-      let isOver = false;
-      void run.finally(() => (isOver = true));
-      for (let step = 0; !isOver && step < 1000; step++) await vi.advanceTimersByTimeAsync(1000);
-      await run;
-      expect(waits).toHaveLength(12);
-      // The first delay is at most 250 ms; each further refusal in a row doubles it.
-      expect(Math.max(...waits)).toBeLessThanOrEqual(250);
-    });
+  it("starts the back-off from the first delay after each success, also with concurrency 1", async () => {
+    fakeTimers();
+    const waits: number[] = [];
+    let calls = 0;
+    const run = gatherTrajectoryGroups(
+      range(12),
+      () => {
+        // Every other attempt is refused, so a success lies between two refusals.
+        if (calls++ % 2 === 0) throw Object.assign(new Error("busy"), { status: 429 });
+        return finished(1);
+      },
+      { groupSize: 1, concurrency: 1, onEvent: (event) => event.type === "slow-down" && waits.push(event.waitMs) },
+    );
+    await played(run, 1000);
+    expect(waits).toHaveLength(12);
+    // The first delay is from 125 to 250 ms; each further refusal in a row doubles it.
+    for (const wait of waits) expect(wait).toBeGreaterThanOrEqual(125);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(250);
   });
 });
 
 describe("another client's 429", () => {
   it.each([
-    ["fetch headers", { status: 429, headers: new Headers({ "retry-after": "0.2" }) }],
-    ["plain headers", { statusCode: 429, responseHeaders: { "retry-after": "0.2" } }],
-    ["milliseconds", { status: 429, headers: { "retry-after-ms": "200" } }],
-    ["a response", { response: { status: 429, headers: { "retry-after": "0.2" } } }],
-    ["a cause", { cause: { status: 429, headers: { "retry-after": "0.2" } } }],
-    ["the last of its own attempts", { name: "RetryError", lastError: { statusCode: 429, responseHeaders: { "retry-after": "0.2" } } }],
-  ])("with %s is waited for and does not count", async (_, fields) => {
-    const at: number[] = [];
+    ["fetch headers", { status: 429, headers: new Headers({ "retry-after": "0.3" }) }],
+    ["plain headers", { statusCode: 429, responseHeaders: { "retry-after": "0.3" } }],
+    ["milliseconds", { status: 429, headers: { "retry-after-ms": "300" } }],
+    ["a response", { response: { status: 429, headers: { "retry-after": "0.3" } } }],
+    ["a cause", { cause: { status: 429, headers: { "retry-after": "0.3" } } }],
+    ["the last of its own attempts", { name: "RetryError", lastError: { statusCode: 429, responseHeaders: { "retry-after": "0.3" } } }],
+  ])("given as %s pauses the run for the announced time and is not a failed attempt", async (_, fields) => {
+    fakeTimers();
+    let calls = 0;
     const events: RolloutEvent[] = [];
-    const groups = await gatherTrajectoryGroups(
+    const run = gatherTrajectoryGroups(
       [0],
       (_scenario, { attempt }: RolloutContext) => {
-        at.push(performance.now());
         expect(attempt).toBe(0);
-        if (at.length === 1) throw Object.assign(new Error("busy"), fields);
+        if (++calls === 1) throw Object.assign(new Error("busy"), fields);
         return finished(1);
       },
       { groupSize: 1, onEvent: (event) => events.push(event) },
     );
-    expect(groups.stats).toMatchObject({ trajectories: 1, exceptions: 0 });
-    expect(at[1]! - at[0]!).toBeGreaterThan(190);
-    expect(events).toContainEqual({ type: "slow-down", concurrency: 1, waitMs: expect.any(Number) as number });
+    while (!events.some(({ type }) => type === "slow-down")) await tick();
+    expect(events).toContainEqual({ type: "slow-down", concurrency: 1, waitMs: 300 });
+    await vi.advanceTimersByTimeAsync(299);
+    expect(calls).toBe(1);
+    await vi.advanceTimersByTimeAsync(1);
+    expect((await run).stats).toMatchObject({ trajectories: 1, exceptions: 0 });
+    expect(calls).toBe(2);
   });
 
-  describe("without end", () => {
-    afterEach(() => void vi.useRealTimers());
-
-    it("is a failure in the end", async () => {
-      vi.useFakeTimers();
-      let calls = 0;
-      const options: GatherOptions = { groupSize: 1, maxExceptions: 1 };
-      const run = gatherTrajectoryGroups(
-        [0],
-        () => {
-          calls++;
-          throw Object.assign(new Error("busy"), { name: "RateLimitError", status: 429 });
-        },
-        options,
-      );
-      let isOver = false;
-      void run.finally(() => (isOver = true));
-      for (let step = 0; !isOver && step < 100; step++) await vi.advanceTimersByTimeAsync(10_000);
-      const [group] = await run;
-      expect(group!.exceptions).toMatchObject([{ type: "RateLimitError", message: "busy" }]);
-      expect(calls).toBe(51);
-    });
+  it("is recorded as the rollout's failure after 50 waits", async () => {
+    fakeTimers();
+    let calls = 0;
+    const options: GatherOptions = { groupSize: 1, maxExceptions: 1 };
+    const run = gatherTrajectoryGroups(
+      [0],
+      () => {
+        calls++;
+        throw Object.assign(new Error("busy"), { name: "RateLimitError", status: 429 });
+      },
+      options,
+    );
+    const [group] = await played(run, 10_000);
+    expect(group!.exceptions).toMatchObject([{ type: "RateLimitError", message: "busy" }]);
+    expect(calls).toBe(51);
   });
 });
 
-describe("a POST whose answer began", () => {
-  it.each([true, false])("is never repeated (stream: %s)", async (isStream) => {
+describe("a POST whose response has begun", () => {
+  it.each([true, false])("is not retried (stream: %s)", async (isStream) => {
     const { server, service } = await open({ maxRetries: 3 });
     server.intercept = (_, response) => {
       response.writeHead(200, { "content-type": isStream ? "text/event-stream" : "application/json" });

@@ -7,7 +7,7 @@ import { ARTIFACTS, startTestService, UNKNOWN_ID } from "./support.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-test("a version is opened, filled, committed and read", async () => {
+test("creates, fills, commits and reads an artifact version", async () => {
   const { ok } = await startTestService();
   const opened = await ok("POST", ARTIFACTS, { project: "demo", name: "data", metadata: { from: "a test" } });
   expect(artifactVersion.parse(opened)).toMatchObject({
@@ -40,7 +40,7 @@ test("a version is opened, filled, committed and read", async () => {
   expect((await ok("POST", ARTIFACTS, { project: "demo", name: "data" })).url).toBe("artifact:///local/demo/data:v1");
 });
 
-test("a committed version does not change, and an empty one is not committed", async () => {
+test("rejects changes to a committed version and the commit of an empty version", async () => {
   const { call, ok } = await startTestService();
   const { id } = await ok("POST", ARTIFACTS, { project: "demo", name: "data" });
   expect(await call("POST", `${ARTIFACTS}/${id}/commit`)).toMatchObject({ status: 409, body: { error: { param: "artifact_id" } } });
@@ -50,7 +50,7 @@ test("a committed version does not change, and an empty one is not committed", a
   expect(await ok("GET", `${ARTIFACTS}/${id}/files/a`)).toBe("x");
 });
 
-test("unknown versions and files are 404, and the files there are get named", async () => {
+test("answers 404 for unknown versions and files, listing existing files", async () => {
   const { call, ok } = await startTestService();
   for (const [method, path] of [
     ["GET", ""],
@@ -67,7 +67,7 @@ test("unknown versions and files are 404, and the files there are get named", as
   expect(answer.body.error.message).toContain("a.txt");
 });
 
-test("equal contents lie on disk once, and an upload that breaks off leaves nothing", async () => {
+test("stores equal contents once, and removes an interrupted upload", async () => {
   const { ok, call, service } = await startTestService();
   const { id } = await ok("POST", ARTIFACTS, { project: "demo", name: "data" });
   await ok("PUT", `${ARTIFACTS}/${id}/files/a`, "same");
@@ -86,7 +86,7 @@ test("equal contents lie on disk once, and an upload that breaks off leaves noth
   await expect.poll(() => readdir(join(service.dataDir, "tmp"))).toEqual([]);
 });
 
-test("a replaced file leaves no contents on disk, unless another file has the same", async () => {
+test("removes the contents of a replaced file unless another file has the same contents", async () => {
   const { service, ok, call } = await startTestService();
   const blobs = async () =>
     (await readdir(join(service.dataDir, "artifacts", "blobs"), { recursive: true, withFileTypes: true }))
@@ -109,7 +109,7 @@ test("a replaced file leaves no contents on disk, unless another file has the sa
   expect(await blobs()).toEqual([sha256("first"), sha256("second")].toSorted());
 });
 
-test("two uploads of the same bytes do not remove each other's contents", async () => {
+test("concurrent uploads of the same bytes do not remove each other's contents", async () => {
   const { ok } = await startTestService();
   const versions = await Promise.all(Array.from({ length: 8 }, () => ok("POST", ARTIFACTS, { project: "demo", name: "data" })));
   for (let round = 0; round < 5; round++) {

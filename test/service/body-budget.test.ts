@@ -4,7 +4,7 @@ import { BodyBudget } from "../../src/service/body-budget.ts";
 const never = new AbortController().signal;
 
 describe("BodyBudget", () => {
-  it("admits bodies in order of arrival, as many as fit, and one alone whatever its length", async () => {
+  it("admits bodies in order of arrival up to its limit, and a single body of any length", async () => {
     const budget = new BodyBudget(10);
     const order: string[] = [];
     const enter = (name: string, bytes: number) =>
@@ -25,7 +25,7 @@ describe("BodyBudget", () => {
     expect([order, budget.heldBytes]).toEqual([["first", "large", "small"], 0]);
   });
 
-  it("forgets a body whose client leaves while it waits", async () => {
+  it("removes a waiting body whose client disconnects", async () => {
     const budget = new BodyBudget(10);
     const release = await budget.enter(10, never);
     const client = new AbortController();

@@ -16,7 +16,7 @@ async function breakWeights(directory: string, value: number): Promise<void> {
   await writeFile(weights(directory), bytes);
 }
 
-test("a base model is checked when a model is made on it, and what can never train makes no model", async () => {
+test("checks the base's weights when a model is created, and rejects unusable ones", async () => {
   const directory = await writeBase();
   const service = await startService({ dataDir: await temporaryDirectory(), baseModels: { base: directory } });
   onTestFinished(() => service.close({ graceMs: 0 }));
@@ -75,7 +75,7 @@ test.each([
   ],
   ["no tokenizer", async (path: string) => rm(join(path, "tokenizer.json")), /tokenizer\.json/],
   ["a tokenizer that is no JSON", async (path: string) => writeFile(join(path, "tokenizer.json"), "{"), /expected JSON/],
-])("%s is refused", async (_, breakIt, message) => {
+])("rejects %s", async (_, breakIt, message) => {
   const directory = await writeBase();
   await breakIt(directory);
   const service = await startService({ dataDir: await temporaryDirectory(), baseModels: { base: directory } });

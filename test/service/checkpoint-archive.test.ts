@@ -21,7 +21,7 @@ async function library({ service }: TestService) {
   return client;
 }
 
-test("a step is read by number or as the latest, with its lineage", async () => {
+test("returns a checkpoint by step or as the latest, with its lineage", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   const job = await startRlJob(service, id);
@@ -42,7 +42,7 @@ test("a step is read by number or as the latest, with its lineage", async () => 
   expect((await service.call("GET", `${MODELS}/${UNKNOWN_ID}/checkpoints/1/archive`)).status).toBe(404);
 });
 
-test("a download is a whole model, the base's files beside the trained weights", async () => {
+test("downloads the trained weights with the files of the base model", async () => {
   const bases = await testBase();
   const service = await startTestService({ engine: { bases } });
   const { id } = await createModel(service);
@@ -63,7 +63,7 @@ test("a download is a whole model, the base's files beside the trained weights",
   expect(await readdir(join(service.service.dataDir, "tmp"))).toEqual([]);
 });
 
-test("a fresh adapter is made for its download, and unloaded", async () => {
+test("creates a fresh adapter for its download and unloads it", async () => {
   const service = await startTestService();
   const { id } = await service.ok("POST", MODELS, { project: "demo", name: "adapted", base_model: "tiny", lora: { rank: 4 } });
   const target = join(await temporaryDirectory(), "out");
@@ -74,7 +74,7 @@ test("a fresh adapter is made for its download, and unloaded", async () => {
   expect(service.engine.liveModels()).toEqual([]);
 });
 
-test("a client that gives up before the first byte leaves a service that goes on", async () => {
+test("cleans up after a client that disconnects before the first byte of a download", async () => {
   const [gate, reached] = [deferred<void>(), deferred<void>()];
   const service = await startTestService({
     engine: {
@@ -99,15 +99,22 @@ test("a client that gives up before the first byte leaves a service that goes on
   expect((await service.call("GET", `${MODELS}/${id}/checkpoints/0/archive`)).status).toBe(200);
 });
 
-test("a HEAD has the headers of a GET, and what the body would have been read from is put away", async () => {
+test("answers HEAD with the headers of GET and removes temporary files", async () => {
   const service = await startTestService();
   const { id } = await service.ok("POST", MODELS, { project: "demo", name: "adapted", base_model: "tiny", lora: { rank: 4 } });
-  const response = await service.call("HEAD", `${MODELS}/${id}/checkpoints/0/archive`);
-  expect(response.status).toBe(200);
+  const path = `${MODELS}/${id}/checkpoints/0/archive`;
+  const headersOf = async (method: string) => {
+    const { status, headers } = await service.call(method, path);
+    expect(status).toBe(200);
+    return [...headers].filter(([name]) => !["date", "connection", "keep-alive", "transfer-encoding"].includes(name));
+  };
+  const headers = await headersOf("HEAD");
+  expect(headers).toContainEqual(["content-type", "application/x-tar"]);
+  expect(headers).toEqual(await headersOf("GET"));
   await expect.poll(() => readdir(join(service.service.dataDir, "tmp"))).toEqual([]);
 });
 
-test("a deletion takes nothing from a download that has begun", async () => {
+test("completes a started download of a deleted checkpoint", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   for (let step = 0; step < 2; step++) await finishedEvents(service, await startRlJob(service, id));
@@ -121,7 +128,7 @@ test("a deletion takes nothing from a download that has begun", async () => {
   expect(Buffer.from(await response.arrayBuffer()).includes(expected)).toBe(true);
 });
 
-test("a checkpoint that is deleted before its files are open is not found", async () => {
+test("answers 404 for a checkpoint that is deleted before its files are open", async () => {
   const [gate, reached] = [deferred<void>(), deferred<void>()];
   let isHeld = false;
   const service = await startTestService({
@@ -144,7 +151,7 @@ test("a checkpoint that is deleted before its files are open is not found", asyn
   expect(await answer).toMatchObject({ status: 404, body: { error: { param: "step" } } });
 });
 
-test("a download that failed leaves nothing", async () => {
+test("leaves no files after a failed download", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   const directory = await temporaryDirectory();
@@ -154,7 +161,7 @@ test("a download that failed leaves nothing", async () => {
   expect(await readdir(directory)).toEqual([]);
 });
 
-test("a model starts from a checkpoint, with its weights and without its moments unless asked", async () => {
+test("starts a model from a checkpoint's weights, and from its moments on request", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   for (let step = 0; step < 2; step++) await finishedEvents(service, await startRlJob(service, id));
@@ -192,7 +199,7 @@ test.each([
   ["moments of the base", { keep_optimizer: true }, 422, "keep_optimizer"],
   ["an unknown artifact", { from: "artifact:///local/demo/nothing:v0" }, 404, "from"],
   ["an address elsewhere", { from: "https:///local/demo/nothing:v0" }, 422, "from"],
-])("%s is refused, and nothing is left of it", async (_, fields, status, param) => {
+])("rejects a fork with %s and leaves no files", async (_, fields, status, param) => {
   const [tiny] = await testBase();
   const service = await startTestService({ engine: { bases: [tiny!, { ...tiny!, id: "other" }] } });
   const { id } = await createModel(service);
@@ -202,7 +209,7 @@ test.each([
   expect(await readdir(join(service.service.dataDir, "checkpoints"))).toEqual([id]);
 });
 
-test("a fork of a fresh adapter is made from the same seed, and so is a fork of that", async () => {
+test("creates forks of a fresh adapter, also indirect ones, from the same seed", async () => {
   const service = await startTestService();
   const body = { project: "demo", base_model: "tiny" };
   const source = await service.ok("POST", MODELS, { ...body, name: "adapted", lora: { rank: 4 } });
@@ -216,7 +223,7 @@ test("a fork of a fresh adapter is made from the same seed, and so is a fork of 
   expect(made[3]).not.toBe(made[0]);
 });
 
-test("an existing model is given back before anything is copied", async () => {
+test("returns an existing model without copying files", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await finishedEvents(service, await startRlJob(service, id));
@@ -229,7 +236,7 @@ test("an existing model is given back before anything is copied", async () => {
     .toEqual(new Set([id, one.id]));
 });
 
-test("a fork of a job's base that runs at the moment copies the step it names", async () => {
+test("forks the named step while a job trains the model", async () => {
   const gate = deferred<void>();
   let isHeld = false;
   const service = await startTestService({ engine: { before: ({ verb }) => (isHeld && verb === "saveState" ? gate.promise : undefined) } });

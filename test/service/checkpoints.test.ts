@@ -11,7 +11,7 @@ async function train(service: TestService, modelId: string, times: number): Prom
   }
 }
 
-test("pages go through every checkpoint in either order", async () => {
+test("lists every checkpoint by pages in both orders", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await train(service, id, 4);
@@ -36,7 +36,7 @@ test("pages go through every checkpoint in either order", async () => {
     expect((await service.call("GET", `${path}?${query}`)).status).toBe(422);
 });
 
-test("deleting tells which steps are unknown, and a step is never given twice", async () => {
+test("reports unknown steps of a deletion, and never reuses a step number", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await train(service, id, 3);
@@ -50,7 +50,7 @@ test("deleting tells which steps are unknown, and a step is never given twice", 
     expect((await service.call("DELETE", path, body)).status).toBe(422);
 });
 
-test("a deleted step and a model without steps are 404 for chat and 409 for a new job", async () => {
+test("answers 404 to chat and 409 to a new job after checkpoints were deleted", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await train(service, id, 1);
@@ -75,7 +75,7 @@ test("a deleted step and a model without steps are 404 for chat and 409 for a ne
   expect((await service.ok("GET", "/v1/models")).data).toHaveLength(1);
 });
 
-test("step 0 and the newest checkpoint stay while a job lives, which the refusal names", async () => {
+test("rejects deleting step 0 and the newest checkpoint during a job, naming the job", async () => {
   const gate = deferred<void>();
   let isHeld = false;
   const service = await startTestService({ engine: { before: ({ verb }) => (isHeld && verb === "optimStep" ? gate.promise : undefined) } });
@@ -96,7 +96,7 @@ test("step 0 and the newest checkpoint stay while a job lives, which the refusal
   expect(await service.ok("DELETE", path, { steps: [2] })).toMatchObject({ deleted_count: 1 });
 });
 
-test("optimizer state is kept for the newest checkpoint alone", async () => {
+test("keeps the optimizer state of the newest checkpoint only", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   await train(service, id, 2);

@@ -3,12 +3,12 @@ import { join } from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
 import { ConfigError } from "../../src/errors.ts";
 import { startService } from "../../src/service/index.ts";
-import { createScriptedEngine } from "../../src/testing/scripted-engine.ts";
+import { createScriptedEngine } from "../../src/testing/index.ts";
 import { createModel, finishedEvents, goodGroup, RL_JOBS, startTestService, temporaryDirectory } from "./support.ts";
 
 afterEach(() => vi.unstubAllEnvs());
 
-test("the key is made once, readable by its owner alone, and no other file holds it", async () => {
+test("creates the API key once, readable only by its owner, in no other file", async () => {
   vi.stubEnv("WHETSTONE_API_KEY", "");
   const dataDir = await temporaryDirectory();
   const first = await startTestService({ dataDir });
@@ -26,7 +26,7 @@ test("the key is made once, readable by its owner alone, and no other file holds
   expect(second.service.apiKey).toBe(first.service.apiKey);
 });
 
-test("WHETSTONE_API_KEY and the option win over a key of its own, and are kept in no file", async () => {
+test("uses WHETSTONE_API_KEY or the option instead of a key file", async () => {
   vi.stubEnv("WHETSTONE_API_KEY", "from-the-environment");
   const dataDir = await temporaryDirectory();
   const service = await startTestService({ dataDir });
@@ -35,7 +35,7 @@ test("WHETSTONE_API_KEY and the option win over a key of its own, and are kept i
   expect((await startTestService({ apiKey: "from-the-option" })).service.apiKey).toBe("from-the-option");
 });
 
-test("a host that others can reach needs a key, and a key must fit a header", async () => {
+test("requires a key for a public host, and rejects invalid keys", async () => {
   vi.stubEnv("WHETSTONE_API_KEY", "");
   const dataDir = await temporaryDirectory();
   for (const host of ["0.0.0.0", "::", "192.168.1.1"]) {
@@ -52,7 +52,7 @@ test("a host that others can reach needs a key, and a key must fit a header", as
   await startTestService({ dataDir });
 });
 
-test("service.json tells where the service is while it runs", async () => {
+test("service.json has the address while the service runs", async () => {
   const { service } = await startTestService();
   const file = join(service.dataDir, "service.json");
   expect(JSON.parse(await readFile(file, "utf8"))).toEqual({ pid: process.pid, url: service.url, started_at: expect.any(String) });
@@ -61,7 +61,7 @@ test("service.json tells where the service is while it runs", async () => {
   await service.close();
 });
 
-test("a second service on the same directory is told where the first is", async () => {
+test("rejects a second service on the same directory with the first one's address", async () => {
   const { service } = await startTestService();
   await expect(startService({ dataDir: service.dataDir, engine: createScriptedEngine() })).rejects.toMatchObject({
     code: "E_CONFIG",
@@ -73,14 +73,14 @@ test("a second service on the same directory is told where the first is", async 
   expect(await readdir(service.dataDir)).toContain("service.json");
 });
 
-test("a service.json without its service does not stand in the way, whoever has the pid now", async () => {
+test("replaces a stale service.json, also if its pid is in use", async () => {
   const dataDir = await temporaryDirectory();
   await writeFile(join(dataDir, "service.json"), JSON.stringify({ pid: process.pid, url: "http://127.0.0.1:1", started_at: "" }));
   const { service } = await startTestService({ dataDir });
   expect(JSON.parse(await readFile(join(dataDir, "service.json"), "utf8")).url).toBe(service.url);
 });
 
-test("a port in use is said, and the directory is free again", async () => {
+test("rejects a port in use and releases the directory", async () => {
   const { service } = await startTestService();
   const dataDir = await temporaryDirectory();
   const port = Number(new URL(service.url).port);
@@ -92,7 +92,7 @@ test("a port in use is said, and the directory is free again", async () => {
   await startTestService({ dataDir });
 });
 
-test("the home directory may come from the environment", async () => {
+test("reads the data directory from WHETSTONE_HOME", async () => {
   const dataDir = await temporaryDirectory();
   vi.stubEnv("WHETSTONE_HOME", dataDir);
   const service = await startService({ engine: createScriptedEngine() });

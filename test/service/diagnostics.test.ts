@@ -1,31 +1,10 @@
 import { expect, test } from "vitest";
 import { connect } from "../../src/index.ts";
+import { stepMetrics } from "../project/files.ts";
 import { choice, createModel, finishedEvents, group, MODELS, RL_JOBS, startTestService } from "./support.ts";
 
-/** The names every RL step must say, whatever it is trained with. */
-const NAMES = [
-  "loss",
-  "reward/mean",
-  "reward/std",
-  "advantage/mean",
-  "advantage/std",
-  "advantage/zero_groups",
-  "policy/entropy",
-  "policy/kl_k1",
-  "policy/kl_k3",
-  "policy/ratio_p99",
-  "policy/clip_fraction",
-  "policy/ess",
-  "sampler/mismatch_kl",
-  "grad_norm",
-  "tokens/trained",
-  "tokens/dropped",
-  "tokens/padding_share",
-  "staleness/mean",
-  "staleness/max",
-  "data/merged_turns",
-  "data/drifted_turns",
-];
+/** The metrics of every RL step, for any loss, by the reference page. */
+const NAMES = stepMetrics();
 
 /** The scripted engine gives every token −1 while its weight is 0: sampled at −1 there is no difference. */
 const agreeing = (logprob = -1, version: number | null = null) => {
@@ -33,7 +12,7 @@ const agreeing = (logprob = -1, version: number | null = null) => {
   return group({ reward: 1, choices: [turn(4)] }, { reward: 0, choices: [turn(5)] });
 };
 
-test("every name is there with the plain loss and with every other, in the step and on the checkpoint", async () => {
+test("every metric is reported with any loss, in the step and on the checkpoint", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   for (const config of [{}, { importance_sampling_level: "sequence", kl_penalty_coef: 0.1 }, { precalculate_logprobs: true, ppo: true }]) {
@@ -48,7 +27,7 @@ test("every name is there with the plain loss and with every other, in the step 
   }
 });
 
-test("a sampler that disagrees is an event, for whoever follows the job too", async () => {
+test("reports a sampler mismatch as a warning event, also to a follower of the job", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const train = async (trajectories: object) =>
@@ -67,7 +46,7 @@ test("a sampler that disagrees is an event, for whoever follows the job too", as
   expect((await finishedEvents(service, await train(agreeing(-1.2, 0)))).map(({ type }) => type)).not.toContain("warning");
 });
 
-test("what rises is measured against the steps before, also when their checkpoints are gone", async () => {
+test("compares with earlier steps, also after their checkpoints were deleted", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const constant = (count: number) =>

@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
 import { ARTIFACTS, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
 
-test("unknown routes are 404 and known paths with another method 405, in the one error shape", async () => {
+test("answers 404 for unknown routes and 405 for other methods, with the error body", async () => {
   const { call } = await startTestService();
   expect(await call("GET", "/v1/nothing")).toMatchObject({
     status: 404,
@@ -16,7 +16,7 @@ test("unknown routes are 404 and known paths with another method 405, in the one
   expect((await call("PUT", `${RL_JOBS}/${UNKNOWN_ID}`)).status).toBe(405);
 });
 
-test("a body that is no JSON is 422 on preview routes and 400 on chat", async () => {
+test("answers 422 on preview routes and 400 on chat for invalid JSON", async () => {
   const { call } = await startTestService();
   expect(await call("POST", MODELS, "{not json")).toMatchObject({
     status: 422,
@@ -27,7 +27,7 @@ test("a body that is no JSON is 422 on preview routes and 400 on chat", async ()
   expect([chat.status, chat.body.error.code, chat.body.error.error_code]).toEqual([400, 400, "E_ARGUMENT"]);
 });
 
-test("a body that is not UTF-8 is 400 on every route, and a byte order mark is skipped", async () => {
+test("answers 400 for a body that is not UTF-8, and skips a byte order mark", async () => {
   const { call, ok } = await startTestService();
   const encoded = (text: string) =>
     Buffer.concat(
@@ -53,7 +53,7 @@ test("a body that is not UTF-8 is 400 on every route, and a byte order mark is s
   expect(await ok("POST", MODELS, marked, { headers })).toMatchObject({ name: "marked" });
 });
 
-test("a client that leaves inside its body is no failure of the service", async () => {
+test("logs no error for a client that disconnects during its body", async () => {
   const { service, log, requests } = await startTestService();
   const { hostname, port } = new URL(service.url);
   for (const length of ["Content-Length: 500", "Content-Length: 1500000", "Transfer-Encoding: chunked"]) {
@@ -65,7 +65,7 @@ test("a client that leaves inside its body is no failure of the service", async 
   expect(log).toEqual([]);
 });
 
-test("validation says path, expected and got, and lists the names that are allowed", async () => {
+test("validation errors name the path, the expected and received value, and allowed names", async () => {
   const { call } = await startTestService();
   const wrongType = await call("POST", MODELS, { project: "demo", name: 7, base_model: "tiny" });
   expect(wrongType).toMatchObject({ status: 422, body: { error: { param: "name" } } });
@@ -89,7 +89,7 @@ test("validation says path, expected and got, and lists the names that are allow
   expect(limit).toMatchObject({ status: 422, body: { error: { param: "limit" } } });
 });
 
-test("bodies over the limit are 413, whether their length is stated or not, and nothing is kept", async () => {
+test("answers 413 for bodies over the limit, with and without Content-Length, and stores nothing", async () => {
   const { call, ok } = await startTestService({ limits: { maxBodyBytes: 1000, maxArtifactFileBytes: 2000 } });
   const tooMuch = { project: "demo", name: "x", base_model: "tiny", padding: "x".repeat(2000) };
   expect(await call("POST", MODELS, tooMuch)).toMatchObject({
@@ -107,7 +107,7 @@ test("bodies over the limit are 413, whether their length is stated or not, and 
   expect((await ok("PUT", `${ARTIFACTS}/${version.id}/files/a`, "x".repeat(1500))).size_bytes).toBe(1500);
 });
 
-test("a path that leaves the artifact is refused, however it is spelt", async () => {
+test("rejects paths that leave the artifact, in any encoding", async () => {
   const { service, ok } = await startTestService();
   const { id } = await ok("POST", ARTIFACTS, { project: "demo", name: "data" });
   // Raw requests: fetch would tidy the dots away.
@@ -146,7 +146,7 @@ test("a path that leaves the artifact is refused, however it is spelt", async ()
   expect((await ok("GET", `${ARTIFACTS}/${id}`)).files).toEqual([]);
 });
 
-test("an error of ours is a 500 that tells nothing, and the log tells it without the key", async () => {
+test("answers 500 without details for an internal error, and logs it without the API key", async () => {
   const { call, ok, log, service } = await startTestService({
     engine: {
       before: ({ verb }) => {
@@ -162,7 +162,7 @@ test("an error of ours is a 500 that tells nothing, and the log tells it without
   expect((await ok("GET", "/v1/models")).data).toHaveLength(1);
 });
 
-test("a key with quotes, and one inside a path, is nowhere in the log", async () => {
+test("removes a key with quotes and a key in a path from the log", async () => {
   const apiKey = `a"quoted'key\\0/1`;
   const { call, log, requests } = await startTestService({
     apiKey,
@@ -187,7 +187,7 @@ test("control characters in a path stay percent-encoded for the request hook", a
   expect(requests).toMatchObject([{ path: "/v1/x%0A2026-01-01T00:00:00Z%20error%20forged%1B%5B2K%E2%80%AE", status: 401 }]);
 });
 
-test("the request hook sees method, path without query, status and time", async () => {
+test("the request hook receives method, path without query, status and duration", async () => {
   const { call, requests } = await startTestService();
   await call("GET", "/v1/models?key=secret");
   await call("GET", "/v1/models", undefined, { key: null });

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { removeWhole } from "../../src/service/files.ts";
 import { temporaryDirectory } from "./support.ts";
 
-test("a directory leaves its place whole, and nothing of it is left", async () => {
+test("removes a directory atomically and completely", async () => {
   const root = await temporaryDirectory();
   const [path, temporary] = [join(root, "state"), join(root, "tmp")];
   for (const made of [path, temporary]) await mkdir(made);

@@ -7,16 +7,8 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { errorBody, type ServedModel } from "../../src/schema/index.ts";
 import type { UpstreamOptions } from "../../src/service/index.ts";
-import {
-  createModel,
-  finishedEvents,
-  startRlJob,
-  startTestService,
-  temporaryDirectory,
-  testBase,
-  type TestService,
-  type TestServiceOptions,
-} from "./support.ts";
+import type { TestServiceOptions } from "../../src/testing/index.ts";
+import { createModel, finishedEvents, startRlJob, startTestService, temporaryDirectory, testBase, type TestService } from "./support.ts";
 
 const CHAT = "/v1/chat/completions";
 const messages = [{ role: "user", content: "hello" }];
@@ -38,7 +30,7 @@ async function startPair(
 const sampled = ({ engine }: TestService) => engine.calls.filter(({ verb }) => verb === "sample");
 
 describe("a request of a model that the upstream serves", () => {
-  it("is forwarded with every field, and answered as the upstream would", async () => {
+  it("is forwarded with every field and returns the upstream's response", async () => {
     const { front, back } = await startPair();
     const body = {
       ...{
@@ -72,7 +64,7 @@ describe("a request of a model that the upstream serves", () => {
     });
   });
 
-  it("is listed once, with those that only the upstream has, and serves for an absent name as the default does", async () => {
+  it("is listed once, with models that only the upstream has, and is the default model", async () => {
     const { front, back } = await startPair({}, { models: { tiny: "tiny", "there/big": "tiny" } });
     const list = await front.ok("GET", "/v1/models");
     const [{ data: there }] = [await back.ok("GET", "/v1/models")];
@@ -91,7 +83,7 @@ describe("a request of a model that the upstream serves", () => {
     expect(sampled(back)).toHaveLength(3);
   });
 
-  it("keeps the upstream's status, message and parameter where the fault is the client's", async () => {
+  it("keeps the upstream's status, message and parameter of a client error", async () => {
     const { front, back } = await startPair();
     for (const fault of [{ temperature: -1 }, { stop: [""] }, { top_logprobs: 3 }, { seed: "x" }, { messages: [] }, { priority: 2 }]) {
       const body = { model: "tiny", messages, ...fault };
@@ -103,7 +95,7 @@ describe("a request of a model that the upstream serves", () => {
     expect((await front.call("POST", CHAT, { model: "tiny", messages }, { key: "wrong" })).status).toBe(401);
   });
 
-  it("streams through, chunk by chunk, with the name the client asked for", async () => {
+  it("is streamed in chunks with the requested model name", async () => {
     const { front, back } = await startPair({}, { models: { alias: "tiny" } });
     const body = { messages, max_tokens: 6, stream: true, stream_options: { include_usage: true }, seed: 4, request_id: "same" };
     const [forwarded, direct] = [
@@ -123,7 +115,7 @@ describe("a request of a model that the upstream serves", () => {
     expect(chunks(forwarded.body).at(-1)!["usage"]).toEqual(chunks(direct.body).at(-1)!["usage"]);
   });
 
-  it("ends with an error event when the service that forwards ends before the stream", async () => {
+  it("ends with an error event when the forwarding service closes during the stream", async () => {
     const { front } = await startPair({
       before: async ({ verb, detail }, { signal }) => {
         if (verb !== "sampleToken" || detail !== 1) return;
@@ -140,7 +132,7 @@ describe("a request of a model that the upstream serves", () => {
     await closed;
   });
 
-  it("ends on the upstream within a token when its client leaves", async () => {
+  it("is aborted on the upstream within a token when its client disconnects", async () => {
     let [spoken, isEnded] = [0, false];
     const { front } = await startPair({
       script: () => Array.from({ length: 100 }, () => 5),
@@ -168,11 +160,14 @@ describe("a request of a model that the upstream serves", () => {
 });
 
 describe("a trained model", () => {
-  it("without an adapter is sampled here once it is trained; at step 0 it is its base, there", async () => {
+  it("without an adapter is sampled upstream at step 0 and locally after training", async () => {
     const { front, back } = await startPair();
-    await createModel(front);
+    const { id } = await createModel(front);
     const answer = await front.ok("POST", CHAT, { model: "local/demo/reverse", messages, max_tokens: 2 });
     expect([answer.model, sampled(back).length, sampled(front).length]).toEqual(["local/demo/reverse:step0", 1, 0]);
+    await finishedEvents(front, await startRlJob(front, id));
+    const trained = await front.ok("POST", CHAT, { model: "local/demo/reverse", messages, max_tokens: 2 });
+    expect([trained.model, sampled(back).length, sampled(front).length]).toEqual(["local/demo/reverse:step1", 1, 1]);
   });
 });
 
@@ -219,7 +214,7 @@ async function startFront(url: string, options: Partial<UpstreamOptions> = {}, m
 }
 
 describe("an upstream", () => {
-  it("that describes itself is asked for nothing it does not know, and in its own words", async () => {
+  it("with a description gets only fields that it knows, with its own names", async () => {
     const properties = Object.fromEntries(["messages", "model", "vllm_xargs", "temperature", "n"].map((name) => [name, {}]));
     const description = { components: { schemas: { ChatCompletionRequest: { properties } } } };
     const { url, asked } = await startFake((_path, body, response) => say(response, 200, completion(body.model)), description);
@@ -242,7 +237,7 @@ describe("an upstream", () => {
     }
   });
 
-  it("is asked for what differs from a field's own default, and for nothing else that it does not know", async () => {
+  it("with a description gets fields with their default value, and requests with other unknown fields are rejected", async () => {
     const properties = Object.fromEntries(["messages", "model"].map((name) => [name, {}]));
     const description = { components: { schemas: { ChatCompletionRequest: { properties } } } };
     const { url, asked } = await startFake((_path, body, response) => say(response, 200, completion(body.model)), description);
@@ -272,7 +267,7 @@ describe("an upstream", () => {
     });
   }
 
-  it("without a description is probed once per field beyond OpenAI's, and requests with fields that it ignores are refused", async () => {
+  it("without a description is probed once per field beyond OpenAI's; requests with ignored fields are rejected", async () => {
     const { url, asked } = await startUndescribed(["bad_words"]);
     const front = await startFront(url, { supportedFields: ["prompt_logprobs"] });
     for (let turn = 0; turn < 2; turn++) {
@@ -320,7 +315,7 @@ describe("an upstream", () => {
     expect((await front.call("POST", CHAT, request)).status).toBe(200);
   });
 
-  it("is sent fields that nobody names, which is logged once", async () => {
+  it("gets fields that are unknown to the service, which is logged once", async () => {
     const { url, asked } = await startUndescribed([]);
     const front = await startFront(url);
     for (let turn = 0; turn < 2; turn++) await front.ok("POST", CHAT, { model: "tiny", messages, mood: "calm" });
@@ -330,7 +325,7 @@ describe("an upstream", () => {
     ]);
   });
 
-  it("that is silent when its client leaves is left, and nothing has failed", async () => {
+  it("that does not respond is disconnected when the client disconnects, without an error log", async () => {
     let [isAsked, isLeft] = [false, false];
     const { url } = await startFake((_path, _body, response) => {
       isAsked = true;
@@ -370,7 +365,7 @@ describe("an upstream", () => {
     if (status === 429) expect(found.headers.get("retry-after")).toBe("7");
   });
 
-  it("that breaks off in a stream leaves an error event and the end, and one that is gone a 503", async () => {
+  it("that breaks a stream leads to an error event, and an unreachable one to 503", async () => {
     const { url } = await startFake((_path, _body, response) => {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write('data: {"model":"tiny","choices":[]}\n\n', () => setTimeout(() => response.destroy(), 20));
@@ -397,7 +392,7 @@ describe("an upstream", () => {
     ["ends inside an event", [event, 'data: {"model":"tiny","choices":['], false, failure],
     ["ends as it should, in pieces", [event.slice(0, 9), `${event.slice(9)}data: [DO`, "NE]\n\n"], false, /^data: \[DONE\]\n\n$/],
     ["leaves out the last blank line", [event, "data: [DONE]"], false, /^data: \[DONE\]\n\n$/],
-  ])("that %s has its whole events handed on, and nothing half", async (_name, pieces, isBroken, end) => {
+  ])("that %s: forwards only complete events", async (_name, pieces, isBroken, end) => {
     const { url } = await startFake((_path, _body, response) => {
       response.writeHead(200, { "content-type": "text/event-stream" });
       const write = async () => {
@@ -422,7 +417,7 @@ describe("an upstream", () => {
     }
   });
 
-  it.each(["<html>no</html>", '"text"', "[]", ""])("that answers 200 with %j is at fault, under either name", async (answer) => {
+  it.each(["<html>no</html>", '"text"', "[]", ""])("that answers 200 with %j leads to 500, also with a model alias", async (answer) => {
     const { url } = await startFake((_path, _body, response) => {
       response.writeHead(200, { "content-type": "application/json" });
       response.end(answer);
@@ -434,7 +429,7 @@ describe("an upstream", () => {
     }
   });
 
-  it("is read no faster than the client reads", async () => {
+  it("is read only as fast as the client reads", async () => {
     const event = Buffer.from(`data: ${JSON.stringify({ model: "tiny", choices: [], padding: "x".repeat(60_000) })}\n\n`);
     const limit = 400 * 2 ** 20;
     let written = 0;
@@ -469,7 +464,7 @@ describe("an upstream", () => {
     await reader.cancel();
   });
 
-  it("that is not there, or does not serve what it is asked for, is refused at the start", async () => {
+  it("that is unreachable or lacks a configured model fails the start", async () => {
     await expect(startFront("http://127.0.0.1:9")).rejects.toMatchObject({ code: "E_CONFIG" });
     const { url } = await startFake(() => {});
     await expect(startFront(url, { models: { tiny: "other" } })).rejects.toMatchObject({
@@ -478,7 +473,7 @@ describe("an upstream", () => {
     });
   });
 
-  it("loads an adapter's checkpoint once, under a name of its own, and unloads what is idle too long", async () => {
+  it("loads an adapter's checkpoint once and unloads idle adapters", async () => {
     const loaded = new Set<string>();
     const { url, asked } = await startFake((path, body, response) => {
       if (path === "/v1/load_lora_adapter") {

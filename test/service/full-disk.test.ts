@@ -3,7 +3,7 @@ import { readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startService } from "../../src/service/index.ts";
-import { createScriptedEngine } from "../../src/testing/scripted-engine.ts";
+import { createScriptedEngine } from "../../src/testing/index.ts";
 import { canMount, smallDisk } from "../support/small-disk.ts";
 import {
   ARTIFACTS,
@@ -37,7 +37,7 @@ async function steps({ ok }: TestService, modelId: string): Promise<number[]> {
   return (await ok("GET", `${MODELS}/${modelId}/checkpoints`)).data.map(({ step }: { step: number }) => step);
 }
 
-test("new work is refused early where less than the minimum is free, and what is there is served", async () => {
+test("rejects new work and serves existing models below the minimum of free space", async () => {
   // More than any disk has: the guard alone is tested, on every machine.
   const service = await startTestService({ limits: { minFreeBytes: Number.MAX_SAFE_INTEGER } });
   const refused = [
@@ -53,7 +53,7 @@ test("new work is refused early where less than the minimum is free, and what is
   expect((await service.call("POST", CHAT, { model: "tiny", messages: [{ role: "user", content: "hello" }] })).status).toBe(200);
 });
 
-test("a request that was answered before is answered again on a low disk", async () => {
+test("answers a repeated idempotent request on a low disk", async () => {
   const dataDir = await temporaryDirectory();
   const bases = await testBase();
   const headers = { "idempotency-key": "one" };
@@ -65,7 +65,7 @@ test("a request that was answered before is answered again on a low disk", async
   expect(await second.ok("POST", ARTIFACTS, body, { headers })).toEqual(version);
 });
 
-test.skipIf(!canMount)("on a full disk writes are 507 with nothing kept, and deleting frees the space they need", async () => {
+test.skipIf(!canMount)("answers writes on a full disk with 507, stores nothing, and accepts deletions", async () => {
   const disk = await smallDisk(16);
   const service = await startTestService({ dataDir: disk.path, limits });
   const model = await trained(service);
@@ -120,15 +120,15 @@ async function startFull(beforeStart: (dataDir: string) => Promise<void>): Promi
   expect((await finishedEvents(service, await startRlJob(service, model))).at(-1)).toMatchObject({ data: { step: 4 } });
 }
 
-test.skipIf(!canMount)("starts on a full disk at the price of the reserve, refuses writes, and recovers with the space", async () => {
+test.skipIf(!canMount)("starts on a full disk with the reserve, rejects writes, and recovers", async () => {
   await startFull(async () => undefined);
 });
 
-test.skipIf(!canMount)("starts on a full disk without a reserve, too, and opens the database to others once there is room", async () => {
+test.skipIf(!canMount)("starts on a full disk without a reserve, and recovers", async () => {
   await startFull((dataDir) => rm(join(dataDir, "reserve")));
 });
 
-test.skipIf(!canMount)("an empty data directory on a full disk is refused with what to do", async () => {
+test.skipIf(!canMount)("rejects an empty data directory on a full disk with the remedy", async () => {
   const disk = await smallDisk(1);
   await disk.fill();
   await expect(startService({ dataDir: disk.path, engine: createScriptedEngine() })).rejects.toMatchObject({

@@ -4,7 +4,7 @@ import { readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
-import { BaseInspector } from "../../src/engine/onnx/inspect-base.ts";
+import { BaseInspector } from "../../src/engine/onnx/threads/base-inspector.ts";
 import { startService } from "../../src/service/index.ts";
 import { CONFIG, fileWith, weights, writeBase } from "./base-files.ts";
 import { MODELS, temporaryDirectory } from "./support.ts";
@@ -70,41 +70,37 @@ const CASES: readonly [string, (directory: string) => unknown, RegExp][] = [
   ["a foreign file for a tokenizer", replaceBy("tokenizer.json", (path) => symlink("/etc/passwd", path)), /a link that leads out of it/],
 ];
 
-test.skipIf(process.platform === "win32")(
-  "each is refused by name while the service answers, and shutdown waits for none",
-  { timeout: 90_000 },
-  async () => {
-    const baseModels: Record<string, string> = {};
-    for (const [name, attack] of CASES) {
-      const directory = await writeBase();
-      await attack(directory);
-      baseModels[name] = directory;
+test.skipIf(process.platform === "win32")("rejects each hostile base by name while the service answers", { timeout: 90_000 }, async () => {
+  const baseModels: Record<string, string> = {};
+  for (const [name, attack] of CASES) {
+    const directory = await writeBase();
+    await attack(directory);
+    baseModels[name] = directory;
+  }
+  const service = await startService({ dataDir: await temporaryDirectory(), baseModels, samplers: 1 });
+  onTestFinished(() => service.close({ graceMs: 0 }));
+  for (const [name, , message] of CASES) {
+    const refused = fetch(service.url + MODELS, {
+      method: "POST",
+      headers: { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" },
+      body: JSON.stringify({ project: "demo", name: "x", base_model: name }),
+    });
+    let isAnswered = false;
+    void refused.finally(() => (isAnswered = true));
+    while (!isAnswered) {
+      expect((await fetch(`${service.url}/health`)).status).toBe(200);
+      await delay(10);
     }
-    const service = await startService({ dataDir: await temporaryDirectory(), baseModels, samplers: 1 });
-    onTestFinished(() => service.close({ graceMs: 0 }));
-    for (const [name, , message] of CASES) {
-      const refused = fetch(service.url + MODELS, {
-        method: "POST",
-        headers: { authorization: `Bearer ${service.apiKey}`, "content-type": "application/json" },
-        body: JSON.stringify({ project: "demo", name: "x", base_model: name }),
-      });
-      let isAnswered = false;
-      void refused.finally(() => (isAnswered = true));
-      while (!isAnswered) {
-        expect((await fetch(`${service.url}/health`)).status).toBe(200);
-        await delay(10);
-      }
-      const response = await refused;
-      expect(response.status, name).toBe(422);
-      const { error } = (await response.json()) as { error: { message: string; param: string } };
-      expect(error.message).toMatch(message);
-      expect(error.message).not.toContain("root:");
-      expect(error.message.length).toBeLessThan(1000);
-    }
-  },
-);
+    const response = await refused;
+    expect(response.status, name).toBe(422);
+    const { error } = (await response.json()) as { error: { message: string; param: string } };
+    expect(error.message).toMatch(message);
+    expect(error.message).not.toContain("root:");
+    expect(error.message.length).toBeLessThan(1000);
+  }
+});
 
-test("an inspection ends at its limit of time, and at its limit of memory", async () => {
+test("ends an inspection at its time and memory limits", async () => {
   const directory = await writeBase();
   const inspect = (limits: object) => new BaseInspector(limits).inspect(directory);
   await expect(inspect({})).resolves.toBeUndefined();

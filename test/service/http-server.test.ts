@@ -76,7 +76,7 @@ test.each([
   });
 });
 
-test("answers a body that breaks off its own encoding while the route reads it", async () => {
+test("answers 400 for an invalid chunked body that the route is reading", async () => {
   const { port } = await start(async (request) => new Response(await request.text()));
   const answer = await exchange(port, `${HEAD}Transfer-Encoding: chunked\r\n\r\n`, "zz\r\n");
   expect(errorOf(answer)).toMatchObject({ code: 400, error_code: "E_ARGUMENT", message: expect.stringContaining("chunk") });
@@ -99,7 +99,7 @@ test("answers 408 to a request that does not arrive in time", async () => {
   });
 });
 
-test("never writes into an answer that has begun", async () => {
+test("does not write an error into a started response", async () => {
   let isCancelled = false;
   const { port } = await start(
     () =>
@@ -127,7 +127,7 @@ test("never writes into an answer that has begun", async () => {
   expect(received).not.toContain("error");
 });
 
-test("answers the request after a finished one on the same connection", async () => {
+test("answers an invalid request after a valid one on the same connection", async () => {
   const { port } = await start();
   const answer = await exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "no request\r\n\r\n");
   const [first, second] = answer.split(/(?<=ok)(?=HTTP)/u);

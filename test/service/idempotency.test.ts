@@ -17,7 +17,7 @@ import {
 
 const once = { headers: { "idempotency-key": "key-1" } };
 
-test("a key makes one thing of many equal requests, also when they race", async () => {
+test("creates one object for equal requests with one key, also concurrent ones", async () => {
   const service = await startTestService();
   const { ok } = service;
   const { id: modelId } = await createModel(service);
@@ -37,7 +37,7 @@ test("a key makes one thing of many equal requests, also when they race", async 
   }
 });
 
-test("a key with another body is 409, and a failed request does not use it up", async () => {
+test("answers 409 for a key with another body; a failed request does not use its key", async () => {
   const service = await startTestService();
   const { call, ok } = service;
   const body = { project: "demo", name: "x", base_model: "tiny" };
@@ -53,7 +53,7 @@ test("a key with another body is 409, and a failed request does not use it up", 
   expect((await call("POST", MODELS, body, { headers: { "idempotency-key": "x".repeat(256) } })).status).toBe(422);
 });
 
-test("an answer survives a restart, and a repeated job leaves no second payload", async () => {
+test("answers a repeated request after a restart without creating another job", async () => {
   const { dataDir, start } = await restartable();
   const first = await start();
   const { id: modelId } = await createModel(first);

@@ -23,7 +23,7 @@ async function filesOf(path: string): Promise<string[]> {
     .toSorted();
 }
 
-test("a directory with checkpoints and without a database is refused, and nothing in it changes", async () => {
+test("rejects a directory with checkpoints and without a database, and changes nothing in it", async () => {
   const { dataDir, start } = await filled();
   for (const suffix of ["", "-wal", "-shm"]) await rm(join(dataDir, `whetstone.db${suffix}`), { force: true });
   await rm(join(dataDir, "api-key"), { force: true });
@@ -42,7 +42,7 @@ test("a directory with checkpoints and without a database is refused, and nothin
   expect(before.filter((name) => name.startsWith("checkpoints/"))).not.toEqual([]);
 });
 
-test("with the content moved away the directory starts empty", async () => {
+test("starts empty after the content was moved away", async () => {
   const { dataDir, start } = await filled();
   await rm(join(dataDir, "whetstone.db"));
   await rm(join(dataDir, "checkpoints"), { recursive: true });
@@ -52,7 +52,7 @@ test("with the content moved away the directory starts empty", async () => {
   expect(data.map(({ id }: { id: string }) => id)).toEqual(["tiny"]);
 });
 
-test("with a database older than the files, the files that it does not mention go to the quarantine", async () => {
+test("moves files unknown to an older database to the quarantine", async () => {
   const { dataDir, start, modelId } = await filled();
   const backup = join(dataDir, "..", `${modelId}.db`);
   await cp(join(dataDir, "whetstone.db"), backup);
@@ -92,7 +92,7 @@ test("with a database older than the files, the files that it does not mention g
   expect(events.at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
 });
 
-test("a directory in the place of a new checkpoint is moved away, not deleted", async () => {
+test("moves a directory at the path of a new checkpoint to the quarantine", async () => {
   const { dataDir, start, modelId } = await filled();
   const service = await start();
   await mkdir(join(dataDir, "checkpoints", modelId, "2"));

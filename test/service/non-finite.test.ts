@@ -26,7 +26,7 @@ async function startRealService() {
   return { ...({ call, ok } as TestService), logged };
 }
 
-test("NaN in one adapter reaches no other answer, and no checkpoint", { timeout: 60_000 }, async () => {
+test("a model with overflowing weights changes no other model's output and no checkpoint", { timeout: 60_000 }, async () => {
   const service = await startRealService();
   const create = (name: string) => service.ok("POST", MODELS, { project: "demo", name, base_model: "whetstone-tiny", lora: { rank: 4 } });
   const messages = (text: string) => [{ role: "user", content: `copy: ${text}` }];

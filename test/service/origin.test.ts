@@ -7,12 +7,12 @@ import { expect, onTestFinished, test } from "vitest";
 import { EngineError } from "../../src/errors.ts";
 import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
 import { stderrLogger } from "../../src/service/logger.ts";
-import { createBlobStore } from "../../src/service/artifacts/blob-store.ts";
+import { BlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { prepareOrigin, type NewModel, type OriginContext } from "../../src/service/checkpoints/origin.ts";
-import { createCheckpointUses } from "../../src/service/checkpoints/uses.ts";
+import { Holds } from "../../src/util/leases.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { openStore } from "../../src/service/store/database.ts";
-import { createScriptedEngine } from "../../src/testing/scripted-engine.ts";
+import { createScriptedEngine } from "../../src/testing/index.ts";
 import { temporaryDirectory } from "./support.ts";
 
 /** A model with one trained checkpoint, and a fork of it to ask for. */
@@ -45,13 +45,13 @@ async function forkable() {
   await mkdir(state, { recursive: true });
   const handle = await engine.createModel({ base: "scripted", seed: 1 });
   await engine.saveState(handle, state);
-  const blobs = createBlobStore(directory);
+  const blobs = new BlobStore(directory);
   const files = createStoredFiles({ store, directory, blobs, logger: stderrLogger });
   const context: OriginContext = {
     store,
     directory,
     engine,
-    uses: createCheckpointUses(),
+    uses: new Holds(),
     blobs,
     files,
     logger: stderrLogger,
@@ -82,7 +82,7 @@ function interrupted(context: OriginContext, happen: () => void): OriginContext 
   return { ...context, files: { ...context.files, useCheckpoint } };
 }
 
-test("a fork copies the moments where they are asked for", async () => {
+test("copies the moments of a fork on request", async () => {
   const { context, fork } = await forkable();
   const kept = fork(true);
   const { optimizer_kind: kind, state_dir: path } = await prepareOrigin(context, kept);
@@ -95,7 +95,7 @@ test("a fork copies the moments where they are asked for", async () => {
   ]);
 });
 
-test("moments that are dropped while they are copied are a conflict, and not a fork without them", async () => {
+test("answers with a conflict if the moments are removed while they are copied", async () => {
   const { context, state, modelId, checkpointId, fork } = await forkable();
   const { store } = context;
   // What an unpin and a job's end do: first the row, then the file.
@@ -109,7 +109,7 @@ test("moments that are dropped while they are copied are a conflict, and not a f
   expect((await prepareOrigin(context, fork(false))).optimizer_kind).toBeNull();
 });
 
-test("a checkpoint that is deleted while it is copied is not found", async () => {
+test("answers not found if the checkpoint is deleted while it is copied", async () => {
   const { context, state, modelId, checkpointId, fork } = await forkable();
   const { store, directory } = context;
   const deleted = interrupted(context, () => {
@@ -128,7 +128,7 @@ test("a checkpoint that is deleted while it is copied is not found", async () =>
   await expect(prepareOrigin(late, other.fork(false))).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "from" });
 });
 
-test("nothing is left of an import that failed", async () => {
+test("leaves no files after a failed import", async () => {
   const { context, modelId } = await forkable();
   const { store, blobs, directory } = context;
   const id = randomUUID();

@@ -14,7 +14,7 @@ test.each([
   {},
   { bias: "none", use_dora: false, modules_to_save: null, rank_pattern: {}, alora_invocation_tokens: null, lora_dropout: 0.1 },
   ...[true, false, null, "gaussian", "eva", "orthogonal"].map((init_lora_weights) => ({ init_lora_weights })),
-])("%j is supported", async (settings) => {
+])("accepts %j", async (settings) => {
   expect(await read(settings)).toEqual({ rank: 4, alpha: 8 });
 });
 
@@ -23,7 +23,7 @@ test.each([
   ["alora_invocation_tokens", [1, 2]],
   ["use_dora", true],
   ["bias", "all"],
-] as const)("`%s` of %j computes something else, and is refused by name", async (name, value) => {
+] as const)("`%s` of %j computes something else, and is rejected by name", async (name, value) => {
   await expect(read({ [name]: value })).rejects.toMatchObject({
     code: "E_UNSUPPORTED",
     param: "from",

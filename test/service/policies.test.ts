@@ -1,12 +1,12 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { createBlobStore } from "../../src/service/artifacts/blob-store.ts";
+import { BlobStore } from "../../src/service/artifacts/blob-store.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
-import { createPolicies } from "../../src/service/policies.ts";
+import { Policies } from "../../src/service/policies.ts";
 import { openStore, revisionOf } from "../../src/service/store/database.ts";
 import { createStoredFiles } from "../../src/service/stored-files/stored-files.ts";
-import { createScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import { createScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/index.ts";
 import { deferred } from "../../src/util/deferred.ts";
 import { temporaryDirectory } from "./support.ts";
 
@@ -61,8 +61,8 @@ async function setUp({
   const warnings: string[] = [];
   const logger = { info: () => undefined, warn: (message: string) => void warnings.push(message), error: () => undefined };
   const directory = await openDataDirectory(root);
-  const files = createStoredFiles({ store, directory, blobs: createBlobStore(directory), logger });
-  const policies = createPolicies({ store, engine, files, defaultBase: "scripted", maxIdle, logger });
+  const files = createStoredFiles({ store, directory, blobs: new BlobStore(directory), logger });
+  const policies = new Policies({ store, engine, files, defaultBase: "scripted", maxIdle, logger });
   const loads = () => engine.calls.filter((call) => call.verb === "loadPolicy").length;
   const drop = async (step: number) => {
     await store.deleteFrom("checkpoints").where("id", "=", `checkpoint-${step}`).execute();
@@ -72,7 +72,7 @@ async function setUp({
   return { root, store, engine, policies, loads, drop, handle };
 }
 
-test("a policy is loaded once for all that ask at the same time, and kept for the next", async () => {
+test("loads a policy once for concurrent requests and keeps it for later ones", async () => {
   const { policies, loads } = await setUp();
   const leases = await Promise.all(Array.from({ length: 5 }, () => policies.resolvePolicy("e/p/n:step2")));
   expect(new Set(leases.map((lease) => lease.policy.id)).size).toBe(1);
@@ -81,7 +81,7 @@ test("a policy is loaded once for all that ask at the same time, and kept for th
   expect(loads()).toBe(1);
 });
 
-test("what was used longest ago is released, but nothing that is held", async () => {
+test("releases the least recently used policy that is not leased", async () => {
   const { policies, engine } = await setUp({ maxIdle: 1 });
   const held = await policies.resolvePolicy("e/p/n:step1");
   const second = await policies.resolvePolicy("e/p/n:step2");
@@ -93,7 +93,7 @@ test("what was used longest ago is released, but nothing that is held", async ()
   expect(engine.livePolicies()).not.toContain(second.policy.id);
 });
 
-test("a deleted step is 404 at once and its weights go when the last request ends", async () => {
+test("rejects a deleted step at once, and releases its weights after the last lease", async () => {
   const { policies, engine, drop } = await setUp();
   const held = await policies.resolvePolicy("e/p/n:step2");
   await drop(2);
@@ -103,7 +103,7 @@ test("a deleted step is 404 at once and its weights go when the last request end
   await expect.poll(() => engine.livePolicies()).not.toContain(held.policy.id);
 });
 
-test("a step that is deleted while it loads is 404", async () => {
+test("rejects a step that is deleted while it loads", async () => {
   const loading = deferred<void>();
   const gate = deferred<void>();
   const { policies, drop } = await setUp({
@@ -120,7 +120,7 @@ test("a step that is deleted while it loads is 404", async () => {
   await expect(asked).rejects.toMatchObject({ code: "E_NOT_FOUND" });
 });
 
-test("one caller's abort ends its own wait alone, with its own reason", async () => {
+test("rejects only the aborted caller, with its own reason", async () => {
   const gate = deferred<void>();
   const { policies } = await setUp({ before: ({ verb }) => (verb === "loadPolicy" ? gate.promise : undefined) });
   const controller = new AbortController();
@@ -133,7 +133,7 @@ test("one caller's abort ends its own wait alone, with its own reason", async ()
   (await other).release();
 });
 
-test("a load that failed is tried again", async () => {
+test("loads again after a failed load", async () => {
   let isBroken = true;
   const { policies } = await setUp({
     before: ({ verb }) => {
@@ -145,7 +145,7 @@ test("a load that failed is tried again", async () => {
   expect((await policies.resolvePolicy("e/p/n:step1")).step).toBe(1);
 });
 
-test("published weights are adopted, and given back when somebody was faster", async () => {
+test("adopts published weights, and releases weights that are already adopted", async () => {
   const { policies, engine, loads, handle } = await setUp();
   const first = engine.publish(handle);
   policies.adopt("checkpoint-3", first);
@@ -156,7 +156,7 @@ test("published weights are adopted, and given back when somebody was faster", a
   await expect.poll(() => engine.livePolicies()).not.toContain(second.id);
 });
 
-test.each([null, undefined, "", "scripted"])("%o stands for the base model", async (name) => {
+test.each([null, undefined, "", "scripted"])("resolves %o to the base model", async (name) => {
   const { policies } = await setUp();
   expect(await policies.resolvePolicy(name)).toMatchObject({ resolvedName: "scripted", step: null, base: { id: "scripted" } });
 });
@@ -171,12 +171,12 @@ test.each([
   "22222222-2222-4222-8222-222222222222",
   "../../etc/passwd",
   "e/p/n:step99999999999",
-])("%s does not exist", async (name) => {
+])("rejects the unknown name %s", async (name) => {
   const { policies } = await setUp({ steps: 1 });
   await expect(policies.resolvePolicy(name)).rejects.toMatchObject({ code: "E_NOT_FOUND", param: "model" });
 });
 
-test("a name is looked up once between two changes of the store, and stands for what is there after each", async () => {
+test("caches a name until the store changes", async () => {
   const { store, policies } = await setUp({ steps: 2 });
   const found = async (): Promise<number | null> => {
     const lease = await policies.resolvePolicy("e/p/n");

@@ -35,7 +35,7 @@ async function twoJobs(disturb: (dataDir: string) => Promise<void>, restore: (da
 
 const messages = ({ log }: TestService) => log.filter(({ level }) => level !== "info").map(({ message }) => message);
 
-test("files that cannot be removed are told of, and the next job runs", async () => {
+test("logs when a job's files cannot be removed, and runs the next job", async () => {
   const { service, first } = await twoJobs(
     async (dataDir) => {
       await rename(join(dataDir, "jobs"), join(dataDir, "aside"));
@@ -66,7 +66,7 @@ test("logs when a job's end cannot be recorded, and runs the next job", async ()
 /** An error as `fs` throws it on a full disk. */
 const diskFull = () => Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
 
-test("a job that runs out of disk space is run again before the jobs after it, without a further request", async () => {
+test("retries a job that ran out of disk space before later jobs, without a further request", async () => {
   const [gate, dataDir] = [deferred<void>(), await temporaryDirectory()];
   let refusals = 1;
   const service = await startTestService({
@@ -108,7 +108,7 @@ test("a job that waits for disk space can be cancelled, and the next job runs", 
   expect((await finishedEvents(service, second)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
 });
 
-test.skipIf(!canMount)("after a disk was full for a while the queue goes on by itself, in order", async () => {
+test.skipIf(!canMount)("resumes the queue in order after a full disk has space again", async () => {
   const disk = await smallDisk(16);
   const gate = deferred<void>();
   const service = await startTestService({

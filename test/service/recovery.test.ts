@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import type { ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import {
   ARTIFACTS,
   chatLines,
@@ -52,7 +52,7 @@ async function startSft(service: TestService): Promise<{ modelId: string; jobId:
   return { modelId, jobId: await startSftJob(service, modelId, STEPS, settings) };
 }
 
-test("an SFT job goes on from its last commit after a restart, with the same weights and no event twice", async () => {
+test("resumes an SFT job from its last commit after a restart, with the same weights and no duplicate event", async () => {
   const { bases, dataDir, start } = await restartable({ limits: { commitEverySteps: 3 } });
   const undisturbed = await startTestService({ engine: { bases } });
   const expected = await startSft(undisturbed);
@@ -82,7 +82,7 @@ test("an SFT job goes on from its last commit after a restart, with the same wei
   expect(await readdir(join(dataDir, "jobs"))).toEqual([]);
 });
 
-test("queued jobs keep their order, and an interrupted RL job comes first", async () => {
+test("runs an interrupted RL job first after a restart, then queued jobs in order", async () => {
   const { start } = await restartable();
   const held = holdAt(2);
   const first = await start(held);
@@ -98,7 +98,7 @@ test("queued jobs keep their order, and an interrupted RL job comes first", asyn
   expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }, { data: { step: 3 } }, { data: { cancelled: true } }]);
 });
 
-test("a job outlives any number of ends of the service, none of which it caused", async () => {
+test("completes a job after more restarts than `maxJobAttempts`", async () => {
   const { start } = await restartable({ limits: { maxJobAttempts: 2 } });
   let jobId = "";
   for (let attempt = 0; attempt < 7; attempt++) {
@@ -112,7 +112,7 @@ test("a job outlives any number of ends of the service, none of which it caused"
   expect((await finishedEvents(last, jobId)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 1 } });
 });
 
-test("incomplete files of a crash are removed at the next start; other files without a row go to the quarantine", async () => {
+test("removes incomplete files at the start and moves other unknown files to the quarantine", async () => {
   const { dataDir, start } = await restartable();
   const first = await start();
   const { id: modelId } = await createModel(first);
@@ -152,7 +152,7 @@ test("incomplete files of a crash are removed at the next start; other files wit
   expect((await finishedEvents(second, sft.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: 2 } });
 });
 
-test("after kill -9 nothing that was acknowledged is missing", async () => {
+test("keeps every acknowledged change after kill -9", async () => {
   const { bases, dataDir, start } = await restartable();
   const script = fileURLToPath(new URL("held-service.ts", import.meta.url));
   const child = spawn(process.execPath, ["--import", "tsx", script, dataDir, JSON.stringify(bases)], {

@@ -17,7 +17,7 @@ const awkward = fc.constantFrom('"', "\\", "'", "%", "/", "<", "&", "?", "#");
 /** Letters around the key: they show that the whole key is gone. */
 const keys = fc.string({ unit: fc.oneof(visible, awkward), minLength: 6, maxLength: 40 }).map((text) => `a${text}z`);
 
-test("removes a key in every spelling that quoting and URLs give it, and nothing around it", () => {
+test("removes a key in any quoting and URL encoding, and nothing else", () => {
   const writing = fc.array(fc.constantFrom(...WRITERS), { minLength: 1, maxLength: 3 });
   fc.assert(
     fc.property(keys, writing, (key, writers) => {
@@ -33,7 +33,7 @@ test("removes a key in every spelling that quoting and URLs give it, and nothing
   );
 });
 
-test("removes a key that a client or a URL spelled differently", () => {
+test("removes a key in the encodings of URL parsers and other JSON writers", () => {
   const key = `a"b\\c<d>e/f'g`;
   const redact = createRedactor([key]);
   expect(redact(`GET /v1/${new URL(`http://h/?${key}`).search}`)).toBe("GET /v1/?[key]");
@@ -41,7 +41,7 @@ test("removes a key that a client or a URL spelled differently", () => {
   expect(redact(JSON.stringify(key).replaceAll("<", "\\u003c").replaceAll(">", "\\u003e").replaceAll("'", "\\u0027"))).toBe('"[key]"');
 });
 
-test("removes several keys, the longer one first, and leaves placeholders", () => {
+test("removes several keys, the longest first, and keeps placeholders", () => {
   const redact = createRedactor(["key-0123", "key-0123456789", undefined, "EMPTY"]);
   expect(redact("key-0123456789 key-0123 EMPTY")).toBe("[key] [key] EMPTY");
   expect(createRedactor([undefined, "EMPTY"])("EMPTY")).toBe("EMPTY");

@@ -1,6 +1,7 @@
 /** Bounds of requests: each is refused by name when it is exceeded, before anything looks at the contents. */
 import { describe, expect, it } from "vitest";
-import { CARRIED_FIELDS } from "../../src/service/chat/fields.ts";
+import type { ZodType } from "zod";
+import { wireRequest } from "../../src/service/chat/request/fields.ts";
 import { checkFieldLimits, REQUEST_LIMITS } from "../../src/service/request-limits.ts";
 import { checkJsonSize, parseNestedJson } from "../../src/util/json-size.ts";
 import { goodGroup, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
@@ -32,7 +33,7 @@ describe("the size of a JSON text", () => {
     else expect(check).toThrow(refusal);
   });
 
-  it("bounds texts within texts as well", () => {
+  it("also applies to JSON texts inside strings", () => {
     expect(parseNestedJson(nested(128))).toHaveLength(1);
     expect(() => parseNestedJson(nested(129))).toThrow(/128 levels/);
     expect(() => parseNestedJson("[")).toThrow(SyntaxError);
@@ -50,22 +51,22 @@ describe("the limits of fields", () => {
     [{ a: { b: 1 } }, { a: { json: 6 } }, "`a` to have at most 6 characters as JSON, got 7"],
     [{ a: [{ b: "x" }, { b: "xyz" }] }, { "a.*.b": { characters: 2 } }, "`a.1.b` to have at most 2 characters, got 3"],
     [{ a: { b: { c: [1, 2] } } }, { "a.b.c": { items: 1 } }, "`a.b.c` to have at most 1 items, got 2"],
-  ])("%j is refused by %j", (value, limits, message) => {
+  ])("reject %j with %j", (value, limits, message) => {
     expect(() => checkFieldLimits(value, limits)).toThrow(message);
   });
 
-  it("leave values of other types to the check of types", () => {
+  it("ignore values of other types", () => {
     const limits = { a: { items: 1 }, "b.*.c": { characters: 1 }, d: { characters: 1 } };
     for (const value of [null, 7, "text", [], { a: null, b: 7, d: ["xyz"] }]) expect(() => checkFieldLimits(value, limits)).not.toThrow();
   });
 
-  it("bound every field of a chat completion that is no number and no boolean", () => {
-    const scalars = Object.entries(CARRIED_FIELDS)
+  it("cover every chat field that is neither a number nor a boolean", () => {
+    const scalars = Object.entries<ZodType>(wireRequest.shape)
       .filter(([, schema]) => [3, "3", true].some((value) => schema.safeParse(value).success) && !schema.safeParse("no number").success)
       .map(([name]) => name);
     const listed = new Set(Object.keys(REQUEST_LIMITS.chat.fields).map((path) => path.split(".")[0]));
     // One of three words.
-    const unbounded = Object.keys(CARRIED_FIELDS).filter((name) => !listed.has(name) && !scalars.includes(name));
+    const unbounded = Object.keys(wireRequest.shape).filter((name) => !listed.has(name) && !scalars.includes(name));
     expect(unbounded).toEqual(["reasoning_effort"]);
   });
 });
@@ -88,7 +89,7 @@ describe("a service", () => {
     expect((await call("POST", "/v1/chat/completions", { messages })).status).toBe(400);
   });
 
-  it("gives each route its own bound of the body", async () => {
+  it("limits the body per route", async () => {
     const { call } = await startTestService();
     const padded = (size: number) => `{"padding":"${"x".repeat(size)}"}`;
     const { chat, model } = REQUEST_LIMITS;
@@ -99,7 +100,7 @@ describe("a service", () => {
     expect((await call("POST", RL_JOBS, padded(chat.body.stringBytes - 20))).status).toBe(422);
   });
 
-  it("reads small and large bodies alike: the same answers and the same errors", async () => {
+  it("gives the same answers and errors for small and large bodies", async () => {
     const { call, ok } = await startTestService();
     const { id } = await ok("POST", MODELS, { project: "demo", name: "reverse", base_model: "tiny" });
     const body = (trajectories: number) => ({

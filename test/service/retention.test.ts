@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { createRetention, type RetentionContext } from "../../src/service/checkpoints/retention.ts";
-import { createCheckpointUses } from "../../src/service/checkpoints/uses.ts";
+import { Retention, type RetentionContext } from "../../src/service/checkpoints/retention.ts";
+import { Holds } from "../../src/util/leases.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { openStore } from "../../src/service/store/database.ts";
 import type { Store } from "../../src/service/store/tables.ts";
@@ -50,7 +50,7 @@ async function measured(): Promise<{ readonly whole: number; readonly weights: n
   return sizes(service, id, 1);
 }
 
-test("optimizer state is kept for the newest checkpoint and for pinned ones", async () => {
+test("keeps the optimizer state of the newest and of pinned checkpoints", async () => {
   const service = await startTestService();
   const { id } = await createModel(service);
   const path = `${MODELS}/${id}/checkpoints`;
@@ -78,7 +78,7 @@ test("optimizer state is kept for the newest checkpoint and for pinned ones", as
   expect((await service.call("PUT", `${path}/9/pin`)).status).toBe(404);
 });
 
-test("beyond the budget the oldest go, never the newest of a model, a pinned one or step 0", async () => {
+test("deletes the oldest checkpoints over the budget, never a model's newest, a pinned one or step 0", async () => {
   const { whole, weights } = await measured();
   const service = await startTestService({ limits: { maxCheckpointBytes: whole + 2 * weights + 40 } });
   const { id } = await createModel(service);
@@ -103,7 +103,7 @@ test("beyond the budget the oldest go, never the newest of a model, a pinned one
   await expect.poll(warnings).toEqual([expect.stringContaining("more than the budget")]);
 });
 
-test("what is sampled from, or measured from by a job to come, is not deleted", async () => {
+test("keeps checkpoints that are sampled or referenced by a queued job", async () => {
   const gate = deferred<void>();
   let isHeld = false;
   const service = await startTestService({
@@ -155,11 +155,11 @@ async function kept(
       .values({ ...row, id: randomUUID(), created_at: `2026-${step}` })
       .execute();
   }
-  const retention = createRetention({
+  const retention = new Retention({
     store,
     directory,
     policies: { isLeased: () => false, forget: () => options.onForget?.(store) },
-    uses: createCheckpointUses(),
+    uses: new Holds(),
     limits: options,
     logger: { info: () => undefined, warn: () => undefined, error: () => undefined },
     space: { freeing: (work) => work() },
@@ -168,21 +168,21 @@ async function kept(
   return { retention, steps };
 }
 
-test("two looks at one time delete no more than one", async () => {
+test("deletes no more in two concurrent runs than in one", async () => {
   const { retention, steps } = await kept([1, 1, 1, 1, 1], { maxCheckpointBytes: 4 });
   const deleted = await Promise.all([retention.enforceBudget(), retention.enforceBudget()]);
   expect(deleted.map((rows) => rows.map(({ step }) => step))).toEqual([[1], []]);
   expect(await steps()).toEqual([0, 2, 3, 4]);
 });
 
-test("what a user deletes meanwhile counts as deleted", async () => {
+test("counts checkpoints that a user deletes meanwhile", async () => {
   const onForget = (store: Store) => void store.deleteFrom("checkpoints").where("step", "=", 2).execute();
   const { retention, steps } = await kept([1, 1, 1, 1, 1], { maxCheckpointBytes: 3, onForget });
   expect((await retention.enforceBudget()).map(({ step }) => step)).toEqual([1]);
   expect(await steps()).toEqual([0, 3, 4]);
 });
 
-test("a budget is kept from the start, and forks count", async () => {
+test("applies the budget at the start, and counts forks", async () => {
   const [dataDir, bases] = [await temporaryDirectory(), await testBase()];
   const free = await startTestService({ dataDir, engine: { bases } });
   const { id } = await createModel(free);

@@ -20,7 +20,7 @@ import {
 const startRl = (service: TestService, modelId: string): Promise<{ id: string }> =>
   service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()] });
 
-test("a job takes one step, tells it in events, and its checkpoint is served", async () => {
+test("an RL job makes one step, reports it in events, and publishes its checkpoint", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const made = await service.ok("POST", RL_JOBS, {
@@ -63,7 +63,7 @@ test("a job takes one step, tells it in events, and its checkpoint is served", a
   expect(await readdir(join(service.service.dataDir, "jobs"))).toEqual([]);
 });
 
-test("what preflight warns of is told when training starts", async () => {
+test("reports preflight warnings in the event training_started", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const larger = group(
@@ -81,7 +81,7 @@ test("what preflight warns of is told when training starts", async () => {
   ]);
 });
 
-test("jobs run in the order of creation, and the next one starts from the weights in memory", async () => {
+test("runs jobs in the order of creation, with the model kept in memory", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const jobs = [];
@@ -162,7 +162,7 @@ test.each([
     },
     "trajectory_groups",
   ],
-])("%s: refused before the job exists", async (_, change, param) => {
+])("rejects a job with %s before it is created", async (_, change, param) => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const answer = await service.call("POST", RL_JOBS, { model_id: modelId, trajectory_groups: [goodGroup()], ...change });
@@ -171,14 +171,14 @@ test.each([
   expect(service.engine.calls.some((call) => call.verb === "createModel")).toBe(false);
 });
 
-test("a token outside the vocabulary is refused", async () => {
+test("rejects a token outside the vocabulary", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const groups = [group({ reward: 1, choices: [choice([1], [999_999])] }, { reward: 0, choices: [choice([1], [3])] })];
   expect((await service.call("POST", RL_JOBS, { model_id: modelId, trajectory_groups: groups })).status).toBe(422);
 });
 
-test("unknown models and jobs are 404", async () => {
+test("answers 404 for unknown models and jobs", async () => {
   const { call } = await startTestService();
   expect(await call("POST", RL_JOBS, { model_id: UNKNOWN_ID, trajectory_groups: [goodGroup()] })).toMatchObject({
     status: 404,
@@ -196,7 +196,7 @@ test("unknown models and jobs are 404", async () => {
   }
 });
 
-test("a job that fails says why, leaves nothing half-made, and the next one goes on from the last checkpoint", async () => {
+test("a failed job reports its error and leaves no files; the next job trains from the last checkpoint", async () => {
   let isBroken = true;
   const service = await startTestService({
     engine: {
@@ -222,7 +222,7 @@ test("a job that fails says why, leaves nothing half-made, and the next one goes
   });
 });
 
-test("a job says what it failed with, not that its model could not be unloaded, which the log tells", async () => {
+test("reports the job's own error and logs a failure to unload its model", async () => {
   const service = await startTestService({
     engine: {
       before: ({ verb }) => {
@@ -236,7 +236,7 @@ test("a job says what it failed with, not that its model could not be unloaded, 
   expect(JSON.stringify(service.log)).toContain("the model is gone");
 });
 
-test("a queued and a running job can be cancelled, a finished one cannot", async () => {
+test("cancels queued and running jobs, and answers 409 for a finished one", async () => {
   const reached = deferred<void>();
   let isHeld = true;
   const service = await startTestService({
@@ -275,7 +275,7 @@ test("a queued and a running job can be cancelled, a finished one cannot", async
   expect(await readdir(join(service.service.dataDir, "checkpoints", modelId))).toEqual(["1"]);
 });
 
-test("events come by cursor, and a waiting request is answered by the next one", async () => {
+test("lists events by cursor, and answers a waiting request with the next event", async () => {
   const gate = deferred<void>();
   const service = await startTestService({ engine: { before: ({ verb }) => (verb === "forwardBackward" ? gate.promise : undefined) } });
   const { id: modelId } = await createModel(service);
@@ -302,7 +302,7 @@ test("events come by cursor, and a waiting request is answered by the next one",
     expect((await service.call("GET", `${path}?${query}`)).status).toBe(422);
 });
 
-test("closing the service answers those who wait", async () => {
+test("answers waiting event requests when the service closes", async () => {
   const service = await startTestService({
     engine: {
       before: ({ verb }, { signal }) =>
@@ -320,7 +320,7 @@ test("closing the service answers those who wait", async () => {
   await Promise.all([service.service.close({ graceMs: 20_000 }), expect(waiting).resolves.toMatchObject({ data: [] })]);
 });
 
-test("a model keeps its name on the wire while it trains: chat says which step answered", async () => {
+test("resolves all names of a model to its latest step, which chat reports", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const ask = (model: string) =>

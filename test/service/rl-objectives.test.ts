@@ -7,8 +7,8 @@ async function train(service: TestService, modelId: string, config: object, grou
 }
 const verbs = (service: TestService): string[] => service.engine.calls.map((call) => call.verb);
 
-describe("a loss that the engine has not", () => {
-  test("takes a forward pass and a plain policy gradient, and says its own loss and counts", async () => {
+describe("a loss that the engine lacks", () => {
+  test("is computed from a forward pass and trained as a plain policy gradient", async () => {
     const service = await startTestService();
     const { id } = await createModel(service);
     const [, step] = await train(service, id, { importance_sampling_level: "sequence", ppo: true });
@@ -23,7 +23,7 @@ describe("a loss that the engine has not", () => {
     expect(step?.data).not.toHaveProperty("kl_policy_ref");
   });
 
-  test("is not taken where the engine has the loss", async () => {
+  test("needs no forward pass if the engine has the loss", async () => {
     const service = await startTestService();
     const { id } = await createModel(service);
     await train(service, id, { importance_sampling_level: "token", model_k2_tau: 0, compat: "art" });
@@ -32,7 +32,7 @@ describe("a loss that the engine has not", () => {
 });
 
 describe("the KL penalty", () => {
-  test("measures from the base, a step, or a lag, and unloads what it loaded", async () => {
+  test("uses the base, a step or a lagged step as reference, and unloads it", async () => {
     const service = await startTestService();
     const { id } = await createModel(service);
     for (let step = 0; step < 2; step++) await train(service, id, { learning_rate: 0.1 });
@@ -65,7 +65,7 @@ describe("the KL penalty", () => {
     expect(farthest).toBeCloseTo(base!, 6);
   });
 
-  test("fails the job whose reference does not exist, naming it", async () => {
+  test("fails a job with a missing reference step by name", async () => {
     const service = await startTestService();
     const { id } = await createModel(service);
     const events = await train(service, id, { kl_penalty_coef: 0.1, kl_penalty_reference_step: 7 });
@@ -78,7 +78,7 @@ describe("choices of other services", () => {
   const said = (content: string) => ({ message: { role: "assistant", content }, finish_reason: "stop" });
   const groups = [group({ reward: 1, choices: [said("yes")] }, { reward: 0, choices: [said("no")] })];
 
-  test("are rendered, counted and warned of where the job allows choices without log-probabilities", async () => {
+  test("are rendered, counted and reported as a warning if the job allows choices without log-probabilities", async () => {
     const service = await startTestService();
     const { id } = await createModel(service);
     const [started, step] = await train(service, id, { allow_training_without_logprobs: true }, groups);
@@ -86,7 +86,7 @@ describe("choices of other services", () => {
     expect(step?.data).toMatchObject({ "data/rendered_turns": 2, "data/rendered_drift": 0, logprob_difference_max: 0 });
   });
 
-  test("are refused before the job exists where it does not", async () => {
+  test("are rejected before the job is created otherwise", async () => {
     const service = await startTestService();
     const { id } = await createModel(service);
     const answer = await service.call("POST", RL_JOBS, { model_id: id, trajectory_groups: groups });

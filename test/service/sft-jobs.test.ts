@@ -14,7 +14,7 @@ import {
   uploadArtifact,
 } from "./support.ts";
 
-test("a job takes one step per batch and makes one checkpoint", async () => {
+test("an SFT job makes one step per batch and one checkpoint", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, {
@@ -47,7 +47,7 @@ test("a job takes one step per batch and makes one checkpoint", async () => {
   expect(await service.ok("GET", `${RL_JOBS}/${id}`)).toMatchObject({ type: "sft", status: "succeeded", step: 1 });
 });
 
-test("defaults: two trajectories per step, one pass, train.jsonl alone, any scheme's prefix", async () => {
+test("defaults to two trajectories per step and one epoch, and accepts train.jsonl and any artifact scheme prefix", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": `\uFEFF${chatLines(3)}\r\n\n` });
@@ -63,7 +63,7 @@ test("defaults: two trajectories per step, one pass, train.jsonl alone, any sche
   ]);
 });
 
-test("trajectories as they are sampled are trained too, and what does not fit the context is dropped and counted", async () => {
+test("trains sampled trajectories, and drops and counts examples longer than the context", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const lines = [
@@ -88,7 +88,7 @@ test("trajectories as they are sampled are trained too, and what does not fit th
   expect(data[1].metrics).toMatchObject({ num_dropped_sequences: 1, num_trajectories: 2 });
 });
 
-test("moments carry over jobs of one kind and are cleared between kinds", async () => {
+test("keeps moments between jobs of one kind and resets them between kinds", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(2) });
@@ -131,7 +131,7 @@ test.each([
     { "train.jsonl": line({ messages: [{ role: "user", content: "x" }] }) },
     /train\.jsonl line 3.*assistant/,
   ],
-  ["blank lines are counted", { "train.jsonl": `\n\n${line({})}` }, /train\.jsonl line 5/],
+  ["an invalid line after blank lines", { "train.jsonl": `\n\n${line({})}` }, /train\.jsonl line 5/],
   ["an empty file", { "train.jsonl": "" }, /train\.jsonl: nothing to train: the file is empty/],
   [
     "nothing that fits the context",
@@ -153,7 +153,7 @@ test.each([
     /`num_trajectories` is 3, but trajectories\.jsonl has 2/,
   ],
   ["metadata that is no JSON", { "trajectories.jsonl": good, "metadata.json": "{" }, /metadata\.json: not JSON/],
-])("%s: refused with its place, and no job exists", async (_, files, message) => {
+])("rejects %s with its location and creates no job", async (_, files, message) => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, files as unknown as Record<string, string | Uint8Array>);
@@ -172,7 +172,7 @@ test.each([
   ["local/demo/data:v0", 422],
   ["artifact:///local/demo/nothing:v0", 404],
   ["artifact:///local/demo/data:v7", 404],
-])("training data at %s is refused with %i", async (url, status) => {
+])("rejects training data at %s with %i", async (url, status) => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   await uploadArtifact(service, { "train.jsonl": good });
@@ -182,7 +182,7 @@ test.each([
   });
 });
 
-test("an open version, an unknown model and a wrong number of rates are refused", async () => {
+test("rejects an open version, an unknown model and a wrong number of learning rates", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": good });

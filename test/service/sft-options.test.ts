@@ -14,7 +14,7 @@ const rowsOf = (service: Service, verb: "forward" | "forwardBackward") =>
     .filter((call) => call.verb === verb)
     .map((call) => (verb === "forward" ? (call.detail as Row[]) : (call.detail as { rows: Row[] }).rows));
 
-test("a split is measured after each epoch, and neither trained nor counted", async () => {
+test("validates held-out examples after each epoch without training or counting them", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(10) });
@@ -39,7 +39,7 @@ test("a split is measured after each epoch, and neither trained nor counted", as
   });
 });
 
-test("an artifact of its own is measured every so many steps and at the end", async () => {
+test("validates with a separate artifact every so many steps and at the end", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(5) });
@@ -50,7 +50,7 @@ test("an artifact of its own is measured every so many steps and at the end", as
   expect(rowsOf(service, "forward").map((rows) => rows.length)).toEqual([3, 3, 3]);
 });
 
-test("what to measure on is checked like what to train on", async () => {
+test("checks validation data like training data", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(2) });
@@ -71,7 +71,7 @@ test("what to measure on is checked like what to train on", async () => {
   });
 });
 
-test("more steps than a job may have are refused at once", async () => {
+test("rejects more steps than the maximum at creation", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(1001) });
@@ -84,7 +84,7 @@ test("more steps than a job may have are refused at once", async () => {
   });
 });
 
-test("rates follow the schedule", async () => {
+test("learning rates follow the schedule", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const url = await uploadArtifact(service, { "train.jsonl": chatLines(5) });
@@ -95,7 +95,7 @@ test("rates follow the schedule", async () => {
   expect(steps.map(({ data }) => data.learning_rate)).toEqual(rates);
 });
 
-test("weights of lines and turns reach the rows, and overlong lines are counted", async () => {
+test("applies example weights and `assistant_turns`, and counts dropped lines", async () => {
   const service = await startTestService();
   const { id: modelId } = await createModel(service);
   const [first, second] = chatExamples(2);

@@ -54,7 +54,7 @@ function upload({ service }: TestService, length: number): string {
   return [...lines, `Content-Length: ${length}`, "", ""].join("\r\n");
 }
 
-test("a running stream is finished, and new requests are 503 with their connection closed", async () => {
+test("completes a running stream while new requests get 503 and a closed connection", async () => {
   const { service, gate, reached } = await held();
   const streamed = service.call("POST", CHAT, HELLO);
   await reached;
@@ -71,7 +71,7 @@ test("a running stream is finished, and new requests are 503 with their connecti
   await expect(service.call("GET", "/health")).rejects.toThrow();
 });
 
-test("`connect` waits for a service that is ending, and starts its own", async () => {
+test("`connect` waits for a service that is closing, and starts a new one", async () => {
   const { service, gate, reached } = await held();
   const { dataDir } = service.service;
   const streamed = service.call("POST", CHAT, HELLO);
@@ -85,7 +85,7 @@ test("`connect` waits for a service that is ending, and starts its own", async (
   expect(own.baseUrl).not.toBe(service.service.url);
 });
 
-test("a stream that does not end in its time ends with an error event", async () => {
+test("ends a stream with an error event after the grace period", async () => {
   const { service, reached } = await held();
   const streamed = service.call("POST", CHAT, HELLO);
   await reached;
@@ -95,14 +95,14 @@ test("a stream that does not end in its time ends with an error event", async ()
   ]);
 });
 
-test("an unfinished body does not hold up the end of the service beyond its time", async () => {
+test("closes during an unfinished body after the grace period", async () => {
   const service = await startTestService();
   const { received } = await raw(service, `${upload(service, 100)}{"project"`);
   await service.service.close({ graceMs: 50 });
   await received;
 });
 
-test("a body that stops arriving is answered 408 and its connection closed; a slow one is read", async () => {
+test("answers 408 for a body that stops arriving, and reads a slow one", async () => {
   const service = await startTestService({ limits: { bodyTimeoutMs: 300 } });
   const silent = await raw(service, `${upload(service, 100)}{"project"`);
   const text = JSON.stringify({ project: "demo", name: "slow" });

@@ -3,8 +3,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { startService, type RequestRecord, type RunningService, type ServiceOptions } from "../../src/service/index.ts";
-import { createScriptedEngine, type ScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import type { RequestRecord, RunningService } from "../../src/service/index.ts";
+import * as testing from "../../src/testing/index.ts";
+import type { ScriptedEngine, ScriptedEngineOptions, TestLogLine, TestServiceOptions } from "../../src/testing/index.ts";
 import { choice, group } from "../learner/helpers.ts";
 import { modelFiles, writeModel } from "../tokenizer/fixture.ts";
 
@@ -30,8 +31,8 @@ export interface CallInit {
 export interface TestService {
   readonly service: RunningService;
   readonly engine: ScriptedEngine;
-  readonly log: { readonly level: string; readonly message: string; readonly fields: unknown }[];
-  readonly requests: RequestRecord[];
+  readonly log: readonly TestLogLine[];
+  readonly requests: readonly RequestRecord[];
   /** A string body is sent as it is. */
   readonly call: (method: string, path: string, body?: unknown, init?: CallInit) => Promise<Answer>;
   /** The same for calls that must succeed: the body alone. */
@@ -52,23 +53,15 @@ export async function testBase(contextLength = CONTEXT): Promise<NonNullable<Scr
   return [{ id: "tiny", directory, vocabularySize: config.vocab_size, contextLength, parameters: 1 }];
 }
 
-export type TestServiceOptions = Omit<ServiceOptions, "engine" | "logger"> & { readonly engine?: ScriptedEngineOptions };
-
 /** Starts a service that ends with the test. */
 export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
-  const { engine: engineOptions, ...rest } = options;
-  const engine = createScriptedEngine({ ...engineOptions, bases: engineOptions?.bases ?? (await testBase()) });
-  const log: TestService["log"] = [];
-  const requests: RequestRecord[] = [];
-  const write = (level: string) => (message: string, fields?: unknown) => void log.push({ level, message, fields });
-  const service = await startService({
-    dataDir: rest.dataDir ?? (await temporaryDirectory()),
-    ...rest,
-    engine,
-    logger: { info: write("info"), warn: write("warn"), error: write("error") },
-    onRequest: (record) => requests.push(record),
+  const service = await testing.startTestService({
+    ...options,
+    dataDir: options.dataDir ?? (await temporaryDirectory()),
+    engine: { ...options.engine, bases: options.engine?.bases ?? (await testBase()) },
   });
   onTestFinished(() => service.close({ graceMs: 0 }));
+  const { engine, log, requests } = service;
   const call: TestService["call"] = async (method, path, body, init = {}) => {
     const isRaw = typeof body === "string" || body instanceof Uint8Array || body instanceof ReadableStream;
     const key = init.key === undefined ? service.apiKey : init.key;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { threadMetrics } from "../../src/service/jobs/threads.ts";
+import { threadMetrics } from "../../src/service/jobs/metrics.ts";
 import { jobMetrics } from "../../src/train/metrics.ts";
 import { read } from "../project/files.ts";
 
@@ -11,7 +11,7 @@ const threads = {
   ],
 };
 
-test("what an engine says of its threads becomes metrics, each of them documented; one that says nothing has none", () => {
+test("converts an engine's thread report to documented metrics, and no report to none", () => {
   const metrics = threadMetrics({ threads });
   expect(metrics).toEqual({ "engine/threads": 2, "engine/threads_1_tokens_per_second": 900, "engine/threads_2_tokens_per_second": 1600.5 });
   const page = read("docs/reference/metrics.md");
@@ -19,7 +19,7 @@ test("what an engine says of its threads becomes metrics, each of them documente
   expect(threadMetrics({})).toEqual({});
 });
 
-test("in a run's row they are among what differs from run to run", () => {
+test("lists thread metrics under time/ in a run's row", () => {
   const names = Object.keys(jobMetrics({ loss: 1, ...threadMetrics({ threads }) }));
   expect(names.filter((name) => !name.startsWith("time/"))).toEqual(["loss"]);
   expect(names).toContain("time/engine/threads");

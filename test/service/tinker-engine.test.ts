@@ -44,7 +44,7 @@ async function start(
 }
 
 describe.each(["sum", "sequence-mean"] as const)("losses by %s", (reduction) => {
-  it("an adapter is trained by RL, sampled step by step, and still there after a restart", async () => {
+  it("trains an adapter by RL, samples each step, and loads it after a restart", async () => {
     const dataDir = await temporaryDirectory();
     const first = await start(reduction, dataDir);
     const wanted = { project: "demo", name: "reverse", base_model: "whetstone-tiny" };

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { UnavailableError } from "../../src/errors.ts";
 import { deferred } from "../../src/util/deferred.ts";
-import type { ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import { createModel, finishedEvents, RL_JOBS, startRlJob, startSftJob, startTestService } from "./support.ts";
 
 /** An engine whose trainer dies in optimizer steps, by their number from 1 over all jobs and attempts. */
@@ -14,7 +14,7 @@ function dyingIn(isDeadly: (step: number) => boolean): ScriptedEngineOptions {
   };
 }
 
-test("a job resumes from its last committed step after the trainer died, with no event twice", async () => {
+test("resumes a job from its last committed step after the trainer died, without duplicate events", async () => {
   const service = await startTestService({ engine: dyingIn((step) => step === 6), limits: { commitEverySteps: 4 } });
   const { id } = await createModel(service);
   const jobId = await startSftJob(service, id, 8, { config: { batch_size: 1, learning_rate: 0.1 } });
@@ -28,7 +28,7 @@ test("a job resumes from its last committed step after the trainer died, with no
   expect(service.engine.calls.filter(({ verb }) => verb === "optimStep")).toHaveLength(10);
 });
 
-test("a job in which the trainer keeps dying fails alone, and the queued jobs run in their order", async () => {
+test("fails only the job in which the trainer dies repeatedly, and runs queued jobs in order", async () => {
   const service = await startTestService({ engine: dyingIn((step) => step <= 3), limits: { maxJobAttempts: 3 } });
   const { id } = await createModel(service);
   const jobs = [await startRlJob(service, id), await startRlJob(service, id), await startRlJob(service, id)];
@@ -40,7 +40,7 @@ test("a job in which the trainer keeps dying fails alone, and the queued jobs ru
   expect(ends).toMatchObject([{ data: { step: 1 } }, { data: { step: 2 } }]);
 });
 
-test("deaths with committed progress in between do not add up", async () => {
+test("does not add up deaths with committed progress in between", async () => {
   // Each attempt commits two steps, and the trainer dies in the third.
   const service = await startTestService({
     engine: dyingIn((step) => [3, 6, 9].includes(step)),
@@ -51,7 +51,7 @@ test("deaths with committed progress in between do not add up", async () => {
   expect((await finishedEvents(service, jobId)).at(-1)).toMatchObject({ type: "training_ended" });
 });
 
-test("a cancelled job in which the trainer dies ends as cancelled", async () => {
+test("ends a cancelled job in which the trainer dies as cancelled", async () => {
   const reached = deferred<void>();
   const service = await startTestService({
     engine: {

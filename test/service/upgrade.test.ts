@@ -52,13 +52,13 @@ async function end(service: RunningService, id: string): Promise<{ status: strin
   return (await settled())!;
 }
 
-test("there is a data directory of every database schema before the present one", () => {
+test("has a fixture for every earlier database schema", () => {
   const schemas = Object.keys(MIGRATIONS).map((name) => name.slice(0, 4));
   expect(names.map((name) => name.slice("data-".length, -".tar.gz".length))).toEqual(expect.arrayContaining(schemas.slice(0, -1)));
 });
 
 test.each(names)(
-  "%s opens, migrates and works",
+  "opens, migrates and uses %s",
   async (name) => {
     const { dataDir, start } = await open(name);
     const before = await connect(join(dataDir, "whetstone.db"), 1000);

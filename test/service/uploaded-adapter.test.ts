@@ -14,7 +14,7 @@ import { ARTIFACTS, MODELS, temporaryDirectory } from "./support.ts";
 const BASE = join(import.meta.dirname, "../../models/whetstone-tiny");
 const RANK = 2;
 
-test("an uploaded adapter is refused by the tensor's name", async () => {
+test("rejects an invalid uploaded adapter with the tensor's name", async () => {
   const dataDir = await temporaryDirectory();
   const service = await startService({ dataDir });
   onTestFinished(() => service.close({ graceMs: 0 }));

@@ -11,7 +11,7 @@ function pushing(): { readonly source: Readable; readonly push: (text: string) =
   return { source, push: (text) => void source.push(Buffer.from(text)) };
 }
 
-test("hands on all bytes in order, and nothing is read before it is asked for", async () => {
+test("passes all bytes in order and reads only on demand", async () => {
   let reads = 0;
   const source = Readable.from(
     (async function* () {
@@ -29,7 +29,7 @@ test("hands on all bytes in order, and nothing is read before it is asked for", 
   expect(source.destroyed).toBe(true);
 });
 
-test("a reader who leaves before the first byte, or while one is awaited, destroys the source", async () => {
+test("destroys the source if the reader cancels before the first byte or during a read", async () => {
   const untouched = pushing();
   await webStream(untouched.source).cancel();
   expect(untouched.source.destroyed).toBe(true);
@@ -44,7 +44,7 @@ test("a reader who leaves before the first byte, or while one is awaited, destro
   expect(awaited.source.destroyed).toBe(true);
 });
 
-test("a source that pushes to the last after its reader has left harms nobody", async () => {
+test("ignores data of the source after the reader cancelled", async () => {
   const closing = deferred<void>();
   const source = new Readable({
     read: () => undefined,
@@ -62,7 +62,7 @@ test("a source that pushes to the last after its reader has left harms nobody", 
   expect((await second).done).toBe(true);
 });
 
-test("a source that breaks off fails the read, also before there is one", async () => {
+test("fails the read if the source fails before or during it", async () => {
   const broken = () => new Error("the disk is gone");
   const before = pushing();
   const early = webStream(before.source);

@@ -153,7 +153,6 @@ const OPS: Record<string, Evaluate> = {
   Softmax: ([x]) => [lastAxis(x!, softmaxRow)],
   LogSoftmax: ([x]) => [lastAxis(x!, (row) => softmaxRow(row).map(Math.log))],
   ReduceSum: ([x, axes]) => [reduce(x!, [...axes!.data], false)],
-  ReduceMean: ([x, axes]) => [reduce(x!, [...axes!.data], true)],
   Shape: ([x], node) => {
     const dims = x!.shape.slice(int(node, "start", 0), int(node, "end", x!.shape.length));
     return [array64([dims.length], dims)];

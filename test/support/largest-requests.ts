@@ -1,5 +1,6 @@
 /** Requests with one field at its largest allowed value each, made from the table of limits: a field without a sample is an error. */
-import { REQUEST_LIMITS, TRAJECTORY_LIMITS, type FieldLimit, type RequestKind } from "../../src/service/request-limits.ts";
+import type { FieldLimit } from "../../src/schema/chat-fields.ts";
+import { REQUEST_LIMITS, TRAJECTORY_LIMITS, type RequestKind } from "../../src/service/request-limits.ts";
 
 /** One request. */
 export interface LargestRequest {

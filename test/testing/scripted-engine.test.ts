@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { Row, SampledToken, SamplingParams } from "../../src/engine/port.ts";
-import { createScriptedEngine } from "../../src/testing/scripted-engine.ts";
+import { createScriptedEngine } from "../../src/testing/index.ts";
 
 const row: Row = { tokens: Int32Array.of(1, 2, 3), weights: Float32Array.of(0, 0.5, 0.5) };
 const params: SamplingParams = { maxTokens: 5, temperature: 1, topP: 1, topK: 0, seed: 0n, stopTokenIds: [], topLogprobs: 0 };

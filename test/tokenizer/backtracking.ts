@@ -1,4 +1,4 @@
-/** Counts the steps of a backtracking matcher, which grow with a text's length as the time of JavaScript's own matcher does. */
+/** Counts the steps of a backtracking matcher, which grow with the length of a text like the time of JavaScript's matcher. */
 import { RegExpParser, type AST } from "@eslint-community/regexpp";
 
 /** Returns whether the rest of the expression matches from a position on. */

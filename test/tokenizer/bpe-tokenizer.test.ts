@@ -6,21 +6,21 @@ import { modelDirectory, modelFiles, SPECIAL, sharedModel } from "./fixture.ts";
 
 const { directory, tokenizer } = await sharedModel();
 
-// Text that cannot spell an added token: those are structure, and decode to themselves anyway.
+// Text without added tokens, which encode to structural tokens.
 const anyText = fc.string({ unit: "binary" });
 
 describe("encode and decode", () => {
-  propertyTest.prop([anyText])("give back any text", (text) => {
+  propertyTest.prop([anyText])("round-trip any text", (text) => {
     expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
   });
 
-  it("uses merges and knows added tokens inside text", () => {
+  it("applies merges and recognizes added tokens inside text", () => {
     expect([...tokenizer.encode("hello")]).toEqual([259]);
     expect([...tokenizer.encode("<|user|>hello w")]).toEqual([262, 259, 260]);
     expect([...tokenizer.encode("")]).toEqual([]);
   });
 
-  it("leaves special tokens out when asked", () => {
+  it("omits special tokens on request", () => {
     const ids = tokenizer.encode("<|user|>hello<|end|>");
     expect(tokenizer.decode(ids)).toBe("<|user|>hello<|end|>");
     expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe("hello");
@@ -30,13 +30,13 @@ describe("encode and decode", () => {
     expect(tokenizer.decode(tokenizer.encode("a\ud800b"))).toBe("a\ufffdb");
   });
 
-  it("keeps spaces that an English clean-up would drop", () => {
+  it("keeps spaces that an English clean-up would remove", () => {
     expect(tokenizer.decode(tokenizer.encode("do n't , stop ."))).toBe("do n't , stop .");
   });
 });
 
 describe("tokenBytes", () => {
-  it("is the identity on the 256 byte tokens, in the order of the alphabet", () => {
+  it("maps the 256 byte tokens to their bytes", () => {
     for (let byte = 0; byte < 256; byte++) expect([...tokenizer.tokenBytes(byte)]).toEqual([byte]);
   });
 
@@ -45,27 +45,27 @@ describe("tokenBytes", () => {
     expect(bytes).toEqual([...new TextEncoder().encode(text)]);
   });
 
-  it("gives the text of added tokens and nothing for padding rows", () => {
+  it("returns the text of added tokens and no bytes for padding rows", () => {
     expect(new TextDecoder().decode(tokenizer.tokenBytes(262))).toBe("<|user|>");
     expect(tokenizer.tokenBytes(tokenizer.vocabularySize - 1)).toHaveLength(0);
     expect(tokenizer.tokenText(260)).toBe(" w");
     expect(tokenizer.tokenText(0xc3)).toBe("\ufffd");
   });
 
-  it.each([-1, 1.5, 10_000, Number.NaN])("refuses the id %d", (id) => {
+  it.each([-1, 1.5, 10_000, Number.NaN])("rejects the id %d", (id) => {
     expect(() => tokenizer.tokenBytes(id)).toThrow(ArgumentError);
     expect(() => tokenizer.decode([id])).toThrow(/token id in \[0, 269\)/);
   });
 });
 
-describe("createDetokenizer", () => {
+describe("joins to the result of decode for any ids", () => {
   propertyTest.prop([fc.array(fc.nat(268)), fc.boolean()])("joins to exactly what decode gives, for any ids", (ids, skipSpecialTokens) => {
     const detokenizer = createDetokenizer(tokenizer, { skipSpecialTokens });
     const text = ids.map((id) => detokenizer.push(id)).join("") + detokenizer.flush();
     expect(text).toBe(tokenizer.decode(ids, { skipSpecialTokens }));
   });
 
-  it("withholds a character until it is whole", () => {
+  it("withholds a character until it is complete", () => {
     const detokenizer = createDetokenizer(tokenizer);
     expect([...new TextEncoder().encode("é😀")].map((byte) => detokenizer.push(byte))).toEqual(["", "é", "", "", "", "😀"]);
     expect(detokenizer.push(0xf0)).toBe("");
@@ -74,21 +74,21 @@ describe("createDetokenizer", () => {
 });
 
 describe("loadTokenizer", () => {
-  it("reads sizes, structural tokens and the ids that end a turn, the tokenizer's own first", () => {
+  it("reads sizes, structural tokens and the end-of-turn ids, starting with the tokenizer's own", () => {
     expect(tokenizer.vocabularySize).toBe(269);
     expect(tokenizer.eosTokenIds).toEqual([264, 265]);
     expect([...tokenizer.specialTokenIds]).toEqual(SPECIAL.map((_, index) => 261 + index));
     expect(tokenizer.hasChatTemplate).toBe(true);
   });
 
-  it("takes the end of a turn from config.json where there is no generation config", async () => {
+  it("reads the end of a turn from config.json if there is no generation config", async () => {
     const path = await modelDirectory({ "generation_config.json": undefined, "config.json": { eos_token_id: 262 } });
     const loaded = await loadTokenizer(path);
     expect(loaded.eosTokenIds).toEqual([264, 262]);
     expect(loaded.vocabularySize).toBe(266);
   });
 
-  it("needs only tokenizer.json, and then has no template", async () => {
+  it("requires only tokenizer.json, and then has no chat template", async () => {
     const path = await modelDirectory({
       "tokenizer_config.json": undefined,
       "generation_config.json": undefined,
@@ -101,7 +101,7 @@ describe("loadTokenizer", () => {
     expect(() => loaded.renderChat([{ role: "user", content: "x" }])).toThrow(/no chat template/);
   });
 
-  it("prefers chat_template.jinja, and the tool_use template when there are tools", async () => {
+  it("prefers chat_template.jinja, and the tool_use template if there are tools", async () => {
     const file = await loadTokenizer(await modelDirectory({ "chat_template.jinja": "from the file" }));
     expect(file.renderChat([])).toBe("from the file");
     const named = [
@@ -114,7 +114,7 @@ describe("loadTokenizer", () => {
     expect(both.renderChat([], { tools: [{}, {}] })).toBe("2 tools");
   });
 
-  it("rejects with the signal's own reason", async () => {
+  it("rejects with the signal's reason", async () => {
     const reason = new Error("enough");
     await expect(loadTokenizer(directory, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   });
@@ -150,14 +150,14 @@ describe("loadTokenizer", () => {
       /chat_template\.jinja: The chat template does not parse/,
     ],
     ["a template over the size limit", { "chat_template.jinja": "x".repeat(70_000) }, DataError, /at most 65536/],
-  ])("refuses a directory with %s", async (_, changes, type, message) => {
+  ])("rejects a directory with %s", async (_, changes, type, message) => {
     const path = await modelDirectory(changes);
     const failure = loadTokenizer(path);
     await expect(failure).rejects.toBeInstanceOf(type);
     await expect(failure).rejects.toThrow(message);
   });
 
-  it("refuses a vocabulary with holes, which would drop text without a word", async () => {
+  it("rejects a vocabulary without a token for every byte and merge", async () => {
     const file = modelFiles()["tokenizer.json"] as { model: { vocab: Record<string, number> } };
     const without = (token: string): unknown => ({
       ...file,
@@ -169,7 +169,7 @@ describe("loadTokenizer", () => {
     await expect(load("hell")).rejects.toThrow(/model\.merges\.2 makes "hell"/);
   });
 
-  it("adds what the post-processor adds only when asked, and refuses a token that does not exist", async () => {
+  it("adds the post-processor's tokens only on request, and rejects a token that does not exist", async () => {
     const file = modelFiles()["tokenizer.json"] as Record<string, unknown>;
     const adding = (content: string): Record<string, unknown> => ({
       ...file,

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { textVocabulary } from "../../src/engine/onnx/sample/grammar/grammars.ts";
+import { textVocabulary } from "../../src/engine/onnx/sample/grammar-cache.ts";
 import { DataError, UnsupportedError } from "../../src/errors.ts";
 import { createDetokenizer, loadTokenizer } from "../../src/tokenizer/index.ts";
 import { modelDirectory } from "./fixture.ts";
@@ -21,7 +21,7 @@ const directory = (file: File = tokenizerFile(), config: Record<string, unknown>
   });
 
 describe("a tokenizer with byte fallback", () => {
-  test("has exact bytes for words, spaces, single bytes and added tokens", async () => {
+  test("returns exact bytes for words, spaces, single bytes and added tokens", async () => {
     const tokenizer = await loadTokenizer(await directory());
     const { vocab } = tokenizerFile().model;
     expect(tokenizer.tokenText(vocab["▁the"] as number)).toBe(" the");
@@ -32,7 +32,7 @@ describe("a tokenizer with byte fallback", () => {
     expect([...tokenizer.eosTokenIds]).toEqual([vocab["</s>"]]);
   });
 
-  test("streams characters of several bytes whole", async () => {
+  test("streams multi-byte characters whole", async () => {
     const tokenizer = await loadTokenizer(await directory());
     const detokenizer = createDetokenizer(tokenizer);
     const pieces = [...tokenizer.encode("a👍漢")].map((id) => detokenizer.push(id));
@@ -45,7 +45,7 @@ describe("a tokenizer with byte fallback", () => {
     expect(cut.flush()).toBe("\ufffd");
   });
 
-  test("continues a text without a space in between", async () => {
+  test("continues a text without an additional space", async () => {
     for (const [config, afterToken] of [
       [{}, " the quick"],
       [{ tokenizer_class: "LlamaTokenizer" }, "the quick"],
@@ -58,7 +58,7 @@ describe("a tokenizer with byte fallback", () => {
     }
   });
 
-  test("gives constrained decoding the bytes of every token", async () => {
+  test("provides the bytes of every token to constrained decoding", async () => {
     const tokenizer = await loadTokenizer(await directory());
     const { vocab } = tokenizerFile().model;
     const vocabulary = textVocabulary(tokenizer);
@@ -68,7 +68,7 @@ describe("a tokenizer with byte fallback", () => {
   });
 });
 
-describe("a tokenizer with byte fallback is refused by name", () => {
+describe("an unsupported tokenizer with byte fallback", () => {
   const change = (make: (file: File) => void): File => {
     const file = tokenizerFile();
     make(file);
@@ -87,13 +87,13 @@ describe("a tokenizer with byte fallback is refused by name", () => {
     ["another decoder", (file) => (file["decoder"] = { type: "Metaspace", replacement: "▁" }), /decoders .* got `Metaspace`/],
     ["dropout", (file) => (file.model["dropout"] = 0.1), /`model.dropout` is not supported/],
     ["an added token that takes white space", (file) => (file.added_tokens[2]!["rstrip"] = true), /"<\/s>" has `rstrip`/],
-  ])("%s", async (_, make, message) => {
+  ])("is rejected for %s", async (_, make, message) => {
     const error: unknown = await loadTokenizer(await directory(change(make))).catch((caught: unknown) => caught);
     expect(error).toBeInstanceOf(UnsupportedError);
     expect((error as Error).message).toMatch(message);
   });
 
-  test("a vocabulary without a byte", async () => {
+  test("is rejected for a vocabulary without a byte", async () => {
     const file = change(({ model }) => {
       delete model.vocab["<0x7F>"];
     });

@@ -14,20 +14,20 @@ function caught(run: () => unknown): unknown {
 }
 
 describe("compileTemplate", () => {
-  it("renders variables, and treats undefined ones as absent", () => {
+  it("renders variables, and treats undefined ones as missing", () => {
     const template = compileTemplate(
       "{{ a }}{% if b is defined %}b{% endif %}{% if c is none %}c{% endif %}{% for i in range(1, 6, 2) %}{{ i }}{% endfor %}",
     );
     expect(template.render({ a: "A", b: undefined, c: null })).toBe("Ac135");
   });
 
-  it("hands on the template's own message", () => {
+  it("reports the template's own error message", () => {
     const error = caught(() => compileTemplate("{{ raise_exception('roles must alternate') }}").render({}));
     expect(error).toBeInstanceOf(ArgumentError);
     expect(error).toMatchObject({ message: expect.stringContaining("roles must alternate"), param: "messages" });
   });
 
-  it("counts ranges as Python does", () => {
+  it("has the same ranges as Python", () => {
     const lengthOf = (args: string): string => compileTemplate(`{{ range(${args}) | length }}`).render({});
     expect(["5", "2, 5", "5, 2", "5, 0, -2", "0, 5, 2", "0"].map(lengthOf)).toEqual(["5", "3", "0", "3", "3", "0"]);
     expect(() => lengthOf("1, 2, 0")).toThrow(/arg 3 must not be zero/);
@@ -73,7 +73,7 @@ describe("compileTemplate", () => {
       "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
       /nested too deeply/,
     ],
-  ])("ends %s with an error, and the event loop goes on", async (_, source, message) => {
+  ])("ends %s with an error, without blocking the event loop", async (_, source, message) => {
     const error = caught(() => compileTemplate(source).render({}));
     expect(error).toBeInstanceOf(ArgumentError);
     expect((error as Error).message).toMatch(message);
@@ -99,7 +99,7 @@ describe("compileTemplate", () => {
       "`tojson` with long separators of keys",
       "{{ dict([[1, 1], [2, 2], [3, 3], [4, 4], [5, 5], [6, 6]]) | tojson(separators=(',', ':' * 999999)) }}",
     ],
-  ])("checks the length of a text before %s makes it", (_, source) => {
+  ])("checks the length of a text before %s creates it", (_, source) => {
     const template = compileTemplate(source);
     const made = vi.spyOn(Meter.prototype, "made");
     const joined = vi.spyOn(Array.prototype, "join");
@@ -129,7 +129,7 @@ describe("compileTemplate", () => {
     "[x] | unique | list",
     "[{'a': x}] | groupby('a')",
     "{'a': x} | dictsort(by='value')",
-  ])("counts the steps of `%s` by the length of the text", (expression) => {
+  ])("counts the steps of `%s` by the length of its text", (expression) => {
     const source = `{% set x = '\u03a3' * 1000000 %}{% for i in range(9999) %}{% set y = ${expression} %}{% endfor %}`;
     expect(() => compileTemplate(source).render({})).toThrow(/more than 1000000 steps/);
   });
@@ -138,14 +138,14 @@ describe("compileTemplate", () => {
     expect(() => compileTemplate("{{ '%.999999999d' % 1 }}").render({})).toThrow(/a precision of more than 10000/);
   });
 
-  it("cuts long texts to a precision without reading them whole", () => {
+  it("truncates long texts to a precision without reading them completely", () => {
     // Reading a gigabyte of text would exceed the test's deadline.
     const [x, cut] = ["{% set x = '\u{1f44d}a' * 1000000 %}", "\u{1f44d}".repeat(1000)];
     expect(compileTemplate(`${x}{{ ('%.1s' * 1000) % ((x,) * 1000) }}`).render({})).toBe(cut);
     expect(compileTemplate(`${x}{{ ('{0:.1}' * 1000).format(x) }}`).render({})).toBe(cut);
   });
 
-  it("stops at the same place each time", () => {
+  it("ends at the same step every time", () => {
     const template = compileTemplate("{% for i in range(rounds) %}{{ i }}{% endfor %}", { maxWork: 1000 });
     const renders = (rounds: number): boolean => caught(() => template.render({ rounds })) === undefined;
     const first = Array.from({ length: 500 }, (_, rounds) => renders(rounds)).indexOf(false);
@@ -153,7 +153,7 @@ describe("compileTemplate", () => {
     expect([renders(first - 1), renders(first), renders(first - 1)]).toEqual([true, false, true]);
   });
 
-  it("names an unsupported construct when a rendering meets it, and not before", () => {
+  it("reports an unsupported construct when it is rendered, not before", () => {
     const template = compileTemplate("{% if fancy %}{{ 'a' | urlize }}{% endif %}plain");
     expect(template.render({ fancy: false })).toBe("plain");
     const error = caught(() => template.render({ fancy: true }));
@@ -162,7 +162,7 @@ describe("compileTemplate", () => {
     expect(() => compileTemplate("a\n{% include 'x' %}")).toThrow(/line 2.*'include' is not supported/);
   });
 
-  it("refuses variables that JSON cannot hold, and deeply nested ones", () => {
+  it("rejects variables that JSON cannot represent, and deeply nested ones", () => {
     expect(() => compileTemplate("{{ f }}").render({ f: () => 1 })).toThrow(/expected JSON values/i);
     const deep: unknown[] = [];
     let inner = deep;
@@ -170,7 +170,7 @@ describe("compileTemplate", () => {
     expect(() => compileTemplate("{{ deep }}").render({ deep })).toThrow(/nested at most/);
   });
 
-  it("reaches nothing but its variables", () => {
+  it("can access only its variables", () => {
     for (const name of ["constructor", "__proto__", "toString", "hasOwnProperty", "prototype"]) {
       for (const value of ["{}", "[]", "''", "1", "namespace()", "range(1)", "dict"]) {
         expect(compileTemplate(`{{ ${value}.${name} is defined }}{{ ${value}['${name}'] is defined }}`).render({})).toBe("FalseFalse");
@@ -179,13 +179,13 @@ describe("compileTemplate", () => {
     expect(compileTemplate("{{ constructor is defined }}{{ globalThis is defined }}").render({})).toBe("FalseFalse");
   });
 
-  it("limits the rendered text", () => {
+  it("limits the length of the rendered text", () => {
     const template = compileTemplate("{{ a }}{{ a }}", { maxOutputLength: 10 });
     expect(template.render({ a: "12345" })).toBe("1234512345");
     expect(() => template.render({ a: "123456" })).toThrow(/text of more than 10 characters/);
   });
 
-  it("refuses a template that is too long or does not parse", () => {
+  it("rejects a template that is too long or does not parse", () => {
     expect(() => compileTemplate("x".repeat(65_537))).toThrow(DataError);
     expect(() => compileTemplate("{{ ")).toThrow(DataError);
     expect(() => compileTemplate(`{{ ${"(".repeat(60_000)} }}`)).toThrow(DataError);

@@ -1,4 +1,4 @@
-/** A byte-level tokenizer made on the spot: 256 bytes, a few merges, structural tokens, and a template of its own. */
+/** A small byte-level tokenizer for tests: 256 bytes, a few merges, structural tokens, and a chat template. */
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ export const SIMPLE_TEMPLATE =
 
 export const SPECIAL = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"] as const;
 
-/** The files of a model directory; `undefined` = the file is not written. */
+/** Files of a model directory; a file with `undefined` is not written. */
 export interface ModelFiles {
   readonly "tokenizer.json": Record<string, unknown> | string | undefined;
   readonly "tokenizer_config.json": Record<string, unknown> | string | undefined;
@@ -66,7 +66,7 @@ export async function sharedModel(): Promise<{ readonly directory: string; reado
   return { directory, tokenizer: await loadTokenizer(directory) };
 }
 
-/** The same without the clean-up: the caller removes the directory. */
+/** Writes the files into a directory; the caller removes it. */
 export async function writeModel(changes: Partial<ModelFiles> = {}): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "whetstone-tokenizer-"));
   for (const [name, content] of Object.entries(modelFiles(changes)) as [string, unknown][]) {

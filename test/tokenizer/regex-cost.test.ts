@@ -19,7 +19,7 @@ const PUBLISHED = {
   "groups of three digits": String.raw`\d{1,3}(?=(?:\d{3})*\b)`,
 };
 
-test.each(Object.entries(PUBLISHED))("the pattern of %s is accepted", (_, source) => {
+test.each(Object.entries(PUBLISHED))("accepts the pattern of %s", (_, source) => {
   requireBoundedRegex(source, "file");
 });
 
@@ -44,7 +44,7 @@ test.each([
   [String.raw`(a)\1`, "refers to a group"],
   ["a".repeat(5000), "has 5000 characters"],
   ["(", "does not parse"],
-])("%.40s is refused", (source, why) => {
+])("rejects %.40s", (source, why) => {
   expect(() => requireBoundedRegex(source, "file")).toThrow(expect.objectContaining({ code: "E_UNSUPPORTED" }));
   expect(() => requireBoundedRegex(source, "file")).toThrow(why);
 });
@@ -73,7 +73,7 @@ function growth(source: string): number {
   return Math.max(...long.map((steps, at) => steps / (short[at] ?? 1)));
 }
 
-test("matching takes at most the square of the length wherever an expression is accepted", () => {
+test("matching takes at most quadratic time for every accepted expression", () => {
   const accepted = [...expressions()].filter((source) => {
     try {
       requireBoundedRegex(source, "file");
@@ -87,7 +87,7 @@ test("matching takes at most the square of the length wherever an expression is 
   for (const source of ["(?:a*a*b)?", "a*a*b", "(?=(?=a*a*b))"]) expect(growth(source)).toBeGreaterThan(5);
 });
 
-test.each(["normalizer", "pre_tokenizer", "decoder"] as const)("an expression in the %s is found wherever it is", async (place) => {
+test.each(["normalizer", "pre_tokenizer", "decoder"] as const)("checks expressions in the %s at any nesting depth", async (place) => {
   const file = modelFiles()["tokenizer.json"] as Record<string, unknown>;
   const part = { type: place === "pre_tokenizer" ? "Split" : "Replace", pattern: { Regex: "(a+)+$" }, behavior: "Isolated", content: "x" };
   const lists = { normalizer: "normalizers", pre_tokenizer: "pretokenizers", decoder: "decoders" };
@@ -97,14 +97,14 @@ test.each(["normalizer", "pre_tokenizer", "decoder"] as const)("an expression in
   await expect(loadTokenizer(directory)).rejects.toMatchObject({ code: "E_UNSUPPORTED", message: expect.stringContaining(`${place}.`) });
 });
 
-test("a replacement that would multiply the text is refused", async () => {
+test("rejects a replacement that multiplies the length of the text", async () => {
   const file = modelFiles()["tokenizer.json"] as Record<string, unknown>;
   const normalizer = { type: "Replace", pattern: { String: "a" }, content: "x".repeat(257) };
   const directory = await modelDirectory({ "tokenizer.json": { ...file, normalizer } });
   await expect(loadTokenizer(directory)).rejects.toThrow("normalizer.content: expected at most 256 characters, got 257");
 });
 
-test("the shipped tokenizer passes", async () => {
+test("accepts the shipped tokenizer", async () => {
   expect(await readFile(join(ROOT, "models/whetstone-tiny/tokenizer.json"), "utf8")).toContain("pre_tokenizer");
   expect((await loadTokenizer(join(ROOT, "models/whetstone-tiny"))).encode("hello").length).toBeGreaterThan(0);
 });

@@ -6,13 +6,13 @@ import { modelDirectory, sharedModel } from "./fixture.ts";
 const { tokenizer } = await sharedModel();
 
 describe("renderChat", () => {
-  it("ends with the assistant's header unless told not to", () => {
+  it("ends with the assistant header unless disabled", () => {
     const messages = [{ role: "user", content: "hello" }];
     expect(tokenizer.renderChat(messages)).toBe("<|user|>hello<|end|>\n<|assistant|>");
     expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe("<|user|>hello<|end|>\n");
   });
 
-  it("joins text parts with newlines and reads absent content as empty", () => {
+  it("joins text parts with newlines and treats missing content as empty", () => {
     const messages: ChatMessage[] = [
       { role: "user", content: ["a", { type: "text", text: "b" }, { text: "c" }, { type: "text", text: null }] },
       { role: "assistant", content: null },
@@ -29,14 +29,14 @@ describe("renderChat", () => {
     [undefined, "{}"],
     [null, "{}"],
     [{ b: true }, '{"b": true}'],
-  ])("gives the template the arguments %j as an object", (value, text) => {
+  ])("passes the arguments %j to the template as an object", (value, text) => {
     const messages = [
       { role: "assistant", content: "", tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: value } }] },
     ];
     expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe(`<|assistant|>[f ${text}]<|end|>\n`);
   });
 
-  it("keeps in arguments what Python keeps: fractions of zero, long integers, and the order of keys", () => {
+  it("keeps number formats and key order of arguments, as Python does", () => {
     const value = '{"b": 1.0, "10": 1e2, "9": 12345678901234567890, "a": [-0.0, {"x": "\\u00e9\\""}, null, []]}';
     const messages = [{ role: "assistant", content: "", tool_calls: [{ function: { name: "f", arguments: value } }] }];
     expect(tokenizer.renderChat(messages, { addGenerationPrompt: false })).toBe(
@@ -44,7 +44,7 @@ describe("renderChat", () => {
     );
   });
 
-  it("shows the reasoning under each of its names", async () => {
+  it("provides the reasoning under each of its names", async () => {
     const template = "{{ messages[0].reasoning_content }}|{{ messages[0].thinking }}";
     const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": template }));
     for (const name of ["reasoning", "reasoning_content", "thinking"]) {
@@ -52,7 +52,7 @@ describe("renderChat", () => {
     }
   });
 
-  it.each(["{", "[1]", "3", "null", '"x"'])("refuses the arguments %s and says where", (text) => {
+  it.each(["{", "[1]", "3", "null", '"x"'])("rejects the arguments %s and reports their path", (text) => {
     const messages = [
       { role: "user", content: "x" },
       { role: "assistant", tool_calls: [{ function: { name: "f", arguments: text } }] },
@@ -61,7 +61,7 @@ describe("renderChat", () => {
     expect(() => tokenizer.renderChat(messages)).toThrow(/messages\[1\]\.tool_calls\[0\]\.function\.arguments/);
   });
 
-  it("refuses content that is not text by its type", () => {
+  it("rejects content that is not text, and reports its type", () => {
     const messages = [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }];
     expect(() => tokenizer.renderChat(messages)).toThrow(UnsupportedError);
     expect(() => tokenizer.renderChat(messages)).toThrow(/messages\[0\]\.content\[0\].*image_url/);
@@ -74,7 +74,7 @@ describe("renderChat", () => {
     expect(messages).toEqual(before);
   });
 
-  it("gives templates more variables, which never replace the conversation", async () => {
+  it("passes additional variables to templates, which never replace the conversation", async () => {
     const template =
       "{{ extra }}{{ messages | length }}{{ eos_token }}{{ pad_token }}{{ messages[0].reasoning_content }}{% if messages[0].name is defined %}!{% endif %}";
     const loaded = await loadTokenizer(
@@ -88,14 +88,14 @@ describe("renderChat", () => {
     expect(text).toBe("E1<|end|><|pad|>why");
   });
 
-  it("raises what the template raises as an argument error", async () => {
+  it("throws an argument error if the template throws", async () => {
     const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": "{{ raise_exception('no system role') }}" }));
     expect(() => loaded.renderChat([])).toThrow(ArgumentError);
     expect(() => loaded.renderChat([])).toThrow(/no system role/);
   });
 });
 
-/** The rendering as text with the trained stretches in braces. */
+/** Returns the rendered text with trained spans in braces. */
 function marked(loaded: ChatTokenizer, messages: readonly ChatMessage[], tools?: readonly unknown[]): string {
   const { ids, mask } = loaded.renderTraining(messages, { tools });
   expect(mask).toHaveLength(ids.length);
@@ -112,7 +112,7 @@ function marked(loaded: ChatTokenizer, messages: readonly ChatMessage[], tools?:
 }
 
 describe("renderTraining", () => {
-  it("marks what the assistant says, its closing token included, and nothing after it", () => {
+  it("marks the assistant's text, including its closing token, and nothing after it", () => {
     const messages = [
       { role: "system", content: "s" },
       { role: "user", content: "a" },
@@ -126,7 +126,7 @@ describe("renderTraining", () => {
     );
   });
 
-  it("trains tool calls, and handles assistant turns that follow each other", () => {
+  it("trains tool calls, and supports consecutive assistant turns", () => {
     const messages = [
       { role: "user", content: "a" },
       { role: "assistant", content: null, tool_calls: [{ function: { name: "f", arguments: '{"x":1}' } }] },
@@ -135,7 +135,7 @@ describe("renderTraining", () => {
     expect(marked(tokenizer, messages)).toBe('<|user|>a<|end|>\n<|assistant|>{[f {"x": 1}]<|end|>}\n<|assistant|>{ok<|end|>}');
   });
 
-  it("begins with exactly the tokens that sampling is given", () => {
+  it("starts with exactly the prompt tokens of sampling", () => {
     const messages = [
       { role: "user", content: "hello" },
       { role: "assistant", content: "hello w" },
@@ -147,7 +147,7 @@ describe("renderTraining", () => {
     expect([...mask]).toEqual([...ids].map((_, index) => (index < prompt.length ? 0 : 1)));
   });
 
-  it("trains the whole completion where the tokenizer names no closing token", async () => {
+  it("trains the whole completion if the tokenizer has no closing token", async () => {
     const loaded = await loadTokenizer(
       await modelDirectory({
         "tokenizer_config.json": { chat_template: "{% for m in messages %}{{ m.content }};{% endfor %}" },
@@ -162,7 +162,7 @@ describe("renderTraining", () => {
     ).toBe("a;{b;}");
   });
 
-  it("refuses a template that rewrites earlier turns, instead of training on the wrong tokens", async () => {
+  it("rejects a template that rewrites earlier turns", async () => {
     const template =
       "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}[gone]{% else %}{{ m.content }}<|end|>{% endif %}{% endfor %}";
     const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": template }));
@@ -175,11 +175,11 @@ describe("renderTraining", () => {
     expect(() => loaded.renderTraining([...turn, ...turn])).toThrow(/prompt of messages\[3\].*does not extend/);
   });
 
-  it("refuses a conversation without an assistant message", () => {
+  it("rejects a conversation without an assistant message", () => {
     expect(() => tokenizer.renderTraining([{ role: "user", content: "a" }])).toThrow(/at least one assistant message/);
   });
 
-  it("refuses a template that leaves the assistant out", async () => {
+  it("rejects a template that omits the assistant", async () => {
     const loaded = await loadTokenizer(await modelDirectory({ "chat_template.jinja": "{{ messages[0].content }}" }));
     expect(() =>
       loaded.renderTraining([

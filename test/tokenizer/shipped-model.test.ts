@@ -25,14 +25,14 @@ describe("the shipped base model's tokenizer", () => {
     expect(tokenizer.eosTokenIds.map((id) => tokenizer.tokenText(id))).toEqual(["<|end|>"]);
   });
 
-  it("trains every assistant turn and nothing else", async () => {
+  it("trains every assistant turn and no other token", async () => {
     const tokenizer = await loadTokenizer(directory);
     expect(trained(tokenizer)).toBe(
       'cba<|end|><tool_call>{"name": "time", "arguments": {"zone": "UTC"}}</tool_call><|end|>It is noon.<|end|>',
     );
   });
 
-  it("gives back any bytes it can sample", async () => {
+  it("round-trips all bytes", async () => {
     const tokenizer = await loadTokenizer(directory);
     const seen = new Set(
       Array.from({ length: tokenizer.vocabularySize }, (_, id) => tokenizer.tokenBytes(id))

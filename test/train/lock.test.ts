@@ -10,7 +10,7 @@ import { temporaryDirectory } from "../service/support.ts";
 const owner = (pid: number, host = hostname()) => JSON.stringify({ pid, host });
 
 describe("the lock of a run directory", () => {
-  it("is held once, and given back", async () => {
+  it("is held once and released", async () => {
     const path = join(await temporaryDirectory(), "run.lock");
     const release = await takeLock(path);
     await expect(takeLock(path)).rejects.toMatchObject({ code: "E_CONFLICT", param: "runDir" });
@@ -21,7 +21,7 @@ describe("the lock of a run directory", () => {
     await expect(readFile(path)).rejects.toThrow("ENOENT");
   });
 
-  it("is respected while its process lives, and taken over when it is gone", async () => {
+  it("is respected while its process lives, and taken over afterwards", async () => {
     const path = join(await temporaryDirectory(), "run.lock");
     const child = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "ignore" });
     onTestFinished(() => void child.kill("SIGKILL"));
@@ -35,7 +35,7 @@ describe("the lock of a run directory", () => {
     )();
   });
 
-  it("of a process that had our id before us, or was cut off while being written, is taken over", async () => {
+  it("of an earlier process with this pid, or an incomplete one, is taken over", async () => {
     const path = join(await temporaryDirectory(), "run.lock");
     for (const text of [owner(process.pid), "", '{"pid":1']) {
       await writeFile(path, text);
@@ -45,13 +45,13 @@ describe("the lock of a run directory", () => {
     }
   });
 
-  it("of another machine is respected: nobody here can see whether its process lives", async () => {
+  it("of another machine is respected", async () => {
     const path = join(await temporaryDirectory(), "run.lock");
     await writeFile(path, owner(1, "another-machine"));
     await expect(takeLock(path)).rejects.toThrow(/on another-machine/);
   });
 
-  it("goes to one of many that come at once", async () => {
+  it("is taken by one of many concurrent callers", async () => {
     const path = join(await temporaryDirectory(), "run.lock");
     await writeFile(path, owner(2 ** 22 + 1));
     const results = await Promise.allSettled(Array.from({ length: 20 }, () => takeLock(path)));

@@ -32,8 +32,8 @@ async function begin(
   return trainRl({ model, environment, steps: 2, scenariosPerStep: 2, groupSize: 16, report: false, ...options, runDir });
 }
 
-describe("a run on a service with the nine routes and nothing else", () => {
-  it("plays, trains by the checkpoints that appear, and asks for no extension", async () => {
+describe("a run on a service with only the nine routes", () => {
+  it("plays, trains by polling checkpoints, and requests no token report", async () => {
     const { server, service } = await open();
     const run = await begin(service);
     await expect(run.done).resolves.toMatchObject({ reason: "completed", steps: 2, checkpointStep: 2 });
@@ -45,7 +45,7 @@ describe("a run on a service with the nine routes and nothing else", () => {
     ]);
   });
 
-  it("finds the job whose answer was lost by its checkpoint, and does not send it twice", async () => {
+  it("finds a job with a lost response by its checkpoint, and does not send it again", async () => {
     const { server, service } = await open({ jobPolls: 0, maxRetries: 0 });
     server.intercept = (request, response) => {
       if (request.method !== "POST" || !request.url.endsWith("/training-jobs") || posts(server).length > 1) return false;
@@ -63,7 +63,7 @@ describe("a run on a service with the nine routes and nothing else", () => {
     expect(events.filter(({ type }) => type === "job-start").map(({ step }) => step)).toEqual([1]);
   });
 
-  it("sends a job again when nothing came of an unclear request", async () => {
+  it("sends a job again if an unclear request created no checkpoint", async () => {
     const { server, service } = await open({ jobPolls: 0, maxRetries: 0 });
     server.intercept = (request, response) => {
       if (request.method !== "POST" || !request.url.endsWith("/training-jobs") || posts(server).length > 1) return false;
@@ -75,7 +75,7 @@ describe("a run on a service with the nine routes and nothing else", () => {
     expect(posts(server)).toHaveLength(3);
   });
 
-  it("goes on from an intent of a process that is gone", async () => {
+  it("resumes from the job intent of an earlier process", async () => {
     const { server, service } = await open({ jobPolls: 0 });
     const first = await begin(service, { steps: 1 });
     await first.done;

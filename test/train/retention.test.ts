@@ -30,11 +30,11 @@ function run(rewards: readonly number[], evaluations: Readonly<Record<number, nu
 const none = new Set<number>();
 
 describe("checkpointsToDelete", () => {
-  it("keeps the newest so many, and the one the run began at", () => {
+  it("keeps the newest `recent` checkpoints and the run's first one", () => {
     expect(checkpointsToDelete(run([0, 0, 0, 0, 0]), { recent: 2 }, none)).toEqual([1, 2, 3]);
   });
 
-  it("keeps the best by the reward of the rollouts that were sampled from it", () => {
+  it("keeps the best checkpoint by the reward of its rollouts", () => {
     // Step 2 sampled from checkpoint 2 and earned most.
     expect(checkpointsToDelete(run([0.1, 0.2, 0.9, 0.3, 0.4]), { recent: 1, best: { metric: "reward", count: 1 } }, none)).toEqual([
       1, 3, 4,
@@ -44,7 +44,7 @@ describe("checkpointsToDelete", () => {
     ).toEqual([1, 2, 3, 4]);
   });
 
-  it("keeps the best by evaluation, of equals the later one", () => {
+  it("keeps the best checkpoint by evaluation, the later of equal ones", () => {
     const state = run([0, 0, 0, 0, 0], { 1: 0.7, 2: 0.8, 3: 0.8 });
     expect(checkpointScores(state, "eval/reward")).toEqual(
       new Map([
@@ -56,7 +56,7 @@ describe("checkpointsToDelete", () => {
     expect(checkpointsToDelete(state, { recent: 1, best: { metric: "eval/reward", count: 1 } }, none)).toEqual([1, 2, 4]);
   });
 
-  it("keeps what is leased or pinned, and names nothing twice", () => {
+  it("keeps leased and pinned checkpoints, and deletes none that do not exist", () => {
     const state = run([0, 0, 0, 0, 0]);
     expect(checkpointsToDelete(state, { recent: 1, pinned: [2] }, new Set([3]))).toEqual([1, 4]);
     const after = stateOf([{ seq: 0, time: "", type: "run-start", kind: "rl", modelId: "m", checkpointStep: 0, steps: 1 }]);

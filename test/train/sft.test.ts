@@ -50,7 +50,7 @@ describe("trainSft", () => {
     expect(row.last_loss).toBe(losses.at(-1));
   });
 
-  it("makes each dataset when its turn comes, evaluates after jobs, and stops when it is enough", async () => {
+  it("creates each dataset before its job, evaluates after jobs, and stops with `stopWhen`", async () => {
     const given = await setUp();
     const made: number[] = [];
     const run = start(given, {
@@ -69,7 +69,7 @@ describe("trainSft", () => {
     expect(rows.filter(({ split }) => split === "eval").map(({ step }) => step)).toEqual([0, 1, 2]);
   });
 
-  it("goes on after an abort with the dataset it had made and the job it had sent", async () => {
+  it("resumes after an abort with the same dataset and job", async () => {
     const given = await setUp();
     const made: number[] = [];
     const data = (job: number) => {
@@ -102,7 +102,7 @@ describe("trainSft", () => {
     [{ data: "artifact:///a/b/c:v0" }, "jobs"],
     [{ data: [], jobs: undefined }, "data"],
     [{ evaluation: {} }, "environment"],
-  ] as const)("refuses %j", async (options, param) => {
+  ] as const)("rejects %j", async (options, param) => {
     const given = await setUp();
     expect(() => start(given, options as object)).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param }) as Error);
   });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { defineEnvironment, reward, type Environment } from "../../src/environment/index.ts";
 import { connect, trajectory, type Model, type Service } from "../../src/index.ts";
-import type { ScriptedEngineOptions } from "../../src/testing/scripted-engine.ts";
+import type { ScriptedEngineOptions } from "../../src/testing/index.ts";
 import { trainRl, type RecordedEvent, type TrainingRun, type TrainRlOptions } from "../../src/train/index.ts";
 import { startTestService, temporaryDirectory, testBase } from "../service/support.ts";
 

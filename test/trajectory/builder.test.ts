@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { buildRlBatch } from "../../src/learner/index.ts";
 import { Trajectory, trajectory, type HistoryBuilder, type Policy } from "../../src/trajectory/index.ts";
 import { completion, group, scriptedPolicy } from "./samples.ts";
@@ -6,7 +6,7 @@ import { completion, group, scriptedPolicy } from "./samples.ts";
 const user = { role: "user", content: "q" };
 
 describe("trajectory", () => {
-  it("asks for what training needs and keeps it on the choice", async () => {
+  it("requests token ids and log-probabilities and stores them on the choice", async () => {
     const policy = scriptedPolicy("yes");
     const t = trajectory({ messages: [user], metadata: { task: "a" } });
     const turn = await t.sample(policy, {
@@ -78,14 +78,14 @@ describe("trajectory", () => {
     expect(t.finish({ reward: 0 })).toMatchObject({ finalPolicyVersion: 2, tools });
   });
 
-  it("round-trips through JSON, keys of other writers included", async () => {
+  it("round-trips through JSON with the keys of other writers", async () => {
     const t = trajectory({ messages: [user] });
     await t.sample(scriptedPolicy("yes"));
     const wire = { ...t.finish({ reward: 1 }).toJSON(), their_key: [1] };
     expect(JSON.parse(JSON.stringify(Trajectory.fromJSON(wire)))).toEqual(JSON.parse(JSON.stringify(wire)));
   });
 
-  it("a finished trajectory is frozen, the caller's messages are not", () => {
+  it("freezes a finished trajectory, not the caller's messages", () => {
     const message = { role: "user", content: "q" };
     const finished = trajectory({ messages: [message] }).finish({ reward: 1 });
     message.content = "changed";
@@ -94,7 +94,7 @@ describe("trajectory", () => {
   });
 
   it.each([Number.NaN, Number.POSITIVE_INFINITY, undefined as never, "1" as never])(
-    "refuses the reward %s and can still be finished",
+    "rejects the reward %s and can be finished afterwards",
     (reward) => {
       const t = trajectory({ messages: [user] });
       expect(() => t.finish({ reward })).toThrow(expect.objectContaining({ code: "E_ARGUMENT", param: "reward" }) as Error);
@@ -102,7 +102,7 @@ describe("trajectory", () => {
     },
   );
 
-  it("refuses a metric that is not finite, a message that is none, and work after the end", async () => {
+  it("rejects metrics that are not finite, invalid messages, and changes after the end", async () => {
     const t = trajectory({ messages: [user] });
     expect(() => t.finish({ reward: 1, metrics: { x: Number.NaN } })).toThrow(/metric `x`/);
     t.metadata["x"] = { deep: 1 } as never;
@@ -115,7 +115,7 @@ describe("trajectory", () => {
     await expect(t.sample(scriptedPolicy("x"))).rejects.toMatchObject({ code: "E_CONFLICT" });
   });
 
-  it("samples one turn at a time and appends nothing when the policy fails", async () => {
+  it("samples one turn at a time, and appends nothing if sampling fails", async () => {
     const t = trajectory({ messages: [user] });
     const first = t.sample(scriptedPolicy("a"));
     const second = t.sample(scriptedPolicy("b"));
@@ -127,16 +127,27 @@ describe("trajectory", () => {
     expect(t.messages()).toHaveLength(2);
   });
 
-  it("tracks seconds per name, also of what throws", async () => {
+  it("tracks seconds per name, also of a function that throws", async () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
     const t = trajectory({ messages: [user] });
-    await expect(t.track("tool", () => 5)).resolves.toBe(5);
-    const once = t.metrics["tool_duration"];
-    await expect(t.track("tool", () => Promise.reject(new Error("no")))).rejects.toThrow("no");
-    expect(once).toEqual(expect.any(Number));
-    expect(t.metrics["tool_duration"]).toBeGreaterThanOrEqual(once as number);
+    const takes = (ms: number, end: () => unknown) => () => {
+      vi.advanceTimersByTime(ms);
+      return end();
+    };
+    await expect(
+      t.track(
+        "tool",
+        takes(1500, () => 5),
+      ),
+    ).resolves.toBe(5);
+    expect(t.metrics["tool_duration"]).toBe(1.5);
+    const failing = takes(500, () => Promise.reject(new Error("no")));
+    await expect(t.track("tool", failing)).rejects.toThrow("no");
+    expect(t.metrics["tool_duration"]).toBe(2);
   });
 
-  it("keeps what was sent, whatever is done to it afterwards", async () => {
+  it("copies messages and choices, so that later changes have no effect", async () => {
     const answer = completion("yes");
     const message = { role: "user", content: "q" };
     const t = trajectory({ messages: [message] });
@@ -147,7 +158,7 @@ describe("trajectory", () => {
     expect(t.finish({ reward: 1 }).choices[0]?.token_ids).toEqual([121, 101, 115]);
   });
 
-  it("refuses to append or compact while a turn is being sampled", async () => {
+  it("rejects appending and compacting while a turn is sampled", async () => {
     const t = trajectory({ messages: [user] });
     const turn = t.sample(scriptedPolicy("a"));
     expect(() => t.add(user)).toThrow(expect.objectContaining({ code: "E_CONFLICT" }) as Error);
@@ -156,7 +167,7 @@ describe("trajectory", () => {
     expect(t.add(user).messages()).toHaveLength(3);
   });
 
-  it("is frozen down to the leaves, however it was made", async () => {
+  it("is deeply frozen, also from frozen parts", async () => {
     const t = trajectory({ messages: [user] });
     await t.sample(scriptedPolicy("yes"));
     const { choices } = t.finish({ reward: 1, metrics: { a: 1 } });
@@ -177,7 +188,7 @@ describe("additional histories", () => {
     complete: async () => completion(text, `m:step${step}`),
   });
 
-  it("hold sub-agents in the order in which they were started, not in which they ran", async () => {
+  it("contain sub-agents in the order of their start, not of their turns", async () => {
     const tools = [{ type: "function" as const, function: { name: "add" } }];
     const t = trajectory({ messages: [user] });
     const first = t.history({ messages: [system("one")], tools });
@@ -200,7 +211,7 @@ describe("additional histories", () => {
     expect(Trajectory.fromJSON(JSON.parse(JSON.stringify(finished)))).toMatchObject({ additionalHistories: finished.additionalHistories });
   });
 
-  it("hold the parts that were compacted, before the branches; the main conversation goes on", async () => {
+  it("contain the compacted parts before the branches; the main conversation continues", async () => {
     const policy = scriptedPolicy("one", "two", "sub", "three");
     const t = trajectory({ messages: [user] });
     await t.sample(policy);
@@ -223,7 +234,7 @@ describe("additional histories", () => {
     expect(finished.allChoices.map(({ message }) => message.content)).toEqual(["three", "one", "two", "sub"]);
   });
 
-  it("are trained with the trajectory, each as sequences of its own", async () => {
+  it("are trained with the trajectory as separate sequences", async () => {
     const play = async (reward: number) => {
       const t = trajectory({ messages: [user] });
       await t.sample(scriptedPolicy("abc"));
@@ -238,7 +249,7 @@ describe("additional histories", () => {
     expect(metrics["tokens/trained"]).toBe(12);
   });
 
-  it("share log, metrics and end with their trajectory", async () => {
+  it("share logs and metrics with their trajectory and end with it", async () => {
     const t = trajectory({ messages: [user] });
     const branch = t.history({ messages: [user] });
     await branch.track("tool", () => 1);
@@ -254,7 +265,7 @@ describe("additional histories", () => {
     expect(() => branch.log("late")).toThrow(/finished/);
   });
 
-  it("refuse a choice that belongs to another history, and stay as they were", async () => {
+  it("reject a choice of another history without changes", async () => {
     const t = trajectory({ messages: [user] });
     const { choice } = await t.sample(scriptedPolicy("a"));
     for (const attempt of [
@@ -281,7 +292,7 @@ describe("seeds", () => {
     inner: 165053164488353,
   };
 
-  it("differ from turn to turn, from history to history, and not from run to run", async () => {
+  it("differ between turns and histories, not between runs", async () => {
     const policy = scriptedPolicy("a");
     const t = trajectory({ messages: [user] });
     const branch = t.history({ messages: [user] });
@@ -302,7 +313,7 @@ describe("seeds", () => {
     expect(policy.requests.at(-1)).not.toHaveProperty("seed");
   });
 
-  it("are the same when a turn is tried again", async () => {
+  it("are the same when a turn is retried", async () => {
     const seen: unknown[] = [];
     const t = trajectory({ messages: [user] });
     const flaky: Policy = {
@@ -322,7 +333,7 @@ describe("seeds", () => {
 });
 
 describe("with", () => {
-  it("gives a copy with another reward and more facts; the original stays", async () => {
+  it("returns a changed copy and leaves the original", async () => {
     const t = trajectory({ messages: [user], metadata: { task: "a", old: 1 } });
     await t.sample(scriptedPolicy("yes"));
     t.log("one");
@@ -342,7 +353,7 @@ describe("with", () => {
     expect(() => ((copy.metadata as Record<string, unknown>)["x"] = 1)).toThrow(TypeError);
   });
 
-  it("refuses what is not finite and what it does not know", () => {
+  it("rejects values that are not finite and unknown fields", () => {
     const finished = trajectory({ messages: [user] }).finish({ reward: 0 });
     expect(() => finished.with({ reward: Number.NaN })).toThrow(expect.objectContaining({ param: "reward" }) as Error);
     expect(() => finished.with({ metrics: { a: Number.NaN } })).toThrow(expect.objectContaining({ param: "metrics.a" }) as Error);

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { ChatCompletionRequest } from "../../src/schema/index.ts";
-import { samplingOf } from "../../src/trajectory/index.ts";
+import { samplingOf } from "../../src/trajectory/sampling.ts";
 
 const messages = [{ role: "user", content: "q" }];
 const tool = { type: "function", function: { name: "add" } };
@@ -30,6 +30,6 @@ it.each<readonly [Partial<ChatCompletionRequest>, object]>([
   ],
   [{ tool_choice: "required" }, { tool_choice: true }],
   [{ tool_choice: { type: "function", function: { name: "add" } } }, { tool_choice: true }],
-])("of the request %j is kept %j", (request, expected) => {
+])("samplingOf(%j) is %j", (request, expected) => {
   expect(samplingOf({ messages, ...request })).toEqual(expected);
 });

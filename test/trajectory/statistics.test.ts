@@ -14,7 +14,7 @@ const scored = (rewards: readonly number[], scenario?: string, exceptions = 0) =
   });
 
 describe("summarize", () => {
-  it("gives population deviation and interpolated quantiles", () => {
+  it("computes population deviation and interpolated quantiles", () => {
     expect(summarize([4, 1, 3, 2])).toEqual({
       count: 4,
       mean: 2.5,
@@ -37,7 +37,7 @@ describe("summarize", () => {
   });
 
   test.prop([fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 1 })])(
-    "is ordered and does not modify its input",
+    "has ordered quantiles and does not modify its input",
     (values) => {
       const copy = [...values];
       const { min, p25, median, p75, max, std } = summarize(values);
@@ -61,13 +61,13 @@ describe("studentQuantile", () => {
     [200, 0.95, 1.9718962236339088],
     [1001, 0.95, 1.9623367052808798],
     [1, 0.9999, 6366.197671316637],
-  ])("of %d degrees at %d is %d", (freedom, level, expected) => {
+  ])("for %d degrees of freedom at level %d is %d", (freedom, level, expected) => {
     expect(studentQuantile(freedom, level) / expected).toBeCloseTo(1, 9);
   });
 });
 
 describe("clusteredMean", () => {
-  it("is the usual interval when every cluster has one value", () => {
+  it("is the t interval if every cluster has one value", () => {
     // scipy.stats.sem, scipy.stats.t.interval(0.9, 3, loc=mean, scale=sem).
     const { low, high, ...rest } = clusteredMean([[1], [2], [4], [8]], { level: 0.9 });
     expect(rest).toEqual({ mean: 3.75, standardError: expect.closeTo(1.547847968417226, 12), level: 0.9, clusters: 4, count: 4 });
@@ -75,7 +75,7 @@ describe("clusteredMean", () => {
     expect(high).toBeCloseTo(7.392648811505387, 9);
   });
 
-  it("takes values of one cluster for alike", () => {
+  it("treats values of one cluster as dependent", () => {
     // NumPy after the formula: sqrt(m/(m-1) * sum over clusters of (sum(x - mean))**2) / N, times scipy's t.
     const found = clusteredMean([[0, 1, 1, 1], [], [0, 0, 1], [0.5, 0.25]]);
     expect(found).toMatchObject({ clusters: 3, count: 9, level: 0.95 });
@@ -85,7 +85,7 @@ describe("clusteredMean", () => {
     expect(found.high).toBeCloseTo(1.1754995658227094, 9);
   });
 
-  it("claims nothing from one cluster, and refuses a level that is none", () => {
+  it("has no interval for one cluster, and rejects an invalid level", () => {
     expect(clusteredMean([[1, 2]])).toMatchObject({ mean: 1.5, standardError: Number.NaN, low: Number.NaN, high: Number.NaN });
     expect(clusteredMean([])).toMatchObject({ mean: Number.NaN, clusters: 0, count: 0 });
     expect(() => clusteredMean([[1], [2]], { level: 95 })).toThrow(badArgument("level"));
@@ -123,7 +123,7 @@ describe("passAtK", () => {
     expect(found.standardError).toBeCloseTo(0.268319706418682, 12);
   });
 
-  it("says how many scenarios had too few attempts, and counts failed ones when asked", () => {
+  it("reports scenarios with too few attempts, and counts exceptions on request", () => {
     const groups = [scored([1, 0]), scored([1], undefined, 1)];
     expect(passAtK(groups, { k: 2, threshold: 0.5 })).toMatchObject({ mean: 1, clusters: 1, skipped: 1 });
     expect(passAtK(groups, { k: 1, threshold: 0.5 }).mean).toBe(0.75);
@@ -131,7 +131,7 @@ describe("passAtK", () => {
     expect(passAtK([], { k: 1, threshold: 1 })).toMatchObject({ mean: Number.NaN, clusters: 0 });
   });
 
-  it("refuses what has no answer", () => {
+  it("rejects options without a result", () => {
     const groups = [scored([1, 0])];
     expect(() => passAtK(groups, { k: 3, threshold: 1 })).toThrow(/`k` is 3, the most attempts at one are 2/);
     expect(() => passAtK(groups, { k: 0, threshold: 1 })).toThrow(badArgument("k"));
@@ -153,7 +153,7 @@ describe("histogram", () => {
     for (const value of [-1, Number.NaN, 2 ** 31]) expect(() => histogram([value])).toThrow(badArgument("values"));
   });
 
-  test.prop([fc.array(fc.nat(), { minLength: 1 })])("puts every value between its edges", (values) => {
+  test.prop([fc.array(fc.nat(), { minLength: 1 })])("counts every value between its edges", (values) => {
     const { edges, counts } = histogram(values);
     expect(edges).toHaveLength(counts.length + 1);
     counts.forEach((count, index) => {
@@ -164,7 +164,7 @@ describe("histogram", () => {
 });
 
 describe("groups", () => {
-  it("have statistics over everything in them", () => {
+  it("have statistics over all trajectories and exceptions", () => {
     const failed = { type: "Error", message: "no", traceback: "" };
     const groups = trajectoryGroups([
       group(sampled(0, "ab"), sampled(1, "abcd")),
@@ -193,7 +193,7 @@ describe("groups", () => {
     expect(Object.keys(groups)).toEqual(["0", "1"]);
   });
 
-  it("count what additional histories sampled, and are one scenario when they say so", async () => {
+  it("count turns of additional histories, and combine groups of one scenario", async () => {
     const t = trajectory({ messages: [{ role: "user", content: "q" }], metadata: { scenario_id: "a" } });
     await t.sample(scriptedPolicy("abc"));
     await t.history({ messages: [{ role: "user", content: "q" }] }).sample(scriptedPolicy("defgh"));
@@ -205,7 +205,7 @@ describe("groups", () => {
     });
   });
 
-  it("are frozen with what is in them, and not with what they were made of", () => {
+  it("freeze copies of their contents, not the inputs", () => {
     const failed = { type: "E", message: "m", traceback: "t" };
     const metadata = { a: 1 };
     const made = new TrajectoryGroup({ trajectories: [sampled(1)], exceptions: [failed], metadata });

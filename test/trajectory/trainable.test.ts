@@ -16,12 +16,12 @@ const CASES: readonly (readonly [readonly number[], boolean])[] = [
   [[-1, -1, 0], true],
 ];
 
-it.each(CASES)("%j: %s, for advantages too", (rewards, expected) => {
+it.each(CASES)("%j: %s, as for advantages", (rewards, expected) => {
   expect(isTrainableGroup(rewards)).toBe(expected);
   expect(groupAdvantages(rewards).some((value) => value !== 0)).toBe(expected);
 });
 
-it.each(CASES)("%j: %s, for statistics, preflight and the learner alike", (rewards, expected) => {
+it.each(CASES)("%j: %s, as for statistics, preflight and the learner", (rewards, expected) => {
   const one = group(...rewards.map((reward, index) => sampled(reward, `text ${index}`)));
   expect(trajectoryGroups([one]).stats.trainableGroups).toBe(expected ? 1 : 0);
   expect(preflight([one.toJSON()]).some(({ severity }) => severity === "fatal")).toBe(!expected);
@@ -30,6 +30,6 @@ it.each(CASES)("%j: %s, for statistics, preflight and the learner alike", (rewar
   expect(metrics["advantage/zero_groups"]).toBe(expected ? 0 : 1);
 });
 
-it("takes a group of any size", () => {
+it("isTrainableGroup accepts a group of any size", () => {
   expect(isTrainableGroup(new Array<number>(300_000).fill(1))).toBe(false);
 });

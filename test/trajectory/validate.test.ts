@@ -28,8 +28,8 @@ function expectAgreement(value: unknown): void {
   else expect(result.error?.issues).toEqual(expected.error.issues);
 }
 
-describe("validation by hand agrees with the schema", () => {
-  test.prop([trajectoryValue], { numRuns: 200 })("on what is valid", (value) => {
+describe("fast validation agrees with the schema", () => {
+  test.prop([trajectoryValue], { numRuns: 200 })("on valid values", (value) => {
     expect(trajectory.safeParse(copy(value)).success).toBe(true);
     expectAgreement(value);
   });
@@ -60,7 +60,7 @@ describe("validation by hand agrees with the schema", () => {
       const all = places(value);
       return put(value, all[at % all.length] as (string | number)[], replacement);
     });
-  test.prop([broken], { numRuns: 500 })("on what has one thing wrong, with the same issues", (value) => {
+  test.prop([broken], { numRuns: 500 })("on values with one invalid part, with the same issues", (value) => {
     if (value !== undefined) expectAgreement(value);
   });
 

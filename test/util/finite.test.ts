@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { firstNonFinite } from "../../src/util/finite.ts";
 
 test.prop([fc.integer({ min: 0, max: 9000 }), fc.constantFrom(NaN, Infinity, -Infinity), fc.nat(9000), fc.nat(9000)], { numRuns: 100 })(
-  "is the first element in the range that is not finite",
+  "finds the first element in the range that is not finite",
   (length, value, first, second) => {
     const values = Float32Array.from({ length }, (_, i) => (i % 2 ? -3.4e38 : 1e-45));
     expect(firstNonFinite(values)).toBe(-1);

@@ -4,7 +4,7 @@ import { isNoSpace } from "../../src/util/no-space.ts";
 
 const withCode = (facts: object) => Object.assign(new Error("x"), facts);
 
-test("recognizes a full disk in system errors, in SQLite's, in our own, and behind other errors", () => {
+test("recognizes a full disk in system errors, SQLite errors, its own errors and their causes", () => {
   for (const error of [
     withCode({ code: "ENOSPC" }),
     withCode({ code: "EDQUOT" }),
@@ -16,7 +16,7 @@ test("recognizes a full disk in system errors, in SQLite's, in our own, and behi
     expect(isNoSpace(error)).toBe(true);
 });
 
-test("takes nothing else for a full disk", () => {
+test("does not recognize other errors as a full disk", () => {
   const circular = withCode({});
   circular.cause = circular;
   for (const error of [

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test, vi } from "vitest";
 import { encodeLine, logLine, logLines, printLine } from "../../src/util/output.ts";
 
-/** Everything that ends a line or that a terminal obeys instead of showing. */
+/** Characters that end a line or that a terminal interprets instead of showing. */
 const OBEYED = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\p{Surrogate}]/u;
 
 function written(stream: "stdout" | "stderr", write: () => void): string {
@@ -29,7 +29,7 @@ test("encodes characters that end a line, move the cursor or reorder text, and l
   );
 });
 
-test("leaves JSON the same JSON", () => {
+test("does not change the meaning of JSON", () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const json = JSON.stringify(value);
@@ -38,14 +38,14 @@ test("leaves JSON the same JSON", () => {
   );
 });
 
-test("writes one line, whatever the text", () => {
+test("writes one line for any text", () => {
   expect(written("stderr", () => logLine("GET /a\n2026-01-01T00:00:00Z error forged"))).toBe(
     "GET /a\\u000a2026-01-01T00:00:00Z error forged\n",
   );
   expect(written("stdout", () => printLine("reward 1\nreward 2"))).toBe("reward 1\\u000areward 2\n");
 });
 
-test("indents the lines of a trace, so that none passes for a line of its own", () => {
+test("indents the lines of a stack trace, so that none looks like a separate log entry", () => {
   const trace = "Error: no\nerror: forged\u001b[A\n    at place";
   expect(written("stderr", () => logLines(trace))).toBe("Error: no\n  error: forged\\u001b[A\n      at place\n");
 });

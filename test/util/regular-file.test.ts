@@ -13,7 +13,7 @@ async function directory(): Promise<string> {
 
 const read = (path: string) => readRegularFile(path, { maxBytes: 100 });
 
-test("a file is read, through a link within its directory and as a hard link too", async () => {
+test("reads a file, also through a link within its directory and as a hard link", async () => {
   const root = await directory();
   await writeFile(join(root, "plain"), "text");
   await symlink("plain", join(root, "linked"));
@@ -25,7 +25,7 @@ test("a file is read, through a link within its directory and as a hard link too
   expect(await read(join(`${root}-link`, "plain"))).toBe("text");
 });
 
-test("in the layout of a hub's cache, links lead from a snapshot to the blobs of its repository and nowhere else", async () => {
+test("in a hub cache, follows links from a snapshot only to the blobs of the same repository", async () => {
   const root = await directory();
   const [snapshot, blobs] = [join(root, "models--a--b", "snapshots", "c".repeat(40)), join(root, "models--a--b", "blobs")];
   for (const path of [snapshot, blobs]) await mkdir(path, { recursive: true });
@@ -41,7 +41,7 @@ test("in the layout of a hub's cache, links lead from a snapshot to the blobs of
     await expect(read(join(snapshot, name))).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("leads out of it") });
 });
 
-test.skipIf(process.platform === "win32")("a directory, a FIFO and a device are refused at once", async () => {
+test.skipIf(process.platform === "win32")("rejects a directory, a FIFO and a device at once", async () => {
   const root = await directory();
   execFileSync("mkfifo", [join(root, "fifo")]);
   await mkdir(join(root, "folder"));
@@ -49,14 +49,14 @@ test.skipIf(process.platform === "win32")("a directory, a FIFO and a device are 
     await expect(read(path)).rejects.toMatchObject({ code: "E_DATA", message: expect.stringContaining("expected a regular file") });
 });
 
-test("a file over the limit is refused, and a missing one fails as the system says", async () => {
+test("rejects a file over the limit, and passes on the system error for a missing file", async () => {
   const root = await directory();
   await writeFile(join(root, "large"), "x".repeat(101));
   await expect(read(join(root, "large"))).rejects.toThrow("expected at most 100 bytes, got 101");
   await expect(read(join(root, "none"))).rejects.toMatchObject({ code: "ENOENT" });
 });
 
-test("the error for text that is no JSON says where it ends to be, and quotes nothing of it", () => {
+test("the error for invalid JSON reports the position, and quotes none of the text", () => {
   expect(parseFileJson("file", '{"a":1}')).toEqual({ a: 1 });
   for (const text of ["secret: yes", '{"secret', "[1, secret]", ""]) {
     try {

@@ -17,7 +17,7 @@ describe("philox4x32", () => {
       key: [0xa4093822, 0x299f31d0],
       expected: [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1],
     },
-  ] as const)("gives the published answer for counter $counter", ({ counter, key, expected }) => {
+  ] as const)("returns the published result for counter $counter", ({ counter, key, expected }) => {
     expect(philox4x32(counter, key)).toEqual(expected);
   });
 });
@@ -55,7 +55,7 @@ describe("uniform", () => {
     expect(Math.abs(squares / count - mean * mean - 1 / 12)).toBeLessThan(0.003);
   });
 
-  it.each([[[-1]], [[2 ** 32]], [[0.5]], [[Number.NaN]], [[0, 0, 0, 0, 0]]])("refuses the counters %j", (counters) => {
+  it.each([[[-1]], [[2 ** 32]], [[0.5]], [[Number.NaN]], [[0, 0, 0, 0, 0]]])("rejects the counters %j", (counters) => {
     expect(() => uniform(0n, ...counters)).toThrow(ArgumentError);
   });
 });

@@ -11,12 +11,12 @@ function* sum(values: readonly number[], onStep: (value: number) => void = () =>
   return total;
 }
 
-test("both ways give the same result", async () => {
+test("runs steps at once and in slices with the same result", async () => {
   expect(runSteps(sum([1, 2, 3]))).toBe(6);
   expect(await runStepsInSlices(sum([1, 2, 3]))).toBe(6);
 });
 
-test("slices let others in between two steps, and only then", async () => {
+test("yields to the event loop between slices only", async () => {
   const order: string[] = [];
   setImmediate(() => order.push("other"));
   await runStepsInSlices(
@@ -26,7 +26,7 @@ test("slices let others in between two steps, and only then", async () => {
   expect(order).toEqual(["step 1", "other", "step 2", "step 3"]);
 });
 
-test("an abort ends the work between two slices, with its own reason", async () => {
+test("rejects with the signal's reason between two slices if aborted", async () => {
   const controller = new AbortController();
   const reason = new Error("enough");
   const seen: number[] = [];
@@ -41,7 +41,7 @@ test("an abort ends the work between two slices, with its own reason", async () 
   expect(seen).toEqual([1, 2]);
 });
 
-test("what a step throws is what the caller gets", async () => {
+test("passes on the error of a step", async () => {
   const fail = (): never => {
     throw new RangeError("no");
   };

@@ -20,7 +20,7 @@ function counted() {
 }
 
 describe("delay", () => {
-  it("resolves after its time and leaves no listener", async () => {
+  it("resolves after its time and removes its listener", async () => {
     const { signal, listeners } = counted();
     const waiting = delay(100, { signal });
     expect(listeners()).toBe(1);
@@ -29,7 +29,7 @@ describe("delay", () => {
     expect(listeners()).toBe(0);
   });
 
-  it("rejects with the signal's own reason and leaves no timer, before and during", async () => {
+  it("rejects with the signal's reason and clears its timer, if aborted before or during the wait", async () => {
     const { controller, signal } = counted();
     const reason = new Error("enough");
     const waiting = delay(100, { signal });
@@ -41,7 +41,7 @@ describe("delay", () => {
 });
 
 describe("linkAbort", () => {
-  it("aborts with the parent's reason, also one that was aborted before", () => {
+  it("aborts with the parent's reason, also if the parent is already aborted", () => {
     const { controller, signal } = counted();
     const link = linkAbort(signal);
     const reason = new Error("enough");
@@ -50,13 +50,13 @@ describe("linkAbort", () => {
     expect(linkAbort(signal).signal.reason).toBe(reason);
   });
 
-  it("aborts with a TimeoutError that names the work", async () => {
+  it("aborts with a TimeoutError that names the operation", async () => {
     const link = linkAbort(undefined, { timeoutMs: 50, label: "the upload" });
     await vi.advanceTimersByTimeAsync(50);
     expect(link.signal.reason).toMatchObject({ name: "TimeoutError", message: "the upload took longer than 50 ms" });
   });
 
-  it("leaves neither timer nor listener once disposed", () => {
+  it("removes timer and listener when disposed", () => {
     const { signal, listeners } = counted();
     const link = linkAbort(signal, { timeoutMs: 50 });
     expect([listeners(), vi.getTimerCount()]).toEqual([1, 1]);
@@ -75,7 +75,7 @@ describe("backoffMs", () => {
 });
 
 describe("pushIterator", () => {
-  it("gives what was pushed before it fails, then fails once", async () => {
+  it("yields the values pushed before a failure, then fails once", async () => {
     const iterator = pushIterator<number>(() => {});
     iterator.push(1);
     iterator.fail(new Error("no"));
@@ -85,7 +85,7 @@ describe("pushIterator", () => {
     await expect(iterator.next()).resolves.toEqual({ done: true, value: undefined });
   });
 
-  it("wakes a waiting reader and awaits what leaving starts, once", async () => {
+  it("wakes a waiting reader, and awaits cleanup once when the reader leaves", async () => {
     const onLeave = vi.fn(async () => {});
     const iterator = pushIterator<number>(onLeave);
     const waiting = iterator.next();

@@ -3,7 +3,7 @@ import { realpath, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { isAbsolute, join, relative } from "node:path";
 import { ConfigError, NotFoundError } from "../../errors.ts";
-import { remember } from "../../util/remember.ts";
+import { Lru, remember } from "../../util/lru.ts";
 import { checkSampling } from "../check-request.ts";
 import type {
   AdamParams,
@@ -23,20 +23,18 @@ import type {
   StatePath,
   WorkerStatus,
 } from "../port.ts";
-import { type ModelConfig, readModelConfig } from "./model/config.ts";
-import type { Adapter } from "./model/parameters.ts";
+import { type ModelConfig, readModelConfig, type BaseSource } from "./model/config.ts";
 import { isLarge } from "./model/size.ts";
 import { countParameters } from "./model/transformer.ts";
-import { BaseInspector } from "./inspect-base.ts";
-import { loadRuntime } from "./runtime.ts";
+import { BaseInspector } from "./threads/base-inspector.ts";
+import { loadRuntime } from "./runtime/program.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES } from "./sample/options.ts";
-import { Samplers } from "./samplers.ts";
-import type { WorkerDeath } from "./supervised-worker.ts";
-import type { BaseSource } from "./train/trainer.ts";
-import { MOST_THREADS } from "./thread-bits.ts";
-import { threadCandidates } from "./train/threads.ts";
-import { TrainerClient } from "./trainer-client.ts";
+import { SamplerPool } from "./threads/sampler-pool.ts";
+import type { WorkerDeath } from "./threads/supervised-worker.ts";
+import { MAX_THREADS } from "./runtime/thread-limits.ts";
+import { threadCandidates } from "./train/thread-choice.ts";
+import { TrainerClient } from "./threads/trainer-client.ts";
 
 /** Settings of the embedded engine. */
 export interface OnnxEngineOptions {
@@ -87,7 +85,9 @@ const MAX_TOP_LOGPROBS = 2 ** 20;
  * @throws ConfigError `E_CONFIG` for a number of threads or rows that is not an integer of at least 1, and for more than 4 trainer
  *   threads.
  * @example
+ * ```ts
  * const engine = await createOnnxEngine({ baseModels: { base: "/models/base" } });
+ * ```
  */
 export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engine> {
   const maxSamplingRows = options.maxSamplingRows ?? DEFAULT_MAX_ROWS;
@@ -99,12 +99,13 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
     if (!Number.isInteger(value) || value < 1)
       throw new ConfigError(`Expected \`${name}\` to be a whole number from 1, got ${value}`, { param: name });
   }
-  if (trainerThreads !== undefined && trainerThreads > MOST_THREADS) {
+  if (trainerThreads !== undefined && trainerThreads > MAX_THREADS) {
     throw new ConfigError(
-      `Expected \`trainerThreads\` to be at most ${MOST_THREADS}, got ${trainerThreads}: with more, the last bits of a step would depend on how many`,
+      `Expected \`trainerThreads\` to be at most ${MAX_THREADS}, got ${trainerThreads}: with more, the last bits of a step would depend on how many`,
       { param: "trainerThreads" },
     );
   }
+  await checkDirectories(options.baseModels);
   await loadRuntime();
   return new OnnxEngine({ ...options, samplers, samplerThreads, maxSamplingRows });
 }
@@ -113,10 +114,10 @@ class OnnxEngine implements Engine {
   readonly #baseModels: Readonly<Record<string, string>>;
   readonly #allowedRoots: readonly string[];
   readonly #resolveBase: (base: string) => Promise<string | null>;
-  readonly #samplers: Samplers;
+  readonly #samplers: SamplerPool;
   readonly #trainer: TrainerClient;
   readonly #inspector = new BaseInspector();
-  readonly #configs = new Map<string, Promise<ModelConfig>>();
+  readonly #configs = new Lru<string, Promise<ModelConfig>>();
   readonly #parameterCounts = new Map<string, number>();
   #nextPolicy = 0;
 
@@ -125,7 +126,7 @@ class OnnxEngine implements Engine {
     this.#allowedRoots = options.allowedRoots ?? [];
     this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
     const { onWorkerDeath = () => {} } = options;
-    this.#samplers = new Samplers(
+    this.#samplers = new SamplerPool(
       options.samplers,
       {
         threads: options.samplerThreads,
@@ -152,7 +153,6 @@ class OnnxEngine implements Engine {
     return {
       name: "onnx",
       baseModels: Object.keys(this.#baseModels),
-      losses: ["cross-entropy", "cispo", "ppo"],
       lora: true,
       fullParameter: true,
       maxTopLogprobs: MAX_TOP_LOGPROBS,
@@ -194,7 +194,7 @@ class OnnxEngine implements Engine {
   }
 
   forward(model: ModelHandle, rows: readonly Row[], options: CallOptions = {}): Promise<Logprobs[]> {
-    return this.#trainer.call(model, "forward", [rows], options);
+    return this.#trainer.call(model, "forward", (id) => [id, rows], options);
   }
 
   forwardBackward(
@@ -203,31 +203,31 @@ class OnnxEngine implements Engine {
     loss: LossSpec,
     options: CallOptions = {},
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
-    return this.#trainer.call(model, "forwardBackward", [rows, loss], options);
+    return this.#trainer.call(model, "forwardBackward", (id) => [id, rows, loss], options);
   }
 
   optimStep(model: ModelHandle, adam: AdamParams, options: CallOptions = {}): Promise<{ gradNorm: number; step: number }> {
-    return this.#trainer.call(model, "optimStep", [adam], options);
+    return this.#trainer.call(model, "optimStep", (id) => [id, adam], options);
   }
 
   resetOptimizer(model: ModelHandle, options: CallOptions = {}): Promise<void> {
-    return this.#trainer.call(model, "resetOptimizer", [], options);
+    return this.#trainer.call(model, "resetOptimizer", (id) => [id], options);
   }
 
   saveState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
-    return this.#trainer.call(model, "saveState", [path], options);
+    return this.#trainer.call(model, "saveState", (id) => [id, path], options);
   }
 
   loadState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
-    return this.#trainer.call(model, "loadState", [path], options);
+    return this.#trainer.call(model, "loadState", (id) => [id, path], options);
   }
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const base = await this.#resolve(model.base);
-    const weights = await this.#trainer.call<{ flat: Float32Array; lora: Adapter | null }>(model, "weights", [], { signal });
-    const id = `policy-${this.#nextPolicy++}`;
-    await this.#samplers.addPolicy(id, base, weights, await this.#isSmall(base), { signal });
-    return { id, base: model.base };
+    const weights = await this.#trainer.call(model, "weights", (id) => [id], { signal });
+    const policyId = `policy-${this.#nextPolicy++}`;
+    await this.#samplers.addPolicy(policyId, base, weights, await this.#isSmall(base), { signal });
+    return { id: policyId, base: model.base };
   }
 
   async loadPolicy(spec: { base: string; state?: StatePath | undefined }, { signal }: CallOptions = {}): Promise<PolicyVersion> {
@@ -295,6 +295,17 @@ class OnnxEngine implements Engine {
 function isInside(root: string, path: string): boolean {
   const way = relative(root, path);
   return way !== "" && !way.startsWith("..") && !isAbsolute(way);
+}
+
+async function checkDirectories(baseModels: OnnxEngineOptions["baseModels"]): Promise<void> {
+  for (const [name, path] of Object.entries(baseModels)) {
+    const entry = await stat(path).catch(() => null);
+    if (entry?.isDirectory() === true) continue;
+    const found = entry === null ? "does not exist" : "is not a directory";
+    throw new ConfigError(`Expected the base model "${name}" to be a directory in Hugging Face layout, got ${path}, which ${found}`, {
+      param: "baseModels",
+    });
+  }
 }
 
 async function isFile(path: string): Promise<boolean> {

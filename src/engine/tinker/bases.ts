@@ -51,13 +51,13 @@ export function findBase(bases: ReadonlyMap<string, RemoteBase>, id: string): Re
   });
 }
 
-async function describe(id: string, directory: string, most: number): Promise<BaseModelInfo> {
+async function describe(id: string, directory: string, maxContext: number): Promise<BaseModelInfo> {
   const path = join(directory, "config.json");
   try {
     const { vocab_size: vocabularySize, max_position_embeddings: context } = configuration.parse(
       parseFileJson(path, await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES })),
     );
-    return { id, directory, vocabularySize, contextLength: Math.min(context, most), parameters: NaN };
+    return { id, directory, vocabularySize, contextLength: Math.min(context, maxContext), parameters: NaN };
   } catch (cause) {
     throw new DataError(`${path}: expected vocab_size and max_position_embeddings of the base model "${id}"`, { cause });
   }

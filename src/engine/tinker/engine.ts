@@ -44,7 +44,9 @@ export interface TinkerEngineOptions {
  * @throws DataError `E_DATA` for a base model directory without a readable configuration.
  * @throws EngineError `E_ENGINE` if the server cannot be reached for `patienceMs`.
  * @example
+ * ```ts
  * const engine = await createTinkerEngine({ url: "http://localhost:8000", baseModels: { "Qwen/Qwen3-8B": "/models/qwen3-8b" } });
+ * ```
  */
 export async function createTinkerEngine(options: TinkerEngineOptions): Promise<Engine> {
   const url = URL.canParse(options.url) ? new URL(options.url) : null;
@@ -79,7 +81,6 @@ class TinkerEngine implements Engine {
     return {
       name: "tinker",
       baseModels: [...this.#bases.keys()],
-      losses: ["cross-entropy", "cispo", "ppo"] as const,
       lora: true,
       fullParameter: false,
       clipsGradients: this.#context.traits.clipsGradients,

@@ -25,7 +25,7 @@ const UNSUPPORTED: readonly (readonly [keyof SamplingParams, string, (value: nev
   ["cacheSalt", "cache_salt", () => false],
 ];
 
-const CARRIED_OUT: ReadonlySet<string> = new Set(["maxTokens", "temperature", "topP", "topK", "seed", "stopTokenIds", "topLogprobs"]);
+const SUPPORTED: ReadonlySet<string> = new Set(["maxTokens", "temperature", "topP", "topK", "seed", "stopTokenIds", "topLogprobs"]);
 
 /**
  * Checks that a request uses only parameters that the protocol supports, or values without effect.
@@ -34,7 +34,7 @@ const CARRIED_OUT: ReadonlySet<string> = new Set(["maxTokens", "temperature", "t
  */
 export function checkSupported(params: SamplingParams): void {
   for (const [name, value] of Object.entries(params)) {
-    if (CARRIED_OUT.has(name) || value === undefined) continue;
+    if (SUPPORTED.has(name) || value === undefined) continue;
     const [, field, isNeutral] = UNSUPPORTED.find(([known]) => known === name) ?? ["", name, () => false];
     if (!(isNeutral as (value: unknown) => boolean)(value))
       throw new UnsupportedError(`Models on a Tinker server are sampled without \`${field}\`; leave it out`, { param: field });

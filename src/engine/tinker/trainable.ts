@@ -8,6 +8,7 @@ import { decodePass, encodeForward, encodePass, type PassPart, type TinkerEncodi
 import type { ServerModel } from "./server-model.ts";
 import type { ServerTraits } from "./servers.ts";
 import type { TinkerTransport } from "./transport.ts";
+import { ADAM_DEFAULTS, completeAdam } from "../../training-rows.ts";
 
 /** Rows of one forward-backward call, as sent to the server. */
 interface Sent {
@@ -75,7 +76,7 @@ export class Trainable {
   /** Clips the gradients, applies AdamW and sets the gradients to zero. */
   async optimStep(adam: AdamParams, signal: AbortSignal | undefined): Promise<{ gradNorm: number; step: number }> {
     this.#requireCertain();
-    const { learningRate, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8, weightDecay = 0, maxGradNorm = 0 } = adam;
+    const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = completeAdam(adam);
     if (maxGradNorm > 0 && !this.#context.traits.clipsGradients)
       throw new UnsupportedError("This Tinker server does not clip gradients; send max_grad_norm 0", { param: "max_grad_norm" });
     if (this.#context.traits.reduction === "sequence-mean") await this.#evenOut(signal);
@@ -98,7 +99,7 @@ export class Trainable {
    */
   async resetOptimizer(signal: AbortSignal | undefined): Promise<void> {
     this.#requireCertain();
-    const nothing = { learning_rate: 0, beta1: 0, beta2: 0, eps: 1e-8, weight_decay: 0, grad_clip_norm: 0 };
+    const nothing = { learning_rate: 0, beta1: 0, beta2: 0, eps: ADAM_DEFAULTS.epsilon, weight_decay: 0, grad_clip_norm: 0 };
     const steps = this.#sent.length > 0 ? 2 : 1;
     for (let done = 0; done < steps; done++) await this.#uncertainUntil(this.#step(nothing, signal));
     this.step = 0;

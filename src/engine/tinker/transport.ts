@@ -225,7 +225,7 @@ function toError(status: number, what: string, body: unknown): WhetstoneError {
     case 403:
       return new ConfigError(`${message}. Check the API key of the engine`, { param: "engine" });
     case 402:
-      return new EngineError(`${message}. The account has to be in order before it goes on`);
+      return new EngineError(`${message}. Resolve the problem with the account, then send the request again`);
     case 404:
       return new NotFoundError(message);
     case 409:

@@ -1,5 +1,6 @@
 /** Adapters on an upstream. An adapter is loaded at its first use; unused adapters stay loaded up to a limit. */
 import { EngineError } from "../../errors.ts";
+import { Leases } from "../../util/leases.ts";
 import { textOf, type Upstream } from "./upstream.ts";
 
 /** Lease of an adapter, which stays loaded until {@link AdapterLease.release}. */
@@ -12,9 +13,9 @@ export interface AdapterLease {
   forget(): void;
 }
 
-interface Entry {
-  readonly loaded: Promise<void>;
-  leases: number;
+interface Adapter {
+  /** False once the adapter is being unloaded, or the upstream has lost it. */
+  isLoaded: boolean;
 }
 
 const DEFAULT_MAX_IDLE = 8;
@@ -22,17 +23,16 @@ const DEFAULT_MAX_IDLE = 8;
 /** Loads and unloads the adapters of one upstream. */
 export class UpstreamAdapters {
   readonly #upstream: Upstream;
-  readonly #maxIdle: number;
   readonly #onFailure: (error: unknown) => void;
-  // In least-recently-used order.
-  readonly #entries = new Map<string, Entry>();
+  readonly #adapters: Leases<string, Adapter>;
   readonly #unloads = new Map<string, Promise<void>>();
 
   /** @param onFailure - Called with the error if an adapter could not be unloaded. */
   constructor(upstream: Upstream, onFailure: (error: unknown) => void) {
     this.#upstream = upstream;
-    this.#maxIdle = upstream.options.maxIdleAdapters ?? DEFAULT_MAX_IDLE;
     this.#onFailure = onFailure;
+    const maxIdle = upstream.options.maxIdleAdapters ?? DEFAULT_MAX_IDLE;
+    this.#adapters = new Leases({ maxIdle, dispose: (adapter, name) => this.#dispose(adapter, name) });
   }
 
   /**
@@ -43,53 +43,35 @@ export class UpstreamAdapters {
    * @throws EngineError `E_ENGINE` if the upstream does not load the adapter; the message has the upstream's reason.
    */
   async lease(name: string, path: string): Promise<AdapterLease> {
-    const entry = this.#entries.get(name) ?? { loaded: this.#load(name, path), leases: 0 };
-    this.#entries.delete(name);
-    this.#entries.set(name, entry);
-    entry.leases++;
-    let isHeld = true;
-    const release = () => {
-      if (!isHeld) return;
-      isHeld = false;
-      entry.leases--;
-      this.#evict();
-    };
+    const { value: adapter, release } = await this.#adapters.lease(name, () => this.#load(name, path));
     const forget = () => {
-      if (this.#entries.get(name) === entry) this.#entries.delete(name);
+      if (!adapter.isLoaded) return;
+      adapter.isLoaded = false;
+      this.#adapters.forget(name);
     };
-    try {
-      await entry.loaded;
-      return { name, release, forget };
-    } catch (error) {
-      // The next lease tries again.
-      forget();
-      release();
-      throw error;
-    }
+    return { name, release, forget };
   }
 
-  async #load(name: string, path: string): Promise<void> {
+  async #load(name: string, path: string): Promise<Adapter> {
     // During an unload, the upstream would report that the adapter is already loaded and then unload it.
     await this.#unloads.get(name);
     const body = JSON.stringify({ lora_name: name, lora_path: path });
     const answer = await this.#upstream.post("/v1/load_lora_adapter", body, {});
     const text = await textOf(answer);
     // "Already loaded" means that an earlier run of this service loaded the adapter.
-    if (answer.status < 300 || (answer.status === 400 && text.includes("already been loaded"))) return;
+    if (answer.status < 300 || (answer.status === 400 && text.includes("already been loaded"))) return { isLoaded: true };
     throw new EngineError(`The upstream did not load the adapter at ${path}: ${answer.status} ${text.slice(0, 500)}`);
   }
 
-  #evict(): void {
-    const idle = [...this.#entries].filter(([, { leases }]) => leases === 0);
-    for (const [name] of idle.slice(0, Math.max(0, idle.length - this.#maxIdle))) {
-      this.#entries.delete(name);
-      const unload = this.#unload(name)
-        .catch(this.#onFailure)
-        .finally(() => {
-          if (this.#unloads.get(name) === unload) this.#unloads.delete(name);
-        });
-      this.#unloads.set(name, unload);
-    }
+  #dispose(adapter: Adapter, name: string): void {
+    if (!adapter.isLoaded) return;
+    adapter.isLoaded = false;
+    const unload = this.#unload(name)
+      .catch(this.#onFailure)
+      .finally(() => {
+        if (this.#unloads.get(name) === unload) this.#unloads.delete(name);
+      });
+    this.#unloads.set(name, unload);
   }
 
   async #unload(name: string): Promise<void> {

@@ -3,15 +3,55 @@ import { ConfigError } from "../../errors.ts";
 import type { JsonObject } from "../../schema/index.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "./tool.ts";
 
-/** Required part of a connected `Client` of `@modelcontextprotocol/sdk`; any object of this shape works. */
+/**
+ * Required part of a connected `Client` of `@modelcontextprotocol/sdk`; any object of this shape works.
+ *
+ * @example
+ * ```ts
+ * const client: McpClient = {
+ *   listTools: async () => ({ tools: [{ name: "now", inputSchema: { type: "object" } }] }),
+ *   callTool: async () => ({ content: [{ type: "text", text: new Date().toISOString() }] }),
+ * };
+ * const { tools } = await client.listTools();
+ * await client.callTool({ name: tools[0]!.name });
+ * ```
+ */
 export interface McpClient {
+  /**
+   * Lists one page of the server's tools.
+   *
+   * @param params - Position of the page; absent for the first one.
+   * @param options - Signal that aborts the request.
+   * @returns the tools with JSON Schemas of their inputs, and the cursor of the next page.
+   */
   listTools(
     params?: { cursor?: string },
     options?: { signal?: AbortSignal },
   ): Promise<{
-    tools: { name: string; description?: string | undefined; inputSchema: { type: "object"; [key: string]: unknown } }[];
+    /** Tools of the page. */
+    tools: {
+      /** Name of the tool on the server. */
+      name: string;
+      /** Description for the model. */
+      description?: string | undefined;
+      /** JSON Schema of the arguments. */
+      inputSchema: {
+        /** Type of the arguments: always an object. */
+        type: "object";
+        [key: string]: unknown;
+      };
+    }[];
+    /** Cursor of the next page; undefined on the last one. */
     nextCursor?: string | undefined;
   }>;
+  /**
+   * Calls one tool of the server.
+   *
+   * @param params - Name on the server, and arguments.
+   * @param resultSchema - Not used; undefined.
+   * @param options - Signal that aborts the call.
+   * @returns an MCP tool result: `content`, `structuredContent`, `isError`.
+   */
   callTool(
     params: { name: string; arguments?: Record<string, unknown> },
     resultSchema?: undefined,
@@ -57,9 +97,12 @@ const toolResult = z.looseObject({
  * @param options - Renaming and a signal.
  * @returns The tools in list order.
  * @throws ConfigError `E_CONFIG` if the server's list never ends, or if two tools have the same name after `rename`.
- * @throws Any error of the client.
+ * @throws the signal's reason, or any error of the client.
  * @example
  * ```ts
+ * import { trajectory } from "whetstone";
+ * import { runAgent } from "whetstone/agent";
+ *
  * const tools = await mcpTools(client, { rename: (name) => `files_${name}` });
  * const t = trajectory({ messages: [{ role: "user", content: "Which files are there?" }], tools });
  * await runAgent(t, policy);

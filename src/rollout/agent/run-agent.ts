@@ -45,9 +45,14 @@ export interface AgentRun {
  * @returns Reason for the end, final text and counts.
  * @throws ArgumentError `E_ARGUMENT`, before anything is sampled, for tools that cannot be run, share a name or are missing in the
  *   conversation, or `maxTurns` below 1.
- * @throws The signal's reason, once running tools have settled, or any error of the policy.
+ * @throws the signal's reason, once running tools have settled, or any error of the policy.
  * @example
  * ```ts
+ * import { trajectory } from "whetstone";
+ * import { defineTool } from "whetstone/agent";
+ * import { z } from "zod";
+ *
+ * const add = defineTool({ name: "add", schema: z.object({ a: z.number(), b: z.number() }), run: ({ a, b }) => a + b });
  * const t = trajectory({ messages: [{ role: "user", content: "What is 12 + 30?" }], tools: [add] });
  * const run = await runAgent(t, policy, { maxTurns: 4, maxCompletionTokens: 64, temperature: 1 });
  * const finished = t.finish({ reward: run.text.includes("42") ? 1 : 0 });

@@ -12,6 +12,7 @@ export interface ToolContext {
 
 /** Result of a tool call, as the model reads it. */
 export interface ToolResult {
+  /** Text of the tool message. */
   readonly text: string;
   /** Whether the call failed; `text` then describes the error. */
   readonly isError: boolean;
@@ -49,6 +50,8 @@ export interface ToolDefinition<Schema extends z.ZodType> {
  *   `run`.
  * @example
  * ```ts
+ * import { z } from "zod";
+ *
  * const add = defineTool({
  *   name: "add",
  *   description: "Adds two numbers.",

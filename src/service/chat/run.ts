@@ -1,22 +1,20 @@
 /** Generation of an admitted request. */
 import { EngineError, isAbort, NonFiniteError, WhetstoneError } from "../../errors.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
-import { beamSearch } from "./beam-search.ts";
-import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate.ts";
-import type { PromptEncoder, RenderedPrompt, SplicePlace } from "./render.ts";
-import type { ChatRequest } from "./request.ts";
-import type { ShapeOptions } from "./shape.ts";
-import type { OutputValidation } from "./structured/output-check.ts";
+import { beamSearch } from "./generate/beam-search.ts";
+import { generate, type GenerateOptions, type GeneratedChoice, type GenerationPlan } from "./generate/generate.ts";
+import type { PromptEncoder, RenderedPrompt, SplicePoint } from "./prompt/render.ts";
+import type { ShapeOptions } from "./answer/shape.ts";
+import type { OutputValidation } from "./generate/output-check.ts";
 
 /** An admitted request, ready to generate. */
 export interface Run {
-  readonly request: ChatRequest;
   readonly tokenizer: ChatTokenizer;
   readonly encoder: PromptEncoder;
   readonly prompt: RenderedPrompt;
   readonly plan: GenerationPlan;
   readonly shape: ShapeOptions;
-  readonly place: SplicePlace;
+  readonly splice: SplicePoint;
   /** Validation of finished texts; null if the grammar enforces everything. */
   readonly check: OutputValidation | null;
 }
@@ -32,10 +30,10 @@ const CLIENT_CODES: ReadonlySet<string> = new Set(["E_OVERLOADED", "E_UNAVAILABL
  * @throws NonFiniteError `E_NON_FINITE` naming the model, if its weights result in log-probabilities that are not finite.
  * @throws EngineError `E_ENGINE` for every other failure of the engine: the request itself was checked before.
  */
-export async function generateRun({ plan, request, shape }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
+export async function generateRun({ plan, shape }: Run, options: GenerateOptions): Promise<GeneratedChoice[]> {
   try {
-    if (request.beamSearch === null) return await generate(plan, options);
-    const choices = await beamSearch(plan, { ...request.beamSearch, signal: options.signal });
+    if (!plan.request.useBeamSearch) return await generate(plan, options);
+    const choices = await beamSearch(plan, options.signal);
     for (const choice of choices) await options.onChoice?.(choice);
     return choices;
   } catch (error) {

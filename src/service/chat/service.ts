@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import type { BaseModelInfo, Engine } from "../../engine/port.ts";
 import { InternalError } from "../../errors.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
-import { remember } from "../../util/remember.ts";
+import { Lru, remember } from "../../util/lru.ts";
 import type { ServiceLogger } from "../logger.ts";
 import type { PolicyLease, PolicyResolver } from "../policies.ts";
 import { RequestWork } from "../work/request-work.ts";
@@ -16,29 +16,28 @@ import {
   resolveSampling,
   type ChatLimits,
   type ResolvedChatLimits,
-} from "./admit.ts";
-import { clientGone, onceAborted } from "./client-signal.ts";
-import { ShutdownError, toChatError } from "./errors.ts";
-import type { GenerateOptions, GeneratedChoice } from "./generate.ts";
-import { readGenerationDefaults, type GenerationDefaults } from "./generation-defaults.ts";
-import { toWirePrompt } from "./logprobs.ts";
-import { truncatePrompt } from "./length.ts";
-import { echoedText, responseRole } from "./prompt-request.ts";
-import { RecentPrompts } from "./recent-prompts.ts";
-import { hasEndedReasoning } from "./reasoning.ts";
-import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder } from "./render.ts";
+} from "./generate/admit.ts";
+import { clientGone, onceAborted } from "./request/client-signal.ts";
+import { ShutdownError, toChatError } from "./request/errors.ts";
+import type { GenerateOptions, GeneratedChoice } from "./generate/generate.ts";
+import { readGenerationDefaults, type GenerationDefaults } from "./request/generation-defaults.ts";
+import { toWirePrompt } from "./generate/logprobs.ts";
+import { truncatePrompt } from "./prompt/length.ts";
+import { echoedText, responseRole } from "./request/prompt-request.ts";
+import { RecentPrompts } from "./prompt/recent-prompts.ts";
+import { hasEndedReasoning } from "./text/reasoning.ts";
+import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder } from "./prompt/render.ts";
 import { generateRun, type Run } from "./run.ts";
-import { checkRepetitionDetection } from "./repetition.ts";
-import { toChatRequest, type ChatRequest } from "./request.ts";
-import { SampledIdsByKey } from "./sampled-ids.ts";
-import { constraintOf } from "./structured/constraint.ts";
-import { validateOutput } from "./structured/output-check.ts";
-import { OutputGrammars } from "./structured/output-grammar.ts";
-import { returningMessages } from "./returning-messages.ts";
-import { completionPieces, countLogprobs, toMessage, type ChoiceMessage } from "./shape.ts";
-import { CompletionStream } from "./stream.ts";
-import { textStream } from "./text-stream.ts";
-import { IgnoredFieldLog } from "./ignored-fields.ts";
+import { toChatRequest, type ChatRequest } from "./request/request.ts";
+import { SampledIdsByKey } from "./prompt/sampled-ids.ts";
+import { constraintOf } from "./generate/constraint.ts";
+import { validateOutput } from "./answer/validate-output.ts";
+import { OutputGrammars } from "./generate/output-grammar.ts";
+import { returningMessages } from "./answer/returning-messages.ts";
+import { completionPieces, countLogprobs, toMessage, type ChoiceMessage } from "./answer/shape.ts";
+import { CompletionStream } from "./answer/stream.ts";
+import { textStream } from "./answer/text-stream.ts";
+import { IgnoredFieldLog } from "./request/ignored-fields.ts";
 
 /** Dependencies of {@link ChatService}. */
 export interface ChatDependencies {
@@ -98,7 +97,7 @@ export class ChatService {
   readonly #outputGrammars: OutputGrammars;
   readonly #work: RequestWork;
   readonly #running = new Set<AbortController>();
-  readonly #defaults = new Map<string, Promise<GenerationDefaults>>();
+  readonly #defaults = new Lru<string, Promise<GenerationDefaults>>();
 
   constructor(dependencies: ChatDependencies) {
     this.#dependencies = dependencies;
@@ -181,11 +180,11 @@ export class ChatService {
     const [tokenizer, defaults] = await Promise.all([this.#tokenizer(lease), this.#generationDefaults(base.directory)]);
     signal.throwIfAborted();
 
-    const place = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
+    const splice = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
     checkToolParser(request, this.#limits);
     checkTemplate(request, this.#limits);
     const encoder = this.#encoder(tokenizer, request, { base, signal });
-    const whole = await renderPrompt(request, { recent: this.#recentPrompts, place, encoder });
+    const whole = await renderPrompt(request, { recent: this.#recentPrompts, splice, encoder });
     signal.throwIfAborted();
     const prompt = truncatePrompt(whole, request, base.contextLength);
     const params = resolveSampling(request, this.#limits, {
@@ -195,7 +194,6 @@ export class ChatService {
       defaults,
       engineTopLogprobs: engine.capabilities().maxTopLogprobs,
     });
-    const { shouldParseToolCalls } = request;
     const shouldParseReasoning = this.#limits.reasoningParser !== "none" && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
     const constraint = await constraintOf(request, {
       grammars: this.#outputGrammars,
@@ -205,27 +203,21 @@ export class ChatService {
     });
     signal.throwIfAborted();
     return {
-      request,
       tokenizer,
       encoder,
       prompt,
-      place,
+      splice,
       check: constraint?.check ?? null,
       plan: {
         engine,
         policy: lease.policy,
         tokenizer,
+        request,
         promptIds: prompt.ids,
         params: constraint === null ? params : { ...params, constraint: constraint.params },
-        n: request.n,
-        stop: request.stop,
-        includesStop: request.includesStop,
-        ignoresEos: request.ignoresEos,
-        repetitionDetection: checkRepetitionDetection(request.repetitionDetection),
-        topLogprobs: request.topLogprobs,
         namesTokensById: request.namesTokensById ?? this.#limits.returnTokensAsTokenIds,
         // A vocabulary may encode tool calls with special tokens.
-        keepsSpecialTokens: shouldParseToolCalls || !request.skipsSpecialTokens,
+        keepsSpecialTokens: request.shouldParseToolCalls || !request.skipSpecialTokens,
       },
       shape: {
         head: {
@@ -233,15 +225,12 @@ export class ChatService {
           created: Math.floor(Date.now() / 1000),
           model: lease.resolvedName,
         },
+        request,
         promptIds: prompt.ids,
         role: responseRole(request),
         echo: echoedText(request),
-        shouldParseToolCalls,
         reportsCachedTokens: this.#limits.reportCachedTokens,
-        forcedCalls: request.forcedCalls,
         shouldParseReasoning,
-        includesReasoning: request.includesReasoning,
-        returnTokenIds: request.returnTokenIds,
       },
     };
   }
@@ -280,20 +269,16 @@ export class ChatService {
    *
    * @throws OutputError `E_OUTPUT` for a text that violates its schema.
    */
-  async #conclude(
-    { request, tokenizer, encoder, prompt, plan, place, shape, check }: Run,
-    choice: GeneratedChoice,
-  ): Promise<ChoiceMessage> {
-    const { shouldParseToolCalls, shouldParseReasoning } = shape;
-    const { allowsParallelToolCalls, forcedCalls } = request;
-    const message = toMessage(choice, { shouldParseToolCalls, forcedCalls, shouldParseReasoning, allowsParallelToolCalls });
+  async #conclude({ tokenizer, encoder, prompt, plan, splice, shape, check }: Run, choice: GeneratedChoice): Promise<ChoiceMessage> {
+    const { request } = plan;
+    const message = toMessage(choice, shape);
     if (check !== null) await validateOutput(check, { choice, message, validate: (schema, text) => this.#work.validate(schema, text) });
     const rewritten = returningMessages(message, choice.text);
     try {
       const isEnded = choice.closedBy !== null && tokenizer.eosTokenIds.includes(choice.closedBy);
       // A text that includes its end token would contain two of them when it is sent back.
-      if (!(isEnded && plan.includesStop && plan.keepsSpecialTokens))
-        await rememberTurn(encoder, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, place);
+      if (!(isEnded && request.includeStopStrInOutput && plan.keepsSpecialTokens))
+        await rememberTurn(encoder, request, prompt, { ...choice, closedBy: isEnded ? choice.closedBy : null, rewritten }, splice);
     } catch (error) {
       // The template may reject the model's own output; the response is still valid, only its ids cannot be reused.
       this.#dependencies.logger?.warn("A sampled turn could not be remembered for splicing", { error: String(error) });
@@ -302,11 +287,10 @@ export class ChatService {
   }
 
   #stream(run: Run, held: Held): ReadableStream<Uint8Array> {
-    const { n, usage } = run.request;
+    const { usage, useBeamSearch } = run.plan.request;
     const { signal } = held.abort;
     const stream = new CompletionStream({
       ...run.shape,
-      n,
       usage: usage === "none" && this.#limits.alwaysStreamUsage ? "final" : usage,
       onCancel: () => held.abort.abort(clientGone()),
     });
@@ -315,7 +299,7 @@ export class ChatService {
       // Conclude before the end is shown: the client may send its next turn at once.
       onChoice: async (choice) => {
         stream.conclude(choice, (await this.#conclude(run, choice)).toolCalls);
-        if (run.request.beamSearch !== null) stream.pushChoice(choice);
+        if (useBeamSearch) stream.pushChoice(choice);
       },
       onToken: (token) => stream.push(token),
     };

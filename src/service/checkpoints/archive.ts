@@ -4,9 +4,8 @@ import { Readable } from "node:stream";
 import type { TarSource } from "modern-tar/fs";
 import { UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../schema/index.ts";
-import type { BaseModelInfo } from "../../engine/port.ts";
+import { type BaseModelInfo, OPTIMIZER_FILE } from "../../engine/port.ts";
 import { MAX_CONFIG_BYTES, openRegularFile, readRegularFile } from "../../util/regular-file.ts";
-import { OPTIMIZER_FILE } from "./retention.ts";
 
 /** Files of a base model's directory, other than weights, that belong to an exported model. */
 const MODEL_FILES = [

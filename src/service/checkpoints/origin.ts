@@ -5,14 +5,14 @@ import { ArgumentError, ConflictError, DataError, UnsupportedError, WhetstoneErr
 import type { CheckpointLineage, CreateModelRequest, LoraConfig } from "../../schema/index.ts";
 import type { ServiceContext } from "../context.ts";
 import { remove, renameDurably, syncDirectory, temporaryName } from "../files.ts";
-import { saveDurably } from "../jobs/states.ts";
+import { saveDurably } from "./save-state.ts";
 import { artifactUrl, parseArtifactUrl, stepName } from "../names.ts";
 import { findCheckpoint } from "../policies.ts";
 import { getArtifactByName, type StoredArtifact } from "../store/artifacts.ts";
-import { digestDirectory, type Digests } from "../stored-files/digests.ts";
+import { digestDirectory, type Digests } from "../digests.ts";
 import type { ArtifactFileRow, CheckpointRow, ModelRow } from "../store/tables.ts";
 import { readAdapterConfig } from "./peft.ts";
-import { OPTIMIZER_FILE } from "./retention.ts";
+import { OPTIMIZER_FILE } from "../../engine/port.ts";
 
 const CONFIG_FILE = "adapter_config.json";
 const WEIGHTS_FILE = "adapter_model.safetensors";

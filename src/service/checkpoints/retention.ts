@@ -5,30 +5,36 @@ import type { DataDirectory } from "../data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import { messageOf } from "../error-text.ts";
 import { remove } from "../files.ts";
-import type { RlJobConfig } from "../jobs/rl.ts";
+import type { RlJobConfig } from "../store/job-configs.ts";
 import type { ServiceLimits } from "../limits.ts";
 import type { ServiceLogger } from "../logger.ts";
 import type { Policies } from "../policies.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, Store } from "../store/tables.ts";
-import type { CheckpointUses } from "./uses.ts";
-
-/** Name of the optimizer file in a saved state. Training needs it; sampling does not. */
-export const OPTIMIZER_FILE = "optimizer.safetensors";
+import type { Holds } from "../../util/leases.ts";
 
 /** Parts of the service that retention needs. */
 export interface RetentionContext {
   readonly store: Store;
   readonly directory: DataDirectory;
   readonly policies: Pick<Policies, "forget" | "isLeased">;
-  readonly uses: CheckpointUses;
+  /** Checkpoints whose files are being read. */
+  readonly uses: Holds<string>;
   readonly limits: Pick<ServiceLimits, "maxCheckpointBytes">;
   readonly logger: ServiceLogger;
   readonly space: Pick<DiskSpace, "freeing">;
 }
 
 /** Retention policy that keeps the checkpoints of a service within a disk budget. */
-export interface Retention {
+export class Retention {
+  readonly #context: RetentionContext;
+  // Concurrent calls run one after the other, because each would otherwise delete for the same excess.
+  readonly #queue = new PQueue({ concurrency: 1 });
+
+  constructor(context: RetentionContext) {
+    this.#context = context;
+  }
+
   /**
    * Deletes the oldest checkpoints until the total size fits the budget. Never deletes the newest checkpoint of a model (the next job
    * starts from it), step 0, pinned checkpoints, checkpoints that are being sampled from, downloaded or copied, and checkpoints that an
@@ -36,15 +42,9 @@ export interface Retention {
    *
    * @returns the deleted checkpoints.
    */
-  enforceBudget(): Promise<CheckpointRow[]>;
-}
-
-/**
- * Creates the retention of a service. Concurrent calls run one after the other, because each would otherwise delete for the same excess.
- */
-export function createRetention(context: RetentionContext): Retention {
-  const queue = new PQueue({ concurrency: 1 });
-  return { enforceBudget: () => queue.add(() => enforceBudget(context)) };
+  enforceBudget(): Promise<CheckpointRow[]> {
+    return this.#queue.add(() => enforceBudget(this.#context));
+  }
 }
 
 /** Returns the total size of a checkpoint's files in bytes; 0 if it has no files. */

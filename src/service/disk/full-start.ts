@@ -45,14 +45,14 @@ export async function openStoreAnyway(
       error: messageOf(error),
     });
     const store = await openStore(path, { whyNotNew, isExclusive: true });
-    void shareOnceThereIsRoom(store, waiting);
+    void shareStoreWhenSpaceAllows(store, waiting);
     return store;
   }
 }
 
-async function shareOnceThereIsRoom(store: Store, { space, logger, signal }: Waiting): Promise<void> {
+async function shareStoreWhenSpaceAllows(store: Store, { space, logger, signal }: Waiting): Promise<void> {
   for (let failures = 0; ; failures++) {
-    await space.untilRoom({ failures, signal });
+    await space.waitForSpace({ failures, signal });
     if (signal.aborted) return;
     try {
       return await shareStore(store);

@@ -6,42 +6,43 @@ export const RESERVE_BYTES = 4 * 1024 * 1024;
 
 const PIECE_BYTES = 1024 * 1024;
 
-/** File that occupies disk space until a deletion needs it. */
-export interface Reserve {
-  /** Writes the file unless it is complete. @throws a system error if the disk is full; a partial file is removed. */
-  fill(): Promise<void>;
-  /** Removes the file. @returns whether the file existed, so that space was freed. */
-  release(): Promise<boolean>;
-}
+/** File that occupies disk space until a deletion needs it. Nothing is written before {@link Reserve.fill}. */
+export class Reserve {
+  readonly #path: string;
 
-/** Creates the reserve at `path`. Nothing is written before {@link Reserve.fill}. */
-export function createReserve(path: string): Reserve {
-  const size = () =>
-    stat(path).then(
-      (facts) => facts.size,
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Writes the file unless it is complete. @throws a system error if the disk is full; a partial file is removed. */
+  async fill(): Promise<void> {
+    if ((await this.#size()) === RESERVE_BYTES) return;
+    try {
+      const file = await open(this.#path, "w", 0o600);
+      try {
+        // Random bytes, because a compressing file system would store zeros in no space.
+        const piece = randomBytes(PIECE_BYTES);
+        for (let written = 0; written < RESERVE_BYTES; written += PIECE_BYTES) await file.writeFile(piece);
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      await rm(this.#path, { force: true });
+      throw error;
+    }
+  }
+
+  /** Removes the file. @returns whether the file existed, so that space was freed. */
+  async release(): Promise<boolean> {
+    const wasThere = (await this.#size()) > 0;
+    await rm(this.#path, { force: true });
+    return wasThere;
+  }
+
+  #size(): Promise<number> {
+    return stat(this.#path).then(
+      ({ size }) => size,
       () => 0,
     );
-  return {
-    async fill() {
-      if ((await size()) === RESERVE_BYTES) return;
-      try {
-        const file = await open(path, "w", 0o600);
-        try {
-          // Random bytes, because a compressing file system would store zeros in no space.
-          const piece = randomBytes(PIECE_BYTES);
-          for (let written = 0; written < RESERVE_BYTES; written += PIECE_BYTES) await file.writeFile(piece);
-        } finally {
-          await file.close();
-        }
-      } catch (error) {
-        await rm(path, { force: true });
-        throw error;
-      }
-    },
-    async release() {
-      const wasThere = (await size()) > 0;
-      await rm(path, { force: true });
-      return wasThere;
-    },
-  };
+  }
 }

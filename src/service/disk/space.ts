@@ -13,38 +13,12 @@ const MAX_PAUSE_MS = 5 * 60_000;
 /** Min growth of the free space in bytes that triggers an early retry. */
 const MIN_GROWTH_BYTES = 1024 * 1024;
 
-/** Disk space of the data directory's file system: checks for new work, waits for running work, and a reserve for deletions. */
-export interface DiskSpace {
-  /** Returns whether less than the minimum is free. An unknown amount counts as enough. */
-  isLow(): Promise<boolean>;
-  /**
-   * Rejects new work on a full disk.
-   *
-   * @param bytes - Bytes that the work will write, as far as known. @default 0
-   * @throws NoSpaceError `E_NO_SPACE` if less than the minimum would remain free.
-   */
-  requireRoom(bytes?: number): Promise<void>;
-  /**
-   * Runs work that frees space. If even this work runs out of space, releases the reserve and runs the work again, so `work` must be
-   * repeatable.
-   */
-  freeing<T>(work: () => Promise<T>): Promise<T>;
-  /**
-   * Waits until work that ran out of space `failures` times in a row may be retried: the minimum is free, and either the free space has
-   * grown or a pause has passed. The pause doubles with each failure, up to five minutes. With 0 failures, waits only for the minimum.
-   * Resolves early, without an error, if `signal` aborts.
-   */
-  untilRoom(options: { readonly failures: number; readonly signal: AbortSignal }): Promise<void>;
-  /** Fills the reserve if there is room for it. Never throws. */
-  refill(): Promise<void>;
-}
-
-/** Options of {@link createDiskSpace}. */
+/** Options of {@link DiskSpace}. */
 export interface DiskSpaceOptions {
   readonly root: string;
   /** Min bytes that must stay free; 0 = no check. */
   readonly minFreeBytes: number;
-  readonly reserve: Reserve;
+  readonly reserve: Pick<Reserve, "fill" | "release">;
   readonly logger: ServiceLogger;
   /** Returns the bytes that this process may still write below `root`, or null if unknown. @default statfs */
   readonly probe?: ((root: string) => Promise<number | null>) | undefined;
@@ -64,25 +38,99 @@ function inMegabytes(bytes: number): string {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
-/** Creates the {@link DiskSpace} of a data directory. */
-export function createDiskSpace({ root, minFreeBytes, reserve, logger, probe = freeBytesOf }: DiskSpaceOptions): DiskSpace {
-  let wasLow = false;
-  let hasReserve = false;
+/** Disk space of the data directory's file system: checks for new work, waits for running work, and a reserve for deletions. */
+export class DiskSpace {
+  readonly #options: DiskSpaceOptions;
+  #wasLow = false;
+  #hasReserve = false;
+  #filling: Promise<void> | null = null;
 
-  async function measure(): Promise<number> {
+  constructor(options: DiskSpaceOptions) {
+    this.#options = options;
+  }
+
+  /** Returns whether less than the minimum is free. An unknown amount counts as enough. */
+  async isLow(): Promise<boolean> {
+    return (await this.#look()).isLow;
+  }
+
+  /**
+   * Rejects new work on a full disk.
+   *
+   * @param bytes - Bytes that the work will write, as far as known. @default 0
+   * @throws NoSpaceError `E_NO_SPACE` if less than the minimum would remain free.
+   */
+  async requireSpace(bytes = 0): Promise<void> {
+    const { freeBytes, isLow } = await this.#look();
+    if (!isLow && freeBytes - bytes >= this.#requiredBytes) return;
+    const asked = bytes === 0 ? "" : `, and the request brings up to ${inMegabytes(bytes)}`;
+    throw new NoSpaceError(
+      `The service's disk has ${inMegabytes(freeBytes)} left, of which ${inMegabytes(this.#requiredBytes)} must stay free${asked}. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send the request again`,
+    );
+  }
+
+  /**
+   * Runs work that frees space. If even this work runs out of space, releases the reserve and runs the work again, so `work` must be
+   * repeatable.
+   */
+  async freeing<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isNoSpace(error)) throw error;
+      this.#hasReserve = false;
+      if (!(await this.#options.reserve.release())) throw error;
+      this.#options.logger.warn("The disk is full: the reserve was given up so that a deletion can be recorded");
+      return work();
+    }
+  }
+
+  /**
+   * Waits until work that ran out of space `failures` times in a row may be retried: the minimum is free, and either the free space has
+   * grown or a pause has passed. The pause doubles with each failure, up to five minutes. With 0 failures, waits only for the minimum.
+   * Resolves early, without an error, if `signal` aborts.
+   */
+  async waitForSpace({ failures, signal }: { readonly failures: number; readonly signal: AbortSignal }): Promise<void> {
+    const startedMs = performance.now();
+    const enoughBytes = (await this.#measure()) + Math.max(this.#options.minFreeBytes, MIN_GROWTH_BYTES);
+    const pauseMs = failures === 0 ? 0 : Math.min(MAX_PAUSE_MS, POLL_MS * 2 ** (failures - 1));
+    for (;;) {
+      const mayTry = performance.now() - startedMs >= pauseMs || (await this.#measure()) >= enoughBytes;
+      if (signal.aborted || (mayTry && !(await this.isLow()))) return;
+      await delay(POLL_MS, { signal }).catch(() => undefined);
+    }
+  }
+
+  /** Fills the reserve if there is room for it. Never throws. */
+  refill(): Promise<void> {
+    return (this.#filling ??= this.#fill().finally(() => (this.#filling = null)));
+  }
+
+  /** Bytes that must stay free. They include the size of a released reserve, which has to be filled again. */
+  get #requiredBytes(): number {
+    const { minFreeBytes } = this.#options;
+    return minFreeBytes === 0 || this.#hasReserve ? minFreeBytes : minFreeBytes + RESERVE_BYTES;
+  }
+
+  async #measure(): Promise<number> {
+    const { root, probe = freeBytesOf } = this.#options;
     return (await probe(root)) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Returns the bytes that must stay free. They include the size of a released reserve, which has to be filled again. */
-  function requiredBytes(): number {
-    return minFreeBytes === 0 || hasReserve ? minFreeBytes : minFreeBytes + RESERVE_BYTES;
+  async #look(): Promise<{ readonly freeBytes: number; readonly isLow: boolean }> {
+    const freeBytes = await this.#measure();
+    const isRefilled = !this.#hasReserve && freeBytes >= this.#options.minFreeBytes + RESERVE_BYTES;
+    if (isRefilled) await this.refill();
+    const left = isRefilled && this.#hasReserve ? freeBytes - RESERVE_BYTES : freeBytes;
+    return { freeBytes: left, isLow: this.#note(left) };
   }
 
   /** Compares the free bytes with the minimum and logs each change between enough and too little once. */
-  function note(freeBytes: number): boolean {
-    const isLow = freeBytes < requiredBytes();
-    if (isLow !== wasLow) {
-      wasLow = isLow;
+  #note(freeBytes: number): boolean {
+    const { minFreeBytes, logger } = this.#options;
+    const isLow = freeBytes < this.#requiredBytes;
+    if (isLow !== this.#wasLow) {
+      this.#wasLow = isLow;
       const fields = { freeBytes, minFreeBytes };
       if (isLow) logger.warn("Disk space is low: uploads, new models and new jobs are refused, and queued jobs wait", fields);
       else logger.warn("There is enough disk space again", fields);
@@ -90,58 +138,14 @@ export function createDiskSpace({ root, minFreeBytes, reserve, logger, probe = f
     return isLow;
   }
 
-  let filling: Promise<void> | null = null;
-
-  async function look(): Promise<{ readonly freeBytes: number; readonly isLow: boolean }> {
-    const freeBytes = await measure();
-    const isRefilled = !hasReserve && freeBytes >= minFreeBytes + RESERVE_BYTES;
-    if (isRefilled) await space.refill();
-    const left = isRefilled && hasReserve ? freeBytes - RESERVE_BYTES : freeBytes;
-    return { freeBytes: left, isLow: note(left) };
-  }
-
-  async function fill(): Promise<void> {
+  async #fill(): Promise<void> {
+    const { reserve, logger } = this.#options;
     try {
       await reserve.fill();
-      hasReserve = true;
+      this.#hasReserve = true;
     } catch (error) {
-      hasReserve = false;
+      this.#hasReserve = false;
       if (!isNoSpace(error)) logger.warn("The reserve of disk space could not be written", { error: messageOf(error) });
     }
   }
-
-  const space: DiskSpace = {
-    isLow: async () => (await look()).isLow,
-    async requireRoom(bytes = 0) {
-      const { freeBytes, isLow } = await look();
-      if (!isLow && freeBytes - bytes >= requiredBytes()) return;
-      const asked = bytes === 0 ? "" : `, and the request brings up to ${inMegabytes(bytes)}`;
-      throw new NoSpaceError(
-        `The service's disk has ${inMegabytes(freeBytes)} left, of which ${inMegabytes(requiredBytes())} must stay free${asked}. Delete checkpoints, artifacts or jobs that are not needed, or make room on the file system of the data directory, and send the request again`,
-      );
-    },
-    async freeing(work) {
-      try {
-        return await work();
-      } catch (error) {
-        if (!isNoSpace(error)) throw error;
-        hasReserve = false;
-        if (!(await reserve.release())) throw error;
-        logger.warn("The disk is full: the reserve was given up so that a deletion can be recorded");
-        return work();
-      }
-    },
-    async untilRoom({ failures, signal }) {
-      const startedMs = performance.now();
-      const before = await measure();
-      const pauseMs = failures === 0 ? 0 : Math.min(MAX_PAUSE_MS, POLL_MS * 2 ** (failures - 1));
-      for (;;) {
-        const mayTry = performance.now() - startedMs >= pauseMs || (await measure()) >= before + Math.max(minFreeBytes, MIN_GROWTH_BYTES);
-        if (signal.aborted || (mayTry && !(await space.isLow()))) return;
-        await delay(POLL_MS, { signal }).catch(() => undefined);
-      }
-    },
-    refill: () => (filling ??= fill().finally(() => (filling = null))),
-  };
-  return space;
 }

@@ -4,7 +4,7 @@ import { ConflictError, NotFoundError } from "../../errors.ts";
 import type { DeleteArtifactResponse, DeleteJobResponse, DeleteTokensResponse } from "../../schema/index.ts";
 import { removeBlob } from "../artifacts/remove-blob.ts";
 import type { ServiceContext } from "../context.ts";
-import type { SftJobConfig } from "../jobs/sft-data.ts";
+import type { SftJobConfig } from "../store/job-configs.ts";
 import { removeTokenReport } from "../jobs/token-report.ts";
 import { artifactUrl } from "../names.ts";
 import { getArtifact } from "../store/artifacts.ts";

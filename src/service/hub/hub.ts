@@ -7,8 +7,8 @@ import { writeDurably } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { reasonOf } from "../../util/regular-file.ts";
 import { messageOf } from "../error-text.ts";
-import { digestFile, type FileDigest } from "../stored-files/digests.ts";
-import { createVerifier } from "../stored-files/verifier.ts";
+import { digestFile, type FileDigest } from "../digests.ts";
+import { Verifier } from "../verifier.ts";
 import { filesToFetch, isWhole, missingFrom } from "./files.ts";
 import { keep, removeAbandoned } from "./incomplete.ts";
 import { recordSnapshot, snapshotDigests } from "./recorded-digests.ts";
@@ -153,7 +153,7 @@ async function find(repository: Repository, settings: Settings, agent: Agent): P
 
 /** Compares a cached snapshot with its recorded digests. @throws DataCorruptedError `E_DATA_CORRUPTED` naming the base model. */
 async function verifySnapshot(name: string, storage: string, directory: string, logger: ServiceLogger): Promise<void> {
-  const verifier = createVerifier(logger);
+  const verifier = new Verifier(logger);
   for (const [file, digest] of Object.entries((await snapshotDigests(storage, basename(directory))) ?? {}))
     await verifier.check(join(directory, file), digest, `Base model '${name}' (${file})`, REFETCH);
 }

@@ -8,7 +8,7 @@ import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
 import { DataError } from "../../errors.ts";
 import { remove, syncDirectory } from "../files.ts";
-import type { FileDigest } from "../stored-files/digests.ts";
+import type { FileDigest } from "../digests.ts";
 
 /** Name of a file that is being fetched. */
 export const INCOMPLETE = /\.incomplete-[0-9a-f-]{36}$/u;

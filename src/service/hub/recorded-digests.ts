@@ -4,7 +4,7 @@
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeDurably } from "../files.ts";
-import { digestsSchema, type Digests } from "../stored-files/digests.ts";
+import { digestsSchema, type Digests } from "../digests.ts";
 
 const FOLDER = "digests";
 

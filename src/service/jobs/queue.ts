@@ -4,35 +4,14 @@ import { isNoSpace } from "../../util/no-space.ts";
 import { appendEvent, getJob, nextLiveJob } from "../store/jobs.ts";
 import type { JobRow, Store } from "../store/tables.ts";
 import type { Changes } from "./changes.ts";
-import { removeJobFiles } from "./job-files.ts";
+import { removeJobFiles } from "../training-data/job-files.ts";
 import { runJob, type RunContext } from "./run-job.ts";
-import { TrainerDeaths } from "./trainer-deaths.ts";
 import { messageOf, traceOf } from "../error-text.ts";
 
 /** Max milliseconds that a cancel request waits for a running job to stop. */
 const CANCEL_PATIENCE_MS = 20_000;
 /** Milliseconds until the queue retries jobs after a failure to record their end. */
 const RETRY_MS = 60_000;
-
-/** Job queue. Jobs run one at a time, in order of creation. */
-export interface JobQueue {
-  readonly changes: Changes;
-  /** Whether {@link close} was called; long polls must then end. */
-  readonly isClosing: boolean;
-  /** Starts processing queued jobs. Call it at start and after each accepted job. */
-  wake(): void;
-  /**
-   * Cancels an unfinished job and waits up to 20 s until a running job has stopped.
-   *
-   * @returns the job after the wait.
-   * @throws ConflictError `E_CONFLICT` if the job has already succeeded or failed.
-   */
-  cancel(jobId: string): Promise<JobRow>;
-  /** Unloads the warm model of a deleted model. */
-  forgetModel(modelId: string): Promise<void>;
-  /** Aborts the running job, which resumes at the next start, and stops the queue. */
-  close(): Promise<void>;
-}
 
 interface Running {
   readonly jobId: string;
@@ -41,178 +20,218 @@ interface Running {
   isCancelled: boolean;
 }
 
-/** Creates a job queue. */
-export function createJobQueue(context: RunContext): JobQueue {
-  const { store, changes, warm, logger, directory, limits, space } = context;
-  let running: Running | null = null;
-  let loop: Promise<void> | null = null;
-  /** Controller that ends a wait for disk space. */
-  let pause: AbortController | null = null;
-  let isWoken = false;
-  let isClosed = false;
-  const deaths = new TrainerDeaths();
+/** Counter of trainer crashes during a job. Only the current job is tracked, because jobs run one at a time. */
+class TrainerDeaths {
+  #jobId = "";
+  #committedSteps = 0;
+  #count = 0;
 
-  async function work(): Promise<void> {
-    while (isWoken && !isClosed) {
-      isWoken = false;
+  /** Counts a crash during `job`. Returns the crashes since the job last committed progress in this process. */
+  note({ id, committed_steps: committedSteps }: JobRow): number {
+    if (id !== this.#jobId || committedSteps !== this.#committedSteps) this.#count = 0;
+    this.#jobId = id;
+    this.#committedSteps = committedSteps;
+    return ++this.#count;
+  }
+}
+
+/** Job queue. Jobs run one at a time, in order of creation. */
+export class JobQueue {
+  readonly #context: RunContext;
+  readonly #deaths = new TrainerDeaths();
+  #running: Running | null = null;
+  #loop: Promise<void> | null = null;
+  /** Controller that ends a wait for disk space. */
+  #pause: AbortController | null = null;
+  #isWoken = false;
+  #isClosed = false;
+
+  constructor(context: RunContext) {
+    this.#context = context;
+  }
+
+  get changes(): Changes {
+    return this.#context.changes;
+  }
+
+  /** Whether {@link close} was called; long polls must then end. */
+  get isClosing(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Starts processing queued jobs. Call it at start and after each accepted job. */
+  wake(): void {
+    this.#isWoken = true;
+    // At most one loop runs: a wake during its final check makes the loop check again.
+    this.#loop ??= this.#work()
+      .catch((error: unknown) => {
+        this.#context.logger.error("The job queue stopped; it starts again in a minute", { error: traceOf(error) });
+        this.#wakeLater();
+      })
+      .finally(() => {
+        this.#loop = null;
+        if (this.#isWoken && !this.#isClosed) this.wake();
+      });
+  }
+
+  /**
+   * Cancels an unfinished job and waits up to 20 s until a running job has stopped.
+   *
+   * @returns the job after the wait.
+   * @throws ConflictError `E_CONFLICT` if the job has already succeeded or failed.
+   */
+  async cancel(jobId: string): Promise<JobRow> {
+    const job = await this.#context.space.freeing(() => requestCancel(this.#context.store, jobId));
+    if (job.status === "cancelled") {
+      await this.#cleanUp(job.id);
+      this.changes.notify();
+      return job;
+    }
+    const current = this.#running;
+    if (current?.jobId === job.id) {
+      current.isCancelled = true;
+      current.controller.abort(new DOMException("The training job was cancelled", "AbortError"));
+      this.#pause?.abort();
+      const patience = new AbortController();
+      await Promise.race([current.settled, delay(CANCEL_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
+      patience.abort();
+    } else {
+      // The job is not running: it has just ended, waits for disk space, or its end could not be recorded.
+      await this.#context.space.freeing(() => settleCancelled(this.#context.store, job.id));
+      await this.#cleanUp(job.id);
+      this.#pause?.abort();
+      this.changes.notify();
+    }
+    const after = await getJob(this.#context.store, job.id);
+    requireCancellable(after);
+    return after;
+  }
+
+  /** Unloads the warm model of a deleted model. */
+  forgetModel(modelId: string): Promise<void> {
+    return this.#context.warm.forget(modelId);
+  }
+
+  /** Aborts the running job, which resumes at the next start, and stops the queue. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.changes.notify();
+    this.#running?.controller.abort(new DOMException("The service is stopping", "AbortError"));
+    this.#pause?.abort();
+    await this.#loop;
+  }
+
+  async #work(): Promise<void> {
+    while (this.#isWoken && !this.#isClosed) {
+      this.#isWoken = false;
       // Ids of jobs with an unrecorded end. They are skipped until the next wake, because they would be selected again immediately.
       const stuck = new Set<string>();
       let shortages = 0;
       for (;;) {
-        if ((await nextLiveJob(store, stuck)) !== undefined) await waitForSpace(shortages);
-        const job = await nextLiveJob(store, stuck);
-        if (job === undefined || isClosed) break;
-        const isOver = await runOne(job).catch((error: unknown) => {
+        if ((await nextLiveJob(this.#context.store, stuck)) !== undefined) await this.#waitForSpace(shortages);
+        const job = await nextLiveJob(this.#context.store, stuck);
+        if (job === undefined || this.#isClosed) break;
+        const isOver = await this.#runOne(job).catch((error: unknown) => {
           stuck.add(job.id);
-          logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
+          this.#context.logger.error("The end of a training job could not be recorded", { job: job.id, error: traceOf(error) });
           return true;
         });
         shortages = isOver ? 0 : shortages + 1;
       }
-      if (stuck.size > 0) wakeLater();
+      if (stuck.size > 0) this.#wakeLater();
     }
   }
 
   /** Runs one job. @returns false if the job ran out of disk space and must run again. */
-  async function runOne(job: JobRow): Promise<boolean> {
+  async #runOne(job: JobRow): Promise<boolean> {
     const controller = new AbortController();
     let settle: () => void = () => undefined;
     const mine: Running = { jobId: job.id, controller, isCancelled: false, settled: new Promise((resolve) => (settle = resolve)) };
     // The cancellation was requested earlier, but a full disk or a shutdown prevented recording it.
     if (job.cancel_requested === 1) mine.isCancelled = true;
-    running = mine;
+    this.#running = mine;
     try {
       if (mine.isCancelled) throw new DOMException("The training job was cancelled", "AbortError");
-      await runJob(context, job, controller.signal);
+      await runJob(this.#context, job, controller.signal);
     } catch (error) {
       // A shutdown leaves the row at `running`; the next start resumes the job.
-      if (isClosed && !mine.isCancelled) return true;
-      if (mine.isCancelled) await end(mine, () => settleCancelled(store, job.id));
-      else if (error instanceof UnavailableError) await resumeOrFail(mine, error);
+      if (this.#isClosed && !mine.isCancelled) return true;
+      if (mine.isCancelled) await this.#end(mine, () => settleCancelled(this.#context.store, job.id));
+      else if (error instanceof UnavailableError) await this.#resumeOrFail(mine, error);
       else if (isNoSpace(error)) {
-        logger.warn("A training job ran out of disk space; it waits and resumes from its last committed step", {
+        this.#context.logger.warn("A training job ran out of disk space; it waits and resumes from its last committed step", {
           job: job.id,
           error: messageOf(error),
         });
         return false;
-      } else await fail(mine, error);
+      } else await this.#fail(mine, error);
     } finally {
-      running = null;
+      this.#running = null;
       settle();
-      changes.notify();
+      this.changes.notify();
     }
     return true;
   }
 
   /** Records the end of a job. Waits for disk space if there is not even enough for the record. */
-  async function record(mine: Running, settle: () => Promise<unknown>): Promise<void> {
+  async #record(mine: Running, settle: () => Promise<unknown>): Promise<void> {
     for (let shortages = 1; ; shortages++) {
       try {
         // The job may have been cancelled during the wait.
-        await space.freeing(() => (mine.isCancelled ? settleCancelled(store, mine.jobId) : settle()));
+        await this.#context.space.freeing(() => (mine.isCancelled ? settleCancelled(this.#context.store, mine.jobId) : settle()));
         return;
       } catch (error) {
-        if (!isNoSpace(error) || isClosed) throw error;
-        logger.warn("The end of a training job waits for disk space to be recorded", { job: mine.jobId });
-        await waitForSpace(shortages);
+        if (!isNoSpace(error) || this.#isClosed) throw error;
+        this.#context.logger.warn("The end of a training job waits for disk space to be recorded", { job: mine.jobId });
+        await this.#waitForSpace(shortages);
       }
     }
   }
 
-  async function end(mine: Running, settle: () => Promise<unknown>): Promise<void> {
-    await record(mine, settle);
-    await cleanUp(mine.jobId);
+  async #end(mine: Running, settle: () => Promise<unknown>): Promise<void> {
+    await this.#record(mine, settle);
+    await this.#cleanUp(mine.jobId);
   }
 
-  async function waitForSpace(failures: number): Promise<void> {
-    pause = new AbortController();
-    await space.untilRoom({ failures, signal: isClosed ? AbortSignal.abort() : pause.signal });
-    pause = null;
+  async #waitForSpace(failures: number): Promise<void> {
+    this.#pause = new AbortController();
+    await this.#context.space.waitForSpace({ failures, signal: this.#isClosed ? AbortSignal.abort() : this.#pause.signal });
+    this.#pause = null;
   }
 
-  function wakeLater(): void {
-    setTimeout(() => queue.wake(), RETRY_MS).unref();
+  #wakeLater(): void {
+    setTimeout(() => this.wake(), RETRY_MS).unref();
   }
 
-  async function fail(mine: Running, error: unknown): Promise<void> {
-    logger.error("A training job failed", { job: mine.jobId, error: traceOf(error) });
-    await end(mine, () => settleFailed(store, mine.jobId, error));
+  async #fail(mine: Running, error: unknown): Promise<void> {
+    this.#context.logger.error("A training job failed", { job: mine.jobId, error: traceOf(error) });
+    await this.#end(mine, () => settleFailed(this.#context.store, mine.jobId, error));
   }
 
   /** Requeues a job after a trainer crash. The job resumes from its last committed step, unless it has reached `maxJobAttempts`. */
-  async function resumeOrFail(mine: Running, error: UnavailableError): Promise<void> {
+  async #resumeOrFail(mine: Running, error: UnavailableError): Promise<void> {
     const { jobId } = mine;
-    const count = deaths.note(await getJob(store, jobId));
-    if (count >= limits.maxJobAttempts) {
+    const count = this.#deaths.note(await getJob(this.#context.store, jobId));
+    if (count >= this.#context.limits.maxJobAttempts) {
       const message = `The trainer died ${count} times during the job, which made no progress in between. Send less data at once, or give the service more memory. The last death: ${error.message}`;
-      await fail(mine, new EngineError(message, { cause: error }));
+      await this.#fail(mine, new EngineError(message, { cause: error }));
       return;
     }
-    logger.warn("The trainer died during a training job; the job resumes from its last committed step", { job: jobId, deaths: count });
-    await record(mine, () => store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId))));
-  }
-
-  /** Removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
-  async function cleanUp(jobId: string): Promise<void> {
-    await removeJobFiles(directory, jobId).catch((error: unknown) =>
-      logger.warn("A training job's files could not be removed", { job: jobId, error: messageOf(error) }),
+    this.#context.logger.warn("The trainer died during a training job; the job resumes from its last committed step", {
+      job: jobId,
+      deaths: count,
+    });
+    await this.#record(mine, () =>
+      this.#context.store.transaction().execute(async (transaction) => requeueNow(transaction, await getJob(transaction, jobId))),
     );
   }
 
-  const queue: JobQueue = {
-    changes,
-    get isClosing() {
-      return isClosed;
-    },
-    wake() {
-      isWoken = true;
-      // At most one loop runs: a wake during its final check makes the loop check again.
-      loop ??= work()
-        .catch((error: unknown) => {
-          logger.error("The job queue stopped; it starts again in a minute", { error: traceOf(error) });
-          wakeLater();
-        })
-        .finally(() => {
-          loop = null;
-          if (isWoken && !isClosed) queue.wake();
-        });
-    },
-    async cancel(jobId) {
-      const job = await space.freeing(() => requestCancel(store, jobId));
-      if (job.status === "cancelled") {
-        await cleanUp(job.id);
-        changes.notify();
-        return job;
-      }
-      const current = running;
-      if (current?.jobId === job.id) {
-        current.isCancelled = true;
-        current.controller.abort(new DOMException("The training job was cancelled", "AbortError"));
-        pause?.abort();
-        const patience = new AbortController();
-        await Promise.race([current.settled, delay(CANCEL_PATIENCE_MS, { signal: patience.signal }).catch(() => undefined)]);
-        patience.abort();
-      } else {
-        // The job is not running: it has just ended, waits for disk space, or its end could not be recorded.
-        await space.freeing(() => settleCancelled(store, job.id));
-        await cleanUp(job.id);
-        pause?.abort();
-        changes.notify();
-      }
-      const after = await getJob(store, job.id);
-      requireCancellable(after);
-      return after;
-    },
-    forgetModel: (modelId) => warm.forget(modelId),
-    async close() {
-      isClosed = true;
-      changes.notify();
-      running?.controller.abort(new DOMException("The service is stopping", "AbortError"));
-      pause?.abort();
-      await loop;
-    },
-  };
-  return queue;
+  /** Removes the files of a finished job. Files that cannot be removed now are removed at the next start. */
+  async #cleanUp(jobId: string): Promise<void> {
+    await removeJobFiles(this.#context.directory, jobId).catch((error: unknown) =>
+      this.#context.logger.warn("A training job's files could not be removed", { job: jobId, error: messageOf(error) }),
+    );
+  }
 }
 
 function requireCancellable(job: JobRow): void {

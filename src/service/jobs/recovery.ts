@@ -1,11 +1,11 @@
 import { readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { BlobStore } from "../artifacts/blob-store.ts";
-import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
+import { OPTIMIZER_FILE } from "../../engine/port.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { isTemporaryName, remove } from "../files.ts";
 import type { ServiceLogger } from "../logger.ts";
-import { createQuarantine, reportQuarantine, type Quarantine } from "../quarantine.ts";
+import { Quarantine } from "../quarantine.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { Store } from "../store/tables.ts";
 import { requeueNow } from "./queue.ts";
@@ -35,7 +35,7 @@ export async function recover({
   readonly logger: ServiceLogger;
 }): Promise<void> {
   const requeued = await requeueJobs(store);
-  const quarantine = createQuarantine(directory, logger);
+  const quarantine = new Quarantine(directory, logger);
   const sweep: Sweep = { store, directory, quarantine };
   const removed =
     (await removeTemporary(directory)) +
@@ -44,7 +44,7 @@ export async function recover({
     (await removeEntries(directory.temporary, () => true));
   await sweepTokens(sweep);
   await sweepBlobs(sweep, blobs);
-  reportQuarantine(quarantine, directory, logger);
+  quarantine.report();
   if (requeued + removed > 0) logger.info("Recovered after an interruption", { requeued, removed });
 }
 

@@ -1,25 +1,15 @@
 import type { Logprobs, Row } from "../../engine/port.ts";
 import { policyDiagnosticsSteps, trainingWarnings, WARNING_HISTORY } from "../../learner/index.ts";
-import type { RlConfig } from "../../schema/index.ts";
-import type { Finding } from "../../trajectory/findings.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
+import type { RlJobConfig } from "../store/job-configs.ts";
 import { recentRlSteps } from "../store/jobs.ts";
-import { verifyGroups } from "./job-files.ts";
+import { verifyGroups } from "../training-data/job-files.ts";
 import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
-import { knownMetrics } from "./known-metrics.ts";
+import { knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import { computeGradient } from "./rl-gradient.ts";
 import { referenceLogprobs } from "./rl-reference.ts";
 import type { JobScope, Trained } from "./run-job.ts";
-import { paddingShare } from "./padding.ts";
-import { threadMetrics } from "./threads.ts";
 import { tokenReport, writeTokenReport } from "./token-report.ts";
-
-/** Stored request of an RL job, without its groups. */
-export interface RlJobConfig {
-  readonly experimental_config: RlConfig | null;
-  /** Preflight findings at the creation of the job. */
-  readonly warnings?: readonly Finding[];
-}
 
 /**
  * Returns the max and mean absolute difference between the sampler's and the trainer's log-probabilities over the trained tokens. If both

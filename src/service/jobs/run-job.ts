@@ -4,7 +4,7 @@ import type { ServiceLimits } from "../limits.ts";
 import type { Policies } from "../policies.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
-import type { Digests } from "../stored-files/digests.ts";
+import type { Digests } from "../digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 import type { Retention } from "../checkpoints/retention.ts";

@@ -3,11 +3,10 @@ import { buildSftBatch, checkSftConfig, planSft, type SftPlan, type SftStep, typ
 import { getArtifact } from "../store/artifacts.ts";
 import type { Store } from "../store/tables.ts";
 import { requireFinite, requireFiniteLoss, requireFiniteNorm } from "./finite-step.ts";
-import { knownMetrics } from "./known-metrics.ts";
-import { paddingShare } from "./padding.ts";
+import { knownMetrics, paddingShare, threadMetrics } from "./metrics.ts";
 import type { JobScope, Trained } from "./run-job.ts";
-import { threadMetrics } from "./threads.ts";
-import { sftSource, type SftData, type SftJobConfig } from "./sft-data.ts";
+import { sftSource, type SftData } from "../training-data/sft-data.ts";
+import type { SftJobConfig } from "../store/job-configs.ts";
 
 /** Data of a `gradient_step` event of an SFT job. */
 interface SftStepMetrics {

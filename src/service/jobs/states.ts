@@ -1,28 +1,18 @@
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
-import type { Engine, ModelHandle } from "../../engine/port.ts";
+import { type ModelHandle, OPTIMIZER_FILE } from "../../engine/port.ts";
 import { InternalError } from "../../errors.ts";
 import type { CheckpointLineage } from "../../schema/index.ts";
-import type { DataDirectory } from "../data-directory.ts";
-import { remove, renameDurably, syncDirectory, temporaryName } from "../files.ts";
-import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
-import type { ServiceLogger } from "../logger.ts";
+import { saveDurably, type SaveContext } from "../checkpoints/save-state.ts";
+import { remove, syncDirectory } from "../files.ts";
 import { stepName } from "../names.ts";
-import { createQuarantine, reportQuarantine } from "../quarantine.ts";
-import { removeJobFiles, jobDirectory } from "./job-files.ts";
+import { removeJobFiles, jobDirectory } from "../training-data/job-files.ts";
 import { appendEvent, getJob } from "../store/jobs.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
 import { getModel } from "../store/models.ts";
-import { digestDirectory, type Digests } from "../stored-files/digests.ts";
+import { type Digests } from "../digests.ts";
 import type { CheckpointRow, JobEventRow, JobRow, Store } from "../store/tables.ts";
-
-/** Parts of the service needed to save a state. */
-export interface SaveContext {
-  readonly engine: Engine;
-  readonly directory: DataDirectory;
-  readonly logger: ServiceLogger;
-}
 
 /** Parts of the service needed to commit a checkpoint or progress. */
 export interface CommitContext extends SaveContext {
@@ -34,34 +24,6 @@ export interface NewEvent {
   readonly key: string;
   readonly type: JobEventRow["type"];
   readonly data: Readonly<Record<string, unknown>>;
-}
-
-/**
- * Saves a model so that `path` is either complete and on disk, or absent. An existing directory at `path` belongs to no row and is moved to
- * the quarantine.
- *
- * @returns the digests of the saved files.
- */
-export async function saveDurably(
-  { engine, directory, logger }: SaveContext,
-  handle: ModelHandle,
-  path: string,
-  signal?: AbortSignal,
-): Promise<Digests> {
-  const temporary = temporaryName(path);
-  await mkdir(temporary, { recursive: true, mode: 0o700 });
-  try {
-    await engine.saveState(handle, temporary, { signal });
-    const digests = await digestDirectory(temporary, relative(directory.root, path));
-    const quarantine = createQuarantine(directory, logger);
-    await quarantine.add(path);
-    reportQuarantine(quarantine, directory, logger);
-    await renameDurably(temporary, path);
-    return digests;
-  } catch (error) {
-    await remove(temporary);
-    throw error;
-  }
 }
 
 /**

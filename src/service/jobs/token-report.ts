@@ -7,7 +7,7 @@ import type { TrainedTokens, TrainedTrajectory } from "../../schema/index.ts";
 import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { writeDurably } from "../files.ts";
-import { digestBytes, type Digests } from "../stored-files/digests.ts";
+import { digestBytes, type Digests } from "../digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
@@ -37,7 +37,7 @@ function* reportText({ object, data }: TrainedTokens): Steps<string> {
 }
 
 /** Returns the path of a job's report, relative to the data directory. */
-function placeOf(jobId: string): string {
+function reportPath(jobId: string): string {
   return `tokens/${jobId}.json`;
 }
 
@@ -45,7 +45,7 @@ function placeOf(jobId: string): string {
 export async function writeTokenReport(directory: DataDirectory, jobId: string, report: TrainedTokens): Promise<Digests> {
   const bytes = Buffer.from(await runStepsInSlices(reportText(report)));
   await writeDurably(join(directory.tokens, `${jobId}.json`), bytes);
-  return { [placeOf(jobId)]: digestBytes(bytes) };
+  return { [reportPath(jobId)]: digestBytes(bytes) };
 }
 
 /**
@@ -55,7 +55,7 @@ export async function writeTokenReport(directory: DataDirectory, jobId: string, 
  * @throws DataCorruptedError `E_DATA_CORRUPTED` if the file is missing or damaged.
  */
 export async function readTokenReport(directory: DataDirectory, files: StoredFiles, job: JobRow): Promise<Buffer> {
-  await files.verifyJobFile(job, placeOf(job.id), `The token report of training job '${job.id}'`);
+  await files.verifyJobFile(job, reportPath(job.id), `The token report of training job '${job.id}'`);
   try {
     return await readFile(join(directory.tokens, `${job.id}.json`));
   } catch (cause) {

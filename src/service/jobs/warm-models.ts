@@ -1,5 +1,6 @@
 import type { Engine, LoraSpec, ModelHandle } from "../../engine/port.ts";
 import type { LoraConfig } from "../../schema/index.ts";
+import { Lru } from "../../util/lru.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { CheckpointRow, JobRow, ModelRow } from "../store/tables.ts";
 
@@ -19,18 +20,6 @@ export interface AcquireOptions {
   readonly signal: AbortSignal;
 }
 
-/** Cache of recently trained models, so that the next job of the same model starts without loading. */
-export interface WarmModels {
-  /**
-   * Returns a model for exclusive use, with the weights of the checkpoint or the progress, and optimizer moments of the job's own kind or
-   * zero.
-   */
-  acquire(options: AcquireOptions): Promise<ModelHandle>;
-  /** Returns a model to the cache. Its weights must match the checkpoint. */
-  keep(modelId: string, model: WarmModel): Promise<void>;
-  forget(modelId: string): Promise<void>;
-}
-
 /** Returns the adapter settings of a model for `createModel`. */
 export function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<string, never> {
   if (model.lora === null) return {};
@@ -38,64 +27,72 @@ export function loraOf(model: ModelRow): { readonly lora: LoraSpec } | Record<st
   return { lora: { rank, ...(alpha === undefined ? {} : { alpha }) } };
 }
 
-/** Creates a cache of at most `max` warm models. */
-export function createWarmModels({
-  engine,
-  files,
-  max,
-}: {
+/** Options of {@link WarmModels}. */
+export interface WarmModelsOptions {
   readonly engine: Engine;
   readonly files: StoredFiles;
+  /** Max cached models. */
   readonly max: number;
-}): WarmModels {
-  // Ordered by last use, oldest first.
-  const warm = new Map<string, WarmModel>();
+}
 
-  async function load({ model, checkpoint, job, signal }: AcquireOptions): Promise<ModelHandle> {
+/** Cache of recently trained models, so that the next job of the same model starts without loading. */
+export class WarmModels {
+  readonly #engine: Engine;
+  readonly #files: StoredFiles;
+  readonly #warm: Lru<string, WarmModel>;
+
+  constructor({ engine, files, max }: WarmModelsOptions) {
+    this.#engine = engine;
+    this.#files = files;
+    this.#warm = new Lru({ maxEntries: max });
+  }
+
+  /**
+   * Returns a model for exclusive use, with the weights of the checkpoint or the progress, and optimizer moments of the job's own kind or
+   * zero.
+   */
+  async acquire(options: AcquireOptions): Promise<ModelHandle> {
+    const { model, checkpoint, job, signal } = options;
+    const kept = this.#warm.get(model.id);
+    this.#warm.delete(model.id);
+    if (kept === undefined || this.#engine.holds?.(kept.handle) === false) return this.#load(options);
+    if (job.progress_dir !== null || kept.checkpointId !== checkpoint.id) {
+      await this.#engine.unload(kept.handle);
+      return this.#load(options);
+    }
+    if (kept.optimizerKind !== job.type) await this.#resetOrUnload(kept.handle, signal);
+    return kept.handle;
+  }
+
+  /** Returns a model to the cache. Its weights must match the checkpoint. */
+  async keep(modelId: string, model: WarmModel): Promise<void> {
+    for (const { handle } of this.#warm.set(modelId, model)) await this.#engine.unload(handle);
+  }
+
+  async forget(modelId: string): Promise<void> {
+    const kept = this.#warm.get(modelId);
+    if (kept === undefined) return;
+    this.#warm.delete(modelId);
+    await this.#engine.unload(kept.handle);
+  }
+
+  async #load({ model, checkpoint, job, signal }: AcquireOptions): Promise<ModelHandle> {
     const spec = { base: model.base_model, ...loraOf(model), seed: model.seed };
-    const createFrom = (path: string) => engine.createModel({ ...spec, from: path }, { signal });
-    if (job.progress_dir !== null) return files.useProgress(job, createFrom);
-    if (checkpoint.state_dir === null) return engine.createModel(spec, { signal });
-    const handle = await files.useCheckpoint(model, checkpoint, createFrom, { withOptimizer: true });
+    const createFrom = (path: string) => this.#engine.createModel({ ...spec, from: path }, { signal });
+    if (job.progress_dir !== null) return this.#files.useProgress(job, createFrom);
+    if (checkpoint.state_dir === null) return this.#engine.createModel(spec, { signal });
+    const handle = await this.#files.useCheckpoint(model, checkpoint, createFrom, { withOptimizer: true });
     const { optimizer_kind: kind } = checkpoint;
-    if (kind !== null && kind !== job.type) await resetOrUnload(handle, signal);
+    if (kind !== null && kind !== job.type) await this.#resetOrUnload(handle, signal);
     return handle;
   }
-  async function resetOrUnload(handle: ModelHandle, signal: AbortSignal): Promise<void> {
+
+  async #resetOrUnload(handle: ModelHandle, signal: AbortSignal): Promise<void> {
     try {
-      await engine.resetOptimizer(handle, { signal });
+      await this.#engine.resetOptimizer(handle, { signal });
     } catch (error) {
-      await engine.unload(handle);
+      await this.#engine.unload(handle);
       throw error;
     }
   }
-
-  return {
-    async acquire(options) {
-      const { model, checkpoint, job, signal } = options;
-      const kept = warm.get(model.id);
-      warm.delete(model.id);
-      if (kept === undefined || engine.holds?.(kept.handle) === false) return load(options);
-      if (job.progress_dir !== null || kept.checkpointId !== checkpoint.id) {
-        await engine.unload(kept.handle);
-        return load(options);
-      }
-      if (kept.optimizerKind !== job.type) await resetOrUnload(kept.handle, signal);
-      return kept.handle;
-    },
-    async keep(modelId, model) {
-      warm.delete(modelId);
-      warm.set(modelId, model);
-      for (const [id, oldest] of [...warm].slice(0, Math.max(0, warm.size - max))) {
-        warm.delete(id);
-        await engine.unload(oldest.handle);
-      }
-    },
-    async forget(modelId) {
-      const kept = warm.get(modelId);
-      if (kept === undefined) return;
-      warm.delete(modelId);
-      await engine.unload(kept.handle);
-    },
-  };
 }

@@ -2,8 +2,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import * as contract from "../../schema/index.ts";
-import { laxBoolean, laxInteger, laxNumber } from "../chat/coercion.ts";
-import { wireRequest } from "../chat/fields.ts";
+import { laxBoolean, laxInteger, laxNumber } from "../chat/request/coercion.ts";
+import { wireRequest } from "../chat/request/fields.ts";
 
 /** JSON schema. */
 export type JsonSchema = { readonly [keyword: string]: unknown };

@@ -82,7 +82,7 @@ export function artifactRoutes(context: ServiceContext): Route[] {
       },
       async (c) => {
         const { value, digest } = await readJson(c, "artifact", context.work);
-        return create(c, store, { digest, prepare: () => space.requireRoom().then(() => openVersion(value)) });
+        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(value)) });
       },
     ),
     route(
@@ -223,7 +223,7 @@ async function putFile(context: ServiceContext, c: ServiceRequest, id: string | 
       param: "path",
     });
   }
-  await space.requireRoom(statedBytes);
+  await space.requireSpace(statedBytes);
   const body = c.req.raw.body ?? new Blob([]).stream();
   const blob = await blobs.write(body as AsyncIterable<Uint8Array>, { maxBytes: limits.maxArtifactFileBytes });
   const { sha256, sizeBytes } = blob;

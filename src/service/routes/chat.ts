@@ -1,14 +1,14 @@
 /** The route `POST /v1/chat/completions`. */
 import { chatCompletion } from "../../schema/index.ts";
 import { readBytes, type ServiceRequest } from "../body.ts";
-import { RETRY_AFTER_SECONDS } from "../chat/errors.ts";
-import { wireRequest } from "../chat/fields.ts";
+import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
+import { wireRequest } from "../chat/request/fields.ts";
 import { route, type Route, type RouteSpec } from "../openapi/route.ts";
-import type { ChatForwarder } from "../chat/forward.ts";
+import type { ChatForwarder } from "../chat/forward/forward.ts";
 import { ChatService, type ChatDependencies } from "../chat/service.ts";
 import { bodyText } from "../requests.ts";
 
-export type { ChatLimits } from "../chat/admit.ts";
+export type { ChatLimits } from "../chat/generate/admit.ts";
 export type { ChatDependencies } from "../chat/service.ts";
 
 const JSON_HEADERS = { "content-type": "application/json" };

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
-import type { Engine } from "../../engine/port.ts";
+import { type Engine, OPTIMIZER_FILE } from "../../engine/port.ts";
 import { ArgumentError, ConflictError, NotFoundError } from "../../errors.ts";
 import {
   checkpoint,
@@ -17,7 +17,6 @@ import {
 } from "../../schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
-import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
 import { remove, removeWhole } from "../files.ts";

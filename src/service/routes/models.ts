@@ -81,7 +81,7 @@ export function modelRoutes(context: ServiceContext): Route[] {
 const FILE_ERRORS: readonly ErrorCode[] = ["E_NOT_FOUND", "E_DATA", "E_UNSUPPORTED"];
 
 /** Checks that a base model is complete. Checked at creation, because a model that can never be trained or sampled must not exist. */
-async function requireWholeBase({ engine, tokenizers }: ServiceContext, name: string): Promise<void> {
+async function requireCompleteBase({ engine, tokenizers }: ServiceContext, name: string): Promise<void> {
   const { directory } = await engine.describeBase(name);
   try {
     await engine.verifyBase?.(name);
@@ -112,11 +112,11 @@ async function prepareModel(context: ServiceContext, request: CreateModelRequest
   };
   // Checked only without `from`, because the origin may determine `lora`.
   if ((request.from ?? null) === null) requireOffered(context, request.lora ?? null);
-  await requireWholeBase(context, request.base_model);
+  await requireCompleteBase(context, request.base_model);
   // Checked before the preparation and again at the commit, because two requests may create the same model concurrently.
   const known = await existing(context.store);
   if (known !== undefined) return { commit: async (store) => toWire((await existing(store)) ?? (await getModel(store, known.id))) };
-  await context.space.requireRoom();
+  await context.space.requireSpace();
   const id = randomUUID();
   const origin = await prepareOrigin(context, { id, seed: seedOf(name), request });
   let isMade = false;

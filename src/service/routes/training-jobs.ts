@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { ConflictError } from "../../errors.ts";
-import { checkRlConfig } from "../../learner/index.ts";
+import type { Engine } from "../../engine/port.ts";
+import { ConflictError, UnsupportedError } from "../../errors.ts";
 import {
   createdJob,
   createRlJobRequest,
@@ -18,12 +18,12 @@ import {
 import { readBytes, readJson, readQuery, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
-import { offeredClipping } from "../jobs/clipping.ts";
-import { removeJobFiles } from "../jobs/job-files.ts";
+import { removeJobFiles } from "../training-data/job-files.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { readTokenReport } from "../jobs/token-report.ts";
-import type { RlJobConfig } from "../jobs/rl.ts";
-import { checkSftData, VALIDATION_PARAM, type SftJobConfig } from "../jobs/sft-data.ts";
+import type { RlJobConfig, SftJobConfig } from "../store/job-configs.ts";
+import { VALIDATION_PARAM } from "../training-data/sft-data.ts";
+import { checkSftData } from "../jobs/check-sft.ts";
 import { parseArtifactUrl, pathOf } from "../names.ts";
 import type { OpenRlRequest } from "../work/request-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
@@ -62,7 +62,7 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
         const sizeBytes = bytes.length;
         const accept = (request: OpenRlRequest) => {
           const { digest } = request.head;
-          return create(c, store, { digest, prepare: () => space.requireRoom(sizeBytes).then(() => prepareRl(context, request)) });
+          return create(c, store, { digest, prepare: () => space.requireSpace(sizeBytes).then(() => prepareRl(context, request)) });
         };
         return context.work.withRlRequest(bytes, accept, c.req.raw.signal);
       },
@@ -77,7 +77,7 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       },
       async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work);
-        return create(c, store, { digest, prepare: () => space.requireRoom().then(() => prepareSft(context, value)) });
+        return create(c, store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(context, value)) });
       },
     ),
     route({ method: "GET", path: `${PATH}/{job_id}`, id: "getJob", tag, summary: "Read a job", answer: trainingJob }, async (c) =>
@@ -172,7 +172,6 @@ async function prepareRl(context: ServiceContext, { head, accept }: OpenRlReques
   const { store, engine, directory, jobs } = context;
   const model = await getModel(store, head.modelId);
   const config = offeredClipping(head.config, engine);
-  checkRlConfig(config);
   const base = await engine.describeBase(model.base_model);
   const id = randomUUID();
   const { warnings, digests } = await accept({ directory, jobId: id, config, base });
@@ -218,4 +217,20 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
     },
     afterwards: () => jobs.wake(),
   };
+}
+
+/**
+ * Adapts a job's settings to the engine: if the engine does not clip gradients, an unset `max_grad_norm` becomes 0 (off).
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` if clipping is requested from an engine that does not support it.
+ */
+function offeredClipping<T extends { readonly max_grad_norm?: number | null | undefined }>(settings: T | null, engine: Engine): T | null {
+  const { name, clipsGradients = true } = engine.capabilities();
+  if (clipsGradients) return settings;
+  if ((settings?.max_grad_norm ?? 0) > 0) {
+    throw new UnsupportedError(`The engine "${name}" of this service does not clip gradients; leave \`max_grad_norm\` out, or send 0`, {
+      param: "experimental_config.max_grad_norm",
+    });
+  }
+  return { ...(settings as T), max_grad_norm: 0 };
 }

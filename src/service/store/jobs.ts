@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { ArgumentError, NotFoundError } from "../../errors.ts";
-import type { Digests } from "../stored-files/digests.ts";
+import type { Digests } from "../digests.ts";
 import type { JobEventRow, JobRow, Store } from "./tables.ts";
 
 /** Statuses of unfinished jobs. */

@@ -7,7 +7,7 @@ import { remove, writeDurably } from "../files.ts";
 import { INCOMPLETE } from "../hub/incomplete.ts";
 import { copyDatabase, openStoreReadOnly } from "../store/database.ts";
 import { copyFileDurably, fillDirectory, FORMAT, MANIFEST, syncFile, type CopyResult } from "./copying.ts";
-import { digestFile, toPlace, type FileDigest } from "./digests.ts";
+import { digestFile, toStoredPath, type FileDigest } from "../digests.ts";
 import { HUB, storedFiles, type StoredFile } from "./inventory.ts";
 
 /** Max number of times a backup reads the database before it gives up. Each reading only captures files that are new since the last one. */
@@ -43,9 +43,9 @@ export async function backUp(root: string, target: string): Promise<CopyResult> 
   }
   return fillDirectory(target, "directory", async (temporary) => {
     const files: CopiedDigests = await copyStored(directory, temporary);
-    for (const place of await hubFiles(directory)) {
-      if (Object.hasOwn(files, place)) continue;
-      files[place] = await copyFileDurably(join(directory.root, place), join(temporary, place));
+    for (const storedPath of await hubFiles(directory)) {
+      if (Object.hasOwn(files, storedPath)) continue;
+      files[storedPath] = await copyFileDurably(join(directory.root, storedPath), join(temporary, storedPath));
     }
     if (await isFile(directory.keyFile)) files["api-key"] = await copyFileDurably(directory.keyFile, join(temporary, "api-key"));
     const manifest = { format: FORMAT, created_at: new Date().toISOString(), files };
@@ -66,16 +66,16 @@ async function copyStored(directory: DataDirectory, target: string): Promise<Cop
       await remove(database);
       await copyDatabase(directory.database, database);
       const files = await readFiles(database, directory);
-      const left = [...files.values()].filter(({ place }) => !Object.hasOwn(copied, place));
+      const left = [...files.values()].filter(({ path: storedPath }) => !Object.hasOwn(copied, storedPath));
       const gone = await capture(directory, staging, left);
-      for (const { place } of gone) misses.set(place, (misses.get(place) ?? 0) + 1);
-      const lost = gone.filter(({ place }) => (misses.get(place) ?? 0) >= MAX_MISSES);
+      for (const { path: storedPath } of gone) misses.set(storedPath, (misses.get(storedPath) ?? 0) + 1);
+      const lost = gone.filter(({ path: storedPath }) => (misses.get(storedPath) ?? 0) >= MAX_MISSES);
       if (lost.length > 0) throw damaged(lost, "missing");
       if (gone.length > 0 || !(await copyCaptured(staging, target, left, copied))) continue;
-      const unneeded = Object.keys(copied).filter((place) => !files.has(place));
-      for (const place of unneeded) {
-        await remove(join(target, place));
-        delete copied[place];
+      const unneeded = Object.keys(copied).filter((storedPath) => !files.has(storedPath));
+      for (const storedPath of unneeded) {
+        await remove(join(target, storedPath));
+        delete copied[storedPath];
       }
       await syncFile(database);
       return { ...copied, "whetstone.db": await digestFile(database) };
@@ -99,7 +99,7 @@ async function readFiles(database: string, directory: DataDirectory): Promise<Ma
 async function capture(directory: DataDirectory, staging: string, files: readonly StoredFile[]): Promise<StoredFile[]> {
   const gone: StoredFile[] = [];
   for (const file of files) {
-    const [from, to] = [join(directory.root, file.place), join(staging, file.place)];
+    const [from, to] = [join(directory.root, file.path), join(staging, file.path)];
     await mkdir(dirname(to), { recursive: true, mode: 0o700 });
     try {
       await link(from, to).catch((error: NodeJS.ErrnoException) => {
@@ -124,14 +124,14 @@ async function capture(directory: DataDirectory, staging: string, files: readonl
 async function copyCaptured(staging: string, target: string, files: readonly StoredFile[], copied: CopiedDigests): Promise<boolean> {
   const bad: StoredFile[] = [];
   for (const file of files) {
-    const { place, digest } = file;
+    const { path: storedPath, digest } = file;
     try {
-      const found = await copyFileDurably(join(staging, place), join(target, place));
-      copied[place] = found;
+      const found = await copyFileDurably(join(staging, storedPath), join(target, storedPath));
+      copied[storedPath] = found;
       if (digest !== null && (found.sha256 !== digest.sha256 || found.size_bytes !== digest.size_bytes)) bad.push(file);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-      await remove(join(target, place));
+      await remove(join(target, storedPath));
       return false;
     }
   }
@@ -140,7 +140,7 @@ async function copyCaptured(staging: string, target: string, files: readonly Sto
 }
 
 function damaged(files: readonly StoredFile[], state: string): DataCorruptedError {
-  const list = files.map(({ place, subject }) => `${place} (${subject})`).join(", ");
+  const list = files.map(({ path: storedPath, subject }) => `${storedPath} (${subject})`).join(", ");
   return new DataCorruptedError(
     `The data directory cannot be backed up, because files are ${state}: ${list}. Delete the objects that need them, or restore the files`,
   );
@@ -151,9 +151,9 @@ async function hubFiles(directory: DataDirectory): Promise<string[]> {
   const path = join(directory.root, HUB);
   const names = await readdir(path, { recursive: true }).catch(() => []);
   const places: string[] = [];
-  for (const name of names) if (!INCOMPLETE.test(name) && (await isFile(join(path, name)))) places.push(`${HUB}/${toPlace(name)}`);
-  const isRevision = (place: string) => place.split("/")[2] === "refs";
-  return [...places.filter(isRevision), ...places.filter((place) => !isRevision(place))];
+  for (const name of names) if (!INCOMPLETE.test(name) && (await isFile(join(path, name)))) places.push(`${HUB}/${toStoredPath(name)}`);
+  const isRevision = (storedPath: string) => storedPath.split("/")[2] === "refs";
+  return [...places.filter(isRevision), ...places.filter((storedPath) => !isRevision(storedPath))];
 }
 
 function isFile(path: string): Promise<boolean> {

@@ -8,7 +8,7 @@ import { z } from "zod";
 import { ConfigError } from "../../errors.ts";
 import { messageOf } from "../error-text.ts";
 import { remove, syncDirectory, temporaryName } from "../files.ts";
-import { digestsSchema, type FileDigest } from "./digests.ts";
+import { digestsSchema, type FileDigest } from "../digests.ts";
 
 /** Name of the manifest, which lists the files of a backup. */
 export const MANIFEST = "backup.json";

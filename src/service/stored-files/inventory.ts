@@ -1,13 +1,13 @@
 import { readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
+import { OPTIMIZER_FILE } from "../../engine/port.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { isTemporaryName } from "../files.ts";
 import { recordedSnapshots } from "../hub/recorded-digests.ts";
 import { artifactUrl, stepName } from "../names.ts";
 import { LIVE_STATUSES } from "../store/jobs.ts";
 import type { CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
-import { parseDigests, toPlace, type FileDigest } from "./digests.ts";
+import { parseDigests, toStoredPath, type FileDigest } from "../digests.ts";
 
 /** Folder of the data directory with cached base models. */
 export const HUB = "hub";
@@ -15,7 +15,7 @@ export const HUB = "hub";
 /** File referenced by the database, or file of a fetched base model. */
 export interface StoredFile {
   /** Path relative to the data directory, with `/` as the separator. */
-  readonly place: string;
+  readonly path: string;
   /** Digest; null for a file written before digests were recorded. */
   readonly digest: FileDigest | null;
   /** Name of the object that the file belongs to. */
@@ -25,7 +25,7 @@ export interface StoredFile {
 /** Lists all files that the database references and all files of fetched base models, by path. */
 export async function storedFiles(store: Store, directory: DataDirectory): Promise<Map<string, StoredFile>> {
   const files = new Map<string, StoredFile>();
-  const add = (file: StoredFile) => void files.set(file.place, file);
+  const add = (file: StoredFile) => void files.set(file.path, file);
   const models = new Map((await store.selectFrom("models").selectAll().execute()).map((model) => [model.id, model]));
   for (const row of await store.selectFrom("checkpoints").selectAll().execute()) {
     for (const file of await ofCheckpoint(directory, row, models.get(row.model_id) as ModelRow)) add(file);
@@ -37,12 +37,12 @@ export async function storedFiles(store: Store, directory: DataDirectory): Promi
     .selectAll()
     .execute();
   for (const { sha256, size_bytes, path, ...artifact } of blobs) {
-    const place = toPlace(join(relative(directory.root, directory.blobs), sha256.slice(0, 2), sha256));
-    add({ place, digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` });
+    const storedPath = toStoredPath(join(relative(directory.root, directory.blobs), sha256.slice(0, 2), sha256));
+    add({ path: storedPath, digest: { sha256, size_bytes }, subject: `file '${path}' of artifact '${artifactUrl(artifact)}'` });
   }
   for (const { name, folder, commit, digests } of await recordedSnapshots(join(directory.root, HUB))) {
     for (const [file, digest] of Object.entries(digests))
-      add({ place: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` });
+      add({ path: `${HUB}/${folder}/snapshots/${commit}/${file}`, digest, subject: `base model '${name}'` });
   }
   return files;
 }
@@ -50,8 +50,8 @@ export async function storedFiles(store: Store, directory: DataDirectory): Promi
 /** Lists the files on disk below the directories that the database describes, except incomplete files. */
 export async function filesOnDisk(directory: DataDirectory): Promise<string[]> {
   const places = [directory.checkpoints, directory.jobs, directory.tokens, directory.blobs];
-  const found = await Promise.all(places.map((place) => filesBelow(directory, place)));
-  return found.flat().filter((place) => !place.split("/").some(isTemporaryName));
+  const found = await Promise.all(places.map((storedPath) => filesBelow(directory, storedPath)));
+  return found.flat().filter((storedPath) => !storedPath.split("/").some(isTemporaryName));
 }
 
 /** Lists the files below a directory; empty if the directory does not exist. */
@@ -59,25 +59,25 @@ async function filesBelow(directory: DataDirectory, path: string): Promise<strin
   const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries
     .filter((entry) => !entry.isDirectory())
-    .map((entry) => toPlace(relative(directory.root, join(entry.parentPath, entry.name))));
+    .map((entry) => toStoredPath(relative(directory.root, join(entry.parentPath, entry.name))));
 }
 
 async function ofCheckpoint(directory: DataDirectory, row: CheckpointRow, model: ModelRow): Promise<StoredFile[]> {
   if (row.state_dir === null) return [];
-  const files = await withDigests(directory, row, { place: row.state_dir, subject: `checkpoint '${stepName(model, row.step)}'` });
-  return row.optimizer_kind === null ? files.filter(({ place }) => !place.endsWith(`/${OPTIMIZER_FILE}`)) : files;
+  const files = await withDigests(directory, row, { storedPath: row.state_dir, subject: `checkpoint '${stepName(model, row.step)}'` });
+  return row.optimizer_kind === null ? files.filter(({ path }) => !path.endsWith(`/${OPTIMIZER_FILE}`)) : files;
 }
 
 async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[]> {
   const subject = `training job '${row.id}'`;
   const digests = parseDigests(row.digests);
-  if (digests !== null) return Object.entries(digests).map(([place, digest]) => ({ place, digest, subject }));
+  if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ path, digest, subject }));
   // For jobs created before digests were recorded: groups, progress, and the token report if one exists.
   const isLive = (LIVE_STATUSES as readonly string[]).includes(row.status);
   const groups = isLive && row.type === "rl" ? [`jobs/${row.id}/groups.jsonl`] : [];
-  const progress = row.progress_dir === null ? [] : await withDigests(directory, row, { place: row.progress_dir, subject });
-  const reports = (await filesBelow(directory, directory.tokens)).filter((place) => place === `tokens/${row.id}.json`);
-  return [...[...groups, ...reports].map((place) => ({ place, digest: null, subject })), ...progress];
+  const progress = row.progress_dir === null ? [] : await withDigests(directory, row, { storedPath: row.progress_dir, subject });
+  const reports = (await filesBelow(directory, directory.tokens)).filter((storedPath) => storedPath === `tokens/${row.id}.json`);
+  return [...[...groups, ...reports].map((path) => ({ path, digest: null, subject })), ...progress];
 }
 
 /**
@@ -87,10 +87,10 @@ async function ofJob(directory: DataDirectory, row: JobRow): Promise<StoredFile[
 async function withDigests(
   directory: DataDirectory,
   row: { readonly digests: string | null },
-  { place, subject }: { readonly place: string; readonly subject: string },
+  { storedPath, subject }: { readonly storedPath: string; readonly subject: string },
 ): Promise<StoredFile[]> {
   const digests = parseDigests(row.digests);
-  if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ place: path, digest, subject }));
-  const found = await filesBelow(directory, join(directory.root, place));
-  return (found.length === 0 ? [toPlace(place)] : found).map((path) => ({ place: path, digest: null, subject }));
+  if (digests !== null) return Object.entries(digests).map(([path, digest]) => ({ path, digest, subject }));
+  const found = await filesBelow(directory, join(directory.root, storedPath));
+  return (found.length === 0 ? [toStoredPath(storedPath)] : found).map((path) => ({ path, digest: null, subject }));
 }

@@ -17,13 +17,13 @@ export async function restore(backup: string, target: string): Promise<CopyResul
   return fillDirectory(target, "dataDir", async (temporary) => {
     const bad: string[] = [];
     let bytes = 0;
-    for (const [place, expected] of Object.entries(files)) {
-      const found = await copyFileDurably(join(backup, place), join(temporary, place)).catch((error: NodeJS.ErrnoException) => {
+    for (const [storedPath, expected] of Object.entries(files)) {
+      const found = await copyFileDurably(join(backup, storedPath), join(temporary, storedPath)).catch((error: NodeJS.ErrnoException) => {
         if (error.code === "ENOENT") return null;
         throw error;
       });
-      if (found === null) bad.push(`${place} is missing`);
-      else if (found.sha256 !== expected.sha256) bad.push(`${place} differs from its digest`);
+      if (found === null) bad.push(`${storedPath} is missing`);
+      else if (found.sha256 !== expected.sha256) bad.push(`${storedPath} differs from its digest`);
       bytes += expected.size_bytes;
     }
     if (bad.length > 0) {
@@ -56,7 +56,7 @@ async function readManifest(backup: string): Promise<{ readonly files: Readonly<
     );
   }
   const outside = Object.keys(parsed.data.files).find(
-    (place) => place.split(/[/\\]/u).includes("..") || resolve("/", place) !== `/${place}`,
+    (storedPath) => storedPath.split(/[/\\]/u).includes("..") || resolve("/", storedPath) !== `/${storedPath}`,
   );
   if (outside !== undefined) {
     throw new ConfigError(`Expected '${path}' to list paths inside of the backup, found '${outside.slice(0, 200)}'`, { param: "backup" });

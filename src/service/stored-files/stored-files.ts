@@ -3,14 +3,14 @@ import { basename, join } from "node:path";
 import { DataCorruptedError, WhetstoneError } from "../../errors.ts";
 import { isNoSpace } from "../../util/no-space.ts";
 import type { BlobStore } from "../artifacts/blob-store.ts";
-import { OPTIMIZER_FILE } from "../checkpoints/retention.ts";
+import { OPTIMIZER_FILE } from "../../engine/port.ts";
 import type { DataDirectory } from "../data-directory.ts";
 import { traceOf } from "../error-text.ts";
 import type { ServiceLogger } from "../logger.ts";
 import { artifactUrl, stepName } from "../names.ts";
 import type { ArtifactFileRow, ArtifactRow, CheckpointRow, JobRow, ModelRow, Store } from "../store/tables.ts";
-import { digestDirectory, parseDigests, type Digests } from "./digests.ts";
-import { createVerifier } from "./verifier.ts";
+import { digestDirectory, parseDigests, type Digests } from "../digests.ts";
+import { Verifier } from "../verifier.ts";
 
 /** Options of {@link StoredFiles.useCheckpoint}. */
 export interface UseOptions {
@@ -32,7 +32,7 @@ export interface StoredFiles {
   /** Calls `use` with the verified progress directory of a job, under the same contract. The job's `progress_dir` must not be null. */
   useProgress<T>(job: JobRow, use: (path: string) => Promise<T>): Promise<T>;
   /** Verifies one file of a job (`groups.jsonl`, or the token report), if its digest is recorded. */
-  verifyJobFile(job: JobRow, place: string, subject: string): Promise<void>;
+  verifyJobFile(job: JobRow, storedPath: string, subject: string): Promise<void>;
   /**
    * Returns the path of the verified contents of an artifact file.
    *
@@ -51,12 +51,12 @@ export interface StoredFilesContext {
 
 /** Creates the {@link StoredFiles} of a data directory. */
 export function createStoredFiles({ store, directory, blobs, logger }: StoredFilesContext): StoredFiles {
-  const verifier = createVerifier(logger);
+  const verifier = new Verifier(logger);
 
   async function verifyAll(digests: Digests, subject: string, isNeeded: (name: string) => boolean = () => true): Promise<void> {
-    for (const [place, digest] of Object.entries(digests)) {
-      const name = basename(place);
-      if (isNeeded(name)) await verifier.check(join(directory.root, place), digest, `${subject} (${name})`);
+    for (const [storedPath, digest] of Object.entries(digests)) {
+      const name = basename(storedPath);
+      if (isNeeded(name)) await verifier.check(join(directory.root, storedPath), digest, `${subject} (${name})`);
     }
   }
   async function attempt<T>(subject: string, path: string, use: (path: string) => Promise<T>): Promise<T> {
@@ -104,14 +104,14 @@ export function createStoredFiles({ store, directory, blobs, logger }: StoredFil
     },
     async useProgress(job, use) {
       const subject = `The progress of training job '${job.id}'`;
-      const place = `${job.progress_dir as string}/`;
-      const ofProgress = Object.entries(parseDigests(job.digests) ?? {}).filter(([path]) => path.startsWith(place));
+      const storedPath = `${job.progress_dir as string}/`;
+      const ofProgress = Object.entries(parseDigests(job.digests) ?? {}).filter(([path]) => path.startsWith(storedPath));
       await verifyAll(Object.fromEntries(ofProgress), subject);
       return attempt(subject, join(directory.root, job.progress_dir as string), use);
     },
-    async verifyJobFile(job, place, subject) {
-      const digest = parseDigests(job.digests)?.[place];
-      if (digest !== undefined) await verifier.check(join(directory.root, place), digest, subject);
+    async verifyJobFile(job, storedPath, subject) {
+      const digest = parseDigests(job.digests)?.[storedPath];
+      if (digest !== undefined) await verifier.check(join(directory.root, storedPath), digest, subject);
     },
     async blobPath(artifact, { path, sha256, size_bytes }) {
       await verifier.check(blobs.path(sha256), { sha256, size_bytes }, `File '${path}' of artifact '${artifactUrl(artifact)}'`);

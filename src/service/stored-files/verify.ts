@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { dataDirectoryAt } from "../data-directory.ts";
 import { openStoreReadOnly } from "../store/database.ts";
-import { digestFile } from "./digests.ts";
+import { digestFile } from "../digests.ts";
 import { filesOnDisk, storedFiles, type StoredFile } from "./inventory.ts";
 
 /** Stored file that does not match its database record, or has no recorded digest. */
@@ -51,16 +51,16 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
     const states = new Map<string, State>();
     let bytes = 0;
     for (const file of files.values()) {
-      states.set(file.place, await stateOf(directory.root, file));
+      states.set(file.path, await stateOf(directory.root, file));
       bytes += file.digest?.size_bytes ?? 0;
     }
     // A running service may have changed rows and files meanwhile, so only findings confirmed by a second reading are reported.
     const now = await storedFiles(store, directory);
     const findings: Record<State, Finding[]> = { intact: [], missing: [], damaged: [], unknown: [] };
-    for (const [place, state] of states) {
-      const file = now.get(place);
+    for (const [storedPath, state] of states) {
+      const file = now.get(storedPath);
       if (file === undefined || state === "intact") continue;
-      findings[state === "unknown" ? state : await stateOf(directory.root, file)].push({ path: place, subject: file.subject });
+      findings[state === "unknown" ? state : await stateOf(directory.root, file)].push({ path: storedPath, subject: file.subject });
     }
     return {
       data_dir: directory.root,
@@ -70,15 +70,15 @@ export async function verifyDataDirectory(root: string): Promise<Verification> {
       missing: findings.missing,
       damaged: findings.damaged,
       unknown: findings.unknown,
-      unreferenced: onDisk.filter((place) => !files.has(place) && !now.has(place)).toSorted(),
+      unreferenced: onDisk.filter((storedPath) => !files.has(storedPath) && !now.has(storedPath)).toSorted(),
     };
   } finally {
     await store.destroy();
   }
 }
 
-async function stateOf(root: string, { place, digest }: StoredFile): Promise<State> {
-  const path = join(root, place);
+async function stateOf(root: string, { path: storedPath, digest }: StoredFile): Promise<State> {
+  const path = join(root, storedPath);
   try {
     if (digest === null) return (await stat(path)).isFile() ? "unknown" : "damaged";
     const { sha256, size_bytes } = await digestFile(path);

@@ -4,11 +4,12 @@
  */
 import type { Worker } from "node:worker_threads";
 import PQueue from "p-queue";
-import { WorkerClient } from "../../engine/onnx/worker-rpc.ts";
+import { restoreCause, restoreError, type SentError, WorkerClient } from "../../util/worker-rpc.ts";
 import { EngineError, UnsupportedError } from "../../errors.ts";
 import { spawnWorker } from "../../util/spawn-worker.ts";
-import { valueOf, type Outcome } from "./refusals.ts";
-import type { TaskInput, TaskName, TaskOutput } from "./tasks.ts";
+import { BodyError } from "../chat/request/errors.ts";
+import { UnreadableBodyError } from "../http-errors.ts";
+import type { TaskInput, TaskName, TaskOutput, Tasks } from "./tasks.ts";
 
 /** Milliseconds after which an idle thread ends and frees its memory. */
 const IDLE_MS = 30_000;
@@ -22,24 +23,31 @@ export interface RunOptions {
   readonly timeoutMs?: number | undefined;
 }
 
+/** Error classes that responses distinguish. */
+const CLASSES = { BodyError, UnreadableBodyError };
+
+/** Reconstructs the error of a task. A system error stays one, because its message may contain paths and must not be sent to a client. */
+function restoreFailure(sent: SentError): Error {
+  return sent.typed === undefined && sent.code !== undefined ? restoreCause(sent) : restoreError(sent, CLASSES);
+}
+
 /** Worker thread that runs one task at a time. */
 export class WorkThread {
   readonly #worker: Worker;
-  readonly #client: WorkerClient;
+  readonly #client: WorkerClient<Tasks>;
   #isAlive = true;
   /** Error of a thread that ended by itself, for example because it ran out of memory. */
   #failure: Error | null = null;
 
   constructor() {
     this.#worker = spawnWorker("service/work/request-worker");
-    this.#client = new WorkerClient(
-      this.#worker,
-      () => {},
-      (error) => {
+    this.#client = new WorkerClient(this.#worker, {
+      onDeath: (error) => {
         if (this.#isAlive) this.#failure = error;
         this.#isAlive = false;
       },
-    );
+      restore: restoreFailure,
+    });
   }
 
   get isAlive(): boolean {
@@ -69,7 +77,7 @@ export class WorkThread {
     });
     late.catch(() => undefined);
     try {
-      return valueOf(await Promise.race([this.#client.call<Outcome<TaskOutput<N>>>(name, [input], { signal, transfer }), late]));
+      return await Promise.race([this.#client.call(name, input, { signal, transfer }), late]);
     } catch (error) {
       // The aborted task may still run; the next task must not wait for it.
       if (signal?.aborted === true) void this.end();

@@ -2,23 +2,23 @@
  * Processing of requests and training data: small inputs on the serving thread, large ones on a work thread. Both run the same functions,
  * so the result does not depend on the thread.
  */
-import type { Grammar } from "../../engine/grammar/expression.ts";
+import type { Grammar } from "../../grammar/expression.ts";
 import type { RlBatch } from "../../learner/index.ts";
 import type { ChatTokenizer } from "../../tokenizer/index.ts";
-import { encodePrompt, type PromptText } from "../chat/encode-prompt.ts";
-import type { PromptRequest } from "../chat/prompt-request.ts";
-import { renderText } from "../chat/render-text.ts";
-import { readChat, type ChatBody, type ParsedChat } from "../chat/request.ts";
-import { compileOutput, type CompiledOutput, type OutputGrammarOptions } from "../chat/structured/output-grammar.ts";
-import type { OutputRequest } from "../chat/structured/output-request.ts";
-import { groupsBytes } from "../jobs/job-files.ts";
-import { readSftData, sftBytes, type SftData, type SftSource } from "../jobs/sft-data.ts";
-import type { TokenizerSource } from "../jobs/tokenizers.ts";
+import { encodePrompt, type PromptText } from "../chat/prompt/encode-prompt.ts";
+import type { PromptRequest } from "../chat/request/prompt-request.ts";
+import { renderText } from "../chat/prompt/render-text.ts";
+import { readChat, type ChatBody, type ParsedChat } from "../chat/request/request.ts";
+import { compileOutput, type CompiledOutput, type OutputGrammarOptions } from "../chat/generate/output-grammar.ts";
+import type { OutputRequest } from "../chat/request/output-request.ts";
+import { groupsBytes } from "../training-data/job-files.ts";
+import { readSftData, sftBytes, type SftData, type SftSource } from "../training-data/sft-data.ts";
+import type { TokenizerSource } from "../training-data/tokenizers.ts";
 import { readBody, type JsonBody, type PlainBody, type PlainKind } from "../requests.ts";
 import { WorkPool } from "./pool.ts";
 import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
 import { unpackSftData } from "./sft-examples.ts";
-import { isLongText, isSlowForm } from "./size.ts";
+import { isLongText, isSlowForm } from "../chat/request/size.ts";
 import type { TaskInput, TaskName, TaskOutput } from "./tasks.ts";
 
 /** Max bytes of JSON processed on the serving thread, where it takes a few milliseconds. */

@@ -10,10 +10,10 @@ import { preflightSteps } from "../../trajectory/preflight.ts";
 import { validateTrajectory } from "../../trajectory/validate.ts";
 import { runStepsInSlices, type Steps } from "../../util/steps.ts";
 import type { DataDirectory } from "../data-directory.ts";
-import { readGroups, writeGroups } from "../jobs/job-files.ts";
-import type { TokenizerSource } from "../jobs/tokenizers.ts";
+import { readGroups, writeGroups } from "../training-data/job-files.ts";
+import type { TokenizerSource } from "../training-data/tokenizers.ts";
 import { readBody, type RlEnvelope } from "../requests.ts";
-import type { Digests } from "../stored-files/digests.ts";
+import type { Digests } from "../digests.ts";
 import { validate } from "../validation.ts";
 
 /** RL request without its groups. */

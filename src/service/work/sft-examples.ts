@@ -1,7 +1,7 @@
 /** Transfer format of training data between threads: a few long arrays instead of two short ones per sequence. */
 import type { TokenSequence } from "../../learner/index.ts";
 import { runStepsInSlices, type Steps } from "../../util/steps.ts";
-import type { SftData } from "../jobs/sft-data.ts";
+import type { SftData } from "../training-data/sft-data.ts";
 
 /** {@link SftData} with all sequences concatenated. */
 export interface PackedSftData extends Omit<SftData, "examples"> {

@@ -2,20 +2,20 @@
  * Tasks of a work thread. Inputs and results are structured-cloneable; each task runs the same function that the serving thread runs for
  * small requests.
  */
-import { Handover } from "../../engine/onnx/worker-rpc.ts";
+import { Handover, type MethodInput, type MethodName, type MethodOutput } from "../../util/worker-rpc.ts";
 import { ConflictError } from "../../errors.ts";
 import type { RlBatch } from "../../learner/index.ts";
 import type { TrajectoryGroup } from "../../schema/index.ts";
-import { encodePrompt, type PromptText } from "../chat/encode-prompt.ts";
-import type { PromptRequest } from "../chat/prompt-request.ts";
-import { renderText } from "../chat/render-text.ts";
-import { readChat, type ParsedChat, type ChatBody } from "../chat/request.ts";
-import { schemasOf, type OutputCheck } from "../chat/structured/output-check.ts";
-import { compileOutput, type OutputGrammarOptions } from "../chat/structured/output-grammar.ts";
-import type { OutputRequest } from "../chat/structured/output-request.ts";
-import { checkValidator, violationOf } from "../chat/structured/output-validation.ts";
-import { readSftData, type SftSource } from "../jobs/sft-data.ts";
-import { createTokenizers } from "../jobs/tokenizers.ts";
+import { encodePrompt, type PromptText } from "../chat/prompt/encode-prompt.ts";
+import type { PromptRequest } from "../chat/request/prompt-request.ts";
+import { renderText } from "../chat/prompt/render-text.ts";
+import { readChat, type ParsedChat, type ChatBody } from "../chat/request/request.ts";
+import { schemasOf, type OutputCheck } from "../chat/generate/output-check.ts";
+import { compileOutput, type OutputGrammarOptions } from "../chat/generate/output-grammar.ts";
+import type { OutputRequest } from "../chat/request/output-request.ts";
+import { checkValidator, violationOf } from "../chat/answer/output-validation.ts";
+import { readSftData, type SftSource } from "../training-data/sft-data.ts";
+import { createTokenizers } from "../training-data/tokenizers.ts";
 import { readBody, type JsonBody, type PlainBody, type PlainKind } from "../requests.ts";
 import { acceptGroups, batchOf, readRlRequest, type AcceptedGroups, type RlHead, type RlJobPlan } from "./rl-request.ts";
 import { buffersOf, packSftData, type PackedSftData } from "./sft-examples.ts";
@@ -78,8 +78,8 @@ export const TASKS = {
   },
 } as const;
 
-type Tasks = typeof TASKS;
-export type TaskName = keyof Tasks;
-export type TaskInput<N extends TaskName> = Parameters<Tasks[N]>[0];
-type Value<T> = T extends Handover<infer V> ? V : T;
-export type TaskOutput<N extends TaskName> = Value<Awaited<ReturnType<Tasks[N]>>>;
+/** Methods of a work thread. */
+export type Tasks = typeof TASKS;
+export type TaskName = MethodName<Tasks>;
+export type TaskInput<N extends TaskName> = MethodInput<Tasks, N>;
+export type TaskOutput<N extends TaskName> = MethodOutput<Tasks, N>;

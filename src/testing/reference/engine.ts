@@ -15,18 +15,36 @@ import { countParameters } from "../../engine/onnx/model/transformer.ts";
 import { initialAdapter, readBaseWeights, unpackTensors } from "../../engine/onnx/model/weights.ts";
 import { advance } from "../../engine/onnx/sample/advance.ts";
 import { placeToken } from "../../engine/onnx/sample/choose.ts";
-import { Grammars, grammarText } from "../../engine/onnx/sample/grammar/grammars.ts";
+import { Grammars, grammarText } from "../../engine/onnx/sample/grammar-cache.ts";
 import { LogitRules } from "../../engine/onnx/sample/logits/rules.ts";
 import type { CallOptions, Engine, LoraSpec, LossSpec, ModelHandle, PolicyVersion, Row } from "../../engine/port.ts";
 import { DataError, NotFoundError, UnsupportedError } from "../../errors.ts";
 import { uniform } from "../../util/rng.ts";
 import { distributionsOf, type Parameters, passRows, type ReferenceModel } from "./llama.ts";
 import { createMatrix } from "./tape.ts";
+import { completeAdam } from "../../training-rows.ts";
 
-/** Engine that also exposes its gradients. */
+/**
+ * Engine that also exposes its gradients.
+ *
+ * @example
+ * ```ts
+ * import { createReferenceEngine } from "whetstone/testing";
+ *
+ * const reference = createReferenceEngine({ baseModels: { base: "/models/base" } });
+ * const tiny = await reference.createModel({ base: "base", seed: 0 });
+ * const rows = [{ tokens: Int32Array.of(5, 6, 7), weights: Float32Array.of(0, 1, 1) }];
+ * await reference.forwardBackward(tiny, rows, { kind: "cross-entropy" });
+ * for (const [name, gradient] of reference.gradients(tiny)) console.log(name, gradient.length);
+ * ```
+ */
 export interface ReferenceEngine extends Engine {
   /**
-   * Returns the gradients accumulated since the last optimizer step, by parameter name as in weight files, with the shapes of the files.
+   * Returns the gradients accumulated since the last optimizer step.
+   *
+   * @param model - Model of this engine.
+   * @returns gradients by parameter name as in weight files, with the shapes of the files.
+   * @throws NotFoundError `E_NOT_FOUND` if the model was unloaded.
    */
   gradients(model: ModelHandle): ReadonlyMap<string, Float64Array>;
 }
@@ -44,9 +62,15 @@ const MAX_TOP_LOGPROBS = 20;
 const STATE_FILE = "reference.bin";
 
 /**
- * Creates a reference engine.
+ * Creates an engine that computes in float64 with plain loops, as an oracle for tests of other engines on small models.
  *
- * @param options.baseModels - Directories in Hugging Face layout by base-model identifier.
+ * @param options - `baseModels`: directories in Hugging Face layout by base-model identifier.
+ * @returns the engine; it has no threads and no memory outside the heap.
+ * @example
+ * ```ts
+ * const reference = createReferenceEngine({ baseModels: { base: "/models/base" } });
+ * const { parameters } = await reference.describeBase("base");
+ * ```
  */
 export function createReferenceEngine({ baseModels }: { readonly baseModels: Readonly<Record<string, string>> }): ReferenceEngine {
   const directories = new Map(Object.entries(baseModels));
@@ -57,7 +81,8 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
 
   const find = <T>(map: ReadonlyMap<string, T>, id: string): T => {
     if (map.has(id)) return map.get(id)!;
-    throw new NotFoundError(`Expected one of ${[...map.keys()].join(", ") || "none"}, got "${id}"`);
+    const param = (map as ReadonlyMap<string, unknown>) === directories ? "base_model" : null;
+    throw new NotFoundError(`Expected one of ${[...map.keys()].join(", ") || "none"}, got "${id}"`, { param });
   };
   async function load(base: string, spec: LoraSpec | null, seed: number): Promise<LiveModel> {
     const directory = find(directories, base);
@@ -91,7 +116,6 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     capabilities: () => ({
       name: "reference",
       baseModels: Object.keys(baseModels),
-      losses: ["cross-entropy", "cispo", "ppo"],
       lora: true,
       fullParameter: true,
       maxTopLogprobs: MAX_TOP_LOGPROBS,
@@ -115,7 +139,8 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
     },
     forward: async (model, rows, options) => pass(model, rows, null, options).logprobs,
     forwardBackward: async (model, rows, loss, options) => pass(model, rows, loss, options),
-    async optimStep(model, { learningRate, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8, weightDecay = 0, maxGradNorm = 0 }, { signal } = {}) {
+    async optimStep(model, adam, { signal } = {}) {
+      const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = completeAdam(adam);
       signal?.throwIfAborted();
       const live = find(models, model.id);
       const step = ++live.step;

@@ -79,9 +79,9 @@ export class Tape {
   softmax(x: Matrix): Matrix {
     const row = (i: number) => Math.floor(i / x.columns);
     // Softmax is invariant under subtraction of a constant per row; subtracting the maximum prevents overflow.
-    const most = new Float64Array(x.rows).fill(-Infinity);
-    x.data.forEach((value, i) => (most[row(i)] = Math.max(most[row(i)]!, value)));
-    const values = x.data.map((value, i) => Math.exp(value - most[row(i)]!));
+    const maxima = new Float64Array(x.rows).fill(-Infinity);
+    x.data.forEach((value, i) => (maxima[row(i)] = Math.max(maxima[row(i)]!, value)));
+    const values = x.data.map((value, i) => Math.exp(value - maxima[row(i)]!));
     const exponentials = this.#map(x, values, values);
     const totals = createMatrix(x.rows, 1);
     this.#addProducts(totals, exponentials, this.#one, (add) => values.forEach((_, i) => add(row(i), i, 0)));

@@ -3,7 +3,7 @@
 import { callMethod, callValue, getAttribute, getItem } from "./attributes.ts";
 import { TemplateFailure, typeError, unsupported } from "./errors.ts";
 import { applyFilter, isFilter } from "./filters.ts";
-import { OTHER_GLOBALS } from "./globals.ts";
+import { UNSUPPORTED_GLOBALS } from "./globals.ts";
 import type { Arguments, Comparison, Expression } from "./nodes.ts";
 import { sign } from "./numbers.ts";
 import { binary, compare, contains, equals, iterate, slice } from "./operators.ts";
@@ -241,7 +241,7 @@ function addKeyword(keywords: Map<string, Value>, name: string, value: Value): v
 }
 
 function variable(name: string): Evaluate {
-  const isUnsupported = OTHER_GLOBALS.has(name);
+  const isUnsupported = UNSUPPORTED_GLOBALS.has(name);
   return (scope) => {
     const value = scope.get(name);
     if (value !== undefined) return value;

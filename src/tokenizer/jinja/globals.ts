@@ -1,4 +1,4 @@
-/** Functions that every template has: `range`, `namespace`, `dict`, `raise_exception`, `strftime_now`. */
+/** Global functions of chat templates, as transformers provides them: `range`, `namespace`, `dict`, `raise_exception`, `strftime_now`. */
 
 import { formatTime } from "./clock.ts";
 import { TemplateFailure, typeError, unsupported, valueError } from "./errors.ts";
@@ -7,10 +7,10 @@ import { iterate, itemsOf } from "./operators.ts";
 import { toText } from "./print.ts";
 import { Callable, Dict, type Keywords, Namespace, orElse, Range, typeName, Undefined, type Value } from "./values.ts";
 
-/** Elements of a `range` in Python's sandbox, at most. */
+/** Max length of a `range`, as in Jinja's `SandboxedEnvironment`. */
 const MAX_RANGE = 100_000;
-/** Steps of one code of `strftime_now`; the names of days and months are looked up for the locale. */
-const STEPS_PER_CODE = 100;
+/** Cost of one format directive of `strftime_now` in steps of the {@link Meter}: names of days and months need a locale lookup. */
+const STEPS_PER_DIRECTIVE = 100;
 
 function range(args: readonly Value[], keywords: Keywords): Range {
   if (keywords.size > 0) return typeError("range() takes no keyword arguments");
@@ -30,16 +30,16 @@ function range(args: readonly Value[], keywords: Keywords): Range {
   return made;
 }
 
-/** Returns `dict(...)`: pairs, or another mapping, and keywords. */
+/** Python's `dict(…)`: copies a mapping or an iterable of pairs, then adds the keywords. */
 function dict(meter: Meter, args: readonly Value[], keywords: Keywords): Dict {
   if (args.length > 1) return typeError(`dict expected at most 1 argument, got ${args.length}`);
   const made = new Dict();
-  const [given] = args;
-  if (given instanceof Dict) for (const [key, value] of given.entries()) made.set(key, value);
-  else if (given instanceof Undefined) return given.fail();
-  else if (given instanceof Namespace) return typeError("'Namespace' object is not iterable");
-  else if (given !== undefined) {
-    for (const pair of iterate(meter, given)) {
+  const [source] = args;
+  if (source instanceof Dict) for (const [key, value] of source.entries()) made.set(key, value);
+  else if (source instanceof Undefined) return source.fail();
+  else if (source instanceof Namespace) return typeError("'Namespace' object is not iterable");
+  else if (source !== undefined) {
+    for (const pair of iterate(meter, source)) {
       const [key, value, ...rest] = itemsOf(meter, pair);
       if (key === undefined || value === undefined || rest.length > 0)
         return valueError("dictionary update sequence element has not length 2");
@@ -51,16 +51,13 @@ function dict(meter: Meter, args: readonly Value[], keywords: Keywords): Dict {
   return made;
 }
 
-/** `dict`. */
-const DICT = new Callable((meter, args, keywords) => dict(meter, args, keywords), "TemplateDict");
+/** Global names of Python's Jinja that this engine rejects by name. */
+export const UNSUPPORTED_GLOBALS: ReadonlySet<string> = new Set(["lipsum", "cycler", "joiner", "self"]);
 
-/** Global names that Python's Jinja has and this engine lacks. */
-export const OTHER_GLOBALS: ReadonlySet<string> = new Set(["lipsum", "cycler", "joiner", "self"]);
-
-/** Global names and their values. */
+/** Values of the global names. */
 export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
   ["range", new Callable((_, args, keywords) => range(args, keywords))],
-  ["dict", DICT],
+  ["dict", new Callable((meter, args, keywords) => dict(meter, args, keywords), "TemplateDict")],
   ["namespace", new Callable((meter, args, keywords) => new Namespace(dict(meter, args, keywords)), "Namespace")],
   [
     "raise_exception",
@@ -74,7 +71,7 @@ export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
       const [format] = args;
       if (typeof format !== "string") return typeError("strftime_now() expects a text");
       meter.chargeText(format.length * 4);
-      meter.charge((format.split("%").length - 1) * STEPS_PER_CODE);
+      meter.charge((format.split("%").length - 1) * STEPS_PER_DIRECTIVE);
       return meter.made(formatTime(new Date(), format));
     }),
   ],

@@ -262,13 +262,13 @@ export function stripText(meter: Meter, text: string, sides: Sides, chars: Value
 
 /** Returns `text.replace(old, replacement, limit)`. */
 export function replaceText(meter: Meter, text: string, old: string, replacement: string, limit: Value | undefined): string {
-  const most = limit === undefined ? -1 : index(limit, "count");
+  const maxCount = limit === undefined ? -1 : index(limit, "count");
   meter.chargeSearch(text.length, old.length);
   const found = count(text, old);
-  const replaced = most < 0 ? found : Math.min(found, most);
+  const replaced = maxCount < 0 ? found : Math.min(found, maxCount);
   meter.charge(replaced);
   meter.checkLength(text.length + replaced * (replacement.length - old.length));
-  return meter.made(replace(text, old, replacement, most));
+  return meter.made(replace(text, old, replacement, maxCount));
 }
 
 /** Methods of `str` in Python that this engine lacks. */

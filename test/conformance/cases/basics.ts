@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import type { ConformanceCase } from "../case.ts";
 import { contextLength } from "../facts.ts";
 
-/** A body as text, for numbers that JavaScript would round. */
+/** Returns a request body as text, for numbers that JavaScript would round. */
 const withLiteral = (member: string): string => `{"messages":[{"role":"user","content":"hello"}],"max_tokens":1,${member}}`;
 const entriesOf = (choice: any): any[] => choice.logprobs.content;
 
@@ -41,7 +41,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 4,
-    title: "more alternatives than the bound are refused; the server answers on",
+    title: "rejects more alternatives than the bound, and continues to serve",
     fields: ["top_logprobs"],
     run: async (target) => {
       expect(await target.refused({ logprobs: true, top_logprobs: 30 })).toMatchObject({ status: 400 });
@@ -50,25 +50,25 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 5,
-    title: "the same in a stream: an error, or an error event and [DONE]",
+    title: "rejects them in a stream with an error, or with an error event and [DONE]",
     fields: ["top_logprobs", "stream"],
     run: async (target) => expect(await target.refused({ logprobs: true, top_logprobs: 21, stream: true })).toMatchObject({ status: 400 }),
   },
   {
     number: 6,
-    title: "alternatives without log-probabilities are refused",
+    title: "rejects alternatives without log-probabilities",
     fields: ["top_logprobs"],
     run: async (target) => expect(await target.refused({ top_logprobs: 3 })).toMatchObject({ status: 400, param: "top_logprobs" }),
   },
   {
     number: 7,
-    title: "less than -1 alternatives are refused",
+    title: "rejects fewer than -1 alternatives",
     fields: ["top_logprobs"],
     run: async (target) => expect(await target.refused({ logprobs: true, top_logprobs: -2 })).toMatchObject({ status: 400 }),
   },
   {
     number: 8,
-    title: "-1 lists the whole vocabulary where the bound allows it; logprobs may be a word",
+    title: '-1 lists the whole vocabulary if the bound allows it; logprobs accepts the string "true"',
     fields: ["top_logprobs", "logprobs"],
     needs: { server: "open", because: "a bound on top_logprobs as large as the vocabulary" },
     run: async (target) => {
@@ -83,7 +83,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 9,
-    title: "prompt_logprobs: one entry per token, the first null; absent means null; -1 is over the bound",
+    title: "prompt_logprobs: one entry per token, the first null; omitted means null; -1 exceeds the bound",
     fields: ["prompt_logprobs"],
     run: async (target) => {
       for (const prompt_logprobs of [0, 1]) {
@@ -104,7 +104,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 12,
-    title: "the sampled token is the first alternative, even when it is not among the best",
+    title: "the sampled token is the first alternative, even if it is not among the most likely",
     fields: ["top_logprobs", "temperature"],
     run: async (target) => {
       const { choices } = await target.complete({ logprobs: true, top_logprobs: 2, temperature: 2, n: 8, seed: 3, max_tokens: 8 });
@@ -118,7 +118,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 13,
-    title: "max_completion_tokens ends with length, and the counts add up",
+    title: "max_completion_tokens ends the output with length, and usage adds up",
     fields: ["max_completion_tokens", "ignore_eos"],
     run: async (target) => {
       const { choices, usage } = await target.complete({ max_completion_tokens: 5, ignore_eos: true });
@@ -129,20 +129,20 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 14,
-    title: "max_completion_tokens wins over max_tokens",
+    title: "max_completion_tokens takes precedence over max_tokens",
     fields: ["max_completion_tokens", "max_tokens"],
     run: async (target) =>
       expect((await target.complete({ max_completion_tokens: 3, max_tokens: 9, ignore_eos: true })).usage.completion_tokens).toBe(3),
   },
   {
     number: 15,
-    title: "a limit of 0 is refused",
+    title: "rejects a limit of 0",
     fields: ["max_tokens"],
     run: async (target) => expect(await target.refused({ max_tokens: 0 })).toMatchObject({ status: 400, param: "max_tokens" }),
   },
   {
     number: 16,
-    title: "without a limit there is the rest of the context",
+    title: "without a limit uses the rest of the context",
     fields: ["max_tokens", "truncate_prompt_tokens"],
     run: async (target) => {
       const whole = await contextLength(target);
@@ -154,7 +154,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 18,
-    title: "prompt plus limit beyond the context is refused",
+    title: "rejects a prompt and limit that exceed the context",
     fields: ["max_tokens"],
     run: async (target) => {
       const { status, message } = await target.refused({ max_tokens: (await contextLength(target)) - 1 });
@@ -164,7 +164,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 19,
-    title: "a prompt as long as the context leaves nothing, with a limit of 1 and without",
+    title: "rejects a prompt as long as the context, with a limit of 1 and without",
     fields: ["max_tokens", "truncate_prompt_tokens"],
     run: async (target) => {
       const whole = await contextLength(target);
@@ -174,7 +174,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 20,
-    title: "an empty, null or absent model is the one that is listed first",
+    title: "an empty, null or absent model is the first listed model",
     fields: ["model"],
     run: async (target) => {
       const list: any = await (await target.get("/v1/models")).json();
@@ -185,7 +185,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 21,
-    title: "an unknown model is 404 and named",
+    title: "answers an unknown model with 404 and its name",
     fields: ["model"],
     run: async (target) =>
       expect(await target.refused({ model: "no/such/model" })).toMatchObject({
@@ -198,7 +198,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 22,
-    title: "unknown fields of messages and bodies are accepted",
+    title: "accepts unknown fields of messages and bodies",
     fields: ["messages"],
     run: async (target) => {
       await target.complete({ messages: [{ role: "user", content: "hi", mood: "good" }], max_tokens: 1 });
@@ -207,7 +207,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 23,
-    title: "a text part is the same as a string",
+    title: "a text part is equivalent to a string",
     fields: ["messages", "return_token_ids"],
     run: async (target) => {
       const promptOf = async (content: unknown): Promise<number[]> =>
@@ -217,7 +217,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 24,
-    title: "a role of the caller's own, as a string and as parts",
+    title: "accepts a custom role, with a string and with parts",
     fields: ["messages"],
     run: async (target) => {
       const textOf = (content: unknown): Promise<string> =>
@@ -227,7 +227,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 25,
-    title: "a seed is judged on its digits",
+    title: "reads a seed from its digits, without rounding",
     fields: ["seed"],
     run: async (target) => {
       await target.complete({ seed: 1, max_tokens: 1 });
@@ -239,7 +239,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 26,
-    title: "the same seed gives the same text, another seed another",
+    title: "the same seed gives the same text, and another seed another text",
     fields: ["seed"],
     run: async (target) => {
       const say = (seed: number): Promise<string> => target.text({ seed, temperature: 1, max_tokens: 24, ignore_eos: true });
@@ -250,7 +250,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 27,
-    title: "an image in a system message is no error of the body; an empty system text is none at all",
+    title: "an image in a system message matches the schema; an empty system text is accepted",
     fields: ["messages"],
     run: async (target) => {
       const system = (content: unknown) => ({
@@ -263,13 +263,13 @@ export const basics: readonly ConformanceCase[] = [
       await target.complete(system(""));
       const response = await target.send(system([{ type: "image_url", image_url: { url: "data:image/png;base64,AA==" } }]));
       const body: any = await response.json();
-      // A model that reads text alone still refuses it, for that reason.
+      // A text-only model still rejects the image.
       if (response.status !== 200) expect([response.status, body.error.type]).toEqual([400, "BadRequestError"]);
     },
   },
   {
     number: 28,
-    title: "a key is asked for everywhere but on /health",
+    title: "requires a key on every route except /health",
     run: async (target) => {
       for (const key of ["wrong", null]) {
         expect((await target.send({ max_tokens: 1 }, { key })).status).toBe(401);
@@ -281,7 +281,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 29,
-    title: "the id is the request's; the header wins; else it is drawn",
+    title: "the id is the request's; the header takes precedence; otherwise it is created",
     fields: ["request_id"],
     run: async (target) => {
       expect((await target.complete({ request_id: "abc", max_tokens: 1 })).id).toBe("chatcmpl-abc");
@@ -292,7 +292,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 29,
-    title: "a server that says so answers with the header",
+    title: "a server with this option sends the request id header",
     fields: ["request_id"],
     needs: { server: "open", because: "answers with the header x-request-id" },
     run: async (target) => {
@@ -303,7 +303,7 @@ export const basics: readonly ConformanceCase[] = [
   },
   {
     number: 30,
-    title: "malformed JSON and other media types are refused",
+    title: "rejects malformed JSON and other media types",
     run: async (target) => {
       for (const body of ["", "{", "[]", "null", '"text"'])
         expect(await target.refused(body), body).toMatchObject({ status: 400, type: "Bad Request" });

@@ -1,4 +1,4 @@
-/** The rows of the error table, in their order. */
+/** Cases for the rows of the error table, in order. */
 import { expect } from "vitest";
 import { parrot, type ConformanceCase } from "../case.ts";
 import { contextLength } from "../facts.ts";
@@ -41,7 +41,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E2",
-    title: "fields that need another name themselves",
+    title: "errors of fields with a specific check name the field",
     fields: ["stream_options", "top_logprobs", "prompt_logprobs", "response_format"],
     run: (target) =>
       expectRefusals(target, "Bad Request", [
@@ -55,7 +55,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E3",
-    title: "contradictions name no field",
+    title: "contradictory fields are rejected without naming a field",
     fields: ["tool_choice", "cache_salt", "continue_final_message", "structured_outputs"],
     run: (target) =>
       expectRefusals(target, "Bad Request", [
@@ -81,7 +81,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E5",
-    title: "a template that is not trusted, and a part that is not text",
+    title: "a template that is not trusted, and a part that is not text, are rejected",
     fields: ["chat_template", "messages"],
     run: async (target) => {
       await expectRefusals(target, "BadRequestError", [[{ chat_template: "x" }, null]]);
@@ -91,7 +91,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E5",
-    title: "a template that fails, and none at all",
+    title: "a template that fails, and a missing template, are rejected",
     fields: ["chat_template", "model"],
     needs: { server: "open", because: "trust in templates of requests, and a model without a template" },
     run: async (target) => {
@@ -101,7 +101,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E6",
-    title: "what does not fit the context names what is too long",
+    title: "errors for a request that exceeds the context name the field",
     fields: ["max_tokens", "max_completion_tokens", "truncate_prompt_tokens"],
     run: async (target) => {
       const length = await contextLength(target);
@@ -115,7 +115,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E7",
-    title: "temperature, top_p and max_tokens name themselves",
+    title: "errors for temperature, top_p and max_tokens name the field",
     fields: ["temperature", "top_p", "max_tokens"],
     run: (target) =>
       expectRefusals(target, "BadRequestError", [
@@ -126,7 +126,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E8",
-    title: "other numbers out of their range name nothing",
+    title: "errors for other numbers out of range name no field",
     fields: ["min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "top_k", "n", "stop", "min_tokens"],
     run: (target) =>
       expectRefusals(target, "BadRequestError", [
@@ -143,7 +143,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E9",
-    title: "bounds of the engine name the field, before a stream or in it",
+    title: "errors for the engine's bounds name the field, before a stream or in it",
     fields: ["top_logprobs", "prompt_logprobs", "logit_bias", "allowed_token_ids"],
     run: async (target) => {
       const rows: readonly Expectation[] = [
@@ -161,7 +161,7 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E10",
-    title: "a grammar, regex or schema that does not compile",
+    title: "rejects a grammar, regex or schema that does not compile",
     fields: ["structured_outputs"],
     run: async (target) => {
       for (const structured_outputs of [{ regex: "(" }, { json: "{" }, { grammar: "root ::= (" }])
@@ -171,14 +171,14 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E11",
-    title: "a priority where there are none",
+    title: "rejects a priority without priority scheduling",
     fields: ["priority"],
     run: async (target) =>
       expect(await target.refused({ priority: 3 })).toMatchObject({ status: 400, type: "BadRequestError", param: "priority" }),
   },
   {
     number: "E12",
-    title: "a failing engine tells nothing of itself",
+    title: "answers an engine failure without its details",
     needs: parrot("an engine that fails on request"),
     run: async (target) => {
       const answer = await target.refused({ messages: [{ role: "user", content: "fail:" }] });
@@ -188,11 +188,11 @@ export const errors: readonly ConformanceCase[] = [
   },
   {
     number: "E13",
-    title: "a text that violates a keyword that its grammar cannot enforce",
+    title: "rejects a text that violates a keyword that its grammar cannot enforce",
     fields: ["structured_outputs"],
     needs: { server: "open", because: "validation of finished texts" },
     run: async (target) => {
-      // The grammar matches 5 alone, which the schema excludes.
+      // The grammar matches only 5, which the schema excludes.
       const structured_outputs = { json: { type: "integer", minimum: 5, maximum: 5, not: { const: 5 } } };
       const violation = {
         type: "ValidationError",

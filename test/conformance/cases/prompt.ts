@@ -1,4 +1,4 @@
-/** Cases 66 to 71: what becomes of the messages before anything is sampled. */
+/** Cases 66 to 71: conversion of messages to the prompt. */
 import { expect } from "vitest";
 import type { ConformanceCase } from "../case.ts";
 import { contextLength, promptText } from "../facts.ts";
@@ -17,7 +17,7 @@ const LONG = { messages: [{ role: "user", content: "one two three four five six 
 export const prompt: readonly ConformanceCase[] = [
   {
     number: 66,
-    title: "an echo begins the answer with what it continues; without it the answer goes on",
+    title: "echo puts the continued text before the answer; without it the answer has only the continuation",
     fields: ["echo", "continue_final_message", "add_generation_prompt"],
     run: async (target) => {
       const body = { ...CONTINUED, seed: 1, max_tokens: 6 };
@@ -27,7 +27,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 67,
-    title: "a turn is continued or opened, not both",
+    title: "rejects a request that both continues the last turn and opens a new one",
     fields: ["continue_final_message", "add_generation_prompt"],
     run: async (target) => {
       const { messages } = CONTINUED;
@@ -40,7 +40,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 68,
-    title: "a prompt ends with the prefill, with the assistant's header, or with neither",
+    title: "a prompt ends with the text to continue, with the assistant header, or with neither",
     fields: ["continue_final_message", "add_generation_prompt"],
     run: async (target) => {
       expect((await promptText(target, CONTINUED)).endsWith("well met")).toBe(true);
@@ -51,7 +51,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 70,
-    title: "a template of the request is refused where none is trusted",
+    title: "rejects a template in the request if such templates are not trusted",
     fields: ["chat_template", "chat_template_kwargs"],
     run: async (target) => {
       for (const body of [{ chat_template: "{{ messages[0].content }}" }, { chat_template_kwargs: { chat_template: "x" } }])
@@ -60,7 +60,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 70,
-    title: "a trusted one is used; one that is missing everywhere is asked for",
+    title: "uses a trusted template; rejects a request without one if the model has none",
     fields: ["chat_template"],
     needs: { server: "open", because: "trust in templates of requests, and a model without a template" },
     run: async (target) => {
@@ -75,7 +75,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 71,
-    title: "documents that the template does not ask for are ignored; a number in one is refused",
+    title: "ignores documents that the template does not use; rejects a number in a document",
     fields: ["documents"],
     run: async (target) => {
       const documents = [{ title: "a", text: "b" }];
@@ -85,7 +85,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 71,
-    title: "documents reach a template that asks for them, and win over its keyword arguments",
+    title: "documents reach a template that uses them, and take precedence over its keyword arguments",
     fields: ["documents", "chat_template_kwargs", "reasoning_effort"],
     needs: { server: "open", because: "trust in templates of requests" },
     run: async (target) => {
@@ -99,7 +99,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 109,
-    title: "truncation keeps the end of the prompt; -1 keeps what fits; none, and more than fits, are refused",
+    title: "truncation keeps the end of the prompt; -1 keeps what fits; 0, and more than fits, are rejected",
     fields: ["truncate_prompt_tokens"],
     run: async (target) => {
       const { prompt_token_ids: whole } = await target.complete(LONG);
@@ -115,7 +115,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 110,
-    title: "special tokens of the encoder come on top of the template's, or there are none to add",
+    title: "add_special_tokens adds the encoder's special tokens to the prompt, if it has any",
     fields: ["add_special_tokens"],
     run: async (target) => {
       const { prompt_token_ids: plain } = await target.complete(LONG);
@@ -125,7 +125,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 111,
-    title: "keyword arguments that the template does not ask for change nothing",
+    title: "keyword arguments that the template does not use have no effect",
     fields: ["chat_template_kwargs"],
     run: async (target) => {
       const kwargs = { mood: "good", messages: [], add_generation_prompt: false };
@@ -134,7 +134,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 112,
-    title: "a salt changes nothing in the answer, and is not empty",
+    title: "a cache salt does not change the answer, and must not be empty",
     fields: ["cache_salt"],
     run: async (target) => {
       const body = { seed: 3, max_tokens: 8 };
@@ -144,7 +144,7 @@ export const prompt: readonly ConformanceCase[] = [
   },
   {
     number: 113,
-    title: "what is passed through is taken with its types, and changes nothing",
+    title: "checks the types of passed-through fields, which do not change the answer",
     fields: ["mm_processor_kwargs", "kv_transfer_params", "engine_xargs", "user"],
     run: async (target) => {
       const body = { seed: 3, max_tokens: 8 };

@@ -1,4 +1,4 @@
-/** Cases 31 to 46: choices, greedy sampling, the numbers of sampling, and what changes logits. */
+/** Cases 31 to 46: choices, greedy sampling, sampling parameters, and logit fields. */
 import { expect } from "vitest";
 import type { ConformanceCase } from "../case.ts";
 import { encodingOf, endToken, greedySample, steadySample, variety, vocabularySize } from "../facts.ts";
@@ -19,7 +19,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 32,
-    title: "in a stream each choice has content and finishes once",
+    title: "streams content and one finish reason for each choice",
     fields: ["n", "stream"],
     run: async (target) => {
       const { chunks, isDone } = await target.stream({ n: 2, seed: 5, max_tokens: 24, ignore_eos: true });
@@ -33,7 +33,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 33,
-    title: "choice 1 is what the next seed says alone",
+    title: "choice 1 equals the output of the next seed",
     fields: ["n", "seed"],
     run: async (target) => {
       const body = { temperature: 1, max_tokens: 16, ignore_eos: true };
@@ -43,7 +43,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 34,
-    title: "no choice at all, and several greedy ones, are refused",
+    title: "rejects n 0, and several greedy choices",
     fields: ["n", "temperature"],
     run: async (target) => {
       for (const body of [{ n: 0 }, { n: 2, temperature: 0 }])
@@ -52,7 +52,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 35,
-    title: "each number is held to its range",
+    title: "rejects numbers outside their ranges",
     fields: ["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty"],
     run: async (target) => {
       for (const [body, param] of [
@@ -68,7 +68,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 36,
-    title: "the model's own defaults speak where a request does not",
+    title: "uses the defaults of the model",
     fields: ["temperature", "model"],
     needs: { server: "open", because: "a model whose generation config has temperature 0.5 and four new tokens" },
     run: async (target) => {
@@ -82,7 +82,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 38,
-    title: "a presence penalty lowers what was said already, a negative one raises it",
+    title: "a positive presence penalty makes previous tokens less likely, a negative one more likely",
     fields: ["presence_penalty"],
     run: async (target) => {
       const free = await variety(target, {});
@@ -92,7 +92,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 39,
-    title: "a frequency penalty lowers most what was said most: of two tokens the greedy model says both in turn",
+    title: "with two allowed tokens a frequency penalty balances their counts, and a negative one repeats one of them",
     fields: ["frequency_penalty", "allowed_token_ids"],
     run: async (target) => {
       const choice = await target.choice({ logprobs: true, top_logprobs: 2, temperature: 0, max_tokens: 24, return_token_ids: true });
@@ -108,7 +108,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 40,
-    title: "a repetition penalty lowers tokens of prompt and output, one below 1 raises them",
+    title: "a repetition penalty makes tokens of prompt and output less likely, one below 1 more likely",
     fields: ["repetition_penalty"],
     run: async (target) => {
       const free = await variety(target, {});
@@ -118,7 +118,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 41,
-    title: "allowed tokens are the only ones; none, or one outside the vocabulary, is refused",
+    title: "samples only allowed tokens; rejects an empty list, and an id outside the vocabulary",
     fields: ["allowed_token_ids"],
     run: async (target) => {
       const [id] = (await greedySample(target)).ids;
@@ -130,7 +130,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 42,
-    title: "bad words are not said, words of several tokens neither",
+    title: "never samples bad words, including words of several tokens",
     fields: ["bad_words"],
     run: async (target) => {
       const { ids, tokens, body } = await steadySample(target);
@@ -139,7 +139,7 @@ export const sampling: readonly ConformanceCase[] = [
         for (const length of [1, 2]) {
           const sequence = ids.slice(at, at + length);
           const word = tokens.slice(at, at + length).join("");
-          // Only what the encoder spells as the model does can be banned by its text.
+          // A text can be banned only if the encoder produces the ids that the model sampled.
           if (word.trim() !== word || (await encodingOf(target, word)).join() !== sequence.join()) continue;
           sequences.push(sequence);
           const choice = await target.choice({ ...body, bad_words: [word] });
@@ -151,7 +151,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 43,
-    title: "a bias of 100 decides, more counts as 100; ids outside the vocabulary are refused and named",
+    title: "a bias of 100 decides, and larger values count as 100; ids outside the vocabulary are rejected by name",
     fields: ["logit_bias"],
     run: async (target) => {
       const size = await vocabularySize(target);
@@ -168,13 +168,13 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 44,
-    title: "a bias on what is no id is refused",
+    title: "rejects a bias on an invalid id",
     fields: ["logit_bias"],
     run: async (target) => expect(await target.refused({ logit_bias: { abc: 1 } })).toMatchObject({ status: 400 }),
   },
   {
     number: 46,
-    title: "log-probabilities are those before temperature and bias",
+    title: "log-probabilities are computed before temperature and bias",
     fields: ["logprobs", "temperature", "logit_bias"],
     run: async (target) => {
       const first = async (body: object): Promise<number> =>
@@ -190,7 +190,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 100,
-    title: "top_p near 0 and top_k 1 leave the likeliest token, at any temperature",
+    title: "top_p near 0 and top_k 1 keep only the most likely token, at any temperature",
     fields: ["top_p", "top_k"],
     run: async (target) => {
       const { text } = await greedySample(target);
@@ -201,7 +201,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 101,
-    title: "min_p 1 leaves the likeliest token",
+    title: "min_p 1 keeps only the most likely token",
     fields: ["min_p"],
     run: async (target) => {
       const { text } = await greedySample(target);
@@ -210,7 +210,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 102,
-    title: "a temperature of 1e-6 is raised and sampled: several choices are taken; 0 counts as a seedless request too",
+    title: "a temperature of 1e-6 is raised, so that several choices are accepted; 0 ignores the seed",
     fields: ["temperature", "n"],
     run: async (target) => {
       expect((await target.complete({ temperature: 1e-6, n: 2, max_tokens: 2 })).choices).toHaveLength(2);
@@ -221,8 +221,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 103,
-    title:
-      "beam search: the width's best outputs, best first, also at temperature 0; the likeliest is at least as likely as the greedy one",
+    title: "beam search: returns the best outputs, best first, also at temperature 0; the best is at least as likely as the greedy output",
     fields: ["use_beam_search", "n"],
     run: async (target) => {
       const body = { max_tokens: 4, ignore_eos: true, logprobs: true, temperature: 0 };
@@ -237,7 +236,7 @@ export const sampling: readonly ConformanceCase[] = [
   },
   {
     number: 104,
-    title: "length_penalty ranks beams: a large one puts longer outputs first, a negative one shorter",
+    title: "length_penalty ranks beams: a large value prefers longer outputs, a negative one shorter",
     fields: ["length_penalty", "use_beam_search"],
     run: async (target) => {
       const end = await endToken(target);

@@ -1,4 +1,4 @@
-/** Cases 47 to 59: what ends an output, and what of it is text. */
+/** Cases 47 to 59: conditions that end an output, and its text. */
 import { expect } from "vitest";
 import type { ConformanceCase } from "../case.ts";
 import { parrot } from "../case.ts";
@@ -7,7 +7,7 @@ import type { Target } from "../target.ts";
 
 type Steady = Awaited<ReturnType<typeof steadySample>>;
 
-/** A stop string ends an output before its first occurrence, or just after it. */
+/** Expects a stop string to end an output before its first occurrence, or directly after it. */
 async function expectStop(target: Target, sample: Steady, stop: string): Promise<void> {
   const before = sample.text.slice(0, sample.text.indexOf(stop));
   for (const [include_stop_str_in_output, content] of [
@@ -20,7 +20,7 @@ async function expectStop(target: Target, sample: Steady, stop: string): Promise
   }
 }
 
-/** A place where one token ends and the next begins, so that a string over it is new there. */
+/** Returns a token boundary at which a string across it occurs for the first time. */
 function spanning({ text, tokens }: Sample): string {
   let at = 0;
   for (const [index, token] of tokens.slice(0, -1).entries()) {
@@ -44,7 +44,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 48,
-    title: "a stop string over several tokens, and within one",
+    title: "matches a stop string across several tokens, and within one",
     fields: ["stop", "include_stop_str_in_output"],
     run: async (target) => {
       const sample = await steadySample(target);
@@ -55,7 +55,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 49,
-    title: "stop tokens in either order: the first generated ends it, stays in token_ids and is the reason",
+    title: "stop tokens in any order: the first sampled one ends the output, stays in token_ids and is the stop reason",
     fields: ["stop_token_ids", "include_stop_str_in_output"],
     run: async (target) => {
       const { ids, tokens, body } = await steadySample(target);
@@ -75,7 +75,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 50,
-    title: "the model's own end finishes with stop and no reason",
+    title: "the end token of the model gives finish reason stop and no stop reason",
     fields: ["logit_bias"],
     run: async (target) => {
       const end = await endToken(target);
@@ -89,7 +89,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 51,
-    title: "an end that is ignored ends nothing, and is text only with special tokens shown",
+    title: "ignore_eos continues after the end token, which is text only if special tokens are shown",
     fields: ["ignore_eos", "skip_special_tokens"],
     run: async (target) => {
       const { usage, choices } = await target.complete({ ignore_eos: true, max_tokens: 512, seed: 1 });
@@ -103,7 +103,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 52,
-    title: "until there are enough tokens neither a stop string nor the end stops",
+    title: "neither a stop string nor the end token ends the output before min_tokens",
     fields: ["min_tokens", "stop"],
     run: async (target) => {
       const { text, ids, body } = await steadySample(target);
@@ -126,7 +126,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 54,
-    title: "more tokens at least than at most, and an empty stop string, are refused",
+    title: "rejects min_tokens above max_tokens, and an empty stop string",
     fields: ["min_tokens", "max_tokens", "stop"],
     run: async (target) => {
       for (const body of [{ min_tokens: 6, max_tokens: 5 }, { stop: [""] }, { stop: ["a", ""] }])
@@ -135,7 +135,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 56,
-    title: "a stream never shows the beginning of a stop string that completes",
+    title: "a stream never contains part of a matched stop string",
     fields: ["stop", "stream"],
     run: async (target) => {
       const { text, body } = await steadySample(target);
@@ -153,7 +153,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 57,
-    title: "a pattern that stands often enough ends the output, with a reason of its own",
+    title: "a pattern that repeats often enough ends the output, with its own finish reason",
     fields: ["repetition_detection"],
     run: async (target) => {
       const [id] = (await greedySample(target)).ids;
@@ -168,7 +168,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 57,
-    title: "three tokens three times, not twice, and not with another at the end",
+    title: "detects three tokens three times, but not twice, and not with a different last token",
     fields: ["repetition_detection"],
     needs: parrot(),
     run: async (target) => {
@@ -185,7 +185,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 59,
-    title: "sizes at odds, and a count below 2, are refused; all zero is off",
+    title: "rejects contradictory sizes, and a count below 2; all zero disables detection",
     fields: ["repetition_detection"],
     run: async (target) => {
       for (const repetition_detection of [
@@ -198,7 +198,7 @@ export const stopping: readonly ConformanceCase[] = [
   },
   {
     number: 105,
-    title: "special tokens are left out of the text alone; the space between them is no matter of a byte-level tokenizer",
+    title: "special tokens are omitted only from the text; spaces between them do not apply to a byte-level tokenizer",
     fields: ["skip_special_tokens", "spaces_between_special_tokens", "include_stop_str_in_output"],
     run: async (target) => {
       const end = await endToken(target);

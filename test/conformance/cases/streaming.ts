@@ -1,9 +1,9 @@
-/** Cases 81 to 93: streams, ids, the list of models, priority, failures, anything at all. */
+/** Cases 81 to 93: streams, ids, the list of models, priority, failures, random bodies. */
 import { expect, vi } from "vitest";
 import { parrot, type ConformanceCase } from "../case.ts";
 import { fuzz, FUZZ_RUNS } from "../fuzz.ts";
 
-/** Until a server has taken a request in, or noticed that its client left. */
+/** Polling options until a server has accepted a request or noticed a disconnect. */
 const SOON = { timeout: 20_000, interval: 20 };
 const SAY = { seed: 5, max_tokens: 24, ignore_eos: true };
 const contentOf = (chunks: readonly any[]): string =>
@@ -12,7 +12,7 @@ const contentOf = (chunks: readonly any[]): string =>
 export const streaming: readonly ConformanceCase[] = [
   {
     number: 81,
-    title: "joined deltas are the plain text; the role comes first, one finish last, with text at a limit",
+    title: "joined deltas equal the plain text; the role is first, one finish reason is last, with text if the limit ends it",
     fields: ["stream"],
     run: async (target) => {
       const plain = await target.text(SAY);
@@ -28,7 +28,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 82,
-    title: "usage comes on request, in one last chunk without choices",
+    title: "sends usage on request, in a final chunk without choices",
     fields: ["stream_options"],
     run: async (target) => {
       const { usage } = await target.complete(SAY);
@@ -41,7 +41,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 84,
-    title: "stream options without a stream are refused, even of nothing; an empty object asks for usage",
+    title: "rejects stream options without a stream, even if empty; in a stream an empty object requests usage",
     fields: ["stream_options", "stream"],
     run: async (target) => {
       for (const stream_options of [{ include_usage: true }, { include_usage: null }])
@@ -52,7 +52,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 85,
-    title: "a server that says so always ends with usage",
+    title: "a server with this option always sends usage at the end",
     fields: ["stream"],
     needs: { server: "open", because: "usage in every stream" },
     run: async (target) => {
@@ -63,7 +63,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 86,
-    title: "token ids come on request, of the prompt and of everything sampled",
+    title: "returns token ids on request, of the prompt and of all sampled tokens",
     fields: ["return_token_ids"],
     run: async (target) => {
       const whole = await target.complete({ seed: 5, max_tokens: 24, return_token_ids: true, logprobs: true });
@@ -83,7 +83,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 88,
-    title: "tokens are named by their ids on request",
+    title: "shows tokens as token ids on request",
     fields: ["return_tokens_as_token_ids", "logprobs"],
     run: async (target) => {
       const body = { ...SAY, logprobs: true, top_logprobs: 1, return_token_ids: true };
@@ -94,7 +94,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 88,
-    title: "or by a server that does so by itself",
+    title: "a server with this option shows tokens as token ids by default",
     fields: ["logprobs"],
     needs: { server: "open", because: "tokens named by their ids by default" },
     run: async (target) => {
@@ -104,7 +104,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 89,
-    title: "a failing engine is a 500 that tells nothing, or an error event and [DONE]",
+    title: "answers an engine failure with 500 and no details, or an error event and [DONE]",
     needs: parrot("an engine that fails on request"),
     run: async (target) => {
       const error = { type: "InternalServerError", message: "Internal server error", code: 500 };
@@ -120,7 +120,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 90,
-    title: "the list of models: the first card is its own root",
+    title: "the first card in the list of models is its own root",
     run: async (target) => {
       const list: any = await (await target.get("/v1/models")).json();
       expect(list.object).toBe("list");
@@ -131,7 +131,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 92,
-    title: "a priority is refused by a server that goes by arrival",
+    title: "a server without priority scheduling rejects a priority",
     fields: ["priority"],
     run: async (target) => {
       expect(await target.refused({ priority: 1 })).toMatchObject({ status: 400, type: "BadRequestError" });
@@ -140,7 +140,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 92,
-    title: "and taken by one that schedules by it, below 0 too",
+    title: "a server with priority scheduling accepts it, also below 0",
     fields: ["priority"],
     needs: { server: "open", because: "priority scheduling" },
     run: async (target) => {
@@ -149,13 +149,13 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 93,
-    title: `no body is answered with a server error, hangs or keeps a place: ${FUZZ_RUNS} of them`,
+    title: `no body causes a server error, a timeout or a leaked slot: ${FUZZ_RUNS} random bodies`,
     timeoutMs: 60_000 + FUZZ_RUNS * 100,
     run: (target) => fuzz(target),
   },
   {
     number: 115,
-    title: "continuous usage counts each choice as it runs",
+    title: "continuous usage counts the tokens of each choice",
     fields: ["stream_options", "n"],
     run: async (target) => {
       const { chunks } = await target.stream({ ...SAY, n: 2, stream_options: { include_usage: true, continuous_usage_stats: true } });
@@ -167,7 +167,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 116,
-    title: "a plain answer has every field of the wire, null where unused",
+    title: "a plain answer has every field of the schema, with null for unused fields",
     run: async (target) => {
       const body = await target.complete({ max_tokens: 4 });
       expect(body).toMatchObject({
@@ -200,7 +200,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 117,
-    title: "numbers, integers and booleans come as words too",
+    title: "accepts numbers, integers and booleans as strings",
     fields: ["temperature", "max_tokens", "stream", "ignore_eos", "n"],
     run: async (target) => {
       const body = { temperature: "0", max_tokens: "3", ignore_eos: "yes", n: true, stream: "off", top_k: 2.0 };
@@ -210,7 +210,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 120,
-    title: "null stands for absence where the interface says so, and is refused elsewhere",
+    title: "null means absent if the schema allows it, and is rejected otherwise",
     fields: ["seed", "stop", "tools", "logit_bias", "echo", "min_tokens", "bad_words", "ignore_eos"],
     run: async (target) => {
       const nullable = [
@@ -246,7 +246,7 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 118,
-    title: "the path is served with a slash at its end",
+    title: "accepts a trailing slash in the path",
     run: async (target) => {
       expect(
         (await target.send({ messages: [{ role: "user", content: "hi" }], max_tokens: 1 }, { path: "/v1/chat/completions/" })).status,
@@ -255,13 +255,13 @@ export const streaming: readonly ConformanceCase[] = [
   },
   {
     number: 119,
-    title: "beyond its room a server answers 429 with Retry-After; a client that leaves gives its place back",
+    title: "answers requests over its limit with 429 and Retry-After; a disconnected client releases its capacity",
     fields: ["n"],
     needs: { server: "small", because: "room for two choices, and a model that waits" },
     run: async (target) => {
       const client = new AbortController();
       const body = { messages: [{ role: "user", content: "hang:" }], n: 2 };
-      // A request of the loop below may have taken the room first: then it is asked for again.
+      // A request of the loop below may have used the capacity first; then this one is retried.
       const waiting = (async () => {
         while (!client.signal.aborted) await target.send(body, { signal: client.signal }).catch(() => null);
       })();

@@ -1,4 +1,4 @@
-/** Cases 60 to 64, and those of `response_format`: output held to a grammar. */
+/** Cases 60 to 64, and cases for `response_format`: constrained output. */
 import { Ajv } from "ajv";
 import { expect } from "vitest";
 import type { ConformanceCase } from "../case.ts";
@@ -15,10 +15,10 @@ const SCHEMA = {
   additionalProperties: false,
 } as const;
 const isPerson = new Ajv().compile(SCHEMA);
-/** The penalty gets a small model out of white space, of which JSON allows any amount. */
+/** The penalty stops a small model from repeating white space, which JSON allows without limit. */
 const LONG = { max_tokens: 200, seed: 7, frequency_penalty: 2 };
 
-/** The JSON of an answer that came to its end, as all of the shipped model here do; null for another model's that was cut off. */
+/** Returns the JSON of a complete answer; null if another model than the shipped one was cut off. */
 function finishedJson({ message, finish_reason }: any): unknown {
   if (outsideAddress() === null) expect(finish_reason, message.content).toBe("stop");
   return finish_reason === "stop" ? JSON.parse(message.content) : null;
@@ -29,7 +29,7 @@ function expectPerson(choice: any): void {
   if (person !== null) expect(isPerson(person), choice.message.content).toBe(true);
 }
 
-/** Settings under which any object is soon closed: no tokens but a few that objects are made of, the end among them. */
+/** Settings that close any object soon: only a few tokens of JSON objects and the end token are allowed. */
 async function shortObjects(target: Target): Promise<object> {
   const body = { structured_outputs: { choice: ['{"a": "b"}'] }, temperature: 0, max_tokens: 30, return_token_ids: true };
   const { token_ids } = await target.choice(body);
@@ -39,7 +39,7 @@ async function shortObjects(target: Target): Promise<object> {
 export const structured: readonly ConformanceCase[] = [
   {
     number: 60,
-    title: "choice, regex, schema and json_object: the output is what was asked for",
+    title: "choice, regex, schema and json_object constrain the output",
     fields: ["structured_outputs"],
     run: async (target) => {
       const short = await shortObjects(target);
@@ -70,7 +70,7 @@ export const structured: readonly ConformanceCase[] = [
   },
   {
     number: 62,
-    title: "a regex that is none, and a schema, regex or grammar that does not compile, are refused",
+    title: "rejects an invalid regex, and a schema, regex or grammar that does not compile",
     fields: ["structured_outputs"],
     run: async (target) => {
       for (const structured_outputs of [
@@ -91,7 +91,7 @@ export const structured: readonly ConformanceCase[] = [
   },
   {
     number: 63,
-    title: "no constraint, two of them, and a choice of nothing are refused",
+    title: "rejects no constraint, two constraints, and an empty choice",
     fields: ["structured_outputs"],
     run: async (target) => {
       for (const structured_outputs of [{}, { regex: "a", json: {} }, { choice: [] }, { json_object: false }])
@@ -100,7 +100,7 @@ export const structured: readonly ConformanceCase[] = [
   },
   {
     number: 64,
-    title: "response_format text constrains nothing; json_schema without one is refused",
+    title: "response_format text constrains nothing; json_schema without a schema is rejected",
     fields: ["response_format"],
     run: async (target) => {
       const body = { seed: 1, max_tokens: 12 };
@@ -114,7 +114,7 @@ export const structured: readonly ConformanceCase[] = [
   },
   {
     number: 106,
-    title: "response_format in every form",
+    title: "response_format constrains the output in every form",
     fields: ["response_format"],
     run: async (target) => {
       for (const response_format of [
@@ -131,7 +131,7 @@ export const structured: readonly ConformanceCase[] = [
   },
   {
     number: 107,
-    title: "a structural tag constrains what stands between its tags alone",
+    title: "a structural tag constrains only the text between its tags",
     fields: ["structured_outputs"],
     run: async (target) => {
       const structural_tag = JSON.stringify({
@@ -143,7 +143,7 @@ export const structured: readonly ConformanceCase[] = [
   },
   {
     number: 108,
-    title: "a grammar, and the options of structured outputs",
+    title: "supports a grammar, and the options of structured outputs",
     fields: ["structured_outputs"],
     run: async (target) => {
       const grammar = 'root ::= "a" (" b")* " c"';

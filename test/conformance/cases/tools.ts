@@ -1,4 +1,4 @@
-/** Cases 73 to 80, and reasoning: what is read out of an answer's text. */
+/** Cases 73 to 80, and reasoning: parsing of the answer text. */
 import { expect } from "vitest";
 import { parrot, type ConformanceCase } from "../case.ts";
 import { outsideAddress } from "../target.ts";
@@ -10,7 +10,7 @@ const CALL = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>';
 const named = (name: string) => ({ type: "function", function: { name } });
 const says = (text: string) => ({ messages: [{ role: "user", content: `say:</think>${text}` }] });
 
-/** The tool calls of a stream, joined, and what it finished with. */
+/** Returns the joined tool calls of a stream, and its finish reasons. */
 function joinCalls(chunks: readonly any[]): { readonly calls: any[]; readonly ids: string[]; readonly finishes: string[] } {
   const parts = chunks.flatMap((chunk) => chunk.choices);
   const calls: any[] = [];
@@ -27,7 +27,7 @@ function joinCalls(chunks: readonly any[]): { readonly calls: any[]; readonly id
 export const tools: readonly ConformanceCase[] = [
   {
     number: 73,
-    title: "without tools there is no choice of one",
+    title: "returns no tool calls without tools, and rejects a tool_choice",
     fields: ["tools", "tool_choice"],
     run: async (target) => {
       for (const none of [{}, { tools: null }, { tools: [] }]) {
@@ -40,7 +40,7 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 74,
-    title: "a named function is among the tools",
+    title: "rejects a named function that is not among the tools",
     fields: ["tools", "tool_choice"],
     run: async (target) => {
       expect(await target.refused({ tool_choice: named("add") })).toMatchObject({ status: 400 });
@@ -50,7 +50,7 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 75,
-    title: "a server without a tool parser refuses a choice that needs one, and says so",
+    title: "a server without a tool parser rejects a tool_choice that requires one, with the reason",
     fields: ["tools", "tool_choice"],
     needs: { server: "bare", because: "no tool parser" },
     run: async (target) => {
@@ -81,13 +81,13 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 77,
-    title: "required: at least one call, each by its tool's schema, finish tool_calls; a tool without parameters takes none",
+    title: "required: at least one call, each valid for its tool, finish tool_calls; a tool without parameters gets {}",
     fields: ["tools", "tool_choice"],
     run: async (target) => {
       for (let seed = 0; seed < 4; seed++) {
         const body = { tools: [ADD, NOW], tool_choice: "required", seed, max_tokens: 200, frequency_penalty: 2 };
         const { message, finish_reason } = await target.choice(body);
-        // Other models than the shipped one may be cut off.
+        // Models other than the shipped one may be cut off.
         if (outsideAddress() !== null && finish_reason === "length") continue;
         expect(finish_reason).toBe("tool_calls");
         expect(message.content).toBe("");
@@ -103,7 +103,7 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 79,
-    title: "without parallel calls there is one, with one id in the stream",
+    title: "without parallel calls returns one call, with one id in the stream",
     fields: ["tools", "parallel_tool_calls"],
     needs: parrot(),
     run: async (target) => {
@@ -121,7 +121,7 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 80,
-    title: "calls in the history: empty arguments are none, broken ones are refused",
+    title: "calls in the history: accepts empty arguments, rejects invalid JSON",
     fields: ["messages"],
     run: async (target) => {
       const history = (args: string) => ({
@@ -138,7 +138,7 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 94,
-    title: "an effort that does not exist is refused; without include_reasoning there is none",
+    title: "rejects an unknown reasoning effort; include_reasoning false omits the reasoning",
     fields: ["reasoning_effort", "include_reasoning"],
     run: async (target) => {
       expect(await target.refused({ reasoning_effort: "extreme" })).toMatchObject({ status: 400, type: "Bad Request" });
@@ -148,7 +148,7 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 94,
-    title: "reasoning is told apart, and left out on request, streamed too",
+    title: "separates reasoning from the content, and omits it on request, also in a stream",
     fields: ["include_reasoning"],
     needs: parrot("a reasoning parser, and a model whose words a test chooses"),
     run: async (target) => {
@@ -167,7 +167,7 @@ export const tools: readonly ConformanceCase[] = [
   },
   {
     number: 114,
-    title: "auto: calls in the text become tool calls, what does not parse is content; none leaves the text",
+    title: "auto: calls in the text become tool calls, text that does not parse is content; none keeps the text",
     fields: ["tools", "tool_choice"],
     needs: parrot(),
     run: async (target) => {

@@ -1,4 +1,4 @@
-import { createReferenceEngine } from "../../../src/testing/reference/engine.ts";
+import { createReferenceEngine } from "../../../src/testing/index.ts";
 import { ALL_RULES, BASE, BASE_DIRECTORY } from "./subject.ts";
 import { engineConformance } from "./suite.ts";
 

@@ -72,7 +72,7 @@ export function samplingBehaviours(get: () => Subject): void {
       await engine.release(policy);
     });
 
-    it("is frozen when it is published, comes back from a saved state, and is gone once released", async () => {
+    it("keeps its weights after publication, loads from a saved state, and is not found once released", async () => {
       const { engine } = get();
       const model = await newModel(get());
       await train(engine, model, 1);
@@ -92,7 +92,7 @@ export function samplingBehaviours(get: () => Subject): void {
       expect(await codeOf(sampleAll(engine, first, prompt, params(3)))).toBe("E_NOT_FOUND");
     });
 
-    it("sampling from it leaves the model that trains as it was", async () => {
+    it("does not change the model when it is sampled", async () => {
       const { engine } = get();
       const model = await newModel(get());
       await train(engine, model, 1);
@@ -105,7 +105,7 @@ export function samplingBehaviours(get: () => Subject): void {
       await engine.release(old);
     });
 
-    it("of a base samples that base", async () => {
+    it("of a base model samples with the base's log-probabilities", async () => {
       const { engine, lora } = get();
       const tokens = await sampleAll(engine, await basePolicy(), prompt, params(2));
       const fresh = await engine.createModel({ base: BASE, seed: 0, lora });
@@ -121,7 +121,7 @@ export function samplingBehaviours(get: () => Subject): void {
   });
 
   describe("a token", () => {
-    it("is the same for the same seed, another for another, and the likeliest at temperature 0 or with one candidate", async () => {
+    it("is the same for the same seed, differs for another seed, and is the most likely at temperature 0 or with one candidate", async () => {
       const { engine, lora } = get();
       const policy = await basePolicy();
       const [a, b, c] = await Promise.all([42, 42, 43].map((seed) => sampleAll(engine, policy, prompt, params(seed))));
@@ -137,7 +137,7 @@ export function samplingBehaviours(get: () => Subject): void {
       }
     });
 
-    it("is drawn as often as its probability says; a temperature sharpens the draw and not what is reported", async () => {
+    it("is drawn in proportion to its probability; the temperature changes the draw and not the reported log-probability", async () => {
       const { engine, lora, draws } = get();
       const policy = await basePolicy();
       const model = await engine.createModel({ base: BASE, seed: 0, lora });
@@ -159,7 +159,7 @@ export function samplingBehaviours(get: () => Subject): void {
       }
     });
 
-    it.each(RULES)("%s: supported, or rejected by an engine without it", async (name, more, holds) => {
+    it.each(RULES)("%s: applied, or rejected by an engine without it", async (name, more, holds) => {
       const { engine, rules } = get();
       const policy = await basePolicy();
       const greedy = await sampleAll(engine, policy, prompt, params(0, { temperature: 0 }));
@@ -179,7 +179,7 @@ export function samplingBehaviours(get: () => Subject): void {
   });
 
   describe("a sequence", () => {
-    it("ends at a stop id, which is part of it, at the limit and at the end of the context", async () => {
+    it("ends with a stop id included, at the token limit, and at the end of the context", async () => {
       const { engine } = get();
       const policy = await basePolicy();
       const free = await sampleAll(engine, policy, prompt, params(42));
@@ -193,7 +193,7 @@ export function samplingBehaviours(get: () => Subject): void {
       expect([cut.length, cut.at(-1)!.finish]).toEqual([3, "length"]);
     });
 
-    it("ends with the signal's own reason when it is aborted, and by itself when its reader leaves", async () => {
+    it("rejects with the signal's own reason; an aborted request or one whose reader leaves does not disturb later requests", async () => {
       const { engine } = get();
       const policy = await basePolicy();
       const reason = new Error("enough");
@@ -211,7 +211,7 @@ export function samplingBehaviours(get: () => Subject): void {
       expect(await sampleAll(engine, policy, prompt, params(1))).toHaveLength(8);
     });
 
-    it("is refused where its prompt or its numbers are out of bounds, naming the parameter", async () => {
+    it("is rejected for a prompt or parameter out of bounds, naming the parameter", async () => {
       const { engine } = get();
       const policy = await basePolicy();
       for (const [param, ids, more] of [
@@ -223,7 +223,11 @@ export function samplingBehaviours(get: () => Subject): void {
         ["topP", prompt, { topP: 0 }],
         ["topLogprobs", prompt, { topLogprobs: engine.capabilities().maxTopLogprobs + 1 }],
       ] as const)
-        await expect(sampleAll(engine, policy, ids, params(1, more))).rejects.toMatchObject({ code: "E_ARGUMENT", param });
+        await expect(sampleAll(engine, policy, ids, params(1, more))).rejects.toMatchObject({
+          code: "E_ARGUMENT",
+          param,
+          retryable: false,
+        });
     });
   });
 }

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished } from "vitest";
+import type { Row } from "../../../src/engine/port.ts";
 import {
   BASE,
   codeOf,
@@ -30,7 +31,7 @@ async function oracle(): Promise<{ rows: number[][]; logprobs: number[][] }> {
 /** Declares the tests; `get` gives the engine once it has started. */
 export function trainingBehaviours(get: () => Subject): void {
   describe("a base model", () => {
-    it("is described by its configuration, and an unknown one does not exist", async () => {
+    it("is described by its configuration; an unknown base model is not found", async () => {
       const { engine } = get();
       expect(engine.capabilities().baseModels).toContain(BASE);
       expect(await engine.describeBase(BASE)).toMatchObject({ id: BASE, vocabularySize: VOCABULARY, contextLength: CONTEXT });
@@ -38,7 +39,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(await codeOf(engine.createModel({ base: "nobody/knows-this", seed: 0, lora: get().lora }))).toBe("E_NOT_FOUND");
     });
 
-    it("gives the log-probabilities that transformers gives, each with its token, 0 where the weight is 0", async () => {
+    it("has the log-probabilities that transformers computes, aligned with the tokens, 0 where the weight is 0", async () => {
       const { engine } = get();
       const model = await newModel(get());
       const { rows, logprobs } = await oracle();
@@ -54,7 +55,7 @@ export function trainingBehaviours(get: () => Subject): void {
   });
 
   describe("a gradient", () => {
-    it.each(LOSSES)("$kind: log-probabilities and Σ weights·L by the definition", async (loss) => {
+    it.each(LOSSES)("$kind: log-probabilities and loss match the definition Σ weights·L", async (loss) => {
       const { engine } = get();
       const model = await newModel(get());
       await train(engine, model);
@@ -65,7 +66,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(metrics.loss).toBeCloseTo(lossOf(loss, rows, logprobs), 4);
     });
 
-    it.each(LOSSES)("$kind: a small step down it lowers the loss by the square of its norm", async (loss) => {
+    it.each(LOSSES)("$kind: a small gradient step lowers the loss by rate · norm²", async (loss) => {
       const { engine } = get();
       const model = await newModel(get());
       await train(engine, model);
@@ -83,7 +84,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(fall / (rate * gradNorm! ** 2)).toBeLessThan(1.05);
     });
 
-    it("adds up over calls, whatever the order and the cut", async () => {
+    it("accumulates over calls, independent of order and batching", async () => {
       const { engine } = get();
       const [whole, parts] = [await newModel(get()), await newModel(get())];
       for (const model of [whole, parts]) await train(engine, model, 1);
@@ -95,7 +96,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(largestDifference(await engine.forward(whole, rows), await engine.forward(parts, rows))).toBeLessThan(1e-5);
     });
 
-    it("of a token whose old log-probability is unknown is that of ratio 1", async () => {
+    it("takes the ratio as 1 for a token with unknown old log-probability", async () => {
       const { engine } = get();
       const [known, unknown] = [await newModel(get()), await newModel(get())];
       for (const model of [known, unknown]) await train(engine, model, 1);
@@ -107,12 +108,15 @@ export function trainingBehaviours(get: () => Subject): void {
         const filled = rows.map((row, i) => ({ ...row, logprobs: now[i]! }));
         await engine.forwardBackward(known, filled, loss);
         await engine.forwardBackward(unknown, blank, loss);
-        const [a, b] = [await engine.optimStep(known, plainStep(0)), await engine.optimStep(unknown, plainStep(0))];
+        const [a, b] = [await engine.optimStep(known, plainStep(1e-2)), await engine.optimStep(unknown, plainStep(1e-2))];
         expect(Math.abs(a.gradNorm! / b.gradNorm! - 1)).toBeLessThan(1e-3);
+        const after = await engine.forward(known, rows);
+        expect(largestDifference(after, now)).toBeGreaterThan(1e-4);
+        expect(largestDifference(after, await engine.forward(unknown, rows))).toBeLessThan(1e-5);
       }
     });
 
-    it("is gone after the step", async () => {
+    it("is zero after the step", async () => {
       const { engine } = get();
       const model = await newModel(get());
       await engine.forwardBackward(model, rowsOf(2), { kind: "cross-entropy" });
@@ -120,7 +124,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect((await engine.optimStep(model, plainStep(0))).gradNorm).toBe(0);
     });
 
-    it("is not touched by a call that was aborted before it began, and the call rejects with the signal's own reason", async () => {
+    it("stays zero after a call that was aborted before it began, which rejects with the signal's own reason", async () => {
       const { engine } = get();
       const model = await newModel(get());
       const reason = new Error("enough");
@@ -132,7 +136,7 @@ export function trainingBehaviours(get: () => Subject): void {
   });
 
   describe("a step", () => {
-    it("reports the norm before clipping, and goes as far as a gradient of the given norm, or is refused", async () => {
+    it("reports the norm before clipping and applies the clipped gradient, or rejects clipping if the engine cannot clip", async () => {
       const { engine } = get();
       const { clipsGradients = true } = engine.capabilities();
       const [free, clipped] = [await newModel(get()), await newModel(get())];
@@ -148,23 +152,48 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(largestDifference(a, b)).toBeLessThan(1e-5);
     });
 
-    it("is AdamW's: the first moves every weight by the learning rate, its length told by the moments after", async () => {
+    it("moves every weight by the learning rate in the first step, independent of the gradient's scale", async () => {
       const { engine } = get();
-      const [once, twice] = [await newModel(get()), await newModel(get())];
+      const [once, thrice] = [await newModel(get()), await newModel(get())];
       const rows = rowsOf(4);
-      // Without memory of the first moment and with a short one of the second, a step is the sign of the gradient: its scale is nothing.
+      const before = await engine.forward(once, rows);
       for (const [model, scale] of [
         [once, 1],
-        [twice, 3],
+        [thrice, 3],
       ] as const) {
-        const scaled = rows.map((row) => ({ ...row, weights: row.weights.map((weight) => weight * scale) }));
-        await engine.forwardBackward(model, scaled, { kind: "cross-entropy" });
+        await engine.forwardBackward(model, scaledRows(rows, scale), { kind: "cross-entropy" });
         expect(await engine.optimStep(model, { learningRate: 1e-3, epsilon: 1e-12 })).toMatchObject({ step: 1 });
       }
-      expect(largestDifference(await engine.forward(once, rows), await engine.forward(twice, rows))).toBeLessThan(1e-4);
+      const after = await engine.forward(once, rows);
+      expect(largestDifference(after, before)).toBeGreaterThan(1e-3);
+      expect(largestDifference(after, await engine.forward(thrice, rows))).toBeLessThan(1e-4);
     });
 
-    it("decays both matrices of an adapter, of rank 1 too", async () => {
+    it("applies AdamW's formula: decayed moments, both bias corrections, ε added to the root", async () => {
+      const { engine } = get();
+      const [third, first] = [await newModel(get()), await newModel(get())];
+      const rows = rowsOf(4);
+      const before = await engine.forward(third, rows);
+      const { beta1, beta2, epsilon, learningRate } = { beta1: 0.8, beta2: 0.9, epsilon: 1e-3, learningRate: 2e-2 };
+      // A learning rate of 0 keeps the weights, so the gradients of the three steps are multiples of one gradient g.
+      const scales = [4, 1, 0.5];
+      let [m, v] = [0, 0];
+      for (const [index, scale] of scales.entries()) {
+        [m, v] = [beta1 * m + (1 - beta1) * scale, beta2 * v + (1 - beta2) * scale ** 2];
+        await engine.forwardBackward(third, scaledRows(rows, scale), { kind: "cross-entropy" });
+        const isLast = index === scales.length - 1;
+        await engine.optimStep(third, { beta1, beta2, epsilon, learningRate: isLast ? learningRate : 0 });
+      }
+      // The third step is −rate·M·g / (√V·|g| + ε), with the bias-corrected moments M and V of g = 1: a first step with rate·M/√V and ε/√V.
+      const [mean, root] = [m / (1 - beta1 ** scales.length), Math.sqrt(v / (1 - beta2 ** scales.length))];
+      await engine.forwardBackward(first, rows, { kind: "cross-entropy" });
+      await engine.optimStep(first, { beta1, beta2, epsilon: epsilon / root, learningRate: (learningRate * mean) / root });
+      const [a, b] = [await engine.forward(third, rows), await engine.forward(first, rows)];
+      expect(largestDifference(a, before)).toBeGreaterThan(1e-2);
+      expect(largestDifference(a, b)).toBeLessThan(2e-5);
+    });
+
+    it("decays both matrices of an adapter, also of rank 1", async () => {
       const { engine } = get();
       const rows = rowsOf(4);
       const model = await engine.createModel({ base: BASE, seed: 5, lora: { rank: 1 } });
@@ -181,7 +210,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(Math.abs(scale - 0.25)).toBeLessThan(0.05);
     });
 
-    it("starts over when the optimizer is reset; the weights stay", async () => {
+    it("counts from 1 again after the optimizer is reset; the weights stay", async () => {
       const { engine } = get();
       const model = await newModel(get());
       const rows = rowsOf(4);
@@ -193,7 +222,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(await engine.optimStep(model, { learningRate: 0 })).toMatchObject({ step: 1 });
     });
 
-    it("after a reset goes as far as a first one, whatever the ε", async () => {
+    it("has no memory of the moments after a reset", async () => {
       const { engine } = get();
       const [reset, plain] = [await newModel(get()), await newModel(get())];
       const rows = rowsOf(4);
@@ -212,7 +241,7 @@ export function trainingBehaviours(get: () => Subject): void {
   });
 
   describe("a saved state", () => {
-    it("continues as if nothing had happened, in a new model and over another's weights", async () => {
+    it("continues with the same steps in a new model and in a model with other weights", async () => {
       const { engine } = get();
       const model = await newModel(get());
       const rows = rowsOf(4);
@@ -235,7 +264,7 @@ export function trainingBehaviours(get: () => Subject): void {
       for (const each of found) expect(largestDifference(each, wanted!)).toBeLessThan(1e-5);
     });
 
-    it("of another shape, or none at all, is refused as data", async () => {
+    it("is rejected with E_DATA if it is missing or belongs to another adapter shape", async () => {
       const { engine, lora } = get();
       const path = await scratchDirectory();
       const create = (rank: number, from: string) => engine.createModel({ base: BASE, seed: 0, lora: { rank }, from });
@@ -247,8 +276,26 @@ export function trainingBehaviours(get: () => Subject): void {
     });
   });
 
+  describe("an error", () => {
+    it("names the parameter and says whether a retry can help", async () => {
+      const { engine, lora } = get();
+      const final = (code: string, param: string | null) => ({ code, param, retryable: false });
+      const unknown = "nobody/knows-this";
+      await expect(engine.describeBase(unknown)).rejects.toMatchObject(final("E_NOT_FOUND", "base_model"));
+      await expect(engine.createModel({ base: unknown, seed: 0, lora })).rejects.toMatchObject(final("E_NOT_FOUND", "base_model"));
+      await expect(engine.loadPolicy({ base: unknown })).rejects.toMatchObject(final("E_NOT_FOUND", "base_model"));
+      const empty = await scratchDirectory();
+      await expect(engine.createModel({ base: BASE, seed: 0, lora, from: empty })).rejects.toMatchObject(final("E_DATA", null));
+      const model = await engine.createModel({ base: BASE, seed: 0, lora });
+      const shorter = { tokens: tokensOf(1, 3), weights: Float32Array.of(0, 1) };
+      await expect(engine.forward(model, [shorter])).rejects.toMatchObject(final("E_ARGUMENT", "rows"));
+      await engine.unload(model);
+      await expect(engine.forward(model, rowsOf(1))).rejects.toMatchObject(final("E_NOT_FOUND", null));
+    });
+  });
+
   describe("models", () => {
-    it("are independent of each other, and an adapter leaves its base alone", async () => {
+    it("are independent of each other; training one does not change the base", async () => {
       const { engine, lora } = get();
       const rows = rowsOf(3);
       const fresh = () => engine.createModel({ base: BASE, seed: 1, lora });
@@ -263,7 +310,7 @@ export function trainingBehaviours(get: () => Subject): void {
       expect(await codeOf(engine.forward(trained, rows))).toBe("E_NOT_FOUND");
     });
 
-    it("train either way that is offered, and refuse the other", async () => {
+    it("are trained in full if the engine supports it, and rejected otherwise", async () => {
       const { engine } = get();
       const { fullParameter } = engine.capabilities();
       const work = engine.createModel({ base: BASE, seed: 0 });
@@ -271,14 +318,15 @@ export function trainingBehaviours(get: () => Subject): void {
       if (fullParameter) await engine.unload(await work);
     });
 
-    it("refuse rows that do not fit, naming the row", async () => {
+    it("reject invalid rows with the row's index", async () => {
       const { engine } = get();
       const model = await newModel(get());
       const good = { tokens: tokensOf(1, 3), weights: Float32Array.of(0, 1, 1) };
       const ppo = LOSSES[2]!;
       const refused = async (row: object, loss = LOSSES[0]!) => {
         const work = engine.forwardBackward(model, [good, { ...good, ...row }].map(withPolicy), loss);
-        await expect(work).rejects.toMatchObject({ code: "E_ARGUMENT", message: expect.stringContaining("Row 1") as string });
+        const expected = { code: "E_ARGUMENT", param: "rows", retryable: false, message: expect.stringContaining("Row 1") as string };
+        await expect(work).rejects.toMatchObject(expected);
       };
       await refused({ weights: Float32Array.of(1, 1, 1) });
       await refused({ weights: Float32Array.of(0, 1) });
@@ -290,6 +338,9 @@ export function trainingBehaviours(get: () => Subject): void {
     });
   });
 }
+
+const scaledRows = (rows: readonly Row[], scale: number): Row[] =>
+  rows.map((row) => ({ ...row, weights: row.weights.map((weight) => weight * scale) }));
 
 const withPolicy = <T extends object>(row: T) => ({ advantages: new Float32Array(3), logprobs: new Float32Array(3), ...row }) as never;
 

@@ -71,7 +71,7 @@ async function trained(
 }
 
 describe("sampling", () => {
-  test("cached decoding equals the full forward pass, logprob by logprob", async () => {
+  test("cached decoding has the log-probabilities of the full forward pass", async () => {
     const { model, policy } = await trained(1);
     const prompts = Array.from({ length: 12 }, (_, i) => promptOf(i));
     const outputs = await Promise.all(prompts.map((prompt, i) => sampleAll(policy, prompt, params(i, { maxTokens: 30 }))));
@@ -84,7 +84,7 @@ describe("sampling", () => {
     });
   });
 
-  test("a request's tokens and logprobs are the same bits alone and in any company", async () => {
+  test("tokens and log-probabilities are bit-identical alone and in any batch", async () => {
     const { policy } = await trained(2);
     const alone = await sampleAll(policy, promptOf(4), params(99, { maxTokens: 40, topLogprobs: 3 }));
     for (const company of [1, 7, 40]) {
@@ -101,7 +101,7 @@ describe("sampling", () => {
     for (const each of many) expect(sampled(each)).toEqual(sampled(alone));
   });
 
-  test("several adapters and the base itself are sampled at once, each row the same bits as if alone", async () => {
+  test("several adapters and the base are sampled in one batch, bit-identical to sampling alone", async () => {
     const policies = [
       (await trained(3, { rank: 2 })).policy,
       (await trained(4, { rank: 4 })).policy,
@@ -115,14 +115,14 @@ describe("sampling", () => {
     expect(together.map(sampled)).toEqual(alone.map(sampled));
   });
 
-  test("an adapter's log-probabilities are the trainer's", async () => {
+  test("an adapter is sampled with the trainer's log-probabilities", async () => {
     const { model, policy } = await trained(6, { rank: 3 });
     const tokens = await sampleAll(policy, promptOf(2), params(1));
     const [full] = await engine.forward(model, [rowOf(promptOf(2), tokens)]);
     tokens.forEach((token, k) => expect(Math.abs(token.logprob - full![promptOf(2).length + k]!)).toBeLessThan(1e-5));
   });
 
-  test("the same seed gives the same tokens, another seed others, temperature 0 the likeliest", async () => {
+  test("the same seed gives the same tokens, another seed others, temperature 0 the most likely", async () => {
     const policy = await engine.loadPolicy({ base: "oracle" });
     const [a, b, c] = await Promise.all([42, 42, 43].map((seed) => sampleAll(policy, promptOf(1), params(seed))));
     expect(b).toEqual(a);
@@ -144,7 +144,7 @@ describe("sampling", () => {
     }
   });
 
-  test("ends at a stop id, at the limit and at the end of the context", async () => {
+  test("ends at a stop id, at the token limit and at the end of the context", async () => {
     const policy = await engine.loadPolicy({ base: "oracle" });
     const free = await sampleAll(policy, promptOf(1), params(42));
     expect(free).toHaveLength(16);
@@ -158,7 +158,7 @@ describe("sampling", () => {
     expect(full.at(-1)!.finish).toBe("length");
   });
 
-  test("an abort rejects with the signal's own reason, and leaving the loop frees the row", async () => {
+  test("an abort rejects with the signal's own reason, and a released policy is not found", async () => {
     const policy = await engine.loadPolicy({ base: "oracle" });
     const controller = new AbortController();
     const reason = new Error("enough");
@@ -175,7 +175,7 @@ describe("sampling", () => {
     await expect(sampleAll(policy, promptOf(1), params(1))).rejects.toMatchObject({ code: "E_NOT_FOUND" });
   });
 
-  test("names what is wrong with a request", async () => {
+  test("rejects an invalid request with the expected and received value", async () => {
     const policy = await engine.loadPolicy({ base: "oracle" });
     await expect(sampleAll(policy, Int32Array.of(VOCABULARY), params(1))).rejects.toThrow(/token ids in \[0, 48\), got 48/);
     await expect(sampleAll(policy, new Int32Array(64), params(1))).rejects.toThrow(/1 to 63 tokens/);
@@ -184,7 +184,7 @@ describe("sampling", () => {
 });
 
 describe("training", () => {
-  test("gradients of parts add up to those of the whole, and an aborted call leaves them as they were", async () => {
+  test("gradients accumulate over calls, and an aborted call does not change them", async () => {
     const rows = Array.from({ length: 5 }, (_, i): Row => ({
       tokens: promptOf(i + 2),
       weights: new Float32Array(promptOf(i + 2).length).fill(0.1, 1),
@@ -195,11 +195,19 @@ describe("training", () => {
     const parts = await engine.createModel({ base: "oracle", seed: 0 });
     for (const row of rows) await engine.forwardBackward(parts, [row], loss);
     await expect(engine.forwardBackward(parts, rows, loss, { signal: AbortSignal.abort() })).rejects.toMatchObject({ name: "AbortError" });
-    const [a, b] = [await engine.optimStep(whole, { learningRate: 0.01 }), await engine.optimStep(parts, { learningRate: 0.01 })];
+    // A plain gradient step: the log-probabilities after it show the whole gradient, not only its norm.
+    const step = { learningRate: 1e5, epsilon: 1e6, beta1: 0, beta2: 0 };
+    const before = await engine.forward(whole, rows);
+    const [a, b] = [await engine.optimStep(whole, step), await engine.optimStep(parts, step)];
     expect(Math.abs(a.gradNorm - b.gradNorm) / a.gradNorm).toBeLessThan(1e-5);
+    const [after, other] = [await engine.forward(whole, rows), await engine.forward(parts, rows)];
+    const furthest = (from: readonly Float32Array[]) =>
+      Math.max(...after.flatMap((row, i) => [...row.map((x, t) => Math.abs(x - from[i]![t]!))]));
+    expect(furthest(before)).toBeGreaterThan(1e-3);
+    expect(furthest(other)).toBeLessThan(1e-5);
   });
 
-  test("a saved state continues byte for byte", async () => {
+  test("training from a saved state is bit-identical to training without interruption", async () => {
     const rows = [{ tokens: promptOf(3), weights: new Float32Array(promptOf(3).length).fill(0.1, 1) }];
     const step = async (model: Awaited<ReturnType<Engine["createModel"]>>) => {
       await engine.forwardBackward(model, rows, { kind: "cross-entropy" });
@@ -216,7 +224,7 @@ describe("training", () => {
     expect(b).toEqual(a);
   });
 
-  test("adapters train, save in PEFT's layout and come back", async () => {
+  test("adapters are trained, saved in PEFT's layout and loaded again", async () => {
     const { model, policy } = await trained(9, { rank: 2 });
     const path = join(scratch, "adapter");
     await mkdir(path);
@@ -232,7 +240,7 @@ describe("training", () => {
     await expect(engine.createModel({ base: "oracle", seed: 0, from: path })).rejects.toMatchObject({ code: "E_DATA" });
   });
 
-  test("weights after ten steps are the same bytes with 1, 2 and 4 threads, in fresh processes", async () => {
+  test("weights after ten steps are bit-identical with 1, 2 and 4 threads in separate processes", async () => {
     const program = join(import.meta.dirname, "ten-steps.ts");
     const hashes: string[] = [];
     for (const threads of [1, 2, 4]) {
@@ -243,24 +251,27 @@ describe("training", () => {
     expect(new Set(hashes).size).toBe(1);
   }, 180_000);
 
-  test("refuses rows that do not fit, naming the row", async () => {
+  test("rejects invalid rows with the row's index", async () => {
     const { model } = await trained(10);
     const bad = (row: Row) => engine.forwardBackward(model, [row], { kind: "cispo", epsilon: 1, epsilonHigh: 4 });
     const weights = Float32Array.of(0, 1);
     await expect(bad({ tokens: Int32Array.of(1, 2), weights })).rejects.toThrow(/Row 0: expected 2 advantages/);
-    await expect(bad({ tokens: Int32Array.of(1, 99), weights })).rejects.toMatchObject({ code: "E_ARGUMENT" });
-    await expect(bad({ tokens: Int32Array.of(1, 2), weights: Float32Array.of(1, 1) })).rejects.toThrow(/weight 0 for the first token/);
+    const more = { weights, advantages: Float32Array.of(0, 1), logprobs: Float32Array.of(0, -1) };
+    await expect(bad({ ...more, tokens: Int32Array.of(1, 99) })).rejects.toThrow(/Row 0: .*99/);
+    await expect(bad({ ...more, tokens: Int32Array.of(1, 2), weights: Float32Array.of(1, 1) })).rejects.toThrow(
+      /Row 0: .*weight 0 for the first token/,
+    );
   });
 });
 
-test("a base outside the allowed roots, or without a configuration, does not exist", async () => {
+test("a base model outside the allowed roots or without a configuration is not found", async () => {
   await expect(engine.describeBase("/etc")).rejects.toMatchObject({ code: "E_NOT_FOUND" });
   await expect(engine.describeBase(`${base}/../../../..`)).rejects.toMatchObject({ code: "E_NOT_FOUND" });
   await expect(engine.describeBase("nothing")).rejects.toThrow(/Expected one of: oracle/);
   expect(await engine.describeBase(base)).toMatchObject({ vocabularySize: VOCABULARY, contextLength: 64 });
 });
 
-test("counts of threads that cannot be are refused, trainer threads also where bits would depend on them", async () => {
+test("rejects thread counts below 1 and more than 4 trainer threads", async () => {
   const messageOf = (options: object) =>
     createOnnxEngine({ baseModels: {}, ...options }).then(
       () => "started",
@@ -268,4 +279,17 @@ test("counts of threads that cannot be are refused, trainer threads also where b
     );
   expect(await messageOf({ samplerThreads: 0 })).toContain("Expected `samplerThreads` to be a whole number from 1, got 0");
   expect(await messageOf({ trainerThreads: 5 })).toContain("Expected `trainerThreads` to be at most 4, got 5");
+});
+
+test("rejects base models whose directory does not exist before it starts any thread", async () => {
+  const start = (path: string) => createOnnxEngine({ baseModels: { mine: path } });
+  const expected = { code: "E_CONFIG", param: "baseModels" };
+  await expect(start(join(base, "missing"))).rejects.toMatchObject({
+    ...expected,
+    message: `Expected the base model "mine" to be a directory in Hugging Face layout, got ${join(base, "missing")}, which does not exist`,
+  });
+  await expect(start(join(base, "config.json"))).rejects.toMatchObject({
+    ...expected,
+    message: expect.stringContaining("which is not a directory") as string,
+  });
 });

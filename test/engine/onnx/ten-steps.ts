@@ -2,8 +2,9 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { Trainer } from "../../../src/engine/onnx/train/trainer.ts";
+import { startHelper } from "../../support/start-helper.ts";
 
-const trainer = new Trainer({ threads: Number(process.argv[2]), maxBatchTokens: 512 });
+const trainer = new Trainer({ threads: Number(process.argv[2]), maxBatchTokens: 512, startHelper });
 const directory = join(import.meta.dirname, "../../../models/whetstone-tiny");
 const id = await trainer.createModel({ id: "tiny", directory }, { seed: 1, fresh: true });
 const rows = Array.from({ length: 48 }, (_, i) => {

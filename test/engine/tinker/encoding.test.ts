@@ -16,7 +16,7 @@ const oracle = JSON.parse(readFileSync(join(import.meta.dirname, "../../oracle/t
 };
 
 describe("protobuf", () => {
-  it("requests are the bytes that the protocol's own SDK writes", () => {
+  it("encodes requests to the bytes of the protocol's SDK", () => {
     const data = oracle.rows.map(({ tokens, targets, advantages, logprobs }): Datum => ({
       input: Int32Array.from(tokens),
       targets: Int32Array.from(targets),
@@ -28,13 +28,13 @@ describe("protobuf", () => {
     expect([others.length, contentType, Buffer.from(bytes).toString("hex")]).toEqual([0, "application/x-protobuf", oracle.request]);
   });
 
-  it.each(["float32", "bfloat16"] as const)("results of the SDK are read, log-probabilities in %s", (type) => {
+  it.each(["float32", "bfloat16"] as const)("decodes results of the SDK with log-probabilities in %s", (type) => {
     const found = decodePass(Buffer.from(oracle.output[type], "hex"));
     // Each value has few bits: both types hold it exactly.
     expect(found.map((row) => [...row])).toEqual(oracle.logprobs);
   });
 
-  it("samples of the SDK are read", () => {
+  it("decodes samples of the SDK", () => {
     expect(decodeSample(Buffer.from(oracle.sample, "hex"))).toEqual([
       { stop_reason: "stop", tokens: [5, 70000], logprobs: [-0.25, -0.5] },
       { stop_reason: "length", tokens: [9], logprobs: [-0.25] },
@@ -48,7 +48,7 @@ describe("JSON", () => {
     weights: new Float32Array(tokens.length).fill(1, 1),
   });
 
-  it("is the body that a real server took", () => {
+  it("encodes requests to the body that a real server accepted", () => {
     const recorded = exchanges.find(({ path }) => path === "/api/v1/forward_backward")!.request as {
       model_id: string;
       seq_id: number;
@@ -64,7 +64,7 @@ describe("JSON", () => {
     expect(JSON.parse(String(bytes))).toEqual(recorded);
   });
 
-  it("is cut where a call would exceed the server's limits, in order", () => {
+  it("splits a call that exceeds the server's limits, in order", () => {
     const call = (count: number, length: number) =>
       lossCall(
         Array.from({ length: count }, (_, i) => row(Array.from({ length }, (__, t) => i + t))),

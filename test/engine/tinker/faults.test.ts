@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { createReferenceEngine } from "../../../src/testing/reference/engine.ts";
+import { createReferenceEngine } from "../../../src/testing/index.ts";
 import { createTinkerEngine } from "../../../src/engine/tinker/engine.ts";
 import { capabilitiesAnswer } from "../../../src/engine/tinker/answers.ts";
 import { Session } from "../../../src/engine/tinker/session.ts";
@@ -60,7 +60,7 @@ describe("a number that is not finite", () => {
     loss_fn_outputs: rows.map(({ tokens }) => ({ logprobs: { data: Array.from(tokens.subarray(1), (_, t) => (t === 2 ? null : -1)) } })),
   });
 
-  it("among log-probabilities fails the pass, and leaves the model unknown once gradients were asked for", async () => {
+  it("among log-probabilities fails the pass, and after a backward pass also the next step", async () => {
     const { engine, next } = await answering();
     const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
     const rows = rowsOf(2).map((row) => ({ ...row, weights: row.weights.map((_, t) => (t === 0 ? 0 : 1)) }));
@@ -72,7 +72,7 @@ describe("a number that is not finite", () => {
     await expect(engine.optimStep(model, plainStep(0.1))).rejects.toMatchObject({ code: "E_ENGINE" });
   });
 
-  it("for a gradient norm or a sampled token is an error, too", async () => {
+  it("in a gradient norm or a sampled token is an error", async () => {
     const { engine, next } = await answering();
     const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
     const policy = await engine.publish(model);
@@ -84,8 +84,8 @@ describe("a number that is not finite", () => {
   });
 });
 
-describe("an answer that is lost", () => {
-  it("is asked for again under the same number, and the work is done once", async () => {
+describe("a lost response", () => {
+  it("is requested again with the same sequence number, and the work is done once", async () => {
     const rows = rowsOf(3);
     const norms: number[] = [];
     for (const isLossy of [false, true]) {
@@ -101,14 +101,14 @@ describe("an answer that is lost", () => {
     expect([lossyNorm, lossyAfter, after]).toEqual([norm, 0, 0]);
   });
 
-  it("of an unload is no error when the model is gone", async () => {
+  it("to an unload is no error if the model is gone", async () => {
     const lost = new Set(["unload_model"]);
     const { engine, paths } = await start((path) => (lost.delete(path) ? { status: 502, body: {}, isDone: true } : null));
     await engine.unload(await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 }));
     expect(paths.filter((path) => path === "unload_model")).toHaveLength(2);
   });
 
-  it("of a refused request leaves the model unknown until a state is loaded", async () => {
+  it("to a rejected backward pass blocks steps until a state is loaded", async () => {
     let isRefusing = false;
     const { engine } = await start((path) =>
       isRefusing && path === "forward_backward" ? { status: 413, body: { detail: "too much" } } : null,
@@ -130,7 +130,7 @@ describe("an answer that is lost", () => {
 });
 
 describe("a model", () => {
-  it("that comes after its caller has left is let go of", async () => {
+  it("is unloaded if its caller aborted before it was created", async () => {
     const controller = new AbortController();
     const reason = new Error("enough");
     let isHeld = true;
@@ -146,13 +146,13 @@ describe("a model", () => {
     await vi.waitFor(() => expect(paths).toContain("unload_model"), 10_000);
   });
 
-  it("that cannot be unloaded does not hide why it was to be", async () => {
+  it("is rejected with the original error if it cannot be unloaded", async () => {
     const { engine, paths } = await start((path) => (path === "unload_model" ? { status: 400, body: {} } : null));
     expect(await codeOf(engine.createModel({ base: BASE, seed: 0, lora: { rank: 2, alpha: 7 } }))).toBe("E_UNSUPPORTED");
     expect(paths).toContain("unload_model");
   });
 
-  it("is saved for training and for sampling once, and again after a step, even one that came during the saving", async () => {
+  it("is saved once for training and once for sampling, and again after a step, also one during saving", async () => {
     const { engine, paths } = await start();
     const model = await engine.createModel({ base: BASE, lora: { rank: 2 }, seed: 1 });
     const saves = () => paths.filter((path) => path.startsWith("save_weights")).toSorted();
@@ -169,7 +169,7 @@ describe("a model", () => {
 });
 
 describe("a session", () => {
-  it("that the server has lost is replaced by another", async () => {
+  it("is replaced if the server lost it", async () => {
     const opened: string[] = [];
     const transport = await startScript((request, response) => {
       if (request.url?.endsWith("session_heartbeat") === true) return answer(opened.length < 2 ? 404 : 200, {})(request, response);
@@ -184,8 +184,8 @@ describe("a session", () => {
   });
 });
 
-describe("an end", () => {
-  it("ends what is under way, however patient", async () => {
+describe("closing", () => {
+  it("ends running requests without waiting for their retries", async () => {
     let isAsked = false;
     const transport = await startScript((request, response) => {
       isAsked = true;
@@ -200,7 +200,7 @@ describe("an end", () => {
 });
 
 describe("a future", () => {
-  it("is polled until it is there: 408, try again, a server error", async () => {
+  it('is polled after 408, "try again" and a server error', async () => {
     const seen: (string | undefined)[] = [];
     const note = (next: ReturnType<typeof answer>) => (request: IncomingMessage, response: ServerResponse) => {
       seen.push(`${request.url} ${String(request.headers["x-api-key"])} ${String(request.headers["x-tinker-request-iteration"])}`);
@@ -229,12 +229,12 @@ describe("a future", () => {
     [{ detail: "no money" }, 402, { code: "E_ENGINE", retryable: false }],
     [{ detail: "bad key" }, 401, { code: "E_CONFIG", message: expect.stringContaining("API key") as string }],
     [{ detail: "gone" }, 410, { code: "E_ENGINE" }],
-  ])("that failed with %j is a typed error", async (body, status, error) => {
+  ])("throws a typed error for %j", async (body, status, error) => {
     const transport = await startScript(answer(status, body));
     await expect(transport.future("1", "ForwardBackward")).rejects.toMatchObject(error);
   });
 
-  it("ends with the signal's own reason while it is waited for", async () => {
+  it("rejects with the signal's own reason while it is polled", async () => {
     const controller = new AbortController();
     const reason = new Error("enough");
     const transport = await startScript(() => controller.abort(reason));
@@ -243,7 +243,7 @@ describe("a future", () => {
 });
 
 describe("a start", () => {
-  it("is refused where no base is known to both sides, and where nobody answers", async () => {
+  it("is rejected without a common base model and without a server", async () => {
     const { url } = await start();
     const other = { other: BASE_DIRECTORY };
     await expect(createTinkerEngine({ url, baseModels: other })).rejects.toMatchObject({
@@ -255,8 +255,8 @@ describe("a start", () => {
   });
 });
 
-describe("what the protocol cannot say", () => {
-  it("is refused by name: full models, another scale, fresh bases, states of others", async () => {
+describe("features without a form in the protocol", () => {
+  it("are rejected: full training, another scale, random weights, unsupported sampling fields", async () => {
     const { engine } = await start();
     const create = (more: object) => codeOf(engine.createModel({ base: BASE, seed: 0, ...more }));
     expect(await create({})).toBe("E_UNSUPPORTED");

@@ -36,7 +36,7 @@ async function start() {
   return { engine, ...server };
 }
 
-it("a recorded run comes out as it was recorded, from the first model to the last release", async () => {
+it("replays a recorded run with its results, from the first model to the last release", async () => {
   const { engine, received } = await start();
   const model = await engine.createModel({ base: "tiny", lora: { rank: 8 }, seed: 1 });
   const passes = results("forward_backward");
@@ -111,7 +111,7 @@ it.each<[string, number, (exchange: Exchange) => boolean, object]>([
     { code: "E_ENGINE", message: expect.stringContaining("not permitted with seq_id 14") },
   ],
   ["a future that is none", 404, ({ path, status }) => path.endsWith("retrieve_future") && status === 404, { code: "E_NOT_FOUND" }],
-])("%s: the recorded %i is a typed error", async (_name, status, isIt, error) => {
+])("throws a typed error for the recorded response: %s (%i)", async (_name, status, isIt, error) => {
   const exchange = exchanges.find(isIt)!;
   const { createServer } = await import("node:http");
   const server = createServer((request, response) => {

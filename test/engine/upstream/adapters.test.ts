@@ -47,7 +47,7 @@ function heldUpstream(maxIdleAdapters: number) {
 }
 
 describe("adapters of an upstream", () => {
-  it("are loaded again after an unload that is under way, not instead of it", async () => {
+  it("are loaded again after a running unload has finished", async () => {
     const { upstream, loaded, unloads } = heldUpstream(0);
     const adapters = new UpstreamAdapters(upstream, () => {});
     (await adapters.lease("a", "/a")).release();
@@ -59,7 +59,7 @@ describe("adapters of an upstream", () => {
     expect([name, [...loaded]]).toEqual(["a", ["a"]]);
   });
 
-  it("are loaded again once they were forgotten, as after a restart of the upstream", async () => {
+  it("are loaded again after they were forgotten, as after a restart of the upstream", async () => {
     const { upstream, loaded, asked } = heldUpstream(4);
     const adapters = new UpstreamAdapters(upstream, () => {});
     const first = await adapters.lease("a", "/a");
@@ -73,7 +73,7 @@ describe("adapters of an upstream", () => {
     expect([second.name, [...loaded], asked]).toEqual(["a", ["a"], ["load a", "load a"]]);
   });
 
-  it("that could not be loaded put out no other and are not unloaded", async () => {
+  it("that fail to load evict no other adapter and are not unloaded", async () => {
     const { upstream, loaded, asked, refuse } = heldUpstream(1);
     const adapters = new UpstreamAdapters(upstream, () => {});
     (await adapters.lease("a", "/a")).release();

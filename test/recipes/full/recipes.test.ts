@@ -1,5 +1,5 @@
 /**
- * Every recipe as its README has it, against a bar below what was measured there: `npm run test:recipes`. Minutes each; what a run prints goes
+ * Runs every recipe as in its README and expects results slightly below the measured ones: `npm run test:recipes`. Minutes each; output goes
  * to the terminal's standard error only when it fails.
  */
 import { describe, expect, test } from "vitest";
@@ -7,13 +7,13 @@ import { runRecipe } from "../run-recipe.ts";
 
 const HOUR_MS = 3_600_000;
 
-describe.sequential("whole runs", () => {
+describe.sequential("complete recipe runs", () => {
   test.each([
     { name: "arithmetic", exact: 0.65, gain: 0.15 },
     { name: "guess-number", exact: 0.7, gain: 0.2 },
     { name: "tool-lookup", exact: 0.9, gain: 0.3 },
   ])(
-    "$name reaches $exact, of which practice adds at least $gain",
+    "$name reaches $exact, and RL adds at least $gain",
     async ({ name, exact, gain }) => {
       const { result } = await runRecipe(name, [], { timeoutMs: HOUR_MS });
       expect(result.exact.rl).toBeGreaterThanOrEqual(exact);

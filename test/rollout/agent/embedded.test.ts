@@ -23,7 +23,7 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-it("runs the shipped model's tool call and lets it read the result, token for token", { timeout: 60_000 }, async () => {
+it("runs the tool call of the shipped model, whose next prompt continues its tokens exactly", { timeout: 60_000 }, async () => {
   const inputs: string[] = [];
   const find = defineTool({
     name: "find",

@@ -7,7 +7,7 @@ import { afterEach, expect, it } from "vitest";
 import { z } from "zod";
 import { mcpTools, runAgent } from "../../../src/rollout/agent/index.ts";
 import { trajectory } from "../../../src/trajectory/index.ts";
-import { scriptedPolicy } from "./scripted-policy.ts";
+import { createScriptedPolicy } from "../../../src/testing/index.ts";
 
 const open: Client[] = [];
 afterEach(async () => {
@@ -44,7 +44,7 @@ function library(): McpServer {
 
 const call = { signal: new AbortController().signal, callId: "c" };
 
-it("offers a server's tools with their schemas and gives the model every part of a result as text", async () => {
+it("offers a server's tools with their schemas and returns every part of a result as text", async () => {
   const tools = await mcpTools(await connected(library()));
   expect(tools.map((tool) => tool.function.name)).toEqual(["find", "borrow", "burn"]);
   expect(tools[0]?.function).toMatchObject({
@@ -54,7 +54,7 @@ it("offers a server's tools with their schemas and gives the model every part of
   const t = trajectory({ messages: [{ role: "user", content: "Find it." }], tools });
   const run = await runAgent(
     t,
-    scriptedPolicy([
+    createScriptedPolicy([
       {
         calls: [
           ["find", '{"title":"Dune"}'],
@@ -74,7 +74,7 @@ it("offers a server's tools with their schemas and gives the model every part of
   expect(invalid?.content).toMatch(/^Error: .*title/s);
 });
 
-it("follows every page of the list, renames, and gives structure as JSON when there is no text", async () => {
+it("reads all pages of the tool list, renames tools, and returns structured content as JSON if there is no text", async () => {
   const server = new Server({ name: "pages", version: "1.0.0" }, { capabilities: { tools: {} } });
   const pages = [["a"], [], ["b", "c"]];
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) => {
@@ -91,7 +91,7 @@ it("follows every page of the list, renames, and gives structure as JSON when th
   await expect(mcpTools(await connected(library()), { rename: () => "same" })).rejects.toMatchObject({ code: "E_CONFIG" });
 });
 
-it("refuses a list that goes round in circles", async () => {
+it("rejects a tool list with a repeated cursor", async () => {
   const server = new Server({ name: "circle", version: "1.0.0" }, { capabilities: { tools: {} } });
   server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: [], nextCursor: "again" }));
   await expect(mcpTools(await connected(server))).rejects.toThrow(/has no end: cursor `again`/);

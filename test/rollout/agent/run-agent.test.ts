@@ -3,7 +3,7 @@ import { z } from "zod";
 import { ArgumentError, ConfigError } from "../../../src/errors.ts";
 import { defineTool, runAgent, type AgentTool } from "../../../src/rollout/agent/index.ts";
 import { trajectory, Trajectory } from "../../../src/trajectory/index.ts";
-import { scriptedPolicy, type ScriptedTurn } from "./scripted-policy.ts";
+import { createScriptedPolicy, type ScriptedTurn } from "../../../src/testing/index.ts";
 
 const add = defineTool({
   name: "add",
@@ -32,8 +32,8 @@ const results = (t: { messages(): { role: string; content?: unknown }[] }) =>
     .map(({ content }) => content);
 
 describe("runAgent", () => {
-  it("runs the calls, shows their results to the model, and stops at a turn without any", async () => {
-    const policy = scriptedPolicy([{ calls: [["add", '{"a":12,"b":30}']] }, { text: "It is 42." }]);
+  it("runs tool calls, appends their results, and stops at a turn without calls", async () => {
+    const policy = createScriptedPolicy([{ calls: [["add", '{"a":12,"b":30}']] }, { text: "It is 42." }]);
     const t = start();
     const run = await runAgent(t, policy, { temperature: 1, maxCompletionTokens: 9 });
     expect(run).toEqual({ stopReason: "answer", text: "It is 42.", turns: 2, toolCalls: 1, toolErrors: 0 });
@@ -51,8 +51,8 @@ describe("runAgent", () => {
     for (const name of ["sample_duration", "tools_duration", "tool/add_duration"]) expect(finished.metrics[name]).toBeGreaterThanOrEqual(0);
   });
 
-  it("offers and records each tool as JSON Schema of its input, and stores nothing else of it", async () => {
-    const policy = scriptedPolicy([{ text: "no" }]);
+  it("offers and records each tool only as JSON Schema of its input", async () => {
+    const policy = createScriptedPolicy([{ text: "no" }]);
     const t = start([add]);
     await runAgent(t, policy);
     const parameters = {
@@ -74,15 +74,15 @@ describe("runAgent", () => {
     ["no arguments", null, "add", /^Error: the arguments do not fit/],
     ["an unknown tool", "{}", "sub", /^Error: there is no tool `sub`; the tools are: add, fail$/],
     ["a tool that throws", "{}", "fail", /^Error: no such place$/],
-  ])("returns %s to the model as an error and goes on", async (_, args, name, message) => {
+  ])("returns %s to the model as an error and continues", async (_, args, name, message) => {
     const t = start();
-    const run = await runAgent(t, scriptedPolicy([{ calls: [[name, args]] }, { text: "Sorry." }]));
+    const run = await runAgent(t, createScriptedPolicy([{ calls: [[name, args]] }, { text: "Sorry." }]));
     expect(run).toMatchObject({ stopReason: "answer", turns: 2, toolCalls: 1, toolErrors: 1 });
     expect(results(t)).toEqual([expect.stringMatching(message)]);
     expect(t.metrics["tool_errors"]).toBe(1);
   });
 
-  it("runs the calls of one turn at the same time and appends their results in the order of the calls", async () => {
+  it("runs the calls of one turn concurrently and appends their results in call order", async () => {
     const running: string[] = [];
     let meet = () => {};
     const both = new Promise<void>((resolve) => (meet = resolve));
@@ -103,7 +103,7 @@ describe("runAgent", () => {
       ["wait", '{"id":"first"}'],
       ["wait", '{"id":"second"}'],
     ] as const;
-    await runAgent(t, scriptedPolicy([{ calls }, { text: "done" }]));
+    await runAgent(t, createScriptedPolicy([{ calls }, { text: "done" }]));
     expect(results(t)).toEqual(['{"id":"first","callId":"call-1-0"}', '{"id":"second","callId":"call-1-1"}']);
   });
 
@@ -111,26 +111,26 @@ describe("runAgent", () => {
     ["no turn is left", Array(9).fill({ calls: [["add", '{"a":1}']] }), 3, { stopReason: "max-turns", turns: 3, toolCalls: 2 }],
     [
       "a turn is cut off",
-      [{ calls: [["add", '{"a":1}']], text: "so", cut: true }],
+      [{ calls: [["add", '{"a":1}']], text: "so", isTruncated: true }],
       8,
       { stopReason: "length", turns: 1, toolCalls: 0, text: "so" },
     ],
     ["no tool is called", [{ text: "hm" }], 1, { stopReason: "answer", turns: 1, toolCalls: 0, text: "hm" }],
   ])("stops when %s, and leaves the sampled turn as the last item", async (_, turns, maxTurns, expected) => {
     const t = start();
-    expect(await runAgent(t, scriptedPolicy(turns), { maxTurns })).toMatchObject(expected);
+    expect(await runAgent(t, createScriptedPolicy(turns), { maxTurns })).toMatchObject(expected);
     expect(t.messages().at(-1)?.role).toBe("assistant");
   });
 
-  it("gives a string as it is, nothing as an empty text, and a value without JSON as an error", async () => {
+  it("returns a string unchanged, undefined as an empty text, and a value without JSON as an error", async () => {
     const outputs: unknown[] = ["plain", undefined, null, 1n];
     const next = defineTool({ name: "next", description: "", schema: z.object({}), run: () => outputs.shift() });
     const t = start([next]);
-    await runAgent(t, scriptedPolicy([{ calls: outputs.map(() => ["next", ""] as const) }, { text: "." }]));
+    await runAgent(t, createScriptedPolicy([{ calls: outputs.map(() => ["next", ""] as const) }, { text: "." }]));
     expect(results(t)).toEqual(["plain", "", "null", expect.stringMatching(/^Error: .*BigInt/)]);
   });
 
-  it("rejects with the signal's own reason after the tools have settled, and takes a tool's own timeout as its error", async () => {
+  it("rejects with the signal's own reason after the tools have settled; a tool's own timeout is a tool error", async () => {
     const controller = new AbortController();
     const reason = new Error("enough");
     let isOver = false;
@@ -146,7 +146,7 @@ describe("runAgent", () => {
       },
     });
     const t = start([slow]);
-    const run = runAgent(t, scriptedPolicy([{ calls: [["slow", "{}"]] }]), { signal: controller.signal });
+    const run = runAgent(t, createScriptedPolicy([{ calls: [["slow", "{}"]] }]), { signal: controller.signal });
     await expect(run).rejects.toBe(reason);
     expect(isOver).toBe(true);
 
@@ -157,22 +157,22 @@ describe("runAgent", () => {
       run: () => Promise.reject(new DOMException("took too long", "TimeoutError")),
     });
     const other = start([late]);
-    await runAgent(other, scriptedPolicy([{ calls: [["late", "{}"]] }, { text: "." }]));
+    await runAgent(other, createScriptedPolicy([{ calls: [["late", "{}"]] }, { text: "." }]));
     expect(results(other)).toEqual(["Error: took too long"]);
   });
 
-  it("runs a sub-agent in a history of its own and counts it with the rollout", async () => {
+  it("runs a sub-agent in a separate history and counts its turns with the rollout", async () => {
     const t = start();
-    await runAgent(t, scriptedPolicy([{ calls: [["add", '{"a":1}']] }, { text: "2" }]));
+    await runAgent(t, createScriptedPolicy([{ calls: [["add", '{"a":1}']] }, { text: "2" }]));
     const reader = t.history({ messages: [{ role: "user", content: "Sum up." }] });
-    await runAgent(reader, scriptedPolicy([{ text: "short" }]));
+    await runAgent(reader, createScriptedPolicy([{ text: "short" }]));
     const finished = t.finish({ reward: 1 });
     expect(finished.metrics).toMatchObject({ turns: 3, tool_calls: 1 });
     expect(finished.toJSON().additional_histories).toHaveLength(1);
   });
 
-  it("refuses tools it could not run or that the record would not show, before it samples", async () => {
-    const policy = scriptedPolicy([]);
+  it("rejects tools without `run`, unrecorded and duplicate tools before it samples", async () => {
+    const policy = createScriptedPolicy([]);
     const plain = { type: "function" as const, function: { name: "plain" } };
     const bad = [
       runAgent(trajectory({ messages: [], tools: [plain] }), policy),
@@ -185,7 +185,7 @@ describe("runAgent", () => {
   });
 
   it("offers only the chosen tools", async () => {
-    const policy = scriptedPolicy([{ calls: [["fail", "{}"]] }, { text: "." }]);
+    const policy = createScriptedPolicy([{ calls: [["fail", "{}"]] }, { text: "." }]);
     const t = start();
     await runAgent(t, policy, { tools: [add] });
     expect(policy.requests[0]?.tools?.map((tool) => tool.function.name)).toEqual(["add"]);
@@ -199,7 +199,7 @@ describe("defineTool", () => {
     ["a schema that is no object", () => defineTool({ name: "a", description: "", schema: z.string(), run: () => 1 })],
     ["a schema without JSON Schema", () => defineTool({ name: "a", description: "", schema: z.object({ a: z.bigint() }), run: () => 1 })],
     ["nothing to run", () => defineTool({ name: "a", description: "", schema: z.object({}), run: undefined as never })],
-  ])("refuses %s", (_, make) => {
+  ])("rejects %s", (_, make) => {
     expect(make).toThrow(ConfigError);
   });
 });

@@ -1,11 +1,11 @@
-/** What a request must have before anything runs for it, and how many may run. */
+/** Validation of requests before sampling, and the limit of running choices. */
 import { describe, expect, it } from "vitest";
 import { CONTEXT, HELLO, until, useChatServer, type ChatServer, type ChatServerOptions } from "./support.ts";
 
 const { server, start, refusal } = await useChatServer();
 const sampled = (target: ChatServer): number => target.engine.calls.filter((call) => call.verb === "sample").length;
 
-/** An engine that waits before its first token until it is let go. */
+/** Returns options for an engine that waits before its first token until `open` is called. */
 function gate(): { readonly options: ChatServerOptions; readonly open: () => void; readonly waiting: () => number } {
   let waiting = 0;
   let open!: () => void;
@@ -21,7 +21,7 @@ function gate(): { readonly options: ChatServerOptions; readonly open: () => voi
   return { options: { before, limits: { maxRunningChoices: 4 } }, open, waiting: () => waiting };
 }
 
-describe("before anything runs", () => {
+describe("validation before sampling", () => {
   it.each([
     [{ messages: [{ role: "user", content: "word ".repeat(200) }] }, "input_tokens"],
     [{ max_tokens: CONTEXT + 1 }, "max_tokens"],
@@ -34,7 +34,7 @@ describe("before anything runs", () => {
     [{ logit_bias: { 99999999: 1 } }, "logit_bias"],
     [{ logprobs: true, top_logprobs: 21 }, "logprobs"],
     [{ model: "no/such/model" }, "model"],
-  ])("%j is refused by name, streamed or not, with its status, and the engine is not asked", async (body, param) => {
+  ])("rejects %j with the field and the status, streamed or not, without calling the engine", async (body, param) => {
     const before = sampled(server);
     for (const stream of [false, true]) {
       const answer = await refusal({ ...body, stream });
@@ -45,8 +45,8 @@ describe("before anything runs", () => {
   });
 });
 
-describe("beyond the room there is", () => {
-  it("choices are counted, not requests; a stream is refused before it begins; what waits is not lost", async () => {
+describe("the limit of running choices", () => {
+  it("counts choices, not requests; rejects a stream before it starts; running requests complete", async () => {
     const held = gate();
     const target = await start(held.options);
     const running = [target.post({ ...HELLO, n: 3 }), target.post({ ...HELLO, stream: true })];
@@ -64,7 +64,7 @@ describe("beyond the room there is", () => {
     }
     expect((await target.post({ ...HELLO, n: 4 })).status).toBe(200);
   });
-  it("a request larger than all the room is taken when nothing else runs, and no other beside it", async () => {
+  it("accepts a request larger than the limit if nothing else runs, and rejects others meanwhile", async () => {
     const held = gate();
     const target = await start(held.options);
     const large = target.post({ ...HELLO, n: 9 });
@@ -73,7 +73,7 @@ describe("beyond the room there is", () => {
     held.open();
     expect(((await (await large).json()) as any).choices).toHaveLength(9);
   });
-  it("whatever ends a request gives its room back: a refusal, a failure, a client that leaves", async () => {
+  it("releases the capacity of a request after a rejection, a failure, or a disconnected client", async () => {
     const held = gate();
     const target = await start(held.options);
     for (let turn = 0; turn < 8; turn++) expect((await target.post({ ...HELLO, n: 4, temperature: -1 })).status).toBe(400);

@@ -1,4 +1,4 @@
-/** Beam search over an engine whose distribution is known, against every output there is. */
+/** Beam search over an engine with a known distribution, compared with an exhaustive search. */
 import { describe, expect, it } from "vitest";
 import type { Engine, SampledToken } from "../../../src/engine/port.ts";
 import { END, HELLO, joinChoice, promptIds, readEvents, tokenizer, useChatServer } from "./support.ts";
@@ -40,7 +40,7 @@ interface Output {
   readonly logprob: number;
   readonly isEnded: boolean;
 }
-/** Every output of at most `length` tokens. */
+/** Returns all outputs of at most `length` tokens. */
 function everyOutput(length: number, ignoresEos: boolean): Output[] {
   const grow = (output: Output): Output[] => {
     if (output.isEnded || output.ids.length === length) return [output];
@@ -65,29 +65,26 @@ describe("beam search", () => {
     [4, false],
     [-3, false],
     [1, true],
-  ])(
-    "a search as wide as there are beginnings finds the best outputs: length_penalty %d, ignore_eos %s",
-    async (length_penalty, ignore_eos) => {
-      // Where the end token is one like any other, the chain starts over behind it.
-      const { choices, usage } = await server.complete({ ...SEARCH, n: 10, length_penalty, ignore_eos });
-      const score = ({ logprob, ids }: Output): number => logprob / (PROMPT.length + ids.length) ** length_penalty;
-      const best = everyOutput(3, ignore_eos)
-        .sort((a, b) => score(b) - score(a))
-        .slice(0, 10);
-      if (!ignore_eos) expect(choices.map((choice: any) => choice.token_ids)).toEqual(best.map((output) => output.ids));
-      else expect(choices[0].token_ids).toEqual(best[0]!.ids);
-      for (const [index, choice] of choices.entries()) {
-        expect(choice.index).toBe(index);
-        const isEnded = choice.finish_reason === "stop";
-        expect(choice).toMatchObject(isEnded ? { stop_reason: END } : { finish_reason: "length", stop_reason: null });
-        if (!isEnded) expect(choice.token_ids).toHaveLength(3);
-        expect(choice.message.content).toBe(tokenizer.decode(choice.token_ids, { skipSpecialTokens: true }));
-      }
-      expect(usage.completion_tokens).toBe(choices.reduce((sum: number, choice: any) => sum + choice.token_ids.length, 0));
-    },
-  );
+  ])("finds the best outputs if the width covers every prefix: length_penalty %d, ignore_eos %s", async (length_penalty, ignore_eos) => {
+    // With ignore_eos the Markov chain restarts after the end token.
+    const { choices, usage } = await server.complete({ ...SEARCH, n: 10, length_penalty, ignore_eos });
+    const score = ({ logprob, ids }: Output): number => logprob / (PROMPT.length + ids.length) ** length_penalty;
+    const best = everyOutput(3, ignore_eos)
+      .sort((a, b) => score(b) - score(a))
+      .slice(0, 10);
+    if (!ignore_eos) expect(choices.map((choice: any) => choice.token_ids)).toEqual(best.map((output) => output.ids));
+    else expect(choices[0].token_ids).toEqual(best[0]!.ids);
+    for (const [index, choice] of choices.entries()) {
+      expect(choice.index).toBe(index);
+      const isEnded = choice.finish_reason === "stop";
+      expect(choice).toMatchObject(isEnded ? { stop_reason: END } : { finish_reason: "length", stop_reason: null });
+      if (!isEnded) expect(choice.token_ids).toHaveLength(3);
+      expect(choice.message.content).toBe(tokenizer.decode(choice.token_ids, { skipSpecialTokens: true }));
+    }
+    expect(usage.completion_tokens).toBe(choices.reduce((sum: number, choice: any) => sum + choice.token_ids.length, 0));
+  });
 
-  it("a narrow one keeps the best so far: greedy at width 1, and every step is taken", async () => {
+  it("keeps the best beams at a small width: greedy at width 1, with one step for each token", async () => {
     calls = 0;
     const { choices } = await server.complete({ ...SEARCH, n: 1, ignore_eos: true, max_tokens: 5 });
     expect(choices[0].token_ids).toEqual([A, A, A, A, A]);
@@ -97,7 +94,7 @@ describe("beam search", () => {
     expect(calls).toBe(1 + 2 * 3);
   });
 
-  it("temperature 0 and n over 1 go together here; what it does not look at changes nothing and is logged", async () => {
+  it("accepts temperature 0 with n over 1; ignores other sampling fields and logs each once", async () => {
     const plain = await server.complete({ ...SEARCH, n: 3 });
     const ignored = { temperature: 0, stop: ["a"], stop_token_ids: [A], min_tokens: 2, logit_bias: { [B]: 100 }, top_k: 1, seed: 4 };
     const asked = await server.complete({ ...SEARCH, n: 3, ...ignored });
@@ -109,7 +106,7 @@ describe("beam search", () => {
       ).toHaveLength(1);
   });
 
-  it("the end token is listed on request", async () => {
+  it("lists the end token on request", async () => {
     const [choice] = (await server.complete({ ...SEARCH, n: 2, include_stop_str_in_output: true })).choices.filter(
       (each: any) => each.finish_reason === "stop",
     );
@@ -117,7 +114,7 @@ describe("beam search", () => {
     expect(choice.message.content).not.toContain("<|end|>");
   });
 
-  it("logprobs are those of the tokens", async () => {
+  it("returns the log-probabilities of the tokens", async () => {
     const { choices } = await server.complete({ ...SEARCH, n: 2, logprobs: true, top_logprobs: 2, prompt_logprobs: null });
     for (const choice of choices) {
       expect(choice.logprobs.content).toHaveLength(choice.token_ids.length);
@@ -129,7 +126,7 @@ describe("beam search", () => {
     }
   });
 
-  it("streamed: the roles, then one chunk for each choice, empty ones too", async () => {
+  it("streams the roles, then one chunk for each choice, including empty choices", async () => {
     const body = { ...SEARCH, n: 10, length_penalty: 0 };
     const { choices } = await server.complete(body);
     expect(choices.some((choice: any) => choice.token_ids.length === 0)).toBe(true);
@@ -147,11 +144,11 @@ describe("beam search", () => {
     }
   });
 
-  it("a width beyond half of what the engine compares is refused", async () => {
+  it("rejects a width of more than half of the engine's maximum of alternatives", async () => {
     expect(await refusal({ ...SEARCH, n: 11 })).toMatchObject({ status: 400, type: "BadRequestError", param: "logprobs" });
   });
 
-  it("an engine that fails is an internal error, and nothing stays behind", async () => {
+  it("answers an engine failure with an internal error, and releases its leases", async () => {
     const broken = await start({
       before: ({ verb }) => {
         if (verb === "sampleToken") throw new Error("broken");
@@ -163,13 +160,13 @@ describe("beam search", () => {
 });
 
 describe("priority", () => {
-  it("92: refused on a service that goes by arrival, streamed or not; 0 is taken", async () => {
+  it("92: is rejected without priority scheduling, streamed or not; 0 is accepted", async () => {
     for (const body of [{ priority: 1 }, { priority: -1, stream: true }]) {
       expect(await refusal(body)).toMatchObject({ status: 400, type: "BadRequestError", param: "priority" });
     }
     expect((await server.post({ ...HELLO, priority: "0", max_tokens: 1 })).status).toBe(200);
   });
-  it("92: reaches the engine where it is enabled, whole", async () => {
+  it("92: reaches the engine as a 64-bit integer if enabled", async () => {
     const enabled = await start({ limits: { priorityScheduling: true } });
     expect((await enabled.post('{"messages":[{"role":"user","content":"hi"}],"priority":-9223372036854775807}')).status).toBe(200);
     expect(lastParams(enabled)).toMatchObject({ priority: -9223372036854775807n });

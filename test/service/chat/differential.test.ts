@@ -1,7 +1,7 @@
 /**
- * What the fields that agents send most do to the distribution of outputs, with against without, over the embedded engine. The
- * model's own distribution is read from its log-probabilities; what a field makes of it is computed here, and over a thousand
- * seeds the tokens must follow it. The seeds are fixed, so that a test that passes passes always.
+ * Effect of the most common fields on the distribution of outputs, compared with requests without them, over the embedded engine. The
+ * model's own distribution is read from its log-probabilities; the expected distribution is computed here, and over a thousand
+ * seeds the tokens must follow it. The seeds are fixed, so that results are reproducible.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -17,7 +17,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** Samples per distribution: 128 choices of so many requests. */
+/** Requests per distribution, with 128 choices each. */
 const REQUESTS = 8;
 const WIDTH = 128;
 
@@ -38,7 +38,7 @@ interface Output {
   readonly finish: string;
 }
 
-/** A thousand outputs, one for each seed from 0. */
+/** Returns 1,024 outputs, one for each seed from 0. */
 async function outputs(body: object): Promise<Output[]> {
   const answers = await Promise.all(Array.from({ length: REQUESTS }, (_, at) => complete({ n: WIDTH, seed: at * WIDTH, ...body })));
   return answers.flatMap(({ choices }) =>
@@ -49,7 +49,7 @@ async function outputs(body: object): Promise<Output[]> {
 /** Probabilities by id. */
 type Distribution = ReadonlyMap<number, number>;
 
-/** The model's own distribution at each position of the likeliest output. */
+/** Returns the model's own distribution at each position of the greedy output. */
 async function distributions(body: object, count = 1): Promise<{ readonly ids: readonly number[]; readonly at: readonly Distribution[] }> {
   const asked = { logprobs: true, top_logprobs: -1, return_tokens_as_token_ids: true, temperature: 0, max_tokens: count, ignore_eos: true };
   const [choice] = (await complete({ ...asked, ...body })).choices;
@@ -63,7 +63,7 @@ async function distributions(body: object, count = 1): Promise<{ readonly ids: r
 }
 const ownDistribution = async (body: object = {}): Promise<Distribution> => (await distributions(body)).at[0]!;
 
-/** A distribution with other weights, brought back to a sum of 1. */
+/** Returns a distribution with other weights, normalized. */
 function reweighted(from: Distribution, weight: (probability: number, id: number) => number): Distribution {
   const weights = [...from].map(([id, probability]) => [id, weight(probability, id)] as const);
   const total = weights.reduce((sum, [, each]) => sum + each, 0);
@@ -72,8 +72,8 @@ function reweighted(from: Distribution, weight: (probability: number, id: number
 const ranked = (from: Distribution): (readonly [number, number])[] => [...from].sort((a, b) => b[1] - a[1]);
 
 /**
- * How far counts are from a distribution: Pearson's statistic over the tokens expected five times at least and all others
- * together, in deviations from its mean. Infinite where a token was drawn that cannot be.
+ * Returns the distance of counts from a distribution: Pearson's statistic over the tokens expected at least five times and all others
+ * together, in standard deviations from its mean. Infinite if a token with probability 0 was drawn.
  */
 function distance(ids: readonly number[], expected: Distribution): number {
   const counts = new Map<number, number>();
@@ -98,12 +98,12 @@ function distance(ids: readonly number[], expected: Distribution): number {
   const freedom = Math.max(cells - 1, 1);
   return (statistic - freedom) / Math.sqrt(2 * freedom);
 }
-/** Deviations that chance does not reach: one in some hundred thousand draws. */
+/** Standard deviations that chance exceeds in about one of several hundred thousand draws. */
 const FAR = 5;
 
 const firstIds = async (body: object): Promise<number[]> => (await outputs({ max_tokens: 1, ...body })).map(({ ids }) => ids[0]!);
 
-/** The tokens with a field follow `on`, those without follow the model and not `on`. */
+/** Expects tokens with the field to follow `on`, and tokens without it to follow the model's distribution and not `on`. */
 async function expectDistribution(field: object, on: Distribution, rest: object = {}): Promise<void> {
   const off = await ownDistribution(rest);
   const [without, withIt] = [await firstIds(rest), await firstIds({ ...rest, ...field })];
@@ -115,21 +115,21 @@ async function expectDistribution(field: object, on: Distribution, rest: object 
 const own = await ownDistribution();
 const best = ranked(own).map(([id]) => id);
 
-describe("the first token follows the distribution that a field makes of the model's own", () => {
-  it.each([0.5, 2])("temperature %d: probabilities to the power of its inverse", async (temperature) => {
+describe("the first token follows the distribution that a field derives from the model's", () => {
+  it.each([0.5, 2])("temperature %d: probabilities to the power of 1 / temperature", async (temperature) => {
     await expectDistribution(
       { temperature },
       reweighted(own, (probability) => probability ** (1 / temperature)),
     );
   });
-  it("top_k: the k likeliest", async () => {
+  it("top_k: the k most likely tokens", async () => {
     const kept = new Set(best.slice(0, 3));
     await expectDistribution(
       { top_k: 3 },
       reweighted(own, (probability, id) => (kept.has(id) ? probability : 0)),
     );
   });
-  it("top_p: the likeliest until they reach the share together", async () => {
+  it("top_p: the most likely tokens up to the cumulative probability", async () => {
     let mass = 0;
     const kept = new Set(
       ranked(own)
@@ -141,28 +141,28 @@ describe("the first token follows the distribution that a field makes of the mod
       reweighted(own, (probability, id) => (kept.has(id) ? probability : 0)),
     );
   });
-  it("min_p: those as likely as that share of the likeliest", async () => {
+  it("min_p: tokens at or above that fraction of the highest probability", async () => {
     const least = 0.3 * own.get(best[0]!)!;
     await expectDistribution(
       { min_p: 0.3 },
       reweighted(own, (probability) => (probability >= least ? probability : 0)),
     );
   });
-  it("logit_bias: times its exponential", async () => {
+  it("logit_bias: probabilities times exp(bias)", async () => {
     const bias: Readonly<Record<number, number>> = { [best[0]!]: -1.5, [best[2]!]: 1, [best[5]!]: 2 };
     await expectDistribution(
       { logit_bias: bias },
       reweighted(own, (probability, id) => probability * Math.exp(bias[id] ?? 0)),
     );
   });
-  it("allowed_token_ids: those alone", async () => {
+  it("allowed_token_ids: only these tokens", async () => {
     const allowed = best.slice(1, 6);
     await expectDistribution(
       { allowed_token_ids: allowed },
       reweighted(own, (probability, id) => (allowed.includes(id) ? probability : 0)),
     );
   });
-  it("bad_words: all others", async () => {
+  it("bad_words: all other tokens", async () => {
     const banned = best.find(
       (id) => tokenizer.encode(tokenizer.tokenText(id)).join() === String(id) && /^[a-z]+$/u.test(tokenizer.tokenText(id)),
     )!;
@@ -174,7 +174,7 @@ describe("the first token follows the distribution that a field makes of the mod
       reweighted(own, (probability, id) => (never.has(id) ? 0 : probability)),
     );
   });
-  it("min_tokens: all but the ends", async () => {
+  it("min_tokens: all tokens except end tokens", async () => {
     const rest = { logit_bias: { [END]: 6 } };
     const biased = reweighted(own, (probability, id) => probability * (id === END ? Math.exp(6) : 1));
     const [without, withIt] = [await firstIds(rest), await firstIds({ ...rest, min_tokens: 1 })];
@@ -187,13 +187,13 @@ describe("the first token follows the distribution that a field makes of the mod
     ).toBeLessThan(FAR);
     expect(without).toContain(END);
   });
-  it("tools, and whether they may be called: the prompt that shows them", async () => {
+  it("tools with tool_choice none or auto: the prompt with the tools", async () => {
     const tools = [{ type: "function", function: { name: "add", description: "adds two numbers", parameters: { type: "object" } } }];
     const shown = await ownDistribution({ tools, tool_choice: "none" });
     await expectDistribution({ tools, tool_choice: "none" }, shown);
     expect(await firstIds({ tools, tool_choice: "auto" })).toEqual(await firstIds({ tools, tool_choice: "none" }));
   });
-  /** The tokens that begin one of the texts, with their shares of the model's own distribution. */
+  /** Returns the model's own distribution restricted to tokens that start one of the texts. */
   const beginning = (from: Distribution, texts: readonly string[]): Distribution =>
     reweighted(from, (probability, id) => {
       const token = tokenizer.tokenText(id);
@@ -207,7 +207,7 @@ describe("the first token follows the distribution that a field makes of the mod
       { response_format: { type: "json_schema", json_schema: { name: "said", schema: { enum: ["red", 17, true] } } } },
       ['"red"', "17", "true"],
     ],
-  ])("%s: the tokens that begin what is asked for", async (_name, field, texts) => {
+  ])("%s: the tokens that start a valid output", async (_name, field, texts) => {
     await expectDistribution(field, beginning(own, texts));
     const said = await outputs({ ...field, max_tokens: 20 });
     const ended = said.filter(({ finish }) => finish === "stop");
@@ -215,7 +215,7 @@ describe("the first token follows the distribution that a field makes of the mod
     if (_name.endsWith("regex")) expect(ended.every(({ text }) => /^(ab|cd)+$/u.test(text))).toBe(true);
     else expect(ended.every(({ text }) => texts.includes(text))).toBe(true);
   });
-  it("tool_choice, a function by name: the tokens that begin its arguments", async () => {
+  it("tool_choice with a function name: the tokens that start its arguments", async () => {
     const parameters = { type: "object", properties: { c: { enum: ["red", "blue"] } }, required: ["c"], additionalProperties: false };
     const tools = [{ type: "function", function: { name: "paint", parameters } }];
     const spaces = ["", " ", ...["\n", "\r\n"].flatMap((end) => [" ", "\t"].map((each) => end + each.repeat(40)))];
@@ -227,7 +227,7 @@ describe("the first token follows the distribution that a field makes of the mod
     expect(distance(await firstIds(forced), beginning(without, texts))).toBeLessThan(FAR);
     expect(distance(await firstIds(rest), beginning(without, texts))).toBeGreaterThan(2 * FAR);
   });
-  it("continue_final_message: what follows the words given", async () => {
+  it("continue_final_message: the tokens that follow the given text", async () => {
     const { ids, at } = await distributions({}, 2);
     const given = tokenizer.tokenText(ids[0]!);
     const body = {
@@ -244,8 +244,8 @@ describe("the first token follows the distribution that a field makes of the mod
   });
 });
 
-describe("a later token follows what the output has already", () => {
-  /** Two tokens alone, so that outputs begin alike often; the second distribution is that after the likelier one. */
+describe("a later token depends on the previous output", () => {
+  /** Restricts sampling to two tokens, so that outputs often share a prefix; `last` is the distribution after the more likely token. */
   async function afterFirst(count: number) {
     const allowed = best.slice(0, 2);
     const forced = { allowed_token_ids: allowed, logit_bias: { [allowed[0]!]: 100 } };
@@ -259,15 +259,15 @@ describe("a later token follows what the output has already", () => {
   it.each([
     ["presence_penalty", 1.5],
     ["presence_penalty", -1],
-  ])("%s %d: once for what was said", async (field, penalty) => {
+  ])("%s %d: applies once to a token of the output", async (field, penalty) => {
     const { first, body, last } = await afterFirst(2);
     const on = reweighted(last, (probability, id) => probability * (id === first ? Math.exp(-penalty) : 1));
     expect(distance(await lastIds(body, first), last)).toBeLessThan(FAR);
-    // The first token has nothing before it that a penalty could count.
+    // No penalty applies to the first token.
     expect(distance(await lastIds({ ...body, [field]: penalty }, first), on)).toBeLessThan(FAR);
     expect(distance(await lastIds(body, first), on)).toBeGreaterThan(FAR);
   });
-  it("frequency_penalty: for each time it was said", async () => {
+  it("frequency_penalty: applies for each occurrence", async () => {
     const { first, body, last } = await afterFirst(3);
     const penalty = -0.75;
     const on = reweighted(last, (probability, id) => probability * (id === first ? Math.exp(-2 * penalty) : 1));
@@ -275,7 +275,7 @@ describe("a later token follows what the output has already", () => {
     expect(distance(await lastIds(body, first), last)).toBeLessThan(FAR);
     expect(distance(await lastIds(body, first), on)).toBeGreaterThan(FAR);
   });
-  it("repetition_penalty: for what was said, and for what the prompt says", async () => {
+  it("repetition_penalty: applies to tokens of the output and the prompt", async () => {
     const { first, body } = await afterFirst(2);
     const share = async (given: object): Promise<number> => {
       const ids = await lastIds({ ...body, ...given }, first);
@@ -294,21 +294,21 @@ describe("a later token follows what the output has already", () => {
 const LONG = { max_tokens: 16 };
 const plain = await outputs(LONG);
 
-describe("seed by seed, an output with a field is the one without it, ended elsewhere", () => {
-  /** Index after the first of `ids` that is one of `ends`, or the length. */
+describe("for each seed, a field changes only where the output ends", () => {
+  /** Returns the index after the first of `ids` that is in `ends`, or the length. */
   const until = (ids: readonly number[], ends: readonly number[]): number => {
     const at = ids.findIndex((id) => ends.includes(id));
     return at === -1 ? ids.length : at + 1;
   };
 
-  it.each(["max_tokens", "max_completion_tokens"])("%s: its first tokens", async (field) => {
+  it.each(["max_tokens", "max_completion_tokens"])("%s: keeps the first tokens", async (field) => {
     const short = await outputs({ ...LONG, [field]: 5 });
     expect(short.map(({ ids }) => ids)).toEqual(plain.map(({ ids }) => ids.slice(0, 5)));
     expect(short.filter(({ finish }) => finish === "length").length).toBeGreaterThan(
       plain.filter(({ finish }) => finish === "length").length,
     );
   });
-  it("stop: up to the string", async () => {
+  it("stop: keeps the text before the string", async () => {
     const cut = await outputs({ ...LONG, stop: ["e", "th"] });
     for (const [at, { text }] of plain.entries()) {
       const places = [text.indexOf("e"), text.indexOf("th")].filter((place) => place !== -1);
@@ -316,17 +316,17 @@ describe("seed by seed, an output with a field is the one without it, ended else
     }
     expect(cut.filter(({ text }, at) => text !== plain[at]!.text).length).toBeGreaterThan(50);
   });
-  it("include_stop_str_in_output: with the string", async () => {
+  it("include_stop_str_in_output: keeps the string", async () => {
     const kept = await outputs({ ...LONG, stop: "e", include_stop_str_in_output: true });
     for (const [at, { text }] of plain.entries())
       expect(kept[at]!.text).toBe(text.includes("e") ? text.slice(0, text.indexOf("e") + 1) : text);
   });
-  it("stop_token_ids: up to the token", async () => {
+  it("stop_token_ids: keeps the tokens up to and including the stop token", async () => {
     const ends = best.slice(0, 2);
     const cut = await outputs({ ...LONG, stop_token_ids: ends });
     expect(cut.map(({ ids }) => ids)).toEqual(plain.map(({ ids }) => ids.slice(0, until(ids, ends))));
   });
-  it("ignore_eos: beyond the end", async () => {
+  it("ignore_eos: continues after the end token", async () => {
     const on = await outputs({ ...LONG, ignore_eos: true });
     for (const [at, { ids }] of plain.entries()) {
       expect(on[at]!.ids.slice(0, ids.length)).toEqual(ids);
@@ -334,14 +334,14 @@ describe("seed by seed, an output with a field is the one without it, ended else
     }
     expect(plain.some(({ ids }) => ids.length < 16)).toBe(true);
   });
-  it("repetition_detection: up to the third of three in a row", async () => {
+  it("repetition_detection: keeps the tokens up to the third repetition", async () => {
     const cut = await outputs({ ...LONG, repetition_detection: { max_pattern_size: 1, min_count: 3 } });
     for (const [at, { ids }] of plain.entries()) {
       const third = ids.findIndex((id, place) => place >= 2 && id === ids[place - 1] && id === ids[place - 2] && id !== END);
       expect(cut[at]!.ids).toEqual(third === -1 ? ids : ids.slice(0, third + 1));
     }
   });
-  it("seed and n: a choice is what its seed alone says; other seeds say something else", async () => {
+  it("seed and n: a choice depends only on its seed; other seeds give other outputs", async () => {
     for (const seed of [0, 77, 500]) expect((await complete({ ...LONG, seed })).choices[0].token_ids).toEqual(plain[seed]!.ids);
     expect(new Set(plain.map(({ ids }) => ids.join())).size).toBeGreaterThan(200);
     const later = await outputs({ ...LONG, n: 4, seed: 3 });
@@ -351,7 +351,7 @@ describe("seed by seed, an output with a field is the one without it, ended else
     const asked = { logprobs: true, top_logprobs: 5, prompt_logprobs: 1, user: "me", cache_salt: "salt" };
     expect(await outputs({ ...LONG, ...asked })).toEqual(plain);
   });
-  it("skip_special_tokens: the end is text where it is shown", async () => {
+  it("skip_special_tokens false: shows the end token as text", async () => {
     const shown = await outputs({ ...LONG, ignore_eos: true, skip_special_tokens: false });
     const hidden = await outputs({ ...LONG, ignore_eos: true });
     expect(shown.map(({ ids }) => ids)).toEqual(hidden.map(({ ids }) => ids));

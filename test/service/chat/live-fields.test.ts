@@ -1,4 +1,4 @@
-/** Fields that change what the shipped model says, over the service and the embedded engine: with a field against without. */
+/** Fields that change the output of the shipped model, over the service and the embedded engine, compared with requests without them. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** The answer to one request. */
+/** Returns the response to one request. */
 async function answerTo(body: object): Promise<any> {
   const response = await fetch(`${service.url}/v1/chat/completions`, {
     method: "POST",
@@ -30,12 +30,12 @@ async function answerTo(body: object): Promise<any> {
 }
 const choicesOf = async (body: object): Promise<any[]> => (await answerTo(body)).choices;
 const idsOf = async (body: object): Promise<number[][]> => (await choicesOf(body)).map((choice) => choice.token_ids);
-/** How many different tokens an output has, as a share of its length; the mean over many outputs. */
+/** Returns the number of distinct tokens divided by the length of an output; mean over 48 outputs. */
 async function variety(body: object): Promise<number> {
   const outputs = await idsOf({ n: 48, ignore_eos: true, ...body });
   return outputs.reduce((sum, ids) => sum + new Set(ids).size / ids.length, 0) / outputs.length;
 }
-/** Entropy of the first token over many choices, in nats. */
+/** Returns the entropy of the first token over many choices, in nats. */
 async function spread(body: object): Promise<number> {
   const counts = new Map<number, number>();
   const outputs = await idsOf({ n: 128, max_tokens: 1, ...body });
@@ -43,18 +43,18 @@ async function spread(body: object): Promise<number> {
   return -[...counts.values()].reduce((sum, count) => sum + (count / outputs.length) * Math.log(count / outputs.length), 0);
 }
 
-describe("on against off", () => {
-  it("the same seed gives the same tokens, with rules and without", async () => {
+describe("outputs with a field, compared with outputs without it", () => {
+  it("the same seed gives the same tokens, with and without sampling fields", async () => {
     const ruled = { repetition_penalty: 1.2, min_p: 0.02, logit_bias: { 40: 1 }, temperature: 1.3 };
     expect(await idsOf(ruled)).toEqual(await idsOf(ruled));
     expect(await idsOf({})).toEqual(await idsOf({ logit_bias: {}, min_tokens: 0 }));
   });
-  it("41, 43: allowed tokens and a bias of 100", async () => {
+  it("41, 43: restricts sampling to allowed tokens, or to a token with a bias of 100", async () => {
     const [x, y] = [...tokenizer.encode("xy")];
     for (const id of (await idsOf({ allowed_token_ids: [x, y], n: 4 })).flat()) expect([x, y]).toContain(id);
     expect(new Set((await idsOf({ logit_bias: { [x!]: 100 }, temperature: 0, ignore_eos: true })).flat())).toEqual(new Set([x]));
   });
-  it("42: a bad word that is often said is never said", async () => {
+  it("42: never samples a bad word that is otherwise frequent", async () => {
     const said = await choicesOf({ n: 32 });
     const counts = new Map<string, number>();
     for (const { message } of said)
@@ -63,7 +63,7 @@ describe("on against off", () => {
     const id = tokenizer.encode(letter)[0]!;
     expect((await idsOf({ n: 32, bad_words: [letter] })).flat()).not.toContain(id);
   });
-  it("38 to 40: penalties make outputs more varied, rewards less", async () => {
+  it("38 to 40: penalties increase the variety of outputs, and negative penalties decrease it", async () => {
     const free = await variety({});
     expect(await variety({ presence_penalty: 2 })).toBeGreaterThan(free + 0.02);
     expect(await variety({ frequency_penalty: 2 })).toBeGreaterThan(free + 0.02);
@@ -77,7 +77,7 @@ describe("on against off", () => {
     expect(await spread({ ...hot, top_k: 2 })).toBeLessThan(Math.log(2) + 1e-9);
     expect(await spread({ temperature: 0.2 })).toBeLessThan(free - 0.2);
   });
-  it("51, 52: an output goes on over its end, and does not come to it early", async () => {
+  it("51, 52: ignore_eos continues after the end token, and min_tokens delays it", async () => {
     const free = await choicesOf({ n: 48 });
     const short = free.filter(({ token_ids }) => token_ids.length < 12).length;
     expect(short, "the shipped model ends some outputs early").toBeGreaterThan(0);
@@ -87,7 +87,7 @@ describe("on against off", () => {
     }
     for (const ids of await idsOf({ n: 48, min_tokens: 12 })) expect(ids.length).toBeGreaterThanOrEqual(12);
   });
-  it("57: an output that goes round in circles is ended", async () => {
+  it("57: ends an output that repeats itself", async () => {
     const [id] = tokenizer.encode("x");
     const [choice] = await choicesOf({
       logit_bias: { [id!]: 100 },
@@ -97,7 +97,7 @@ describe("on against off", () => {
     });
     expect(choice).toMatchObject({ finish_reason: "repetition", token_ids: Array(5).fill(id) });
   });
-  it("9: what was sampled has the same log-probabilities once it is a prompt, far into a long one too", async () => {
+  it("9: sampled tokens have the same log-probabilities as part of a prompt, also in a long prompt", async () => {
     const messages = [{ role: "user", content: "several words of a prompt. ".repeat(16) }];
     const first = await answerTo({ messages, logprobs: true, temperature: 0, ignore_eos: true });
     const [{ message, token_ids, logprobs }] = first.choices;
@@ -117,7 +117,7 @@ describe("on against off", () => {
       expect(entry.rank).toBe(1);
     }
   });
-  it("rules that leave no token later on are the request's fault", async () => {
+  it("answers 400 if the sampling fields leave no token at a later step", async () => {
     const ids = [...tokenizer.encode("x")];
     const response = await fetch(`${service.url}/v1/chat/completions`, {
       method: "POST",

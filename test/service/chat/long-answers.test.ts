@@ -1,6 +1,6 @@
-/** Answers that are too long to be written at once say the same as short ones. */
+/** Answers that are too long for a single write. */
 import { describe, expect, it } from "vitest";
-import { textStream } from "../../../src/service/chat/text-stream.ts";
+import { textStream } from "../../../src/service/chat/answer/text-stream.ts";
 import { HELLO, useChatServer } from "./support.ts";
 
 const { start } = await useChatServer({ contextLength: 400, limits: { maxChoices: 64 } });
@@ -29,7 +29,7 @@ describe("a long answer", () => {
     expect(chunks.at(-1).usage.completion_tokens).toBe(2400);
   });
 
-  it("is made part by part, as its reader takes it", async () => {
+  it("is generated in parts, as its reader requests them", async () => {
     let made = 0;
     function* pieces(): Generator<string> {
       for (; made < 100; made++) yield "x".repeat(10_000);

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from "vitest";
 import { HELLO, startChatServer } from "./support.ts";
 
-it("a request for many choices warns of no leak, though the engine listens once for each", async () => {
+it("a request for many choices causes no warning about a listener leak, with one listener per choice", async () => {
   const warnings: string[] = [];
   const onWarning = (warning: Error): void => void warnings.push(warning.name);
   process.on("warning", onWarning);

@@ -1,9 +1,9 @@
-/** Fields that make the prompt. */
+/** Fields that determine the prompt. */
 import { describe, expect, it } from "vitest";
 import { CONTEXT, HELLO, joinChoice, promptIds, readEvents, tokenizer, useChatServer } from "./support.ts";
 
 const { server, start, refusal } = await useChatServer();
-/** The prompt of `body` as the engine got it. */
+/** Returns the prompt of `body` as the engine received it. */
 async function promptOf(body: object, target = server): Promise<string> {
   const { prompt_token_ids, usage } = await target.complete({ ...HELLO, return_token_ids: true, ...body });
   expect(usage.prompt_tokens).toBe(prompt_token_ids.length);
@@ -16,28 +16,28 @@ const CONVERSATION = [
 const CONTINUE = { continue_final_message: true, add_generation_prompt: false };
 
 describe("the end of the prompt", () => {
-  it("68: a header, the end of the last turn, or its middle", async () => {
+  it("68: ends with the assistant header, the end of the last turn, or the text of the last turn", async () => {
     expect(await promptOf({})).toBe("<|user|>hi<|end|><|assistant|>");
     expect(await promptOf({ add_generation_prompt: false })).toBe("<|user|>hi<|end|>");
     expect(await promptOf({ ...CONTINUE, messages: CONVERSATION })).toBe("<|user|>hi<|end|><|assistant|>Well, ");
   });
-  it("67: the two flags exclude each other", async () => {
+  it("67: rejects continue_final_message with add_generation_prompt", async () => {
     const refused = (body: object) => refusal({ ...body, messages: CONVERSATION });
     const both = { continue_final_message: true, add_generation_prompt: true };
     expect(await refused(both)).toMatchObject({ status: 400, type: "Bad Request", param: null });
     expect(await refused({ continue_final_message: true })).toMatchObject({ status: 400, type: "BadRequestError", param: null });
   });
-  it("parts and turns of any role are continued too; special text in them is no obstacle", async () => {
+  it("continues text parts and turns of any role, also if they contain special text", async () => {
     const messages = [{ role: "user", content: [{ type: "text", text: "a" }, "b<|end|>c"] }];
     expect(await promptOf({ ...CONTINUE, messages })).toBe("<|user|>a\nb<|end|>c");
   });
-  it("the answer speaks in the role of the last message where it opens no turn", async () => {
+  it("the answer has the role of the last message if no new turn is opened", async () => {
     const body = { ...HELLO, messages: [{ role: "narrator", content: "so" }], add_generation_prompt: false };
     expect((await server.complete(body)).choices[0].message.role).toBe("narrator");
     expect(joinChoice((await readEvents(await server.post({ ...body, stream: true }))).chunks).role).toBe("narrator");
     expect((await server.complete({ ...body, add_generation_prompt: true })).choices[0].message.role).toBe("assistant");
   });
-  it("a turn that was continued comes back with the ids that were sampled", async () => {
+  it("keeps the sampled token ids of a continued turn in the next request", async () => {
     const first = await server.complete({ ...CONTINUE, messages: CONVERSATION, return_token_ids: true });
     const whole = `Well, ${first.choices[0].message.content}`;
     const next = await server.complete({
@@ -52,7 +52,7 @@ describe("the end of the prompt", () => {
 describe("templates", () => {
   const echoing = "{{ documents[0].title if documents else '' }}|{{ mood }}|{{ reasoning_effort }}|{{ messages[0].content }}";
 
-  it("70: a template of the request is refused where none is trusted, wherever it hides", async () => {
+  it("70: rejects a chat template in the request if such templates are not trusted, also in chat_template_kwargs", async () => {
     for (const body of [{ chat_template: "" }, { chat_template: echoing }, { chat_template_kwargs: { chat_template: echoing } }])
       expect(await refusal(body)).toMatchObject({
         status: 400,
@@ -61,14 +61,14 @@ describe("templates", () => {
       });
     await server.complete({ ...HELLO, chat_template: null, chat_template_kwargs: { chat_template: null } });
   });
-  it("70, 71: a trusted one is used, with the variables of the request", async () => {
+  it("70, 71: renders a trusted template with the variables of the request", async () => {
     const trusting = await start({ limits: { trustRequestTemplates: true } });
     const body = { chat_template: echoing, chat_template_kwargs: { mood: "good", documents: [{ title: "no" }] } };
     expect(await promptOf(body, trusting)).toBe("no|good||hi");
     expect(await promptOf({ ...body, documents: [{ title: "mine" }], reasoning_effort: "low" }, trusting)).toBe("mine|good|low|hi");
     expect(await promptOf({ chat_template_kwargs: { chat_template: "={{ messages[0].content }}" } }, trusting)).toBe("=hi");
   });
-  it("a template that fails, does not parse or never ends is the request's fault", async () => {
+  it("answers 400 if a template throws, does not parse or exceeds its limits", async () => {
     const trusting = await start({ limits: { trustRequestTemplates: true } });
     for (const chat_template of ["{{ raise_exception('no') }}", "{% if %}", "{% for a in range(10000000) %}x{% endfor %}", ""])
       expect(await refusal({ chat_template }, trusting), chat_template).toMatchObject({ status: 400, type: "BadRequestError" });
@@ -77,12 +77,12 @@ describe("templates", () => {
       param: "continue_final_message",
     });
   });
-  it("trailing space that the template trims is gone from a continued turn too", async () => {
+  it("continues a turn without the trailing space that the template trims", async () => {
     const trusting = await start({ limits: { trustRequestTemplates: true } });
     const chat_template = "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}";
     expect(await promptOf({ ...CONTINUE, messages: CONVERSATION, chat_template }, trusting)).toBe("[hi][Well,");
   });
-  it("71: what the model's template does not ask for has no effect, and never replaces the conversation", async () => {
+  it("71: variables that the template does not use have no effect, and none replaces the conversation", async () => {
     const plain = await promptOf({});
     const kwargs = { thinking: true, messages: [{ role: "user", content: "other" }], add_generation_prompt: false };
     expect(await promptOf({ documents: [{ title: "a" }], chat_template_kwargs: kwargs, reasoning_effort: "high" })).toBe(plain);
@@ -91,7 +91,7 @@ describe("templates", () => {
 });
 
 describe("the prompt in the answer", () => {
-  it("9: log-probabilities of the prompt, the first null; absent means null", async () => {
+  it("9: returns log-probabilities of the prompt, with null for the first token; omitted means null", async () => {
     const ids = promptIds(HELLO.messages);
     for (const count of [0, 1, 3]) {
       const { prompt_logprobs } = await server.complete({ ...HELLO, n: 2, prompt_logprobs: count });
@@ -110,7 +110,7 @@ describe("the prompt in the answer", () => {
     );
     expect(scored, "one choice of each request").toHaveLength(3);
   });
-  it("9: more than the bound, and in a stream", async () => {
+  it("9: rejects prompt_logprobs above the bound, and in a stream", async () => {
     for (const prompt_logprobs of [-1, 21])
       expect(await refusal({ prompt_logprobs })).toMatchObject({ status: 400, type: "BadRequestError", param: "prompt_logprobs" });
     for (const prompt_logprobs of [-1, 1])
@@ -122,7 +122,7 @@ describe("the prompt in the answer", () => {
     const { chunks } = await readEvents(await server.post({ ...HELLO, prompt_logprobs: 0, stream: true }));
     for (const chunk of chunks) expect(chunk).not.toHaveProperty("prompt_logprobs");
   });
-  it("66: an echo begins the answer with what it continues", async () => {
+  it("66: echo puts the continued text before the answer", async () => {
     const body = { ...CONTINUE, messages: CONVERSATION, echo: true };
     const { choices, prompt_logprobs } = await server.complete(body);
     expect(choices[0].message).toMatchObject({ role: "assistant", content: "Well, hello" });
@@ -139,7 +139,7 @@ describe("the prompt in the answer", () => {
     ]);
     expect((await server.complete({ ...body, echo: false })).choices[0].message.content).toBe("hello");
   });
-  it("66: a message of another role is not echoed", async () => {
+  it("66: does not echo a message of another role", async () => {
     const { choices, prompt_logprobs } = await server.complete({ ...HELLO, echo: true, logprobs: true, top_logprobs: 2 });
     expect(choices[0].message.content).toBe("hello");
     expect(Object.keys(prompt_logprobs[1])).toHaveLength(2);
@@ -153,13 +153,13 @@ describe("truncation", () => {
     expect(prompt_token_ids).toEqual(prompt.slice(-2));
     expect((await server.complete({ ...HELLO, truncate_prompt_tokens: 50 })).usage.prompt_tokens).toBe(prompt.length);
   });
-  it("-1 keeps what fits beside the output; without a limit nothing is left for that", async () => {
+  it("-1 keeps the tokens that fit with the output; without an output limit it is rejected", async () => {
     const long = { messages: [{ role: "user", content: "word ".repeat(200) }], truncate_prompt_tokens: -1 };
     expect((await server.complete({ ...long, max_tokens: 5 })).usage.prompt_tokens).toBe(CONTEXT - 5);
     expect(await refusal(long)).toMatchObject({ status: 400, param: "max_tokens" });
     expect(await refusal({ ...long, truncate_prompt_tokens: null, max_tokens: 5 })).toMatchObject({ status: 400, param: "input_tokens" });
   });
-  it("more than fits, none, and what is no such number", async () => {
+  it("rejects 0, values that do not fit, and integers beyond 64 bits", async () => {
     for (const truncate_prompt_tokens of [0, CONTEXT + 1])
       expect(await refusal({ truncate_prompt_tokens })).toMatchObject({
         status: 400,
@@ -171,7 +171,7 @@ describe("truncation", () => {
     const response = await server.post('{"messages":[{"role":"user","content":"hi"}],"truncate_prompt_tokens":9223372036854775808}');
     expect(((await response.json()) as any).error.type).toBe("Bad Request");
   });
-  it("a turn after a cut prompt is not taken for one after the whole", async () => {
+  it("does not reuse sampled ids after a truncated prompt", async () => {
     const messages = [{ role: "user", content: "cut me off" }];
     const first = await server.complete({ messages, truncate_prompt_tokens: 2 });
     const again = [...messages, { role: "assistant", content: first.choices[0].message.content }, { role: "user", content: "and?" }];
@@ -180,7 +180,7 @@ describe("truncation", () => {
 });
 
 describe("tool calls", () => {
-  it("79: without parallel calls there is the first alone, streamed or not", async () => {
+  it("79: returns only the first call if parallel_tool_calls is false, streamed or not", async () => {
     const call = (name: string) => `<tool_call>{"name": "${name}", "arguments": {}}</tool_call>`;
     const target = await start({ says: call("a") + call("b"), contextLength: 4000 });
     const tools = ["a", "b"].map((name) => ({ type: "function", function: { name } }));
@@ -196,7 +196,7 @@ describe("tool calls", () => {
       expect(toolCalls.map((each) => each.function.name)).toEqual(names);
     }
   });
-  it("94: reasoning is null with and without it", async () => {
+  it("94: reasoning is null for any include_reasoning without a reasoning parser", async () => {
     for (const include_reasoning of [true, false])
       expect((await server.complete({ ...HELLO, include_reasoning })).choices[0].message.reasoning).toBeNull();
   });

@@ -1,7 +1,7 @@
-/** Reasoning told apart from what an answer says. */
+/** Parsing of reasoning in answers. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { hasEndedReasoning, ReasoningStream, splitReasoning } from "../../../src/service/chat/reasoning.ts";
+import { hasEndedReasoning, ReasoningStream, splitReasoning } from "../../../src/service/chat/text/reasoning.ts";
 import { chatServers, HELLO, joinChoice, readEvents, spelled, type ChatServer, type ChatServerOptions } from "./support.ts";
 
 const startServer = chatServers();
@@ -16,7 +16,7 @@ describe("an answer with reasoning", () => {
     ["two and two</think>4</think>", "two and two", "4</think>"],
     ["no end", "no end", null],
     ["<think></think>4", null, "4"],
-  ])("%j", async (says, reasoning, content) => {
+  ])("separates reasoning and content of %j", async (says, reasoning, content) => {
     const server = await start(says);
     const { message } = (await server.complete(HELLO)).choices[0];
     expect(message).toMatchObject({ reasoning, content });
@@ -25,7 +25,7 @@ describe("an answer with reasoning", () => {
     expect(streamed.content).toBe(content ?? "");
     expect(streamed.parts.map((part) => part.delta.reasoning ?? "").join("")).toBe(reasoning ?? "");
   });
-  it("include_reasoning false leaves it out, and nothing else", async () => {
+  it("include_reasoning false omits only the reasoning", async () => {
     const server = await start("hm</think>4");
     const body = { ...HELLO, include_reasoning: false, return_token_ids: true };
     const { choices } = await server.complete(body);
@@ -36,7 +36,7 @@ describe("an answer with reasoning", () => {
     expect(parts.every((part) => !("reasoning" in part.delta))).toBe(true);
     expect(JSON.stringify(server.log)).not.toContain("include_reasoning");
   });
-  it("stands beside tool calls", async () => {
+  it("can precede tool calls", async () => {
     const server = await start(`I add</think>so: ${CALL}`);
     const { message, finish_reason } = (await server.complete({ ...HELLO, tools: TOOLS })).choices[0];
     expect(finish_reason).toBe("tool_calls");
@@ -44,7 +44,7 @@ describe("an answer with reasoning", () => {
     const { chunks } = await readEvents(await server.post({ ...HELLO, tools: TOOLS, stream: true }));
     expect(joinChoice(chunks)).toMatchObject({ content: "so: ", toolCalls: [{ function: { name: "add" } }], finishes: ["tool_calls"] });
   });
-  it("is over where the prompt has ended it, in the turn under way alone", async () => {
+  it("has no reasoning if the prompt ends it within the current turn", async () => {
     const ended = { continue_final_message: true, add_generation_prompt: false };
     const messages = [...HELLO.messages, { role: "assistant", content: "<think>hm</think>" }];
     const server = await start("4");
@@ -56,7 +56,7 @@ describe("an answer with reasoning", () => {
     expect(hasEndedReasoning("a|</think><think>", ["|"])).toBe(false);
     expect(hasEndedReasoning("a|b", ["|"])).toBe(false);
   });
-  it("comes back with it or without, and has the ids that were sampled", async () => {
+  it("keeps the sampled token ids in the next request, with or without the reasoning", async () => {
     const server = await start("", { says: spelled("the the</think>the end") });
     const first = await server.complete({ ...HELLO, return_token_ids: true });
     const { content, reasoning } = first.choices[0].message;
@@ -70,7 +70,7 @@ describe("an answer with reasoning", () => {
       expect(prompt_token_ids.slice(0, sampled.length)).toEqual(sampled);
     }
   });
-  it("is not told apart where nobody asked the service to", async () => {
+  it("is not parsed if no reasoning parser is configured", async () => {
     const server = await start("<think>a</think>b", { limits: {} });
     const { message } = (await server.complete({ ...HELLO, include_reasoning: false })).choices[0];
     expect(message).toMatchObject({ content: "<think>a</think>b", reasoning: null });
@@ -79,7 +79,7 @@ describe("an answer with reasoning", () => {
 
 const piece = fc.constantFrom("<think>", "</think>", "<", "</th", "ink>", "<thi", "text ", "nk>");
 test.prop([fc.array(piece, { maxLength: 8 }), fc.infiniteStream(fc.integer({ min: 1, max: 6 }))])(
-  "whatever the chunks, a stream is taken apart as the whole is",
+  "a stream is parsed like the whole text, for any chunk boundaries",
   (pieces, sizes) => {
     const text = pieces.join("");
     const stream = new ReasoningStream();

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { RecentPrompts } from "../../../src/service/chat/recent-prompts.ts";
-import type { PromptRequest } from "../../../src/service/chat/prompt-request.ts";
-import type { PromptEncoder } from "../../../src/service/chat/render.ts";
-import { renderText } from "../../../src/service/chat/render-text.ts";
+import { RecentPrompts } from "../../../src/service/chat/prompt/recent-prompts.ts";
+import type { PromptRequest } from "../../../src/service/chat/request/prompt-request.ts";
+import type { PromptEncoder } from "../../../src/service/chat/prompt/render.ts";
+import { renderText } from "../../../src/service/chat/prompt/render-text.ts";
 import { tokenizer } from "./support.ts";
 
 const asked = (content: string): PromptRequest => ({
@@ -16,7 +16,7 @@ const asked = (content: string): PromptRequest => ({
 });
 
 describe("RecentPrompts", () => {
-  it("renders a conversation once for requests that come together, and again when it is old", async () => {
+  it("renders a conversation once for concurrent requests, and again after it expires", async () => {
     let nowMs = 0;
     let renders = 0;
     const encoderOf = (directory: string): PromptEncoder => ({

@@ -1,4 +1,4 @@
-/** What the sampler does as a client of the service sees it: the shipped model, one place, a prefix cache that is reported. */
+/** The sampler over HTTP: the shipped model, one sampling row, and a prefix cache with reported hits. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,10 +9,10 @@ import { MODEL_DIRECTORY } from "./support.ts";
 
 let service: RunningService;
 let directory: string;
-/** Tokens that each request got from the engine, and whether it is over. */
+/** Number of tokens of each request, and whether it has ended. */
 const requests: { tokens: number; isOver: boolean }[] = [];
 
-/** The engine, watched. */
+/** Returns the engine with recorded requests. */
 function watched(engine: Engine): Engine {
   async function* sample(...args: Parameters<Engine["sample"]>) {
     const request = { tokens: 0, isOver: false };
@@ -57,7 +57,7 @@ async function complete(body: object): Promise<any> {
 }
 
 describe("a client that disconnects", () => {
-  it.each([true, false])("frees its place, streaming: %s", async (stream) => {
+  it.each([true, false])("releases its slot, streaming: %s", async (stream) => {
     const controller = new AbortController();
     const from = requests.length;
     const pending = post({ max_tokens: 900, ignore_eos: true, stream }, controller.signal);
@@ -68,7 +68,7 @@ describe("a client that disconnects", () => {
       () => {},
       () => {},
     );
-    // There is one place: this answer comes from it.
+    // The engine has one slot, so this answer requires that it is free.
     expect((await complete({ max_tokens: 2 })).usage.completion_tokens).toBeLessThanOrEqual(2);
     expect(requests[from]!.isOver).toBe(true);
     expect(requests[from]!.tokens).toBeLessThan(900);
@@ -79,7 +79,7 @@ describe("cached tokens", () => {
   const system = { role: "system", content: "You write words backwards, one after another, and nothing else." };
   const ask = (content: string, more: object = {}) => ({ messages: [system, { role: "user", content }], max_tokens: 2, ...more });
 
-  it("are whole blocks of what an earlier prompt began with, and absent where there are none", async () => {
+  it("are whole blocks of a shared prompt prefix, and null if there is none", async () => {
     expect((await complete(ask("first"))).usage.prompt_tokens_details).toBeNull();
     const { usage } = await complete(ask("second"));
     expect(usage.prompt_tokens_details.cached_tokens % 16).toBe(0);
@@ -89,7 +89,7 @@ describe("cached tokens", () => {
     expect((await complete(ask("second", { prompt_logprobs: 1 }))).usage.prompt_tokens_details).toBeNull();
   });
 
-  it("are in a stream's last counts too", async () => {
+  it("are in the final usage of a stream", async () => {
     await complete(ask("third"));
     const text = await (await post(ask("third", { stream: true, stream_options: { include_usage: true } }))).text();
     const chunks = text.split("\n\n").flatMap((line) => (line.startsWith("data: {") ? [JSON.parse(line.slice(6))] : []));

@@ -1,17 +1,17 @@
-/** Fields about sampling and stopping: what reaches the engine, what becomes of the text, what is refused. */
+/** Fields for sampling and stopping: parameters of the engine, resulting text, and errors. */
 import { describe, expect, it } from "vitest";
-import { isRepeating } from "../../../src/service/chat/repetition.ts";
+import { isRepeating } from "../../../src/service/chat/generate/repetition.ts";
 import { END, HELLO, joinChoice, readEvents, tokenizer, useChatServer, type ChatServer } from "./support.ts";
 
 const V = tokenizer.vocabularySize;
 const encode = (text: string): number[] => [...tokenizer.encode(text)];
 const { server, start, refusal, lastParams } = await useChatServer();
-/** What the engine is asked for `body`. */
+/** Returns the sampling parameters that the engine receives for `body`. */
 async function paramsOf(body: object): Promise<any> {
   await server.complete({ ...HELLO, ...body });
   return lastParams();
 }
-/** The choice of `body`, streamed and not, which must be one. */
+/** Returns the only choice for `body`, and expects the same from a stream. */
 async function answer(target: ChatServer, body: object): Promise<any> {
   const { choices } = await target.complete({ ...HELLO, return_token_ids: true, ...body });
   const { chunks } = await readEvents(await target.post({ ...HELLO, return_token_ids: true, ...body, stream: true }));
@@ -25,8 +25,8 @@ async function answer(target: ChatServer, body: object): Promise<any> {
   return choice;
 }
 
-describe("rules about logits", () => {
-  it("neutral values are no rules", async () => {
+describe("logit fields", () => {
+  it("neutral values send no parameter to the engine", async () => {
     const plain = Object.keys(await paramsOf({})).sort();
     const neutral = {
       logit_bias: {},
@@ -39,7 +39,7 @@ describe("rules about logits", () => {
     };
     expect(Object.keys(await paramsOf(neutral)).sort()).toEqual(plain);
   });
-  it("numbers reach the engine as they are", async () => {
+  it("numbers reach the engine unchanged", async () => {
     const asked = { min_p: 0.1, repetition_penalty: "1.2", frequency_penalty: -2, presence_penalty: 2, allowed_token_ids: [5, END] };
     expect(await paramsOf(asked)).toMatchObject({
       minP: 0.1,
@@ -58,7 +58,7 @@ describe("rules about logits", () => {
     ]);
     expect((await paramsOf({ logit_bias: { [V - 1]: 1 } })).logitBias.size).toBe(1);
   });
-  it("43, 44: a bias on no token of the vocabulary is refused", async () => {
+  it("43, 44: rejects a bias on an id outside the vocabulary", async () => {
     expect(await refusal({ logit_bias: { [V + 1]: 1 } })).toMatchObject({ status: 400, type: "BadRequestError", param: "logit_bias" });
     const { message } = await refusal({ logit_bias: { [V + 1]: 1 } });
     expect(message).toContain(String(V + 1));
@@ -66,11 +66,11 @@ describe("rules about logits", () => {
     expect(await refusal({ logit_bias: { abc: 1 } })).toMatchObject({ status: 400, param: "logit_bias" });
     expect(await refusal({ logit_bias: { "1.5": 1 } })).toMatchObject({ status: 400, param: "logit_bias" });
   });
-  it("41: allowed ids are there and in the vocabulary", async () => {
+  it("41: rejects an empty list of allowed ids and ids outside the vocabulary", async () => {
     for (const allowed_token_ids of [[], [-1], [10_000_000]])
       expect(await refusal({ allowed_token_ids })).toMatchObject({ status: 400, type: "BadRequestError", param: "allowed_token_ids" });
   });
-  it("42: a bad word is banned as it begins a text and as it follows a space", async () => {
+  it("42: bans a bad word at the start of a text and after a space", async () => {
     const { bannedSequences } = await paramsOf({ bad_words: ["  yes", "hello there"] });
     for (const word of ["yes", "hello there"]) {
       const [bare, spaced] = [encode(word), encode(` ${word}`)];
@@ -81,7 +81,7 @@ describe("rules about logits", () => {
     }
     expect(await refusal({ bad_words: [""] })).toMatchObject({ status: 400, type: "BadRequestError" });
   });
-  it("35: each number is held to its range", async () => {
+  it("35: rejects numbers outside their ranges", async () => {
     for (const body of [
       { min_p: 1.1 },
       { min_p: -0.1 },
@@ -94,7 +94,7 @@ describe("rules about logits", () => {
       expect(await refusal(body), JSON.stringify(body)).toMatchObject({ status: 400, type: "BadRequestError", param: null });
     }
   });
-  it("52, 54: until there are enough tokens nothing that ends an output is sampled", async () => {
+  it("52, 54: samples no end token before min_tokens", async () => {
     expect(await paramsOf({ min_tokens: 3, stop_token_ids: [7, 10_000_000] })).toMatchObject({
       minTokens: 3,
       lateTokenIds: [...tokenizer.eosTokenIds, 7],
@@ -104,7 +104,7 @@ describe("rules about logits", () => {
       stopTokenIds: [],
     });
   });
-  it("rules that leave nothing to begin with are refused, and those that leave nothing later too", async () => {
+  it("rejects fields that leave no token at the first step or at a later step", async () => {
     expect(await refusal({ allowed_token_ids: [END], min_tokens: 1 })).toMatchObject({ status: 400, param: "allowed_token_ids" });
     const { UnsupportedError } = await import("../../../src/errors.ts");
     const stuck = await start({
@@ -114,14 +114,14 @@ describe("rules about logits", () => {
     });
     expect((await stuck.post(HELLO)).status).toBe(400);
   });
-  it("a salt reaches the engine", async () => {
+  it("cache_salt reaches the engine", async () => {
     for (const salt of ["mine", "s".repeat(1024)]) expect(await paramsOf({ cache_salt: salt })).toMatchObject({ cacheSalt: salt });
     expect(await paramsOf({})).not.toHaveProperty("cacheSalt");
   });
 });
 
 describe("stopping", () => {
-  it("49: a stop token ends the text before it, or with it", async () => {
+  it("49: a stop token ends the output, and is part of the text only on request", async () => {
     const ids = encode("one two, three");
     const stop = ids[2]!;
     const target = await start({ says: ids });
@@ -131,7 +131,7 @@ describe("stopping", () => {
     const kept = await answer(target, { stop_token_ids: [stop], include_stop_str_in_output: true });
     expect(kept.message.content).toBe(tokenizer.decode(ids.slice(0, 3)));
   });
-  it("51: the model's own end ends nothing when it is ignored, but where it is named", async () => {
+  it("51: ignore_eos continues after the end token, unless stop_token_ids contains it", async () => {
     const ids = [...encode("a b"), END, ...encode("c d")];
     const target = await start({ says: ids });
     expect(await answer(target, {})).toMatchObject({ stop_reason: null, token_ids: ids.slice(0, ids.indexOf(END) + 1) });
@@ -141,7 +141,7 @@ describe("stopping", () => {
     expect(shown.message.content).toBe("a b<|end|>c d");
     expect(await answer(target, { ignore_eos: true, stop_token_ids: [END] })).toMatchObject({ finish_reason: "stop", stop_reason: END });
   });
-  it("86: the end token is text only when it is asked for twice", async () => {
+  it("86: shows the end token only with include_stop_str_in_output and without skip_special_tokens", async () => {
     for (const [skip_special_tokens, content] of [
       [true, "hello"],
       [false, "hello<|end|>"],
@@ -149,7 +149,7 @@ describe("stopping", () => {
       expect((await answer(server, { include_stop_str_in_output: true, skip_special_tokens })).message.content).toBe(content);
     expect((await answer(server, { skip_special_tokens: false, spaces_between_special_tokens: false })).message.content).toBe("hello");
   });
-  it("47, 48: a stop string stays or goes, within a token and across tokens", async () => {
+  it("47, 48: a stop string is removed or kept, within one token and across tokens", async () => {
     const target = await start({ says: "a group of people organised." });
     for (const stop of [".", "group of peo", "gani"]) {
       const before = "a group of people organised.".split(stop)[0]!;
@@ -158,7 +158,7 @@ describe("stopping", () => {
       expect(kept).toMatchObject({ finish_reason: "stop", stop_reason: stop, message: { content: before + stop } });
     }
   });
-  it("52: stop strings are looked for after the least number of tokens alone", async () => {
+  it("52: matches stop strings only after min_tokens", async () => {
     const ids = encode("e f e g e h");
     const target = await start({ says: ids });
     const first = await answer(target, { stop: "e" });
@@ -172,7 +172,7 @@ describe("stopping", () => {
 });
 
 describe("repetition", () => {
-  it("57: a pattern that stands often enough at the end", () => {
+  it("57: detects a pattern that repeats often enough at the end", () => {
     const detection = { maxPatternSize: 3, minPatternSize: 2, minCount: 3 };
     expect(isRepeating([9, 1, 2, 3, 1, 2, 3, 1, 2, 3], detection)).toBe(true);
     expect(isRepeating([9, 1, 2, 3, 1, 2, 3], detection)).toBe(false);
@@ -181,7 +181,7 @@ describe("repetition", () => {
     expect(isRepeating([5, 5, 5, 5, 5, 5], detection)).toBe(true);
     expect(isRepeating([7, 7], { maxPatternSize: 1, minPatternSize: 0, minCount: 2 })).toBe(true);
   });
-  it("57: ends the output, with a reason of its own", async () => {
+  it("57: ends the output with its own finish reason", async () => {
     const [x, y] = [encode("x")[0]!, encode("y")[0]!];
     const target = await start({ says: [x, y, x, y, x, y, x, y] });
     const repetition_detection = { max_pattern_size: 2, min_pattern_size: 2, min_count: 3 };
@@ -193,10 +193,10 @@ describe("repetition", () => {
     });
     expect((await answer(target, { repetition_detection, min_tokens: 7 })).token_ids).toHaveLength(7);
     expect((await answer(target, { repetition_detection: { max_pattern_size: 0 } })).finish_reason).toBe("stop");
-    // What is held back for a stop string is text after all.
+    // Text withheld for a possible stop string is part of the answer.
     expect((await answer(target, { repetition_detection, stop: "xyz" })).message.content).toBe("xyxyxy");
   });
-  it("59: sizes at odds are refused", async () => {
+  it("59: rejects contradictory sizes", async () => {
     for (const repetition_detection of [
       { max_pattern_size: 2, min_pattern_size: 3, min_count: 2 },
       { max_pattern_size: 3, min_count: 1 },
@@ -206,8 +206,8 @@ describe("repetition", () => {
   });
 });
 
-describe("tokens by their ids", () => {
-  it("88: logprobs name them so", async () => {
+describe("tokens as token ids", () => {
+  it("88: are shown in logprobs", async () => {
     const { choices } = await server.complete({
       ...HELLO,
       logprobs: true,
@@ -222,7 +222,7 @@ describe("tokens by their ids", () => {
     expect(entry.top_logprobs.map((top: any) => top.bytes)).toEqual(entry.top_logprobs.map((top: any) => [...Buffer.from(top.token)]));
     expect(entry.top_logprobs).toHaveLength(2);
   });
-  it("88: a service may do so by itself, unless a request says otherwise", async () => {
+  it("88: can be the default of the service, which a request can override", async () => {
     const naming = await start({ limits: { returnTokensAsTokenIds: true } });
     const first = async (body: object): Promise<string> =>
       (await naming.complete({ ...HELLO, logprobs: true, ...body })).choices[0].logprobs.content[0].token;

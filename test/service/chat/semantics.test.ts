@@ -1,12 +1,12 @@
-/** The numbered conformance cases of chat semantics that this build carries out. */
+/** Numbered conformance cases of chat semantics. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { choiceSeed } from "../../../src/service/chat/admit.ts";
+import { choiceSeed } from "../../../src/service/chat/generate/admit.ts";
 import { CONTEXT, END, HELLO, joinChoice, promptIds, readEvents, tokenizer, useChatServer, type ChatServer } from "./support.ts";
 
-/** The engine speaks by seed, so that equal seeds and only those say the same. */
+/** The output of the engine depends on the seed, so that only equal seeds give equal outputs. */
 const bySeed = ({ params }: { params: { seed: bigint } }): string => `word ${params.seed % 1000n} end`;
 
 const { server, start, refusal, lastParams } = await useChatServer({ says: bySeed });
@@ -14,7 +14,7 @@ describe("logprobs", () => {
   it("1: logprobs false gives null", async () => {
     expect((await server.complete({ ...HELLO, logprobs: false })).choices[0].logprobs).toBeNull();
   });
-  it("2: logprobs true with no alternatives lists every token, stop token included", async () => {
+  it("2: logprobs true without alternatives lists every token, including the stop token", async () => {
     const { choices, usage } = await server.complete({ ...HELLO, logprobs: true, top_logprobs: 0, seed: 1 });
     const { content } = choices[0].logprobs;
     expect(content).toHaveLength(usage.completion_tokens);
@@ -23,27 +23,27 @@ describe("logprobs", () => {
     expect(content.map((entry: any) => entry.token).join("")).toBe(`${choices[0].message.content}<|end|>`);
     expect(Object.keys(choices[0].logprobs)).toEqual(["content"]);
   });
-  it("3: top_logprobs 5 gives five per token", async () => {
+  it("3: top_logprobs 5 lists five alternatives for each token", async () => {
     const { choices } = await server.complete({ ...HELLO, logprobs: true, top_logprobs: 5, temperature: 0 });
     expect(choices[0].logprobs.content.every((entry: any) => entry.top_logprobs.length === 5)).toBe(true);
   });
-  it("4, 5: too many alternatives are refused, streamed or not, and the server still answers", async () => {
+  it("4, 5: rejects too many alternatives, streamed or not, and continues to serve", async () => {
     expect(await refusal({ logprobs: true, top_logprobs: 30 })).toMatchObject({ status: 400, type: "BadRequestError", param: "logprobs" });
     expect(await refusal({ logprobs: true, top_logprobs: 21, stream: true })).toMatchObject({ status: 400, param: "logprobs" });
     await server.complete(HELLO);
   });
-  it("6, 7: top_logprobs without logprobs, and below -1", async () => {
+  it("6, 7: rejects top_logprobs without logprobs, and below -1", async () => {
     expect(await refusal({ top_logprobs: 3 })).toMatchObject({ status: 400, type: "Bad Request", param: "top_logprobs", code: 400 });
     expect(await refusal({ logprobs: true, top_logprobs: -2 })).toMatchObject({ status: 400, param: "top_logprobs" });
   });
-  it("8: -1 is the whole vocabulary, which the default bound refuses", async () => {
+  it("8: rejects -1, the whole vocabulary, at the default bound", async () => {
     expect(await refusal({ logprobs: "true", top_logprobs: -1 })).toMatchObject({
       status: 400,
       param: "logprobs",
       message: expect.stringContaining(String(tokenizer.vocabularySize)),
     });
   });
-  it("8: where the bounds allow it, -1 lists the whole vocabulary", async () => {
+  it("8: -1 lists the whole vocabulary if the bounds allow it", async () => {
     const wide = await start({
       limits: { maxTopLogprobs: 1e6 },
       wrap: (engine) => ({ ...engine, capabilities: () => ({ ...engine.capabilities(), maxTopLogprobs: 1e6 }) }),
@@ -51,7 +51,7 @@ describe("logprobs", () => {
     const { choices } = await wide.complete({ ...HELLO, logprobs: "true", top_logprobs: -1, max_tokens: 1 });
     expect(choices[0].logprobs.content[0].top_logprobs).toHaveLength(tokenizer.vocabularySize);
   });
-  it("12: the sampled token comes first even when it is not among the best", async () => {
+  it("12: lists the sampled token first, even if it is not among the most likely", async () => {
     const [first, second, third] = tokenizer.encode("abc");
     const rare = await start({
       wrap: (engine) => ({
@@ -77,31 +77,31 @@ describe("logprobs", () => {
     ]);
     expect(entry.logprob).toBe(-9999);
   });
-  it("an explicit null for top_logprobs turns them off", async () => {
+  it("a null top_logprobs turns log-probabilities off", async () => {
     expect((await server.complete({ ...HELLO, logprobs: true, top_logprobs: null })).choices[0].logprobs).toBeNull();
   });
 });
 
 describe("length", () => {
-  it("13: max_completion_tokens ends with length, and the counts add up", async () => {
+  it("13: max_completion_tokens ends the output with length, and usage adds up", async () => {
     const { choices, usage } = await server.complete({ ...HELLO, max_completion_tokens: 5, seed: 999 });
     expect(choices[0]).toMatchObject({ finish_reason: "length", stop_reason: null, message: { role: "assistant" } });
     const prompt = promptIds(HELLO.messages).length;
     expect(usage).toEqual({ prompt_tokens: prompt, completion_tokens: 5, total_tokens: prompt + 5, prompt_tokens_details: null });
   });
-  it("14: max_completion_tokens wins over max_tokens", async () => {
+  it("14: max_completion_tokens takes precedence over max_tokens", async () => {
     expect((await server.complete({ ...HELLO, max_completion_tokens: 3, max_tokens: 9 })).usage.completion_tokens).toBe(3);
     expect((await server.complete({ ...HELLO, max_completion_tokens: null, max_tokens: "2" })).usage.completion_tokens).toBe(2);
   });
-  it("15: a limit of 0 or less is refused", async () => {
+  it("15: rejects a limit of 0 or less", async () => {
     expect(await refusal({ max_tokens: 0 })).toMatchObject({ status: 400, type: "BadRequestError", param: "max_tokens" });
     expect(await refusal({ max_tokens: -4 })).toMatchObject({ status: 400, param: "max_tokens" });
   });
-  it("16: without a limit there is the rest of the context", async () => {
+  it("16: without a limit uses the rest of the context", async () => {
     await server.complete(HELLO);
     expect(lastParams().maxTokens).toBe(CONTEXT - promptIds(HELLO.messages).length);
   });
-  it("18, 19: prompt plus limit never exceed the context", async () => {
+  it("18, 19: rejects a prompt and limit that exceed the context", async () => {
     const room = CONTEXT - promptIds(HELLO.messages).length;
     expect(await refusal({ max_tokens: room + 1 })).toMatchObject({
       status: 400,
@@ -122,15 +122,15 @@ describe("length", () => {
 });
 
 describe("model", () => {
-  it("20: empty, null and absent stand for the served default", async () => {
+  it("20: an empty, null or absent model is the default model", async () => {
     for (const model of ["", null, undefined]) expect((await server.complete({ ...HELLO, model })).model).toBe("whetstone-tiny");
   });
-  it("20: the response names the checkpoint that a bare name stood for", async () => {
+  it("20: the response names the checkpoint of a model name", async () => {
     expect((await server.complete({ ...HELLO, model: "demo/chat/reverse" })).model).toBe("demo/chat/reverse:step7");
     const { chunks } = await readEvents(await server.post({ ...HELLO, model: "demo/chat/reverse", stream: true }));
     expect(new Set(chunks.map((chunk) => chunk.model))).toEqual(new Set(["demo/chat/reverse:step7"]));
   });
-  it("21: an unknown model is 404 and named", async () => {
+  it("21: an unknown model is answered with 404 and its name", async () => {
     expect(await refusal({ model: "nobody/knows/this" })).toEqual({
       status: 404,
       type: "NotFoundError",
@@ -144,12 +144,12 @@ describe("model", () => {
 });
 
 describe("messages", () => {
-  it("22: unknown fields are accepted, those of the body logged once", async () => {
+  it("22: unknown fields are accepted, and logged once if they are in the body", async () => {
     await server.complete({ ...HELLO, fancy: 1, messages: [{ role: "user", content: "hi", mood: "good" }] });
     await server.complete({ ...HELLO, fancy: 2 });
     expect(server.log.filter((line) => (line.fields as any)?.field === "fancy")).toHaveLength(1);
   });
-  it("22: keys inside messages, tools and stream options that nothing knows are accepted and logged once; null says nothing", async () => {
+  it("22: unknown keys in messages, tools and stream options are accepted and logged once", async () => {
     const fresh = await start({});
     const answer = (await fresh.complete(HELLO)).choices[0].message;
     const tools = [{ type: "function", colour: "red", function: { name: "f", strict: true } }];
@@ -166,7 +166,7 @@ describe("messages", () => {
       "stream_options.pace",
     ]);
   });
-  it("23, 24: text parts equal a string, in custom roles too", async () => {
+  it("23, 24: text parts are equivalent to a string, also in custom roles", async () => {
     for (const role of ["user", "narrator"]) {
       const asked = { return_token_ids: true, max_tokens: 1 };
       const plain = await server.complete({ ...asked, messages: [{ role, content: "hi\nyou" }] });
@@ -177,7 +177,7 @@ describe("messages", () => {
       expect(parts.prompt_token_ids).toEqual(plain.prompt_token_ids);
     }
   });
-  it("27: an empty system text is fine; an image is refused by its type", async () => {
+  it("27: accepts an empty system text; rejects an image with its type", async () => {
     await server.complete({ messages: [{ role: "system", content: "" }, ...HELLO.messages] });
     expect(await refusal({ messages: [{ role: "system", content: [{ type: "image_url", image_url: { url: "x" } }] }] })).toMatchObject({
       status: 400,
@@ -185,7 +185,7 @@ describe("messages", () => {
       message: expect.stringContaining("image_url"),
     });
   });
-  it("null content is for assistant and function messages alone", async () => {
+  it("accepts null content only in assistant and function messages", async () => {
     expect(await refusal({ messages: [{ role: "user", content: null }] })).toMatchObject({
       status: 400,
       type: "Bad Request",
@@ -206,10 +206,10 @@ describe("messages", () => {
     ["a number as content", [{ role: "user", content: 5 }]],
     ["a part without a kind", [{ role: "user", content: [{ colour: "red" }] }]],
     ["a part whose text is no text", [{ role: "user", content: [{ type: "text", text: 5 }] }]],
-  ])("refuses %s for messages", async (_, messages) => {
+  ])("rejects %s for messages", async (_, messages) => {
     expect(await refusal({ messages })).toMatchObject({ status: 400, code: 400 });
   });
-  it("80: arguments of tool calls in the history: empty is an object, bad JSON is refused", async () => {
+  it("80: empty arguments of a previous tool call are accepted, and invalid JSON is rejected", async () => {
     const history = (args: unknown) => ({
       messages: [
         ...HELLO.messages,
@@ -223,7 +223,7 @@ describe("messages", () => {
 });
 
 describe("seed and n", () => {
-  it("25: seeds are judged on their digits", async () => {
+  it("25: reads seeds from their digits, without rounding", async () => {
     for (const seed of ["9223372036854775808", "-9223372036854775809", "1e19"]) {
       const response = await server.post(`{"messages":[{"role":"user","content":"\\"seed\\": 1"}],"\\u0073eed":${seed}}`);
       expect(response.status).toBe(400);
@@ -238,12 +238,12 @@ describe("seed and n", () => {
       expect(lastParams().seed).toBe({ "3.0": 3n, true: 1n }[seed] ?? BigInt(seed.replaceAll('"', "")));
     }
   });
-  it("26: the same seed says the same, another seed something else", async () => {
+  it("26: the same seed gives the same answer, and another seed another answer", async () => {
     const say = async (seed: number) => (await server.complete({ ...HELLO, seed })).choices[0].message.content;
     expect(await say(42)).toBe(await say(42));
     expect(await say(43)).not.toBe(await say(42));
   });
-  it("no seed, null and -1 draw one", async () => {
+  it("a missing, null or -1 seed is replaced by a random one", async () => {
     const seeds = new Set<bigint>();
     for (const seed of [undefined, null, -1]) {
       await server.complete({ ...HELLO, seed });
@@ -252,23 +252,23 @@ describe("seed and n", () => {
     expect(seeds.size).toBe(3);
     expect(seeds.has(-1n)).toBe(false);
   });
-  it("31, 33: choices come in order, each with its own seed", async () => {
+  it("31, 33: returns choices in order, each with its own seed", async () => {
     const { choices, usage } = await server.complete({ ...HELLO, n: 3, seed: 42, temperature: 0.7, return_token_ids: true });
     expect(choices.map((choice: any) => choice.index)).toEqual([0, 1, 2]);
     expect(choices[1].message.content).toBe((await server.complete({ ...HELLO, seed: 43 })).choices[0].message.content);
     expect(new Set(choices.map((choice: any) => choice.message.content)).size).toBe(3);
     expect(usage.completion_tokens).toBe(choices.flatMap((choice: any) => choice.token_ids).length);
   });
-  it("the seeds of choices go around the end of 64 bits", () => {
+  it("the seeds of choices wrap around at 64 bits", () => {
     expect(choiceSeed(2n ** 63n - 1n, 1)).toBe(-(2n ** 63n));
   });
-  it("32: in a stream each choice speaks and finishes once", async () => {
+  it("32: streams content and one finish reason for each choice", async () => {
     const { chunks, isDone } = await readEvents(await server.post({ ...HELLO, n: 2, seed: 42, stream: true }));
     expect(isDone).toBe(true);
     for (const index of [0, 1])
       expect(joinChoice(chunks, index)).toMatchObject({ role: "assistant", content: `word ${42 + index} end`, finishes: ["stop"] });
   });
-  it("34: n 0, n over the bound, and n 2 with greedy sampling", async () => {
+  it("34: rejects n 0, n over the bound, and n 2 with greedy sampling", async () => {
     expect(await refusal({ n: 0 })).toMatchObject({ status: 400, type: "BadRequestError" });
     expect(await refusal({ n: 1e9 })).toMatchObject({ status: 400, message: expect.stringContaining("from 1 to 128") });
     expect(await refusal({ n: 2, temperature: 0 })).toMatchObject({
@@ -279,12 +279,12 @@ describe("seed and n", () => {
 });
 
 describe("sampling numbers", () => {
-  it("35: each is held to its range", async () => {
+  it("35: are rejected outside their ranges", async () => {
     expect(await refusal({ temperature: -1 })).toMatchObject({ status: 400, type: "BadRequestError", param: "temperature" });
     for (const top_p of [0, 1.1, -1]) expect(await refusal({ top_p })).toMatchObject({ status: 400, param: "top_p" });
     expect(await refusal({ top_k: -2 })).toMatchObject({ status: 400, type: "BadRequestError" });
   });
-  it("reach the engine, coerced", async () => {
+  it("reach the engine as numbers", async () => {
     await server.complete({ ...HELLO, temperature: "0.5", top_p: "0.9", top_k: 7.0 });
     expect(lastParams()).toMatchObject({ temperature: 0.5, topP: 0.9, topK: 7, stopTokenIds: [END] });
     await server.complete({ ...HELLO, temperature: true, top_k: -1 });
@@ -292,13 +292,13 @@ describe("sampling numbers", () => {
     await server.complete({ ...HELLO, top_k: 1e6 });
     expect(lastParams().topK).toBe(0);
   });
-  it("temperature 0 is greedy with everything else off; a tiny one is raised to 0.01", async () => {
+  it("temperature 0 is greedy with other sampling off; a tiny one is raised to 0.01", async () => {
     await server.complete({ ...HELLO, temperature: 0, top_p: 0.5, top_k: 3 });
     expect(lastParams()).toMatchObject({ temperature: 0, topP: 1, topK: 0 });
     await server.complete({ ...HELLO, temperature: 1e-6 });
     expect(lastParams().temperature).toBe(0.01);
   });
-  it("36: the model's generation config speaks where the request does not", async () => {
+  it("36: use the model's generation config as defaults", async () => {
     const directory = await mkdtemp(join(tmpdir(), "chat-defaults-"));
     try {
       await writeFile(
@@ -325,12 +325,12 @@ describe("sampling numbers", () => {
 });
 
 describe("request", () => {
-  it("29: the id is the body's, the header wins, else it is drawn", async () => {
+  it("29: takes the id from the header, then from the body, else creates one", async () => {
     expect((await server.complete({ ...HELLO, request_id: "abc" })).id).toBe("chatcmpl-abc");
     expect((await server.complete({ ...HELLO, request_id: "abc" }, { headers: { "x-request-id": "xyz" } })).id).toBe("chatcmpl-xyz");
     expect((await server.complete(HELLO)).id).toMatch(/^chatcmpl-[0-9a-f]{16}$/);
   });
-  it("29: where the service says so, answers of every kind carry the header, the request's own or one that is drawn", async () => {
+  it("29: with requestIdHeader every response has the header, from the request or created", async () => {
     const telling = await start({ limits: { requestIdHeader: true } });
     for (const body of [HELLO, { ...HELLO, stream: true }, { ...HELLO, n: 0 }]) {
       const given = await telling.post(body, { headers: { "x-request-id": "mine" } });
@@ -341,7 +341,7 @@ describe("request", () => {
     }
     expect((await server.post(HELLO, { headers: { "x-request-id": "mine" } })).headers.get("x-request-id")).toBeNull();
   });
-  it("30: malformed bodies and other media types", async () => {
+  it("30: rejects malformed bodies and other media types", async () => {
     for (const body of ["", "{", "[]", "null", '"text"', "5"]) {
       const response = await server.post(body);
       expect(response.status, body).toBe(400);
@@ -351,7 +351,7 @@ describe("request", () => {
       expect((await server.post(HELLO, { headers: { "content-type": type } })).status).toBe(400);
     await server.complete(HELLO, { headers: { "content-type": "Application/JSON; charset=utf-8" } });
   });
-  it("30: bodies nested beyond reason", async () => {
+  it("30: answers deeply nested bodies without a server error", async () => {
     const deep = `${"[".repeat(200_000)}${"]".repeat(200_000)}`;
     for (const where of [
       '"tools":[{"type":"function","function":{"name":"f","parameters":{"a":DEEP}}}]',
@@ -366,10 +366,10 @@ describe("request", () => {
     const nested = await server.post(`{"messages":[{"role":"developer","content":"hi","tools":[${deep}]}]}`);
     expect(nested.status).toBe(400);
   });
-  it("serves the path with a trailing slash", async () => {
+  it("accepts a trailing slash in the path", async () => {
     expect((await server.post(HELLO, { path: "/v1/chat/completions/" })).status).toBe(200);
   });
-  it("86: token ids on request alone, and they decode to what was said", async () => {
+  it("86: returns token ids only on request, and they decode to the answer", async () => {
     const { prompt_token_ids, choices } = await server.complete({ ...HELLO, return_token_ids: true });
     expect(prompt_token_ids).toEqual(promptIds(HELLO.messages));
     expect(tokenizer.decode(choices[0].token_ids)).toBe(`${choices[0].message.content}<|end|>`);
@@ -378,7 +378,7 @@ describe("request", () => {
       expect([without.prompt_token_ids, without.choices[0].token_ids]).toEqual([null, null]);
     }
   });
-  it("has every field of the wire, null where unused", async () => {
+  it("returns every field of the schema, with null for unused fields", async () => {
     const body = await server.complete({ ...HELLO, seed: 5, user: "me" });
     expect(body).toEqual({
       id: expect.any(String),
@@ -421,7 +421,7 @@ describe("failures of the engine", () => {
         if (call.verb === "sampleToken" && call.detail === 1) throw new Error("secret of the engine");
       },
     });
-  it("89: 500 without particulars, which are logged", async () => {
+  it("89: answers 500 without details, and logs them", async () => {
     const failing = await broken();
     expect(await refusal({}, failing)).toEqual({
       status: 500,
@@ -434,7 +434,7 @@ describe("failures of the engine", () => {
     expect(JSON.stringify(failing.log)).toContain("secret of the engine");
     expect(failing.openLeases()).toBe(0);
   });
-  it("89: in a stream an error event, then [DONE], and no finish", async () => {
+  it("89: ends a stream with an error event and [DONE], without a finish reason", async () => {
     const failing = await broken();
     const response = await failing.post({ ...HELLO, stream: true });
     expect(response.status).toBe(200);
@@ -445,7 +445,7 @@ describe("failures of the engine", () => {
     });
     expect(joinChoice(chunks).finishes).toEqual([]);
   });
-  it("one failing choice ends its siblings and the request", async () => {
+  it("one failing choice aborts the other choices and the request", async () => {
     let ended = 0;
     const failing = await start({
       says: "a b c d e f",

@@ -1,8 +1,8 @@
-/** Turns that come back are tokenised as they were sampled. */
+/** Previous turns in a request keep their sampled token ids. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { memberText } from "../../../src/service/chat/json-members.ts";
-import { SampledIds, SampledIdsByKey } from "../../../src/service/chat/sampled-ids.ts";
+import { memberText } from "../../../src/service/chat/text/json-members.ts";
+import { SampledIds, SampledIdsByKey } from "../../../src/service/chat/prompt/sampled-ids.ts";
 import { HELLO, joinChoice, readEvents, spelled, tokenizer, useChatServer, type ChatServer, type ChatServerOptions } from "./support.ts";
 
 const KEY = { headers: { authorization: "Bearer one" } };
@@ -17,7 +17,7 @@ interface Turn {
   readonly isStreamed?: boolean | undefined;
 }
 
-/** One answer: the ids of its prompt, those that were sampled, and the message as a client sends it back. */
+/** Answer: prompt ids, sampled ids, and the message as a client sends it back. */
 interface Said {
   readonly prompt: readonly number[];
   readonly ids: readonly number[];
@@ -35,7 +35,7 @@ async function ask(body: object, isStreamed: boolean): Promise<Said> {
   return { prompt: chunks[0].prompt_token_ids, ids: tokenIds, message };
 }
 
-/** Plays a conversation; checks that each prompt extends the last one and what was sampled for it. Returns how often the encoder would have differed. */
+/** Runs a conversation and checks that each prompt extends the previous prompt and its sampled ids. Returns the number of prompts that encoding would change. */
 async function play(turns: readonly Turn[]): Promise<number> {
   const messages: object[] = [{ role: "system", content: "you talk" }];
   let before: number[] = [];
@@ -54,12 +54,12 @@ async function play(turns: readonly Turn[]): Promise<number> {
 }
 
 describe("a conversation of several turns", () => {
-  it("keeps ids that the encoder would not have chosen", async () => {
-    // Only a text with a merge in it can tell splicing from encoding.
+  it("keeps sampled ids that differ from the encoder's", async () => {
+    // Only a text with a merge distinguishes splicing from encoding.
     expect([...tokenizer.encode("the the the")]).not.toEqual(spelled("the the the"));
     expect(await play([{ says: spelled("the the the") }, { says: spelled("and the") }, { says: [] }])).toBe(2);
   });
-  it("keeps them over a turn cut by the limit, by a stop string, and with tool calls", async () => {
+  it("keeps sampled ids of turns cut by the limit, by a stop string, and with tool calls", async () => {
     const call = '<tool_call>{"name": "add",  "arguments": {"the":1}}</tool_call>';
     const differing = await play([
       { says: spelled("the the the"), body: { max_tokens: 9 } },
@@ -70,7 +70,7 @@ describe("a conversation of several turns", () => {
     ]);
     expect(differing).toBe(4);
   });
-  it("does so for streamed turns as well", async () => {
+  it("keeps sampled ids of streamed turns", async () => {
     const messages = [{ role: "user", content: "streamed" }];
     queue = [spelled("the the")];
     const response = await server.post({ messages, stream: true }, KEY);
@@ -97,7 +97,7 @@ describe("a conversation of several turns", () => {
     body: fc.constantFrom({}, { max_tokens: 3 }, { stop: "the" }, { tool_choice: "none" }, { stop: ["ing", "🦊"], max_tokens: 7 }),
   });
   test.prop([fc.array(turn, { minLength: 2, maxLength: 5 })], { numRuns: 60 })(
-    "each turn's prompt extends the previous prompt and what was sampled",
+    "each prompt starts with the previous prompt and its sampled ids",
     async (turns) => {
       await play(
         turns.map(({ text, isSpelled, body, isStreamed }) => ({
@@ -110,7 +110,7 @@ describe("a conversation of several turns", () => {
   );
 });
 
-describe("what is remembered", () => {
+describe("the cache of sampled ids", () => {
   const second = (text: string) => ({
     messages: [...HELLO.messages, { role: "assistant", content: text }, { role: "user", content: "more" }],
     return_token_ids: true,
@@ -122,12 +122,12 @@ describe("what is remembered", () => {
   }
   const isSpliced = (body: any): boolean => body.prompt_token_ids.join().includes(spelled("the the").join());
 
-  it("serves later steps of the same model, and no other model", async () => {
+  it("is used for later steps of the same model, and for no other model", async () => {
     const target = await sampledThe();
     expect(isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/reverse" }, KEY))).toBe(true);
     expect(isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/other" }, KEY))).toBe(false);
   });
-  it("never crosses keys", async () => {
+  it("is not shared between API keys", async () => {
     const target = await sampledThe();
     expect(
       isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/reverse" }, { headers: { authorization: "Bearer two" } })),
@@ -137,14 +137,14 @@ describe("what is remembered", () => {
       isSpliced(await target.complete({ ...second("the the"), model: "demo/chat/reverse" }, { headers: { authorization: "bearer  one" } })),
     ).toBe(true);
   });
-  it("is not used for a message that was edited, nor after another beginning", async () => {
+  it("is not used for an edited message, nor after a different prefix", async () => {
     const target = await sampledThe();
     expect(isSpliced(await target.complete({ ...second("the the the"), model: "demo/chat/reverse" }, KEY))).toBe(false);
     const other = second("the the");
     other.messages[0] = { role: "user", content: "another" };
     expect(isSpliced(await target.complete({ ...other, model: "demo/chat/reverse" }, KEY))).toBe(false);
   });
-  it("is bounded: the least recently used go first", () => {
+  it("evicts the least recently used entries above its limit", () => {
     const memory = new SampledIds(3 * (400 + 160));
     const entry = () => ({ ids: new Int32Array(100), isClosed: true });
     for (const name of ["a", "b", "c"]) memory.remember("m", `${name}|`, entry());
@@ -154,9 +154,10 @@ describe("what is remembered", () => {
     memory.remember("m", "a|", entry());
     expect(memory.sizeBytes).toBe(3 * 560);
     memory.remember("m", "huge|", { ids: new Int32Array(1000), isClosed: true });
-    expect(memory.sizeBytes).toBe(0);
+    expect(memory.find("m", "huge|", ["|"])).toBeNull();
+    expect(memory.sizeBytes).toBe(3 * 560);
   });
-  it("finds the longest of several beginnings, and none under another scope", () => {
+  it("finds the longest cached prefix, and none of another scope", () => {
     const memory = new SampledIds(1e6);
     memory.remember("m", "a|", { ids: Int32Array.of(1), isClosed: true });
     memory.remember("m", "a|b;", { ids: Int32Array.of(1, 2), isClosed: false });
@@ -164,7 +165,7 @@ describe("what is remembered", () => {
     expect(memory.find("m", "a|x;", ["|", ";"])).toEqual({ ids: Int32Array.of(1), length: 2 });
     expect(memory.find("ma", "|", ["|"])).toBeNull();
   });
-  it("is apart for each key", () => {
+  it("is separate for each key", () => {
     const keys = new SampledIdsByKey(1000);
     expect(keys.of("one")).toBe(keys.of("one"));
     expect(keys.of("one")).not.toBe(keys.of("two"));
@@ -173,7 +174,7 @@ describe("what is remembered", () => {
 
 describe("memberText", () => {
   test.prop([fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { minKeys: 1 }), fc.constantFrom(undefined, 1, "\t")])(
-    "finds the source of every member, however nested and spaced",
+    "finds the source text of every member, with any nesting and white space",
     (object, indent) => {
       const json = JSON.stringify(object, null, indent);
       for (const name of Object.keys(object))

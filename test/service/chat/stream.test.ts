@@ -1,8 +1,8 @@
-/** Streams: their shape, what they add up to, stop strings, slow and vanishing readers. */
+/** Streams: format, joined content, stop strings, slow and disconnected readers. */
 import { request as httpRequest } from "node:http";
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { StopStrings } from "../../../src/service/chat/stop-strings.ts";
+import { StopStrings } from "../../../src/service/chat/generate/stop-strings.ts";
 import {
   chatServers,
   END,
@@ -20,7 +20,7 @@ const start = chatServers();
 const stream = async (server: ChatServer, body: object = {}) => readEvents(await server.post({ ...HELLO, stream: true, ...body }));
 
 describe("shape", () => {
-  it("81: role first, then text, one finish, [DONE]; the deltas are the plain answer", async () => {
+  it("81: sends the role, then text, one finish reason and [DONE]; the deltas join to the plain answer", async () => {
     const server = await start({ says: "some words here" });
     const response = await server.post({ ...HELLO, stream: true });
     expect(response.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
@@ -46,11 +46,11 @@ describe("shape", () => {
       token_ids: null,
     });
   });
-  it("81: the last chunk has text when the limit ends it", async () => {
+  it("81: the last chunk contains text if the limit ends the output", async () => {
     const { chunks } = await stream(await start({ says: "abcdef" }), { max_tokens: 3 });
     expect(chunks.at(-1).choices[0]).toMatchObject({ finish_reason: "length", delta: { content: expect.stringMatching(/.$/) } });
   });
-  it("82, 84: usage comes when asked for, in one chunk of its own", async () => {
+  it("82, 84: sends usage on request, in a separate chunk", async () => {
     const server = await start();
     const prompt = promptIds(HELLO.messages).length;
     for (const stream_options of [{ include_usage: true }, {}]) {
@@ -66,7 +66,7 @@ describe("shape", () => {
       expect((await stream(server, { stream_options })).chunks.every((chunk) => !("usage" in chunk))).toBe(true);
     }
   });
-  it("85: where the service says so every stream ends with its usage", async () => {
+  it("85: ends every stream with usage if the service is configured so", async () => {
     const server = await start({ limits: { alwaysStreamUsage: true } });
     for (const stream_options of [undefined, null, { include_usage: false }]) {
       const { chunks } = await stream(server, { stream_options });
@@ -74,13 +74,13 @@ describe("shape", () => {
       expect(chunks.slice(0, -1).every((chunk) => !("usage" in chunk))).toBe(true);
     }
   });
-  it("continuous usage counts each choice as it runs", async () => {
+  it("continuous usage counts the tokens of each choice", async () => {
     const { chunks } = await stream(await start(), { stream_options: { include_usage: true, continuous_usage_stats: true }, n: 2 });
     expect(chunks.every((chunk) => typeof chunk.usage.completion_tokens === "number")).toBe(true);
     expect(chunks[0].usage.completion_tokens).toBe(0);
     expect(chunks.at(-1).usage.completion_tokens).toBe(2 * (tokenizer.encode("hello").length + 1));
   });
-  it("84: stream_options without a stream are refused", async () => {
+  it("84: rejects stream_options without a stream", async () => {
     const server = await start();
     for (const stream_options of [{ include_usage: true }, { include_usage: null }]) {
       const response = await server.post({ ...HELLO, stream_options });
@@ -88,7 +88,7 @@ describe("shape", () => {
     }
     expect((await server.post({ ...HELLO, stream_options: {} })).status).toBe(200);
   });
-  it("86: prompt ids in the first chunk alone, and no sampled id or logprob is lost", async () => {
+  it("86: sends prompt ids only in the first chunk, and every sampled id and logprob", async () => {
     const ids = tokenizer.encode("x🦊y");
     const { chunks } = await stream(await start({ says: [...ids] }), { return_token_ids: true, logprobs: true, n: 2 });
     expect(chunks[0].prompt_token_ids).toEqual(promptIds(HELLO.messages));
@@ -101,7 +101,7 @@ describe("shape", () => {
       for (const part of parts.slice(1)) expect(part.logprobs?.content.length ?? 0).toBe(part.token_ids.length);
     }
   });
-  it("a refused request is a plain error with its status, not a stream", async () => {
+  it("a rejected request is answered with its status, not with a stream", async () => {
     const response = await (await start()).post({ ...HELLO, stream: true, model: "no/such/model" });
     expect(response.status).toBe(404);
   });
@@ -109,7 +109,7 @@ describe("shape", () => {
 
 describe("text across tokens", () => {
   const says = "naïve 🦊🦊 日本 end";
-  it("no chunk shows half a character, and logprobs carry each token's own bytes", async () => {
+  it("no chunk contains part of a character, and logprobs have the bytes of each token", async () => {
     const ids = [...tokenizer.encode(says)];
     expect(ids.length).toBeGreaterThan(Array.from(says).length - 10);
     const { chunks } = await stream(await start({ says: ids }), { logprobs: true });
@@ -118,7 +118,7 @@ describe("text across tokens", () => {
     expect(parts.every((part) => !(part.delta.content ?? "").includes("\ufffd"))).toBe(true);
     expect(Buffer.from(logprobs.slice(0, -1).flatMap((entry) => entry.bytes)).toString()).toBe(says);
   });
-  it("a character that the limit cuts is shown as such in both modes", async () => {
+  it("a character cut by the limit is shown as U+FFFD, streamed or not", async () => {
     const fox = [...tokenizer.encode("a🦊")];
     const server = await start({ says: fox });
     const limit = { max_tokens: fox.length - 1 };
@@ -126,7 +126,7 @@ describe("text across tokens", () => {
     expect(plain.choices[0].message.content).toMatch(/^a\ufffd+$/);
     expect(joinChoice((await stream(server, limit)).chunks).content).toBe(plain.choices[0].message.content);
   });
-  it("special tokens are in the ids and not in the text", async () => {
+  it("special tokens are in the ids, but not in the text", async () => {
     const special = [...tokenizer.specialTokenIds].find((id) => id !== END)!;
     const { choices } = await (await start({ says: [special, ...tokenizer.encode("hi")] })).complete({ ...HELLO, return_token_ids: true });
     expect(choices[0].message.content).toBe("hi");
@@ -141,30 +141,30 @@ describe("stop strings", () => {
     ["group of peo", says, "a small ", "group of peo"],
     ["gani", "reorganised", "reor", "gani"],
     ["🦊", "ab🦊cd", "ab", "🦊"],
-  ])("47, 48: %j ends %j", async (stop, text, content, reason) => {
+  ])("47, 48: %j cuts %j", async (stop, text, content, reason) => {
     const server = await start({ says: text });
     const plain = await server.complete({ ...HELLO, stop, return_token_ids: true, logprobs: true });
     expect(plain.choices[0]).toMatchObject({ message: { content }, finish_reason: "stop", stop_reason: reason });
-    // Every token up to the one that completes it is listed and counted, though the text is cut.
+    // All tokens up to the end of the stop string are listed and counted, although the text is cut.
     expect(tokenizer.decode(plain.choices[0].token_ids)).toContain(stop);
     expect(plain.usage.completion_tokens).toBe(plain.choices[0].token_ids.length);
     expect(plain.choices[0].logprobs.content).toHaveLength(plain.choices[0].token_ids.length);
     const { chunks } = await stream(server, { stop: ["never", stop], return_token_ids: true });
     expect(joinChoice(chunks)).toMatchObject({ content, finishes: ["stop"], stopReason: reason, tokenIds: plain.choices[0].token_ids });
   });
-  it("50: the model's own end has no stop reason", async () => {
+  it("50: the end token of the model sets no stop reason", async () => {
     expect((await (await start()).complete({ ...HELLO, stop: ["zzz"] })).choices[0]).toMatchObject({
       message: { content: "hello" },
       finish_reason: "stop",
       stop_reason: null,
     });
   });
-  it("beat the limit when one token brings both", async () => {
+  it("take precedence over the limit at the same token", async () => {
     const ids = tokenizer.encode("abc.");
     const { choices } = await (await start({ says: "abc." })).complete({ ...HELLO, stop: ".", max_tokens: ids.length });
     expect(choices[0]).toMatchObject({ finish_reason: "stop", stop_reason: "." });
   });
-  it("may be of 4096 units, and no longer", async () => {
+  it("may have at most 4096 characters", async () => {
     const server = await start();
     expect((await server.post({ ...HELLO, stop: ["a", "x".repeat(4096)] })).status).toBe(200);
     const response = await server.post({ ...HELLO, stop: ["a", "x".repeat(4097)] });
@@ -173,7 +173,7 @@ describe("stop strings", () => {
       expect.stringMatching(/`stop`.*4096.*4097/),
     ]);
   });
-  it("54: an empty one is refused", async () => {
+  it("54: rejects an empty stop string, and more than the maximum number", async () => {
     const response = await (await start()).post({ ...HELLO, stop: ["a", ""] });
     expect(response.status).toBe(400);
     expect((await (await start({ limits: { maxStopStrings: 2 } })).post({ ...HELLO, stop: ["a", "b", "c"] })).status).toBe(400);
@@ -183,35 +183,32 @@ describe("stop strings", () => {
   test.prop([
     fc.array(letters),
     fc.array(fc.string({ unit: fc.constantFrom("a", "b", "🦊"), minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 3 }),
-  ])(
-    "56: whatever the pieces, what is shown is the text before the match and never part of a stop string that completes",
-    (pieces, stops) => {
-      const scanner = new StopStrings(stops);
-      let shown = "";
-      let seen = "";
-      let matched: string | null = null;
-      for (const piece of pieces) {
-        seen += piece;
-        const result = scanner.push(piece);
-        shown += result.text;
-        matched = result.matched;
-        if (matched !== null) break;
-        const longest = Math.max(...stops.map((stop) => [...stop].length));
-        expect([...shown].length).toBe(Math.max(0, [...seen].length - (longest - 1)));
-      }
-      if (matched === null) {
-        expect(stops.some((stop) => seen.includes(stop))).toBe(false);
-        expect(shown + scanner.flush()).toBe(seen);
-      } else {
-        expect(matched).toBe(stops.find((stop) => seen.includes(stop)));
-        expect(shown).toBe(seen.slice(0, seen.indexOf(matched)));
-      }
-    },
-  );
+  ])("56: streams the text before the match, and no part of a matched stop string, for any chunks", (pieces, stops) => {
+    const scanner = new StopStrings(stops);
+    let shown = "";
+    let seen = "";
+    let matched: string | null = null;
+    for (const piece of pieces) {
+      seen += piece;
+      const result = scanner.push(piece);
+      shown += result.text;
+      matched = result.matched;
+      if (matched !== null) break;
+      const longest = Math.max(...stops.map((stop) => [...stop].length));
+      expect([...shown].length).toBe(Math.max(0, [...seen].length - (longest - 1)));
+    }
+    if (matched === null) {
+      expect(stops.some((stop) => seen.includes(stop))).toBe(false);
+      expect(shown + scanner.flush()).toBe(seen);
+    } else {
+      expect(matched).toBe(stops.find((stop) => seen.includes(stop)));
+      expect(shown).toBe(seen.slice(0, seen.indexOf(matched)));
+    }
+  });
 });
 
-describe("readers that leave or lag", () => {
-  /** Holds the engine at each token until `open`, and counts the samples that were ended early. */
+describe("slow and disconnected readers", () => {
+  /** Returns options for an engine that waits from the fourth token on, and counts aborted samples. */
   function heldEngine() {
     let ended = 0;
     let tokens = 0;
@@ -233,7 +230,7 @@ describe("readers that leave or lag", () => {
   }
 
   it.each([{ stream: true }, { stream: false }, { stream: true, n: 3 }, { stream: false, n: 3 }])(
-    "a client that leaves frees its engine slots: %j",
+    "a disconnected client frees its engine slots: %j",
     async (body) => {
       const held = heldEngine();
       const server = await start(held.options);
@@ -247,7 +244,7 @@ describe("readers that leave or lag", () => {
     },
   );
 
-  it("a stop string ends the engine's iteration at once", async () => {
+  it("a stop string ends the engine's iterator at once", async () => {
     let returned = 0;
     const server = await start({
       wrap: (engine) => ({
@@ -265,7 +262,7 @@ describe("readers that leave or lag", () => {
     expect(returned).toBe(1);
   });
 
-  it("a reader that stops reading neither holds up the engine nor loses a token", async () => {
+  it("a reader that pauses neither blocks the engine nor loses a token", async () => {
     const ids = Array.from({ length: 20_000 }, (_, index) => tokenizer.encode(index % 2 === 0 ? "a" : "b")[0]!);
     let isAllSampled = false;
     const server = await start({
@@ -276,7 +273,7 @@ describe("readers that leave or lag", () => {
           for (const [index, id] of ids.entries()) {
             isAllSampled = index === ids.length - 1;
             yield { id, logprob: -0.123456789, top: [], ...(isAllSampled ? { finish: "length" as const } : {}) };
-            // As an engine does, in turns of the event loop.
+            // Yields to the event loop, like an engine.
             if (index % 500 === 0) await new Promise((resolve) => setImmediate(resolve));
           }
         },
@@ -308,7 +305,7 @@ describe("readers that leave or lag", () => {
     expect(joinChoice(events.map((event) => JSON.parse(event))).tokenIds).toEqual(ids);
   });
 
-  it("shutdown ends plain requests with 503 and streams with an error event", async () => {
+  it("shutdown ends plain requests with 503, and streams with an error event", async () => {
     const held = heldEngine();
     const shutdown = new AbortController();
     const server = await start({ ...held.options, signal: shutdown.signal });
@@ -321,7 +318,7 @@ describe("readers that leave or lag", () => {
     expect((await server.post(HELLO)).status).toBe(503);
   });
 
-  it("more than there is room for is answered 429 with Retry-After, and there is room again", async () => {
+  it("requests over the limit are answered with 429 and Retry-After, until capacity is free again", async () => {
     const held = heldEngine();
     const server = await start({ ...held.options, limits: { maxRunningChoices: 3 } });
     const client = new AbortController();

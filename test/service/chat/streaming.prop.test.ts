@@ -1,4 +1,4 @@
-/** Whatever is said, however it is cut into tokens and chunks: the stream, joined, is the plain answer. */
+/** A stream joins to the plain answer for any output, tokens and chunks. */
 import { fc, test } from "@fast-check/vitest";
 import { expect } from "vitest";
 import { joinChoice, readEvents, spelled, tokenizer, useChatServer, type ChatServerOptions } from "./support.ts";
@@ -9,7 +9,7 @@ const turnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate
 const options: ChatServerOptions = {
   contextLength: 4000,
   says: ({ params }) => said[Number(params.seed % BigInt(said.length))]!,
-  // How many tokens a chunk holds depends on when they come.
+  // The number of tokens in a chunk depends on their timing.
   before: async ({ verb, detail }) => {
     if (verb !== "sampleToken") return;
     for (let turn = pauses[(detail as number) % pauses.length]!; turn > 0; turn--) await turnOfTheLoop();
@@ -33,7 +33,7 @@ const piece = fc.constantFrom(
   "<|user|>",
   "a",
 );
-/** Words as the encoder has them or letter by letter, and tokens of any kind, pieces of characters among them. */
+/** Words encoded normally or letter by letter, and random tokens, including parts of characters. */
 const output = fc
   .array(
     fc.oneof(
@@ -66,7 +66,7 @@ const request = fc.record(
   { requiredKeys: [] },
 );
 const ADD = { type: "function", function: { name: "add" } };
-/** What a request forces, and what is said then: calls as the engine must make them, here and there something else. */
+/** Fields that force tool calls, with matching outputs and some other outputs. */
 const forced = fc.oneof(
   { arbitrary: fc.constant({ fields: {}, says: [] as string[] }), weight: 3 },
   {
@@ -117,8 +117,8 @@ test.prop(
     forced,
   ],
   { numRuns: 160 },
-)("a stream says what the plain answer says", async (sampled, given, conversation, times, isThinking, { fields: forcing, says }) => {
-  // Whole calls are what a constrained engine makes; what a stop string or a limit cuts off is content of the plain answer alone.
+)("a stream joins to the plain answer", async (sampled, given, conversation, times, isThinking, { fields: forcing, says }) => {
+  // A constrained engine produces complete calls; only the plain answer returns calls cut by a stop string or a limit as content.
   const isForced = says.length > 0;
   const { include_reasoning, logprobs: asksLogprobs } = given;
   const fields = isForced ? { include_reasoning, logprobs: asksLogprobs, ...forcing, max_tokens: 1000 } : given;

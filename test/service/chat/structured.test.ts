@@ -1,4 +1,4 @@
-/** Structured output of the shipped model, over the service and the embedded engine: the model's words are poor, their form is exact. */
+/** Structured output of the shipped model, over the service and the embedded engine. */
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateObject } from "ai";
 import { Ajv2020 } from "ajv/dist/2020.js";
@@ -27,7 +27,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** The same service over an engine that notes what it is asked. */
+/** The same routes over an engine that records its calls. */
 const { server: scripted } = await useChatServer();
 
 async function post(body: object): Promise<{ status: number; body: any }> {
@@ -43,13 +43,13 @@ async function choicesOf(body: object): Promise<any[]> {
   expect(answer.status, JSON.stringify(answer.body)).toBe(200);
   return answer.body.choices;
 }
-/** The texts of the choices that were not cut short, of which there must be some. */
+/** Returns the texts of complete choices, at least one. */
 async function textsOf(body: object): Promise<string[]> {
   const done = (await choicesOf({ n: 16, ...body })).filter((choice) => choice.finish_reason === "stop");
   expect(done.length).toBeGreaterThan(0);
   return done.map((choice) => choice.message.content);
 }
-/** The chunks of a stream. */
+/** Returns the chunks of a stream. */
 async function chunksOf(body: object): Promise<any[]> {
   const response = await fetch(`${service.url}/v1/chat/completions`, {
     method: "POST",
@@ -73,12 +73,12 @@ const PERSON = {
 const isPerson = new Ajv2020().compile(PERSON);
 
 describe("structured_outputs", () => {
-  it("60: json holds the text to a schema, given as an object or as text", async () => {
+  it("60: json constrains the text to a schema, given as an object or as text", async () => {
     for (const json of [PERSON, JSON.stringify(PERSON)])
       for (const text of await textsOf({ structured_outputs: { json, disable_any_whitespace: true } }))
         expect(isPerson(JSON.parse(text)), text).toBe(true);
   });
-  it("60: regex, choice, grammar in both notations, structural tag", async () => {
+  it("60: supports regex, choice, grammar in both notations, and structural tag", async () => {
     for (const text of await textsOf({ structured_outputs: { regex: "[a-f]{3}-\\d{2}" } })) expect(text).toMatch(/^[a-f]{3}-\d{2}$/);
     const said = new Set(await textsOf({ structured_outputs: { choice: ["yes", "no", "yes and no"] } }));
     for (const text of said) expect(["yes", "no", "yes and no"]).toContain(text);
@@ -98,11 +98,11 @@ describe("structured_outputs", () => {
     for (const text of await textsOf({ structured_outputs: { structural_tag: JSON.stringify(tag) } }))
       expect(text).toMatch(/^<n>([5-9]|1[0-2])<\/n>$/);
   });
-  it("60: json_object is an object", async () => {
+  it("60: json_object constrains the text to an object", async () => {
     const body = { structured_outputs: { json_object: true, disable_any_whitespace: true }, temperature: 1.5, n: 48 };
     for (const text of await textsOf(body)) expect(JSON.parse(text)).toBeTypeOf("object");
   });
-  it("61: log-probabilities are those of what may follow; what may not has the floor", async () => {
+  it("61: log-probabilities are normalized over allowed tokens; other tokens have -9999", async () => {
     const [choice] = await choicesOf({ structured_outputs: { choice: ["a", "b"] }, logprobs: true, top_logprobs: 5 });
     const [first, end] = choice.logprobs.content;
     const top = first.top_logprobs as { token: string; logprob: number }[];
@@ -116,21 +116,21 @@ describe("structured_outputs", () => {
     expect(top.slice(2).map(({ logprob }) => logprob)).toEqual([-9999, -9999, -9999]);
     expect(end.logprob).toBeCloseTo(0, 6);
   });
-  it("an output that the limit cuts short is a beginning of the form", async () => {
+  it("an output cut by the limit is a prefix of a valid text", async () => {
     for (const { message, finish_reason } of await choicesOf({ structured_outputs: { regex: "a{30}" }, max_tokens: 5, n: 4 }))
       expect([message.content.replace(/^a+$/, "a"), finish_reason]).toEqual(["a", "length"]);
   });
-  it("with ignore_eos only ends follow a complete text, and the text stays what it was", async () => {
+  it("with ignore_eos only end tokens follow a complete text, and the text does not change", async () => {
     const [choice] = await choicesOf({ structured_outputs: { choice: ["ab"] }, ignore_eos: true, max_tokens: 12, return_token_ids: true });
     expect([choice.message.content, choice.finish_reason, choice.token_ids.length]).toEqual(["ab", "length", 12]);
   });
-  it("goes with the other rules of the logits, and is refused where they leave nothing", async () => {
+  it("can be combined with other logit fields, and is rejected if no token is left", async () => {
     const body = { structured_outputs: { choice: ["a", "b"] }, n: 8, repetition_penalty: 1.5, frequency_penalty: 0.5 };
     expect(new Set((await choicesOf({ ...body, bad_words: ["a"] })).map((choice) => choice.message.content))).toEqual(new Set(["b"]));
     expect((await post({ ...body, n: 1, bad_words: ["a", "b"] })).status).toBe(400);
     expect((await post({ ...body, n: 1, min_tokens: 20 })).status).toBe(400);
   });
-  it("writes white space as it is told", async () => {
+  it("follows disable_any_whitespace and whitespace_pattern", async () => {
     const json = { type: "array", items: { type: "boolean" }, minItems: 2, maxItems: 2 };
     const bodies = [{ disable_any_whitespace: true }, { whitespace_pattern: " ?" }] as const;
     for (const text of await textsOf({ structured_outputs: { json, ...bodies[0] } }))
@@ -139,12 +139,12 @@ describe("structured_outputs", () => {
       expect(text).toMatch(/^\[ ?(true|false) ?, ?(true|false) ?\]$/);
     expect((await post({ structured_outputs: { json, whitespace_pattern: "#" } })).status).toBe(400);
   });
-  it("closes objects where it is told", async () => {
+  it("closes objects with disable_additional_properties", async () => {
     const json = { type: "object", properties: { a: { type: "boolean" } }, required: ["a"] };
     for (const text of await textsOf({ structured_outputs: { json, disable_any_whitespace: true, disable_additional_properties: true } }))
       expect(text).toMatch(/^\{"a":(true|false)\}$/);
   });
-  it("is not looked at by beam search, which is logged", async () => {
+  it("is ignored by beam search, which logs it", async () => {
     const [choice] = await choicesOf({ use_beam_search: true, n: 2, max_tokens: 4, structured_outputs: { choice: ["zzzz"] } });
     expect(choice.message.content).not.toBe("zzzz");
     expect(warnings).toContainEqual([expect.stringContaining("acts on nothing here"), { field: "structured_outputs" }]);
@@ -160,7 +160,7 @@ describe("structured_outputs", () => {
     [{ grammar: "start: x" }, /not defined/],
     [{ structural_tag: "{}" }, /structural tag/],
     [{ structural_tag: "x" }, /not JSON/],
-  ])("62: %j is an error, and nothing has run", async (structured_outputs, message) => {
+  ])("62: rejects %j before sampling", async (structured_outputs, message) => {
     for (const stream of [false, true]) {
       const { status, body } = await post({ structured_outputs, stream });
       expect([status, body.error.type, body.error.param]).toEqual([400, "BadRequestError", null]);
@@ -171,8 +171,8 @@ describe("structured_outputs", () => {
   });
 });
 
-describe("a schema that its grammar enforces only in part", () => {
-  /** The grammar makes 5 and nothing else. */
+describe("a schema that the grammar enforces only in part", () => {
+  /** The grammar matches only 5. */
   const never = { type: "integer", minimum: 5, maximum: 5, not: { const: 5 } };
   const error = {
     type: "ValidationError",
@@ -183,18 +183,18 @@ describe("a schema that its grammar enforces only in part", () => {
     failed_generation: "5",
   };
 
-  it("fails the request where the text violates it, with the text in the error", async () => {
+  it("fails the request if the text violates it, with the text in the error", async () => {
     for (const n of [1, 3]) {
       const answer = await post({ n, structured_outputs: { json: never } });
       expect([answer.status, answer.body]).toEqual([422, { error }]);
     }
   });
-  it("ends a stream with an error in place of the last chunk", async () => {
+  it("ends a stream with an error instead of the last chunk", async () => {
     const chunks = await chunksOf({ structured_outputs: { json: never } });
     expect(chunks.at(-1)).toEqual({ error });
     expect(chunks.flatMap((chunk) => chunk.choices ?? []).filter((choice) => choice.finish_reason !== null)).toEqual([]);
   });
-  it("fails calls whose arguments violate it", async () => {
+  it("fails tool calls with arguments that violate it", async () => {
     const tools = [
       { type: "function", function: { name: "f", parameters: { type: "object", properties: { x: never }, required: ["x"] } } },
     ];
@@ -204,7 +204,7 @@ describe("a schema that its grammar enforces only in part", () => {
       expect(body.error.message).toContain("/x");
     }
   });
-  it("answers with a text that fits, and with one that was cut short", async () => {
+  it("returns a valid text, and a text cut by the limit", async () => {
     const json = { type: "array", uniqueItems: true, items: { type: "integer", minimum: 0, maximum: 9 }, minItems: 1 };
     const few = { json: { ...json, maxItems: 2, contains: { maximum: 9 } }, disable_any_whitespace: true };
     const statuses = new Set<number>();
@@ -222,7 +222,7 @@ describe("a schema that its grammar enforces only in part", () => {
 });
 
 describe("response_format", () => {
-  it("64: text asks for nothing, json_schema and json_object for their form", async () => {
+  it("64: text has no constraint; json_schema and json_object constrain the text", async () => {
     const plain = await choicesOf({ max_tokens: 20 });
     expect((await choicesOf({ max_tokens: 20, response_format: { type: "text" } }))[0].message).toEqual(plain[0].message);
     const compact = { structured_outputs: { disable_any_whitespace: true } };
@@ -236,7 +236,7 @@ describe("response_format", () => {
     const format = { type: "structural_tag", format: { type: "const_string", value: "abc" } };
     expect(await textsOf({ response_format: format, n: 1 })).toEqual(["abc"]);
   });
-  it("wins over structured_outputs that say the same, and contradicts those that say something else", async () => {
+  it("takes precedence over a structured_outputs field of the same kind, and rejects another kind", async () => {
     const response_format = { type: "json_schema", json_schema: { name: "n", schema: { const: "r" } } };
     expect(await textsOf({ response_format, structured_outputs: { json: { const: "s" } }, n: 1 })).toEqual(['"r"']);
     expect((await post({ response_format, structured_outputs: { regex: "a" } })).body.error.type).toBe("Bad Request");
@@ -257,7 +257,7 @@ const NAMED = { type: "function", function: { name: "add" } };
 const COMPACT = { structured_outputs: { regex: "overridden", disable_any_whitespace: true } };
 
 describe("tool_choice", () => {
-  it("arguments that were cut short are an answer like others, and nothing to warn of", async () => {
+  it("returns arguments cut by the limit without a warning", async () => {
     warnings.length = 0;
     const [choice] = await choicesOf({ tools: TOOLS, tool_choice: NAMED, max_tokens: 2 });
     expect(choice.finish_reason).toBe("length");
@@ -265,7 +265,7 @@ describe("tool_choice", () => {
     expect(warnings).toEqual([]);
   });
 
-  it("76: a named function gets arguments that fit it, and the answer stops by itself", async () => {
+  it("76: a named function gets valid arguments, and the answer ends by itself", async () => {
     for (const { message, finish_reason } of await choicesOf({ tools: TOOLS, tool_choice: NAMED, n: 16 })) {
       expect(message).toMatchObject({
         content: "",
@@ -279,7 +279,7 @@ describe("tool_choice", () => {
       expect(JSON.parse(call.function.arguments).a).toBeGreaterThanOrEqual(0);
     }
   });
-  it("77: required makes calls of some tools, one without parameters takes {}, and other fields are overridden", async () => {
+  it("77: required calls at least one tool, gives {} to a tool without parameters, and overrides other constraints", async () => {
     const choices = await choicesOf({ tools: TOOLS, tool_choice: "required", n: 32, ...COMPACT });
     const called = new Set<string>();
     for (const { message, finish_reason } of choices) {
@@ -298,7 +298,7 @@ describe("tool_choice", () => {
     }
     expect([...called].toSorted()).toEqual(["add", "now"]);
   });
-  it("79: without parallel calls there is one", async () => {
+  it("79: without parallel calls returns one call", async () => {
     const choices = await choicesOf({ tools: TOOLS, tool_choice: "required", parallel_tool_calls: false, n: 16, ...COMPACT });
     const whole = choices.filter(({ finish_reason }) => finish_reason !== "length");
     expect(whole.length).toBeGreaterThan(0);
@@ -308,7 +308,7 @@ describe("tool_choice", () => {
     ["named", { tool_choice: NAMED, seed: 3 }],
     ["required", { tool_choice: "required", seed: 3, ...COMPACT }],
     ["required, cut before a call", { tool_choice: "required", seed: 3, max_tokens: 2, ...COMPACT }],
-  ])("%s: a stream says what the plain answer says", async (_name, body) => {
+  ])("%s: a stream joins to the plain answer", async (_name, body) => {
     const [plain] = await choicesOf({ tools: TOOLS, ...body });
     const chunks = await chunksOf({ tools: TOOLS, ...body });
     const calls: any[] = [];
@@ -326,7 +326,7 @@ describe("tool_choice", () => {
     const finishes = chunks.flatMap((chunk) => chunk.choices).flatMap((choice) => choice.finish_reason ?? []);
     expect(finishes).toEqual([plain.finish_reason]);
   });
-  it("a function's name beside structured_outputs, and parameters that are no object's, are errors", async () => {
+  it("rejects a named function with structured_outputs, and parameters that are not an object schema", async () => {
     expect((await post({ tools: TOOLS, tool_choice: NAMED, structured_outputs: { regex: "a" } })).body.error.type).toBe("Bad Request");
     const tools = [{ type: "function", function: { name: "f", parameters: { type: "string" } } }];
     expect((await post({ tools, tool_choice: "required" })).body.error.message).toMatch(/parameters.*object/);
@@ -336,7 +336,7 @@ describe("tool_choice", () => {
 describe("clients", () => {
   const Person = z.object({ name: z.string().max(6), age: z.int().min(0).max(9), kind: z.enum(["x", "y"]) });
 
-  it("openai: parsed structured output", async () => {
+  it("openai: parses structured output", async () => {
     const client = new OpenAI({ baseURL: `${service.url}/v1`, apiKey: service.apiKey, maxRetries: 0 });
     const completion = await client.chat.completions.parse({
       model: "",
@@ -347,7 +347,7 @@ describe("clients", () => {
     });
     expect(Person.parse(completion.choices[0]!.message.parsed)).toEqual(completion.choices[0]!.message.parsed);
   });
-  it("openai: streamed tool calls are put together", async () => {
+  it("openai: joins streamed tool calls", async () => {
     const client = new OpenAI({ baseURL: `${service.url}/v1`, apiKey: service.apiKey, maxRetries: 0 });
     const stream = client.chat.completions.stream({
       model: "",
@@ -361,7 +361,7 @@ describe("clients", () => {
     expect(call).toMatchObject({ type: "function", function: { name: "add" } });
     expect(JSON.parse((call as { function: { arguments: string } }).function.arguments)).toHaveProperty("a");
   });
-  it("AI SDK: generateObject", async () => {
+  it("AI SDK: generateObject returns a valid object", async () => {
     const provider = createOpenAICompatible({
       name: "local",
       baseURL: `${service.url}/v1`,

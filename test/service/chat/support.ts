@@ -13,21 +13,16 @@ import type { PolicyLease } from "../../../src/service/policies.ts";
 import type { ServiceEnvironment } from "../../../src/service/body.ts";
 import { register } from "../../../src/service/openapi/route.ts";
 import { chatRoutes, type ChatLimits } from "../../../src/service/routes/chat.ts";
-import {
-  createScriptedEngine,
-  type SampleScriptInput,
-  type ScriptedCall,
-  type ScriptedEngine,
-} from "../../../src/testing/scripted-engine.ts";
+import { createScriptedEngine, type SampleScriptInput, type ScriptedCall, type ScriptedEngine } from "../../../src/testing/index.ts";
 import { loadTokenizer, type ChatTokenizer } from "../../../src/tokenizer/index.ts";
 
 export const MODEL_DIRECTORY = fileURLToPath(new URL("../../../models/whetstone-tiny", import.meta.url));
 export const tokenizer: ChatTokenizer = await loadTokenizer(MODEL_DIRECTORY);
-/** Ids that spell a text letter by letter: never what the encoder would choose for a word it knows. */
+/** Returns ids that spell a text letter by letter, unlike the encoder for known words. */
 export const spelled = (text: string): number[] => [...text].flatMap((letter) => [...tokenizer.encode(letter)]);
 export const END = tokenizer.eosTokenIds[0]!;
 export const CONTEXT = 100;
-/** The models that exist, with the names they resolve to. */
+/** Existing models, with their resolved names. */
 export const MODELS: Readonly<Record<string, string>> = {
   "demo/chat/reverse": "demo/chat/reverse:step7",
   "demo/chat/reverse:step3": "demo/chat/reverse:step3",
@@ -35,7 +30,7 @@ export const MODELS: Readonly<Record<string, string>> = {
 };
 
 export interface ChatServerOptions {
-  /** What the engine says, as text or ids; the end token follows by itself unless the limit comes first. */
+  /** Output of the engine, as text or ids; the end token is appended unless the limit is reached first. */
   readonly says?: string | readonly number[] | ((input: SampleScriptInput) => string | readonly number[]) | undefined;
   readonly before?: ((call: ScriptedCall, options: { readonly signal?: AbortSignal | undefined }) => void | Promise<void>) | undefined;
   readonly limits?: ChatLimits | undefined;
@@ -49,18 +44,18 @@ export interface ChatServer {
   readonly url: string;
   readonly engine: ScriptedEngine;
   readonly log: { readonly level: string; readonly message: string; readonly fields: unknown }[];
-  /** Leases taken and not yet given back. */
+  /** Returns the number of leases that are not released. */
   openLeases(): number;
   post(
     body: unknown,
     init?: { readonly headers?: Record<string, string>; readonly signal?: AbortSignal; readonly path?: string },
   ): Promise<Response>;
-  /** The parsed body of a request that must succeed. */
+  /** Returns the parsed response to a request that must succeed. */
   complete(body: unknown, init?: { readonly headers?: Record<string, string> }): Promise<any>;
   close(): Promise<void>;
 }
 
-/** Starts a server; close it. */
+/** Starts a server; the caller closes it. */
 export async function startChatServer(options: ChatServerOptions = {}): Promise<ChatServer> {
   const { says = "hello" } = options;
   const base: BaseModelInfo = {
@@ -143,7 +138,7 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
   };
 }
 
-/** Starts servers that end with the test that started them. Called once in a file, outside its tests. */
+/** Returns a function that starts servers, which are closed after each test. Call it once per file, outside tests. */
 export function chatServers(): (options?: ChatServerOptions) => Promise<ChatServer> {
   const started: ChatServer[] = [];
   afterEach(async () => {
@@ -156,7 +151,7 @@ export function chatServers(): (options?: ChatServerOptions) => Promise<ChatServ
   };
 }
 
-/** An error as it was answered. */
+/** Error response. */
 export interface Refusal {
   readonly status: number;
   readonly message: string;
@@ -165,13 +160,13 @@ export interface Refusal {
   readonly code: unknown;
 }
 
-/** A file's own server, which ends with the file, and what its tests do with it. Called once in a file, outside its tests. */
+/** Starts a server for a test file, closed after the file, with helpers. Call it once per file, outside tests. */
 export async function useChatServer(options: ChatServerOptions = {}): Promise<{
   readonly server: ChatServer;
   readonly start: (options?: ChatServerOptions) => Promise<ChatServer>;
-  /** The answer to a request that must not succeed: {@link HELLO} with `body`. */
+  /** Returns the error of a request that must fail: {@link HELLO} with `body`. */
   readonly refusal: (body: object, target?: ChatServer) => Promise<Refusal>;
-  /** What the engine was asked last. */
+  /** Returns the parameters of the engine's last call of `sample`. */
   readonly lastParams: (target?: ChatServer) => any;
 }> {
   const server = await startChatServer(options);
@@ -189,12 +184,12 @@ export async function useChatServer(options: ChatServerOptions = {}): Promise<{
 
 export const HELLO = { messages: [{ role: "user", content: "hi" }] };
 
-/** The ids of the prompt of `messages`. */
+/** Returns the prompt ids of `messages`. */
 export function promptIds(messages: readonly { role: string; content: string }[]): number[] {
   return [...tokenizer.encode(tokenizer.renderChat(messages))];
 }
 
-/** The events of a stream: parsed chunks, and whether `[DONE]` came last. */
+/** Returns the events of a stream: parsed chunks, and whether `[DONE]` is last. */
 export async function readEvents(response: Response): Promise<{ readonly chunks: any[]; readonly isDone: boolean }> {
   const lines = (await response.text()).split("\n\n");
   if (lines.pop() !== "") throw new Error("The stream does not end with a blank line");
@@ -206,7 +201,7 @@ export async function readEvents(response: Response): Promise<{ readonly chunks:
   return { chunks: (isDone ? events.slice(0, -1) : events).map((event) => JSON.parse(event)), isDone };
 }
 
-/** What one choice of a stream says in all. */
+/** Joins the chunks of one choice of a stream. */
 export function joinChoice(chunks: readonly any[], index = 0) {
   const parts = chunks.flatMap((chunk) => chunk.choices ?? []).filter((choice) => choice.index === index);
   const toolCalls: any[] = [];
@@ -226,7 +221,7 @@ export function joinChoice(chunks: readonly any[], index = 0) {
   };
 }
 
-/** Waits until `isTrue`, or fails naming `label`. */
+/** Waits until `isTrue`, or throws an error with `label`. */
 export async function until(isTrue: () => boolean, label: string): Promise<void> {
   for (let turn = 0; turn < 2000; turn++) {
     if (isTrue()) return;

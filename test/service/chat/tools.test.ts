@@ -1,8 +1,8 @@
-/** Tool calls read out of the text, plain and streamed, and through the openai client. */
+/** Parsing of tool calls in the text, plain and streamed, and through the openai client. */
 import OpenAI from "openai";
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { parseToolCalls, ToolCallStream } from "../../../src/service/chat/tool-calls.ts";
+import { parseToolCalls, ToolCallStream } from "../../../src/service/chat/text/tool-calls.ts";
 import { chatServers, HELLO, joinChoice, readEvents, tokenizer, type ChatServer, type ChatServerOptions } from "./support.ts";
 
 const startServer = chatServers();
@@ -18,7 +18,7 @@ const call = (name: string, args: string): string => `<tool_call>{"name": "${nam
 const TWO = `Let me see. ${call("add", '{"a":1,  "b": 12345678901234567890}')} and ${call("sub", "{}")}`;
 
 describe("tool_choice", () => {
-  it("73: none without tools, auto with them; auto and required without tools are refused", async () => {
+  it("73: defaults to none without tools and auto with tools; auto and required without tools are rejected", async () => {
     const server = await start({ says: TWO });
     const finish = async (body: object): Promise<string> => (await server.complete({ ...HELLO, ...body })).choices[0].finish_reason;
     for (const tools of [undefined, null, []]) expect(await finish({ tools })).toBe("stop");
@@ -35,7 +35,7 @@ describe("tool_choice", () => {
       ]);
     }
   });
-  it("74: a named function must be there and be named", async () => {
+  it("74: rejects a named function that is missing, unnamed or not among the tools", async () => {
     const server = await start();
     const named = (tool_choice: unknown, tools: unknown = TOOLS): Promise<Response> => server.post({ ...HELLO, tool_choice, tools });
     for (const choice of [
@@ -51,7 +51,7 @@ describe("tool_choice", () => {
     expect((await named({ type: "function", function: { name: "add" } }, null)).status).toBe(400);
     expect((await named({ type: "function", function: { name: "add" } }, [{ type: "function" }])).status).toBe(400);
   });
-  it("75: where no tool parser is configured, whatever lets tools be called is refused", async () => {
+  it("75: without a tool parser rejects every choice that allows calls", async () => {
     const server = await start({ limits: { toolParser: "none" }, says: TWO });
     for (const tool_choice of [undefined, "auto", "required", { type: "function", function: { name: "add" } }]) {
       const response = await server.post({ ...HELLO, tools: TOOLS, tool_choice });
@@ -64,7 +64,7 @@ describe("tool_choice", () => {
     }
     expect((await server.complete({ ...HELLO, tools: TOOLS, tool_choice: "none" })).choices[0].message.content).toBe(TWO);
   });
-  it("tools reach the template whether or not they may be called", async () => {
+  it("renders tools into the prompt for every tool_choice", async () => {
     const server = await start();
     const prompt = async (body: object): Promise<string> =>
       tokenizer.decode((await server.complete({ ...HELLO, return_token_ids: true, ...body })).prompt_token_ids);
@@ -74,8 +74,8 @@ describe("tool_choice", () => {
   });
 });
 
-describe("calls in the text", () => {
-  it("are taken out of it, their arguments spelled as sampled", async () => {
+describe("tool calls in the text", () => {
+  it("are removed from the content, with their arguments as sampled", async () => {
     const { message, finish_reason, stop_reason } = (await (await start({ says: TWO })).complete({ ...HELLO, tools: TOOLS })).choices[0];
     expect(message).toMatchObject({
       content: "Let me see. ",
@@ -90,7 +90,7 @@ describe("calls in the text", () => {
     });
     expect([finish_reason, stop_reason]).toEqual(["tool_calls", null]);
   });
-  it("a call and nothing else has null content; the last may be unclosed, as when the limit cuts it", async () => {
+  it("leave null content if there is no other text; the last call may be unclosed", async () => {
     const says = call("add", '{"a": 1}').replace("</tool_call>", "");
     const { choices } = await (await start({ says })).complete({ ...HELLO, tools: TOOLS, max_tokens: tokenizer.encode(says).length });
     expect(choices[0]).toMatchObject({
@@ -104,14 +104,14 @@ describe("calls in the text", () => {
     '<tool_call>{"name": 5, "arguments": {}}</tool_call>',
     '<tool_call>{"name": "a", "arguments": "x"}</tool_call>',
     `${call("add", "{}")}<tool_call>oops</tool_call>`,
-  ])("what does not parse is content as a whole: %s", async (says) => {
+  ])("leave the whole text as content if one does not parse: %s", async (says) => {
     const server = await start({ says });
     const { choices } = await server.complete({ ...HELLO, tools: TOOLS });
     expect(choices[0]).toMatchObject({ message: { content: says, tool_calls: [] }, finish_reason: "stop" });
     const { chunks } = await readEvents(await server.post({ ...HELLO, tools: TOOLS, stream: true }));
     expect(joinChoice(chunks)).toMatchObject({ content: says, toolCalls: [], finishes: ["stop"] });
   });
-  it("the stream says what the plain answer says, and loses no id", async () => {
+  it("are the same in a stream, which contains every token id", async () => {
     const server = await start({ says: TWO });
     const asked = { ...HELLO, tools: TOOLS, return_token_ids: true, logprobs: true };
     const { choices } = await server.complete(asked);
@@ -137,7 +137,7 @@ describe("calls in the text", () => {
     "{",
   );
   test.prop([fc.array(piece, { maxLength: 8 }), fc.infiniteStream(fc.integer({ min: 1, max: 5 }))])(
-    "whatever the chunks, streamed content is the plain content",
+    "streamed content equals plain content, for any chunk boundaries",
     (pieces, sizes) => {
       const text = pieces.join("");
       const plain = parseToolCalls(text);
@@ -157,7 +157,7 @@ describe("calls in the text", () => {
 describe("the openai client", () => {
   const client = (server: ChatServer): OpenAI => new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "key", maxRetries: 0 });
 
-  it("plain: types hold, tool calls and their results go round", async () => {
+  it("plain: returns tool calls, and accepts them and their results as messages", async () => {
     const server = await start({ says: ({ prompt }) => (tokenizer.decode(prompt).includes("<|tool|>") ? "it is 3" : TWO) });
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "1 + 2?" }];
     const first = await client(server).chat.completions.create({ model: "demo/chat/reverse", messages, tools: TOOLS });
@@ -168,7 +168,7 @@ describe("the openai client", () => {
     expect(second.choices[0]!.message.content).toBe("it is 3");
     expect(second.model).toBe("demo/chat/reverse:step7");
   });
-  it("streaming: its own accumulator arrives at the plain answer", async () => {
+  it("streaming: the accumulated chunks equal the plain answer", async () => {
     const server = await start({ says: TWO });
     const streamed = client(server).chat.completions.stream({
       model: "demo/chat/reverse",
@@ -184,7 +184,7 @@ describe("the openai client", () => {
     });
     expect(final.usage!.completion_tokens).toBe(tokenizer.encode(TWO).length + 1);
   });
-  it("raises its classes for our errors", async () => {
+  it("throws its own error classes for our errors", async () => {
     const server = await start({
       before: (made) => {
         if (made.verb === "sampleToken") throw new Error("broken");

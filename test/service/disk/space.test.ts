@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createDiskSpace } from "../../../src/service/disk/space.ts";
+import { DiskSpace } from "../../../src/service/disk/space.ts";
 
 const MIB = 1024 * 1024;
 
@@ -8,7 +8,7 @@ function guarded(freeBytes: number | null, { minFreeBytes = 64 * MIB, isReserveT
   const state = { freeBytes, fills: 0, releases: 0 };
   const log: string[] = [];
   const write = (message: string) => void log.push(message);
-  const space = createDiskSpace({
+  const space = new DiskSpace({
     root: "/nowhere",
     minFreeBytes,
     reserve: {
@@ -25,16 +25,19 @@ const diskFull = () => Object.assign(new Error("disk full"), { code: "ENOSPC" })
 
 test("refuses new work when less than the minimum is or would be free, and says what to do", async () => {
   const { space, state } = guarded(100 * MIB);
-  await space.requireRoom();
-  await space.requireRoom(36 * MIB);
-  await expect(space.requireRoom(37 * MIB)).rejects.toMatchObject({ code: "E_NO_SPACE", message: expect.stringContaining("brings up to") });
+  await space.requireSpace();
+  await space.requireSpace(36 * MIB);
+  await expect(space.requireSpace(37 * MIB)).rejects.toMatchObject({
+    code: "E_NO_SPACE",
+    message: expect.stringContaining("brings up to"),
+  });
   state.freeBytes = 64 * MIB - 1;
-  await expect(space.requireRoom()).rejects.toMatchObject({ code: "E_NO_SPACE", message: expect.stringContaining("Delete checkpoints") });
+  await expect(space.requireSpace()).rejects.toMatchObject({ code: "E_NO_SPACE", message: expect.stringContaining("Delete checkpoints") });
 });
 
 test("allows everything where the free space is unknown, and where the guard is off", async () => {
-  await guarded(null).space.requireRoom(1e15);
-  await guarded(0, { minFreeBytes: 0 }).space.requireRoom();
+  await guarded(null).space.requireSpace(1e15);
+  await guarded(0, { minFreeBytes: 0 }).space.requireSpace();
 });
 
 test("logs low space once, and once that there is enough again", async () => {
@@ -70,12 +73,12 @@ test("leaves the reserve alone when work fails for another reason", async () => 
 test("a wait for room ends when there is room, and when it is aborted", async () => {
   const { space, state } = guarded(0);
   const abort = new AbortController();
-  const waits = [space.untilRoom({ failures: 3, signal: abort.signal }), space.untilRoom({ failures: 0, signal: abort.signal })];
+  const waits = [space.waitForSpace({ failures: 3, signal: abort.signal }), space.waitForSpace({ failures: 0, signal: abort.signal })];
   state.freeBytes = 200 * MIB;
   await waits[1];
   await waits[0];
   state.freeBytes = 0;
-  const endless = space.untilRoom({ failures: 0, signal: abort.signal });
+  const endless = space.waitForSpace({ failures: 0, signal: abort.signal });
   abort.abort();
   await endless;
 });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { expect, test } from "vitest";
 import { describedFields } from "../../../src/engine/upstream/capabilities.ts";
-import { CARRIED_FIELDS } from "../../../src/service/chat/fields.ts";
+import { CHAT_FIELDS } from "../../../src/schema/chat-fields.ts";
 import { projectFiles, read } from "../../project/files.ts";
 import { startTestService } from "../support.ts";
 
@@ -77,7 +77,7 @@ test("needs a key exactly where the service does", async () => {
 
 test("names every field of chat completions, as another service that samples there asks", async () => {
   const fields = describedFields(await getDocument());
-  expect([...(fields ?? [])].toSorted()).toEqual(Object.keys(CARRIED_FIELDS).toSorted());
+  expect([...(fields ?? [])].toSorted()).toEqual(Object.keys(CHAT_FIELDS).toSorted());
 });
 
 test("is a page that shows every operation and schema and loads nothing", async () => {

@@ -1,5 +1,12 @@
+import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { WhetstoneError } from "../../../src/errors.ts";
+import { BodyError } from "../../../src/service/chat/request/errors.ts";
+import type { StoredArtifact } from "../../../src/service/store/artifacts.ts";
 import { WorkPool, type WorkThread } from "../../../src/service/work/pool.ts";
+import { ROOT } from "../../project/files.ts";
+
+const TINY = join(ROOT, "models/whetstone-tiny");
 
 /** A validation that backtracks until its limit of one second. */
 const SLOW = { schema: '{"type":"string","pattern":"^(a|a)+$"}', text: JSON.stringify(`${"a".repeat(40)}b`) };
@@ -49,4 +56,25 @@ test("a task that exceeds its time limit is rejected and its thread terminated",
     return thread.run("validate", SLOW, { timeoutMs: 50 });
   });
   await expect(late).rejects.toMatchObject({ code: "E_UNSUPPORTED", message: expect.stringContaining("within 0.05 s") as string });
+});
+
+test("a body error keeps its class, which decides the type of the response", async () => {
+  const body = { bytes: Buffer.from("{"), contentType: "application/json", needs: { parsesReasoning: false } };
+  const error = await start(1)
+    .use((thread) => thread.run("readChat", body))
+    .catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(BodyError);
+  expect(error).toMatchObject({ code: "E_ARGUMENT", retryable: false });
+});
+
+test("a system error stays one, so that its message is not sent to a client", async () => {
+  const file = { path: "train.jsonl", sha256: "0", size: 1 };
+  const artifact = { id: "a", state: "committed", files: [file] } as unknown as StoredArtifact;
+  const base = { id: "oracle", directory: TINY, vocabularySize: 512, contextLength: 512, parameters: 1 };
+  const source = { artifact, base, paths: { "0": "/does/not/exist" }, assistantTurns: "all" as const };
+  const error = await start(1)
+    .use((thread) => thread.run("sftData", source))
+    .catch((thrown: unknown) => thrown);
+  expect(error).toMatchObject({ name: "Error", code: "ENOENT", message: expect.stringContaining("/does/not/exist") as string });
+  expect(WhetstoneError.isInstance(error)).toBe(false);
 });

@@ -12,11 +12,11 @@ describe("parseJson", () => {
     '"é\\n"',
     "{}",
     "7",
-  ])("gives back %s", (json) => {
+  ])("parses %s", (json) => {
     expect(printed(json)).toBe(json);
   });
 
-  test("refuses what is not JSON, and deep nesting", () => {
+  test("rejects invalid JSON and deep nesting", () => {
     for (const text of ["", "{", "[1,]", "{a: 1}", "NaN", "1 2"]) expect(() => parseJson(text)).toThrow(SyntaxError);
     expect(() => parseJson("[".repeat(5000) + "]".repeat(5000))).toThrow(/levels deep|nested/);
   });

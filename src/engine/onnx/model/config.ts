@@ -4,6 +4,12 @@ import { MAX_CONFIG_BYTES, parseFileJson, readRegularFile, reasonOf } from "../.
 import { ARCHITECTURES, type Architecture } from "./architectures.ts";
 import { parseRope, type RopeScaling } from "./rope.ts";
 
+/** Base model that an identifier resolved to. */
+export interface BaseSource {
+  readonly id: string;
+  readonly directory: string;
+}
+
 /** Configuration of a transformer. Comments in this directory use the letters H, L, h, kv, d, F, V for its sizes. */
 export interface ModelConfig {
   /** Vocabulary size, V. */

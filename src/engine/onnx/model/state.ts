@@ -7,6 +7,7 @@
 import { open, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DataError } from "../../../errors.ts";
+import { OPTIMIZER_FILE } from "../../port.ts";
 import type { ModelConfig } from "./config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
 import { reasonOf } from "../../../util/regular-file.ts";
@@ -17,7 +18,6 @@ import { readWeights, unpackTensors } from "./weights.ts";
 
 /** Version of the directory format. */
 const FORMAT = 1;
-const OPTIMIZER_FILE = "optimizer.safetensors";
 const STATE_FILE = "state.json";
 
 /** Base, adapter and layout that a state must match. */

@@ -71,22 +71,22 @@ export function weightInputs(graph: Graph, layout: Layout): Map<string, Value> {
 }
 
 /** Attention layer: maps the fused projection of queries, keys and values, `[R, (h + 2·kv)·d]`, to concatenated heads `[R, h·d]`. */
-export type Mixer = (layer: number, projected: Value) => Value;
+export type AttentionLayer = (layer: number, projected: Value) => Value;
 
 /**
  * Computes hidden states before the final norm from token ids `[R]`.
  *
- * @param mixer - Attention layer.
+ * @param attentionLayer - Attention layer.
  * @param chosen - Indices of the requested rows, `[S]`, int64. After the last attention layer, only these rows are computed.
  * @returns `[R, H]`, or `[S, H]` for the chosen rows.
  */
-export function transformer(inputs: ModelInputs, tokens: Value, mixer: Mixer, chosen?: Value): Value {
+export function transformer(inputs: ModelInputs, tokens: Value, attentionLayer: AttentionLayer, chosen?: Value): Value {
   const { config, weights } = inputs;
   let x = gatherRows(weights.get("embedding")!, tokens);
   for (let layer = 0; layer < config.layers; layer++) {
     const linears = layerLinears(config, layer);
     const normed = rmsNorm(x, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
-    let mixed = mixer(layer, linear(inputs, linears.qkv, normed));
+    let mixed = attentionLayer(layer, linear(inputs, linears.qkv, normed));
     if (chosen && layer === config.layers - 1) {
       mixed = gatherRows(mixed, chosen);
       x = gatherRows(x, chosen);
@@ -113,7 +113,7 @@ export function times({ product = matmul }: Pick<ModelInputs, "product">, x: Val
 }
 
 /** Returns an attention layer that splits the fused projection into heads, rotates queries and keys, attends, and joins the heads. */
-export function headsApart(inputs: ModelInputs, attention: Attention): Mixer {
+export function perHeadAttention(inputs: ModelInputs, attention: Attention): AttentionLayer {
   return (layer, projected) => {
     const { queries, keys, values } = splitHeads(inputs, layer, projected);
     return joinHeads(inputs, attention(layer, queries, keys, values));

@@ -1,6 +1,6 @@
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
-import type { loadRuntime, Tensors } from "../runtime.ts";
+import type { loadRuntime, Tensors } from "../runtime/program.ts";
 
 /** Adapter with its weights. */
 export interface LoadedAdapter extends Adapter {

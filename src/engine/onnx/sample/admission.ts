@@ -9,7 +9,7 @@ export interface AdmissionLimits {
   /** Number of free rows. */
   readonly room: number;
   /** Max tokens to compute at once. */
-  readonly most: number;
+  readonly maxTokens: number;
 }
 
 /** Prompts taken off the queue, to be prefilled together. */
@@ -33,13 +33,13 @@ const WORTH_TOKENS = 4 * BLOCK_TOKENS;
  *
  * @returns Null if no request waits or no row is free.
  */
-export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, most }: AdmissionLimits): Admission | null {
+export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, maxTokens }: AdmissionLimits): Admission | null {
   const { first } = queue;
   if (!first || room <= 0) return null;
   if (isScored(first)) return { prompts: shareOf(queue.take((request) => request === first)), known: [] };
   const known = knownBlocks(prefixes, first);
   const time = paddedLength(first.prompt.length);
-  const isAlone = isWorthIt(known) || 2 * time > most;
+  const isAlone = isWorthIt(known) || 2 * time > maxTokens;
   // If more requests wait than rows are free, no request may overtake one of higher priority.
   const mayJump = queue.length <= room;
   const prompts: SharedPrompt[] = [];
@@ -50,8 +50,9 @@ export function admit(queue: WaitingQueue, prefixes: PrefixCache, { room, most }
     const same = prompts.find(({ requests }) => isSamePrompt(requests[0]!, request));
     if (same) same.requests.push(request);
     else if (prompts.length === 0) prompts.push({ prompt: request.prompt, requests: [request] });
-    else if (isAlone || (prompts.length + 1) * time > most || paddedLength(request.prompt.length) !== time) return false;
-    else if (prompts.some(({ requests }) => beginAlike(requests[0]!, request)) || isWorthIt(knownBlocks(prefixes, request))) return false;
+    else if (isAlone || (prompts.length + 1) * time > maxTokens || paddedLength(request.prompt.length) !== time) return false;
+    else if (prompts.some(({ requests }) => haveSamePrefix(requests[0]!, request)) || isWorthIt(knownBlocks(prefixes, request)))
+      return false;
     else prompts.push({ prompt: request.prompt, requests: [request] });
     taken++;
     return true;
@@ -84,7 +85,7 @@ function isSamePrompt(a: Request, b: Request): boolean {
   return mayShare(a, b) && a.prompt.length === b.prompt.length && agree(a.prompt, b.prompt, a.prompt.length);
 }
 
-function beginAlike(a: Request, b: Request): boolean {
+function haveSamePrefix(a: Request, b: Request): boolean {
   return mayShare(a, b) && Math.min(a.prompt.length, b.prompt.length) > WORTH_TOKENS && agree(a.prompt, b.prompt, WORTH_TOKENS);
 }
 

@@ -1,6 +1,6 @@
 /** Batch of running requests, which advance together, one token at a time. */
 import { isLarge } from "../model/size.ts";
-import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime.ts";
+import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
 import { advance } from "./advance.ts";
 import type { Distributions, Forward } from "./forward.ts";
@@ -9,8 +9,8 @@ import type { Weights } from "./policies.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import type { Request, RunningRow, SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
-import { MIN_ROWS } from "../thread-bits.ts";
-import { inGroups } from "./turned.ts";
+import { MIN_ROWS } from "../runtime/thread-limits.ts";
+import { inGroups } from "./transposed.ts";
 
 /** Callbacks for the requests of a batch. */
 export interface RowListener {
@@ -64,10 +64,10 @@ export class Batch {
    * @param expected - Number of rows expected soon; the cache makes room for all of them at once.
    */
   enter(rows: readonly NewRow[], distributions: Distributions, expected: number): void {
-    const most = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
-    const last = rows.reduce((longest, { row }) => Math.max(longest, row.length + row.request.params.maxTokens), most);
+    const maxLength = rows.reduce((longest, { row }) => Math.max(longest, row.length + 1), 1);
+    const last = rows.reduce((longest, { row }) => Math.max(longest, row.length + row.request.params.maxTokens), maxLength);
     const { contextLength } = this.weights.config;
-    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), most, this.size, Math.min(last, contextLength));
+    this.#cache.reserve(Math.max(MIN_ROWS, this.size + rows.length, expected), maxLength, this.size, Math.min(last, contextLength));
     const first = this.size;
     for (const { row, source, slot } of rows) {
       this.#cache.load(this.size, source, slot, row.length);

@@ -2,9 +2,9 @@
 import { add, concat, type Graph, matmul, softmax, split } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { isLarge } from "../model/size.ts";
-import { headsApart, type ModelInputs, type Mixer } from "../model/transformer.ts";
+import { perHeadAttention, type ModelInputs, type AttentionLayer } from "../model/transformer.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
-import { productOfGroups } from "./turned.ts";
+import { productOfGroups } from "./transposed.ts";
 
 /**
  * Builds the graph for one new token of each of `B` rows.
@@ -19,12 +19,12 @@ export function decodeGraph(config: ModelConfig, hasAdapters: boolean): Graph {
   return samplerGraph(config, hasAdapters, dims, isLarge(config) ? { product: productOfGroups, isGrouped: true } : null, readingMixer);
 }
 
-function readingMixer(inputs: ModelInputs): Mixer {
+function readingMixer(inputs: ModelInputs): AttentionLayer {
   const { graph, config } = inputs;
   const { kvHeads, headSize: d } = config;
   const pastMask = graph.input("past_mask", ["batch", 1, 1, "capacity"]);
   const scale = 1 / Math.sqrt(d);
-  return headsApart(inputs, (layer, queries, keys, values) => {
+  return perHeadAttention(inputs, (layer, queries, keys, values) => {
     const names = cacheNames(layer);
     graph.output(names.keys, keys);
     graph.output(names.values, values);

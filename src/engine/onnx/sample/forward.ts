@@ -2,15 +2,15 @@
 import type { ModelConfig } from "../model/config.ts";
 import { viewOf } from "../model/parameters.ts";
 import { rotaryTables } from "../model/transformer.ts";
-import { ProgramCache } from "../program-cache.ts";
-import { loadRuntime, Program, type Tensor, type TensorConstructor, type Tensors } from "../runtime.ts";
+import { ProgramCache } from "../runtime/program-cache.ts";
+import { loadRuntime, Program, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { LoadedAdapter, StackedAdapters } from "./adapters.ts";
 import { decodeGraph } from "./decode-graph.ts";
 import type { Weights } from "./policies.ts";
 import { BLOCK_TOKENS } from "./prefix-cache.ts";
 import { promptGraph } from "./prompt-graph.ts";
-import { decodeThreads, promptThreads } from "./threads.ts";
-import { givenShape } from "./turned.ts";
+import { decodeThreads, promptThreads } from "./thread-counts.ts";
+import { originalShape } from "./transposed.ts";
 
 /** Graph to run: prefill of prompts, or the next token of running rows. */
 export type ForwardKind = "prompt" | "decode";
@@ -61,14 +61,14 @@ export interface Distributions {
 
 /** Forward passes of a sampler, with caches of compiled graphs and weight tensors. */
 export class Forward {
-  readonly #most: number;
+  readonly #maxThreads: number;
   readonly #programs = new ProgramCache(MAX_PROGRAMS);
   readonly #constants = new WeakMap<Weights, Tensors>();
   readonly #rotary = new WeakMap<ModelConfig, Tensors>();
 
-  /** @param most - Max threads inside one op. Graphs use only as many as leave every bit of the results unchanged. */
-  constructor(most: number) {
-    this.#most = most;
+  /** @param maxThreads - Max threads inside one op. Graphs use only as many as leave every bit of the results unchanged. */
+  constructor(maxThreads: number) {
+    this.#maxThreads = maxThreads;
   }
 
   /** Compiles the graph that {@link run} needs, so that the time of a run does not include compilation. */
@@ -106,7 +106,7 @@ export class Forward {
   #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Promise<Program> {
     const { build, threads } = GRAPHS[kind];
     return this.#programs.get(JSON.stringify([kind, config, hasAdapters]), () =>
-      Program.compile(build(config, hasAdapters), kind, { threads: threads(config, hasAdapters, this.#most) }),
+      Program.compile(build(config, hasAdapters), kind, { threads: threads(config, hasAdapters, this.#maxThreads) }),
     );
   }
 
@@ -116,7 +116,7 @@ export class Forward {
       const { config, layout, flat } = weights;
       tensors = { ...this.#rotaryOf(TensorClass, config) };
       for (const parameter of layout.parameters)
-        tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), givenShape(config, parameter));
+        tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), originalShape(config, parameter));
       this.#constants.set(weights, tensors);
     }
     return tensors;

@@ -1,6 +1,6 @@
 import type { ModelConfig } from "../model/config.ts";
-import type { TensorConstructor, Tensors } from "../runtime.ts";
-import { MASKED } from "../train/masks.ts";
+import type { TensorConstructor, Tensors } from "../runtime/program.ts";
+import { MASKED } from "../graph/index.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 

@@ -1,15 +1,13 @@
 /** Weights for sampling, by policy id: base models, adapters on them, and fully trained models. */
 import { NotFoundError } from "../../../errors.ts";
-import { type Held, SharedValues } from "../../../util/shared-values.ts";
-import type { ModelConfig } from "../model/config.ts";
-import { readModelConfig } from "../model/config.ts";
+import { type Lease, Leases } from "../../../util/leases.ts";
+import { type ModelConfig, readModelConfig, type BaseSource } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { readAdapterOrWeights } from "../model/state.ts";
 import { readBaseWeights } from "../model/weights.ts";
-import type { BaseSource } from "../train/trainer.ts";
 import type { LoadedAdapter } from "./adapters.ts";
-import { turnMatrices } from "./turned.ts";
+import { turnMatrices } from "./transposed.ts";
 
 /** Weights that a batch runs on: a base model, with or without adapters, or a fully trained model. */
 export interface Weights {
@@ -36,15 +34,15 @@ export interface Policy {
   users: number;
   isReleased: boolean;
   /** Releases the data shared with other policies on the same base. */
-  readonly letGo: () => void;
+  readonly release: () => void;
 }
 
 /** Policies of a sampler, with reference counts of their requests. */
 export class Policies {
   readonly #onForgotten: (policy: Policy) => void;
   /** Configurations, one object per directory: programs and tables are cached by object identity. */
-  readonly #configs = new SharedValues<string, ModelConfig>();
-  readonly #bases = new SharedValues<string, Weights>();
+  readonly #configs = new Leases<string, ModelConfig>();
+  readonly #bases = new Leases<string, Weights>();
   readonly #policies = new Map<string, Policy>();
 
   /** @param onForgotten - Called with each policy that no request can use any more. */
@@ -58,18 +56,18 @@ export class Policies {
     try {
       if (trained && !trained.lora) {
         const weights = forSampling(config.value, trained.flat);
-        this.#set(id, { batchKey: id, weights, adapter: null, letGo: config.letGo });
+        this.#set(id, { batchKey: id, weights, adapter: null, release: config.release });
         return;
       }
       const base = await this.#base(directory, config.value);
-      const letGo = () => [base, config].forEach((held) => held.letGo());
+      const release = () => [base, config].forEach((held) => held.release());
       const adapter = trained?.lora
         ? { ...trained.lora, flat: trained.flat, layout: adapterLayout(config.value, trained.lora.rank) }
         : null;
       // Adapters of one rank share a batch. Another rank would widen the products and so change a row's last bits.
-      this.#set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${directory}`, weights: base.value, adapter, letGo });
+      this.#set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${directory}`, weights: base.value, adapter, release });
     } catch (error) {
-      config.letGo();
+      config.release();
       throw error;
     }
   }
@@ -81,7 +79,7 @@ export class Policies {
     try {
       await this.add(id, base, await readAdapterOrWeights(state, base.id, config.value));
     } finally {
-      config.letGo();
+      config.release();
     }
   }
 
@@ -122,15 +120,15 @@ export class Policies {
 
   #forget(id: string, policy: Policy): void {
     if (!policy.isReleased || policy.users > 0 || !this.#policies.delete(id)) return;
-    policy.letGo();
+    policy.release();
     this.#onForgotten(policy);
   }
 
-  #config(directory: string): Promise<Held<ModelConfig>> {
-    return this.#configs.hold(directory, () => readModelConfig(directory));
+  #config(directory: string): Promise<Lease<ModelConfig>> {
+    return this.#configs.lease(directory, () => readModelConfig(directory));
   }
 
-  #base(directory: string, config: ModelConfig): Promise<Held<Weights>> {
-    return this.#bases.hold(directory, async () => forSampling(config, await readBaseWeights(directory, baseLayout(config))));
+  #base(directory: string, config: ModelConfig): Promise<Lease<Weights>> {
+    return this.#bases.lease(directory, async () => forSampling(config, await readBaseWeights(directory, baseLayout(config))));
   }
 }

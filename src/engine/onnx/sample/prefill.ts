@@ -3,7 +3,7 @@
  * end of its cached prefix; neither the cut into pieces nor the other prompts of the batch change any of its bits.
  */
 import type { PromptToken } from "../../port.ts";
-import { loadRuntime, type TensorConstructor } from "../runtime.ts";
+import { loadRuntime, type TensorConstructor } from "../runtime/program.ts";
 import type { StackedAdapters } from "./adapters.ts";
 import { placeToken, requireDistribution } from "./choose.ts";
 import type { Distributions, Forward } from "./forward.ts";
@@ -88,10 +88,10 @@ export class PrefillTask {
    * Computes the next piece: at most `most` tokens of a prompt, but at least one block. Several prompts are computed whole, because only a
    * single prompt may have a past.
    */
-  async step(forward: Forward, adapters: StackedAdapters | null, most: number): Promise<PieceResult> {
+  async step(forward: Forward, adapters: StackedAdapters | null, maxTokens: number): Promise<PieceResult> {
     const size = this.prompts.length;
     const head = this.#heads[0]!;
-    const limit = this.#scored === null ? most : Math.min(most, SCORED_TOKENS);
+    const limit = this.#scored === null ? maxTokens : Math.min(maxTokens, SCORED_TOKENS);
     const piece = Math.max(BLOCK_TOKENS, Math.floor(limit / BLOCK_TOKENS) * BLOCK_TOKENS);
     const end = size > 1 ? this.#time : Math.min(this.#time, this.#done + piece);
     const [start, time] = [this.#done, end - this.#done];
@@ -131,7 +131,7 @@ export class PrefillTask {
   #lastTokens(time: number, isLast: boolean): Int32Array {
     const last = new Int32Array(Math.max(2, this.prompts.length));
     // In the middle of a prompt no distribution is needed, but the graph requires at least two.
-    if (isLast) this.prompts.forEach(({ prompt }, b) => (last[b] = b * time + lastPlace(prompt, this.#time - time)));
+    if (isLast) this.prompts.forEach(({ prompt }, b) => (last[b] = b * time + lastPosition(prompt, this.#time - time)));
     return last;
   }
 
@@ -160,7 +160,7 @@ export class PrefillTask {
       ...shared,
       cache: this.#cache,
       slot,
-      index: this.#scored === null ? slot : lastPlace(shared.prompt, start),
+      index: this.#scored === null ? slot : lastPosition(shared.prompt, start),
       cachedTokens: this.#cachedTokens,
       scored: this.#scored,
     }));
@@ -172,6 +172,6 @@ export function paddedLength(length: number): number {
   return Math.ceil(length / BLOCK_TOKENS) * BLOCK_TOKENS;
 }
 
-function lastPlace(prompt: Int32Array, start: number): number {
+function lastPosition(prompt: Int32Array, start: number): number {
   return prompt.length - 1 - start;
 }

@@ -1,5 +1,5 @@
 import type { ModelConfig } from "../model/config.ts";
-import type { TensorConstructor, Tensors } from "../runtime.ts";
+import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
 /** Keys and values of one layer, both `[slots, kv, C, d]`. */

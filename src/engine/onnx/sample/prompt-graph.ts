@@ -2,9 +2,9 @@
 import { cachedAttention, concat, type Graph, reshape, rmsNorm, rotaryEmbedding, split, transpose, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { isLarge } from "../model/size.ts";
-import type { Mixer, ModelInputs } from "../model/transformer.ts";
+import type { AttentionLayer, ModelInputs } from "../model/transformer.ts";
 import { cacheNames, samplerGraph } from "./sampler-graph.ts";
-import { productOfMany } from "./turned.ts";
+import { productOfMany } from "./transposed.ts";
 
 /**
  * Builds the graph for `T` new tokens of each of `B` prompts; with several prompts none has a past.
@@ -19,7 +19,7 @@ export function promptGraph(config: ModelConfig, hasAdapters: boolean): Graph {
 }
 
 /** Returns the attention layer over the cache. The op applies the rotary embedding itself if it supports the head size. */
-function cachingMixer(inputs: ModelInputs): Mixer {
+function cachingMixer(inputs: ModelInputs): AttentionLayer {
   const { graph, config, dims, cos, sin } = inputs;
   const { heads, kvHeads, headSize: d, unrotatedLayers } = config;
   const lastPlaces = graph.input("last_places", ["batch"], "int32");
@@ -37,7 +37,7 @@ function cachingMixer(inputs: ModelInputs): Mixer {
       ]),
       pastKeys: graph.input(names.pastKeys, ["batch", kvHeads, "capacity", d]),
       pastValues: graph.input(names.pastValues, ["batch", kvHeads, "capacity", d]),
-      lastPlaces,
+      lastPositions: lastPlaces,
       total,
       rotary: doesOpRotate ? { cos, sin } : undefined,
       heads,

@@ -1,5 +1,5 @@
 import type { PromptToken, SampledToken, SamplingParams } from "../../port.ts";
-import type { GrammarConstraint } from "./grammar/constraint.ts";
+import type { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
 import type { LogitRules } from "./logits/rules.ts";
 import type { Policy } from "./policies.ts";
 

@@ -5,14 +5,14 @@ import { adapterNames } from "../model/parameters.ts";
 import {
   type BatchDims,
   logits,
-  type Mixer,
+  type AttentionLayer,
   type ModelInputs,
   type Product,
   type Projection,
   times,
   transformer,
 } from "../model/transformer.ts";
-import { givenWeights } from "./turned.ts";
+import { originalWeights } from "./transposed.ts";
 
 /** Returns the names of a layer's cache inputs and outputs. */
 export const cacheNames = (layer: number) => ({
@@ -23,7 +23,7 @@ export const cacheNames = (layer: number) => ({
 });
 
 /** Product of rows with the transposed matrices of a large model. */
-export interface TurnedProduct {
+export interface TransposedProduct {
   readonly product: Product;
   /** Whether rows must be padded to whole groups. */
   readonly isGrouped: boolean;
@@ -39,32 +39,32 @@ export interface TurnedProduct {
  * attention from: for padding, any row.
  *
  * @param hasAdapters - Whether rows have low-rank adapters, each row its own.
- * @param turned - Product with transposed matrices; null for a small model.
+ * @param transposed - Product with transposed matrices; null for a small model.
  * @param attend - Creates the attention layer, which reads and writes the cache.
  */
 export function samplerGraph(
   config: ModelConfig,
   hasAdapters: boolean,
   dims: BatchDims,
-  turned: TurnedProduct | null,
-  attend: (inputs: ModelInputs) => Mixer,
+  transposed: TransposedProduct | null,
+  attend: (inputs: ModelInputs) => AttentionLayer,
 ): Graph {
   const graph = new Graph();
-  const filling = turned?.isGrouped ? fillingOf(graph, dims) : null;
+  const filling = transposed?.isGrouped ? paddingOf(graph, dims) : null;
   const all: BatchDims = filling ? { batch: "filled", time: 1, rows: "filled" } : dims;
   const half = config.headSize / 2;
   const tokens = graph.input("tokens", [all.batch, all.time], "int64");
-  const weights = givenWeights(graph, config);
+  const weights = originalWeights(graph, config);
   const shared = {
     graph,
     config,
     weights,
-    product: turned?.product,
+    product: transposed?.product,
     cos: graph.input("cos", ["positions", half]),
     sin: graph.input("sin", ["positions", half]),
   };
   const positions = graph.input("positions", [all.batch, all.time], "int64");
-  const mixer = attend({ ...shared, dims, positions: filling ? filling.real(positions) : positions });
+  const attentionLayer = attend({ ...shared, dims, positions: filling ? filling.real(positions) : positions });
   const delta = hasAdapters ? adapterTerm(graph, dims) : undefined;
   const project: Projection | undefined =
     delta &&
@@ -74,7 +74,7 @@ export function samplerGraph(
   const hidden = transformer(
     inputs,
     reshape(tokens, [all.rows]),
-    filling ? (layer, projected) => filling.spread(mixer(layer, filling.real(projected))) : mixer,
+    filling ? (layer, projected) => filling.spread(attentionLayer(layer, filling.real(projected))) : attentionLayer,
   );
   const found = logits(inputs, gatherRows(hidden, graph.input("last", ["selected"], "int64")));
   const raw = filling ? filling.real(found) : found;
@@ -85,7 +85,7 @@ export function samplerGraph(
 }
 
 /** Declares the inputs `real` and `spread`, and returns the gathers from all rows to real rows and back. */
-function fillingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread", (x: Value) => Value> {
+function paddingOf(graph: Graph, { rows }: BatchDims): Record<"real" | "spread", (x: Value) => Value> {
   const real = graph.input("real", [rows], "int64");
   const spread = graph.input("spread", ["filled"], "int64");
   return { real: (x) => gatherRows(x, real), spread: (x) => gatherRows(x, spread) };

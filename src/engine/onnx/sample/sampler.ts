@@ -4,16 +4,15 @@
  * only on its seed. Runs in a worker.
  */
 import type { SamplingParams } from "../../port.ts";
-import type { ModelConfig } from "../model/config.ts";
+import type { ModelConfig, BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
-import type { BaseSource } from "../train/trainer.ts";
 import { type Admission, admit } from "./admission.ts";
 import { Batch } from "./batch.ts";
 import { Forward } from "./forward.ts";
-import type { GrammarConstraint } from "./grammar/constraint.ts";
+import type { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "./options.ts";
-import { Pace } from "./pace.ts";
+import { PrefillLimiter } from "./prefill-limiter.ts";
 import { Policies, type Policy } from "./policies.ts";
 import { PrefillTask, type Prefilled, type PieceResult } from "./prefill.ts";
 import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
@@ -30,7 +29,7 @@ export class Sampler {
   readonly #policies: Policies;
   readonly #forward: Forward;
   readonly #batches = new Map<string, Batch>();
-  readonly #paces = new WeakMap<ModelConfig, Pace>();
+  readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
   readonly #cancelled = new Set<number>();
   readonly #queue = new WaitingQueue();
   /** Prompts being prefilled, the most urgent first. */
@@ -111,7 +110,7 @@ export class Sampler {
   /** Prefills prompts for as long as running rows can wait; with no running row, computes one piece. */
   async #prefill(): Promise<void> {
     const running = [...this.#batches.values()].filter((batch) => batch.size > 0);
-    const budgetMs = running.reduce((most, { weights }) => Math.max(most, this.#pace(weights.config).budgetMs), 0);
+    const budgetMs = running.reduce((max, { weights }) => Math.max(max, this.#limiterOf(weights.config).budgetMs), 0);
     const endMs = running.length > 0 ? performance.now() + budgetMs : null;
     let policy: Policy;
     do {
@@ -129,7 +128,7 @@ export class Sampler {
     if (task && !(first && priorityOf(first) < priorityOf(task.requests[0]!))) return task;
     const underWay = this.#tasks.reduce((sum, each) => sum + each.requests.length, 0);
     const room = this.#maxRows - this.#running - underWay;
-    const admitted = first ? admit(this.#queue, this.#prefixes, { room, most: this.#promptTokens(first.policy, endMs) }) : null;
+    const admitted = first ? admit(this.#queue, this.#prefixes, { room, maxTokens: this.#promptTokens(first.policy, endMs) }) : null;
     return (admitted && (await this.#start(admitted))) ?? task ?? null;
   }
 
@@ -157,7 +156,7 @@ export class Sampler {
       await this.#forward.prepare("prompt", weights, adapters !== null);
       const startMs = performance.now();
       const result = await task.step(this.#forward, adapters, this.#promptTokens(policy, endMs));
-      this.#pace(weights.config).notePrefill(result.computed, performance.now() - startMs);
+      this.#limiterOf(weights.config).notePrefill(result.computed, performance.now() - startMs);
       if (result.completed.length === 0) return;
       this.#end(task);
       this.#enter(batch, policy.batchKey, result);
@@ -185,7 +184,7 @@ export class Sampler {
       await batch.prepare(this.#forward);
       const startMs = performance.now();
       await batch.decode(this.#forward);
-      this.#pace(batch.weights.config).noteDecode(performance.now() - startMs);
+      this.#limiterOf(batch.weights.config).noteDecode(performance.now() - startMs);
     } catch (error) {
       const requests: Request[] = [];
       batch.remove((request) => requests.push(request) > 0);
@@ -224,12 +223,12 @@ export class Sampler {
   /** Returns the max number of prompt tokens to compute until `endMs`; null = no running row waits. */
   #promptTokens({ weights }: Policy, endMs: number | null): number {
     if (endMs === null) return this.#maxPrefillTokens;
-    return Math.min(this.#maxPrefillTokens, this.#pace(weights.config).promptTokensIn(endMs - performance.now()));
+    return Math.min(this.#maxPrefillTokens, this.#limiterOf(weights.config).promptTokensIn(endMs - performance.now()));
   }
 
-  #pace(config: ModelConfig): Pace {
-    let pace = this.#paces.get(config);
-    if (!pace) this.#paces.set(config, (pace = new Pace()));
+  #limiterOf(config: ModelConfig): PrefillLimiter {
+    let pace = this.#limiters.get(config);
+    if (!pace) this.#limiters.set(config, (pace = new PrefillLimiter()));
     return pace;
   }
 

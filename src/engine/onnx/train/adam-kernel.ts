@@ -11,10 +11,10 @@ export interface AdamScalars {
   readonly clip: number;
   readonly beta1: number;
   /** `1 − β₁`. */
-  readonly rest1: number;
+  readonly oneMinusBeta1: number;
   readonly beta2: number;
   /** `1 − β₂`. */
-  readonly rest2: number;
+  readonly oneMinusBeta2: number;
   /** `rate·decay`. */
   readonly shrink: number;
   /** `rate / (1 − β₁ᵗ)`. */
@@ -25,7 +25,7 @@ export interface AdamScalars {
 }
 
 /** Order of the function's arguments after the number of bytes. */
-const SCALARS = ["clip", "beta1", "rest1", "beta2", "rest2", "shrink", "scaledRate", "correction", "epsilon"] as const;
+const SCALARS = ["clip", "beta1", "oneMinusBeta1", "beta2", "oneMinusBeta2", "shrink", "scaledRate", "correction", "epsilon"] as const;
 
 /** `WebAssembly` global of Node.js, with types for the members used here; the type definitions of Node.js lack it. */
 const Wasm = (globalThis as unknown as { readonly WebAssembly: WasmGlobal }).WebAssembly;
@@ -74,10 +74,10 @@ function updateBody(): number[] {
     ...[...load(index, AT.g), ...wide("clip"), ...f32x4.mul, ...set(g)],
     // m ← β₁·m + (1 − β₁)·g
     ...[...load(index, AT.m), ...wide("beta1"), ...f32x4.mul],
-    ...[...get(g), ...wide("rest1"), ...f32x4.mul, ...f32x4.add, ...set(m)],
+    ...[...get(g), ...wide("oneMinusBeta1"), ...f32x4.mul, ...f32x4.add, ...set(m)],
     // v ← β₂·v + (1 − β₂)·g²
     ...[...load(index, AT.v), ...wide("beta2"), ...f32x4.mul],
-    ...[...get(g), ...get(g), ...f32x4.mul, ...wide("rest2"), ...f32x4.mul, ...f32x4.add, ...set(v)],
+    ...[...get(g), ...get(g), ...f32x4.mul, ...wide("oneMinusBeta2"), ...f32x4.mul, ...f32x4.add, ...set(v)],
     // p ← (p − shrink·p) − scaledRate · m / (√v / correction + ε)
     ...[...load(index, AT.p), ...tee(p), ...get(p), ...wide("shrink"), ...f32x4.mul, ...f32x4.sub],
     ...[...get(m), ...get(v), ...f32x4.sqrt, ...wide("correction"), ...f32x4.div, ...wide("epsilon"), ...f32x4.add, ...f32x4.div],
@@ -131,7 +131,7 @@ export class AdamKernel {
   }
 
   /**
-   * Updates parameters `p` and moments `m` and `v` in place in `[start, end)` from the gradient `g`; all four vectors have the same length.
+   * Updates parameters `p` and moments `m` and `v` in position in `[start, end)` from the gradient `g`; all four vectors have the same length.
    */
   update(vectors: Readonly<Record<keyof typeof AT, Float32Array>>, start: number, end: number, scalars: AdamScalars): void {
     const values = SCALARS.map((name) => scalars[name]);

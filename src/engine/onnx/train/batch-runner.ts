@@ -2,14 +2,14 @@
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
-import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime.ts";
-import { type Batch, fewestTrained, type Rectangle } from "./batch.ts";
+import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { type Batch, minTrainedEntries, type PaddedBlock } from "./batch.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
-import { promptOfLanes, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
-import { laneMasks, type Mask, promptMasks } from "./masks.ts";
+import { promptOfPackedRows, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
+import { packedMasks, type Mask, promptMasks } from "./masks.ts";
 import { graphShape } from "./query-blocks.ts";
-import { LANE, maskName, PROMPT } from "./rectangles.ts";
-import { ProgramCache } from "../program-cache.ts";
+import { PACKED, maskName, PROMPT } from "./padded-blocks.ts";
+import { ProgramCache } from "../runtime/program-cache.ts";
 
 /** Base model as gradient graphs read it. */
 export interface FrozenBase {
@@ -17,7 +17,7 @@ export interface FrozenBase {
   readonly layout: Layout;
   /** Unused if every parameter is trained. */
   readonly weights: Float32Array;
-  /** Rotary tables `[positions, headSize / 2]`; `placesNeeded` gives the number of positions. */
+  /** Rotary tables `[positions, headSize / 2]`; `positionsNeeded` gives the number of positions. */
   readonly rotary: { readonly cos: Float32Array; readonly sin: Float32Array };
 }
 
@@ -65,7 +65,7 @@ export class BatchRunner {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora, parameters } = model;
     const { config } = base;
-    const selection = selectTrained(rows, batch, fewestTrained(config, lora !== null));
+    const selection = selectTrained(rows, batch, minTrainedEntries(config, lora !== null));
     if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, loss: 0 };
     const size = selection.selected.length;
     const half = config.headSize / 2;
@@ -76,7 +76,7 @@ export class BatchRunner {
     const feeds: Tensors = {
       cos: new Tensor("float32", base.rotary.cos, [base.rotary.cos.length / half, half]),
       sin: new Tensor("float32", base.rotary.sin, [base.rotary.sin.length / half, half]),
-      ...rectangleFeeds(Tensor, rows, batch, config.heads / config.kvHeads),
+      ...blockFeeds(Tensor, rows, batch, config.heads / config.kvHeads),
       selected: new Tensor("int64", selection.selected, [size]),
       targets: new Tensor("int64", selection.targets, [size]),
       ...views(lora ? base.weights : parameters, base.layout),
@@ -122,18 +122,18 @@ export class BatchRunner {
 }
 
 /** Builds the tensors with tokens, positions and masks of a batch's padded blocks. */
-function rectangleFeeds(Tensor: TensorConstructor, rows: readonly Row[], batch: Batch, copies: number): Tensors {
+function blockFeeds(Tensor: TensorConstructor, rows: readonly Row[], batch: Batch, copies: number): Tensors {
   const feeds: Tensors = {};
-  const add = (prefix: string, { count, time }: Rectangle, { tokens, positions }: Tokens, masks: readonly Mask[]) => {
+  const add = (prefix: string, { count, time }: PaddedBlock, { tokens, positions }: Tokens, masks: readonly Mask[]) => {
     feeds[`${prefix}tokens`] = new Tensor("int64", tokens, [count * time]);
     feeds[`${prefix}positions`] = new Tensor("int64", positions, [count, masks.length, time / masks.length]);
     masks.forEach(({ data, shape }, block) => (feeds[maskName(prefix, block)] = new Tensor("float32", data, shape)));
   };
-  const { prompts, lanes } = tokenInputs(rows, batch);
-  add(LANE, batch.lanes, lanes, laneMasks(batch, copies));
+  const { prompts, packedRows } = tokenInputs(rows, batch);
+  add(PACKED, batch.packedRows, packedRows, packedMasks(batch, copies));
   if (batch.prompts && prompts) {
     add(PROMPT, batch.prompts, prompts, promptMasks(batch.prompts, copies));
-    feeds["prompt_of"] = new Tensor("float32", promptOfLanes(batch, batch.prompts), [batch.lanes.count, batch.prompts.count]);
+    feeds["prompt_of"] = new Tensor("float32", promptOfPackedRows(batch, batch.prompts), [batch.packedRows.count, batch.prompts.count]);
   }
   return feeds;
 }

@@ -1,23 +1,23 @@
 /** Batches of prefix groups: padded blocks of rows that run through a gradient graph together. */
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { MIN_ROWS, MIN_SLICE, MOST_THREADS } from "../thread-bits.ts";
-import { type Family, findFamilies } from "./families.ts";
+import { MIN_ROWS, MIN_SLICE_COLUMNS, MAX_THREADS } from "../runtime/thread-limits.ts";
+import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { paddedTime } from "./query-blocks.ts";
 
 /** Padded block: `count` rows of `time` tokens each, padding included. */
-export interface Rectangle {
+export interface PaddedBlock {
   readonly count: number;
   readonly time: number;
 }
 
 /** Prefix groups that run together. */
 export interface Batch {
-  readonly families: readonly Family[];
+  readonly groups: readonly PrefixGroup[];
   /** Block of the shared prompts, one row per prefix group, `[G, P]`. Null if the groups are single rows that share nothing. */
-  readonly prompts: Rectangle | null;
+  readonly prompts: PaddedBlock | null;
   /** Block of all packed rows of all groups, `[M, L]`. */
-  readonly lanes: Rectangle;
+  readonly packedRows: PaddedBlock;
 }
 
 /** Limits for cutting rows into batches. */
@@ -67,14 +67,14 @@ const ACTIVATION_BYTES = 1e9;
 export const MIN_PRODUCT_ROWS = 320;
 
 /** Min width at which a result is cut into column slices that sum exactly as the whole matrix does. */
-const WIDE = MOST_THREADS * MIN_SLICE;
+const WIDE = MAX_THREADS * MIN_SLICE_COLUMNS;
 
 /**
  * Returns the number of trained tokens that a batch is padded to, so that no bit computed after the last attention depends on the thread
  * count: {@link MIN_ROWS} for a model that is wide throughout, else {@link MIN_PRODUCT_ROWS}. Each entry, padding included, has logits over
  * the whole vocabulary.
  */
-export function fewestTrained({ hiddenSize, innerSize, heads, headSize, vocabularySize }: ModelConfig, hasAdapter: boolean): number {
+export function minTrainedEntries({ hiddenSize, innerSize, heads, headSize, vocabularySize }: ModelConfig, hasAdapter: boolean): number {
   const isWide = Math.min(hiddenSize, innerSize, heads * headSize, vocabularySize) >= WIDE;
   // An adapter's rank is narrow.
   return isWide && !hasAdapter ? MIN_ROWS : MIN_PRODUCT_ROWS;
@@ -84,18 +84,18 @@ export function fewestTrained({ hiddenSize, innerSize, heads, headSize, vocabula
 const BATCH_OVERHEAD = 128;
 
 /** Returns the cost of a batch in tokens, whether or not the batch is padded to {@link MIN_PRODUCT_ROWS} positions yet. */
-export function costOf(shape: Pick<Batch, "prompts" | "lanes">): number {
+export function costOf(shape: Pick<Batch, "prompts" | "packedRows">): number {
   return Math.max(positionsIn(shape), MIN_PRODUCT_ROWS) + BATCH_OVERHEAD;
 }
 
 /** Returns the number of positions in the rotary tables: the length of the longest padded row, which may exceed the model's context. */
-export function placesNeeded({ contextLength }: ModelConfig): number {
+export function positionsNeeded({ contextLength }: ModelConfig): number {
   return Math.max(paddedTime(contextLength), paddedTime(MIN_PRODUCT_ROWS));
 }
 
 /** Returns the token positions of a batch, padding included. */
-export function positionsIn({ prompts, lanes }: Pick<Batch, "prompts" | "lanes">): number {
-  return (prompts ? prompts.count * prompts.time : 0) + lanes.count * lanes.time;
+export function positionsIn({ prompts, packedRows }: Pick<Batch, "prompts" | "packedRows">): number {
+  return (prompts ? prompts.count * prompts.time : 0) + packedRows.count * packedRows.time;
 }
 
 /**
@@ -104,23 +104,23 @@ export function positionsIn({ prompts, lanes }: Pick<Batch, "prompts" | "lanes">
  * bit-identical gradient.
  */
 export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] {
-  const families = findFamilies(rows, limits).sort(
-    (a, b) => a.laneLength - b.laneLength || a.shared - b.shared || a.members[0]! - b.members[0]!,
+  const groups = findPrefixGroups(rows, limits).sort(
+    (a, b) => a.packedLength - b.packedLength || a.shared - b.shared || a.members[0]! - b.members[0]!,
   );
-  const alone = families.filter(({ shared }) => shared === 0);
-  const sharing = families.filter(({ shared }) => shared > 0);
+  const alone = groups.filter(({ shared }) => shared === 0);
+  const sharing = groups.filter(({ shared }) => shared > 0);
   return [...cut(alone, limits.maxTokens, limits), ...cut(sharing, limits.maxSharing, limits)];
 }
 
 /** Cuts sorted prefix groups into batches of consecutive groups at the lowest total cost, by dynamic programming. */
-function cut(families: readonly Family[], maxTokens: number, { maxTrained, minRows }: BatchLimits): Batch[] {
+function cut(groups: readonly PrefixGroup[], maxTokens: number, { maxTrained, minRows }: BatchLimits): Batch[] {
   // cheapest[i]: the lowest cost of the first i groups, and the start of the last batch of that plan.
   const cheapest = [{ cost: 0, start: 0 }];
-  for (let end = 1; end <= families.length; end++) {
+  for (let end = 1; end <= groups.length; end++) {
     const shape = new Shape();
     let best = { cost: Infinity, start: end - 1 };
     for (let start = end - 1; start >= 0; start--) {
-      shape.add(families[start]!);
+      shape.add(groups[start]!);
       if (start < end - 1 && (positionsIn(shape) > maxTokens || shape.trained > maxTrained)) break;
       const cost = cheapest[start]!.cost + costOf(shape);
       if (cost < best.cost) best = { cost, start };
@@ -128,24 +128,24 @@ function cut(families: readonly Family[], maxTokens: number, { maxTrained, minRo
     cheapest.push(best);
   }
   const batches: Batch[] = [];
-  for (let end = families.length; end > 0; end = cheapest[end]!.start) {
-    const members = families.slice(cheapest[end]!.start, end);
+  for (let end = groups.length; end > 0; end = cheapest[end]!.start) {
+    const members = groups.slice(cheapest[end]!.start, end);
     const shape = new Shape();
-    for (const family of members) shape.add(family);
-    batches.push({ families: members, ...filledUp(shape, minRows) });
+    for (const group of members) shape.add(group);
+    batches.push({ groups: members, ...padded(shape, minRows) });
   }
   return batches.reverse();
 }
 
 /** Padded blocks that hold prefix groups, extended group by group. */
 class Shape {
-  prompts: Rectangle | null = null;
-  lanes: Rectangle = { count: 0, time: 0 };
+  prompts: PaddedBlock | null = null;
+  packedRows: PaddedBlock = { count: 0, time: 0 };
   trained = 0;
 
-  add({ shared, lanes, laneLength, trained }: Family): void {
+  add({ shared, packedRows, packedLength, trained }: PrefixGroup): void {
     if (shared > 0) this.prompts = { count: (this.prompts?.count ?? 0) + 1, time: Math.max(this.prompts?.time ?? 0, paddedTime(shared)) };
-    this.lanes = { count: this.lanes.count + lanes, time: Math.max(this.lanes.time, paddedTime(laneLength)) };
+    this.packedRows = { count: this.packedRows.count + packedRows, time: Math.max(this.packedRows.time, paddedTime(packedLength)) };
     this.trained += trained;
   }
 }
@@ -154,15 +154,18 @@ class Shape {
  * Pads a shape to at least {@link MIN_PRODUCT_ROWS} positions in all and `minRows` rows per block: by more rows, or by one longer row if
  * that adds fewer positions.
  */
-function filledUp({ prompts, lanes }: Shape, minRows: number): Pick<Batch, "prompts" | "lanes"> {
+function padded({ prompts, packedRows }: Shape, minRows: number): Pick<Batch, "prompts" | "packedRows"> {
   if (prompts) {
     const filled = { ...prompts, count: Math.max(prompts.count, minRows) };
     const missing = MIN_PRODUCT_ROWS - filled.count * filled.time;
-    return { prompts: filled, lanes: { ...lanes, count: Math.max(lanes.count, minRows, Math.ceil(missing / lanes.time)) } };
+    return {
+      prompts: filled,
+      packedRows: { ...packedRows, count: Math.max(packedRows.count, minRows, Math.ceil(missing / packedRows.time)) },
+    };
   }
-  const { count, time } = lanes;
+  const { count, time } = packedRows;
   const filled = Math.max(count, minRows, Math.ceil(MIN_PRODUCT_ROWS / time));
   const long = paddedTime(MIN_PRODUCT_ROWS);
   const isLonger = count === 1 && minRows === 1 && long < filled * time;
-  return { prompts, lanes: isLonger ? { count: 1, time: Math.max(time, long) } : { count: filled, time } };
+  return { prompts, packedRows: isLonger ? { count: 1, time: Math.max(time, long) } : { count: filled, time } };
 }

@@ -23,7 +23,7 @@ import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
 import { logits, type Projection, transformer, weightInputs } from "../model/transformer.ts";
 import type { GraphShape } from "./query-blocks.ts";
-import { type Model, rowsOf } from "./rectangles.ts";
+import { type Model, rowsOf } from "./padded-blocks.ts";
 
 /** Output of a gradient graph: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
@@ -60,12 +60,12 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
     config,
     weights,
     project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", [])) : undefined,
-    cos: graph.input("cos", ["places", half]),
-    sin: graph.input("sin", ["places", half]),
+    cos: graph.input("cos", ["table_positions", half]),
+    sin: graph.input("sin", ["table_positions", half]),
   };
-  const { inputs, tokens, mixer } = rowsOf(model, shape);
+  const { inputs, tokens, attentionLayer } = rowsOf(model, shape);
   const selected = graph.input("selected", ["selected"], "int64");
-  const hidden = transformer(inputs, tokens, mixer, selected);
+  const hidden = transformer(inputs, tokens, attentionLayer, selected);
   const { logprob, entropy } = targetLogprob(logits(inputs, hidden), graph.input("targets", ["selected"], "int64"));
   graph.output("logprob", logprob);
   graph.output("entropy", entropy);
@@ -104,6 +104,10 @@ function tokenLoss(graph: Graph, kind: LossSpec["kind"], logprob: Value): Value 
   const old = where(lessOrEqual(graph.scalar(0.5), column("known")), column("old"), stopGradient(logprob));
   const ratio = exp(sub(logprob, old));
   const clipped = minimum(maximum(ratio, graph.input("low", [])), graph.input("high", []));
-  if (kind === "cispo") return neg(mul(mul(stopGradient(clipped), advantages), logprob));
-  return neg(minimum(mul(ratio, advantages), mul(clipped, advantages)));
+  switch (kind) {
+    case "cispo":
+      return neg(mul(mul(stopGradient(clipped), advantages), logprob));
+    case "ppo":
+      return neg(minimum(mul(ratio, advantages), mul(clipped, advantages)));
+  }
 }

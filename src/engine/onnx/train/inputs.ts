@@ -1,7 +1,7 @@
 /** Inputs of a gradient graph, built from the rows of a batch. */
 import type { Row } from "../../port.ts";
-import { type Batch, positionsIn, type Rectangle } from "./batch.ts";
-import type { Family } from "./families.ts";
+import { type Batch, positionsIn, type PaddedBlock } from "./batch.ts";
+import type { PrefixGroup } from "./prefix-groups.ts";
 
 /** Token ids of a padded block, flat, and the position of each token in its own row. */
 export interface Tokens {
@@ -27,30 +27,30 @@ export interface Selection {
 }
 
 /** Visits the prefix groups of a batch, each with the row of its prompt and its first packed row. */
-export function forEachFamily({ families }: Batch, visit: (family: Family, prompt: number, firstLane: number) => void): void {
-  let firstLane = 0;
-  families.forEach((family, prompt) => {
-    visit(family, prompt, firstLane);
-    firstLane += family.lanes;
+export function forEachGroup({ groups }: Batch, visit: (group: PrefixGroup, prompt: number, firstPackedRow: number) => void): void {
+  let firstPackedRow = 0;
+  groups.forEach((group, prompt) => {
+    visit(group, prompt, firstPackedRow);
+    firstPackedRow += group.packedRows;
   });
 }
 
 /** Collects the token ids and positions of both padded blocks. */
-export function tokenInputs(rows: readonly Row[], batch: Batch): { prompts: Tokens | null; lanes: Tokens } {
+export function tokenInputs(rows: readonly Row[], batch: Batch): { prompts: Tokens | null; packedRows: Tokens } {
   const prompts = batch.prompts && emptyTokens(batch.prompts);
-  const lanes = emptyTokens(batch.lanes);
-  forEachFamily(batch, (family, prompt, firstLane) => {
-    const { members, shared, branches } = family;
+  const packedRows = emptyTokens(batch.packedRows);
+  forEachGroup(batch, (group, prompt, firstPackedRow) => {
+    const { members, shared, continuations } = group;
     if (prompts) write(prompts, prompt * batch.prompts!.time, rows[members[0]!]!.tokens, 0, shared);
     members.forEach((index, member) => {
-      const { lane, start, length } = branches[member]!;
-      write(lanes, (firstLane + lane) * batch.lanes.time + start, rows[index]!.tokens, shared, length);
+      const { packedRow, start, length } = continuations[member]!;
+      write(packedRows, (firstPackedRow + packedRow) * batch.packedRows.time + start, rows[index]!.tokens, shared, length);
     });
   });
-  return { prompts, lanes };
+  return { prompts, packedRows };
 }
 
-function emptyTokens({ count, time }: Rectangle): Tokens {
+function emptyTokens({ count, time }: PaddedBlock): Tokens {
   return { tokens: new BigInt64Array(count * time), positions: new BigInt64Array(count * time) };
 }
 
@@ -62,10 +62,11 @@ function write({ tokens, positions }: Tokens, at: number, source: Int32Array, fr
 }
 
 /** Builds the one-hot matrix from packed rows to prompts, `[M, G]`: 1 where a packed row continues a prompt; rows of padding are 0. */
-export function promptOfLanes(batch: Batch, prompts: Rectangle): Float32Array {
-  const owners = new Float32Array(batch.lanes.count * prompts.count);
-  forEachFamily(batch, ({ lanes }, prompt, firstLane) => {
-    for (let lane = firstLane; lane < firstLane + lanes; lane++) owners[lane * prompts.count + prompt] = 1;
+export function promptOfPackedRows(batch: Batch, prompts: PaddedBlock): Float32Array {
+  const owners = new Float32Array(batch.packedRows.count * prompts.count);
+  forEachGroup(batch, ({ packedRows }, prompt, firstPackedRow) => {
+    for (let packedRow = firstPackedRow; packedRow < firstPackedRow + packedRows; packedRow++)
+      owners[packedRow * prompts.count + prompt] = 1;
   });
   return owners;
 }
@@ -73,11 +74,11 @@ export function promptOfLanes(batch: Batch, prompts: Rectangle): Float32Array {
 /**
  * Gathers the trained tokens of a batch, in the order of {@link forEachTrained}.
  *
- * @param fewest - Min number of entries; padding entries have weight 0.
+ * @param minEntries - Min number of entries; padding entries have weight 0.
  */
-export function selectTrained(rows: readonly Row[], batch: Batch, fewest: number): Selection {
-  const count = batch.families.reduce((sum, { trained }) => sum + trained, 0);
-  const size = Math.max(count, fewest);
+export function selectTrained(rows: readonly Row[], batch: Batch, minEntries: number): Selection {
+  const count = batch.groups.reduce((sum, { trained }) => sum + trained, 0);
+  const size = Math.max(count, minEntries);
   const selection: Selection = {
     selected: new BigInt64Array(size),
     targets: new BigInt64Array(size),
@@ -88,9 +89,9 @@ export function selectTrained(rows: readonly Row[], batch: Batch, fewest: number
     count,
   };
   let at = 0;
-  forEachTrained(rows, batch, (row, t, place) => {
+  forEachTrained(rows, batch, (row, t, position) => {
     const old = row.logprobs?.[t] ?? NaN;
-    selection.selected[at] = BigInt(place);
+    selection.selected[at] = BigInt(position);
     selection.targets[at] = BigInt(row.tokens[t]!);
     selection.weights[at] = row.weights[t]!;
     selection.advantages[at] = row.advantages?.[t] ?? 0;
@@ -102,24 +103,24 @@ export function selectTrained(rows: readonly Row[], batch: Batch, fewest: number
 }
 
 /**
- * Visits the trained tokens of a batch: prefix groups in order, then members, then time. `place` is the flat index of the position that
+ * Visits the trained tokens of a batch: prefix groups in order, then members, then time. `position` is the flat index of the position that
  * predicts the token, `index` the index of its row in `rows`.
  */
 export function forEachTrained(
   rows: readonly Row[],
   batch: Batch,
-  visit: (row: Row, t: number, place: number, index: number) => void,
+  visit: (row: Row, t: number, position: number, index: number) => void,
 ): void {
-  const { prompts, lanes } = batch;
-  const lanesBegin = positionsIn(batch) - lanes.count * lanes.time;
-  forEachFamily(batch, ({ members, shared, branches }, prompt, firstLane) => {
+  const { prompts, packedRows } = batch;
+  const packedStart = positionsIn(batch) - packedRows.count * packedRows.time;
+  forEachGroup(batch, ({ members, shared, continuations }, prompt, firstPackedRow) => {
     members.forEach((index, member) => {
       const row = rows[index]!;
-      const { lane, start } = branches[member]!;
-      const branch = lanesBegin + (firstLane + lane) * lanes.time + start - shared;
-      const beginning = prompt * (prompts?.time ?? 0);
+      const { packedRow, start } = continuations[member]!;
+      const ownOffset = packedStart + (firstPackedRow + packedRow) * packedRows.time + start - shared;
+      const promptOffset = prompt * (prompts?.time ?? 0);
       for (let t = 1; t < row.tokens.length; t++) {
-        if (row.weights[t] !== 0) visit(row, t, t <= shared ? beginning + t - 1 : branch + t - 1, index);
+        if (row.weights[t] !== 0) visit(row, t, t <= shared ? promptOffset + t - 1 : ownOffset + t - 1, index);
       }
     });
   });

@@ -1,10 +1,8 @@
 /** Attention masks of gradient graphs. */
-import type { Batch, Rectangle } from "./batch.ts";
-import { forEachFamily } from "./inputs.ts";
+import { MASKED } from "../graph/index.ts";
+import type { Batch, PaddedBlock } from "./batch.ts";
+import { forEachGroup } from "./inputs.ts";
 import { queryBlocks } from "./query-blocks.ts";
-
-/** Term added to a masked score, which makes its exponential exactly 0. */
-export const MASKED = -1e9;
 
 /** Attention mask, `[B or 1, 1, copies·queries, keys]`: 0 where a query may attend, {@link MASKED} elsewhere. */
 export interface Mask {
@@ -18,7 +16,7 @@ export interface Mask {
  *
  * @param copies - Query heads per key head.
  */
-export function promptMasks({ time }: Rectangle, copies: number): Mask[] {
+export function promptMasks({ time }: PaddedBlock, copies: number): Mask[] {
   return causalMasks(time, 0, copies);
 }
 
@@ -28,10 +26,12 @@ export function promptMasks({ time }: Rectangle, copies: number): Mask[] {
  *
  * @param copies - Query heads per key head.
  */
-export function laneMasks(batch: Batch, copies: number): Mask[] {
+export function packedMasks(batch: Batch, copies: number): Mask[] {
   const before = batch.prompts?.time ?? 0;
-  const causal = causalMasks(batch.lanes.time, before, copies);
-  return before === 0 ? causal : causal.map((mask, block) => branchMask(batch, mask, block * (batch.lanes.time / causal.length), copies));
+  const causal = causalMasks(batch.packedRows.time, before, copies);
+  return before === 0
+    ? causal
+    : causal.map((mask, block) => continuationMask(batch, mask, block * (batch.packedRows.time / causal.length), copies));
 }
 
 /** Builds the causal masks of rows of `time` queries, which attend to `before` prompt keys and to their own keys up to themselves. */
@@ -53,22 +53,22 @@ function causalMasks(time: number, before: number, copies: number): Mask[] {
  *
  * @param start - First query of the block, counted in its packed row.
  */
-function branchMask(batch: Batch, causal: Mask, start: number, copies: number): Mask {
-  const { count } = batch.lanes;
+function continuationMask(batch: Batch, causal: Mask, start: number, copies: number): Mask {
+  const { count } = batch.packedRows;
   const before = batch.prompts!.time;
   const [, , lines, keys] = causal.shape;
   const size = lines / copies;
   const data = new Float32Array(count * causal.data.length);
-  for (let lane = 0; lane < count; lane++) data.set(causal.data, lane * causal.data.length);
-  forEachFamily(batch, ({ shared, lanes, branches }, _prompt, firstLane) => {
-    for (let line = firstLane * lines; line < (firstLane + lanes) * lines; line++)
+  for (let packedRow = 0; packedRow < count; packedRow++) data.set(causal.data, packedRow * causal.data.length);
+  forEachGroup(batch, ({ shared, packedRows, continuations }, _prompt, firstPackedRow) => {
+    for (let line = firstPackedRow * lines; line < (firstPackedRow + packedRows) * lines; line++)
       data.fill(MASKED, line * keys + shared, line * keys + before);
-    for (const branch of branches) {
-      const end = Math.min(branch.start + branch.length, start + size);
+    for (const continuation of continuations) {
+      const end = Math.min(continuation.start + continuation.length, start + size);
       for (let copy = 0; copy < copies; copy++) {
-        for (let query = Math.max(branch.start, start); query < end; query++) {
-          const line = ((firstLane + branch.lane) * lines + copy * size + query - start) * keys;
-          data.fill(MASKED, line + before, line + before + branch.start);
+        for (let query = Math.max(continuation.start, start); query < end; query++) {
+          const line = ((firstPackedRow + continuation.packedRow) * lines + copy * size + query - start) * keys;
+          data.fill(MASKED, line + before, line + before + continuation.start);
         }
       }
     }

@@ -1,8 +1,8 @@
-import type { AdamParams } from "../../port.ts";
+import { type AdamParams, completeAdam } from "../../../training-rows.ts";
+import { Graph, mul, reduceSum, reshape, sqrt } from "../graph/index.ts";
 import { BLOCK, type Layout } from "../model/parameters.ts";
-import { loadRuntime, Program } from "../runtime.ts";
+import { loadRuntime, Program } from "../runtime/program.ts";
 import { AdamKernel, type AdamScalars } from "./adam-kernel.ts";
-import { normGraph } from "./optimizer-graph.ts";
 import { requireFiniteGradient, requireFiniteWeights } from "./require-finite.ts";
 
 /** Vectors of one trainable model, each of the layout's length. */
@@ -14,9 +14,6 @@ export interface OptimizerState {
   /** Steps taken. */
   step: number;
 }
-
-/** Default Adam parameters. `beta2` follows the reference trainer instead of PyTorch's 0.999, because RL runs are short. */
-export const ADAM_DEFAULTS = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0 } as const;
 
 /** Global-norm clipping and AdamW, shared by all models of a trainer. */
 export class Optimizer {
@@ -32,7 +29,7 @@ export class Optimizer {
   }
 
   /**
-   * Takes one step in place: clips by the global norm, updates parameters and moments, zeroes the gradients.
+   * Takes one step in position: clips by the global norm, updates parameters and moments, zeroes the gradients.
    *
    * @returns The global gradient norm before clipping.
    * @throws NonFiniteError `E_NON_FINITE` naming the tensor if the norm or an updated weight is not finite; then parameters and moments are
@@ -70,19 +67,14 @@ type Vectors = Parameters<AdamKernel["update"]>[0];
 
 /** Computes the kernel's scalars of step `t`, with weight decay and without. */
 function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: AdamScalars; rest: AdamScalars } {
-  const { learningRate } = adam;
-  const beta1 = adam.beta1 ?? ADAM_DEFAULTS.beta1;
-  const beta2 = adam.beta2 ?? ADAM_DEFAULTS.beta2;
-  const epsilon = adam.epsilon ?? ADAM_DEFAULTS.epsilon;
-  const weightDecay = adam.weightDecay ?? ADAM_DEFAULTS.weightDecay;
-  const maxGradNorm = adam.maxGradNorm ?? ADAM_DEFAULTS.maxGradNorm;
+  const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = completeAdam(adam);
   const rest = {
     // The 1e-6 comes from torch.nn.utils.clip_grad_norm_.
     clip: maxGradNorm > 0 ? Math.min(1, maxGradNorm / (gradNorm + 1e-6)) : 1,
     beta1,
-    rest1: 1 - beta1,
+    oneMinusBeta1: 1 - beta1,
     beta2,
-    rest2: 1 - beta2,
+    oneMinusBeta2: 1 - beta2,
     shrink: 0,
     scaledRate: learningRate / (1 - beta1 ** t),
     correction: Math.sqrt(1 - beta2 ** t),
@@ -94,7 +86,7 @@ function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: Ad
 /** Max magnitude of a first moment: a mean of gradients with a finite sum of squares in float32. */
 const MAX_MOMENT = 2e19;
 
-/** Max update that leaves a finite float32 weight finite: less than half the last place of the largest float32, 2^103. */
+/** Max update that leaves a finite float32 weight finite: less than half the last position of the largest float32, 2^103. */
 const HARMLESS_UPDATE = 1e30;
 
 /**
@@ -104,4 +96,17 @@ const HARMLESS_UPDATE = 1e30;
 function mayOverflow({ scaledRate, epsilon, correction, shrink }: AdamScalars): boolean {
   const isBounded = (scaledRate * MAX_MOMENT) / Math.fround(epsilon) < HARMLESS_UPDATE;
   return !(isBounded && shrink <= 1 && Math.fround(correction) > 0);
+}
+
+/**
+ * Builds the graph of the gradient norm `√Σ g²`. Squares are summed in blocks first: one running float32 sum over millions of squares loses
+ * three digits.
+ *
+ * Input `gradient` `[blocks, BLOCK]`; output `norm`, a scalar.
+ */
+function normGraph(): Graph {
+  const graph = new Graph();
+  const gradient = graph.input("gradient", ["blocks", BLOCK]);
+  graph.output("norm", sqrt(reshape(reduceSum(reduceSum(mul(gradient, gradient), [1]), [0]), [])));
+  return graph;
 }

@@ -13,7 +13,7 @@ export interface QueryBlocks {
 export interface GraphShape {
   /** Null if the packed rows continue no prompt. */
   readonly prompts: QueryBlocks | null;
-  readonly lanes: QueryBlocks;
+  readonly packedRows: QueryBlocks;
 }
 
 /**
@@ -31,11 +31,11 @@ export function queryBlocks(time: number): number {
  * more memory than everything else kept for it; they are recomputed if rows, or the prompts they continue, are longer than 512 tokens, or
  * both are longer than 128.
  */
-export function graphShape({ prompts, lanes }: Pick<Batch, "prompts" | "lanes">): GraphShape {
-  const [before, count] = [prompts ? queryBlocks(prompts.time) : 0, queryBlocks(lanes.time)];
+export function graphShape({ prompts, packedRows }: Pick<Batch, "prompts" | "packedRows">): GraphShape {
+  const [before, count] = [prompts ? queryBlocks(prompts.time) : 0, queryBlocks(packedRows.time)];
   return {
     prompts: prompts && { count: before, recompute: before > 4 },
-    lanes: { count, recompute: Math.max(before, count) > 4 || Math.min(before, count) === 4 },
+    packedRows: { count, recompute: Math.max(before, count) > 4 || Math.min(before, count) === 4 },
   };
 }
 

@@ -1,4 +1,4 @@
-import { ProgramCache } from "../program-cache.ts";
+import { ProgramCache } from "../runtime/program-cache.ts";
 import { BatchRunner } from "./batch-runner.ts";
 
 /** Max compiled graphs kept per thread count: a program runs only with the thread count it was compiled for. */

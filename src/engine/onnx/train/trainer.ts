@@ -3,47 +3,43 @@
  */
 import { NotFoundError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
-import { type Held, SharedValues } from "../../../util/shared-values.ts";
+import { type Lease, Leases } from "../../../util/leases.ts";
 import { checkRows } from "../../check-request.ts";
-import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, ThreadReport } from "../../port.ts";
-import { readModelConfig } from "../model/config.ts";
+import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, StatePath } from "../../port.ts";
+import { type BaseSource, readModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts";
 import { isLarge } from "../model/size.ts";
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
 import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
-import { type Batch, batchLimits, placesNeeded, planBatches, positionsIn } from "./batch.ts";
-import type { BatchModel, BatchResult, FrozenBase } from "./batch-runner.ts";
+import { type Batch, batchLimits, positionsNeeded, planBatches, positionsIn } from "./batch.ts";
+import type { BatchResult, FrozenBase } from "./batch-runner.ts";
 import { forEachTrained } from "./inputs.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
-import { SecondThread } from "./second-thread.ts";
 import { requireFinitePass } from "./require-finite.ts";
-import { addTo, shareOut } from "./shares.ts";
-import { threadsPerShare, TrainerThreads } from "./trainer-threads.ts";
+import { MAX_HALF_BATCH_TOKENS, type StartHelper, StepExecutor, type StepModel } from "./step-executor.ts";
 
 /** Model being trained. */
-interface TrainableModel extends OptimizerState, BatchModel {
-  readonly id: string;
+interface TrainableModel extends OptimizerState, StepModel {
   readonly baseId: string;
   readonly parameters: Float32Array;
   /** Releases the base model. */
-  readonly letGo: () => void;
+  readonly release: () => void;
   /** Version of the parameters, incremented with every change. */
   version: number;
   /** Whether anything was added to the gradients since they were last zeroed. */
   hasGradients: boolean;
 }
 
-/**
- * Max padded tokens in a small model's batch of rows that share nothing. Two such batches may be in memory at once, so a step with a longer
- * row does not run its halves in parallel.
- */
-const SHARED_BATCH_TOKENS = 512;
-
-/** Base model that an identifier resolved to. */
-export interface BaseSource {
-  readonly id: string;
-  readonly directory: string;
+/** Specification of a new model. */
+export interface TrainedModelSpec {
+  /** Adapter to train; absent = all parameters. */
+  readonly lora?: LoraSpec | undefined;
+  /** Saved state to start from. */
+  readonly from?: StatePath | undefined;
+  readonly seed: number;
+  /** Whether the base model starts from random weights. */
+  readonly fresh?: boolean | undefined;
 }
 
 /** Settings of a trainer. */
@@ -52,37 +48,31 @@ export interface TrainerOptions {
    * Threads in all. Of several counts the trainer uses the fastest, found by timing the first steps. Results do not depend on the count.
    */
   readonly threads: number | readonly number[];
-  /** Niceness of the trainer's threads, 0 to 19 (19 = lowest priority); Linux only. @default 0 */
-  readonly niceness?: number | undefined;
   /**
    * Max padded tokens per batch; larger requests are cut into several batches, and their gradients add up. @default 512 to 1024, by the
    * model's shape
    */
   readonly maxBatchTokens?: number | undefined;
-  /** Called if the helper thread dies; the next step that needs one starts another. @default nothing */
-  readonly onHelperDeath?: ((error: Error) => void) | undefined;
+  /** Starts the helper thread, which computes one half of a small model's step. @default none: both halves run on the calling thread */
+  readonly startHelper?: StartHelper | undefined;
 }
 
 /** Trainable models by id. Models on the same base share its weights; all models share compiled programs and the helper thread. */
 export class Trainer {
   readonly #options: TrainerOptions;
-  readonly #bases = new SharedValues<string, FrozenBase>();
+  readonly #bases = new Leases<string, FrozenBase>();
   readonly #models = new Map<string, TrainableModel>();
-  readonly #threads: TrainerThreads;
-  #second: SecondThread | undefined;
+  readonly #executor: StepExecutor;
   #optimizer: Optimizer | undefined;
   #nextId = 0;
 
   constructor(options: TrainerOptions) {
     this.#options = options;
-    this.#threads = new TrainerThreads([options.threads].flat(), () => this.#second);
+    this.#executor = new StepExecutor([options.threads].flat(), options.startHelper);
   }
 
-  async createModel(
-    base: BaseSource,
-    spec: { lora?: LoraSpec | undefined; from?: string | undefined; seed: number; fresh?: boolean | undefined },
-  ): Promise<string> {
-    const { value: shared, letGo } = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
+  async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
+    const { value: shared, release } = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
     try {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
@@ -91,7 +81,7 @@ export class Trainer {
         id: `model-${this.#nextId++}`,
         baseId: base.id,
         base: shared,
-        letGo,
+        release,
         lora,
         layout,
         parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : shared.weights.slice(),
@@ -106,7 +96,7 @@ export class Trainer {
       this.#models.set(model.id, model);
       return model.id;
     } catch (error) {
-      letGo();
+      release();
       throw error;
     }
   }
@@ -135,7 +125,7 @@ export class Trainer {
    */
   async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
     const model = this.#model(id);
-    const optimizer = (this.#optimizer ??= await Optimizer.create(this.#threads.most));
+    const optimizer = (this.#optimizer ??= await Optimizer.create(this.#executor.maxThreads));
     try {
       const gradNorm = await optimizer.step(model, model.layout, adam);
       model.version++;
@@ -179,9 +169,9 @@ export class Trainer {
 
   /** Frees a model, and its base model if no other model uses it. */
   async unload(id: string): Promise<void> {
-    this.#models.get(id)?.letGo();
+    this.#models.get(id)?.release();
     this.#models.delete(id);
-    await this.#second?.forget(id);
+    await this.#executor.forget(id);
   }
 
   #identity(model: TrainableModel) {
@@ -194,13 +184,13 @@ export class Trainer {
     return model;
   }
 
-  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Held<FrozenBase>> {
-    return this.#bases.hold(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<FrozenBase> => {
+  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Lease<FrozenBase>> {
+    return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<FrozenBase> => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
       const weights =
         freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
-      return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: placesNeeded(config) }) };
+      return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
     });
   }
 
@@ -215,11 +205,11 @@ export class Trainer {
     const before = loss && model.hasGradients ? model.gradients.slice() : null;
     const limits = batchLimits(model.base.config);
     const { maxBatchTokens } = this.#options;
-    const maxTokens = maxBatchTokens ?? (isShared(model) ? SHARED_BATCH_TOKENS : limits.maxTokens);
+    const maxTokens = maxBatchTokens ?? (isLarge(model.base.config) ? limits.maxTokens : MAX_HALF_BATCH_TOKENS);
     const batches = planBatches(rows, { ...limits, maxTokens, maxSharing: maxBatchTokens ?? limits.maxSharing });
     if (loss) model.hasGradients = true;
     try {
-      const { results, threads } = await this.#runAll(model, rows, batches, loss, signal);
+      const { results, threads } = await this.#executor.run({ model, rows, batches, loss, signal });
       const { logprobs, metrics } = summary(rows, results);
       requireFinitePass(model, logprobs, loss && metrics.loss);
       return { logprobs, metrics: { ...metrics, threads } };
@@ -229,66 +219,6 @@ export class Trainer {
       throw error;
     }
   }
-
-  /** Runs batches and adds their gradients: one after the other for a large model, in two data-parallel halves for a small one. */
-  async #runAll(
-    model: TrainableModel,
-    rows: readonly Row[],
-    batches: readonly Batch[],
-    loss: LossSpec | null,
-    signal: AbortSignal,
-  ): Promise<{ readonly results: ReadonlyMap<Batch, BatchResult>; readonly threads: ThreadReport }> {
-    const results = new Map<Batch, BatchResult>();
-    /** @param threads - Threads inside one op; null = the kind's current choice, timed batch by batch. */
-    const run = async (threads: number | null, share: readonly Batch[], gradients: Float32Array | null) => {
-      for (const batch of share) {
-        signal.throwIfAborted();
-        const compute = (count: number) => this.#threads.runners.of(count).run(model, rows, batch, loss, gradients);
-        results.set(batch, await (threads === null ? this.#threads.run(kind, loss && [batch], compute) : compute(threads)));
-        // Lets the worker handle an abort that arrived meanwhile.
-        await new Promise(setImmediate);
-      }
-    };
-    const gradients = loss && model.gradients;
-    const [first, second] = isShared(model) ? shareOut(batches) : [batches, []];
-    const isLong = batches.some(({ prompts, lanes }) => Math.max(prompts?.time ?? 0, lanes.time) > SHARED_BATCH_TOKENS);
-    const isSideBySide = second.length > 0 && !isLong;
-    const kind = this.#threads.kindOf(model, isSideBySide);
-    const runInTurn = async (threads: number | null) => {
-      await run(threads, first, gradients);
-      const sum = gradients && second.length > 0 ? new Float32Array(gradients.length) : null;
-      await run(threads, second, sum);
-      if (gradients && sum) addTo(gradients, sum);
-    };
-    const runSideBySide = async (threads: number) => {
-      const { niceness = 0, onHelperDeath } = this.#options;
-      // A helper thread that died is replaced at the next step.
-      const helper = (this.#second ??= new SecondThread({ niceness }, (error) => {
-        this.#second = undefined;
-        onHelperDeath?.(error);
-      }));
-      const perShare = threadsPerShare(threads);
-      const other = helper.run(model.id, model, model.version, { threads: perShare, rows, batches: second, loss }, signal);
-      // Waits for both halves even if one fails, so that nothing is added after the gradients are restored. The helper thread adds into its
-      // own memory.
-      const [own, share] = await Promise.allSettled([run(perShare, first, gradients), other]);
-      if (own.status === "rejected") throw own.reason;
-      if (share.status === "rejected") throw share.reason;
-      share.value.results.forEach((result, at) => results.set(second[at]!, result));
-      const sum = share.value.gradients;
-      if (gradients && sum) {
-        addTo(gradients, sum);
-        helper.reuse(model.id, sum);
-      }
-    };
-    if (isSideBySide) await this.#threads.run(kind, loss && batches, (threads) => (threads === 1 ? runInTurn(1) : runSideBySide(threads)));
-    else await runInTurn(null);
-    return { results, threads: kind.choice.report };
-  }
-}
-
-function isShared({ base }: BatchModel): boolean {
-  return !isLarge(base.config);
 }
 
 /** Collects the results of a step: log-probabilities per row, and metrics summed over all rows. */
@@ -303,7 +233,7 @@ function summary(rows: readonly Row[], results: ReadonlyMap<Batch, BatchResult>)
     metrics.entropy += result.entropy;
     metrics.tokens += at;
     metrics.positions += positionsIn(batch);
-    metrics.padding += positionsIn(batch) - batch.families.reduce((sum, { length }) => sum + length, 0);
+    metrics.padding += positionsIn(batch) - batch.groups.reduce((sum, { length }) => sum + length, 0);
   }
   return { logprobs, metrics };
 }

@@ -126,14 +126,14 @@ describe("released models", () => {
   });
 });
 
-describe("what a file leaves out", () => {
-  test("an embedding is shared with the head where the family does that", () => {
+describe("defaults of a configuration file", () => {
+  test("embedding and head are shared by the default of the family", () => {
     expect(of("LlamaForCausalLM").isTied).toBe(false);
     expect(of("SmolLM3ForCausalLM").isTied).toBe(true);
     expect(of("SmolLM3ForCausalLM", { tie_word_embeddings: false }).isTied).toBe(false);
   });
 
-  test("every fourth layer of a SmolLM 3 is not rotated, or those that the file names", () => {
+  test("SmolLM 3 leaves every fourth layer without rotary embedding, or the layers that the file names", () => {
     expect(of("SmolLM3ForCausalLM").unrotatedLayers).toEqual([3, 7]);
     expect(of("SmolLM3ForCausalLM", { no_rope_layer_interval: 3 }).unrotatedLayers).toEqual([2, 5]);
     expect(of("SmolLM3ForCausalLM", { no_rope_layers: [0, 1, 1, 1, 1, 1, 1, 0] }).unrotatedLayers).toEqual([0, 7]);
@@ -141,14 +141,14 @@ describe("what a file leaves out", () => {
     expect(of("LlamaForCausalLM", { no_rope_layers: [0, 1] }).unrotatedLayers).toEqual([]);
   });
 
-  test("Qwen 3 heads are 128 wide, others share the hidden size", () => {
+  test("the head size is 128 for Qwen 3 and hidden size / heads for others", () => {
     expect(of("Qwen3ForCausalLM").headSize).toBe(128);
     expect(of("Qwen2ForCausalLM").headSize).toBe(8);
   });
 });
 
 describe("rotary positions", () => {
-  test("newer files say them in rope_parameters", () => {
+  test("are read from rope_parameters of newer files", () => {
     const scaling = { rope_type: "linear", factor: 4 };
     const older = of("LlamaForCausalLM", { rope_theta: 500, rope_scaling: scaling });
     const newer = of("LlamaForCausalLM", { rope_parameters: { ...scaling, rope_theta: 500 } });
@@ -156,10 +156,14 @@ describe("rotary positions", () => {
     expect(of("LlamaForCausalLM", { rope_theta: 500, rope_scaling: { type: "linear", factor: 4 } })).toEqual(older);
   });
 
-  test("linear scaling reaches at position 4n where plain positions reach at n", () => {
+  test("linear scaling by 4 gives position 4n the angles of position n", () => {
     const plain = rotaryTables(of("LlamaForCausalLM"));
     const scaled = rotaryTables(of("LlamaForCausalLM", { rope_scaling: { rope_type: "linear", factor: 4 } }));
-    for (let pair = 0; pair < 4; pair++) expect(scaled.sin[4 * 20 * 4 + pair]).toBeCloseTo(plain.sin[20 * 4 + pair]!, 6);
+    for (const table of ["sin", "cos"] as const) {
+      for (let n = 0; 4 * n < SMALL.max_position_embeddings; n++) {
+        for (let pair = 0; pair < 4; pair++) expect(scaled[table][4 * n * 4 + pair]).toBeCloseTo(plain[table][n * 4 + pair]!, 6);
+      }
+    }
   });
 
   test.each([
@@ -168,7 +172,7 @@ describe("rotary positions", () => {
     ["linear", DataError, /"rope_scaling.factor" to be a number > 0, got undefined/],
     ["llama3", DataError, /"rope_scaling.factor"/],
     ["yarn", DataError, /"rope_scaling.factor"/],
-  ])("type %s without its numbers is refused", (type, error, message) => {
+  ])("type %s without its parameters is rejected", (type, error, message) => {
     expect(() => of("LlamaForCausalLM", { rope_scaling: { rope_type: type } })).toThrow(error);
     expect(() => of("LlamaForCausalLM", { rope_scaling: { rope_type: type } })).toThrow(message);
   });
@@ -186,7 +190,7 @@ test.each([
   ["LlamaForCausalLM", { partial_rotary_factor: 0.5 }, /"partial_rotary_factor": 0.5/],
   ["LlamaForCausalLM", { quantization_config: { bits: 4 } }, /"quantization_config"/],
   ["Qwen2ForCausalLM", { dual_chunk_attention_config: {} }, /"dual_chunk_attention_config"/],
-])("%s with %j is refused by name", (architecture, changes, message) => {
+])("%s with %j is rejected by name", (architecture, changes, message) => {
   expect(() => of(architecture, changes)).toThrow(UnsupportedError);
   expect(() => of(architecture, changes)).toThrow(message);
 });

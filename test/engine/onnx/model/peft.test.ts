@@ -49,11 +49,11 @@ const close = (actual: number[][], wanted: number[][]) =>
   actual.forEach((row, index) => row.forEach((value, t) => expect(value).toBeCloseTo(wanted[index]![t]!, 4)));
 
 describe("an adapter that PEFT saved", () => {
-  it("starts a model as it is, with PEFT's own log-probabilities", async () => {
+  it("loads with PEFT's log-probabilities", async () => {
     close(await logprobsOf(join(FAMILY, "adapter")), expected);
   });
 
-  it("may adapt some layers only: the others compute what the base does, and can be trained", async () => {
+  it("may adapt only some layers; the others start as the base and can be trained", async () => {
     const all = await tensorsOf();
     const isQuery = ({ name }: NamedTensor) => name.includes("q_proj");
     const some = await foreign(all.filter(isQuery));
@@ -75,7 +75,7 @@ describe("an adapter that PEFT saved", () => {
     expect(moved).toBeGreaterThan(0.95 * before.filter((value) => value !== 0).length);
   });
 
-  it("is refused where it does not fit, by the tensor's name, and changes nothing", async () => {
+  it("is rejected with the name of a tensor that does not fit, and does not change the model", async () => {
     const all = await tensorsOf();
     const [first, ...rest] = all;
     const id = await trainer.createModel(base, { lora, from: join(FAMILY, "adapter"), seed: 7 });

@@ -55,12 +55,12 @@ describe("tensors", () => {
     ["have another size than their shape", { a: f32(0, 8, [3]) }, 8, /tensor "a" does not lie inside the file/],
     ["have negative sizes", { a: f32(0, 16, [-2, -2]) }, 16, /does not describe tensor "a"/],
     ["end before they start", { a: f32(8, 0, [-2]) }, 8, /does not describe tensor "a"/],
-  ] as const)("that %s are refused", async (_, header, bytes, message) => {
+  ] as const)("that %s are rejected", async (_, header, bytes, message) => {
     const path = await fileOf(header, new Uint8Array(bytes));
     await expect(openSafetensors(path)).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(message) });
   });
 
-  test("may come in any order, and some be empty", async () => {
+  test("may be in any order and empty", async () => {
     const path = await fileOf({ b: f32(8, 16), empty: f32(8, 8), a: f32(0, 8) }, new Uint8Array(new Float32Array([1, 2, 3, 4]).buffer));
     const { tensors } = await readSafetensors(path);
     expect([...tensors].map(([name, { data }]) => [name, [...data]])).toEqual([
@@ -71,7 +71,7 @@ describe("tensors", () => {
   });
 });
 
-test("every finite bfloat16 and float16 pattern is read as the number it is, and every other is refused", async () => {
+test("reads every finite bfloat16 and float16 pattern as its number, and rejects infinities and NaN of both signs", async () => {
   // bfloat16 is the upper half of a float32.
   const view = new DataView(new ArrayBuffer(4));
   const bfloat16 = (i: number) => {
@@ -108,7 +108,7 @@ test("every finite bfloat16 and float16 pattern is read as the number it is, and
   }
 });
 
-test("a float32 tensor of several pieces is checked to its last element", async () => {
+test("checks a float32 tensor of several chunks up to its last element", async () => {
   const values = new Float32Array(5 * 2 ** 20 + 3).fill(1);
   const path = await oneTensor("F32", new Uint8Array(values.buffer));
   await withFile(path, (file) => file.check("x"));
@@ -120,7 +120,7 @@ test("a float32 tensor of several pieces is checked to its last element", async 
   }
 });
 
-test("a file that cannot be opened is named without its directory", async () => {
+test("names a file that cannot be opened without its directory", async () => {
   const path = join(tmpdir(), "whetstone-nowhere", "x.safetensors");
   await expect(openSafetensors(path)).rejects.toThrow("x.safetensors cannot be read: ENOENT: no such file or directory");
   await expect(openSafetensors(path)).rejects.not.toThrow(tmpdir());

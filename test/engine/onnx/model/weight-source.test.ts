@@ -22,7 +22,7 @@ async function changeIndex(directory: string, change: (map: Record<string, unkno
   await writeFile(join(directory, INDEX), JSON.stringify(index));
 }
 
-test("tensors of all files are found by name", async () => {
+test("finds the tensors of all files by name", async () => {
   const source = await openBaseWeights(sharded);
   expect(source.shapeOf("lm_head.weight")).toEqual([48, 32]);
   expect((await source.read("model.embed_tokens.weight")).length).toBe(48 * 32);
@@ -36,14 +36,14 @@ test.each([
   ["an absolute path", "/etc/passwd", /got "\/etc\/passwd"/],
   ["no text", 3, /got 3/],
   ["a file that is not there", "gone.safetensors", /gone\.safetensors cannot be read/],
-])("an index that names %s is refused", async (_, file, message) => {
+])("rejects an index that names %s", async (_, file, message) => {
   const directory = await copyOfModel();
   await changeIndex(directory, (map) => (map["lm_head.weight"] = file));
   await expect(openBaseWeights(directory)).rejects.toThrow(DataError);
   await expect(openBaseWeights(directory)).rejects.toThrow(message);
 });
 
-test("an index that is not one, and weights that are nowhere, are refused", async () => {
+test("rejects an invalid index and missing weights", async () => {
   const directory = await copyOfModel();
   await writeFile(join(directory, INDEX), "{}");
   await expect(openBaseWeights(directory)).rejects.toThrow(/expected "weight_map" to be an object/);

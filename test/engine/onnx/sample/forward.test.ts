@@ -2,12 +2,12 @@ import { join } from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
 import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
-import { Program } from "../../../../src/engine/onnx/runtime.ts";
+import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Forward } from "../../../../src/engine/onnx/sample/forward.ts";
 
 afterEach(() => void vi.restoreAllMocks());
 
-test("compiled graphs are bounded: those of a shape that was not used for long are released and compiled anew", async () => {
+test("keeps at most 16 compiled graphs, releases the least recently used and compiles it again on use", async () => {
   const compile = vi.spyOn(Program, "compile");
   const release = vi.spyOn(Program.prototype, "release");
   const config = await readModelConfig(join(import.meta.dirname, "../../../oracle/llama/model"));

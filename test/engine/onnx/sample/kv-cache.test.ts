@@ -1,7 +1,7 @@
 import { fc } from "@fast-check/vitest";
 import { expect, test } from "vitest";
 import type { ModelConfig } from "../../../../src/engine/onnx/model/config.ts";
-import { loadRuntime } from "../../../../src/engine/onnx/runtime.ts";
+import { loadRuntime } from "../../../../src/engine/onnx/runtime/program.ts";
 import { KvCache } from "../../../../src/engine/onnx/sample/kv-cache.ts";
 import type { PromptCache } from "../../../../src/engine/onnx/sample/prompt-cache.ts";
 
@@ -12,7 +12,7 @@ const config = { kvHeads: kv, headSize: d, layers: 2 } as ModelConfig;
 const element = (layer: number, part: number, slot: number, token: number, head: number, i: number) =>
   ((((layer * 2 + part) * 8 + slot) * 128 + token) * kv + head) * d + i;
 
-test("rows keep their tokens while slots and capacity grow, in place and in new memory", async () => {
+test("rows keep their tokens while slots and capacity grow", async () => {
   const { Tensor } = await loadRuntime();
   const cache = new KvCache(config);
   const lengths = [0, 0, 0, 0, 0];
@@ -75,7 +75,7 @@ const change = fc.oneof(
   fc.record({ kind: fc.constant("end" as const), rows: fc.integer({ min: 1, max: 3 }) }),
 );
 
-test("positions without a token hold zeros, whatever was in the slot or moved through it", async () => {
+test("positions without a token hold zeros after any sequence of loads, appends, copies and removals", async () => {
   const { Tensor } = await loadRuntime();
   const filled = (size: number) => new Float32Array(size).fill(NaN);
   fc.assert(

@@ -31,10 +31,10 @@ const params = (more: Partial<SamplingParams> = {}): SamplingParams => ({
 });
 
 describe("masks", () => {
-  it("41: only allowed tokens are left", () => {
+  it("41: keeps only allowed tokens", () => {
     expect(left(after(row(1, 2, 3, 4), (x) => allowOnly(x, ruleLists(params({ allowedTokenIds: [3, 1] })).allowed!)))).toEqual([1, 3]);
   });
-  it("42: a sequence bans its last token right after the others, one of a single token always", () => {
+  it("42: bans the last token of a sequence after its other tokens, and a single-token sequence always", () => {
     const banned = (outputs: number[], ...sequences: number[][]) =>
       left(after(row(0, 0, 0, 0), (x) => banSequences(x, ruleLists(params({ bannedSequences: sequences })).banned!, outputs)));
     expect(banned([], [2])).toEqual([0, 1, 3]);
@@ -44,13 +44,13 @@ describe("masks", () => {
     expect(banned([3, 1, 1], [1, 1, 0], [2, 1, 3], [1, 2])).toEqual([1, 3]);
     expect(banned([1], [1, 1, 0])).toEqual([0, 1, 2, 3]);
   });
-  it("52: banned ids are gone", () => {
+  it("52: removes banned ids", () => {
     expect(left(after(row(1, 2, 3), (x) => ban(x, [0, 2])))).toEqual([1]);
   });
 });
 
-describe("lists on their way to a sampler", () => {
-  it("are made once for all choices of a request, in memory that threads share", () => {
+describe("token lists of a request", () => {
+  it("are converted once for all choices of a request, in shared memory", () => {
     const request = params({ allowedTokenIds: [3, 1], bannedSequences: [[1, 2], [3]], logitBias: new Map([[2, -0.5]]) });
     const [first, second] = [toSent(request), toSent({ ...request, seed: 2n })];
     expect(Object.keys(first)).not.toContain("allowedTokenIds");
@@ -68,7 +68,7 @@ describe("lists on their way to a sampler", () => {
 });
 
 describe("adjustments", () => {
-  it("43: a bias is added", () => {
+  it("43: adds a bias", () => {
     expect([
       ...after(row(1, -2, 3), (x) =>
         addBias(
@@ -85,11 +85,11 @@ describe("adjustments", () => {
       ),
     ]).toEqual([1, 98, 2.5]);
   });
-  it("40: repetition divides what is positive and multiplies the rest, once per token", () => {
+  it("40: the repetition penalty divides positive logits and multiplies the others, once per token", () => {
     expect([...after(row(3, -3, 0, 3), (x) => penalizeRepetition(x, [0, 1, 2], 1.5))]).toEqual([2, -4.5, 0, 3]);
     expect([...after(row(3, -3), (x) => penalizeRepetition(x, [0, 1], 0.5))]).toEqual([6, -1.5]);
   });
-  it("38, 39: frequency counts, presence does not", () => {
+  it("38, 39: the frequency penalty scales with the count, the presence penalty does not", () => {
     const counts = new Map([
       [0, 3],
       [2, 1],
@@ -101,11 +101,11 @@ describe("adjustments", () => {
 });
 
 describe("filters", () => {
-  it("the temperature divides distances", () => {
+  it("the temperature divides the differences to the largest logit", () => {
     expect([...after(row(5, 4, -Infinity), (x) => applyTemperature(x, 0.5))]).toEqual([0, -2, -Infinity]);
     expect([...after(row(5000, 4000), (x) => applyTemperature(x, 0.01))]).toEqual([0, -100_000]);
   });
-  it("min-p is a share of the likeliest", () => {
+  it("min-p is a fraction of the largest probability", () => {
     expect(left(after(logs(0.5, 0.26, 0.24), (x) => keepMinP(x, 0.5)))).toEqual([0, 1]);
     expect(left(after(logs(0.4, 0.4, 0.2), (x) => keepMinP(x, 1)))).toEqual([0, 1]);
     expect(left(after(logs(0.4, 0.4, 0.2), (x) => keepMinP(x, 0.01)))).toEqual([0, 1, 2]);
@@ -115,13 +115,13 @@ describe("filters", () => {
     expect(left(after(row(1, 2), (x) => keepTopK(x, 5)))).toEqual([0, 1]);
     expect(left(after(row(1, -Infinity, 2), (x) => keepTopK(x, 3)))).toEqual([0, 2]);
   });
-  it("top-p keeps the likeliest until their mass reaches it, at least one", () => {
+  it("top-p keeps the most likely tokens until their mass reaches it, at least one", () => {
     expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 0.4)))).toEqual([1]);
     expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 0.51)))).toEqual([1, 2]);
     expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 0.81)))).toEqual([0, 1, 2]);
     expect(left(after(logs(0.2, 0.5, 0.3), (x) => keepTopP(x, 1e-9)))).toEqual([1]);
   });
-  it("top-p is of what top-k left", () => {
+  it("top-p applies to the tokens that top-k kept", () => {
     const logits = logs(0.4, 0.3, 0.2, 0.1);
     keepTopK(logits, 2);
     // 0.4 / 0.7 = 0.571 of what is left.
@@ -131,7 +131,7 @@ describe("filters", () => {
 
   const logitRow = fc.array(fc.float({ min: -20, max: 20, noNaN: true }), { minLength: 1, maxLength: 40 });
   test.prop([logitRow, fc.double({ min: 0.01, max: 0.99, noNaN: true })], { numRuns: 300 })(
-    "top-p keeps a token exactly when the strictly likelier ones have not reached its mass",
+    "top-p keeps a token exactly if the more likely tokens have not reached the mass",
     (values, topP) => {
       const logits = Float32Array.from(values);
       const weights = [...logits].map((x) => Math.exp(x));
@@ -144,7 +144,7 @@ describe("filters", () => {
 });
 
 describe("choosing", () => {
-  it("the plain draw is the inverse of the cumulative distribution at the request's random number", () => {
+  it("the draw is the inverse cumulative distribution at the request's random number", () => {
     const logprobs = logs(0.1, 0.2, 0.3, 0.4);
     const edges = [0.1, 0.3, 0.6, 1];
     for (let seed = 0n; seed < 200n; seed++) {
@@ -153,19 +153,19 @@ describe("choosing", () => {
       expect(chooseToken(logprobs, params({ seed }), 5)).toBe(edges.findIndex((edge) => u < edge));
     }
   });
-  it("an impossible token is never drawn, whatever the random number", () => {
+  it("never draws a token of probability 0", () => {
     for (const u of [1e-16, 0.25, 0.5, 0.75, 1 - 1e-16]) expect([1, 3]).toContain(draw(row(-Infinity, 0, -Infinity, 0, -Infinity), u));
   });
-  it("the first of the largest", () => {
+  it("argmax returns the first of equal maxima", () => {
     expect(argmax(row(1, 3, 3))).toBe(1);
   });
-  it("logits are left as they are", () => {
+  it("does not modify the logits", () => {
     const logits = row(1, 2, 3);
     const rules = LogitRules.of(params({ logitBias: new Map([[0, 5]]) }), Int32Array.of(1));
     chooseToken(logits, params({ temperature: 0.5, topK: 1, minP: 0.5, topP: 0.5 }), 0, rules);
     expect([...logits]).toEqual([1, 2, 3]);
   });
-  it("every filter shapes the shares as its formula says", () => {
+  it("each filter gives the frequencies of its formula", () => {
     const logprobs = logs(0.5, 0.25, 0.15, 0.1);
     const share = (more: Partial<SamplingParams>): number[] => {
       const counts = [0, 0, 0, 0];
@@ -181,7 +181,7 @@ describe("choosing", () => {
     close(share({ topP: 0.6 }), [2 / 3, 1 / 3, 0, 0]);
     close(share({ minP: 0.25 }), [0.5 / 0.9, 0.25 / 0.9, 0.15 / 0.9, 0]);
   });
-  it("alternatives: best first, the lower id first at a tie", () => {
+  it("sorts alternatives by log-probability, ties by id", () => {
     expect(topTokens(logs(0.1, 0.4, 0.1, 0.4), 3).map(({ id }) => id)).toEqual([1, 3, 0]);
     const many = Float32Array.from({ length: 200 }, (_, id) => (id * 37) % 50);
     expect(topTokens(many, 70).slice(0, 60)).toEqual(topTokens(many, 60));
@@ -191,27 +191,27 @@ describe("choosing", () => {
 describe("the rules of a request", () => {
   const of = (more: Partial<SamplingParams>, prompt: number[] = []) => LogitRules.of(params(more), Int32Array.from(prompt))!;
 
-  it("a request without rules has none, whatever its neutral values", () => {
+  it("are null for a request with neutral values only", () => {
     expect(of({})).toBeNull();
     expect(of({ minTokens: 0, lateTokenIds: [1], logitBias: new Map(), bannedSequences: [], repetitionPenalty: 1, minP: 0.2 })).toBeNull();
   });
-  it("only a repetition penalty asks for logits", () => {
+  it("need logits only for a repetition penalty", () => {
     expect(of({ repetitionPenalty: 1.1 }).needsLogits).toBe(true);
     expect(of({ frequencyPenalty: 1, allowedTokenIds: [1] }).needsLogits).toBe(false);
   });
-  it("40: tokens of the prompt and of the output are penalised, each once", () => {
+  it("40: penalize repeated tokens of prompt and output once each", () => {
     const rules = of({ repetitionPenalty: 2 }, [0, 0]);
     rules.note(1);
     rules.note(1);
     expect([...rules.apply(row(4, 4, 4))]).toEqual([2, 2, 4]);
   });
-  it("38, 39: the prompt has no part in frequency and presence", () => {
+  it("38, 39: frequency and presence penalties ignore the prompt", () => {
     const rules = of({ frequencyPenalty: 1, presencePenalty: 0.5 }, [2, 2]);
     rules.note(1);
     rules.note(1);
     expect([...rules.apply(row(4, 4, 4))]).toEqual([4, 1.5, 4]);
   });
-  it("52: what ends an output waits for the least number of tokens", () => {
+  it("52: ban end tokens before the minimum number of tokens", () => {
     const rules = of({ minTokens: 2, lateTokenIds: [0] });
     for (const expected of [
       [1, 2],
@@ -222,7 +222,7 @@ describe("the rules of a request", () => {
       rules.note(1);
     }
   });
-  it("a bias lifts no mask, and comes before the penalties", () => {
+  it("apply the bias before the penalties, and never lift a mask", () => {
     const rules = of(
       {
         allowedTokenIds: [1, 2],
@@ -236,7 +236,7 @@ describe("the rules of a request", () => {
     );
     expect([...rules.apply(row(0, 2, 1))]).toEqual([-Infinity, 3, 1]);
   });
-  it("rules that leave no token say so", () => {
+  it("throw if no token is left", () => {
     const rules = of({ allowedTokenIds: [1], bannedSequences: [[1, 1]] });
     expect(left(rules.apply(row(0, 0)))).toEqual([1]);
     rules.note(1);

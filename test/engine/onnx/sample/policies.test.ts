@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { Program, type Tensors } from "../../../../src/engine/onnx/runtime.ts";
+import { Program, type Tensors } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Policies, type Policy } from "../../../../src/engine/onnx/sample/policies.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 import { deferred } from "../../../../src/util/deferred.ts";
@@ -15,7 +15,7 @@ let scratch: string;
 beforeAll(async () => void (scratch = await mkdtemp(join(tmpdir(), "whetstone-policies-"))));
 afterAll(() => rm(scratch, { recursive: true, force: true }));
 
-test("a base is read once for all policies on it, and again when none was left", async () => {
+test("reads a base once for all its policies, and again after the last was released", async () => {
   const base = { id: "base", directory: join(scratch, "base") };
   await cp(oracle, base.directory, { recursive: true });
   const forgotten: Policy[] = [];
@@ -41,7 +41,7 @@ test("a base is read once for all policies on it, and again when none was left",
   expect(policies.take("d").weights.flat).not.toEqual(a.weights.flat);
 });
 
-test("a model trained throughout keeps its base's configuration, not the weights that nobody reads", async () => {
+test("a fully trained policy keeps its base's configuration and not the base's weights", async () => {
   const base = { id: "base", directory: join(scratch, "other") };
   await cp(oracle, base.directory, { recursive: true });
   const policies = new Policies(() => {});

@@ -9,7 +9,7 @@ const read = (start: number) => new Float32Array(BLOCK_BYTES / 4).fill(start);
 const starts = (blocks: readonly Float32Array[]) => blocks.map((block) => block[0]);
 
 describe("prefix cache", () => {
-  test("finds whole blocks, in order, and never the whole prompt", () => {
+  test("finds whole blocks in order, and never the whole prompt", () => {
     const cache = new PrefixCache(1e6);
     cache.keep(policy, null, prompt(40), 40, read);
     expect(starts(cache.find(policy, null, prompt(40)))).toEqual([0, BLOCK_TOKENS]);
@@ -18,7 +18,7 @@ describe("prefix cache", () => {
     expect(cache.find(policy, null, prompt(40, 7))).toEqual([]);
   });
 
-  test("keeps what is computed so far, and reads no block twice", () => {
+  test("stores computed blocks and reads no block twice", () => {
     const cache = new PrefixCache(1e6);
     const reads: number[] = [];
     const noted = (start: number) => {
@@ -31,7 +31,7 @@ describe("prefix cache", () => {
     expect(reads).toEqual([0, 16, 32, 48]);
   });
 
-  test("shares between equal salts and policies alone", () => {
+  test("shares blocks only between equal salts and policies", () => {
     const cache = new PrefixCache(1e6);
     cache.keep(policy, "salt", prompt(40), 40, read);
     expect(cache.find(policy, "salt", prompt(40))).toHaveLength(2);
@@ -40,7 +40,7 @@ describe("prefix cache", () => {
     expect(cache.find({ name: "policy" }, "salt", prompt(40))).toEqual([]);
   });
 
-  test("holds no more than it may, letting go of ends before beginnings and of the oldest first", () => {
+  test("evicts the least recently used prompt first, its last blocks first", () => {
     const cache = new PrefixCache(4 * BLOCK_BYTES);
     cache.keep(policy, null, prompt(49, 1), 48, read);
     cache.keep(policy, null, prompt(17, 2), 16, read);
@@ -54,7 +54,7 @@ describe("prefix cache", () => {
     expect(cache.find(policy, null, prompt(49, 1))).toHaveLength(2);
   });
 
-  test("a salt leaves nothing behind when its last block is gone, nor where there never was a block", () => {
+  test("removes the tree of a salt with its last block, and creates none for a prompt without a block", () => {
     const cache = new PrefixCache(2 * BLOCK_BYTES);
     for (let i = 0; i < 50; i++) {
       cache.keep(policy, `short ${i}`, prompt(BLOCK_TOKENS - 1), BLOCK_TOKENS - 1, read);
@@ -69,7 +69,7 @@ describe("prefix cache", () => {
     expect([cache.trees, cache.bytes]).toEqual([0, 0]);
   });
 
-  test("forgets a policy as a whole, and a size of 0 keeps nothing", () => {
+  test("forgets all blocks of a policy, and stores nothing with size 0", () => {
     const cache = new PrefixCache(1e6);
     cache.keep(policy, "a", prompt(40), 40, read);
     cache.keep(policy, "b", prompt(40), 40, read);

@@ -24,7 +24,7 @@ async function sample(more: Partial<SamplingParams> = {}): Promise<SampledToken[
 const ids = (tokens: readonly SampledToken[]): number[] => tokens.map((token) => token.id);
 
 describe("rules", () => {
-  test("41, 43: allowed tokens and a bias decide what is sampled; logprobs stay those of the raw logits (46)", async () => {
+  test("41, 43: allowed tokens and a bias change the sample; log-probabilities stay of the raw logits (46)", async () => {
     const [free] = await sample({ topLogprobs: 3, maxTokens: 1 });
     const [biased] = await sample({ logitBias: new Map([[7, 100]]), topLogprobs: 3, maxTokens: 1, temperature: 0 });
     expect(biased!.id).toBe(7);
@@ -34,7 +34,7 @@ describe("rules", () => {
     expect(new Set(allowed)).toEqual(new Set([4, 11]));
   });
 
-  test("42: a banned sequence never appears, its parts do", async () => {
+  test("42: a banned sequence never appears, its first token does", async () => {
     const free = ids(await sample({ temperature: 0 }));
     const [first, second] = free;
     const banned = ids(await sample({ temperature: 0, bannedSequences: [[first!, second!]] }));
@@ -43,7 +43,7 @@ describe("rules", () => {
     expect(ids(await sample({ temperature: 0, bannedSequences: [[first!]] }))).not.toContain(first);
   });
 
-  test("52: an output does not end before its least number of tokens", async () => {
+  test("52: an output does not end before its minimum number of tokens", async () => {
     const free = ids(await sample());
     const stopTokenIds = free.slice(0, 3);
     expect(await sample({ stopTokenIds })).toHaveLength(1);
@@ -52,7 +52,7 @@ describe("rules", () => {
     for (const id of ids(late.slice(0, 6))) expect(stopTokenIds).not.toContain(id);
   });
 
-  test("38 to 40: strong penalties keep a greedy output from repeating itself", async () => {
+  test("38 to 40: strong penalties prevent repetition in a greedy output", async () => {
     const distinct = async (more: Partial<SamplingParams>) => new Set(ids(await sample({ temperature: 0, ...more }))).size;
     const free = await distinct({ logitBias: new Map([[7, 2]]) });
     expect(free).toBeLessThan(20);
@@ -65,7 +65,7 @@ describe("rules", () => {
     expect(seen).toEqual([greedy]);
   });
 
-  test("a request's rules are no other request's business, to the last bit", async () => {
+  test("a request's rules do not change a bit of other requests", async () => {
     const alone = await sample({ topLogprobs: 3 });
     const ruled: Partial<SamplingParams> = { repetitionPenalty: 1.3, frequencyPenalty: 0.2, minP: 0.05, temperature: 0.8, topLogprobs: 3 };
     const ruledAlone = await sample(ruled);
@@ -78,7 +78,7 @@ describe("rules", () => {
     expect(again).toEqual(ruledAlone);
   });
 
-  test("9: the tokens of a prompt have the trainer's log-probabilities, and their ranks", async () => {
+  test("9: prompt tokens have the trainer's log-probabilities and their ranks", async () => {
     const model = await engine.createModel({ base: "oracle", seed: 0 });
     const [full] = await engine.forward(model, [{ tokens: PROMPT, weights: new Float32Array(PROMPT.length).fill(1, 1) }]);
     const alone = await sample();
@@ -100,7 +100,7 @@ describe("rules", () => {
     expect(beside[1][0]).not.toHaveProperty("prompt");
   });
 
-  test("92: where one row runs, the lowest priority goes first, of equal ones the earliest", async () => {
+  test("92: with one row, the lowest priority value runs first, then the earliest request", async () => {
     const priorities = [5n, undefined, 0n, -(2n ** 62n), 2n ** 62n];
     const ended: number[] = [];
     await new Promise<void>((resolve, reject) => {
@@ -121,7 +121,7 @@ describe("rules", () => {
     expect(ended).toEqual([3, 1, 2, 0, 4]);
   });
 
-  test("rules that leave no token end that request alone", async () => {
+  test("fails only the request whose rules leave no token", async () => {
     const [failed, other] = await Promise.allSettled([sample({ allowedTokenIds: [3], bannedSequences: [[3, 3]] }), sample()]);
     expect(failed).toMatchObject({ status: "rejected", reason: { code: "E_UNSUPPORTED" } });
     expect(other.status === "fulfilled" && other.value.length).toBe(20);
@@ -137,7 +137,7 @@ describe("rules", () => {
     ["bannedSequences", { bannedSequences: [[]] }],
     ["repetitionPenalty", { repetitionPenalty: 0 }],
     ["promptLogprobs", { promptLogprobs: 2 ** 20 + 1 }],
-  ])("%s out of its bounds is named", async (param, more) => {
+  ])("rejects %s out of bounds by name", async (param, more) => {
     await expect(sample(more)).rejects.toMatchObject({ code: "E_ARGUMENT", param });
   });
 });

@@ -1,9 +1,9 @@
 /** The sampler by itself, on the shipped model: what it computes, when, and that no row's bits depend on either. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { Program } from "../../../../src/engine/onnx/runtime.ts";
+import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Batch } from "../../../../src/engine/onnx/sample/batch.ts";
 import { BLOCK_TOKENS } from "../../../../src/engine/onnx/sample/prefix-cache.ts";
-import { Pace } from "../../../../src/engine/onnx/sample/pace.ts";
+import { PrefillLimiter } from "../../../../src/engine/onnx/sample/prefill-limiter.ts";
 import { PrefillTask } from "../../../../src/engine/onnx/sample/prefill.ts";
 import type { SampledToken } from "../../../../src/engine/port.ts";
 import { base, Harness, numbers, params } from "./harness.ts";
@@ -36,7 +36,7 @@ const promptRuns = () => runs.filter(({ time }) => time > 1);
 const computedTokens = () => promptRuns().reduce((sum, { rows, time }) => sum + rows * time, 0);
 
 describe("the prefix cache", () => {
-  test("a later request computes only what it does not share, and gets the same bits", async () => {
+  test("a later request computes only tokens after the shared prefix, bit-identical to a cold cache", async () => {
     const cold = await Harness.start({ prefixCacheBytes: 0 });
     const warm = await Harness.start();
     for (const [index, length] of [100, 97, 113, 64, 41, 33, 17].entries()) {
@@ -53,7 +53,7 @@ describe("the prefix cache", () => {
     }
   });
 
-  test("the choices of one prompt and concurrent requests with a common beginning compute it once", async () => {
+  test("choices of one prompt and concurrent requests compute a common prefix once", async () => {
     const harness = await Harness.start();
     const prompts = Array.from({ length: 6 }, (_, i) => promptOf(100, 2, i, 80));
     const outputs = await Promise.all(
@@ -65,11 +65,11 @@ describe("the prefix cache", () => {
     expect(numbers(await alone.run(prompts[5]!, params(53)))).toEqual(numbers(outputs[23]!));
   });
 
-  test("prompts with a short common beginning run at once, and in one piece however little time there is", async () => {
+  test("prompts with a short common prefix run in one batch, in one piece even without time budget", async () => {
     const harness = await Harness.start();
     await harness.run(promptOf(60, 2, 9), params(1));
     const prompts = Array.from({ length: 4 }, (_, i) => promptOf(60, 2, i));
-    const budget = vi.spyOn(Pace.prototype, "promptTokensIn").mockReturnValueOnce(256).mockReturnValue(1);
+    const budget = vi.spyOn(PrefillLimiter.prototype, "promptTokensIn").mockReturnValueOnce(256).mockReturnValue(1);
     // While another row runs, prompts have the time that they have.
     const outputs = new Promise<SampledToken[][]>((resolve) => {
       harness.onToken = () => {
@@ -86,7 +86,7 @@ describe("the prefix cache", () => {
     for (const [i, prompt] of prompts.entries()) expect(numbers(await alone.run(prompt, params(i)))).toEqual(numbers(sampled[i]!));
   });
 
-  test("another salt and other weights compute for themselves", async () => {
+  test("requests with another salt or other weights share no prefix", async () => {
     const harness = await Harness.start();
     await harness.sampler.loadPolicy("q", base, undefined);
     const prompt = promptOf(60, 3);
@@ -103,7 +103,7 @@ describe("the prefix cache", () => {
     expect((await harness.run(prompt, params(1, { cacheSalt: "a" })))[0]!.cachedTokens).toBe(48);
   });
 
-  test("a prompt whose own tokens are asked for is computed in full, and they are the same bits in any pieces", async () => {
+  test("prompt log-probabilities are computed in full and bit-identical in any chunks", async () => {
     const whole = await Harness.start({ prefixCacheBytes: 0 });
     const pieces = await Harness.start({ maxPrefillTokens: 32 });
     const prompt = promptOf(90, 4);
@@ -116,8 +116,8 @@ describe("the prefix cache", () => {
   });
 });
 
-describe("prefill in pieces", () => {
-  test("a row's bits do not depend on how its prompt was cut", async () => {
+describe("chunked prefill", () => {
+  test("output is bit-identical for any chunk size", async () => {
     const prompt = promptOf(200, 5);
     const expected = numbers(await (await Harness.start()).run(prompt, params(3)));
     for (const maxPrefillTokens of [16, 48, 128]) {
@@ -126,10 +126,10 @@ describe("prefill in pieces", () => {
     }
   });
 
-  test("running rows go on between the pieces of a long prompt", async () => {
+  test("running rows continue between the chunks of a long prompt", async () => {
     const harness = await Harness.start();
     // No time at all: a block between two tokens.
-    vi.spyOn(Pace.prototype, "budgetMs", "get").mockReturnValue(0);
+    vi.spyOn(PrefillLimiter.prototype, "budgetMs", "get").mockReturnValue(0);
     const streams = Array.from({ length: 4 }, (_, i) => harness.add(promptOf(20, 10 + i), params(i, { maxTokens: 200 })));
     let isAdded = false;
     let long: Promise<SampledToken[]> | undefined;
@@ -147,14 +147,16 @@ describe("prefill in pieces", () => {
   });
 });
 
-describe("joining and leaving", () => {
-  test("a request joins at the next token, and a cancelled one is gone before it", async () => {
+describe("joining and leaving the batch", () => {
+  test("a request joins at the next token, and a cancelled one leaves at the next token", async () => {
     const harness = await Harness.start();
     const long = harness.add(promptOf(20, 20), params(1, { maxTokens: 60 }));
     let cancelledAt = -1;
     const other = harness.add(promptOf(20, 21), params(2, { maxTokens: 60 }));
     const late: Promise<SampledToken[]>[] = [];
+    let joinedAt = -1;
     harness.onToken = ({ request, token }) => {
+      if (request !== long.id && request !== other.id && joinedAt < 0) joinedAt = harness.tokens.get(long.id)!.length;
       if (request !== long.id || token.finish) return;
       const count = harness.tokens.get(long.id)!.length;
       if (count === 10) late.push(harness.run(promptOf(20, 22), params(3, { maxTokens: 3 })));
@@ -166,13 +168,15 @@ describe("joining and leaving", () => {
     await long.done;
     const joined = await late[0]!;
     expect(joined).toHaveLength(3);
+    // At most one token of the long row between the request and its own first token.
+    expect(joinedAt).toBeLessThanOrEqual(11);
     expect(harness.tokens.get(long.id)).toHaveLength(60);
     expect(harness.tokens.get(other.id)!.length - cancelledAt).toBeLessThanOrEqual(1);
     // From the next run on the batch is the long row and one that fills it up.
     expect(runs.every(({ rows }) => rows === 2)).toBe(true);
   });
 
-  test("a place is free as soon as its request is cancelled, waiting, in the middle of its prompt or running", async () => {
+  test("cancelling frees the row of a waiting, prefilling or running request", async () => {
     const harness = await Harness.start({ maxRows: 1, maxPrefillTokens: 16 });
     const running = harness.add(promptOf(20, 30), params(1, { maxTokens: 900 }));
     const waiting = harness.add(promptOf(20, 31), params(2));
@@ -197,7 +201,7 @@ describe("too little memory", () => {
     throw new RangeError("Array buffer allocation failed");
   };
 
-  test("for a prompt's keys and values fails the requests on that prompt, and the sampler goes on", async () => {
+  test("for a prompt's keys and values fails only the requests with that prompt", async () => {
     const harness = await Harness.start();
     const start = vi.spyOn(PrefillTask, "start").mockImplementationOnce(async () => noMemory());
     const choices = [0, 1].map((seed) => harness.run(promptOf(40, 40), params(seed)));
@@ -209,7 +213,7 @@ describe("too little memory", () => {
     expect(await harness.run(promptOf(40, 40), params(1))).toHaveLength(12);
   });
 
-  test("for a row fails its request, not the one whose prompt is under way", async () => {
+  test("for a row fails its request, not the request that is prefilling", async () => {
     const harness = await Harness.start({ maxPrefillTokens: 16 });
     vi.spyOn(Batch.prototype, "enter").mockImplementationOnce(noMemory);
     let urgent: Promise<unknown> | undefined;

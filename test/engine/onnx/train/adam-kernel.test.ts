@@ -4,9 +4,9 @@ import { AdamKernel } from "../../../../src/engine/onnx/train/adam-kernel.ts";
 const scalars = {
   clip: 0.7,
   beta1: 0.9,
-  rest1: 0.1,
+  oneMinusBeta1: 0.1,
   beta2: 0.99,
-  rest2: 0.01,
+  oneMinusBeta2: 0.01,
   shrink: 1e-3,
   scaledRate: 1e-2,
   correction: 0.3,
@@ -26,7 +26,7 @@ function vectors() {
 }
 
 describe("one AdamW step over a span", () => {
-  test("is the formula in float32, to the last bit, and touches nothing outside", () => {
+  test("equals the formula in float32 bit for bit, and changes nothing outside the span", () => {
     const before = vectors();
     const after = vectors();
     const [start, end] = [3, 4998];
@@ -37,8 +37,8 @@ describe("one AdamW step over a span", () => {
       const [p, m, v] = [before.p[i]!, before.m[i]!, before.v[i]!];
       const isInside = i >= start && i < end;
       const g = f(before.g[i]! * s.clip);
-      const m1 = f(f(m * s.beta1) + f(g * s.rest1));
-      const v1 = f(f(v * s.beta2) + f(f(g * g) * s.rest2));
+      const m1 = f(f(m * s.beta1) + f(g * s.oneMinusBeta1));
+      const v1 = f(f(v * s.beta2) + f(f(g * g) * s.oneMinusBeta2));
       const step = f(m1 / f(f(f(Math.sqrt(v1)) / s.correction) + s.epsilon));
       const p1 = f(f(p - f(p * s.shrink)) - f(step * s.scaledRate));
       expect([after.p[i], after.m[i], after.v[i]], `element ${i}`).toEqual(isInside ? [p1, m1, v1] : [p, m, v]);
@@ -46,7 +46,7 @@ describe("one AdamW step over a span", () => {
     expect(after.g).toEqual(before.g);
   });
 
-  test("does not depend on where spans begin", () => {
+  test("does not depend on the boundaries of spans", () => {
     const [whole, parts] = [vectors(), vectors()];
     const kernel = new AdamKernel();
     kernel.update(whole, 0, LENGTH, scalars);

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
-import { batchLimits, fewestTrained, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { batchLimits, minTrainedEntries, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import type { Row } from "../../../../src/engine/port.ts";
 import { uniform } from "../../../../src/util/rng.ts";
@@ -53,7 +53,7 @@ describe.each([
   { label: "every parameter", rank: null },
   { label: "an adapter", rank: 8 },
 ])("$label", ({ rank }) => {
-  test.each([1, 2, 5, 37, 130])("%i trained tokens: the same gradients with one, two and four threads", async (trained) => {
+  test.each([1, 2, 5, 37, 130])("%i trained tokens: gradients are bit-identical with 1, 2 and 4 threads", async (trained) => {
     const model = modelOf(rank);
     const rows = rowsWith(trained);
     const one = await gradients(model, rows, 1);
@@ -62,14 +62,14 @@ describe.each([
   });
 });
 
-test("narrow models and adapters are filled up, wide models are not", () => {
-  expect(fewestTrained(config, false)).toBe(2);
-  expect(fewestTrained(config, true)).toBe(320);
+test("pads batches of narrow models and adapters, not of wide models", () => {
+  expect(minTrainedEntries(config, false)).toBe(2);
+  expect(minTrainedEntries(config, true)).toBe(320);
   for (const narrow of [{ hiddenSize: 288 }, { innerSize: 256 }, { heads: 4 }, { vocabularySize: 300 }])
-    expect(fewestTrained({ ...config, ...narrow }, false)).toBe(320);
+    expect(minTrainedEntries({ ...config, ...narrow }, false)).toBe(320);
 });
 
-test("gradients of few trained tokens are those of many runs with one each", async () => {
+test("gradients of a batch equal the sum over its rows", async () => {
   const model = modelOf(null);
   const rows = rowsWith(4);
   const together = await gradients(model, rows, 1);

@@ -4,6 +4,7 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { batchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import { Trainer } from "../../../../src/engine/onnx/train/trainer.ts";
 import type { LossSpec, Row } from "../../../../src/engine/port.ts";
+import { startHelper } from "../../../support/start-helper.ts";
 
 const directory = join(import.meta.dirname, "../../../oracle/llama/model");
 const { signal } = new AbortController();
@@ -23,25 +24,25 @@ function group(prompt: number, promptLength: number, lengths: readonly number[])
   });
 }
 
-describe("rows that share a beginning", () => {
+describe("rows with a shared prefix", () => {
   const rows = [...group(1, 12, [5, 9, 9, 2, 1]), ...group(2, 10, [4]), ...group(3, 15, [3, 8]), ...group(4, 4, [6, 7])];
 
-  test("are laid out with the shared tokens once, as long as that is worth it", () => {
+  test("are packed with the shared tokens once if that saves work", () => {
     const packed = planBatches(rows, { maxTokens: 4096, maxSharing: 4096, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap(
-      (batch) => batch.families,
+      (batch) => batch.groups,
     );
     const byFirst = packed.toSorted((a, b) => a.members[0]! - b.members[0]!);
     expect(byFirst.map(({ members }) => members)).toEqual([[0, 1, 2, 3, 4], [5], [6, 7], [8], [9]]);
-    // 12 shared tokens and the branches without their last tokens, which predict nothing.
+    // 12 shared tokens and the continuations without their last tokens, which predict nothing.
     expect(byFirst[0]).toMatchObject({ shared: 12, length: 33 });
-    expect(byFirst[0]!.branches.map(({ length }) => length)).toEqual([4, 8, 8, 1, 0]);
+    expect(byFirst[0]!.continuations.map(({ length }) => length)).toEqual([4, 8, 8, 1, 0]);
   });
 
   test.each<LossSpec>([
     { kind: "cross-entropy" },
     { kind: "cispo", epsilon: 0.5, epsilonHigh: 0.5 },
     { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 },
-  ])("$kind: log-probabilities and gradients are those of each row by itself", async (loss) => {
+  ])("$kind: have the log-probabilities and gradients of each row alone", async (loss) => {
     const trainer = new Trainer({ threads: 1 });
     const [packed, single] = [
       await trainer.createModel({ id: "m", directory }, { seed: 0 }),
@@ -56,10 +57,10 @@ describe("rows that share a beginning", () => {
     expect(a.reduce((worst, x, i) => Math.max(worst, Math.abs(x - b[i]!)), 0) / scale).toBeLessThan(1e-5);
   });
 
-  test("a long prompt is computed once, in blocks of queries, and the result is that of each row by itself", async () => {
+  test("compute a long prompt once, in blocks of queries, with the results of each row alone", async () => {
     const long = [...group(1, 150, [60, 90, 40, 61]), ...group(2, 300, [20, 31])];
     const packed = planBatches(long, { maxTokens: 1024, maxSharing: 1024, maxTrained: 4096, minRows: 1, pairCost: 1 / 384 }).flatMap(
-      (batch) => batch.families,
+      (batch) => batch.groups,
     );
     expect(packed.map(({ members, shared }) => [members.length, shared])).toEqual([
       [2, 300],
@@ -84,16 +85,16 @@ describe("trained tokens", () => {
       return { tokens, weights: Float32Array.from(tokens, (_, t) => (t >= 20 - trained ? 1 : 0)) };
     });
 
-  test("of a batch are bounded, though equal rows share all that they look at", () => {
+  test("of a batch are bounded, also for equal rows that share all tokens", () => {
     const batches = planBatches(alike(300, 10), { maxTokens: 4096, maxSharing: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
-    const members = batches.map(({ families }) => families.flatMap((family) => family.members));
+    const members = batches.map(({ groups }) => groups.flatMap((group) => group.members));
     expect(members.flat().toSorted((a, b) => a - b)).toEqual(Array.from({ length: 300 }, (_, i) => i));
     expect(members.map(({ length }) => length)).toEqual([51, 51, 51, 51, 51, 45]);
     const [long] = planBatches(alike(1, 19), { maxTokens: 4096, maxSharing: 4096, maxTrained: 10, minRows: 1, pairCost: 1 / 384 });
-    expect(long!.families[0]!.trained).toBe(19);
+    expect(long!.groups[0]!.trained).toBe(19);
   });
 
-  test("may be as many as there is memory for their logits, 512 to 2048", async () => {
+  test("are limited by the memory of their logits, 512 to 2048", async () => {
     const config = await readModelConfig(directory);
     const limitOf = (vocabularySize: number) => batchLimits({ ...config, vocabularySize }).maxTrained;
     expect(limitOf(50_000) * 50_000 * 12).toBeLessThanOrEqual(1e9);
@@ -102,7 +103,7 @@ describe("trained tokens", () => {
     expect(limitOf(48)).toBe(2048);
   });
 
-  test("equal rows are the same gradient in one batch and in several", async () => {
+  test("have the same gradient in one batch and in several", async () => {
     const trainer = new Trainer({ threads: 1 });
     const rows = alike(40, 10);
     const [together, apart] = [await shipped(trainer), await shipped(trainer)];
@@ -113,7 +114,7 @@ describe("trained tokens", () => {
   });
 });
 
-test("planning looks at each row a bounded number of times, however many are joined", () => {
+test("planning reads each row a bounded number of times", () => {
   const tokens = Int32Array.from({ length: 20 }, (_, t) => t);
   let looks = 0;
   const rows = Array.from({ length: 2000 }, () => ({
@@ -124,15 +125,15 @@ test("planning looks at each row a bounded number of times, however many are joi
     weights: new Float32Array(20),
   }));
   const batches = planBatches(rows, { maxTokens: 4096, maxSharing: 4096, maxTrained: 512, minRows: 1, pairCost: 1 / 384 });
-  expect(batches.map((batch) => batch.families.map(({ members }) => members.length))).toEqual([[2000]]);
+  expect(batches.map((batch) => batch.groups.map(({ members }) => members.length))).toEqual([[2000]]);
   expect(looks).toBeLessThan(10 * 2000);
 });
 
-test("the gradient of a batch is that of its rows, however the rows are cut into batches", async () => {
+test("the gradient does not depend on the division of rows into batches", async () => {
   const rows = [...group(1, 4, [30, 60, 120, 250]), ...group(2, 5, [33, 77, 130, 200])];
   const results: Float32Array[] = [];
   for (const maxBatchTokens of [128, 4096]) {
-    const trainer = new Trainer({ threads: 2, maxBatchTokens });
+    const trainer = new Trainer({ threads: 2, maxBatchTokens, startHelper });
     const id = await shipped(trainer);
     await trainer.forwardBackward(id, rows, { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 }, signal);
     results.push(trainer.gradients(id));
@@ -140,7 +141,7 @@ test("the gradient of a batch is that of its rows, however the rows are cut into
   expect(furthest(results[0]!, results[1]!) / largest(results[1]!)).toBeLessThan(1e-5);
 });
 
-test("a row that is filled up beyond the model's context is what it is beside others", async () => {
+test("a row padded beyond the model's context has the same log-probabilities alone and in a batch", async () => {
   const config = await readModelConfig(directory);
   const trainer = new Trainer({ threads: 1 });
   const id = await trainer.createModel({ id: "m", directory }, { seed: 0 });

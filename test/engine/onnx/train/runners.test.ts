@@ -7,7 +7,7 @@ import { readBaseWeights } from "../../../../src/engine/onnx/model/weights.ts";
 import { planBatches } from "../../../../src/engine/onnx/train/batch.ts";
 import type { BatchModel } from "../../../../src/engine/onnx/train/batch-runner.ts";
 import { Runners } from "../../../../src/engine/onnx/train/runners.ts";
-import { SecondThread } from "../../../../src/engine/onnx/train/second-thread.ts";
+import { HelperThread } from "../../../../src/engine/onnx/threads/helper-thread.ts";
 import { ROOT } from "../../../project/files.ts";
 
 const directory = join(ROOT, "models/whetstone-tiny");
@@ -18,7 +18,7 @@ const model: BatchModel = { base: { config, layout, weights, rotary: rotaryTable
 const rows = [{ tokens: Int32Array.from({ length: 20 }, (_, t) => t), weights: new Float32Array(20).fill(1, 1) }];
 const batches = planBatches(rows, { maxTokens: 512, maxSharing: 512, minRows: 1, pairCost: 1e-3, maxTrained: 4096 });
 
-test("what is compiled is kept by the number of threads; what was released is compiled anew, and both are counted", async () => {
+test("caches programs per thread count, compiles released programs again, and counts every compilation", async () => {
   const runners = new Runners();
   const run = async (threads: number) => {
     const result = await runners.of(threads).run(model, rows, batches[0]!, null, null);
@@ -32,10 +32,11 @@ test("what is compiled is kept by the number of threads; what was released is co
   expect(await run(1)).toEqual({ ...first, compiled: 3 });
 });
 
-test("the second thread releases too, and without a number to keep forgets models, which it can be given again", async () => {
-  const thread = new SecondThread({ niceness: 0 }, () => undefined);
+test("the helper thread releases programs, and with no thread count to keep also models, which it can receive again", async () => {
+  const thread = new HelperThread({ niceness: 0 }, () => undefined);
   const { signal } = new AbortController();
-  const run = (threads: number) => thread.run("model", model, 0, { threads, rows, batches, loss: null }, signal);
+  const stepModel = { ...model, id: "model", version: 0, gradients: new Float32Array(layout.length) };
+  const run = (threads: number) => thread.run({ model: stepModel, rows, batches, loss: null, signal }, threads);
   const { results } = await run(1);
   expect((await run(2)).results).toEqual(results);
   expect(thread.compiled).toBe(2);

@@ -8,7 +8,7 @@ let scratch: string;
 beforeAll(async () => void (scratch = await mkdtemp(join(tmpdir(), "whetstone-trainer-"))));
 afterAll(() => rm(scratch, { recursive: true, force: true }));
 
-test("a base is read once for all models on it, and again when none was left", async () => {
+test("reads a base once for all its models, and again after the last was unloaded", async () => {
   const directory = join(scratch, "base");
   await cp(join(import.meta.dirname, "../../../oracle/llama/model"), directory, { recursive: true });
   const trainer = new Trainer({ threads: 1 });

@@ -1,10 +1,10 @@
 /** Objects that a request closes by default: their grammar, and the schema that their texts are validated against. */
 import { fc, test } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { compileOutput } from "../../../../src/service/chat/structured/output-grammar.ts";
-import { violationOf } from "../../../../src/service/chat/structured/output-validation.ts";
-import { withClosedObjects } from "../../../../src/service/chat/structured/schema/closed.ts";
-import { compileSchema, languageOf, languageOfSchema } from "./support.ts";
+import { compileOutput } from "../../../../src/service/chat/generate/output-grammar.ts";
+import { violationOf } from "../../../../src/service/chat/answer/output-validation.ts";
+import { withClosedObjects } from "../../../../src/grammar/compile/schema/closed.ts";
+import { compileSchema, languageOf, languageOfSchema } from "../../../grammar/compile/support.ts";
 
 const CLOSED = { closesObjects: true };
 const properties = { a: { type: "integer" }, b: { type: "integer" } };
@@ -28,12 +28,12 @@ describe("a closed object", () => {
     expect(['{"a":1,"x":"y"}', '{"x":1}'].map((text) => language.accepts(text))).toEqual([true, false]);
   });
 
-  it("has no other members than those that any of its alternatives names", () => {
+  it("has only members that one of its alternatives declares", () => {
     const language = languageOfSchema({ type: "object", anyOf: [{ properties }, { properties: { c: {} }, required: ["c"] }] }, CLOSED);
     expect(['{"a":1}', '{"c":1}', '{"a":1,"c":1}', '{"x":1}'].map((text) => language.accepts(text))).toEqual([true, true, false, false]);
   });
 
-  it("allows only the names of its patterns, however many they are", () => {
+  it("allows only names that match its patterns, for any number of patterns", () => {
     const names = ["p", "q", "r", "s", "t"];
     const patternProperties = Object.fromEntries(names.map((name) => [`^${name}\\d$`, { type: "integer" }]));
     const schema = { type: "object", properties, patternProperties };
@@ -43,7 +43,7 @@ describe("a closed object", () => {
     expect(accepts({ ...schema, additionalProperties: true }, '{"a":1,"x":2}')).toEqual([true, true]);
   });
 
-  it("fails the validation for names that its grammar cannot exclude", () => {
+  it("rejects names in the validation if the grammar cannot exclude them", () => {
     const schema = { type: "object", properties, patternProperties: { "\\bx": { type: "integer" } } };
     expect(accepts(schema, '{"x":1}')).toEqual([true, true]);
     expect(accepts(schema, '{"ax":1}')).toEqual([true, false]);
@@ -53,14 +53,14 @@ describe("a closed object", () => {
     expect(accepts(referred, '{"o":{"ax":1}}')).toEqual([true, false]);
   });
 
-  it("allows no members where its rules for names are the only keyword", () => {
+  it("allows no members if propertyNames is its only keyword", () => {
     const { language, loose } = compileSchema({ type: "object", propertyNames: { pattern: "\\bx" } }, CLOSED);
     expect([language.accepts("{}"), language.accepts('{"x":1}')]).toEqual([true, false]);
     expect(loose).toEqual(["pattern"]);
   });
 });
 
-it("is validated beside patterns and alternatives, for which ajv's tracking of evaluated members throws", () => {
+it("validates patterns with alternatives, for which ajv's unevaluatedProperties throws", () => {
   const open = { patternProperties: { "^p": { type: "integer" } }, anyOf: [{ additionalProperties: false }, {}] };
   for (const each of [open, { ...open, unevaluatedProperties: false }]) {
     expect(violationOf(JSON.stringify(each), '{"p":1}')).toBe(null);
@@ -99,7 +99,7 @@ const document = fc
   .map(([given, shared]) => ({ allOf: [given], $defs: { shared: { anyOf: [shared, { type: "null" }] } } }));
 const draws = fc.infiniteStream(fc.nat(0xffff)).map((stream) => (below: number) => (stream.next().value ?? 0) % below);
 
-test.prop([document, draws], { numRuns: 150 })("the validation rejects no text of a grammar that closes objects", (given, draw) => {
+test.prop([document, draws], { numRuns: 150 })("the validation accepts every text of a grammar with closed objects", (given, draw) => {
   let compiled: ReturnType<typeof compileSchema>;
   try {
     compiled = compileSchema(given, CLOSED);

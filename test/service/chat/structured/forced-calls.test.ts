@@ -1,9 +1,9 @@
-/** Forced calls read as they come, against the same text read whole. */
+/** Forced calls parsed incrementally, compared with parsing the whole text. */
 import { fc, test } from "@fast-check/vitest";
 import { expect } from "vitest";
-import { ForcedCalls, type CallDelta } from "../../../../src/service/chat/structured/forced-calls.ts";
+import { ForcedCalls, type CallDelta } from "../../../../src/service/chat/text/forced-calls.ts";
 
-/** The calls that pieces make, and the first pieces' ids. */
+/** Joins deltas to calls, with the id of each first delta. */
 function joined(deltas: readonly CallDelta[]): object[] {
   const calls: { id: string; type: string; function: { name: string; arguments: string } }[] = [];
   for (const { index, id, type, function: called } of deltas) {
@@ -19,7 +19,7 @@ const calls = fc.array(fc.record({ name, parameters: given }), { minLength: 1, m
 const text = fc.tuple(calls, fc.constantFrom(undefined, 1, "\t")).map(([value, space]) => JSON.stringify(value, null, space));
 
 test.prop([text, fc.array(fc.nat(400), { maxLength: 12 })], { numRuns: 500 })(
-  "several calls, cut anywhere, are those of the whole text",
+  "calls in any chunks are parsed like the whole text",
   (whole, cuts) => {
     const forced = new ForcedCalls(null);
     const stream = forced.stream(0);

@@ -1,7 +1,7 @@
 /**
- * Schemas as libraries send them: 102 pydantic models, in validation and in serialization mode, and 97 zod models in every draft that zod
- * writes. All compile, and what their grammars make is valid for ajv with formats, but for keywords that are left to the validation,
- * which then says what ajv says.
+ * Schemas from client libraries: 102 pydantic models, in validation and serialization mode, and 97 zod models in every draft that zod
+ * writes. All compile, and generated values are valid for ajv with formats, except for keywords that are left to the validation,
+ * which then reports the same result as ajv.
  */
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import ajvFormats from "ajv-formats";
@@ -9,20 +9,20 @@ import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { compileOutput } from "../../../../src/service/chat/structured/output-grammar.ts";
-import { violationOf } from "../../../../src/service/chat/structured/output-validation.ts";
-import type { SchemaObject } from "../../../../src/service/chat/structured/schema/keywords.ts";
-import { languageOf } from "./support.ts";
+import { compileOutput } from "../../../../src/service/chat/generate/output-grammar.ts";
+import { violationOf } from "../../../../src/service/chat/answer/output-validation.ts";
+import type { SchemaObject } from "../../../../src/grammar/compile/schema/keywords.ts";
+import { languageOf } from "../../../grammar/compile/support.ts";
 import { ZOD_MODELS, ZOD_OPTIONS } from "./zod-models.ts";
 
 interface Case {
   readonly name: string;
   readonly schema: SchemaObject;
-  /** A schema of the same values that ajv can read, where `schema` is of a draft that ajv does not know. */
+  /** Equivalent schema for ajv, if ajv does not support the draft of `schema`. */
   readonly readable: SchemaObject;
 }
 
-/** Different schemas alone: modes and drafts mostly say the same. */
+/** Returns the cases without duplicate schemas, because modes and drafts are mostly equal. */
 function different(cases: readonly Case[]): Case[] {
   const withoutDraft = ({ $schema: _draft, ...rest }: SchemaObject) => rest;
   return [
@@ -53,7 +53,7 @@ function zodCases(): Case[] {
   );
 }
 
-/** Patterns are JavaScript's with the flag `u`, or without where they have escapes that it forbids. */
+/** Compiles patterns with the flag `u`, or without it if they have escapes that it forbids. */
 const regExp = Object.assign(
   (pattern: string): RegExp => {
     try {
@@ -66,7 +66,7 @@ const regExp = Object.assign(
 );
 
 function ajvOf({ schema, readable }: Case): ValidateFunction {
-  // A decimal multiple is one up to rounding.
+  // Decimal multiples are compared up to rounding.
   const ajv = new Ajv2020({ strict: false, logger: false, multipleOfPrecision: 6, code: { regExp } });
   ajvFormats.default(ajv);
   try {
@@ -88,7 +88,7 @@ describe.each([
   ["pydantic", pydanticCases, 55, 1],
   ["zod", zodCases, 22, 0],
 ] as const)("schemas of %s", (_library, casesOf, perSchema, least) => {
-  it("all compile, and their outputs are valid for ajv unless the validation finds what ajv finds", () => {
+  it("compile, and their outputs are valid for ajv unless the validation rejects them too", () => {
     const draw = generator(1);
     const counts = { outputs: 0, found: 0 };
     const wrong: string[] = [];
@@ -110,7 +110,7 @@ describe.each([
     }
     expect(wrong).toEqual([]);
     expect(counts.outputs).toBeGreaterThan(5000);
-    // Few keywords are left to the validation, and there it finds something.
+    // The validation rejects some outputs, but few.
     expect(counts.found).toBeLessThan(counts.outputs / 20);
     expect(counts.found).toBeGreaterThanOrEqual(least);
   }, 120_000);

@@ -1,4 +1,4 @@
-/** Validation of finished texts, by the reason for their end, and the finish reason of forced calls that were cut short. */
+/** Validation of finished texts by finish reason, and the finish reason of forced calls that were cut. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,7 +29,7 @@ async function post(body: object): Promise<{ status: number; body: any }> {
   return { status: response.status, body: await response.json() };
 }
 
-/** Schema whose grammar matches 50 alone, which the schema excludes. */
+/** Schema with a grammar that matches only 50, which the schema excludes. */
 const NEVER = { type: "integer", minimum: 50, maximum: 50, not: { const: 50 } };
 const WITH_END = { include_stop_str_in_output: true, skip_special_tokens: false };
 const tool = (name: string, parameters: object) => ({ type: "function", function: { name, parameters } });
@@ -48,7 +48,7 @@ describe("the validation of a finished text", () => {
     expect((await post({ ...call, ...fields, max_tokens: 60 })).status).toBe(422);
   });
 
-  it("ignores a text that a stop string or another stop token cut short", async () => {
+  it("skips a text that a stop string or another stop token cut", async () => {
     for (const [stop, content] of [
       [{ stop: ["0"] }, "5"],
       [{ stop: ["0"], include_stop_str_in_output: true }, "50"],
@@ -61,12 +61,12 @@ describe("the validation of a finished text", () => {
     expect([status, body.choices?.[0].message.content]).toEqual([200, ""]);
   });
 
-  it.each(["constructor", "__proto__", "toString"])("works for a tool of the name %s", async (name) => {
+  it.each(["constructor", "__proto__", "toString"])("works for a tool with the name %s", async (name) => {
     const free = tool(name, { type: "object" });
     for (const tool_choice of ["required", { type: "function", function: { name } }]) {
       const { status } = await post({ tools: [tool(name, withX(NEVER))], tool_choice, parallel_tool_calls: false });
       expect(status).toBe(422);
-      // Another tool needs validation, this one does not.
+      // Only the other tool needs validation.
       const answer = await post({ tools: [free, tool("f", { ...withX(NEVER), type: "object" })], tool_choice, max_tokens: 100 });
       expect([200, 422]).toContain(answer.status);
     }
@@ -77,7 +77,7 @@ describe("tool_choice required", () => {
   const tools = [tool("add", { ...withX({ type: "integer", minimum: 10, maximum: 99 }), additionalProperties: false })];
   const body = { tools, tool_choice: "required", parallel_tool_calls: false, ...COMPACT };
 
-  it("reports calls that the limit cut short as length, but in a stream as tool_calls once a call has begun, as vLLM does", async () => {
+  it("returns finish reason length for a cut call; a stream returns tool_calls once a call has started, as vLLM does", async () => {
     const whole = await post({ ...body, return_token_ids: true });
     const count = whole.body.choices[0].token_ids.length as number;
     for (let max_tokens = 1; max_tokens <= count; max_tokens++) {

@@ -1,24 +1,24 @@
-/** The grammars of requests: lists of any length, and what of them is kept. */
+/** Grammars of requests: long lists of choices, and the cache. */
 import { describe, expect, it } from "vitest";
-import { OutputGrammars } from "../../../../src/service/chat/structured/output-grammar.ts";
-import type { OutputForm } from "../../../../src/service/chat/structured/output-request.ts";
-import { languageOf } from "./support.ts";
+import { OutputGrammars } from "../../../../src/service/chat/generate/output-grammar.ts";
+import type { OutputForm } from "../../../../src/service/chat/request/output-request.ts";
+import { languageOf } from "../../../grammar/compile/support.ts";
 
 const grammarOf = async (grammars: OutputGrammars, form: OutputForm) =>
   (await grammars.compile({ form, whitespacePattern: null, closesObjects: false }, { reasoningEnd: null })).grammar;
 
 describe("the grammars of requests", () => {
-  it("may be a choice of very many texts", async () => {
+  it("support a choice of 150,000 strings", async () => {
     const options = [...Array.from({ length: 150_000 }, () => "a"), "b"];
     const language = languageOf(await grammarOf(new OutputGrammars(), { kind: "choice", options }));
     expect(["a", "b", "c"].map((text) => language.accepts(text))).toEqual([true, true, false]);
   });
 
-  it("refuse a choice of half a character", async () => {
+  it("reject a choice with half of a surrogate pair", async () => {
     await expect(grammarOf(new OutputGrammars(), { kind: "choice", options: ["a", "\ud800"] })).rejects.toThrow(/surrogate/);
   });
 
-  it("are kept while they are few, and the large ones while they are fewer", async () => {
+  it("are cached up to a limit, with a lower limit for large grammars", async () => {
     const grammars = new OutputGrammars();
     const small = (at: number): OutputForm => ({ kind: "regex", pattern: `small ${at}` });
     const large = (at: number): OutputForm => ({ kind: "regex", pattern: `(?:a?){0,60000}${at}` });

@@ -1,4 +1,4 @@
-/** Zod schemas of the everyday range, as clients turn them into JSON schemas. */
+/** Common Zod schemas, which clients convert to JSON schemas. */
 import { z } from "zod";
 
 const Person = z.object({ name: z.string(), age: z.int() }).meta({ id: "Person", title: "A person" });
@@ -18,7 +18,7 @@ const Linked = z.object({
 });
 const json: z.ZodType = z.lazy(() => z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(json), z.record(z.string(), json)]));
 
-/** By name. */
+/** Schemas by name. */
 export const ZOD_MODELS: Readonly<Record<string, z.ZodType>> = {
   string: z.string(),
   strings: z.object({ a: z.string().min(1), b: z.string().max(5), c: z.string().length(3), d: z.string().nonempty().max(40) }),
@@ -200,7 +200,7 @@ export const ZOD_MODELS: Readonly<Record<string, z.ZodType>> = {
   exact: z.object({ a: z.exactOptional(z.string()), b: z.int() }),
 };
 
-/** The options of `z.toJSONSchema` that change what it makes. */
+/** Options of `z.toJSONSchema` that change its output. */
 export const ZOD_OPTIONS = (["draft-2020-12", "draft-7", "draft-4", "openapi-3.0"] as const).flatMap((target) =>
   (["output", "input"] as const).flatMap((io) =>
     (["inline", "ref"] as const).map((reused) => ({ target, io, reused, unrepresentable: "any" as const })),

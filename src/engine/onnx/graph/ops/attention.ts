@@ -7,6 +7,9 @@ import { matmul } from "./linear.ts";
 import { softmax } from "./neural.ts";
 import { reshape } from "./shape.ts";
 
+/** Term that attention masks add to a masked score, which makes its exponential exactly 0. */
+export const MASKED = -1e9;
+
 /** Options of {@link attention}. */
 export interface AttentionOptions {
   /** Number of query heads per key head, `g`. */

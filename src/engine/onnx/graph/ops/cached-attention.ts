@@ -10,7 +10,7 @@ export interface CachedAttention {
   /** Cached values, `[B, kv, C, d]`. */
   readonly pastValues: Value;
   /** Position of each row's last token: the number of tokens including new ones, minus one; `[B]`, int32. */
-  readonly lastPlaces: Value;
+  readonly lastPositions: Value;
   /** Number of tokens of the longest row, including new ones; `[1]`, int32. */
   readonly total: Value;
   /** Tables `[positions, d/2]` for rotating queries and keys in this op; `d` must be a multiple of 16. @default no rotation */
@@ -33,7 +33,7 @@ export interface CachedAttention {
  * @throws ShapeError `E_SHAPE` if projection and cache do not match, or `d` is not a multiple of 8.
  */
 export function cachedAttention(operands: CachedAttention): { mixed: Value; keys: Value; values: Value } {
-  const { projected, pastKeys, pastValues, lastPlaces, total, rotary, heads, kvHeads } = operands;
+  const { projected, pastKeys, pastValues, lastPositions: lastPlaces, total, rotary, heads, kvHeads } = operands;
   const { graph } = projected;
   const [batch, time, width] = projected.shape;
   const headSize = pastKeys.shape[3];

@@ -34,7 +34,7 @@ function shared(bytes: number): SharedArrayBuffer {
 }
 
 function toAllowed(ids: readonly number[]): Uint8Array {
-  const last = ids.reduce((most, id) => Math.max(most, id), -1);
+  const last = ids.reduce((max, id) => Math.max(max, id), -1);
   const allowed = new Uint8Array(shared(last + 1));
   for (const id of ids) allowed[id] = 1;
   return allowed;

@@ -6,7 +6,7 @@ import { ruleLists, type SentParams } from "./lists.ts";
 import { allowOnly, ban, banSequences } from "./masks.ts";
 
 /** Returns the parameters that are rules, with defaults filled in. */
-function filledIn(params: SamplingParams | SentParams) {
+function withDefaults(params: SamplingParams | SentParams) {
   return {
     lists: "lists" in params ? params.lists : ruleLists(params),
     minTokens: params.minTokens ?? 0,
@@ -17,7 +17,7 @@ function filledIn(params: SamplingParams | SentParams) {
   };
 }
 
-type RuleParams = ReturnType<typeof filledIn>;
+type RuleParams = ReturnType<typeof withDefaults>;
 
 /** Logit rules of one request; follows the sampled tokens. Most requests have no rules. */
 export class LogitRules {
@@ -37,7 +37,7 @@ export class LogitRules {
 
   /** Returns the rules of a request; null if it has none. */
   static of(params: SamplingParams | SentParams, prompt: Int32Array): LogitRules | null {
-    const rules = filledIn(params);
+    const rules = withDefaults(params);
     const isPlain =
       rules.lists.allowed === null &&
       rules.lists.banned === null &&

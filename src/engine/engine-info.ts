@@ -1,0 +1,49 @@
+/** Descriptions that an engine gives of itself: features, base models, workers. Part of the Engine port. */
+
+/** Features and limits of an engine. */
+export interface Capabilities {
+  /** Name of the engine for logs and the service's description. */
+  readonly name: string;
+  /** Identifiers accepted as `base`. */
+  readonly baseModels: readonly string[];
+  /** Whether low-rank adapters can be trained. */
+  readonly lora: boolean;
+  /** Whether all parameters can be trained. */
+  readonly fullParameter: boolean;
+  /** Whether `maxGradNorm` is supported; if not, a value above 0 is rejected. @default true */
+  readonly clipsGradients?: boolean | undefined;
+  /** Maximum of `topLogprobs`. */
+  readonly maxTopLogprobs: number;
+  /** Whether `SamplingParams.constraint` is supported. @default false */
+  readonly constraints?: boolean | undefined;
+  /** Whether equal inputs give bit-identical results across thread counts. */
+  readonly deterministic: boolean;
+}
+
+/** Description of a base model. */
+export interface BaseModelInfo {
+  /** Identifier accepted as `base`. */
+  readonly id: string;
+  /** Directory in Hugging Face layout, from which tokenizer and chat template are read. */
+  readonly directory: string;
+  /** Number of token ids: rows of the embedding matrix. */
+  readonly vocabularySize: number;
+  /** Maximum number of tokens of prompt and output together. */
+  readonly contextLength: number;
+  /** Number of parameters; NaN if the engine does not know it. */
+  readonly parameters: number;
+}
+
+/** State of one worker of an engine. */
+export interface WorkerStatus {
+  /** Name, unique within the engine, such as `sampler-0`. */
+  readonly name: string;
+  /** Work of the worker. */
+  readonly role: "sampler" | "trainer";
+  /** Current state; `restarting` if the worker died and its replacement has not started yet. */
+  readonly state: "running" | "restarting";
+  /** Number of replacements since the engine started. */
+  readonly restarts: number;
+  /** Milliseconds until the replacement starts; 0 while running. */
+  readonly restartsInMs: number;
+}

@@ -1,0 +1,97 @@
+/** Wrapper of onnxruntime-node: loads it, compiles graphs and runs them. No other module imports onnxruntime-node. */
+import type * as Ort from "onnxruntime-node";
+import { EngineError, EngineMissingError } from "../../../errors.ts";
+import { type Graph, writeOnnx } from "../graph/index.ts";
+
+export type Tensor = Ort.Tensor;
+/** Input tensors or preallocated output tensors, by name. */
+export type Tensors = Record<string, Tensor>;
+
+/** Constructor of tensors, which wrap an array without a copy. */
+export type TensorConstructor = Awaited<ReturnType<typeof loadRuntime>>["Tensor"];
+
+let loading: Promise<typeof Ort> | undefined;
+
+/**
+ * Loads onnxruntime-node, once per thread.
+ *
+ * @throws EngineMissingError `E_ENGINE_MISSING` if the native binary is missing or does not load.
+ */
+export function loadRuntime(): Promise<typeof Ort> {
+  loading ??= import("onnxruntime-node").catch((cause: unknown) => {
+    loading = undefined;
+    throw new EngineMissingError(
+      "The embedded engine needs onnxruntime-node, which could not be loaded. Run: ONNXRUNTIME_NODE_INSTALL=skip npm install onnxruntime-node@1.30.0",
+      { cause },
+    );
+  });
+  return loading;
+}
+
+/** Settings of a compiled graph. */
+export interface ProgramOptions {
+  /** Threads per operator. */
+  readonly threads: number;
+  /**
+   * Whether the runtime allocates one block for all intermediates of an input shape that it has seen before, in addition to the memory
+   * of the first run with that shape. @default true
+   */
+  readonly memoryPattern?: boolean | undefined;
+}
+
+/** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
+export class Program {
+  readonly #session: Ort.InferenceSession;
+
+  private constructor(session: Ort.InferenceSession) {
+    this.#session = session;
+  }
+
+  /** Compiles a graph. @throws EngineError `E_ENGINE` if the runtime rejects the graph. */
+  static async compile(graph: Graph, name: string, options: ProgramOptions): Promise<Program> {
+    const ort = await loadRuntime();
+    try {
+      const session = await ort.InferenceSession.create(writeOnnx(graph, name), {
+        executionProviders: ["cpu"],
+        intraOpNumThreads: options.threads,
+        interOpNumThreads: 1,
+        executionMode: "sequential",
+        graphOptimizationLevel: "all",
+        // Without the arena, every intermediate is newly mapped memory, which takes a fifth of a step's processor time.
+        enableCpuMemArena: true,
+        enableMemPattern: options.memoryPattern ?? true,
+        logSeverityLevel: 3,
+        // A spinning thread would occupy a core that samplers, trainer and server share.
+        extra: { session: { intra_op: { allow_spinning: "0" } } },
+      });
+      return new Program(session);
+    } catch (cause) {
+      throw new EngineError(`The graph "${name}" did not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    }
+  }
+
+  /** Names of the inputs that remain in the compiled graph. */
+  get inputNames(): readonly string[] {
+    return this.#session.inputNames;
+  }
+
+  /**
+   * Runs the graph. Inputs are read in place, not copied.
+   *
+   * @param fetches - Names of outputs, or a map from output name to a preallocated tensor or null. A preallocated tensor is written in
+   *   place, and the output is also returned as a copy.
+   * @throws EngineError `E_ENGINE` if the run fails.
+   */
+  async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
+    try {
+      return (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
+    } catch (cause) {
+      throw new EngineError(`The engine failed to run a graph: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    }
+  }
+
+  /** Frees the compiled graph and its memory. */
+  async release(): Promise<void> {
+    await this.#session.release();
+  }
+}

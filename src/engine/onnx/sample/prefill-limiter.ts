@@ -1,0 +1,37 @@
+/** Max delay of running rows by prefill, in decode steps. A whole step would leave no margin for other delays of a token. */
+const BUDGET_STEPS = 0.5;
+/** Delay that prefill may always cause, in milliseconds, however short a decode step is. */
+const MIN_BUDGET_MS = 2;
+/** Weight of the newest measurement in the moving average. */
+const NEWEST = 0.25;
+
+/**
+ * Rate limiter of prefill, based on the measured prefill and decode speed of a model on this machine. Determines how many prompt tokens are
+ * computed between two tokens of the running rows; results do not depend on it.
+ */
+export class PrefillLimiter {
+  #msPerPromptToken = 0;
+  #msPerStep = 0;
+
+  notePrefill(tokens: number, ms: number): void {
+    this.#msPerPromptToken = blend(this.#msPerPromptToken, ms / tokens);
+  }
+
+  noteDecode(ms: number): void {
+    this.#msPerStep = blend(this.#msPerStep, ms);
+  }
+
+  /** Max milliseconds of prefill between two decode steps. */
+  get budgetMs(): number {
+    return Math.max(MIN_BUDGET_MS, BUDGET_STEPS * this.#msPerStep);
+  }
+
+  /** Returns the number of prompt tokens that can be computed in `ms` milliseconds; at least 1. */
+  promptTokensIn(ms: number): number {
+    return this.#msPerPromptToken === 0 ? 1 : Math.max(1, Math.floor(ms / this.#msPerPromptToken));
+  }
+}
+
+function blend(old: number, newest: number): number {
+  return old === 0 ? newest : (1 - NEWEST) * old + NEWEST * newest;
+}

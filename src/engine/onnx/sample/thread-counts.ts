@@ -1,0 +1,30 @@
+/**
+ * Thread counts of a sampler's graphs: the max number of threads inside one op that leaves every bit of a row as with one thread, for any
+ * batch. Products cut along rows, or into wide slices of columns, sum exactly as the whole product does; for narrow slices the runtime sums
+ * the inner dimension in different pieces.
+ */
+import type { ModelConfig } from "../model/config.ts";
+import { allLinears } from "../model/parameters.ts";
+import { isLarge } from "../model/size.ts";
+import { MIN_ROWS, MIN_SLICE_COLUMNS, MAX_THREADS } from "../runtime/thread-limits.ts";
+
+/**
+ * Returns the threads inside one op of the decode graph.
+ *
+ * @param maxThreads - Upper limit; {@link MAX_THREADS} also applies.
+ */
+export function decodeThreads(config: ModelConfig, hasAdapters: boolean, maxThreads: number): number {
+  // The products of a small model finish before another thread wakes up.
+  if (!isLarge(config)) return 1;
+  // Matrices that are left operands are cut along their rows. Attention is one product per row and key head, an adapter one product per
+  // row: as long as there are at least as many products as threads, none of them is cut.
+  return Math.min(maxThreads, MAX_THREADS, hasAdapters ? MIN_ROWS : MIN_ROWS * config.kvHeads);
+}
+
+/** Returns the threads inside one op of the prefill graph; see {@link decodeThreads}. */
+export function promptThreads(config: ModelConfig, hasAdapters: boolean, maxThreads: number): number {
+  // An adapter's rank is narrower than any slice may be.
+  if (!isLarge(config) || hasAdapters) return 1;
+  const narrowest = Math.min(...allLinears(config).map(({ parts }) => parts.reduce((sum, { outputSize }) => sum + outputSize, 0)));
+  return Math.max(1, Math.min(maxThreads, MAX_THREADS, Math.floor(narrowest / MIN_SLICE_COLUMNS)));
+}

@@ -1,0 +1,135 @@
+/** Inspection of base models in a separate thread, with limits on time and memory. */
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { Worker } from "node:worker_threads";
+import { DataError, EngineError } from "../../../errors.ts";
+import type { Inspection, InspectionMessage } from "./inspect-worker.ts";
+import { spawnWorker } from "../../../util/spawn-worker.ts";
+import { restoreError } from "../../../util/worker-rpc.ts";
+
+/** Limits of one inspection. */
+export interface InspectionLimits {
+  /** Maximum time without progress, in milliseconds. Each tensor of the weights is progress. @default 60_000 */
+  readonly timeoutMs?: number | undefined;
+  /** Maximum heap of the thread, in MiB. @default 2048 */
+  readonly maxHeapMb?: number | undefined;
+}
+
+/** Time after which an idle thread ends, in milliseconds. */
+const IDLE_MS = 10_000;
+
+/** Inspects base models, such that files in a directory can neither block nor crash the process. */
+export class BaseInspector {
+  readonly #timeoutMs: number;
+  readonly #maxHeapMb: number;
+  readonly #running = new Map<string, Promise<void>>();
+  /** Fingerprints of accepted directories. */
+  readonly #accepted = new Map<string, string>();
+  readonly #workers = new Set<Worker>();
+  #isClosed = false;
+  /** Idle thread, reused for the next inspection until its timer ends it. */
+  #idle: { readonly worker: Worker; readonly timer: NodeJS.Timeout } | null = null;
+
+  constructor({ timeoutMs = 60_000, maxHeapMb = 2048 }: InspectionLimits = {}) {
+    this.#timeoutMs = timeoutMs;
+    this.#maxHeapMb = maxHeapMb;
+  }
+
+  /**
+   * Checks the configuration and the weights, loads the tokenizer and encodes test texts. Concurrent calls for the same directory share
+   * one inspection, and a directory whose files have not changed since it was accepted is not inspected again.
+   *
+   * @throws DataError `E_DATA`, UnsupportedError `E_UNSUPPORTED`, NotFoundError `E_NOT_FOUND` with the problem of the files; `E_DATA`
+   *   also if the inspection exceeds a limit.
+   */
+  inspect(directory: string): Promise<void> {
+    const running = this.#running.get(directory);
+    if (running !== undefined) return running;
+    const result = this.#inspect(directory).finally(() => this.#running.delete(directory));
+    this.#running.set(directory, result);
+    return result;
+  }
+
+  /** Stops all inspections; their calls reject. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.all([...this.#workers].map((worker) => worker.terminate()));
+  }
+
+  async #inspect(directory: string): Promise<void> {
+    const fingerprint = await fingerprintOf(directory);
+    if (fingerprint !== null && this.#accepted.get(directory) === fingerprint) return;
+    if (this.#isClosed) throw new EngineError("The engine is closed");
+    const worker = this.#take();
+    const { error } = await this.#ask(worker, directory).catch((failure: unknown) => {
+      void worker.terminate();
+      throw failure;
+    });
+    this.#keep(worker);
+    if (error !== null) throw restoreError(error);
+    if (fingerprint !== null) this.#accepted.set(directory, fingerprint);
+  }
+
+  #take(): Worker {
+    const idle = this.#idle;
+    this.#idle = null;
+    if (idle !== null) {
+      clearTimeout(idle.timer);
+      idle.worker.ref();
+      return idle.worker;
+    }
+    const worker = spawnWorker("engine/onnx/threads/inspect-worker", { resourceLimits: { maxOldGenerationSizeMb: this.#maxHeapMb } });
+    this.#workers.add(worker);
+    // A running inspection has its own listener; an idle thread that dies is replaced by the next inspection.
+    worker.on("error", () => {});
+    worker.once("exit", () => {
+      this.#workers.delete(worker);
+      if (this.#idle?.worker === worker) this.#idle = null;
+    });
+    return worker;
+  }
+
+  #keep(worker: Worker): void {
+    if (this.#idle !== null) return void worker.terminate();
+    worker.unref();
+    this.#idle = { worker, timer: setTimeout(() => void worker.terminate(), IDLE_MS).unref() };
+  }
+
+  #ask(worker: Worker, directory: string): Promise<Inspection> {
+    return new Promise<Inspection>((resolve, reject) => {
+      const refuse = (limit: string) => reject(new DataError(`Loading the files of the base model takes more than ${limit}`));
+      const timer = setTimeout(() => refuse(`${this.#timeoutMs / 1000} s for one step`), this.#timeoutMs);
+      const onError = (error: NodeJS.ErrnoException) => {
+        if (error.code === "ERR_WORKER_OUT_OF_MEMORY") refuse(`${this.#maxHeapMb} MiB of memory`);
+        else reject(new EngineError(`The base model could not be inspected: ${error.message}`, { cause: error }));
+      };
+      const onExit = () => {
+        clearTimeout(timer);
+        reject(new EngineError("The engine is closed"));
+      };
+      worker.once("error", onError).once("exit", onExit);
+      const onMessage = (message: InspectionMessage) => {
+        if (message === "progress") {
+          timer.refresh();
+          return;
+        }
+        clearTimeout(timer);
+        worker.off("error", onError).off("exit", onExit).off("message", onMessage);
+        resolve(message);
+      };
+      worker.on("message", onMessage);
+      worker.postMessage(directory);
+    });
+  }
+}
+
+/** Returns names, sizes, inodes and modification times of a directory's files; null if the directory cannot be read. */
+async function fingerprintOf(directory: string): Promise<string | null> {
+  try {
+    const names = (await readdir(directory)).toSorted();
+    const files = await Promise.all(names.map((name) => stat(join(directory, name), { bigint: true })));
+    return files.map(({ size, ino, mtimeNs }, index) => `${names[index]} ${size} ${ino} ${mtimeNs}`).join("\n");
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,35 @@
+/** Entry point of the thread that inspects base models. The thread loads no native code, so it can be terminated at any time. */
+import { parentPort } from "node:worker_threads";
+import { loadTokenizer } from "../../../tokenizer/index.ts";
+import { readModelConfig } from "../model/config.ts";
+import { verifyWeights } from "../model/verify-weights.ts";
+import { describeError, type SentError } from "../../../util/worker-rpc.ts";
+
+/** Message of the thread: a sign of progress, or the result. */
+export type InspectionMessage = "progress" | Inspection;
+
+/** Result of an inspection: the reason to reject the base model, or null. */
+export interface Inspection {
+  readonly error: SentError | null;
+}
+
+/** Repetitions of each character in the test texts for the tokenizer. */
+const TRIAL_LENGTH = 10_000;
+
+/** Test texts: long runs of one letter, digit, mark, space or line end, each followed by other characters. */
+const TRIAL = ["a", "A", "é", "字", "1", " ", "\n", " \n", "!", "'", "\u0301", "\0"].map((one) => `${one.repeat(TRIAL_LENGTH)}b!`);
+
+async function inspect(directory: string): Promise<Inspection> {
+  try {
+    await verifyWeights(directory, await readModelConfig(directory), () => post("progress"));
+    const tokenizer = await loadTokenizer(directory);
+    for (const text of TRIAL) tokenizer.encode(text);
+    return { error: null };
+  } catch (error) {
+    return { error: describeError(error) };
+  }
+}
+
+const port = parentPort!;
+const post = (message: InspectionMessage) => port.postMessage(message);
+port.on("message", (directory: string) => void inspect(directory).then(post));

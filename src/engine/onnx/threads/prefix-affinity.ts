@@ -1,0 +1,40 @@
+/** Prefix-affinity routing: a map from prompt prefixes to the sampler thread that computed them last. */
+
+import { Lru } from "../../../util/lru.ts";
+
+/** Granularity of prefixes, in tokens. A shorter prefix is too cheap to compute to influence the routing. */
+const STEP = 64;
+/** Maximum number of prefixes in the map. */
+const MAX_KNOWN = 8192;
+
+/**
+ * Maps prefixes of recent prompts to the thread that computed them. Prefixes are identified by a hash of their tokens; a collision
+ * only costs time.
+ */
+export class PrefixAffinity<T> {
+  readonly #threads = new Lru<string, T>({ maxEntries: MAX_KNOWN });
+
+  /** Returns the thread of the longest known prefix of a prompt; null if no prefix is known. */
+  find(policyId: string, prompt: Int32Array): T | null {
+    return keysOf(policyId, prompt).reduceRight<T | null>((found, key) => found ?? this.#threads.peek(key) ?? null, null);
+  }
+
+  /** Records `home` as the thread of all prefixes of a prompt. */
+  note(policyId: string, prompt: Int32Array, home: T): void {
+    for (const key of keysOf(policyId, prompt)) this.#threads.set(key, home);
+  }
+}
+
+/** Returns one key per prefix, shortest prefix first. */
+function keysOf(policyId: string, prompt: Int32Array): string[] {
+  const keys: string[] = [];
+  let [high, low] = [0x9747b28c, 0x811c9dc5];
+  for (let at = 0; at + STEP <= prompt.length; at += STEP) {
+    for (let t = at; t < at + STEP; t++) {
+      low = Math.imul(low ^ prompt[t]!, 0x01000193);
+      high = Math.imul(high ^ prompt[t]!, 0x5bd1e995);
+    }
+    keys.push(`${policyId} ${at} ${high} ${low}`);
+  }
+  return keys;
+}

@@ -1,0 +1,209 @@
+/** Sampler threads of an engine. Each thread has its own policies and batches; a request runs on one thread. */
+import { NotFoundError, UnavailableError } from "../../../errors.ts";
+import { pushIterator, type PushIterator } from "../../../util/push-iterator.ts";
+import type { CallOptions, SampledToken, SamplingParams, WorkerStatus } from "../../port.ts";
+import type { Adapter } from "../model/parameters.ts";
+import { PrefixAffinity } from "./prefix-affinity.ts";
+import { grammarText } from "../sample/grammar-cache.ts";
+import { toSent } from "../sample/logits/lists.ts";
+import type { SamplerOptions } from "../sample/options.ts";
+import type { SamplerEvent, SamplerMethods } from "./sampler-worker.ts";
+import { spawnWorker } from "../../../util/spawn-worker.ts";
+import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
+import type { BaseSource } from "../model/config.ts";
+import { restoreError, type WorkerClient } from "../../../util/worker-rpc.ts";
+
+/** Trained weights of a model or an adapter, as a flat vector. */
+interface TrainedWeights {
+  readonly flat: Float32Array;
+  readonly lora: Adapter | null;
+}
+
+type Client = WorkerClient<SamplerMethods, SamplerEvent>;
+
+/** Maximum additional load, in requests, of the thread with a cached prefix over the least loaded thread. */
+const MAX_DETOUR = 8;
+
+/** Sampler thread with its requests and policies, which are lost when it dies. */
+class SamplerThread {
+  readonly worker: SupervisedWorker<SamplerMethods, SamplerEvent>;
+  /** Queue of sampled tokens per running request. */
+  readonly queues = new Map<number, PushIterator<SampledToken>>();
+  /** Policies with weights in the thread's memory. */
+  readonly policies = new Set<string>();
+
+  constructor(index: number, options: SamplerOptions, onDeath: (death: WorkerDeath) => void) {
+    this.worker = new SupervisedWorker({
+      name: `sampler-${index}`,
+      spawn: () => spawnWorker("engine/onnx/threads/sampler-worker", { workerData: options }),
+      onEvent: (event) => this.#onEvent(event),
+      onDeath: (death, error) => {
+        this.policies.clear();
+        for (const queue of this.queues.values()) queue.fail(error);
+        onDeath(death);
+      },
+    });
+  }
+
+  get isAlive(): boolean {
+    return this.worker.client !== null;
+  }
+
+  /** Number of running requests. */
+  get load(): number {
+    return this.queues.size;
+  }
+
+  #onEvent(event: SamplerEvent): void {
+    if ("tokens" in event) for (const { request, token } of event.tokens) this.queues.get(request)?.push(token);
+    else for (const request of event.failed) this.queues.get(request)?.fail(restoreError(event.error));
+  }
+}
+
+/** Distributes policies and requests over sampler threads. The tokens of a request do not depend on the thread. */
+export class SamplerPool {
+  readonly #threads: readonly SamplerThread[];
+  readonly #affinities = new PrefixAffinity<SamplerThread>();
+  /** Policies that are not released. A small policy is copied to every thread, a large one only to the first. */
+  readonly #policies = new Map<string, { readonly isSmall: boolean }>();
+  #nextRequest = 0;
+
+  /**
+   * @param count - Number of threads, among which rows and prefix cache memory are divided.
+   * @param onDeath - Called after each death of a thread.
+   */
+  constructor(
+    count: number,
+    options: SamplerOptions & { readonly maxRows: number; readonly prefixCacheBytes: number },
+    onDeath: (death: WorkerDeath) => void,
+  ) {
+    const share: SamplerOptions = {
+      ...options,
+      maxRows: Math.ceil(options.maxRows / count),
+      prefixCacheBytes: Math.floor(options.prefixCacheBytes / count),
+    };
+    this.#threads = Array.from({ length: count }, (_, index) => new SamplerThread(index, share, onDeath));
+  }
+
+  /** States of the threads, for `Engine.workers`. */
+  get status(): readonly WorkerStatus[] {
+    return this.#threads.map(({ worker }) => worker.statusAs("sampler"));
+  }
+
+  /** Whether all running threads that should hold the policy do, and at least one of them runs. */
+  holds(id: string): boolean {
+    const policy = this.#policies.get(id);
+    if (policy === undefined) return false;
+    const threads = this.#affinityOf(policy).filter(({ isAlive }) => isAlive);
+    return threads.length > 0 && threads.every(({ policies }) => policies.has(id));
+  }
+
+  /**
+   * Adds a policy with trained weights. The buffer of the weights is transferred to a thread.
+   *
+   * @param isSmall - Whether every thread gets a copy; a large model is sampled on one thread only.
+   */
+  async addPolicy(id: string, base: BaseSource, weights: TrainedWeights, isSmall: boolean, { signal }: CallOptions): Promise<void> {
+    await this.#onEach(id, isSmall, (client, isLast) => {
+      // The buffer itself is transferred to the last thread, copies to the others.
+      const own = isLast ? weights : { ...weights, flat: weights.flat.slice() };
+      return client.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
+    });
+  }
+
+  /** Adds a policy with the weights of the base, or of a saved state. */
+  async loadPolicy(id: string, base: BaseSource, state: string | undefined, isSmall: boolean, { signal }: CallOptions): Promise<void> {
+    await this.#onEach(id, isSmall, (client) => client.call("loadPolicy", [id, base, state], { signal }));
+  }
+
+  /** Releases a policy on all threads. */
+  async releasePolicy(id: string): Promise<void> {
+    this.#policies.delete(id);
+    const threads = this.#threads.filter(({ policies }) => policies.delete(id));
+    await Promise.all(threads.map((thread) => releaseOn(thread, id)));
+  }
+
+  /** Samples a request on one thread; see `Engine.sample`. */
+  async *sample(
+    policyId: string,
+    directory: string,
+    prompt: Int32Array,
+    { constraint, ...params }: SamplingParams,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<SampledToken, void> {
+    const { worker, queues } = this.#choose(policyId, prompt);
+    const client = worker.require();
+    const request = this.#nextRequest++;
+    const queue = pushIterator<SampledToken>(() => {});
+    queues.set(request, queue);
+    const onAbort = () => queue.fail(signal!.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    const release = client.hold();
+    let isFinished = false;
+    try {
+      const form = constraint === undefined ? null : { ...grammarText(constraint), directory };
+      client.call("add", [request, policyId, prompt, toSent(params), form]).catch((error: unknown) => queue.fail(error));
+      for await (const token of queue) {
+        signal?.throwIfAborted();
+        isFinished = token.finish !== undefined;
+        yield token;
+        if (isFinished) return;
+      }
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+      queues.delete(request);
+      release();
+      if (!isFinished) client.call("cancel", [request]).catch(() => {});
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map(({ worker }) => worker.close()));
+  }
+
+  /** Loads a policy into its threads. If a load fails or is aborted, all threads release the policy after their load has ended. */
+  async #onEach(id: string, isSmall: boolean, load: (client: Client, isLast: boolean) => Promise<unknown>): Promise<void> {
+    const homes = this.#affinityOf({ isSmall });
+    const alive = homes.filter(({ isAlive }) => isAlive);
+    const threads = alive.length > 0 ? alive : homes.slice(0, 1);
+    this.#policies.set(id, { isSmall });
+    const loads = threads.map(async (thread, at) => {
+      await load(thread.worker.require(), at === threads.length - 1);
+      thread.policies.add(id);
+    });
+    try {
+      await Promise.all(loads);
+    } catch (error) {
+      this.#policies.delete(id);
+      for (const thread of threads) {
+        thread.policies.delete(id);
+        releaseOn(thread, id).catch(() => {});
+      }
+      throw error;
+    }
+  }
+
+  #affinityOf({ isSmall }: { readonly isSmall: boolean }): readonly SamplerThread[] {
+    return isSmall ? this.#threads : this.#threads.slice(0, 1);
+  }
+
+  /** Returns the thread with the longest cached prefix of the prompt, unless its load is too high; otherwise the least loaded thread. */
+  #choose(policyId: string, prompt: Int32Array): SamplerThread {
+    const policy = this.#policies.get(policyId);
+    if (policy === undefined) throw new NotFoundError(`The engine holds no policy "${policyId}"; it was released`);
+    const threads = this.#affinityOf(policy).filter(({ policies }) => policies.has(policyId));
+    const [first] = threads;
+    if (first === undefined)
+      throw new UnavailableError("The sampler died and lost the model's weights; they are loaded again with the next request");
+    if (threads.length === 1) return first;
+    const idlest = threads.reduce((best, thread) => (thread.load < best.load ? thread : best), first);
+    const known = this.#affinities.find(policyId, prompt);
+    const chosen = known?.policies.has(policyId) === true && known.load - idlest.load <= MAX_DETOUR ? known : idlest;
+    this.#affinities.note(policyId, prompt, chosen);
+    return chosen;
+  }
+}
+
+async function releaseOn({ worker }: SamplerThread, id: string): Promise<void> {
+  await worker.client?.call("releasePolicy", [id]);
+}

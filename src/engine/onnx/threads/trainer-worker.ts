@@ -1,0 +1,56 @@
+/** Entry point of the trainer thread. */
+import { setPriority } from "node:os";
+import { parentPort, workerData } from "node:worker_threads";
+import { HelperThread } from "./helper-thread.ts";
+import { Handover, serveCalls } from "../../../util/worker-rpc.ts";
+import { Trainer, type TrainedModelSpec } from "../train/trainer.ts";
+import type { BaseSource } from "../model/config.ts";
+import type { AdamParams, LossSpec, Row, StatePath } from "../../port.ts";
+
+/** Settings of the thread. */
+export interface TrainerSettings {
+  /** Total number of threads, or candidates of which the fastest is chosen. */
+  readonly threads: number | readonly number[];
+  /** Niceness of the trainer's compute threads, 0 to 19; Linux only. */
+  readonly niceness: number;
+}
+
+/** Event that the trainer posts when its helper thread has died, with the error's message. */
+export interface TrainerEvent {
+  readonly helperDeath: string;
+}
+
+const { threads, niceness } = workerData as TrainerSettings;
+// On Linux this lowers the priority of the calling thread and of the compute threads that it starts later, but not of the samplers and
+// the serving thread. On other systems it would lower the priority of the whole process.
+if (process.platform === "linux" && niceness > 0) setPriority(0, niceness);
+
+const trainer = new Trainer({
+  threads,
+  startHelper: (onDeath) =>
+    new HelperThread({ niceness }, (error) => {
+      onDeath();
+      parentPort!.postMessage({ event: { helperDeath: error.message } satisfies TrainerEvent });
+    }),
+});
+
+const methods = {
+  createModel: ([base, spec]: readonly [BaseSource, TrainedModelSpec]) => trainer.createModel(base, spec),
+  forward: ([id, rows]: readonly [string, readonly Row[]], signal: AbortSignal) => trainer.forward(id, rows, signal),
+  forwardBackward: ([id, rows, loss]: readonly [string, readonly Row[], LossSpec], signal: AbortSignal) =>
+    trainer.forwardBackward(id, rows, loss, signal),
+  optimStep: ([id, adam]: readonly [string, AdamParams]) => trainer.optimStep(id, adam),
+  resetOptimizer: ([id]: readonly [string]) => trainer.resetOptimizer(id),
+  saveState: ([id, path]: readonly [string, StatePath]) => trainer.saveState(id, path),
+  loadState: ([id, path]: readonly [string, StatePath]) => trainer.loadState(id, path),
+  weights: ([id]: readonly [string]) => {
+    const weights = trainer.weights(id);
+    return new Handover(weights, [weights.flat.buffer as ArrayBuffer]);
+  },
+  unload: ([id]: readonly [string]) => trainer.unload(id),
+};
+
+/** Methods of the trainer thread. */
+export type TrainerMethods = typeof methods;
+
+serveCalls(parentPort!, methods);

@@ -1,0 +1,37 @@
+/** Data-parallel halves of a step's batches, which two threads compute in parallel. */
+import type { Row } from "../../port.ts";
+import { type Batch, costOf } from "./batch.ts";
+
+/**
+ * Splits batches into two halves of about equal cost, each in the order of the batches. A pure function of the batches: gradients are
+ * summed within a half and then over the halves, so every bit of the sum is the same for any number of threads.
+ */
+export function splitInHalves(batches: readonly Batch[]): [Batch[], Batch[]] {
+  const totals = [0, 0];
+  const halfOf = new Map<Batch, number>();
+  for (const batch of batches.toSorted((a, b) => costOf(b) - costOf(a))) {
+    const lighter = totals[1]! < totals[0]! ? 1 : 0;
+    halfOf.set(batch, lighter);
+    totals[lighter]! += costOf(batch);
+  }
+  return [batches.filter((batch) => halfOf.get(batch) === 0), batches.filter((batch) => halfOf.get(batch) === 1)];
+}
+
+/** Returns the rows that some batches need, and the batches with their members re-indexed to these rows. */
+export function rowsOfHalf(rows: readonly Row[], batches: readonly Batch[]): { rows: Row[]; batches: Batch[] } {
+  const places = new Map<number, number>();
+  const placeOf = (index: number) => {
+    if (!places.has(index)) places.set(index, places.size);
+    return places.get(index)!;
+  };
+  const picked = batches.map((batch) => ({
+    ...batch,
+    groups: batch.groups.map((group) => ({ ...group, members: group.members.map(placeOf) })),
+  }));
+  return { rows: [...places.keys()].map((index) => rows[index]!), batches: picked };
+}
+
+/** Adds `part` to `sum`, element by element. */
+export function addTo(sum: Float32Array, part: Float32Array): void {
+  for (let i = 0; i < sum.length; i++) sum[i]! += part[i]!;
+}

@@ -1,0 +1,96 @@
+/** Padded blocks of a batch in a gradient graph: their inputs, and attention over them. */
+import { attention, type AttentionOptions, concat, type Dim, matmul, reshape, split, type Value } from "../graph/index.ts";
+import { type Heads, perHeadAttention, joinHeads, type AttentionLayer, type ModelInputs, splitHeads } from "../model/transformer.ts";
+import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
+
+/** Model inputs that all rows of a graph share. */
+export type Model = Omit<ModelInputs, "dims" | "positions">;
+
+/** Name prefix of the inputs for the block of prompts. */
+export const PROMPT = "prompt_";
+/** Name prefix of the inputs for the block of packed rows. */
+export const PACKED = "";
+
+/** Returns the name of the graph input with the mask of a block of queries. */
+export const maskName = (prefix: string, block: number) => `${prefix}mask${block}`;
+
+/** Rows of a graph: their model inputs, their tokens, and their attention layer. */
+export interface Rows {
+  readonly inputs: ModelInputs;
+  readonly tokens: Value;
+  readonly attentionLayer: AttentionLayer;
+}
+
+/** Declares the inputs of a batch's padded blocks. With prompts, the returned rows are the prompts followed by the packed rows. */
+export function rowsOf(model: Model, { prompts, packedRows }: GraphShape): Rows {
+  const packed = blockInputs(model, PACKED, packedRows, prompts === null ? null : "reach");
+  if (prompts === null)
+    return {
+      ...packed,
+      attentionLayer: perHeadAttention(packed.inputs, (_layer, queries, keys, values) => attention(queries, keys, values, packed.options)),
+    };
+  const prompt = blockInputs(model, PROMPT, prompts, null);
+  const rows = "all_rows";
+  const inputs = { ...packed.inputs, dims: { ...packed.inputs.dims, rows } };
+  const tokens = concat([prompt.tokens, packed.tokens], 0, rows);
+  return { inputs, tokens, attentionLayer: promptAttention(prompt, packed, rows) };
+}
+
+/** Padded block of rows, with the options of attention over it. */
+interface BlockInputs {
+  readonly inputs: ModelInputs;
+  readonly tokens: Value;
+  readonly options: AttentionOptions;
+}
+
+/**
+ * Declares the inputs of one padded block.
+ *
+ * @param reach - Dimension of the keys if the rows attend to more keys than their own, else null.
+ */
+function blockInputs(model: Model, prefix: string, { count, recompute }: QueryBlocks, reach: Dim | null): BlockInputs {
+  const { graph, config } = model;
+  const name = (dim: string) => `${prefix}${dim}`;
+  const [batch, time, rows, grouped] = [name("rows"), name("time"), name("flat"), name("grouped")];
+  const block = count === 1 ? time : name("block");
+  const blocks = graph.input(name("positions"), [batch, count, block], "int64");
+  const keys = (index: number) => (index === count - 1 ? (reach ?? time) : index === 0 && reach === null ? block : name(`keys${index}`));
+  const queries = count === 1 ? grouped : name("block_rows");
+  return {
+    inputs: { ...model, dims: { batch, time, rows, grouped }, positions: reshape(blocks, [batch, time]) },
+    tokens: graph.input(name("tokens"), [rows], "int64"),
+    options: {
+      group: config.heads / config.kvHeads,
+      scale: 1 / Math.sqrt(config.headSize),
+      masks: Array.from({ length: count }, (_, index) => graph.input(maskName(prefix, index), [batch, 1, queries, keys(index)])),
+      block,
+      time,
+      recompute,
+    },
+  };
+}
+
+/** Returns the attention layer of a batch with prompts: prompts attend to themselves, packed rows to their prompt and themselves. */
+function promptAttention(prompt: BlockInputs, packed: BlockInputs, rows: Dim): AttentionLayer {
+  const promptOf = packed.inputs.graph.input("prompt_of", [packed.inputs.dims.batch, prompt.inputs.dims.batch]);
+  return (layer, projected) => {
+    const [first, second] = split(projected, 0, [prompt.inputs.dims.rows, packed.inputs.dims.rows]);
+    const shared = splitHeads(prompt.inputs, layer, first!);
+    const own = splitHeads(packed.inputs, layer, second!);
+    const withPrompt = (name: keyof Heads) =>
+      concat([ownedBy(promptOf, shared[name]), own[name]], 2, packed.options.masks.at(-1)!.shape[3]!);
+    const promptOutput = attention(shared.queries, shared.keys, shared.values, prompt.options);
+    const packedOutput = attention(own.queries, withPrompt("keys"), withPrompt("values"), packed.options);
+    return concat([joinHeads(prompt.inputs, promptOutput), joinHeads(packed.inputs, packedOutput)], 0, rows);
+  };
+}
+
+/**
+ * Returns the prompt's `[kv, P, d]` for each packed row, from `x` `[G, kv, P, d]`: a product with a one-hot matrix, with a gradient that
+ * sums over the packed rows.
+ */
+function ownedBy(promptOf: Value, x: Value): Value {
+  const [prompts, ...rest] = x.shape as [Dim, Dim, Dim, Dim];
+  const wide = reshape(x, [prompts, "prompt_width"]);
+  return reshape(matmul(promptOf, wide), [promptOf.shape[0]!, ...rest]);
+}

@@ -1,0 +1,143 @@
+/** Prefix groups: rows with a shared prefix, laid out so that the prefix is computed once. */
+import type { Row } from "../../port.ts";
+import type { BatchLimits } from "./batch.ts";
+import { paddedTime } from "./query-blocks.ts";
+
+/**
+ * Prefix group: consecutive rows with a shared prefix. The shared tokens (the prompt) are laid out once, then each row's own tokens (its
+ * continuation). Continuations are packed into rows, several one after another where they fit. A continuation attends to the prompt and to
+ * itself, at its positions in its own row, so every row's result equals its result alone. A row that shares nothing is a group with no
+ * prompt and one packed row.
+ */
+export interface PrefixGroup {
+  /** Indices into the caller's rows. */
+  readonly members: readonly number[];
+  /** Number of tokens that all members share, `P`. */
+  readonly shared: number;
+  /** Continuation of each member, in the order of `members`. */
+  readonly continuations: readonly Continuation[];
+  /** Number of packed rows. */
+  readonly packedRows: number;
+  /** Length of the fullest packed row, in tokens. */
+  readonly packedLength: number;
+  /** Tokens in all, the shared ones counted once. */
+  readonly length: number;
+  /** Trained tokens of all members. Equal rows each add their own, although they add nothing to `length`. */
+  readonly trained: number;
+}
+
+/**
+ * Continuation: the `length` own tokens of a member, in packed row `packedRow` of its group from `start` on. A continuation of length 0 (a row
+ * that is all prompt) occupies no packed row; its `packedRow` and `start` must not be used. A group of equal rows has no packed rows at all.
+ */
+export interface Continuation {
+  readonly packedRow: number;
+  readonly start: number;
+  readonly length: number;
+}
+
+/** Min length of a shared prefix, in tokens: a shorter prefix is not worth its own graph. */
+const MIN_SHARED = 8;
+
+/** Cost of a packed row per token of its prompt, in tokens: the prompt's keys and values are copied before the packed row's own. */
+const COPY_COST = 1 / 12;
+
+/**
+ * Joins neighboring rows with a shared prefix, as long as the joint cost is lower than the separate costs. The rows of a group of samples
+ * are neighbors.
+ */
+export function findPrefixGroups(rows: readonly Row[], { maxSharing, maxTrained, pairCost }: BatchLimits): PrefixGroup[] {
+  const alone = (length: number) => length * (1 + length * pairCost);
+  const together = (shared: number, own: number, longest: number) => alone(shared) + own * (1 + (shared + longest) * pairCost);
+  const groups: PrefixGroup[] = [];
+  for (let first = 0; first < rows.length;) {
+    const members = [first];
+    const head = rows[first]!;
+    // The last token of a row predicts nothing and is never an input.
+    let shared = inputsOf(head);
+    let longestRow = shared;
+    let cost = alone(shared);
+    // Input tokens of all members, the shared prefix counted for each member.
+    let inputs = shared;
+    let trained = trainedTokens(head);
+    for (let next = first + 1; next < rows.length; next++) {
+      const row = rows[next]!;
+      const length = inputsOf(row);
+      const common = Math.min(shared, commonPrefix(head.tokens, row.tokens));
+      const own = inputs + length - (members.length + 1) * common;
+      const longest = Math.max(longestRow, length);
+      const joined = together(common, own, longest - common);
+      const more = trained + trainedTokens(row);
+      if (common < MIN_SHARED || common + own > maxSharing || more > maxTrained || joined >= cost + alone(length)) break;
+      shared = common;
+      longestRow = longest;
+      cost = joined;
+      inputs += length;
+      trained = more;
+      members.push(next);
+    }
+    const prompt = members.length === 1 ? 0 : shared;
+    const lengths = members.map((index) => inputsOf(rows[index]!) - prompt);
+    const own = lengths.reduce((sum, length) => sum + length, 0);
+    groups.push({ members, shared: prompt, ...layOut(lengths, prompt, pairCost), length: prompt + own, trained });
+    first += members.length;
+  }
+  return groups;
+}
+
+/**
+ * Packs continuations into rows of the cheapest length: longer packed rows hold more continuations and waste less padding, but cost more
+ * attention.
+ */
+function layOut(
+  lengths: readonly number[],
+  shared: number,
+  pairCost: number,
+): Pick<PrefixGroup, "continuations" | "packedRows" | "packedLength"> {
+  const own = lengths.reduce((sum, length) => sum + length, 0);
+  const longest = lengths.reduce((max, length) => Math.max(max, length), 0);
+  let best = { cost: Infinity, packedRows: 0, continuations: [] as Continuation[] };
+  for (let size = paddedTime(longest); ; size = paddedTime(size * 1.5)) {
+    const { packedRows, continuations } = firstFit(lengths, size);
+    const cost = packedRows * (size * (1 + (shared + size) * pairCost) + shared * COPY_COST);
+    if (cost < best.cost) best = { cost, packedRows, continuations };
+    if (size >= own) break;
+  }
+  const packedLength = best.continuations.reduce((max, { start, length }) => Math.max(max, start + length), 0);
+  return { continuations: best.continuations, packedRows: best.packedRows, packedLength };
+}
+
+/** Packs continuations by first-fit decreasing: the longest first, each into the first packed row with room for it. */
+function firstFit(lengths: readonly number[], size: number): { packedRows: number; continuations: Continuation[] } {
+  const continuations: Continuation[] = new Array<Continuation>(lengths.length);
+  const filled: number[] = [];
+  for (const index of lengths.map((_, i) => i).sort((a, b) => lengths[b]! - lengths[a]! || a - b)) {
+    const length = lengths[index]!;
+    // A row that is all prompt has no continuation to position.
+    const found = length === 0 ? 0 : filled.findIndex((used) => used + length <= size);
+    const packedRow = found < 0 ? filled.length : found;
+    const start = filled[packedRow] ?? 0;
+    if (length > 0) filled[packedRow] = start + length;
+    continuations[index] = { packedRow, start, length };
+  }
+  return { packedRows: filled.length, continuations };
+}
+
+/** Counts the leading tokens that two rows have in common, their last tokens excluded. */
+function commonPrefix(a: Int32Array, b: Int32Array): number {
+  const limit = Math.min(a.length, b.length) - 1;
+  let length = 0;
+  while (length < limit && a[length] === b[length]) length++;
+  return length;
+}
+
+function inputsOf({ tokens }: Row): number {
+  return tokens.length - 1;
+}
+
+/** Counts the tokens with a non-zero weight. */
+export function trainedTokens(row: Row): number {
+  let count = 0;
+  for (let t = 1; t < row.weights.length; t++) if (row.weights[t] !== 0) count++;
+  return count;
+}

@@ -1,0 +1,61 @@
+/** Grammars in EBNF: `root ::= "a" [b-z]{2,3} (rule | "")`, with comments after `#`. */
+import { complement } from "../code-points.ts";
+import { text, type CodePointRange, type Expression, type GrammarBuilder } from "../expression.ts";
+import { RuleReader } from "./rule-reader.ts";
+
+/** Constructs of the notation in other implementations that are unsupported here. */
+const MACROS = /(?:TagDispatch|TokenTagDispatch|Token|ExcludeToken)\s*\(/y;
+
+class EbnfReader extends RuleReader {
+  protected readonly root = "root";
+  protected readonly blank = /(?:\s|#[^\n]*)*/y;
+  protected readonly head = /([A-Za-z_][\w.-]*)\s*::=/y;
+
+  protected item(): Expression | undefined {
+    if (this.take('"')) return text(this.quoted('"'));
+    if (this.take("'")) return text(this.quoted("'"));
+    if (this.take("[")) return this.#class();
+    if (this.take("(=")) throw this.refuse("a lookahead");
+    if (this.take("(")) return this.group(")");
+    if (this.match(MACROS) !== null) throw this.refuse("a macro");
+    return this.call(/[A-Za-z_][\w.-]*/y);
+  }
+
+  protected times(item: Expression): Expression | undefined {
+    const found = this.match(/\{\s*(\d+)\s*(,\s*(\d+)?\s*)?\}/y);
+    return found === null ? undefined : this.between(item, found[1]!, found[2] === undefined ? found[1] : found[3]);
+  }
+
+  protected trailer(): void {
+    // The notation has nothing after the items of an alternative.
+  }
+
+  #class(): Expression {
+    const isNegated = this.take("^");
+    const ranges: CodePointRange[] = [];
+    while (!this.take("]")) {
+      if (this.at >= this.source.length) throw this.error("expected `]`");
+      const first = this.character().codePointAt(0)!;
+      let last = first;
+      if (this.source[this.at] === "-" && this.source[this.at + 1] !== "]" && this.take("-")) {
+        if (this.at >= this.source.length) throw this.error("expected `]`");
+        last = this.character().codePointAt(0)!;
+      }
+      if (last < first) throw this.error("expected a range of characters from the lower to the higher");
+      ranges.push([first, last]);
+    }
+    return { kind: "set", ranges: isNegated ? complement(ranges) : ranges };
+  }
+}
+
+/**
+ * Parses an EBNF grammar into the expression of its texts.
+ *
+ * @param source - The grammar; its start rule is `root`.
+ * @param builder - Builder that receives the rules.
+ * @throws ArgumentError `E_ARGUMENT` with line and column if it does not parse.
+ * @throws UnsupportedError `E_UNSUPPORTED` for lookaheads and macros.
+ */
+export function ebnfExpression(source: string, builder: GrammarBuilder): Expression {
+  return new EbnfReader(source, builder).read();
+}

@@ -1,0 +1,105 @@
+/**
+ * Derivatives of regular terms: the language of the texts that may follow one character.
+ *
+ * @source Brzozowski, "Derivatives of regular expressions", 1964; Owens, Reppy and Turon, "Regular-expression derivatives re-examined",
+ *   2009 (character classes).
+ */
+import { complement, intersection } from "../../code-points.ts";
+import type { CodePointRange } from "../../expression.ts";
+import type { Term, Terms } from "./term.ts";
+
+/** Disjoint sets of characters that together contain every character. */
+type Partition = readonly (readonly CodePointRange[])[];
+
+/** Maximum number of character classes of one term. */
+const MAX_CLASSES = 512;
+
+/** Error for a term with too large an automaton. */
+export class TooLarge extends Error {}
+
+/** Derivatives of the terms of one {@link Terms}, cached. */
+export class Derivatives {
+  readonly #terms: Terms;
+  readonly #partitions = new Map<Term, Partition>();
+  readonly #derived = new Map<string, Term>();
+
+  constructor(terms: Terms) {
+    this.#terms = terms;
+  }
+
+  /** Returns sets of characters such that all characters of a set have the same derivative. */
+  partition(term: Term): Partition {
+    const known = this.#partitions.get(term);
+    if (known !== undefined) return known;
+    const made = this.#partition(term);
+    this.#partitions.set(term, made);
+    return made;
+  }
+
+  #partition(term: Term): Partition {
+    switch (term.kind) {
+      case "empty":
+        return [complement([])];
+      case "set":
+        return [term.ranges, complement(term.ranges)].filter((ranges) => ranges.length > 0);
+      case "concat":
+        return term.head.isNullable ? this.#meet([term.head, term.tail]) : this.partition(term.head);
+      case "or":
+      case "and":
+        return this.#meet(term.parts);
+      case "not":
+      case "repeat":
+        return this.partition(term.body);
+    }
+  }
+
+  #meet(terms: readonly Term[]): Partition {
+    let result: Partition = [complement([])];
+    for (const each of new Set(terms.map((term) => this.partition(term)))) {
+      if (each.length === 1) continue;
+      if (result.length * each.length > MAX_CLASSES * 4) throw new TooLarge();
+      result = result.flatMap((a) => each.map((b) => intersection(a, b)).filter((both) => both.length > 0));
+      if (result.length > MAX_CLASSES) throw new TooLarge();
+    }
+    return result;
+  }
+
+  /** Returns the language of the texts that follow `point` in texts of the term. */
+  derive(term: Term, point: number): Term {
+    const key = `${term.id},${point}`;
+    const known = this.#derived.get(key);
+    if (known !== undefined) return known;
+    const made = this.#derive(term, point);
+    this.#derived.set(key, made);
+    return made;
+  }
+
+  #derive(term: Term, point: number): Term {
+    const terms = this.#terms;
+    switch (term.kind) {
+      case "empty":
+        return terms.nothing;
+      case "set":
+        return term.ranges.some(([first, last]) => first <= point && point <= last) ? terms.empty : terms.nothing;
+      case "concat": {
+        const first = terms.concat(this.derive(term.head, point), term.tail);
+        return term.head.isNullable ? terms.or([first, this.derive(term.tail, point)]) : first;
+      }
+      case "or":
+        return terms.or(term.parts.map((part) => this.derive(part, point)));
+      case "and":
+        return terms.and(term.parts.map((part) => this.derive(part, point)));
+      case "not":
+        return terms.not(this.derive(term.body, point));
+      case "repeat":
+        return terms.concat(this.derive(term.body, point), terms.repeat(term.body, Math.max(0, term.minCount - 1), term.maxCount - 1));
+    }
+  }
+
+  /** Whether a text belongs to the language of a term. */
+  matches(term: Term, text: string): boolean {
+    let left = term;
+    for (const character of text) left = this.derive(left, character.codePointAt(0)!);
+    return left.isNullable;
+  }
+}

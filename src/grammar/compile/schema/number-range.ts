@@ -1,0 +1,141 @@
+/** Grammar of numbers between bounds, by decimal digits. */
+import { choice, EMPTY, NOTHING, optional, repeat, sequence, set, text, type Expression } from "../../expression.ts";
+import { DIGIT } from "../json-text.ts";
+
+/** Maximum number of digits of a number without upper bound, which keeps the number finite. */
+const MAX_DIGITS = 200;
+
+function digits(first: number, last: number): Expression {
+  return first > last ? NOTHING : set([0x30 + first, 0x30 + last]);
+}
+
+/** Returns the expression of digit strings from `low` to `high`, which have the same length. */
+function ofOneLength(low: string, high: string): Expression {
+  if (low === high) return text(low);
+  const [a, b, rest] = [Number(low[0]), Number(high[0]), low.length - 1];
+  const [lowRest, highRest] = [low.slice(1), high.slice(1)];
+  if (a === b) return sequence(digits(a, a), ofOneLength(lowRest, highRest));
+  const [zeros, nines] = ["0".repeat(rest), "9".repeat(rest)];
+  // Any digits follow a leading digit strictly between the first ones, or one of these if its remainder does not restrict.
+  const [from, to] = [lowRest === zeros ? a : a + 1, highRest === nines ? b : b - 1];
+  return choice(
+    ...(a < from ? [sequence(digits(a, a), ofOneLength(lowRest, nines))] : []),
+    ...(from <= to ? [sequence(digits(from, to), repeat(DIGIT, rest, rest))] : []),
+    ...(to < b ? [sequence(digits(b, b), ofOneLength(zeros, highRest))] : []),
+  );
+}
+
+/** Returns the expression of integers from `low`, which is not negative, to `high`, null for no bound. */
+export function naturalsBetween(low: bigint, high: bigint | null): Expression {
+  if (high !== null && high < low) return NOTHING;
+  const [from, to] = [String(low), high === null ? null : String(high)];
+  if (to !== null && to.length === from.length) return ofOneLength(from, to);
+  /** Maximum number of digits of numbers that no bound restricts. */
+  const maxDigits = to === null ? Math.max(from.length + 1, MAX_DIGITS) : to.length - 1;
+  return choice(
+    ofOneLength(from, "9".repeat(from.length)),
+    ...(maxDigits > from.length ? [sequence(digits(1, 9), repeat(DIGIT, from.length, maxDigits - 1))] : []),
+    ...(to === null ? [] : [ofOneLength(`1${"0".repeat(to.length - 1)}`, to)]),
+  );
+}
+
+/** Returns the expression of integers between the bounds, null for no bound. */
+export function integersBetween(low: bigint | null, high: bigint | null): Expression {
+  const options: Expression[] = [];
+  if (low === null || low < 0n) {
+    const minValue = high !== null && high < 0n ? -high : 1n;
+    options.push(sequence(text("-"), naturalsBetween(minValue, low === null ? null : -low)));
+  }
+  if (high === null || high >= 0n) options.push(naturalsBetween(low === null || low < 0n ? 0n : low, high));
+  return choice(...options);
+}
+
+/** A non-negative decimal number. */
+interface Decimal {
+  readonly whole: bigint;
+  /** Digits after the point, without trailing zeros. */
+  readonly fraction: string;
+}
+
+/** Returns all digits of the absolute value of a double, from its shortest spelling. */
+function toDecimal(value: number): Decimal {
+  const [mantissa = "0", exponentText = "0"] = Math.abs(value).toExponential().split("e");
+  const [head = "0", tail = ""] = mantissa.split(".");
+  const exponent = Number(exponentText);
+  const all = head + tail;
+  const shifted =
+    exponent < 0
+      ? { whole: "0", fraction: "0".repeat(-exponent - 1) + all }
+      : { whole: all.slice(0, exponent + 1).padEnd(exponent + 1, "0"), fraction: all.slice(exponent + 1) };
+  return { whole: BigInt(shifted.whole), fraction: shifted.fraction.replace(/0+$/, "") };
+}
+
+/**
+ * Returns the expression of the remaining digits of a fraction, so that the fraction lies between two bounds.
+ *
+ * @param low - Remaining digits of the lower bound; null if the digits read so far are already above it.
+ * @param high - Remaining digits of the upper bound; null if the digits read so far are already below it.
+ * @param canEnd - Whether the fraction may end without a further digit.
+ */
+function fractionBetween(low: string | null, high: string | null, canEnd: boolean): Expression {
+  if (low === "") low = null;
+  const minValue = canEnd ? 0 : 1;
+  if (high === null && low === null) return repeat(DIGIT, minValue);
+  if (high === "") return low === null ? repeat(text("0"), minValue) : NOTHING;
+  const a = low === null ? 0 : Number(low[0]);
+  const b = high === null ? 9 : Number(high[0]);
+  const [lowRest, highRest] = [low === null ? null : low.slice(1), high === null ? null : high.slice(1)];
+  const end = canEnd && low === null ? [EMPTY] : [];
+  if (a > b) return choice(...end);
+  if (a === b) return choice(...end, sequence(digits(a, a), fractionBetween(lowRest, highRest, true)));
+  return choice(
+    ...end,
+    sequence(digits(a, a), fractionBetween(lowRest, null, true)),
+    ...(b > a + 1 ? [sequence(digits(a + 1, b - 1), repeat(DIGIT))] : []),
+    sequence(digits(b, b), fractionBetween(null, highRest, true)),
+  );
+}
+
+function withFraction(whole: Expression, low: string | null, high: string | null): Expression {
+  const fraction = sequence(text("."), fractionBetween(low, high, false));
+  return sequence(whole, low === null || low === "" ? optional(fraction) : fraction);
+}
+
+function magnitudesBetween(low: Decimal, high: Decimal | null): Expression {
+  if (high === null)
+    return choice(
+      withFraction(text(String(low.whole)), low.fraction, null),
+      withFraction(naturalsBetween(low.whole + 1n, null), null, null),
+    );
+  if (low.whole > high.whole) return NOTHING;
+  if (low.whole === high.whole) return withFraction(text(String(low.whole)), low.fraction, high.fraction);
+  return choice(
+    withFraction(text(String(low.whole)), low.fraction, null),
+    withFraction(naturalsBetween(low.whole + 1n, high.whole - 1n), null, null),
+    withFraction(text(String(high.whole)), null, high.fraction),
+  );
+}
+
+const ZERO: Decimal = { whole: 0n, fraction: "" };
+
+/** Returns the expression of numbers between the bounds, null for no bound, written without exponent. */
+export function numbersBetween(low: number | null, high: number | null): Expression {
+  if (low !== null && high !== null && low > high) return NOTHING;
+  const options: Expression[] = [];
+  if (low === null || low < 0)
+    options.push(
+      sequence(text("-"), magnitudesBetween(high !== null && high < 0 ? toDecimal(high) : ZERO, low === null ? null : toDecimal(low))),
+    );
+  if (high === null || high >= 0)
+    options.push(magnitudesBetween(low === null || low < 0 ? ZERO : toDecimal(low), high === null ? null : toDecimal(high)));
+  return choice(...options);
+}
+
+/** Returns the next larger double. */
+export function nextUp(value: number): number {
+  if (value === 0) return Number.MIN_VALUE;
+  const view = new DataView(new ArrayBuffer(8));
+  view.setFloat64(0, value);
+  view.setBigInt64(0, view.getBigInt64(0) + (value > 0 ? 1n : -1n));
+  return view.getFloat64(0);
+}

@@ -1,0 +1,103 @@
+/** Grammar of the strings that a schema describes. */
+import { repeat, sequence, text, type Expression } from "../../expression.ts";
+import { regexLanguage } from "../regex.ts";
+import type { Term } from "../regular/term.ts";
+import type { SchemaCompiler } from "./compiler.ts";
+import { FORMATS, LOOSE_FORMATS } from "./formats.ts";
+import { asList, toCount, type SchemaObject } from "./keywords.ts";
+import { notsOf } from "./merge.ts";
+
+/** Language of one keyword of a string. */
+interface Part {
+  readonly keyword: string;
+  readonly term: Term;
+}
+
+/** Maximum string length that an automaton counts in combination with other keywords. */
+const MAX_COUNTED = 300;
+
+/**
+ * Returns the language of the texts that contain a match of a pattern; a superset, which is recorded with `relax`, if the pattern is not
+ * regular.
+ */
+function patternTerm(pattern: string, compiler: SchemaCompiler, path: string): Term {
+  const { term, loose } = regexLanguage(pattern, compiler.languages.terms, { of: "part", name: `The pattern of the schema at ${path}` });
+  if (loose !== null) compiler.relax("pattern", path, `it has ${loose.what} (\`${loose.source}\`)`);
+  return term;
+}
+
+function formatPart(format: string, compiler: SchemaCompiler, path: string): Part[] {
+  const why = LOOSE_FORMATS.get(format);
+  if (why !== undefined) compiler.relax("format", path, why);
+  const source = FORMATS.get(format);
+  if (source === undefined) return [];
+  const { term } = regexLanguage(source, compiler.languages.terms, { of: "whole", name: `The format of the schema at ${path}` });
+  return [{ keyword: "format", term }];
+}
+
+/** Returns the languages of the strings that `not` does not exclude. */
+function exceptParts(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
+  const { terms } = compiler.languages;
+  return notsOf(schema["not"]).flatMap((excluded): Part[] => {
+    const { enum: values, pattern } = excluded;
+    if (Array.isArray(values)) {
+      const strings = values.filter((value) => typeof value === "string");
+      return [{ keyword: "not", term: terms.not(terms.or(strings.map((value) => terms.text(value)))) }];
+    }
+    const { term, loose } = regexLanguage(String(pattern), terms, { of: "part", name: `The pattern of the schema at ${path}/not` });
+    if (loose === null) return [{ keyword: "not", term: terms.not(term) }];
+    compiler.relax("not", path, `its pattern has ${loose.what}`);
+    return [];
+  });
+}
+
+/** Returns the languages of a string's keywords, one for each, the length last. */
+function partsOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Part[] {
+  const { terms } = compiler.languages;
+  const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
+  return [
+    ...asList(schema["pattern"]).map((pattern) => ({ keyword: "pattern", term: patternTerm(pattern as string, compiler, path) })),
+    ...asList(schema["format"]).flatMap((format) => formatPart(format as string, compiler, path)),
+    ...exceptParts(schema, compiler, path),
+    ...(min === undefined && max === undefined
+      ? []
+      : [{ keyword: max === undefined ? "minLength" : "maxLength", term: terms.repeat(terms.character, min ?? 0, max ?? Infinity) }]),
+  ];
+}
+
+/** Returns the language of all keywords of a string; null for a schema without such keywords. */
+export function stringTerm(schema: SchemaObject, compiler: SchemaCompiler, path: string): Term | null {
+  const parts = partsOf(schema, compiler, path);
+  return parts.length === 0 ? null : compiler.languages.terms.and(parts.map(({ term }) => term));
+}
+
+/**
+ * Returns the expression of the strings that a schema describes. Strings with a pattern, a format or excluded values have the spelling of
+ * `JSON.stringify`; other strings may have any escapes.
+ *
+ * If the automaton of all keywords is too large, keywords that enlarge it too much are left to the validation.
+ */
+export function stringOf(schema: SchemaObject, compiler: SchemaCompiler, path: string): Expression {
+  const { languages, spell } = compiler;
+  const quoted = (body: Expression): Expression => sequence(text('"'), body, text('"'));
+  const parts = partsOf(schema, compiler, path);
+  if (parts.length === 0) return compiler.parts.string;
+  if (parts.every(({ keyword }) => keyword.endsWith("Length"))) {
+    const [min, max] = [toCount(schema, "minLength", path), toCount(schema, "maxLength", path)];
+    return quoted(repeat(compiler.character, min ?? 0, max ?? null));
+  }
+  const whole = languages.terms.and(parts.map(({ term }) => term));
+  const mostCounted = Math.max(toCount(schema, "minLength", path) ?? 0, toCount(schema, "maxLength", path) ?? 0);
+  const all = whole.isPlain || mostCounted <= MAX_COUNTED ? languages.expression(whole, spell) : null;
+  if (all !== null) return quoted(all);
+  let term = languages.terms.anything;
+  let expression: Expression = repeat(spell([[0, 0x10ffff]]));
+  for (const { keyword, term: more } of parts) {
+    const narrower = languages.terms.and([term, more]);
+    const isTooLong = keyword.endsWith("Length") && mostCounted > MAX_COUNTED && !narrower.isPlain;
+    const made = isTooLong ? null : languages.expression(narrower, spell);
+    if (made === null) compiler.relax(keyword, path, "with the other keywords of the string it takes too many states");
+    else [term, expression] = [narrower, made];
+  }
+  return quoted(expression);
+}

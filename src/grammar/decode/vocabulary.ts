@@ -1,0 +1,119 @@
+/** Vocabulary as a byte trie in flat arrays, which is walked without pointers. */
+
+/** Trie nodes in preorder: each node precedes its descendants. */
+export interface TokenTree {
+  /** Byte that leads to each node. */
+  readonly bytes: Uint8Array;
+  /** Number of bytes above each node. */
+  readonly depths: Uint16Array;
+  /** Index of the first node after each node's subtree. */
+  readonly ends: Int32Array;
+  /** Start of each node's tokens in `ids`; one more entry than there are nodes. */
+  readonly firstIds: Int32Array;
+  readonly ids: Int32Array;
+}
+
+interface Token {
+  readonly id: number;
+  readonly bytes: Uint8Array;
+}
+
+function buildTree(tokens: readonly Token[]): TokenTree {
+  const sorted = [...tokens].sort((a, b) => Buffer.compare(a.bytes, b.bytes));
+  const bytes: number[] = [];
+  const depths: number[] = [];
+  const ends: number[] = [];
+  const firstIds: number[] = [];
+  const ids: number[] = [];
+  const path: number[] = [];
+  let before = new Uint8Array(0);
+  const leave = (depth: number): void => {
+    while (path.length > depth) ends[path.pop()!] = bytes.length;
+  };
+  for (const token of sorted) {
+    let shared = 0;
+    while (shared < before.length && before[shared] === token.bytes[shared]) shared++;
+    leave(shared);
+    for (let depth = shared; depth < token.bytes.length; depth++) {
+      path.push(bytes.length);
+      bytes.push(token.bytes[depth]!);
+      depths.push(depth);
+      ends.push(0);
+      firstIds.push(ids.length);
+    }
+    ids.push(token.id);
+    before = token.bytes as Uint8Array<ArrayBuffer>;
+  }
+  leave(0);
+  firstIds.push(ids.length);
+  return {
+    bytes: Uint8Array.from(bytes),
+    depths: Uint16Array.from(depths),
+    ends: Int32Array.from(ends),
+    firstIds: Int32Array.from(firstIds),
+    ids: Int32Array.from(ids),
+  };
+}
+
+/** Tokens made of one set of bytes alone, and the trie of all other tokens. */
+export interface SplitVocabulary {
+  /** Tokens made of bytes in the set alone, one bit per token. */
+  readonly within: Uint32Array;
+  readonly beyond: TokenTree;
+}
+
+/** Max cached splits; beyond it all are dropped. */
+const MAX_SPLITS = 64;
+
+/** Tokens that a grammar may choose from. */
+export class Vocabulary {
+  /** Number of token ids; every id is below it. */
+  readonly size: number;
+  /** Max bytes of a token. */
+  readonly maxTokenBytes: number;
+  readonly tree: TokenTree;
+  readonly #tokens: readonly (Uint8Array | null)[];
+  readonly #texts: readonly Token[];
+  #splits = new Map<string, SplitVocabulary>();
+
+  /** @param tokens - By id, the exact bytes of each token; null or empty for a token that is not text. */
+  constructor(tokens: readonly (Uint8Array | null)[]) {
+    this.size = tokens.length;
+    this.#tokens = tokens;
+    this.#texts = tokens.flatMap((bytes, id) => (bytes === null || bytes.length === 0 ? [] : [{ id, bytes }]));
+    this.maxTokenBytes = this.#texts.reduce((max, { bytes }) => Math.max(max, bytes.length), 1);
+    this.tree = buildTree(this.#texts);
+  }
+
+  /** Returns the bytes of a token; null if the token is not text. */
+  bytesOf(id: number): Uint8Array | null {
+    const bytes = this.#tokens[id];
+    return bytes === undefined || bytes === null || bytes.length === 0 ? null : bytes;
+  }
+
+  /** Returns an empty set of tokens. */
+  emptyMask(): Uint32Array {
+    return new Uint32Array((this.size + 31) >>> 5);
+  }
+
+  /**
+   * Splits the tokens by a set of bytes.
+   *
+   * @param isWithin - Whether each byte value is in the set, 256 entries.
+   */
+  split(isWithin: readonly boolean[]): SplitVocabulary {
+    const key = isWithin.map((isIn) => (isIn ? "1" : "0")).join("");
+    const known = this.#splits.get(key);
+    if (known !== undefined) return known;
+    const within = this.emptyMask();
+    const beyond = this.#texts.filter(({ id, bytes }) => {
+      const isBeyond = !bytes.every((byte) => isWithin[byte]);
+      if (!isBeyond) within[id >>> 5]! |= 1 << (id & 31);
+      return isBeyond;
+    });
+    if (this.#splits.size >= MAX_SPLITS) this.#splits = new Map();
+    const made = { within, beyond: buildTree(beyond) };
+    this.#splits.set(key, made);
+    return made;
+  }
+}

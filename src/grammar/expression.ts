@@ -1,0 +1,123 @@
+/** Grammars of the Engine port: expressions over code points, with rules that can call each other. */
+
+/** Range of code points, including both ends. */
+export type CodePointRange = readonly [first: number, last: number];
+
+/** Pattern of a part of a text. Texts are sequences of code points without surrogates, encoded and matched as UTF-8. */
+export type Expression =
+  | {
+      readonly kind: "text";
+      /** Matched text. */
+      readonly text: string;
+    }
+  /** Matches a single code point within the ranges. */
+  | {
+      readonly kind: "set";
+      /** Ranges of matched code points. */
+      readonly ranges: readonly CodePointRange[];
+    }
+  | {
+      readonly kind: "sequence";
+      /** Parts, matched in order. */
+      readonly parts: readonly Expression[];
+    }
+  /** Matches any of the options; without options, it matches no text. */
+  | {
+      readonly kind: "choice";
+      /** Alternatives. */
+      readonly options: readonly Expression[];
+    }
+  /** Matches the body `min` to `max` times; null means no upper bound. */
+  | {
+      readonly kind: "repeat";
+      /** Repeated expression. */
+      readonly body: Expression;
+      /** Minimum number of repetitions, at least 0. */
+      readonly min: number;
+      /** Maximum number of repetitions; null = no maximum. */
+      readonly max: number | null;
+    }
+  /** Matches the rule at this index of {@link Grammar.rules}. */
+  | {
+      readonly kind: "rule";
+      /** Index of the rule, from 0. */
+      readonly index: number;
+    };
+
+/** Grammar of a whole text, which must match rule 0. Plain data: equal grammars have equal JSON. */
+export interface Grammar {
+  /** Rules; the first one is the root. */
+  readonly rules: readonly Expression[];
+}
+
+/** The largest code point. */
+export const LAST_CODE_POINT = 0x10ffff;
+
+/** Expression that matches no text. */
+export const NOTHING: Expression = { kind: "choice", options: [] };
+
+/** Expression that matches the empty text. */
+export const EMPTY: Expression = { kind: "text", text: "" };
+
+/** Returns an expression that matches exactly this text. */
+export function text(value: string): Expression {
+  return { kind: "text", text: value };
+}
+
+/** Returns an expression that matches a single code point within the ranges. */
+export function set(...ranges: readonly CodePointRange[]): Expression {
+  return { kind: "set", ranges };
+}
+
+/** Returns an expression that matches all parts in order. */
+export function sequence(...parts: readonly Expression[]): Expression {
+  return sequenceOf(parts);
+}
+
+/** Returns the {@link sequence} of a list of any length; a call is limited to some ten thousand arguments. */
+export function sequenceOf(parts: readonly Expression[]): Expression {
+  return parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
+}
+
+/** Returns an expression that matches any of the options. */
+export function choice(...options: readonly Expression[]): Expression {
+  return choiceOf(options);
+}
+
+/** Returns the {@link choice} of a list of any length. */
+export function choiceOf(options: readonly Expression[]): Expression {
+  return options.length === 1 ? options[0]! : { kind: "choice", options };
+}
+
+/** Returns an expression that matches the body `min` to `max` times; null means no upper bound. */
+export function repeat(body: Expression, min = 0, max: number | null = null): Expression {
+  return { kind: "repeat", body, min, max };
+}
+
+/** Returns an expression that matches the body at most once. */
+export function optional(body: Expression): Expression {
+  return repeat(body, 0, 1);
+}
+
+/** Builds the rules of one grammar. */
+export class GrammarBuilder {
+  readonly #rules: Expression[] = [NOTHING];
+
+  /** Declares a rule that can be used before it is defined; an undefined rule matches no text. */
+  declare(): { readonly rule: Expression; readonly define: (expression: Expression) => void } {
+    const index = this.#rules.push(NOTHING) - 1;
+    return { rule: { kind: "rule", index }, define: (expression) => void (this.#rules[index] = expression) };
+  }
+
+  /** Defines a rule that can call itself: `define` receives the rule's reference. */
+  rule(define: (self: Expression) => Expression): Expression {
+    const declared = this.declare();
+    declared.define(define(declared.rule));
+    return declared.rule;
+  }
+
+  /** Returns the grammar with `root` as rule 0. */
+  build(root: Expression): Grammar {
+    return { rules: [root, ...this.#rules.slice(1)] };
+  }
+}

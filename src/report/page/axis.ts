@@ -1,0 +1,30 @@
+/** Axes of the charts: steps, ranges and tick labels. */
+
+/**
+ * Formats a tick with as many digits as distinguish it from the next tick.
+ *
+ * @param step - Distance between two ticks.
+ */
+export function tickText(value: number, step: number): string {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  const decades = Math.max(0, Math.floor(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9));
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(decades).replace(/\.?0+e/, "e");
+  if (size >= 1e4) return `${Number((value / 1e3).toPrecision(decades + 1))}k`;
+  return String(Number(value.toPrecision(Math.max(4, decades + 1))));
+}
+
+/** Returns the range of the value axis: padded by a tenth; around a constant, a tenth of its size, and 0 to 1 for zero. */
+export function valueRange(min: number | null, max: number | null): [number, number] {
+  if (min === null || max === null) return [0, 1];
+  if (min < max) return [min - (max - min) / 10, max + (max - min) / 10];
+  return min === 0 ? [0, 1] : [min - Math.abs(min) / 10, min + Math.abs(min) / 10];
+}
+
+/** Returns all integers from the first to the last of `given`, so that a missing step is a gap in the curves. */
+export function consecutive(given: readonly number[]): number[] {
+  if (given.length === 0) return [];
+  const first = given.reduce((low, step) => Math.min(low, step));
+  const last = given.reduce((high, step) => Math.max(high, step));
+  return Array.from({ length: last - first + 1 }, (_, index) => first + index);
+}

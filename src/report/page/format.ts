@@ -1,0 +1,58 @@
+/** Formats a number with four digits; `–` for a missing or infinite one. */
+export function number(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e15) return grouped(String(value).replace("-", "−"));
+  if (size >= 1e6 || size < 1e-4) return value.toExponential(2).replace("-", "−").replace("e−", "e-");
+  const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 5;
+  return grouped(value.toFixed(digits).replace("-", "−"));
+}
+
+/** Formats a reward with three decimals, so that a column of rewards is aligned. */
+export function rewardText(value: number): string {
+  return Math.abs(value) < 1000 ? value.toFixed(3).replace("-", "−") : number(value);
+}
+
+/** Formats a number with its sign and two decimals. */
+export function signed(value: number): string {
+  if (Math.abs(value) < 0.005) return "0.00";
+  return `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(Math.abs(value) >= 10 ? 1 : 2)}`;
+}
+
+/** Formats seconds in the unit that fits. */
+export function seconds(value: number): string {
+  if (value < 1e-3) return `${(value * 1e6).toFixed(0)} µs`;
+  if (value < 1) return `${(value * 1e3).toFixed(value < 0.01 ? 1 : 0)} ms`;
+  if (value < 120) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
+  if (value < 7200) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  return `${Math.floor(value / 3600)} h ${Math.round((value % 3600) / 60)} min`;
+}
+
+/** Formats a count with its noun: `1 step`, `2 steps`. */
+export function count(value: number, noun: string, plural = `${noun}s`): string {
+  return `${grouped(String(value))} ${value === 1 ? noun : plural}`;
+}
+
+/** Formats a metric or metadata value of any kind. */
+export function scalar(value: number | string | boolean | null): string {
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : number(value);
+  return String(value);
+}
+
+/** Indents JSON; returns any other text unchanged. */
+export function prettyJson(text: string): string {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? JSON.stringify(value, null, 2) : text;
+  } catch {
+    return text;
+  }
+}
+
+function grouped(text: string): string {
+  const [whole = "", fraction] = text.split(".");
+  if (whole.replace("−", "").length < 5) return text;
+  const spaced = whole.replaceAll(/\B(?=(\d{3})+$)/g, "\u202f");
+  return fraction === undefined ? spaced : `${spaced}.${fraction}`;
+}

@@ -1,0 +1,126 @@
+/**
+ * JSON Schema validation of texts by ajv, with two differences: a pattern may have escapes that the flag `u` forbids, and `multipleOf` uses
+ * decimal arithmetic, so that 0.3 is a multiple of 0.1.
+ */
+import { createContext, Script } from "node:vm";
+import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
+import ajvFormats from "ajv-formats";
+import { ArgumentError } from "../../../errors.ts";
+import { Lru } from "../../../util/lru.ts";
+import { toLatestDraftDeep } from "../../../grammar/compile/schema/drafts.ts";
+import type { SchemaObject } from "../../../grammar/compile/schema/keywords.ts";
+import { isMultiple } from "../../../grammar/compile/schema/multiples.ts";
+
+/** Maximum duration of one validation, in milliseconds; a limit is needed because patterns may backtrack. */
+const MAX_VALIDATION_MS = 1000;
+
+/** Compiles a pattern with the flag `u`, or without it if the pattern has escapes that the flag forbids. */
+const regExp = Object.assign(
+  (pattern: string): RegExp => {
+    try {
+      return new RegExp(pattern, "u");
+    } catch {
+      return new RegExp(pattern);
+    }
+  },
+  { code: "" },
+);
+
+/** Cached validators, limited in number and in the total length of their schemas; the least recently used is dropped first. */
+const validators = new Lru<string, ValidateFunction>({ maxEntries: 64, maxWeight: 4_000_000 });
+
+/**
+ * Returns the validator of a schema, which is given as JSON.
+ *
+ * @param schema - The schema.
+ * @param isTracking - Whether to track evaluated members and items, which only the `unevaluated` keywords need; without, these are ignored.
+ * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot compile.
+ */
+function validatorOf(schema: string, isTracking = schema.includes('"unevaluated')): ValidateFunction {
+  const key = isTracking ? schema : `untracked ${schema}`;
+  const known = validators.get(key);
+  if (known !== undefined) return known;
+  const ajv = new Ajv2020({ strict: false, meta: false, validateSchema: false, logger: false, code: { regExp, optimize: false } });
+  ajvFormats.default(ajv);
+  if (!isTracking) {
+    ajv.opts.unevaluated = false;
+    ajv.removeKeyword("unevaluatedProperties").removeKeyword("unevaluatedItems");
+  }
+  ajv.removeKeyword("multipleOf");
+  ajv.addKeyword({
+    keyword: "multipleOf",
+    type: "number",
+    schemaType: "number",
+    validate: (of: number, value: number) => isMultiple(value, of),
+    error: { message: ({ schemaCode }) => `must be multiple of ${String(schemaCode)}` },
+  });
+  const {
+    $schema: _schema,
+    $id: _id,
+    id: _oldId,
+    ...latest
+  } = toLatestDraftDeep(JSON.parse(schema) as SchemaObject) as Record<string, unknown>;
+  try {
+    const validator = ajv.compile(latest);
+    validators.set(key, validator, key.length);
+    return validator;
+  } catch (cause) {
+    const problem = cause instanceof Error ? cause.message : String(cause);
+    throw new ArgumentError(`The schema cannot be validated, which some of its keywords need: ${problem.slice(0, 300)}`, { cause });
+  }
+}
+
+/**
+ * Checks that texts can be validated against a schema, which is given as JSON.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a schema that ajv cannot compile.
+ */
+export function checkValidator(schema: string): void {
+  validatorOf(schema);
+}
+
+const context = createContext({ run: null as (() => boolean) | null });
+const script = new Script("run()");
+
+/** Runs a validation for at most {@link MAX_VALIDATION_MS}; returns null on timeout. */
+function within(run: () => boolean): boolean | null {
+  context["run"] = run;
+  try {
+    return script.runInContext(context, { timeout: MAX_VALIDATION_MS }) as boolean;
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code === "ERR_SCRIPT_EXECUTION_TIMEOUT") return null;
+    throw error;
+  } finally {
+    context["run"] = null;
+  }
+}
+
+function shownError({ instancePath, message, keyword }: ErrorObject): string {
+  return `${instancePath === "" ? "the value" : instancePath} ${message ?? "does not fit"} (\`${keyword}\`)`;
+}
+
+/**
+ * Finds the first violation of a schema in a text, both JSON.
+ *
+ * @returns Description of the violation; null if the text is valid, or only the beginning of a value.
+ */
+export function violationOf(schema: string, text: string): string | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  let validator = validatorOf(schema);
+  let isValid: boolean | null;
+  try {
+    isValid = within(() => validator(value));
+  } catch (error) {
+    // Ajv's tracking of evaluated members throws for some schemas with both `patternProperties` and `anyOf`.
+    if (!(error instanceof TypeError)) throw error;
+    validator = validatorOf(schema, false);
+    isValid = within(() => validator(value));
+  }
+  if (isValid === null) return `the validation took more than ${MAX_VALIDATION_MS} ms`;
+  return isValid ? null : shownError(validator.errors![0]!);
+}

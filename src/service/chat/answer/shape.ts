@@ -1,0 +1,163 @@
+/** JSON of a response that is not streamed. It contains every field of the wire format, null where there is no value. */
+import { splitReasoning } from "../text/reasoning.ts";
+import { parseToolCalls, type ParsedToolCall } from "../text/tool-calls.ts";
+import type { GeneratedChoice } from "../generate/generate.ts";
+import type { ChatRequest } from "../request/request.ts";
+import type { ForcedCalls } from "../text/forced-calls.ts";
+
+/** Fields that identify a response, the same in all chunks of a stream. */
+export interface ResponseHead {
+  readonly id: string;
+  /** Unix time, seconds. */
+  readonly created: number;
+  /** Resolved model name with its step. */
+  readonly model: string;
+}
+
+/** Options of a response besides the generated choices. */
+export interface ShapeOptions {
+  readonly head: ResponseHead;
+  readonly request: ChatRequest;
+  readonly promptIds: Int32Array;
+  /** Role of the response's messages. */
+  readonly role: string;
+  /** Text of the last message that precedes each choice's own text; empty without `echo`. */
+  readonly echo: string;
+  /** Log-probabilities of the prompt, from `toWirePrompt`. Null, and in streams absent, if not requested. */
+  readonly promptLogprobs?: readonly unknown[] | null | undefined;
+  /** Whether the text begins with reasoning. */
+  readonly shouldParseReasoning: boolean;
+  /** Whether `usage` reports the number of cached prompt tokens. */
+  readonly reportsCachedTokens: boolean;
+}
+
+/** Token counts of the wire format. */
+export interface WireUsage {
+  readonly prompt_tokens: number;
+  readonly total_tokens: number;
+  readonly completion_tokens: number;
+}
+
+/** Returns the token counts of a response; the prompt counts once, for any number of choices. */
+export function toUsage(promptTokens: number, completionTokens: number): WireUsage {
+  return { prompt_tokens: promptTokens, total_tokens: promptTokens + completionTokens, completion_tokens: completionTokens };
+}
+
+/** Returns the number of cached prompt tokens; null if no token was cached or the count is not reported. */
+export function toPromptDetails(cachedTokens: number, { reportsCachedTokens }: ShapeOptions): { readonly cached_tokens: number } | null {
+  return reportsCachedTokens && cachedTokens > 0 ? { cached_tokens: cachedTokens } : null;
+}
+
+/** Message of a choice: its text, split into content, reasoning and tool calls if these are parsed. */
+export interface ChoiceMessage {
+  /** Text besides the tool calls and reasoning; null if there is only one of these. */
+  readonly content: string | null;
+  /** Reasoning; null for a text without reasoning, or if reasoning is not parsed. */
+  readonly reasoning: string | null;
+  readonly toolCalls: readonly ParsedToolCall[];
+}
+
+/** Parses the text of a choice into a message. */
+export function toMessage(
+  { index, text, closedBy }: Pick<GeneratedChoice, "index" | "text" | "closedBy">,
+  { request, shouldParseReasoning }: ShapeOptions,
+): ChoiceMessage {
+  const { shouldParseToolCalls, forcedCalls, parallelToolCalls } = request;
+  const { reasoning, content: said } = shouldParseReasoning ? splitReasoning(text) : { reasoning: "", content: text };
+  const { content, toolCalls } =
+    forcedCalls?.read(index, said, closedBy !== null) ?? (shouldParseToolCalls ? parseToolCalls(said) : { content: said, toolCalls: [] });
+  return {
+    content: content === "" && forcedCalls === null && (toolCalls.length > 0 || shouldParseReasoning) ? null : content,
+    reasoning: reasoning === "" ? null : reasoning,
+    toolCalls: parallelToolCalls ? toolCalls : toolCalls.slice(0, 1),
+  };
+}
+
+/**
+ * Returns the finish reason: `tool_calls` if the whole text has tool calls, except for forced calls that
+ * were cut short or arguments of a function that the request names.
+ *
+ * @param end - Reason for the end of the choice.
+ * @param toolCalls - Tool calls of the whole text.
+ * @param forced - Parser of forced calls; null if the request forces none.
+ */
+export function finishReason(
+  { finishReason: reason }: Pick<GeneratedChoice, "finishReason">,
+  toolCalls: readonly ParsedToolCall[],
+  forced: ForcedCalls | null,
+): "stop" | "length" | "repetition" | "tool_calls" {
+  if (toolCalls.length === 0 || (forced !== null && (forced.name !== null || reason !== "stop"))) return reason;
+  return "tool_calls";
+}
+
+function toWireChoice(choice: GeneratedChoice, message: ChoiceMessage, options: ShapeOptions) {
+  return {
+    index: choice.index,
+    message: {
+      role: options.role,
+      content: options.echo === "" ? message.content : options.echo + (message.content ?? ""),
+      refusal: null,
+      annotations: null,
+      audio: null,
+      function_call: null,
+      tool_calls: message.toolCalls,
+      reasoning: options.request.includeReasoning ? message.reasoning : null,
+    },
+    logprobs: choice.logprobs === null ? null : { content: choice.logprobs },
+    finish_reason: finishReason(choice, message.toolCalls, options.request.forcedCalls),
+    stop_reason: choice.stopReason,
+    token_ids: options.request.returnTokenIds ? choice.ids : null,
+  };
+}
+
+/** Log-probability entries in one piece of a response; a piece with alternatives takes a few milliseconds to serialize. */
+const PIECE_ENTRIES = 256;
+
+/** Yields a JSON array in pieces. */
+function* listPieces(entries: readonly unknown[]): Generator<string> {
+  yield "[";
+  for (let at = 0; at < entries.length; at += PIECE_ENTRIES)
+    yield `${at === 0 ? "" : ","}${JSON.stringify(entries.slice(at, at + PIECE_ENTRIES)).slice(1, -1)}`;
+  yield "]";
+}
+
+/**
+ * Yields a response that is not streamed, as JSON in pieces: many choices with log-probabilities make a text of hundreds of megabytes.
+ *
+ * @param messages - Shape `[n]`, one per choice.
+ */
+export function* completionPieces(
+  choices: readonly GeneratedChoice[],
+  messages: readonly ChoiceMessage[],
+  options: ShapeOptions,
+): Generator<string> {
+  const { head, promptIds, promptLogprobs = null } = options;
+  const { id, created, model } = head;
+  yield `${JSON.stringify({ id, object: "chat.completion", created, model }).slice(0, -1)},"choices":[`;
+  for (const [index, choice] of choices.entries()) {
+    const { logprobs, ...rest } = toWireChoice(choice, messages[index]!, options);
+    yield `${index === 0 ? "" : ","}${JSON.stringify(rest).slice(0, -1)},"logprobs":`;
+    if (logprobs === null) yield "null}";
+    else {
+      yield '{"content":';
+      yield* listPieces(logprobs.content);
+      yield "}}";
+    }
+  }
+  const usage = {
+    ...toUsage(
+      promptIds.length,
+      choices.reduce((sum, choice) => sum + choice.ids.length, 0),
+    ),
+    prompt_tokens_details: toPromptDetails(choices[0]?.cachedTokens ?? 0, options),
+  };
+  yield `],${JSON.stringify({ service_tier: null, system_fingerprint: null, usage }).slice(1, -1)},"prompt_logprobs":`;
+  if (promptLogprobs === null) yield "null";
+  else yield* listPieces(promptLogprobs);
+  yield `,${JSON.stringify({ prompt_token_ids: options.request.returnTokenIds ? [...promptIds] : null, kv_transfer_params: null }).slice(1)}`;
+}
+
+/** Returns the number of log-probabilities in a response, alternatives included. */
+export function countLogprobs(choices: readonly GeneratedChoice[]): number {
+  return choices.reduce((sum, { logprobs }) => sum + (logprobs?.length ?? 0) * (1 + (logprobs?.[0]?.top_logprobs.length ?? 0)), 0);
+}

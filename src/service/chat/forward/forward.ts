@@ -1,0 +1,248 @@
+/** Forwarding of chat completions to another server that samples the model. Request and response bodies pass unchanged except for names. */
+import { setMaxListeners } from "node:events";
+import { access } from "node:fs/promises";
+import { join, relative } from "node:path";
+import { z } from "zod";
+import { UpstreamAdapters } from "../../../engine/upstream/adapters.ts";
+import { textOf, type Upstream, type UpstreamAnswer } from "../../../engine/upstream/upstream.ts";
+import { EngineError, OverloadedError, UnsupportedError } from "../../../errors.ts";
+import { CHAT_FIELDS, type ChatField } from "../../../schema/chat-fields.ts";
+import { messageOf } from "../../error-text.ts";
+import { errorResponse } from "../../http-errors.ts";
+import type { ServiceLogger } from "../../logger.ts";
+import { stepName } from "../../names.ts";
+import { rememberingFind } from "../../policies.ts";
+import type { StoredFiles } from "../../stored-files/stored-files.ts";
+import type { Store } from "../../store/tables.ts";
+import { requestSignal } from "../request/client-signal.ts";
+import { FIELD_NAMES, isDefault } from "../request/fields.ts";
+import { forwardedStream } from "./forwarded-stream.ts";
+import { IgnoredFieldLog } from "../request/ignored-fields.ts";
+import { memberText, withMember, withoutMember } from "../text/json-members.ts";
+
+/** Options of {@link ChatForwarder}. */
+export interface ForwarderOptions {
+  readonly upstream: Upstream;
+  readonly store: Store;
+  readonly files: Pick<StoredFiles, "useCheckpoint">;
+  /** Data directory; the paths of state directories are relative to it. */
+  readonly root: string;
+  /** Base model for requests that name no model. */
+  readonly defaultBase: string;
+  readonly logger: ServiceLogger;
+  /** Aborted when the service ends the requests that still run. @default never */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Unparsed chat completion request. */
+export interface ForwardCall {
+  readonly body: string;
+  readonly requestId: string | undefined;
+  /** Aborted when the client disconnects. */
+  readonly signal: AbortSignal;
+}
+
+/** Model of a forwarded request. */
+interface Target {
+  /** Name of the model on the upstream. */
+  readonly name: string;
+  /** Value of `model` in the response. */
+  readonly resolvedName: string;
+  /** Releases the adapter that the request holds. */
+  readonly release: () => void;
+  /** Called if the upstream responds that it does not have the model. */
+  readonly forget: () => void;
+}
+
+/** Error body of servers with an OpenAI-compatible interface. */
+const upstreamError = z.looseObject({
+  error: z.looseObject({ message: z.string(), type: z.string().nullish(), param: z.string().nullish() }),
+});
+
+/** Callbacks for a base model, which is always loaded on the upstream. */
+const HELD_BY_NOBODY = { release: () => {}, forget: () => {} };
+
+const JSON_HEADERS = { "content-type": "application/json" };
+const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
+
+export class ChatForwarder {
+  readonly #options: ForwarderOptions;
+  readonly #adapters: UpstreamAdapters;
+  readonly #find: ReturnType<typeof rememberingFind>;
+  readonly #unknownFields = new IgnoredFieldLog(
+    "A forwarded chat completion request carries a field that neither this service nor the upstream's description names; the upstream may ignore it",
+  );
+
+  constructor(options: ForwarderOptions) {
+    this.#options = options;
+    // Each running request adds a listener and removes it when it ends.
+    if (options.signal !== undefined) setMaxListeners(0, options.signal);
+    this.#find = rememberingFind(options.store);
+    this.#adapters = new UpstreamAdapters(options.upstream, (error) =>
+      options.logger.warn("An adapter could not be unloaded from the upstream", { error: messageOf(error) }),
+    );
+  }
+
+  /**
+   * Forwards a request to the upstream.
+   *
+   * @param call - The unparsed request.
+   * @returns The response, or null for a request to be handled locally: its model is not sampled by the upstream or cannot be read.
+   * @throws UnsupportedError `E_UNSUPPORTED` for a field that the upstream does not support or confirm; other errors as the chat route maps
+   *   them.
+   */
+  async forward(call: ForwardCall): Promise<Response | null> {
+    try {
+      return await this.#forward(call);
+    } catch (error) {
+      if (!(error instanceof OverloadedError)) throw error;
+      this.#options.logger.error("The upstream cannot be reached", { error: messageOf(error.cause) });
+      return unavailable(error.message);
+    }
+  }
+
+  async #forward(call: ForwardCall): Promise<Response | null> {
+    const fields = membersOf(call.body);
+    if (fields === null) return null;
+    const target = await this.#target(fields["model"]);
+    if (target === null) return null;
+    let isStreaming = false;
+    const { signal, release } = requestSignal(call.signal, this.#options.signal);
+    const onEnd = () => {
+      release();
+      target.release();
+    };
+    try {
+      const body = await this.#bodyFor(target, call.body, fields);
+      const { upstream } = this.#options;
+      const answer = await upstream.post("/v1/chat/completions", body, { signal, requestId: call.requestId });
+      if (answer.status >= 400) return await this.#refusal(answer, target);
+      const rename = target.name === target.resolvedName ? null : target.resolvedName;
+      if (answer.contentType.includes("text/event-stream")) {
+        isStreaming = true;
+        return new Response(forwardedStream(answer.body, { rename, onEnd }), { headers: STREAM_HEADERS });
+      }
+      const text = await textOf(answer);
+      if (membersOf(text) === null) {
+        this.#options.logger.error("The upstream answered a chat completion with something else than a JSON object", {
+          contentType: answer.contentType,
+          answer: text.slice(0, 500),
+        });
+        throw new EngineError("The upstream answered with something else than a JSON object");
+      }
+      return new Response(rename === null ? text : withMember(text, "model", JSON.stringify(rename)), { headers: JSON_HEADERS });
+    } finally {
+      // A stream outlives this call and releases its resources when it ends.
+      if (!isStreaming) onEnd();
+    }
+  }
+
+  /** Returns the model to request from the upstream; null if the model is sampled locally. */
+  async #target(model: unknown): Promise<Target | null> {
+    const { upstream, defaultBase } = this.#options;
+    const id = model === undefined || model === null || model === "" ? defaultBase : model;
+    if (typeof id !== "string") return null;
+    const base = upstream.baseModels.get(id);
+    if (base !== undefined) return { name: base, resolvedName: id, ...HELD_BY_NOBODY };
+    // The local route rejects unknown names.
+    const found = await this.#find(id, []).catch(() => null);
+    const name = found === null ? undefined : upstream.baseModels.get(found.model.base_model);
+    if (found === null || name === undefined) return null;
+    const { model: row, checkpoint } = found;
+    const resolvedName = stepName(row, checkpoint.step);
+    // Step 0 is the base model itself: a new adapter changes nothing.
+    if (checkpoint.state_dir === null) return { name, resolvedName, ...HELD_BY_NOBODY };
+    if (upstream.options.adapters !== true || row.lora === null) return null;
+    const path = await this.#options.files.useCheckpoint(row, checkpoint, (local) => this.#adapterPath(local, resolvedName));
+    const lease = await this.#adapters.lease(`whetstone-${checkpoint.id}`, path);
+    return { ...lease, resolvedName };
+  }
+
+  async #adapterPath(local: string, resolvedName: string): Promise<string> {
+    const { root, upstream } = this.#options;
+    await access(join(local, "adapter_config.json")).catch((cause: unknown) => {
+      throw new EngineError(`Checkpoint '${resolvedName}' has no adapter that an upstream could load`, { cause });
+    });
+    return upstream.options.dataDir === undefined ? local : join(upstream.options.dataDir, relative(root, local));
+  }
+
+  /** Returns the body with the upstream's names; every other byte is unchanged, so that numbers keep all their digits. */
+  async #bodyFor({ name }: Target, body: string, fields: Readonly<Record<string, unknown>>): Promise<string> {
+    const { capabilities } = this.#options.upstream;
+    let forwarded = withMember(body, "model", JSON.stringify(name));
+    for (const [field, known] of FIELD_NAMES) {
+      if (fields[field] === undefined || fields[field] === null) continue;
+      const { alias = field }: ChatField = CHAT_FIELDS[known];
+      const isRenamed = alias !== field && capabilities.describes(alias) === true;
+      if (isRenamed && !capabilities.refuses(field) && !capabilities.refuses(alias)) {
+        forwarded = withMember(withoutMember(forwarded, field), alias, memberText(body, field) ?? "null");
+        continue;
+      }
+      if (isDefault(known, fields[field]) || (await capabilities.supports(field, name))) continue;
+      throw new UnsupportedError(
+        `The server that samples this model does not support \`${field}\`, or does not confirm that it does; leave it out` +
+          (capabilities.describes(field) === null ? ", or list it in the service's option `upstream.supportedFields`" : ""),
+        { param: field },
+      );
+    }
+    const unknown = Object.keys(fields).filter((field) => !FIELD_NAMES.has(field) && capabilities.describes(field) !== true);
+    this.#unknownFields.report(unknown, this.#options.logger);
+    return forwarded;
+  }
+
+  /** Converts an error of the upstream into a response: client errors with the upstream's message, all others without details. */
+  async #refusal(answer: UpstreamAnswer, { name, forget }: Target): Promise<Response> {
+    const text = await textOf(answer);
+    const said = upstreamError.safeParse(flatErrors(text));
+    if (answer.status === 429 || answer.status === 503) {
+      const message = said.success ? said.data.error.message : "The server that samples this model has no room now";
+      return errorResponse(answer.status, { message, code: "E_OVERLOADED", headers: { "retry-after": answer.retryAfter ?? "1" } });
+    }
+    if (said.success && [400, 413, 422].includes(answer.status)) {
+      // This interface answers 400 where compatible servers answer 422.
+      const isTooLarge = answer.status === 413;
+      const { message, type, param } = said.data.error;
+      return errorResponse(isTooLarge ? 413 : 400, {
+        message,
+        param,
+        code: isTooLarge ? "E_TOO_LARGE" : "E_ARGUMENT",
+        ...(typeof type === "string" ? { type } : {}),
+      });
+    }
+    this.#options.logger.error("The upstream refused a chat completion", {
+      status: answer.status,
+      model: name,
+      answer: text.slice(0, 500),
+    });
+    if (answer.status === 404) {
+      // A restarted upstream has lost its adapters; the next request loads this one again.
+      forget();
+      return unavailable("The server that samples this model does not have it any more");
+    }
+    throw new EngineError(`The upstream answered ${answer.status}`);
+  }
+}
+
+/** Returns the members of a JSON object; null for anything else, which in a request is left to the local route to reject. */
+function membersOf(body: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Returns an error body with its fields under `error`; older servers have them at the top level. */
+function flatErrors(text: string): unknown {
+  try {
+    const body = JSON.parse(text) as Record<string, unknown>;
+    return body["object"] === "error" ? { error: body } : body;
+  } catch {
+    return null;
+  }
+}
+
+function unavailable(message: string): Response {
+  return errorResponse(503, { message, code: "E_OVERLOADED", headers: { "retry-after": "1" } });
+}

@@ -1,0 +1,109 @@
+/** Server-sent events of another server, forwarded as they are read. */
+import { isAbort } from "../../../errors.ts";
+import { toErrorBody } from "../../http-errors.ts";
+import { ShutdownError, toChatError } from "../request/errors.ts";
+import { withMember } from "../text/json-members.ts";
+
+/** Options of {@link forwardedStream}. */
+export interface ForwardedStreamOptions {
+  /** Value of `model` in every chunk; null leaves it unchanged. */
+  readonly rename: string | null;
+  /** Called once: at the end, on a failure, or when the reader disconnects. */
+  readonly onEnd: () => void;
+}
+
+const BROKEN = toErrorBody(500, { message: "Internal server error", code: "E_ENGINE" });
+
+/**
+ * Returns the complete events of `source`. Nothing is read ahead of the reader, and `source` is closed when the reader disconnects. A
+ * source that fails, or ends without `[DONE]`, ends in an error event, as every stream of the chat route does.
+ *
+ * @param source - Bytes of the other server's stream.
+ * @param options - New model name and the callback for the end.
+ */
+export function forwardedStream(source: AsyncIterable<Uint8Array>, { rename, onEnd }: ForwardedStreamOptions): ReadableStream<Uint8Array> {
+  const events = wholeEvents(source);
+  const model = rename === null ? null : JSON.stringify(rename);
+  let isDone = false;
+  let isOver = false;
+  const end = () => {
+    if (!isOver) onEnd();
+    isOver = true;
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        let isGone = false;
+        let failure = BROKEN;
+        try {
+          const { done, value } = await events.next();
+          if (done !== true) {
+            isDone ||= saysDone(value);
+            return controller.enqueue(model === null ? value : renamed(value, model));
+          }
+        } catch (error) {
+          isGone = isAbort(error);
+          if (error instanceof ShutdownError) failure = toChatError(error).body;
+        }
+        if (!isDone && !isGone) controller.enqueue(Buffer.from(`data: ${JSON.stringify(failure)}\n\ndata: [DONE]\n\n`));
+        end();
+        controller.close();
+      },
+      async cancel() {
+        end();
+        await events.return(undefined);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/** Returns the offset just after the last complete event; a blank line ends an event. */
+function endOfEvents(bytes: Buffer): number {
+  const ends = ["\n\n", "\r\n\r\n"].map((blank) => {
+    const at = bytes.lastIndexOf(blank);
+    return at === -1 ? 0 : at + blank.length;
+  });
+  return Math.max(...ends);
+}
+
+/** Yields several events at a time. Bytes of an incomplete event are held back, and dropped if the source ends. */
+async function* wholeEvents(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, undefined> {
+  let rest = Buffer.alloc(0);
+  for await (const chunk of source) {
+    const bytes = Buffer.concat([rest, chunk]);
+    const end = endOfEvents(bytes);
+    rest = bytes.subarray(end);
+    if (end > 0) yield bytes.subarray(0, end);
+  }
+  // Some servers omit the last blank line.
+  if (saysDone(rest)) yield Buffer.from(`${rest.toString().trimEnd()}\n\n`);
+  return undefined;
+}
+
+/** Whether one of the events is `[DONE]`, the last of a stream. */
+function saysDone(events: Buffer): boolean {
+  if (!events.includes("[DONE]")) return false;
+  return events
+    .toString()
+    .split("\n")
+    .some((line) => /^data: ?\[DONE\]\s*$/.test(line));
+}
+
+/** Returns the events with every `model` replaced by `value`. Each event is one line. */
+function renamed(events: Buffer, value: string): Buffer {
+  const lines = events.toString().split("\n");
+  return Buffer.from(lines.map((line) => renamedLine(line, value)).join("\n"));
+}
+
+function renamedLine(line: string, value: string): string {
+  if (!line.startsWith("data: {")) return line;
+  const json = line.slice("data: ".length).trimEnd();
+  try {
+    // An error event has no `model`.
+    if (!("model" in (JSON.parse(json) as object))) return line;
+  } catch {
+    return line;
+  }
+  return `data: ${withMember(json, "model", value)}`;
+}

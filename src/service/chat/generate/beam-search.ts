@@ -1,0 +1,109 @@
+/**
+ * Beam search, which finds the most likely outputs instead of samples. Each step asks the engine for the best next tokens of every beam.
+ * The prompt of a beam is computed anew in each step, so a long output costs far more than a sampled one.
+ */
+import { defaultMaxListeners, setMaxListeners } from "node:events";
+import type { PromptToken, SampledToken } from "../../../engine/port.ts";
+import { EngineError } from "../../../errors.ts";
+import type { GeneratedChoice, GenerationPlan } from "./generate.ts";
+import { toWireLogprob } from "./logprobs.ts";
+
+interface Beam {
+  readonly tokens: readonly SampledToken[];
+  /** Sum of log-probabilities, including the end token's. */
+  readonly logprob: number;
+  /** End token that completed the beam, not included in `tokens`; null while the beam is live. */
+  readonly closedBy: number | null;
+}
+
+/** Returns the best next tokens of a beam, and in the first step the log-probabilities of the prompt if requested. */
+async function expand(plan: GenerationPlan, beam: Beam, signal: AbortSignal): Promise<SampledToken> {
+  const prompt = new Int32Array(plan.promptIds.length + beam.tokens.length);
+  prompt.set(plan.promptIds);
+  prompt.set(
+    beam.tokens.map((token) => token.id),
+    plan.promptIds.length,
+  );
+  const { topLogprobs, cacheSalt, promptLogprobs, priority } = plan.params;
+  const params = {
+    maxTokens: 1,
+    temperature: 0,
+    topP: 1,
+    topK: 0,
+    seed: 0n,
+    stopTokenIds: [],
+    topLogprobs: Math.max(2 * plan.request.n, topLogprobs),
+    cacheSalt,
+    priority,
+    promptLogprobs: beam.tokens.length === 0 ? promptLogprobs : undefined,
+  };
+  for await (const token of plan.engine.sample(plan.policy, prompt, params, { signal })) return token;
+  signal.throwIfAborted();
+  throw new EngineError("The engine gave no token for a beam");
+}
+
+/** Returns the successors of a beam: each has one more token, or is completed by an end token. */
+function followers(plan: GenerationPlan, beam: Beam, { top }: SampledToken): Beam[] {
+  const ends = plan.request.ignoreEos ? [] : plan.tokenizer.eosTokenIds;
+  return top
+    .slice(0, 2 * plan.request.n)
+    .map(({ id, logprob }) =>
+      ends.includes(id)
+        ? { tokens: beam.tokens, logprob: beam.logprob + logprob, closedBy: id }
+        : { tokens: [...beam.tokens, { id, logprob, top }], logprob: beam.logprob + logprob, closedBy: null },
+    );
+}
+
+function toChoice(plan: GenerationPlan, beam: Beam, index: number): Omit<GeneratedChoice, "promptTokens" | "cachedTokens"> {
+  const { tokenizer, request, namesTokensById } = plan;
+  const { topLogprobs } = request;
+  const ids = beam.tokens.map((token) => token.id);
+  const text = tokenizer.decode(ids, { skipSpecialTokens: !plan.keepsSpecialTokens });
+  return {
+    index,
+    text,
+    ids: beam.closedBy !== null && request.includeStopStrInOutput ? [...ids, beam.closedBy] : ids,
+    logprobs:
+      topLogprobs === null ? null : beam.tokens.map((token) => toWireLogprob(tokenizer, token, { count: topLogprobs, namesTokensById })),
+    finishReason: beam.closedBy === null ? "length" : "stop",
+    stopReason: beam.closedBy,
+    closedBy: null,
+  };
+}
+
+/**
+ * Returns the `n` best outputs found, best first. Each has `maxTokens` tokens or ends earlier with an end token. The search takes all
+ * `maxTokens` steps while live beams remain, even after `n` beams are completed.
+ *
+ * @param plan - Inputs of the generation.
+ * @param signal - Aborts the search.
+ * @returns At most `n` choices, best first.
+ * @throws EngineError if the engine yields no token; any error of the engine; the signal's reason if it is aborted.
+ */
+export async function beamSearch(plan: GenerationPlan, signal: AbortSignal): Promise<GeneratedChoice[]> {
+  const { params, promptIds } = plan;
+  const { n, lengthPenalty } = plan.request;
+  // One listener per beam is expected, not a leak.
+  setMaxListeners(n + defaultMaxListeners, signal);
+  let live: Beam[] = [{ tokens: [], logprob: 0, closedBy: null }];
+  const completed: Beam[] = [];
+  let promptTokens: readonly PromptToken[] | null = null;
+  let cachedTokens = 0;
+  for (let step = 0; step < params.maxTokens && live.length > 0; step++) {
+    const expansions = await Promise.all(live.map((beam) => expand(plan, beam, signal)));
+    promptTokens ??= expansions[0]!.prompt ?? null;
+    // In later steps the cache holds tokens that the first step computed.
+    if (step === 0) cachedTokens = expansions[0]!.cachedTokens ?? 0;
+    const next = live.flatMap((beam, at) => followers(plan, beam, expansions[at]!));
+    completed.push(...next.filter((beam) => beam.closedBy !== null));
+    live = next
+      .filter((beam) => beam.closedBy === null)
+      .sort((a, b) => b.logprob - a.logprob)
+      .slice(0, n);
+  }
+  const score = (beam: Beam): number => beam.logprob / (promptIds.length + beam.tokens.length) ** lengthPenalty;
+  return [...completed, ...live]
+    .sort((a, b) => score(b) - score(a))
+    .slice(0, n)
+    .map((beam, index) => ({ ...toChoice(plan, beam, index), promptTokens: index === 0 ? promptTokens : null, cachedTokens }));
+}

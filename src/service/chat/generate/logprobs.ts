@@ -1,0 +1,122 @@
+import { NonFiniteError } from "../../../errors.ts";
+import type { PromptToken, SampledToken } from "../../../engine/port.ts";
+import type { ChatTokenizer } from "../../../tokenizer/index.ts";
+
+/** Minimum log-probability in the wire format, as JSON has no infinity. */
+const LOGPROB_FLOOR = -9999;
+
+/** Text and bytes of a token in log-probabilities. Shared between all entries for the token; not to be modified. */
+interface TokenFace {
+  /** Text of the token alone, special tokens shown; empty for a partial character. */
+  readonly token: string;
+  /** Exact bytes of the token, also for a partial character. */
+  readonly bytes: readonly number[];
+}
+
+/** Alternative of a token in the wire format. */
+export interface WireTopLogprob extends TokenFace {
+  readonly logprob: number;
+}
+
+/** Sampled token in the wire format. */
+export interface WireLogprob extends WireTopLogprob {
+  readonly top_logprobs: readonly WireTopLogprob[];
+}
+
+const NO_ALTERNATIVES: readonly WireTopLogprob[] = [];
+const faces = new WeakMap<ChatTokenizer, (TokenFace | undefined)[]>();
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function face(tokenizer: ChatTokenizer, id: number): TokenFace {
+  let known = faces.get(tokenizer);
+  if (known === undefined) faces.set(tokenizer, (known = []));
+  const cached = known[id];
+  if (cached !== undefined) return cached;
+  const bytes = tokenizer.tokenBytes(id);
+  let token = "";
+  try {
+    token = utf8.decode(bytes);
+  } catch {
+    // A partial character has bytes and no text.
+  }
+  return (known[id] = { token, bytes: [...bytes] });
+}
+
+/** Returns a log-probability for the wire format, at least {@link LOGPROB_FLOOR}. @throws NonFiniteError `E_NON_FINITE` for NaN. */
+function wireLogprob(value: number): number {
+  if (Number.isNaN(value)) throw new NonFiniteError("The engine gave a log-probability that is NaN");
+  return value > LOGPROB_FLOOR ? value : LOGPROB_FLOOR;
+}
+
+/** Token of a prompt in the wire format. */
+export interface WirePromptLogprob {
+  readonly logprob: number;
+  readonly rank: number;
+  readonly decoded_token: string;
+}
+
+/**
+ * Returns the log-probabilities of a prompt: null for the first token, which has no prediction, then for each token the best alternatives
+ * and the token itself, keyed by id.
+ *
+ * @param tokenizer - Tokenizer of the model.
+ * @param tokens - Shape `[P - 1]`.
+ * @returns Shape `[P]`.
+ * @throws NonFiniteError `E_NON_FINITE` for a log-probability that is NaN.
+ */
+export function toWirePrompt(
+  tokenizer: ChatTokenizer,
+  tokens: readonly PromptToken[],
+): readonly (Readonly<Record<string, WirePromptLogprob>> | null)[] {
+  const entry = (id: number, logprob: number, rank: number): [number, WirePromptLogprob] => [
+    id,
+    { logprob: wireLogprob(logprob), rank, decoded_token: face(tokenizer, id).token },
+  ];
+  return [
+    null,
+    ...tokens.map(({ id, logprob, rank, top }) =>
+      Object.fromEntries([...top.map((other, at) => entry(other.id, other.logprob, at + 1)), entry(id, logprob, rank)]),
+    ),
+  ];
+}
+
+/** Options of {@link toWireLogprob}. */
+export interface LogprobOptions {
+  /** Number of alternatives to list, -1 for all that the engine returns. */
+  readonly count: number;
+  /** Whether tokens are named `token_id:N` instead of by their text. @default false */
+  readonly namesTokensById?: boolean | undefined;
+}
+
+function alternativeFace(tokenizer: ChatTokenizer, id: number, namesTokensById: boolean | undefined): TokenFace {
+  if (!namesTokensById) return face(tokenizer, id);
+  const token = `token_id:${id}`;
+  return { token, bytes: [...Buffer.from(token)] };
+}
+
+/**
+ * Returns the entry of one sampled token. The alternatives are the sampled token followed by the best other tokens, `count` in all, so the
+ * sampled token is always included and always first.
+ *
+ * With tokens named by id, the `bytes` of an alternative encode its name, while the sampled token keeps the bytes of its text.
+ *
+ * @param tokenizer - Tokenizer of the model.
+ * @param sampled - Token with its alternatives, as the engine returns it.
+ * @param options - Number of alternatives and the naming of tokens.
+ * @throws NonFiniteError `E_NON_FINITE` for a log-probability that is NaN.
+ */
+export function toWireLogprob(tokenizer: ChatTokenizer, sampled: SampledToken, { count, namesTokensById }: LogprobOptions): WireLogprob {
+  const { bytes, token: text } = face(tokenizer, sampled.id);
+  const token = namesTokensById ? `token_id:${sampled.id}` : text;
+  const logprob = wireLogprob(sampled.logprob);
+  if (count === 0) return { token, logprob, bytes, top_logprobs: NO_ALTERNATIVES };
+  const limit = count === -1 ? Infinity : count;
+  const top: WireTopLogprob[] = [{ token, logprob, bytes: alternativeFace(tokenizer, sampled.id, namesTokensById).bytes }];
+  for (const alternative of sampled.top) {
+    if (top.length >= limit) break;
+    if (alternative.id === sampled.id) continue;
+    const other = alternativeFace(tokenizer, alternative.id, namesTokensById);
+    top.push({ token: other.token, logprob: wireLogprob(alternative.logprob), bytes: other.bytes });
+  }
+  return { token, logprob, bytes, top_logprobs: top };
+}

@@ -1,0 +1,113 @@
+/**
+ * Memory of sampled ids, so that a conversation that is sent back is tokenized as it was sampled rather than encoded again.
+ *
+ * A key is the digest of a whole rendered conversation up to the end of an assistant turn; the value is the ids of exactly that text. No
+ * text is kept.
+ */
+import { createHash, type Hash } from "node:crypto";
+import { Lru } from "../../../util/lru.ts";
+
+/** Ids of a conversation up to and including an assistant turn. */
+interface Remembered {
+  readonly ids: Int32Array;
+  /** Whether `ids` include the token that closes the turn; false for a turn cut short by the token limit or a stop string. */
+  readonly isClosed: boolean;
+}
+
+/** Longest prefix of a text with known ids. */
+export interface KnownPrefix {
+  readonly ids: Int32Array;
+  /** Number of UTF-16 units of the text that `ids` encode; the rest is still to be encoded. */
+  readonly length: number;
+}
+
+/** Ends of turns that are looked up in one text, counted from the end; each costs a digest. */
+const MAX_CANDIDATES = 1024;
+
+/** Memory of an entry besides its ids: a digest, a map slot and an object. */
+const ENTRY_OVERHEAD_BYTES = 160;
+
+function start(scope: string): Hash {
+  // The length keeps a scope from running into the text that follows.
+  return createHash("sha256").update(`${scope.length}:${scope}`);
+}
+
+/** Least-recently-used memory with a budget in bytes. Each API key has its own, so that no ids cross keys. */
+export class SampledIds {
+  readonly #entries: Lru<string, Remembered>;
+
+  /** @param budgetBytes - Maximum size of all entries; the least recently used entries are dropped first. */
+  constructor(budgetBytes: number) {
+    this.#entries = new Lru({ maxWeight: budgetBytes });
+  }
+
+  /** Number of turns that are remembered. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Bytes in use. */
+  get sizeBytes(): number {
+    return this.#entries.weight;
+  }
+
+  /**
+   * Records that `text` consists of `ids`.
+   *
+   * @param scope - The model, without its step.
+   * @param text - The conversation as the template renders it, up to and including `terminator`.
+   * @param entry - `ids` of all of `text`, or with `isClosed` false, of `text` without the terminator. Taken, not copied.
+   */
+  remember(scope: string, text: string, entry: Remembered): void {
+    this.#entries.set(start(scope).update(text).digest("base64"), entry, entry.ids.byteLength + ENTRY_OVERHEAD_BYTES);
+  }
+
+  /**
+   * Returns the longest remembered prefix of `text`; null if none is remembered.
+   *
+   * @param scope - The model, without its step.
+   * @param text - The conversation as the template renders it.
+   * @param terminators - Texts of the tokens that end a turn: every remembered text ends with one of them.
+   */
+  find(scope: string, text: string, terminators: readonly string[]): KnownPrefix | null {
+    const ends: { readonly end: number; readonly terminator: string }[] = [];
+    for (const terminator of terminators) {
+      for (let at = text.indexOf(terminator); at !== -1; at = text.indexOf(terminator, at + terminator.length))
+        ends.push({ end: at + terminator.length, terminator });
+    }
+    ends.sort((a, b) => a.end - b.end);
+    // The earliest candidates may be any text that spells a terminator; turns that end after them are still found.
+    ends.splice(0, ends.length - MAX_CANDIDATES);
+    // One pass over the text serves all candidates: each digest continues the previous one.
+    const hash = start(scope);
+    let hashed = 0;
+    let found: KnownPrefix | null = null;
+    for (const { end, terminator } of ends) {
+      hash.update(text.slice(hashed, end));
+      hashed = end;
+      const entry = this.#entries.get(hash.copy().digest("base64"));
+      if (entry === undefined) continue;
+      found = { ids: entry.ids, length: entry.isClosed ? end : end - terminator.length };
+    }
+    return found;
+  }
+}
+
+/** Memories of all API keys; each is created at the first request with its key. */
+export class SampledIdsByKey {
+  readonly #memories = new Map<string, SampledIds>();
+  readonly #budgetBytes: number;
+
+  /** @param budgetBytes - Size of each key's memory, in bytes. */
+  constructor(budgetBytes: number) {
+    this.#budgetBytes = budgetBytes;
+  }
+
+  /** @param credential - Credential that authenticated the request; only its digest is kept. */
+  of(credential: string): SampledIds {
+    const digest = createHash("sha256").update(credential).digest("base64");
+    let memory = this.#memories.get(digest);
+    if (memory === undefined) this.#memories.set(digest, (memory = new SampledIds(this.#budgetBytes)));
+    return memory;
+  }
+}

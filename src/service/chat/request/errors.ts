@@ -1,0 +1,78 @@
+import { ArgumentError, WhetstoneError } from "../../../errors.ts";
+import type { ErrorBody } from "../../../schema/error.ts";
+import { codeOfFailure, isClientGone, toErrorBody, UnreadableBodyError, type ErrorFields, type ErrorStatus } from "../../http-errors.ts";
+
+/** Malformed body: invalid JSON, wrong media type, wrong field type, contradicting fields. */
+export class BodyError extends ArgumentError {}
+
+/** Error of requests that are still running when the service shuts down. */
+export class ShutdownError extends WhetstoneError {
+  readonly code = "E_OVERLOADED";
+
+  constructor() {
+    super("The service is shutting down; send the request again once it is back", { retryable: true });
+  }
+}
+
+/** Error for a finished text that violates its schema, if the grammar could not enforce the whole schema. */
+export class OutputError extends WhetstoneError {
+  readonly code = "E_OUTPUT";
+  /** The whole generated text. */
+  readonly text: string;
+
+  constructor(message: string, text: string) {
+    super(message);
+    this.text = text;
+  }
+}
+
+/** Seconds after which a client should retry a 429 or 503. */
+export const RETRY_AFTER_SECONDS = 1;
+
+/** Response to an error on the chat route. `isInternal` asks for a log entry, since the response body contains no details. */
+export interface ChatErrorAnswer {
+  readonly status: ErrorStatus;
+  readonly body: ErrorBody;
+  readonly isInternal: boolean;
+}
+
+function answer(status: ErrorStatus, fields: ErrorFields): ChatErrorAnswer {
+  return { status, isInternal: false, body: toErrorBody(status, fields) };
+}
+
+/** Error `type` for a malformed body, as opposed to a field that fails a check against the model. */
+const BODY_TYPE = "Bad Request";
+
+const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
+  E_ARGUMENT: 400,
+  E_DATA: 400,
+  E_UNSUPPORTED: 400,
+  E_NOT_FOUND: 404,
+  E_CONFLICT: 409,
+  E_TOO_LARGE: 413,
+  E_OVERLOADED: 429,
+  E_OUTPUT: 422,
+  E_DATA_CORRUPTED: 500,
+  E_ENGINE_MISSING: 503,
+  E_UNAVAILABLE: 503,
+  E_NON_FINITE: 500,
+};
+
+/** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without details. */
+export function toChatError(error: unknown): ChatErrorAnswer {
+  // Only functions that walk the body recurse to the depth of its data: validation, the template, serialization.
+  if (error instanceof RangeError && error.message.includes("call stack"))
+    return answer(400, { message: "The body is nested too deeply", code: "E_ARGUMENT", type: BODY_TYPE });
+  if (isClientGone(error)) return answer(499, { message: "The client closed the request", code: "E_ABORTED" });
+  if (WhetstoneError.isInstance(error)) {
+    const { message, param, code } = error;
+    const isBodyError = error instanceof BodyError || error instanceof UnreadableBodyError;
+    const status = error instanceof ShutdownError ? 503 : STATUSES[code];
+    if (status !== undefined) {
+      const answered = answer(status, { message, param, code, ...(isBodyError ? { type: BODY_TYPE } : {}) });
+      if (error instanceof OutputError) answered.body.error.failed_generation = error.text;
+      return answered;
+    }
+  }
+  return { ...answer(500, { message: "Internal server error", code: codeOfFailure(error) }), isInternal: true };
+}

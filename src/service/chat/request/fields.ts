@@ -1,0 +1,181 @@
+/** Fields of a request body in the wire format. */
+import { isDeepStrictEqual } from "node:util";
+import { z } from "zod";
+import { requestTool } from "../../../schema/chat.ts";
+import { CHAT_FIELDS, FIELD_ROWS, fieldShape, type ChatField, type FieldName, type FieldsWith } from "../../../schema/chat-fields.ts";
+import { laxBoolean, laxInt64, laxInteger, laxNumber, strictString } from "./coercion.ts";
+import { shown } from "../../../util/shown.ts";
+import { wireMessage } from "./messages.ts";
+
+const record = z.record(z.string(), z.unknown());
+const scalar = z.union([z.string(), z.number()]);
+
+/** Criteria for output that repeats itself. */
+export interface RepetitionDetection {
+  /** Maximum number of tokens in a repeated pattern. */
+  readonly maxPatternSize: number;
+  /** Minimum number of tokens in a repeated pattern. */
+  readonly minPatternSize: number;
+  /** Number of consecutive occurrences at the end of the output. */
+  readonly minCount: number;
+}
+
+/** Lenient schemas of the field types. */
+export const WIRE_TYPES = {
+  boolean: laxBoolean,
+  integer: laxInteger,
+  integers: z.array(laxInteger),
+  int64: laxInt64(),
+  seed: laxInt64(),
+  tokenCount: laxInt64(-1n).transform(Number),
+  number: laxNumber,
+  string: strictString,
+  strings: z.array(strictString),
+  object: record,
+  messages: z
+    .array(wireMessage, {
+      error: (issue) => `expected an array of messages, got ${issue.input === undefined ? "nothing" : shown(issue.input)}`,
+    })
+    .min(1, { error: "expected at least one message, got an empty array" }),
+  tools: z.array(requestTool),
+  toolChoice: z.union([z.string(), record]),
+  reasoningEffort: z.enum(["low", "medium", "high"]),
+  documents: z.array(z.record(z.string(), strictString)),
+  logitBias: z.record(z.string(), laxNumber),
+  stop: z
+    .union([z.string(), z.array(z.string())], { error: (issue) => `expected a string or an array of strings, got ${shown(issue.input)}` })
+    .transform((stop) => (typeof stop === "string" ? [stop] : stop)),
+  repetitionDetection: z
+    .object({ max_pattern_size: laxInteger.nullish(), min_pattern_size: laxInteger.nullish(), min_count: laxInteger.nullish() })
+    .transform(({ max_pattern_size: max, min_pattern_size: min, min_count: count }): RepetitionDetection => ({
+      maxPatternSize: max ?? 0,
+      minPatternSize: min ?? 0,
+      minCount: count ?? 0,
+    })),
+  responseFormat: z.looseObject({
+    type: z.enum(["text", "json_object", "json_schema", "structural_tag"]),
+    json_schema: z
+      .looseObject({ name: strictString, description: strictString.nullish(), schema: record.nullish(), strict: laxBoolean.nullish() })
+      .nullish(),
+  }),
+  structuredOutputs: z.object({
+    json: z.union([z.string(), record], { error: (issue) => `expected a string or an object, got ${shown(issue.input)}` }).nullish(),
+    regex: strictString.nullish(),
+    choice: z.array(strictString).min(1, { error: "expected at least one choice, got an empty array" }).nullish(),
+    grammar: strictString.refine((source) => source.trim() !== "", { error: "expected a grammar, got a blank text" }).nullish(),
+    json_object: laxBoolean.nullish(),
+    structural_tag: strictString.nullish(),
+    disable_fallback: laxBoolean.nullish(),
+    disable_any_whitespace: laxBoolean.nullish(),
+    disable_additional_properties: laxBoolean.nullish(),
+    whitespace_pattern: strictString.nullish(),
+  }),
+  streamOptions: z.object({ include_usage: laxBoolean.nullish(), continuous_usage_stats: laxBoolean.nullish() }),
+  engineArguments: z.record(z.string(), z.union([scalar, z.array(scalar)])),
+};
+
+/** Schemas of the fields. */
+const WIRE_FIELDS = fieldShape(WIRE_TYPES);
+
+/** Schema of a whole body, for the OpenAPI description of the service. Unknown fields are accepted and have no effect. */
+export const wireRequest = z.looseObject(WIRE_FIELDS);
+
+/** Typed fields of a body. */
+export type ChatFields = z.infer<z.ZodObject<typeof WIRE_FIELDS>>;
+
+/** Effects whose fields are not members of {@link FieldMembers}: the request combines several such fields into one member, or ignores them. */
+const COMBINED = ["prompt", "length", "grammar", "logprobs", "stream", "none"] as const;
+
+/** Name of a field in camelCase. */
+export type CamelCase<Name extends string> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelCase<Rest>>}` : Name;
+
+/** Fields as members of a request; an absent field has its default, or null if it has none. */
+export type FieldMembers = {
+  readonly [Name in Exclude<FieldName, FieldsWith<{ readonly changes: (typeof COMBINED)[number] }>> as CamelCase<Name>]:
+    | Readonly<NonNullable<ChatFields[Name]>>
+    | (Name extends FieldsWith<{ readonly default: unknown }> ? never : null);
+};
+
+/** Rows of all fields, with their schema and their member of a request. */
+const ROWS = FIELD_ROWS.map(([name, row]) => {
+  const member = name.replaceAll(/_(\w)/gu, (_, letter: string) => letter.toUpperCase()) as keyof FieldMembers;
+  const isMember = !(COMBINED as readonly string[]).includes(row.changes);
+  return { ...row, name, member, isMember, schema: WIRE_FIELDS[name] as z.ZodType };
+});
+
+const DEFAULT_MEMBERS = Object.fromEntries(ROWS.flatMap((row) => (row.isMember ? [[row.member, row.default ?? null]] : [])));
+
+/** Fields with a range. */
+export const RANGED_FIELDS = ROWS.filter(({ range }) => range !== undefined);
+
+/** Fields whose default a model can set. */
+export const MODEL_FIELDS = ROWS.filter(({ modelDefault }) => modelDefault !== undefined);
+
+/** Fields with 64-bit integers: a double may round them, so they are parsed from the digits in the body. */
+export const INT64_FIELDS = namesOf(({ type }) => type === "int64" || type === "seed" || type === "tokenCount");
+
+const IGNORED_BY_BEAM_SEARCH = namesOf(({ beamSearch }) => beamSearch === "ignored");
+
+/** Fields that this service accepts and ignores. */
+const INERT_FIELDS = namesOf(({ changes }) => changes === "none");
+
+function namesOf(isWanted: (row: ChatField) => boolean): readonly FieldName[] {
+  return ROWS.filter(isWanted).map(({ name }) => name);
+}
+
+/** Fields by name and by alias. Aliases come last, so that the field's own name wins if a body has both. */
+export const FIELD_NAMES: ReadonlyMap<string, FieldName> = new Map([
+  ...ROWS.map(({ name }) => [name, name] as const),
+  ...ROWS.flatMap(({ name, alias }) => (alias === undefined ? [] : [[alias, name] as const])),
+]);
+
+/**
+ * Parses the supported fields that a body contains, and `messages`, which is required. Absent fields are skipped, since checking all of
+ * them is a considerable part of the cost of a short request.
+ *
+ * @param raw - Top-level members of the body.
+ * @returns The typed fields, or the issues of all fields that fail.
+ */
+export function readFields(
+  raw: Readonly<Record<string, unknown>>,
+): { readonly body: ChatFields; readonly members: FieldMembers } | { readonly issues: readonly z.core.$ZodIssue[] } {
+  const body: Record<string, unknown> = {};
+  const members: Record<string, unknown> = { ...DEFAULT_MEMBERS };
+  const issues: z.core.$ZodIssue[] = [];
+  for (const { name, schema, isRequired, isMember, member } of ROWS) {
+    if (!Object.hasOwn(raw, name) && isRequired !== true) continue;
+    const { success, data, error } = schema.safeParse(raw[name]);
+    if (!success) for (const issue of error.issues) issues.push({ ...issue, path: [name, ...issue.path] });
+    body[name] = data;
+    if (isMember && data !== null && data !== undefined) members[member] = data;
+  }
+  return issues.length > 0 ? { issues } : { body: body as ChatFields, members: members as FieldMembers };
+}
+
+/** Whether a value has the same effect as an absent field: clients may send such values for every field they know. */
+export function isDefault(name: FieldName, value: unknown): boolean {
+  if (value === undefined || value === null) return true;
+  const read = WIRE_FIELDS[name].safeParse(value);
+  const row: ChatField = CHAT_FIELDS[name];
+  return read.success && row.default !== undefined && isDeepStrictEqual(read.data, row.default);
+}
+
+/** Server features that some fields need. */
+export interface FieldNeeds {
+  /** Whether responses have their reasoning parsed. */
+  readonly parsesReasoning: boolean;
+}
+
+/** Returns the fields that are set and have no effect here, for the log. */
+export function inertFields(body: ChatFields, { parsesReasoning }: FieldNeeds): string[] {
+  const isFilled = (value: unknown): boolean =>
+    value !== null && value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0);
+  const names: FieldName[] = INERT_FIELDS.filter((name) => body[name] !== (CHAT_FIELDS[name] as ChatField).default);
+  if (body.use_beam_search === true) names.push(...IGNORED_BY_BEAM_SEARCH);
+  else if (body.length_penalty !== 1) names.push("length_penalty");
+  if (body.include_reasoning === false && !parsesReasoning) names.push("include_reasoning");
+  const inert: string[] = names.filter((name) => isFilled(body[name]));
+  // There is only one backend, and therefore no fallback.
+  if (body.structured_outputs?.disable_fallback === true) inert.push("structured_outputs.disable_fallback");
+  return inert;
+}

@@ -1,0 +1,45 @@
+import { join } from "node:path";
+import { z } from "zod";
+import { InternalError } from "../../../errors.ts";
+import { chatCompletionRequest, type FieldsWith } from "../../../schema/chat-fields.ts";
+import { parseFileJson, readRegularFile } from "../../../util/regular-file.ts";
+import { MODEL_FIELDS, type CamelCase } from "./fields.ts";
+
+const generationConfig = z
+  .looseObject({
+    ...Object.fromEntries(MODEL_FIELDS.map(({ name }) => [name, chatCompletionRequest.shape[name]])),
+    max_new_tokens: z.int().min(1).nullish(),
+  })
+  .refine((config) =>
+    MODEL_FIELDS.every(({ name, range, modelDefault }) => range?.has((config[name] ?? modelDefault) as number) !== false),
+  );
+
+/** Maximum size of the file, in bytes. */
+const MAX_FILE_BYTES = 1024 * 1024;
+
+/** Sampling defaults of a model, for fields that a request leaves out. */
+export type GenerationDefaults = { readonly [Name in FieldsWith<{ readonly modelDefault: number }> as CamelCase<Name>]: number } & {
+  /** Maximum number of output tokens; null for as many as fit the context. */
+  readonly maxTokens: number | null;
+};
+
+/**
+ * Reads the defaults of a model from its `generation_config.json`. If the file or a key is missing, the default is neutral: temperature 1,
+ * repetition penalty 1, everything else off. A request's own value takes precedence.
+ *
+ * @param directory - The model, in Hugging Face layout.
+ * @throws InternalError `E_INTERNAL` for a file that cannot be read or parsed: a client cannot fix it.
+ */
+export async function readGenerationDefaults(directory: string): Promise<GenerationDefaults> {
+  const path = join(directory, "generation_config.json");
+  let config: z.infer<typeof generationConfig>;
+  try {
+    config = generationConfig.parse(parseFileJson(path, await readRegularFile(path, { maxBytes: MAX_FILE_BYTES })));
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== "ENOENT")
+      throw new InternalError(`Expected ${path} to hold sampling defaults within their bounds`, { cause });
+    config = {};
+  }
+  const defaults = MODEL_FIELDS.map(({ name, member, modelDefault }) => [member, config[name] ?? modelDefault]);
+  return { ...Object.fromEntries(defaults), maxTokens: config.max_new_tokens ?? null } as GenerationDefaults;
+}

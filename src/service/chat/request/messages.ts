@@ -1,0 +1,88 @@
+import { z } from "zod";
+import { ArgumentError } from "../../../errors.ts";
+import { requestMessage } from "../../../schema/index.ts";
+import type { ChatMessage } from "../../../tokenizer/index.ts";
+import { shown } from "../../../util/shown.ts";
+
+/** Content part types and the key of their text. */
+const TEXT_PARTS = new Map([
+  ["text", "text"],
+  ["input_text", "text"],
+  ["output_text", "text"],
+  ["refusal", "refusal"],
+  ["thinking", "thinking"],
+]);
+const TEXT_KEYS = ["text", "refusal", "thinking"];
+
+/** Whether a value is an object that is not an array. */
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+const isContent = (value: unknown): boolean =>
+  value === null ||
+  typeof value === "string" ||
+  (Array.isArray(value) && value.every((part) => typeof part === "string" || isObject(part)));
+
+const content = z
+  .custom<string | readonly (string | Record<string, unknown>)[] | null>(isContent, {
+    error: (issue) => `expected a string or an array of content parts, got ${shown(issue.input)}`,
+  })
+  .meta({
+    anyOf: [{ type: "string" }, { type: "array", items: { anyOf: [{ type: "string" }, { type: "object" }] } }, { type: "null" }],
+  });
+
+/** Message of a chat request: {@link requestMessage} with chat-specific rules for `content`, `name` and `tools`. */
+export const wireMessage = requestMessage
+  .extend({
+    content: content.optional(),
+    name: z.unknown().optional(),
+    tools: z.array(z.unknown()).nullish(),
+  })
+  .superRefine((message, context) => {
+    if (message.content !== null || message.role === "assistant" || message.role === "function") return;
+    context.addIssue({
+      code: "custom",
+      path: ["content"],
+      message: `expected a string or an array of content parts, got null, which only assistant and function messages may have`,
+    });
+  });
+export type WireMessage = z.infer<typeof wireMessage>;
+
+function partText(part: string | Record<string, unknown>): string | null {
+  if (typeof part === "string") return part;
+  const key = part["type"] === undefined ? TEXT_KEYS.find((name) => name in part) : TEXT_PARTS.get(String(part["type"]));
+  if (key === undefined) {
+    const kind = part["type"] === undefined ? `with the keys ${shown(Object.keys(part))}` : `of type ${shown(part["type"])}`;
+    throw new ArgumentError(
+      `A message has a content part ${kind}; this model reads text alone (types ${[...TEXT_PARTS.keys()].join(", ")})`,
+    );
+  }
+  const text = part[key] ?? null;
+  if (text === null || typeof text === "string") return text;
+  throw new ArgumentError(`Expected \`${key}\` of a content part to be a string, got ${shown(text)}`);
+}
+
+/**
+ * Returns a message with only the keys that chat templates receive: array content joined with line breaks into one string, missing content
+ * empty, empty `tool_calls` dropped, reasoning also under its older name.
+ *
+ * @throws ArgumentError `E_ARGUMENT` for a content part that is not text.
+ */
+export function toTemplateMessage(message: WireMessage): ChatMessage {
+  const { role, content: given, name, tool_calls: calls, tool_call_id: callId, tools } = message;
+  const reasoning = message.reasoning ?? message.reasoning_content;
+  return {
+    role,
+    content:
+      typeof given === "string"
+        ? given
+        : (given ?? [])
+            .map(partText)
+            .filter((text) => text !== null)
+            .join("\n"),
+    ...(typeof name === "string" ? { name } : {}),
+    ...(calls?.length ? { tool_calls: calls } : {}),
+    ...(typeof callId === "string" ? { tool_call_id: callId } : {}),
+    ...(typeof reasoning === "string" ? { reasoning, reasoning_content: reasoning } : {}),
+    ...(role === "developer" && tools ? { tools } : {}),
+  };
+}

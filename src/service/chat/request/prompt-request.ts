@@ -1,0 +1,74 @@
+/** Fields of a request that determine its prompt: the conversation, and its rendering to text and tokens. */
+import { ArgumentError } from "../../../errors.ts";
+import type { RequestTool } from "../../../schema/chat.ts";
+import type { ChatMessage } from "../../../tokenizer/index.ts";
+import { BodyError } from "./errors.ts";
+import type { ChatFields } from "./fields.ts";
+import { shown } from "../../../util/shown.ts";
+import { toTemplateMessage } from "./messages.ts";
+
+/** Parsed prompt fields of a request. Equal values result in equal prompts. */
+export interface PromptRequest {
+  readonly messages: readonly ChatMessage[];
+  /** Tools passed to the template; null for a request without tools. */
+  readonly tools: readonly RequestTool[] | null;
+  /** Whether the prompt ends with the header of the assistant's turn. */
+  readonly addGenerationPrompt: boolean;
+  /** Whether the prompt ends inside the last message, which the model then continues. */
+  readonly continuesFinalMessage: boolean;
+  /** Whether the encoder adds the tokens of its post-processor to the template's tokens. */
+  readonly addsSpecialTokens: boolean;
+  /** Additional template variables. */
+  readonly variables: Readonly<Record<string, unknown>>;
+  /** Template from the request; null for the model's own. */
+  readonly template: string | null;
+}
+
+function templateOf(body: ChatFields): string | null {
+  const template = body.chat_template ?? body.chat_template_kwargs?.["chat_template"] ?? null;
+  if (template === null || typeof template === "string") return template;
+  throw new BodyError(`\`chat_template_kwargs.chat_template\`: expected a string, got ${shown(template)}`);
+}
+
+/**
+ * Parses the fields of a body that determine its prompt.
+ *
+ * @throws {@link BodyError} `E_ARGUMENT` for a `chat_template` in `chat_template_kwargs` that is not a string.
+ * @throws ArgumentError `E_ARGUMENT` for message content that is not text, and for `continue_final_message` without `add_generation_prompt:
+ *   false`.
+ */
+export function toPromptRequest(body: ChatFields): PromptRequest {
+  const { chat_template: _, ...kwargs } = body.chat_template_kwargs ?? {};
+  const explicit = { documents: body.documents, reasoning_effort: body.reasoning_effort };
+  const set = Object.entries(explicit).filter(([, value]) => value !== null && value !== undefined);
+  const continuesFinalMessage = body.continue_final_message === true;
+  // If both are explicitly true, the raw-body check has already failed; here the other field has its default.
+  if (continuesFinalMessage && body.add_generation_prompt !== false)
+    throw new ArgumentError("`continue_final_message` needs `add_generation_prompt: false`; its default is true");
+  return {
+    messages: body.messages.map(toTemplateMessage),
+    tools: body.tools?.length ? body.tools : null,
+    addGenerationPrompt: body.add_generation_prompt ?? true,
+    continuesFinalMessage,
+    addsSpecialTokens: body.add_special_tokens === true,
+    variables: { ...kwargs, ...Object.fromEntries(set), ...(continuesFinalMessage ? { continue_final_message: true } : {}) },
+    template: templateOf(body),
+  };
+}
+
+/** Returns the text of the last message. */
+export function finalText({ messages }: Pick<PromptRequest, "messages">): string {
+  const content = messages.at(-1)!.content;
+  // The content of each message was converted to one string when the body was parsed.
+  return typeof content === "string" ? content : "";
+}
+
+/** Returns the text of the last message if `echo` is set and the response continues in its role; an empty string otherwise. */
+export function echoedText(request: Pick<PromptRequest, "messages" | "addGenerationPrompt"> & { readonly echo: boolean }): string {
+  return request.echo && request.messages.at(-1)!.role === responseRole(request) ? finalText(request) : "";
+}
+
+/** Returns the role of the response: the role of the last message if the prompt opens no new turn. */
+export function responseRole({ messages, addGenerationPrompt }: Pick<PromptRequest, "messages" | "addGenerationPrompt">): string {
+  return addGenerationPrompt ? "assistant" : messages.at(-1)!.role;
+}

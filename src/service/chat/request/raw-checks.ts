@@ -1,0 +1,110 @@
+/**
+ * Consistency checks between fields, on the body as received: they run before types are checked, and the first failure is reported. Values
+ * of a wrong type are skipped here; the type check that follows reports them.
+ */
+import { BodyError } from "./errors.ts";
+import { toBoolean, toInteger } from "./coercion.ts";
+import { isObject } from "./messages.ts";
+import { shown } from "../../../util/shown.ts";
+
+type RawBody = Readonly<Record<string, unknown>>;
+
+const isSet = (value: unknown): boolean => value !== undefined && value !== null;
+
+function checkPromptFlags(body: RawBody): void {
+  const { cache_salt: salt } = body;
+  if (salt === "") throw new BodyError("Expected `cache_salt` to be a non-empty string when it is set");
+  if (toBoolean(body["continue_final_message"]) === true && toBoolean(body["add_generation_prompt"]) === true) {
+    throw new BodyError("`continue_final_message` and `add_generation_prompt` cannot both be true; send add_generation_prompt: false");
+  }
+}
+
+function toolNames(tools: unknown): readonly unknown[] {
+  return Array.isArray(tools)
+    ? tools.map((tool) => (isObject(tool) && isObject(tool["function"]) ? tool["function"]["name"] : undefined))
+    : [];
+}
+
+/** Checks `tool_choice` against `tools` and `structured_outputs`. */
+function checkTools(body: RawBody): void {
+  const choice = body["tool_choice"];
+  const tools = body["tools"];
+  if (!isSet(choice) || choice === "none") return;
+  if (typeof choice !== "string" && !isObject(choice)) {
+    throw new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
+  }
+  if (!isSet(tools)) throw new BodyError("When `tool_choice` is used, `tools` must be set");
+  if (typeof choice === "string") {
+    if (choice === "auto") return;
+    if (choice !== "required")
+      throw new BodyError(`Expected \`tool_choice\` to be none, auto, required or an object that names a function, got ${shown(choice)}`);
+    return;
+  }
+  const named = choice["function"];
+  if (!isObject(named))
+    throw new BodyError('Expected `tool_choice` to be {"type": "function", "function": {"name": …}}: `function` must be an object');
+  const name = named["name"];
+  if (typeof name !== "string" || name === "") throw new BodyError("Expected `tool_choice.function.name` to be a non-empty string");
+  if (!toolNames(tools).includes(name))
+    throw new BodyError(`\`tool_choice\` names the function ${shown(name)}, which is not among \`tools\``);
+  if (isSet(body["structured_outputs"]))
+    throw new BodyError("`structured_outputs` and a `tool_choice` that names a function contradict each other; send one of them");
+}
+
+const CONSTRAINTS = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"];
+
+function checkStructuredOutputs({ structured_outputs: outputs, response_format: format }: RawBody): void {
+  if (!isSet(outputs)) return;
+  if (!isObject(outputs)) throw new BodyError(`Expected \`structured_outputs\` to be an object, got ${shown(outputs)}`);
+  const set = CONSTRAINTS.filter((name) => isSet(outputs[name]));
+  // `structured_outputs` may hold only format options if `response_format` gives the form.
+  const isOnlyWriting = set.length === 0 && Object.keys(outputs).length > 0 && isObject(format) && format["type"] !== "text";
+  if (set.length !== 1 && !isOnlyWriting)
+    throw new BodyError(
+      `Expected \`structured_outputs\` to set exactly one of ${CONSTRAINTS.join(", ")}, got ${set.length === 0 ? "none" : set.join(", ")}`,
+    );
+}
+
+function checkLogprobs(body: RawBody): void {
+  const isStream = toBoolean(body["stream"]) === true;
+  const prompt = toInteger(body["prompt_logprobs"]);
+  if (prompt !== undefined) {
+    if (prompt < -1) throw new BodyError(`Expected \`prompt_logprobs\` to be -1 or more, got ${prompt}`, { param: "prompt_logprobs" });
+    if (isStream && prompt !== 0)
+      throw new BodyError("`prompt_logprobs` are not available when `stream` is true", { param: "prompt_logprobs" });
+  }
+  const top = toInteger(body["top_logprobs"]);
+  if (top === undefined) return;
+  if (top < -1) throw new BodyError(`Expected \`top_logprobs\` to be -1 or more, got ${top}`, { param: "top_logprobs" });
+  if (top !== 0 && toBoolean(body["logprobs"]) !== true)
+    throw new BodyError("When `top_logprobs` is used, `logprobs` must be true", { param: "top_logprobs" });
+}
+
+function checkStreamOptions(body: RawBody): void {
+  const options = body["stream_options"];
+  if (isObject(options) && Object.keys(options).length > 0 && toBoolean(body["stream"]) !== true) {
+    throw new BodyError("`stream_options` are allowed only when `stream` is true", { param: "stream_options" });
+  }
+}
+
+function checkResponseFormat(format: unknown): void {
+  if (isObject(format) && format["type"] === "json_schema" && !isSet(format["json_schema"])) {
+    throw new BodyError("When `response_format.type` is json_schema, `response_format.json_schema` must be provided", {
+      param: "response_format",
+    });
+  }
+}
+
+/**
+ * Runs every consistency check between fields.
+ *
+ * @throws {@link BodyError} `E_ARGUMENT` for the first pair of fields that contradict each other.
+ */
+export function checkRawBody(body: RawBody): void {
+  checkPromptFlags(body);
+  checkTools(body);
+  checkStructuredOutputs(body);
+  checkLogprobs(body);
+  checkStreamOptions(body);
+  checkResponseFormat(body["response_format"]);
+}

@@ -1,0 +1,168 @@
+/** First step of a chat completion: parses the bytes of the body into a request of known, typed and supported fields. */
+import type { z } from "zod";
+import { ArgumentError } from "../../../errors.ts";
+import { checkFieldLimits, REQUEST_LIMITS } from "../../request-limits.ts";
+import { bodyText } from "../../requests.ts";
+import { shown } from "../../../util/shown.ts";
+import { BodyError } from "./errors.ts";
+import { FIELD_NAMES, inertFields, INT64_FIELDS, readFields, type ChatFields, type FieldMembers, type FieldNeeds } from "./fields.ts";
+import { memberText } from "../text/json-members.ts";
+import { toPromptRequest, type PromptRequest } from "./prompt-request.ts";
+import { checkRawBody } from "./raw-checks.ts";
+import { ForcedCalls } from "../text/forced-calls.ts";
+import { toOutputRequest, type OutputRequest } from "./output-request.ts";
+import { unknownKeys } from "./unknown-keys.ts";
+
+/** Request with typed and consistent fields. Fields that depend on the model are still unchecked; null means the model's default. */
+export interface ChatRequest extends PromptRequest, FieldMembers {
+  /** Whether tool calls are parsed from the text: `tool_choice` is auto and there is at least one tool. */
+  readonly shouldParseToolCalls: boolean;
+  /** Parser of a text that consists of tool calls only, for `tool_choice` required or a named function; null otherwise. */
+  readonly forcedCalls: ForcedCalls | null;
+  /** Required form of the text; null for free text. */
+  readonly output: OutputRequest | null;
+  readonly isStream: boolean;
+  readonly usage: "none" | "final" | "continuous";
+  readonly maxTokens: number | null;
+  /** Name of the field that `maxTokens` was read from, for error messages. */
+  readonly maxTokensField: "max_tokens" | "max_completion_tokens";
+  /** Number of tokens kept from the end of the prompt, -1 for as many as fit; null if a prompt that is too long is an error. */
+  readonly truncatePromptTokens: number | null;
+  /** Number of alternatives per output token, -1 for the whole vocabulary; null for no log-probabilities. */
+  readonly topLogprobs: number | null;
+  /** Number of alternatives per prompt token, -1 for the whole vocabulary; null for no log-probabilities of the prompt. */
+  readonly promptLogprobs: number | null;
+  /** Whether log-probabilities name tokens by id; null for the service's default. */
+  readonly namesTokensById: boolean | null;
+  /** Unknown field names, at the top level or in messages, tools and stream options: accepted and logged. */
+  readonly unknownFields: readonly string[];
+  /** Known fields with values that have no effect here: accepted and logged. */
+  readonly inertFields: readonly string[];
+}
+
+/**
+ * Parses a JSON body into its top-level object, with 64-bit integers kept exact as bigint.
+ *
+ * @throws {@link BodyError} `E_ARGUMENT` if `text` is not JSON or not an object.
+ */
+export function parseBody(text: string): Record<string, unknown> {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch (cause) {
+    const problem = text.trim() === "" ? "nothing" : cause instanceof Error ? cause.message : "something else";
+    throw new BodyError(`Expected the body to be a JSON object, got ${problem}`, { cause });
+  }
+  if (typeof body !== "object" || body === null || Array.isArray(body))
+    throw new BodyError(`Expected the body to be a JSON object, got ${shown(body)}`);
+  const fields = body as Record<string, unknown>;
+  for (const name of INT64_FIELDS) {
+    const value = fields[name];
+    // Only an integer beyond 2^53 can have lost digits; the text is scanned for such integers alone.
+    if (typeof value !== "number" || !Number.isInteger(value) || Number.isSafeInteger(value)) continue;
+    const literal = memberText(text, name)!;
+    fields[name] = /^-?\d+$/.test(literal) ? BigInt(literal) : BigInt(value);
+  }
+  return fields;
+}
+
+function describeIssues(issues: readonly z.core.$ZodIssue[]): string {
+  const lines = issues.slice(0, 5).map((issue) => `\`${issue.path.map(String).join(".")}\`: ${issue.message}`);
+  return lines.join("; ") + (issues.length > 5 ? `; and ${issues.length - 5} more` : "");
+}
+
+function toStreamUsage(options: ChatFields["stream_options"]): ChatRequest["usage"] {
+  const { include_usage: isIncluded = true, continuous_usage_stats: isContinuous } = options ?? { include_usage: false };
+  if (isIncluded !== true) return "none";
+  return isContinuous === true ? "continuous" : "final";
+}
+
+const ALIASES = [...FIELD_NAMES].filter(([alias, name]) => alias !== name);
+
+/** Returns the body with every alias renamed to its field; if both are given, the field's own value wins. */
+function withoutAliases(raw: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const given = ALIASES.filter(([alias]) => Object.hasOwn(raw, alias));
+  if (given.length === 0) return raw;
+  return { ...Object.fromEntries(given.map(([alias, name]) => [name, raw[alias]])), ...raw };
+}
+
+function toForcedCalls(output: OutputRequest | null): ForcedCalls | null {
+  if (output?.form.kind === "arguments") return new ForcedCalls(output.form.tool.function.name);
+  return output?.form.kind === "calls" ? new ForcedCalls(null) : null;
+}
+
+/**
+ * Returns the number of alternatives per prompt token, null for none. Streams have no log-probabilities of the prompt; `echo` implies
+ * log-probabilities of the prompt, with as many alternatives as the output has.
+ */
+function toPromptLogprobs(body: ChatFields): number | null {
+  if (body.stream === true) return null;
+  return body.prompt_logprobs ?? (body.echo === true ? (body.top_logprobs ?? 0) : null);
+}
+
+function checkLimits(given: Record<string, unknown>): void {
+  try {
+    checkFieldLimits(given, REQUEST_LIMITS.chat.fields);
+  } catch (cause) {
+    if (!(cause instanceof ArgumentError)) throw cause;
+    throw new BodyError(cause.message, { cause });
+  }
+}
+
+/** Unparsed body of a chat completion. */
+export interface ChatBody {
+  readonly bytes: Uint8Array;
+  /** Value of the `content-type` header. */
+  readonly contentType: string | undefined;
+  /** Server features that some fields need. */
+  readonly needs: FieldNeeds;
+}
+
+/** {@link ChatRequest} as plain data, which can be passed between threads. */
+export type ParsedChat = Omit<ChatRequest, "forcedCalls">;
+
+/** Adds to a parsed request the members that are not plain data. */
+export function toChatRequest(parsed: ParsedChat): ChatRequest {
+  return { ...parsed, forcedCalls: toForcedCalls(parsed.output) };
+}
+
+/**
+ * Parses the body of a chat completion.
+ *
+ * @throws {@link BodyError} `E_ARGUMENT` for another media type, invalid JSON, a wrong type, contradicting fields.
+ * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
+ */
+export function readChat({ bytes, contentType, needs }: ChatBody): ParsedChat {
+  const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
+  if (mediaType !== "application/json")
+    throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
+  const given = parseBody(bodyText("chat", bytes));
+  checkLimits(given);
+  const raw = withoutAliases(given);
+  checkRawBody(raw);
+
+  const read = readFields(raw);
+  if ("issues" in read) throw new BodyError(describeIssues(read.issues));
+
+  const { body, members } = read;
+  const prompt = toPromptRequest(body);
+  const output = toOutputRequest(body);
+  // An explicit null for top_logprobs turns log-probabilities off; a missing field means no alternatives to the sampled token.
+  const topLogprobs = body.logprobs === true && body.top_logprobs !== null ? (body.top_logprobs ?? 0) : null;
+  return {
+    ...prompt,
+    ...members,
+    output,
+    shouldParseToolCalls: prompt.tools !== null && (body.tool_choice ?? "auto") === "auto",
+    isStream: body.stream === true,
+    usage: toStreamUsage(body.stream_options),
+    maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
+    maxTokensField: (body.max_completion_tokens ?? null) === null ? "max_tokens" : "max_completion_tokens",
+    truncatePromptTokens: body.truncate_prompt_tokens ?? null,
+    topLogprobs,
+    promptLogprobs: toPromptLogprobs(body),
+    namesTokensById: body.return_tokens_as_token_ids ?? null,
+    unknownFields: [...Object.keys(raw).filter((name) => !FIELD_NAMES.has(name)), ...unknownKeys(raw)],
+    inertFields: inertFields(body, needs),
+  };
+}

@@ -1,0 +1,32 @@
+import { requestTool } from "../../../schema/chat.ts";
+import { WIRE_TYPES } from "./fields.ts";
+import { isObject, wireMessage } from "./messages.ts";
+
+type Raw = Readonly<Record<string, unknown>>;
+
+const MESSAGE = new Set(Object.keys(wireMessage.shape));
+const TOOL = new Set(Object.keys(requestTool.shape));
+const FUNCTION = new Set(Object.keys(requestTool.shape.function.shape));
+const STREAM_OPTIONS = new Set(Object.keys(WIRE_TYPES.streamOptions.shape));
+
+const isSet = (value: unknown): boolean => value !== null && value !== undefined;
+
+/**
+ * Returns the unknown keys inside the messages, tools and stream options of a body, such as `messages.mood`, each once. Keys with the value
+ * null are skipped: clients send responses back with all their fields.
+ */
+export function unknownKeys(raw: Raw): string[] {
+  const found = new Set<string>();
+  const collect = (value: unknown, known: ReadonlySet<string>, path: string): void => {
+    if (!isObject(value)) return;
+    for (const key of Object.keys(value)) if (!known.has(key) && isSet(value[key])) found.add(`${path}.${key}`);
+  };
+  const each = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+  for (const message of each(raw["messages"])) collect(message, MESSAGE, "messages");
+  for (const tool of each(raw["tools"])) {
+    collect(tool, TOOL, "tools");
+    if (isObject(tool)) collect(tool["function"], FUNCTION, "tools.function");
+  }
+  collect(raw["stream_options"], STREAM_OPTIONS, "stream_options");
+  return [...found];
+}

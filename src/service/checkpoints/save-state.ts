@@ -1,0 +1,43 @@
+import { mkdir } from "node:fs/promises";
+import { relative } from "node:path";
+import type { Engine, ModelHandle } from "../../engine/port.ts";
+import type { DataDirectory } from "../data-directory.ts";
+import { digestDirectory, type Digests } from "../digests.ts";
+import { remove, renameDurably, temporaryName } from "../files.ts";
+import type { ServiceLogger } from "../logger.ts";
+import { Quarantine } from "../quarantine.ts";
+
+/** Parts of the service needed to save a state. */
+export interface SaveContext {
+  readonly engine: Engine;
+  readonly directory: DataDirectory;
+  readonly logger: ServiceLogger;
+}
+
+/**
+ * Saves a model so that `path` is either complete and on disk, or absent. An existing directory at `path` belongs to no row and is moved to
+ * the quarantine.
+ *
+ * @returns the digests of the saved files.
+ */
+export async function saveDurably(
+  { engine, directory, logger }: SaveContext,
+  handle: ModelHandle,
+  path: string,
+  signal?: AbortSignal,
+): Promise<Digests> {
+  const temporary = temporaryName(path);
+  await mkdir(temporary, { recursive: true, mode: 0o700 });
+  try {
+    await engine.saveState(handle, temporary, { signal });
+    const digests = await digestDirectory(temporary, relative(directory.root, path));
+    const quarantine = new Quarantine(directory, logger);
+    await quarantine.add(path);
+    quarantine.report();
+    await renameDurably(temporary, path);
+    return digests;
+  } catch (error) {
+    await remove(temporary);
+    throw error;
+  }
+}

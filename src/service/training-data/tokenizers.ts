@@ -1,0 +1,14 @@
+import { loadTokenizer, type ChatTokenizer } from "../../tokenizer/index.ts";
+import { Lru, remember } from "../../util/lru.ts";
+
+/** Max cached tokenizers. A tokenizer with a large vocabulary takes about 100 MB. */
+const MAX_TOKENIZERS = 8;
+
+/** Returns the tokenizer of a base model's directory. */
+export type TokenizerSource = (directory: string) => Promise<ChatTokenizer>;
+
+/** Creates a cache that loads each tokenizer once. A failed load is retried at the next call. */
+export function createTokenizers(load: TokenizerSource = loadTokenizer): TokenizerSource {
+  const loaded = new Lru<string, Promise<ChatTokenizer>>({ maxEntries: MAX_TOKENIZERS });
+  return (directory) => remember(loaded, directory, () => load(directory));
+}

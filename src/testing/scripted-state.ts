@@ -1,0 +1,52 @@
+/** Saved states of the scripted engine: one weight and one optimizer moment. */
+import { open, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { OPTIMIZER_FILE } from "../engine/port.ts";
+import { DataError } from "../errors.ts";
+
+/** Weight and optimizer state of a scripted model. */
+export interface ScriptedState {
+  weight: number;
+  moment: number;
+  optimizerStep: number;
+  step: number;
+}
+
+/** Writes `contents` and calls fsync, so that a state reported as saved is on disk. */
+export async function writeSynced(path: string, contents: string | Uint8Array): Promise<void> {
+  const file = await open(path, "w");
+  try {
+    await file.writeFile(contents);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Returns a safetensors file with one float64 tensor of one element. */
+export function oneTensor(name: string, value: number): Uint8Array {
+  const header = Buffer.from(JSON.stringify({ [name]: { dtype: "F64", shape: [1], data_offsets: [0, 8] } }));
+  const file = Buffer.alloc(8 + header.length + 8);
+  file.writeBigUInt64LE(BigInt(header.length), 0);
+  header.copy(file, 8);
+  file.writeDoubleLE(value, 8 + header.length);
+  return file;
+}
+
+async function readOneTensor(path: string): Promise<number> {
+  const file = await readFile(path);
+  return file.readDoubleLE(8 + Number(file.readBigUInt64LE(0)));
+}
+
+/** Reads a saved state. @throws DataError `E_DATA` if `directory` holds none. */
+export async function readState(directory: string): Promise<ScriptedState> {
+  const text = await readFile(join(directory, "state.json"), "utf8").catch((cause: unknown) => {
+    throw new DataError(`Expected a saved state in '${directory}', found no readable state.json`, { cause });
+  });
+  const { step, optimizer_step } = JSON.parse(text) as { step: number; optimizer_step: number };
+  const weight = await readOneTensor(join(directory, "model.safetensors"));
+  const names = await readdir(directory);
+  // Older checkpoints contain only weights; their optimizer state starts fresh.
+  if (!names.includes(OPTIMIZER_FILE)) return { weight, moment: 0, optimizerStep: 0, step };
+  return { weight, moment: await readOneTensor(join(directory, OPTIMIZER_FILE)), optimizerStep: optimizer_step, step };
+}

@@ -1,0 +1,170 @@
+import { ConfigError, isAbort, WhetstoneError, type WhetstoneErrorOptions } from "../errors.ts";
+import type { AssistantChoice, RequestMessage } from "../schema/index.ts";
+import { isRetryable } from "../util/retryable.ts";
+import type { Scalar, Trajectory } from "./trajectory.ts";
+
+/** Prefix of the metrics with the raw values of rewards. */
+export const REWARD_PREFIX = "reward/";
+
+/**
+ * Read-only view of a rollout for reward functions.
+ *
+ * @example
+ * ```ts
+ * const assistantTurns = ({ trajectory }: RewardInput<unknown>): number =>
+ *   trajectory.messages().filter(({ role }) => role === "assistant").length;
+ * ```
+ */
+export interface ScoredTrajectory {
+  /**
+   * Returns the conversation as plain messages.
+   *
+   * @returns a new array, oldest first; choices are assistant messages without token ids.
+   */
+  messages(): RequestMessage[];
+  /** Sampled turns, oldest first. */
+  readonly choices: readonly AssistantChoice[];
+  /** Text of the last item; `""` for an empty conversation. */
+  readonly lastText: string;
+  /** Metrics of the rollout by name. */
+  readonly metrics: Readonly<Record<string, number | boolean>>;
+  /** Metadata of the rollout by name. */
+  readonly metadata: Readonly<Record<string, Scalar>>;
+}
+
+/** Argument of a reward function. */
+export interface RewardInput<S> {
+  /** Scenario that was played. */
+  readonly scenario: S;
+  /** Text of the conversation's last item; in most tasks, the answer. */
+  readonly text: string;
+  /** Rollout to score, with the messages, choices and metrics of the whole conversation. */
+  readonly trajectory: ScoredTrajectory;
+  /** Aborts with the run. Pass it to every operation that waits. */
+  readonly signal: AbortSignal;
+}
+
+/** Function that scores a rollout with a finite number, or a boolean (1 or 0). */
+export type RewardFunction<S> = (input: RewardInput<S>) => number | boolean | Promise<number | boolean>;
+
+/** Named component of the total reward. */
+export interface Reward<S> {
+  /** Name of the reward; its raw value is recorded as the metric `reward/<name>`. */
+  readonly name: string;
+  /** Factor of the raw value in the total reward; finite. 0 records the value without rewarding it. */
+  readonly weight: number;
+  /** Returns the raw value for one rollout. */
+  readonly score: RewardFunction<S>;
+}
+
+/** Accepted forms of a reward: a {@link Reward} with an optional weight (default 1), or a named function (its name, weight 1). */
+export type RewardLike<S> =
+  | RewardFunction<S>
+  | (Omit<Reward<S>, "weight"> & {
+      /** Factor of the raw value in the total reward; finite. @default 1 */
+      readonly weight?: number | undefined;
+    });
+
+/**
+ * A reward function threw, or did not return a finite number or a boolean. During a run only the scored rollout fails, recorded as data; the
+ * other rollouts of the group continue. Rescoring of stored trajectories stops. `cause` is the value thrown by the reward.
+ */
+export class RewardError extends WhetstoneError {
+  readonly code = "E_REWARD";
+
+  /**
+   * Created by the scorer; the stack of an error in `cause` is appended to its own.
+   *
+   * @internal
+   */
+  constructor(message: string, options: WhetstoneErrorOptions = {}) {
+    super(message, options);
+    // A recorded exception keeps only the stack, and the relevant location is inside the reward function.
+    if (options.cause instanceof Error) this.stack = `${this.stack}\n[cause] ${options.cause.stack}`;
+  }
+}
+
+/** Converts a {@link RewardLike} to a {@link Reward}; a named function gets weight 1. @throws ConfigError `E_CONFIG` if invalid. */
+export function normalizedReward<S>(part: RewardLike<S>): Reward<S> {
+  const { name, weight = 1, score } = typeof part === "function" ? { name: part.name, score: part } : part;
+  if (typeof name !== "string" || name.trim() === "") {
+    throw new ConfigError("Expected a reward to have a name; write `{ name, score }` for a function without one", { param: "name" });
+  }
+  if (typeof score !== "function") {
+    throw new ConfigError(`Expected reward \`${name}\` to be a function of \`{ scenario, text, trajectory }\`, got ${typeof score}`, {
+      param: "rewards",
+    });
+  }
+  if (Number.isFinite(weight)) return Object.freeze({ name, weight, score });
+  throw new ConfigError(`Expected the weight of reward \`${name}\` to be finite, got \`${String(weight)}\``, { param: "rewards" });
+}
+
+/**
+ * Converts a list of rewards.
+ *
+ * @param rewards - List; may be empty.
+ * @param owner - Object that the rewards belong to, for the message of an error.
+ * @throws ConfigError `E_CONFIG` if the value is not a list, a reward is invalid, or two rewards have the same name.
+ */
+export function normalizedRewards<S>(rewards: readonly RewardLike<S>[], owner: string): readonly Reward<S>[] {
+  if (!Array.isArray(rewards)) {
+    throw new ConfigError(`Expected the rewards of ${owner} to be a list, got ${typeof rewards}`, { param: "rewards" });
+  }
+  const names = new Set<string>();
+  return Object.freeze(
+    (rewards as readonly RewardLike<S>[]).map((part) => {
+      const reward = normalizedReward(part);
+      if (!names.has(reward.name)) return (names.add(reward.name), reward);
+      throw new ConfigError(`Expected the rewards of ${owner} to have different names, got \`${reward.name}\` twice`, { param: "rewards" });
+    }),
+  );
+}
+
+/** Parameters of {@link scored}. */
+export interface ScoreParams<S> {
+  /** At least one reward. */
+  readonly rewards: readonly Reward<S>[];
+  readonly scenario: S;
+  /** Returns the description of the scored trajectory for the message of an error. */
+  readonly subject: () => string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Returns a copy of a trajectory with the reward `Σ weight · value` and each raw value as the metric `reward/<name>`. Calls the rewards one
+ * after the other, in the order of the list. Reward metrics of an earlier scoring are removed because they are not part of the new total.
+ *
+ * @throws RewardError `E_REWARD` for the first reward that throws, or returns neither a finite number nor a boolean.
+ * @throws the signal's reason.
+ */
+export async function scored<S>(trajectory: Trajectory, { rewards, scenario, subject, signal }: ScoreParams<S>): Promise<Trajectory> {
+  const input: RewardInput<S> = { scenario, text: trajectory.lastText, trajectory, signal };
+  const stale = Object.keys(trajectory.metrics).filter((name) => name.startsWith(REWARD_PREFIX));
+  const metrics: Record<string, number | undefined> = Object.fromEntries(stale.map((name) => [name, undefined]));
+  let total = 0;
+  for (const reward of rewards) {
+    signal.throwIfAborted();
+    const value = await valueOf(reward, input, subject);
+    metrics[REWARD_PREFIX + reward.name] = value;
+    total += reward.weight * value;
+  }
+  return trajectory.with({ reward: total, metrics });
+}
+
+async function valueOf<S>({ name, score }: Reward<S>, input: RewardInput<S>, subject: () => string): Promise<number> {
+  let value: unknown;
+  try {
+    value = await score(input);
+  } catch (error) {
+    if (isAbort(error) || (input.signal.aborted && error === input.signal.reason)) throw error;
+    const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+    throw new RewardError(`Reward \`${name}\` of ${subject()}, failed with ${message}`, {
+      cause: error,
+      // For example, a judge model that was overloaded may succeed on a retry.
+      retryable: isRetryable(error),
+    });
+  }
+  if (typeof value === "boolean" || (typeof value === "number" && Number.isFinite(value))) return Number(value);
+  const got = `\`${String(value)}\` (${typeof value})`;
+  throw new RewardError(`Reward \`${name}\` of ${subject()}, must give a finite number or a boolean, got ${got}`);
+}

@@ -1,0 +1,62 @@
+import { WhetstoneError } from "../errors.ts";
+
+/** Maximum number of nested causes to inspect, e.g. a client's error in a framework's error in a tool's error. */
+const MAX_DEPTH = 6;
+
+/** Codes of Node and undici for failed connections. */
+const CONNECTION_CODE = /^(?:ECONNRESET|ECONNREFUSED|ECONNABORTED|EPIPE|ETIMEDOUT|EAI_AGAIN|UND_ERR_(?:SOCKET|.*_TIMEOUT))$/;
+
+/** 5xx statuses that a retry cannot resolve: not implemented, HTTP version not supported, and insufficient storage (507). */
+const LASTING_STATUSES: readonly number[] = [501, 505, 507];
+
+/** Returns whether a status is worth a retry: 408, 429, and 5xx except {@link LASTING_STATUSES}. */
+export function isRetryableStatus(status: number): boolean {
+  return status === 408 || status === 429 || (status >= 500 && !LASTING_STATUSES.includes(status));
+}
+
+/**
+ * Returns whether the same operation may succeed if repeated: it timed out, an error of this package is `retryable`, or an error of another
+ * client has a transient status (408, 429, 5xx) or connection code.
+ *
+ * Any other error is expected to recur.
+ *
+ * @param error - Thrown value.
+ * @returns True if a retry may succeed.
+ */
+export function isRetryable(error: unknown): boolean {
+  if (error instanceof Error && error.name === "TimeoutError") return true;
+  if (error instanceof Error && error.name === "AbortError") return false;
+  for (const each of chainOf(error)) {
+    if (WhetstoneError.isInstance(each)) return each.retryable;
+    if (each["isRetryable"] === true) return true;
+    const status = statusOf(each);
+    if (status !== null) return isRetryableStatus(status);
+    if (typeof each["code"] === "string" && CONNECTION_CODE.test(each["code"])) return true;
+  }
+  return false;
+}
+
+/** Thrown value with properties. */
+export type ErrorFields = Readonly<Record<string, unknown>>;
+
+/** Yields the error, then its causes, outermost first. */
+export function* chainOf(error: unknown): Generator<ErrorFields> {
+  let each = error;
+  for (let depth = 0; depth < MAX_DEPTH && isFields(each); depth++) {
+    yield each;
+    each = each["cause"] ?? each["lastError"];
+  }
+}
+
+/** Returns the HTTP status: `status` of most clients, `statusCode` of others, or `response.status`. */
+export function statusOf(error: ErrorFields): number | null {
+  const response = error["response"];
+  for (const value of [error["status"], error["statusCode"], isFields(response) ? response["status"] : null]) {
+    if (typeof value === "number") return value;
+  }
+  return null;
+}
+
+export function isFields(value: unknown): value is ErrorFields {
+  return typeof value === "object" && value !== null;
+}
