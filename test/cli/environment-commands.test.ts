@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 
 function whetstone(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const command = ["--conditions=whetstone/source", "--import", "tsx", "src/cli/main.ts", ...args];
+  const command = ["--import", "tsx", "dist/cli/main.js", ...args];
   return new Promise((done) => {
     execFile(process.execPath, command, { cwd: ROOT, env: { ...process.env, WHETSTONE_HOME: home } }, (error, stdout, stderr) => {
       done({ code: error === null ? 0 : Number(error.code ?? NaN), stdout, stderr });

@@ -37,11 +37,11 @@ export async function runRecipe(
   const root = join(import.meta.dirname, "..", "..");
   const main = join(root, "recipes", name, "main.ts");
   try {
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ["--conditions=whetstone/source", "--import", "tsx", main, "--json", "--run-dir", runDir, ...args],
-      { cwd: root, timeout: timeoutMs, env: { ...process.env, ...environment } },
-    );
+    const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", main, "--json", "--run-dir", runDir, ...args], {
+      cwd: root,
+      timeout: timeoutMs,
+      env: { ...process.env, ...environment },
+    });
     const result = JSON.parse(stdout.trim().split("\n").at(-1)!) as RecipeResult;
     const files = Object.fromEntries(await Promise.all(LEFT.map(async (file) => [file, await readFile(join(runDir, file), "utf8")])));
     return { result, files };
