@@ -23,10 +23,3 @@ export function printResult<T>({ json }: OutputOptions, result: T, text: (result
   if (json === true) printLine(JSON.stringify(result));
   else for (const line of text(result)) printLine(line);
 }
-
-/**
- * Returns the width of the terminal in columns; infinity if standard output is not a terminal, so that files and pipes get whole lines.
- */
-export function terminalWidth(): number {
-  return process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
-}

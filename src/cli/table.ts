@@ -1,6 +1,5 @@
 import truncatedWidth from "fast-string-truncated-width";
-import { encodeLine } from "../util/output.ts";
-import { terminalWidth } from "./output.ts";
+import { encodeLine, terminalWidth } from "../util/output.ts";
 
 /** Column of a table. */
 export interface Column<T> {
