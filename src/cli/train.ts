@@ -4,10 +4,10 @@ import { trainRl, type RunEvent } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import type { OutputOptions } from "./output.ts";
 
-interface TrainOptions extends OutputOptions {
+interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly model: ModelName;
   readonly base: string;
   readonly steps: number;
@@ -23,9 +23,8 @@ interface TrainOptions extends OutputOptions {
 
 /** Creates the command `whetstone train <file>`, which trains a model on an environment by reinforcement learning. */
 export function trainCommand(): Command {
-  return new Command("train")
+  return addEnvironment(new Command("train"))
     .description("train a model by reinforcement learning on the environment that a file exports")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <id>", "base model of a new model", "whetstone-tiny")
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
@@ -41,7 +40,7 @@ export function trainCommand(): Command {
 }
 
 async function train(file: string, options: TrainOptions): Promise<void> {
-  const environment = await loadEnvironment(file);
+  const environment = await loadEnvironment(file, options);
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
   await withService(async (connected) => {
     const model = await openModel(connected, options.model, options.base);
