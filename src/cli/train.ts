@@ -1,11 +1,13 @@
 import { Command } from "commander";
+import { eventToDisk } from "../train/events.ts";
 import { trainRl, type RunEvent } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
+import type { OutputOptions } from "./output.ts";
 
-interface TrainOptions {
+interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly model: ModelName;
   readonly base: string;
   readonly steps: number;
@@ -21,9 +23,8 @@ interface TrainOptions {
 
 /** Creates the command `whetstone train <file>`, which trains a model on an environment by reinforcement learning. */
 export function trainCommand(): Command {
-  return new Command("train")
+  return addEnvironment(new Command("train"))
     .description("train a model by reinforcement learning on the environment that a file exports")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <id>", "base model of a new model", "whetstone-tiny")
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
@@ -39,7 +40,7 @@ export function trainCommand(): Command {
 }
 
 async function train(file: string, options: TrainOptions): Promise<void> {
-  const environment = await loadEnvironment(file);
+  const environment = await loadEnvironment(file, options);
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
   await withService(async (connected) => {
     const model = await openModel(connected, options.model, options.base);
@@ -59,12 +60,13 @@ async function train(file: string, options: TrainOptions): Promise<void> {
       ...(options.evalEvery === undefined ? {} : { evaluation: { every: options.evalEvery } }),
     });
     for await (const event of run) {
-      const line = lineOf(event);
+      const line = options.json === true ? JSON.stringify(eventToDisk(event)) : lineOf(event);
       if (line !== null) printLine(line);
     }
     const { reason, steps, checkpointStep } = await run.done;
+    if (options.json === true) return;
     printLine(`${reason} after ${steps} steps; checkpoint ${checkpointStep}; report in ${runDir}/report.html`);
-  });
+  }, "; start the same command again and it resumes");
 }
 
 function lineOf(event: RunEvent): string | null {
