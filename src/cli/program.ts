@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
 import { backupCommand, restoreCommand } from "./backup.ts";
 import { evaluateCommand } from "./evaluate.ts";
+import { exportCommand } from "./export.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { JSON_HELP } from "./output.ts";
 import { serveCommand } from "./serve.ts";
@@ -35,6 +36,7 @@ export function createProgram(version: string): Command {
     trainCommand(),
     evaluateCommand(),
     validateCommand(),
+    exportCommand(),
     verifyCommand(),
     backupCommand(),
     restoreCommand(),
