@@ -5,7 +5,7 @@
  *
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
- *   schema, trajectory, dataset ← report ← train
+ *   schema, trajectory, dataset ← report ← train, experiment
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
@@ -32,11 +32,12 @@ export const modules = {
   engine: [...base, "tokenizer", "grammar", "training-rows"],
   service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
   report: [...base, "schema", "trajectory", "dataset"],
+  experiment: [...base, "schema", "trajectory", "dataset", "report"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
   index: [...loop, "environment", "follow", "train", "report"],
-  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "index"],
+  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "experiment", "index"],
 };
 
 /**

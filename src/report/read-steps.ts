@@ -1,11 +1,9 @@
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { readJsonLines } from "../dataset/jsonl.ts";
-import { trajectoryGroup } from "../schema/index.ts";
 import { groupData, type Room, type TrainedTurns } from "./groups.ts";
 import type { GroupData, Split, StepData } from "./page-data.ts";
-import { parseLine, parseLines, stepFile, type RunFiles } from "./read-run.ts";
+import { parseLines, readGroups, stepFile, type RunFiles } from "./read-run.ts";
 import { selectSteps, type SelectedStep } from "./select-steps.ts";
 import type { TrainedTurn } from "./tokens.ts";
 
@@ -73,19 +71,14 @@ async function readStep(
   { selected, room, signal }: { selected: SelectedStep; room: Room; signal: AbortSignal | undefined },
 ): Promise<StepData> {
   const file = stepFile(`trajectories/${split}`, selected.step);
-  const path = join(runDir, file);
   const trained = split === "train" ? await readTrained(join(runDir, stepFile("trained", selected.step)), signal) : null;
-  const found = new Map<number, GroupData>();
-  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", signal })) {
-    const group = parseLine(path, line, { value, schema: trajectoryGroup });
-    const scenario = Number(group.metadata["scenario_index"] ?? line - 1);
-    // A group may be written twice around a crash; training uses the first one.
-    if (found.has(scenario)) continue;
+  const found: [number, GroupData][] = [];
+  for await (const { line, scenario, group } of readGroups(runDir, { split, step: selected.step, signal })) {
     const turns: TrainedTurns = (index) => trained?.get(`${scenario}/${index}`);
-    found.set(scenario, groupData(group, line, { trained: turns, room }));
+    found.push([scenario, groupData(group, line, { trained: turns, room })]);
   }
   // The file has the groups in order of completion, which differs from run to run.
-  const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
+  const groups = found.sort(([a], [b]) => a - b).map(([, group]) => group);
   const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
   return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };
 }

@@ -1,0 +1,130 @@
+import { ArgumentError, ConfigError } from "../errors.ts";
+import { bootstrapMean, type BootstrapEstimate, type BootstrapOptions } from "./bootstrap.ts";
+import { evaluationUnits, stepUnits, type Units } from "./compare-units.ts";
+import { Comparison, type ComparedRun, type Difference } from "./comparison.ts";
+import { Run, type Subject } from "./run.ts";
+
+/** Options of {@link compare}. */
+export interface CompareOptions extends BootstrapOptions {
+  /**
+   * Metric to compare. By scenario: `reward`, or the name of a trajectory metric such as `reward/exact`. By step: a metric of
+   * `metrics.jsonl`.
+   *
+   * @default "reward" by scenario, "reward/mean" by step
+   */
+  readonly metric?: string | undefined;
+  /**
+   * Unit of the pairs: scenarios of an evaluation, or training steps. Metrics of neighboring steps are correlated, and an interval over steps
+   * is therefore too narrow for a statement about further runs.
+   *
+   * @default "scenario" if every run has an evaluation, else "step"
+   */
+  readonly by?: "scenario" | "step" | undefined;
+  /** Index of the run that the others are compared with. @default 0 */
+  readonly baseline?: number | undefined;
+  /** First training step to compare. Only by step. @default the first */
+  readonly from?: number | undefined;
+  /** Last training step to compare. Only by step. @default the last */
+  readonly to?: number | undefined;
+  /** Stops reading: the call rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Compares runs by paired differences: of the mean of each scenario over its rollouts, or of the metric at each step. The interval of a mean
+ * difference is a paired percentile bootstrap, see {@link bootstrapMean}: pairs are drawn with replacement, so that the variation between
+ * scenarios cancels. The interval covers the choice of scenarios, not the seed of the training.
+ *
+ * @param runs - At least two runs, or evaluations selected by `run.at(step)`. A run without a step stands for its last evaluation.
+ * @param options - Metric, unit, baseline and bootstrap.
+ * @returns Mean per run and paired differences to the baseline.
+ * @throws ConfigError `E_CONFIG` if the runs do not have the same scenarios or steps, so that pairs do not exist; the message lists them.
+ * @throws NotFoundError `E_NOT_FOUND` for a missing evaluation or metric; the message lists the existing ones.
+ * @throws ArgumentError `E_ARGUMENT` for fewer than two runs, equal names, or an option outside its bounds.
+ * @throws DataError `E_DATA` with file and line for a file that does not match its schema.
+ * @example
+ * ```ts
+ * import { openRun } from "whetstone/experiment";
+ *
+ * const run = await openRun("runs/reverse");
+ * const { differences } = await compare([run.at(0), run.at(20)], { seed: 7 });
+ * for (const { name, mean, low, high } of differences) console.log(`${name}: ${mean} (${low} to ${high})`);
+ * ```
+ */
+export async function compare(runs: readonly (Run | Subject)[], options: CompareOptions = {}): Promise<Comparison> {
+  const { baseline = 0, from, to, signal, level, draws, seed } = options;
+  const subjects = runs.map((each): Subject => (each instanceof Run ? { run: each, name: each.name } : each));
+  checkSubjects(subjects, baseline);
+  const by = options.by ?? (subjects.every(({ run }) => run.evaluations.length > 0) ? "scenario" : "step");
+  if (by === "scenario" && (from !== undefined || to !== undefined))
+    throw new ArgumentError('`from` and `to` select training steps; use them with `by: "step"`', {
+      param: from === undefined ? "to" : "from",
+    });
+  const metric = options.metric ?? (by === "scenario" ? "reward" : "reward/mean");
+  const units = by === "scenario" ? await evaluationUnits(subjects, metric, signal) : stepUnits(subjects, metric, { from, to });
+  checkPairs(units, by, baseline);
+  const bootstrap = { level, draws, seed };
+  const reference = units[baseline] as Units;
+  const compared = units.map(({ name, values, missing }): ComparedRun => {
+    const present = [...values.values()];
+    return { name, missing, ...bootstrapMean(present, bootstrap) };
+  });
+  const differences = units.flatMap((each, index): Difference[] => (index === baseline ? [] : [difference(each, reference, bootstrap)]));
+  return new Comparison({ metric, by, baseline: reference.name, runs: compared, differences });
+}
+
+function difference(each: Units, reference: Units, bootstrap: BootstrapOptions): Difference {
+  const pairs = [...reference.values].flatMap(([unit, value]) => {
+    const other = each.values.get(unit);
+    return other === undefined ? [] : [{ unit, difference: other - value }];
+  });
+  const estimate: BootstrapEstimate = bootstrapMean(
+    pairs.map((pair) => pair.difference),
+    bootstrap,
+  );
+  return { name: each.name, baseline: reference.name, pairs, ...estimate };
+}
+
+function checkSubjects(subjects: readonly Subject[], baseline: number): void {
+  if (subjects.length < 2) throw new ArgumentError(`Expected at least two runs to compare, got ${subjects.length}`, { param: "runs" });
+  const names = subjects.map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) {
+    throw new ArgumentError(
+      `Expected runs with distinct names, got \`${twice}\` twice; open them with \`openRuns\`, or use \`run.named(…)\``,
+      {
+        param: "runs",
+      },
+    );
+  }
+  if (Number.isInteger(baseline) && baseline >= 0 && baseline < subjects.length) return;
+  throw new ArgumentError(`Expected \`baseline\` to be an index of \`runs\`, 0 to ${subjects.length - 1}, got \`${baseline}\``, {
+    param: "baseline",
+  });
+}
+
+/** Max number of unpaired scenarios or steps in an error message. */
+const MAX_LISTED = 5;
+
+function checkPairs(units: readonly Units[], by: "scenario" | "step", baseline: number): void {
+  const reference = units[baseline] as Units;
+  for (const each of units) {
+    const lacks = [...reference.all].filter((unit) => !each.all.has(unit));
+    const adds = [...each.all].filter((unit) => !reference.all.has(unit));
+    if (lacks.length + adds.length === 0) continue;
+    const parts = [
+      ...(lacks.length === 0 ? [] : [`\`${each.name}\` lacks ${listed(lacks)}`]),
+      ...(adds.length === 0 ? [] : [`\`${reference.name}\` lacks ${listed(adds)}`]),
+    ];
+    const remedy =
+      by === "scenario" ? 'Evaluate both on the same scenarios, or compare `by: "step"`' : "Select the common steps with `from` and `to`";
+    throw new ConfigError(`Expected the same ${by}s in every run, so that differences are paired: ${parts.join("; ")}. ${remedy}`, {
+      param: "runs",
+    });
+  }
+}
+
+function listed(units: readonly string[]): string {
+  const more = units.length > MAX_LISTED ? ", …" : "";
+  return `${units.length} of them (${units.slice(0, MAX_LISTED).join(", ")}${more})`;
+}
