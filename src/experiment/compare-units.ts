@@ -1,18 +1,8 @@
 /** Values to pair: one per scenario of an evaluation, or one per training step. */
 import { ConfigError, NotFoundError } from "../errors.ts";
+import type { Units } from "./pairs.ts";
 import type { Subject } from "./run.ts";
 import type { ScenarioResult } from "./scenario-result.ts";
-
-/** Values of one run by unit. */
-export interface Units {
-  readonly name: string;
-  /** All units of the run, also without a value. */
-  readonly all: ReadonlySet<string>;
-  /** Values by unit, in order. */
-  readonly values: ReadonlyMap<string, number>;
-  /** Number of units without a value, because all their rollouts failed. */
-  readonly missing: number;
-}
 
 /** Reads the mean of each scenario over its rollouts. */
 export async function evaluationUnits(subjects: readonly Subject[], metric: string, signal: AbortSignal | undefined): Promise<Units[]> {

@@ -1,7 +1,8 @@
-import { ArgumentError, ConfigError } from "../errors.ts";
-import { bootstrapMean, type BootstrapEstimate, type BootstrapOptions } from "./bootstrap.ts";
-import { evaluationUnits, stepUnits, type Units } from "./compare-units.ts";
-import { Comparison, type ComparedRun, type Difference } from "./comparison.ts";
+import { ArgumentError } from "../errors.ts";
+import type { BootstrapOptions } from "./bootstrap.ts";
+import { evaluationUnits, stepUnits } from "./compare-units.ts";
+import type { Comparison } from "./comparison.ts";
+import { compareUnits } from "./pairs.ts";
 import { Run, type Subject } from "./run.ts";
 
 /** Options of {@link compare}. */
@@ -32,7 +33,7 @@ export interface CompareOptions extends BootstrapOptions {
 
 /**
  * Compares runs by paired differences: of the mean of each scenario over its rollouts, or of the metric at each step. The interval of a mean
- * difference is a paired percentile bootstrap, see {@link bootstrapMean}: pairs are drawn with replacement, so that the variation between
+ * difference is a paired percentile bootstrap, see `bootstrapMean`: pairs are drawn with replacement, so that the variation between
  * scenarios cancels. The interval covers the choice of scenarios, not the seed of the training.
  *
  * @param runs - At least two runs, or evaluations selected by `run.at(step)`. A run without a step stands for its last evaluation.
@@ -54,7 +55,7 @@ export interface CompareOptions extends BootstrapOptions {
 export async function compare(runs: readonly (Run | Subject)[], options: CompareOptions = {}): Promise<Comparison> {
   const { baseline = 0, from, to, signal, level, draws, seed } = options;
   const subjects = runs.map((each): Subject => (each instanceof Run ? { run: each, name: each.name } : each));
-  checkSubjects(subjects, baseline);
+  checkSubjects(subjects);
   const by = options.by ?? (subjects.every(({ run }) => run.evaluations.length > 0) ? "scenario" : "step");
   if (by === "scenario" && (from !== undefined || to !== undefined))
     throw new ArgumentError('`from` and `to` select training steps; use them with `by: "step"`', {
@@ -62,30 +63,10 @@ export async function compare(runs: readonly (Run | Subject)[], options: Compare
     });
   const metric = options.metric ?? (by === "scenario" ? "reward" : "reward/mean");
   const units = by === "scenario" ? await evaluationUnits(subjects, metric, signal) : stepUnits(subjects, metric, { from, to });
-  checkPairs(units, by, baseline);
-  const bootstrap = { level, draws, seed };
-  const reference = units[baseline] as Units;
-  const compared = units.map(({ name, values, missing }): ComparedRun => {
-    const present = [...values.values()];
-    return { name, missing, ...bootstrapMean(present, bootstrap) };
-  });
-  const differences = units.flatMap((each, index): Difference[] => (index === baseline ? [] : [difference(each, reference, bootstrap)]));
-  return new Comparison({ metric, by, baseline: reference.name, runs: compared, differences });
+  return compareUnits(units, { metric, by, baseline, bootstrap: { level, draws, seed } });
 }
 
-function difference(each: Units, reference: Units, bootstrap: BootstrapOptions): Difference {
-  const pairs = [...reference.values].flatMap(([unit, value]) => {
-    const other = each.values.get(unit);
-    return other === undefined ? [] : [{ unit, difference: other - value }];
-  });
-  const estimate: BootstrapEstimate = bootstrapMean(
-    pairs.map((pair) => pair.difference),
-    bootstrap,
-  );
-  return { name: each.name, baseline: reference.name, pairs, ...estimate };
-}
-
-function checkSubjects(subjects: readonly Subject[], baseline: number): void {
+function checkSubjects(subjects: readonly Subject[]): void {
   if (subjects.length < 2) throw new ArgumentError(`Expected at least two runs to compare, got ${subjects.length}`, { param: "runs" });
   const names = subjects.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -97,34 +78,4 @@ function checkSubjects(subjects: readonly Subject[], baseline: number): void {
       },
     );
   }
-  if (Number.isInteger(baseline) && baseline >= 0 && baseline < subjects.length) return;
-  throw new ArgumentError(`Expected \`baseline\` to be an index of \`runs\`, 0 to ${subjects.length - 1}, got \`${baseline}\``, {
-    param: "baseline",
-  });
-}
-
-/** Max number of unpaired scenarios or steps in an error message. */
-const MAX_LISTED = 5;
-
-function checkPairs(units: readonly Units[], by: "scenario" | "step", baseline: number): void {
-  const reference = units[baseline] as Units;
-  for (const each of units) {
-    const lacks = [...reference.all].filter((unit) => !each.all.has(unit));
-    const adds = [...each.all].filter((unit) => !reference.all.has(unit));
-    if (lacks.length + adds.length === 0) continue;
-    const parts = [
-      ...(lacks.length === 0 ? [] : [`\`${each.name}\` lacks ${listed(lacks)}`]),
-      ...(adds.length === 0 ? [] : [`\`${reference.name}\` lacks ${listed(adds)}`]),
-    ];
-    const remedy =
-      by === "scenario" ? 'Evaluate both on the same scenarios, or compare `by: "step"`' : "Select the common steps with `from` and `to`";
-    throw new ConfigError(`Expected the same ${by}s in every run, so that differences are paired: ${parts.join("; ")}. ${remedy}`, {
-      param: "runs",
-    });
-  }
-}
-
-function listed(units: readonly string[]): string {
-  const more = units.length > MAX_LISTED ? ", …" : "";
-  return `${units.length} of them (${units.slice(0, MAX_LISTED).join(", ")}${more})`;
 }

@@ -1,12 +1,14 @@
+import { barChart } from "./bar-chart.ts";
 import type { BootstrapEstimate } from "./bootstrap.ts";
+import type { Chart } from "./chart.ts";
 import { Displayable, type MediaBundle } from "./display.ts";
 import { Table } from "./table.ts";
 
 /** Mean of a run over the scenarios or steps, with an interval of its own. */
 export interface ComparedRun extends BootstrapEstimate {
-  /** Name of the run or of the selected evaluation. */
+  /** Name of the run, of the selected evaluation, or the settings of the cells. */
   readonly name: string;
-  /** Scenarios without a value, because all their rollouts failed. */
+  /** Units without a value: scenarios of which all rollouts failed, or seeds of which the cell failed. */
   readonly missing: number;
 }
 
@@ -18,19 +20,19 @@ export interface Difference extends BootstrapEstimate {
   readonly baseline: string;
   /** Difference of each pair, in the order of the baseline. */
   readonly pairs: readonly {
-    /** Id of the scenario, or number of the step. */
+    /** Id of the scenario, number of the step, or seed. */
     readonly unit: string;
     /** Value of the run minus value of the baseline. */
     readonly difference: number;
   }[];
 }
 
-/** Result of `compare`: a mean per run, and paired differences to the baseline. In a notebook, a comparison shows itself as a table. */
+/** Result of a comparison: a mean per run, and paired differences to the baseline. In a notebook, a comparison shows itself as a table. */
 export class Comparison extends Displayable {
   /** Compared metric. */
   readonly metric: string;
   /** Unit of the pairs. */
-  readonly by: "scenario" | "step";
+  readonly by: "scenario" | "step" | "seed";
   /** Name of the baseline. */
   readonly baseline: string;
   /** Runs in the given order. */
@@ -75,6 +77,23 @@ export class Comparison extends Displayable {
       };
     });
     return new Table(rows);
+  }
+
+  /**
+   * Draws the mean differences to the baseline with their intervals.
+   *
+   * @returns Chart with a bar per run except the baseline.
+   * @throws ArgumentError `E_ARGUMENT` if a run has no pair with the baseline.
+   * @example
+   * ```ts
+   * import { compare, openRuns } from "whetstone/experiment";
+   *
+   * await (await compare(await openRuns("runs/*"))).chart().write("differences.svg");
+   * ```
+   */
+  chart(): Chart {
+    const bars = this.differences.map(({ name, mean, low, high }) => ({ name, value: mean, low, high }));
+    return barChart({ title: `${this.metric}: difference to ${this.baseline}, paired by ${this.by}`, yLabel: "difference", bars });
   }
 
   /** Returns the table of the comparison for notebooks. */

@@ -1,17 +1,29 @@
-/** Runs as data: opening run directories, tables, paired comparisons. */
+/** Runs as data: opening run directories, tables, paired comparisons, sweeps and charts. */
+export { barChart } from "./bar-chart.ts";
+export type { Bar, BarChartOptions } from "./bar-chart.ts";
 export { bootstrapMean } from "./bootstrap.ts";
 export type { BootstrapEstimate, BootstrapOptions } from "./bootstrap.ts";
+export { Chart } from "./chart.ts";
 export { compare } from "./compare.ts";
 export type { CompareOptions } from "./compare.ts";
 export { Comparison } from "./comparison.ts";
 export type { ComparedRun, Difference } from "./comparison.ts";
 export { Displayable } from "./display.ts";
 export type { MediaBundle } from "./display.ts";
+export { lineChart } from "./line-chart.ts";
+export type { LineChartOptions, Mark, Series } from "./line-chart.ts";
+export { metricChart } from "./metric-chart.ts";
+export type { MetricChartOptions } from "./metric-chart.ts";
 export { metricsTable } from "./metrics-table.ts";
 export type { MetricsTableOptions } from "./metrics-table.ts";
 export { openRun, openRuns, Run } from "./run.ts";
 export type { ReadRunOptions, RunGroupsOptions, RunState, Subject } from "./run.ts";
 export type { CheckpointData, ColumnsData, NoticeData, Split } from "../report/page-data.ts";
 export type { ScenarioResult } from "./scenario-result.ts";
+export { sweep } from "./sweep.ts";
+export type { CellContext, SweepOptions } from "./sweep.ts";
+export type { Grid, Setting, Settings, SweepCell } from "./sweep-cell.ts";
+export { SweepResult } from "./sweep-result.ts";
+export type { CellResult, SweepCompareOptions } from "./sweep-result.ts";
 export { Table } from "./table.ts";
 export type { Cell, Row } from "./table.ts";

@@ -1,9 +1,10 @@
 import { stat } from "node:fs/promises";
-import { basename, dirname, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { expandPaths } from "../dataset/paths.ts";
 import { ArgumentError, DataError, NotFoundError } from "../errors.ts";
 import type { CheckpointData, ColumnsData, NoticeData, Split } from "../report/page-data.ts";
-import { readGroups, readRun, type RunFiles } from "../report/read-run.ts";
+import { readRun, stepFile, type RunFiles } from "../report/read-run.ts";
+import { readGroups } from "../report/read-steps.ts";
 import { TrajectoryGroup } from "../trajectory/index.ts";
 import { lockOwner } from "../util/process-lock.ts";
 import type { ScenarioResult } from "./scenario-result.ts";
@@ -68,7 +69,7 @@ export class Run {
     this.name = name;
     this.config = isRecord(files.config) ? files.config : {};
     this.state = stateOf(files, isLocked);
-    this.error = files.end?.message ?? null;
+    this.error = this.state === "failed" ? (files.ended as string).slice(FAILED.length) : null;
     this.checkpoints = files.checkpoints;
     this.notices = files.notices;
     this.span = files.span;
@@ -143,7 +144,7 @@ export class Run {
   async *groups({ split = "train", step, signal }: RunGroupsOptions = {}): AsyncGenerator<TrajectoryGroup, void, undefined> {
     const steps = this.#files.trajectories[split].filter((each) => step === undefined || each === step);
     for (const each of steps) {
-      for await (const { group } of readGroups(this.dir, { split, step: each, signal })) yield TrajectoryGroup.fromJSON(group);
+      for await (const { group } of this.#groupLines(split, each, signal)) yield TrajectoryGroup.fromJSON(group);
     }
   }
 
@@ -165,7 +166,7 @@ export class Run {
   async evaluation(step?: number, { signal }: ReadRunOptions = {}): Promise<ScenarioResult[]> {
     const wanted = this.evaluationStep(step);
     const results: ScenarioResult[] = [];
-    for await (const { scenario: index, group } of readGroups(this.dir, { split: "eval", step: wanted, signal })) {
+    for await (const { scenario: index, group } of this.#groupLines("eval", wanted, signal)) {
       const id = group.metadata["scenario_id"];
       results.push({
         index,
@@ -176,6 +177,15 @@ export class Run {
       });
     }
     return results.sort((a, b) => a.index - b.index);
+  }
+
+  /** Reads the groups of a step. A group may be written twice around a crash; the first one counts, as in training. */
+  async *#groupLines(split: Split, step: number, signal: AbortSignal | undefined): ReturnType<typeof readGroups> {
+    const seen = new Set<number>();
+    for await (const found of readGroups(join(this.dir, stepFile(`trajectories/${split}`, step)), { signal })) {
+      if (!seen.has(found.scenario)) yield found;
+      seen.add(found.scenario);
+    }
   }
 
   /**
@@ -293,13 +303,17 @@ function distinctNames(paths: readonly string[]): string[] {
   }
 }
 
-function stateOf({ end, events }: RunFiles, isLocked: boolean): RunState {
+/** Prefix of the recorded end of a failed run. */
+const FAILED = "failed: ";
+
+function stateOf({ ended, events }: RunFiles, isLocked: boolean): RunState {
   if (isLocked) return "running";
-  if (end !== null) return isKnownEnd(end.reason) ? end.reason : "unknown";
+  if (ended?.startsWith(FAILED)) return "failed";
+  if (ended !== null) return isKnownEnd(ended) ? ended : "unknown";
   return events.length === 0 ? "unknown" : "interrupted";
 }
 
-const ENDS = ["failed", "completed", "stopped", "early-stop", "nothing-to-learn"] as const;
+const ENDS = ["completed", "stopped", "early-stop", "nothing-to-learn"] as const;
 
 function isKnownEnd(reason: string): reason is (typeof ENDS)[number] {
   return (ENDS as readonly string[]).includes(reason);

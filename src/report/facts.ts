@@ -34,7 +34,7 @@ export function factRows(run: RunFiles): [string, string][] {
   const rows: [string, string | null][] = [
     ["Model", modelOf(run.config)],
     ["Base model", baseModelOf(run.config)],
-    ["Ended", run.end && (run.end.message === null ? run.end.reason : `${run.end.reason}: ${run.end.message}`)],
+    ["Ended", run.ended],
     ["Steps", train.steps.length === 0 ? null : `${train.steps.length} (${train.steps[0]} to ${train.steps.at(-1)})`],
     ["Evaluations", evaluations.steps.length === 0 ? null : String(evaluations.steps.length)],
     ["Started", run.span && timeText(run.span[0])],

@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { z } from "zod";
 import { readJsonLines } from "../dataset/jsonl.ts";
 import { DataError, NotFoundError } from "../errors.ts";
-import { trajectoryGroup, type TrajectoryGroup } from "../schema/index.ts";
 import type { CheckpointData, ColumnsData, NoticeData, Split } from "./page-data.ts";
 
 const metricsRow = z.looseObject({ step: z.int(), split: z.enum(["train", "eval"]).default("train"), time: z.string().optional() });
@@ -25,12 +24,6 @@ const eventRow = z.looseObject({
 /** Max number of notices in a page; the newest are kept. */
 const MAX_NOTICES = 100;
 
-/** End of a run: a reason such as `completed` or `stopped`, or `failed` with the message of the error. */
-export interface RunEnd {
-  readonly reason: string;
-  readonly message: string | null;
-}
-
 /** Contents of a run directory without the trajectories. */
 export interface RunFiles {
   /** Configuration as written; undefined if there is no `config.json`. */
@@ -39,8 +32,8 @@ export interface RunFiles {
   readonly checkpoints: readonly CheckpointData[];
   readonly events: readonly (readonly [type: string, count: number])[];
   readonly notices: readonly NoticeData[];
-  /** End of the run, as recorded; null if the run has not ended, or records no events. */
-  readonly end: RunEnd | null;
+  /** Reason for the end of the run, as recorded; null if the run has not ended. */
+  readonly ended: string | null;
   /** First and last time recorded in any file, in milliseconds since 1970; null if no file records a time. */
   readonly span: readonly [firstMs: number, lastMs: number] | null;
   /** Steps with a trajectory file, ascending. */
@@ -71,7 +64,7 @@ export async function readRun(runDir: string, signal: AbortSignal | undefined): 
     checkpoints: checkpointsOf(checkpoints),
     events: countsOf(events.map(({ type }) => type)),
     notices: noticesOf(events),
-    end: endOf(events),
+    ended: endOf(events),
     span: spanOf([...metrics, ...checkpoints, ...events].map(({ time }) => time)),
     trajectories: { train: await stepsIn(runDir, "train"), eval: await stepsIn(runDir, "eval") },
   };
@@ -80,35 +73,6 @@ export async function readRun(runDir: string, signal: AbortSignal | undefined): 
 /** Returns the path of a step's file, relative to the run directory. */
 export function stepFile(folder: "trajectories/train" | "trajectories/eval" | "trained", step: number): string {
   return `${folder}/${String(step).padStart(6, "0")}.jsonl`;
-}
-
-/** A group of a step with its position. */
-export interface GroupLine {
-  /** Line number in the file, from 1. */
-  readonly line: number;
-  /** Index of the scenario over all steps of the run, or for evaluations in the list of the environment. */
-  readonly scenario: number;
-  readonly group: TrajectoryGroup;
-}
-
-/**
- * Reads the groups of a step in file order, lazily. A group may be written twice around a crash; the first one counts, as in training.
- *
- * @throws DataError `E_DATA` with file and line for a line that is not a group.
- */
-export async function* readGroups(
-  runDir: string,
-  { split, step, signal }: { readonly split: Split; readonly step: number; readonly signal: AbortSignal | undefined },
-): AsyncGenerator<GroupLine, void, undefined> {
-  const path = join(runDir, stepFile(`trajectories/${split}`, step));
-  const seen = new Set<number>();
-  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", signal })) {
-    const group = parseLine(path, line, { value, schema: trajectoryGroup });
-    const scenario = Number(group.metadata["scenario_index"] ?? line - 1);
-    if (seen.has(scenario)) continue;
-    seen.add(scenario);
-    yield { line, scenario, group };
-  }
 }
 
 /**
@@ -207,11 +171,11 @@ function noticesOf(events: readonly z.infer<typeof eventRow>[]): NoticeData[] {
     .reverse();
 }
 
-/** Returns the end of the run. The last event counts, because a failed run may have been resumed. */
-function endOf(events: readonly z.infer<typeof eventRow>[]): RunEnd | null {
+/** Returns the reason for the end of the run. The last event counts, because a failed run may have been resumed. */
+function endOf(events: readonly z.infer<typeof eventRow>[]): string | null {
   const last = events.findLast(({ type }) => type.startsWith("run-"));
-  if (last?.type === "run-end") return { reason: last.reason ?? "completed", message: null };
-  return last?.type === "run-fail" ? { reason: "failed", message: last.message ?? "no message" } : null;
+  if (last?.type === "run-end") return last.reason ?? "completed";
+  return last?.type === "run-fail" ? `failed: ${last.message ?? "no message"}` : null;
 }
 
 function countsOf(names: readonly string[]): [string, number][] {

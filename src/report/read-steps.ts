@@ -1,9 +1,11 @@
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
+import { readJsonLines, type JsonLine } from "../dataset/jsonl.ts";
+import { trajectoryGroup, type TrajectoryGroup } from "../schema/index.ts";
 import { groupData, type Room, type TrainedTurns } from "./groups.ts";
 import type { GroupData, Split, StepData } from "./page-data.ts";
-import { parseLines, readGroups, stepFile, type RunFiles } from "./read-run.ts";
+import { parseLine, parseLines, stepFile, type RunFiles } from "./read-run.ts";
 import { selectSteps, type SelectedStep } from "./select-steps.ts";
 import type { TrainedTurn } from "./tokens.ts";
 
@@ -72,15 +74,39 @@ async function readStep(
 ): Promise<StepData> {
   const file = stepFile(`trajectories/${split}`, selected.step);
   const trained = split === "train" ? await readTrained(join(runDir, stepFile("trained", selected.step)), signal) : null;
-  const found: [number, GroupData][] = [];
-  for await (const { line, scenario, group } of readGroups(runDir, { split, step: selected.step, signal })) {
+  const found = new Map<number, GroupData>();
+  for await (const { line, scenario, group } of readGroups(join(runDir, file), { signal })) {
+    // A group may be written twice around a crash; training uses the first one.
+    if (found.has(scenario)) continue;
     const turns: TrainedTurns = (index) => trained?.get(`${scenario}/${index}`);
-    found.push([scenario, groupData(group, line, { trained: turns, room })]);
+    found.set(scenario, groupData(group, line, { trained: turns, room }));
   }
   // The file has the groups in order of completion, which differs from run to run.
-  const groups = found.sort(([a], [b]) => a - b).map(([, group]) => group);
+  const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
   const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
   return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };
+}
+
+/** Group in a trajectory file. */
+interface GroupLine extends Omit<JsonLine, "value"> {
+  /** Index of the scenario; the index of the line if the group has no `scenario_index`. */
+  readonly scenario: number;
+  readonly group: TrajectoryGroup;
+}
+
+/**
+ * Reads the groups of a trajectory file in file order. An incomplete last line is skipped.
+ *
+ * @throws DataError `E_DATA` with file and line for a line without a group.
+ */
+export async function* readGroups(
+  path: string,
+  options: { readonly signal?: AbortSignal | undefined },
+): AsyncGenerator<GroupLine, void, undefined> {
+  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", ...options })) {
+    const group = parseLine(path, line, { value, schema: trajectoryGroup });
+    yield { line, scenario: Number(group.metadata["scenario_index"] ?? line - 1), group };
+  }
 }
 
 async function readTrained(path: string, signal: AbortSignal | undefined): Promise<Map<string, readonly TrainedTurn[]> | null> {

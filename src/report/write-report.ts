@@ -1,7 +1,6 @@
-import { randomUUID } from "node:crypto";
-import { rename, rm, writeFile } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { ArgumentError } from "../errors.ts";
+import { replaceFile } from "../util/replace-file.ts";
 import { configRows, factRows, titleOf } from "./facts.ts";
 import { pageHtml } from "./html.ts";
 import type { ColumnsData } from "./page-data.ts";
@@ -100,15 +99,4 @@ function rounded({ steps, columns }: ColumnsData): ColumnsData {
 function whole(name: "steps" | "trajectoryBytes", value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new ArgumentError(`Expected \`${name}\` to be a whole number from 0, got ${String(value)}`, { param: name });
-}
-
-async function replaceFile(path: string, content: string, signal: AbortSignal | undefined): Promise<void> {
-  const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.tmp`);
-  try {
-    await writeFile(temporary, content, { flag: "wx", ...(signal === undefined ? {} : { signal }) });
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw signal?.aborted ? signal.reason : error;
-  }
 }
