@@ -5,7 +5,7 @@
  *
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
- *   schema, trajectory, dataset ← report ← train
+ *   schema, trajectory, dataset ← report ← train, experiment
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
@@ -34,11 +34,12 @@ export const modules = {
   report: [...base, "schema", "trajectory", "dataset"],
   // Reads weights and tokenizers from files; loads no native code.
   export: [...base, "schema", "client", "tokenizer", "engine"],
+  experiment: [...base, "schema", "trajectory", "dataset", "report"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
   index: [...loop, "environment", "follow", "train", "report"],
-  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "export", "index"],
+  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "export", "experiment", "index"],
 };
 
 /**

@@ -10,7 +10,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { connect } from "whetstone";
-import { lineChart } from "../shared/line-chart.ts";
+import { lineChart } from "whetstone/experiment";
 import { bar, createProgress, styled } from "../shared/progress.ts";
 import { defaults, type QuickstartConfig } from "./config.ts";
 import { measure, reinforce, type Score, scenarios, superviseJob } from "./stages.ts";
@@ -111,11 +111,12 @@ function curve(config: QuickstartConfig, points: readonly Point[]): string {
   return lineChart({
     title: `reverse-text, ${config.rl.prompts} problems × ${config.rl.groupSize} attempts a step, seed ${config.seed}${config.shuffleRewards ? ", rewards shuffled" : ""}`,
     xLabel: "RL step (mean of the last five, sampled at temperature 1)",
-    curves: [
+    range: [0, 1],
+    series: [
       { name: "reward (ratio)", color: "#2563eb", points: smooth((point) => point.reward) },
       { name: "exact answers", color: "#16a34a", points: smooth((point) => point.exact) },
     ],
-  });
+  }).svg;
 }
 
 function printTable(

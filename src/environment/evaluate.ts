@@ -10,6 +10,7 @@ import {
   type TrajectoryGroup,
   type TrajectoryGroups,
 } from "../trajectory/index.ts";
+import { checkLevel } from "../trajectory/interval.ts";
 import { byScenario } from "../trajectory/scenarios.ts";
 import { REWARD_PREFIX } from "../trajectory/scoring.ts";
 import type { Environment } from "./environment.ts";
@@ -150,8 +151,7 @@ function checkedKs(k: EvaluateOptions<never>["k"], samples: number): number[] {
 function checkBounds(threshold: number, level: number | undefined): void {
   if (!Number.isFinite(threshold))
     throw new ArgumentError(`Expected \`threshold\` to be finite, got \`${threshold}\``, { param: "threshold" });
-  if (level === undefined || (level > 0 && level < 1)) return;
-  throw new ArgumentError(`Expected \`level\` to be above 0 and below 1, got \`${level}\``, { param: "level" });
+  if (level !== undefined) checkLevel(level);
 }
 
 /** Adds `scenario_id` to the group's metadata, because a group of failed rollouts has no trajectory to carry it. */

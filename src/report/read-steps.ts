@@ -1,8 +1,8 @@
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { readJsonLines } from "../dataset/jsonl.ts";
-import { trajectoryGroup } from "../schema/index.ts";
+import { readJsonLines, type JsonLine } from "../dataset/jsonl.ts";
+import { trajectoryGroup, type TrajectoryGroup } from "../schema/index.ts";
 import { groupData, type Room, type TrainedTurns } from "./groups.ts";
 import type { GroupData, Split, StepData } from "./page-data.ts";
 import { parseLine, parseLines, stepFile, type RunFiles } from "./read-run.ts";
@@ -73,12 +73,9 @@ async function readStep(
   { selected, room, signal }: { selected: SelectedStep; room: Room; signal: AbortSignal | undefined },
 ): Promise<StepData> {
   const file = stepFile(`trajectories/${split}`, selected.step);
-  const path = join(runDir, file);
   const trained = split === "train" ? await readTrained(join(runDir, stepFile("trained", selected.step)), signal) : null;
   const found = new Map<number, GroupData>();
-  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", signal })) {
-    const group = parseLine(path, line, { value, schema: trajectoryGroup });
-    const scenario = Number(group.metadata["scenario_index"] ?? line - 1);
+  for await (const { line, scenario, group } of readGroups(join(runDir, file), { signal })) {
     // A group may be written twice around a crash; training uses the first one.
     if (found.has(scenario)) continue;
     const turns: TrainedTurns = (index) => trained?.get(`${scenario}/${index}`);
@@ -88,6 +85,28 @@ async function readStep(
   const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
   const omitted = groups.flatMap(({ trajectories }) => trajectories).filter(({ detail }) => detail === null).length;
   return { split, step: selected.step, reason: selected.reason, file, hasTrained: trained !== null, omitted, groups };
+}
+
+/** Group in a trajectory file. */
+interface GroupLine extends Omit<JsonLine, "value"> {
+  /** Index of the scenario; the index of the line if the group has no `scenario_index`. */
+  readonly scenario: number;
+  readonly group: TrajectoryGroup;
+}
+
+/**
+ * Reads the groups of a trajectory file in file order. An incomplete last line is skipped.
+ *
+ * @throws DataError `E_DATA` with file and line for a line without a group.
+ */
+export async function* readGroups(
+  path: string,
+  options: { readonly signal?: AbortSignal | undefined },
+): AsyncGenerator<GroupLine, void, undefined> {
+  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", ...options })) {
+    const group = parseLine(path, line, { value, schema: trajectoryGroup });
+    yield { line, scenario: Number(group.metadata["scenario_index"] ?? line - 1), group };
+  }
 }
 
 async function readTrained(path: string, signal: AbortSignal | undefined): Promise<Map<string, readonly TrainedTurn[]> | null> {

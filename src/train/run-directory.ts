@@ -15,7 +15,7 @@ import {
   type Split,
 } from "./events.ts";
 import { rxjs } from "../follow/rxjs.ts";
-import { takeLock } from "./lock.ts";
+import { takeLock } from "../util/process-lock.ts";
 import { nextState, stateOf, type RunState } from "./state.ts";
 
 /** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
@@ -67,7 +67,7 @@ export class RunDirectory {
   static async open(runDir: string, config: RunConfig): Promise<RunDirectory> {
     const path = resolve(runDir);
     await mkdir(join(path, "trajectories"), { recursive: true });
-    const unlock = await takeLock(join(path, "run.lock"));
+    const unlock = await takeLock(join(path, "run.lock"), { noun: "run directory", param: "runDir" });
     try {
       await writeConfig(join(path, "config.json"), config);
       const names = ["events.jsonl", "metrics.jsonl", "checkpoints.jsonl"].map((name) => join(path, name));

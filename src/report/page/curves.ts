@@ -1,5 +1,5 @@
 import type { Split } from "../page-data.ts";
-import { consecutive, tickText, valueRange } from "./axis.ts";
+import { consecutive, tickText, valueRange } from "../axis.ts";
 import { type Child, fill, h } from "./dom.ts";
 import { number } from "./format.ts";
 import { currentStep, data, onView, showStep } from "./state.ts";

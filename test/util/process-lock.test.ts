@@ -4,17 +4,21 @@ import { readFile, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { takeLock } from "../../src/train/lock.ts";
+import { lockOwner, takeLock as take } from "../../src/util/process-lock.ts";
 import { temporaryDirectory } from "../service/support.ts";
 
 const owner = (pid: number, host = hostname()) => JSON.stringify({ pid, host });
 
-describe("the lock of a run directory", () => {
+const takeLock = (path: string) => take(path, { noun: "run directory", param: "runDir" });
+
+describe("the lock of a directory", () => {
   it("is held once and released", async () => {
     const path = join(await temporaryDirectory(), "run.lock");
     const release = await takeLock(path);
     await expect(takeLock(path)).rejects.toMatchObject({ code: "E_CONFLICT", param: "runDir" });
+    expect(await lockOwner(path)).toEqual({ pid: process.pid, host: hostname() });
     await release();
+    expect(await lockOwner(path)).toBeNull();
     await (
       await takeLock(path)
     )();
@@ -39,6 +43,7 @@ describe("the lock of a run directory", () => {
     const path = join(await temporaryDirectory(), "run.lock");
     for (const text of [owner(process.pid), "", '{"pid":1']) {
       await writeFile(path, text);
+      expect(await lockOwner(path)).toBeNull();
       await (
         await takeLock(path)
       )();

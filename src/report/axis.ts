@@ -28,3 +28,19 @@ export function consecutive(given: readonly number[]): number[] {
   const last = given.reduce((high, step) => Math.max(high, step));
   return Array.from({ length: last - first + 1 }, (_, index) => first + index);
 }
+
+/**
+ * Returns round tick values inside a range: multiples of 1, 2 or 5 times a power of ten.
+ *
+ * @param count - Max number of intervals between ticks, at least 1.
+ * @param minStep - Min distance between two ticks, e.g. 1 for steps. @default 0
+ */
+export function roundTicks([low, high]: readonly [number, number], count: number, minStep = 0): { values: number[]; step: number } {
+  const rough = Math.max((high - low) / count, minStep);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough * (1 - 1e-9)) as number;
+  // The tolerance keeps a tick at the end of the range in spite of rounding.
+  const first = Math.ceil(low / step - 1e-9);
+  const last = Math.floor(high / step + 1e-9);
+  return { values: Array.from({ length: last - first + 1 }, (_, index) => (first + index) * step), step };
+}
