@@ -37,6 +37,8 @@ export default defineConfig(({ mode }) => ({
     expect: { poll: { timeout: 15_000 } },
     hookTimeout: 30_000,
     reporters: ["default", ["json", { outputFile: report }]],
+    // The display of progress would be the larger part of the output.
+    env: { WHETSTONE_PROGRESS: "0" },
     coverage: { include: ["src/**/*.ts"], exclude: ["src/report/page/**"], reporter: ["text", "html"] },
   },
 }));

@@ -3,6 +3,7 @@
  * few modules. The linter enforces them (oxlint.config.js); a test (test/project/layering.test.ts) also checks dynamic imports and the
  * path from the root export to a native package.
  *
+ *   util, errors ← progress ← rollout, train
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
  *   schema, trajectory, dataset ← report ← train, experiment
@@ -17,6 +18,7 @@ export const modules = {
   errors: [],
   util: ["errors"],
   schema: base,
+  progress: base,
   tokenizer: base,
   grammar: base,
   "training-rows": [],
@@ -24,10 +26,10 @@ export const modules = {
   client: [...base, "schema"],
   dataset: [...base, "schema", "trajectory"],
   capture: agent,
-  rollout: agent,
+  rollout: [...agent, "progress"],
   environment: loop,
   follow: [...base, "schema", "client"],
-  train: [...loop, "environment", "follow", "report"],
+  train: [...loop, "environment", "follow", "report", "progress"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
   service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],

@@ -1,6 +1,8 @@
+import type { Writable } from "node:stream";
 import type { Model, RlOptions, SftOptions } from "../client/index.ts";
 import type { Environment } from "../environment/index.ts";
 import { ArgumentError } from "../errors.ts";
+import { checkProgress } from "../progress/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
 import { checkKeepCheckpoints, type KeepCheckpoints } from "./retention.ts";
@@ -48,6 +50,13 @@ export interface RunOptions {
   readonly concurrency?: number | undefined;
   /** Timeout of one attempt of a rollout in milliseconds. @default no limit */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Display of the progress on standard error: a block on a terminal, else a line per step. False shows nothing, a stream is written to
+   * instead of standard error.
+   *
+   * @default true, or as the environment variable `WHETSTONE_PROGRESS` says
+   */
+  readonly progress?: boolean | Writable | undefined;
   /** Whether `report.html` is written when the run ends. @default true */
   readonly report?: boolean | undefined;
   /** Stops the run immediately: `done` rejects with the signal's reason. The run can be resumed. */
@@ -129,6 +138,7 @@ export function checkRunOptions(options: RunOptions): void {
   checkInteger("orphanWaitMs", options.orphanWaitMs, 0);
   checkInteger("evaluation.every", options.evaluation?.every, 1);
   checkInteger("evaluation.samples", options.evaluation?.samples, 1);
+  checkProgress(options.progress);
   if (options.keepCheckpoints !== undefined) checkKeepCheckpoints(options.keepCheckpoints);
   if (options.keepCheckpoints?.best?.metric.startsWith("eval/") && options.evaluation === undefined) {
     throw new ArgumentError("`keepCheckpoints.best.metric` is a metric of evaluations; give `evaluation` too", {

@@ -105,6 +105,11 @@ export class RunDirectory {
     this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
   }
 
+  /** All later events as they occur, recorded and live. */
+  get live$(): Observable<RunEvent> {
+    return this.#live;
+  }
+
   /** Replays the recorded events from the file, then emits live events; completes when the directory is closed. */
   events(): Observable<RunEvent> {
     return new (rxjs().Observable)((subscriber) => {

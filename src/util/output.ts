@@ -15,6 +15,11 @@ export function encodeLine(text: string): string {
   return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
+/** Streams of the process that may lead to a terminal. */
+export function standardStreams(): { readonly stdout: NodeJS.WriteStream; readonly stderr: NodeJS.WriteStream } {
+  return { stdout: process.stdout, stderr: process.stderr };
+}
+
 /** Writes one line to standard error. */
 export function logLine(text: string): void {
   process.stderr.write(`${encodeLine(text)}\n`);
