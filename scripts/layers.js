@@ -5,7 +5,7 @@
  *
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
- *   schema, trajectory, dataset ← report ← train
+ *   schema, trajectory, dataset ← report ← train, dashboard ← service
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
@@ -30,8 +30,9 @@ export const modules = {
   train: [...loop, "environment", "follow", "report"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
-  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
+  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
+  dashboard: [...base, "schema", "trajectory", "dataset", "report"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
