@@ -32,6 +32,8 @@ export const modules = {
   engine: [...base, "tokenizer", "grammar", "training-rows"],
   service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
   report: [...base, "schema", "trajectory", "dataset"],
+  // Scripts for browsers, bundled by src/util/page-files.ts: from other modules they import only types.
+  page: ["report"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
@@ -53,6 +55,7 @@ export const layers = {
     train: ["graph", "runtime", "model"],
     threads: ["graph", "runtime", "model", "sample", "train"],
   },
+  page: { components: [], report: ["components"] },
   service: {
     store: [],
     artifacts: ["store"],
