@@ -5,7 +5,7 @@
  *
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
- *   schema, trajectory, dataset ← report ← train
+ *   schema, trajectory, dataset ← report ← train, dashboard ← service
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
@@ -30,10 +30,11 @@ export const modules = {
   train: [...loop, "environment", "follow", "report"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
-  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
+  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
-  // Scripts for browsers, bundled by src/util/page-files.ts: from other modules they import only types.
-  page: ["report"],
+  dashboard: [...base, "schema", "trajectory", "dataset", "report"],
+  // Scripts for browsers, bundled by src/util/page-files.ts: the other modules give them types and functions without Node's interfaces.
+  page: ["schema", "report", "dashboard"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
@@ -55,7 +56,7 @@ export const layers = {
     train: ["graph", "runtime", "model"],
     threads: ["graph", "runtime", "model", "sample", "train"],
   },
-  page: { components: [], report: ["components"] },
+  page: { components: [], report: ["components"], dashboard: ["components"] },
   service: {
     store: [],
     artifacts: ["store"],
