@@ -24,6 +24,6 @@ export default defineConfig(({ mode }) => ({
     expect: { poll: { timeout: 15_000 } },
     hookTimeout: 30_000,
     reporters: ["default", ["json", { outputFile: report }]],
-    coverage: { include: ["src/**/*.ts"], exclude: ["src/report/page/**"], reporter: ["text", "html"] },
+    coverage: { include: ["src/**/*.ts"], exclude: ["src/page/**"], reporter: ["text", "html"] },
   },
 }));

@@ -33,6 +33,8 @@ export const modules = {
   service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
   dashboard: [...base, "schema", "trajectory", "dataset", "report"],
+  // Scripts for browsers, bundled by src/util/page-files.ts: the other modules give them types and functions without Node's interfaces.
+  page: ["schema", "report", "dashboard"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
@@ -54,6 +56,7 @@ export const layers = {
     train: ["graph", "runtime", "model"],
     threads: ["graph", "runtime", "model", "sample", "train"],
   },
+  page: { components: [], report: ["components"], dashboard: ["components"] },
   service: {
     store: [],
     artifacts: ["store"],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { consecutive, tickText, valueRange } from "../../src/report/page/axis.ts";
+import { consecutive, tickText, valueRange } from "../../src/page/components/axis.ts";
 
 const ticks = (from: number, step: number, count = 5) => Array.from({ length: count }, (_, index) => tickText(from + index * step, step));
 
