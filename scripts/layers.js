@@ -6,7 +6,7 @@
  *   util, errors ← progress ← rollout, train
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
- *   schema, trajectory, dataset ← report ← train, experiment
+ *   schema, trajectory, dataset ← report ← train, experiment, dashboard ← service
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
@@ -32,11 +32,14 @@ export const modules = {
   train: [...loop, "environment", "follow", "report", "progress"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
-  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
+  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
   // Reads weights and tokenizers from files; loads no native code.
   export: [...base, "schema", "client", "tokenizer", "engine"],
   experiment: [...base, "schema", "trajectory", "dataset", "report"],
+  dashboard: [...base, "schema", "trajectory", "dataset", "report"],
+  // Scripts for browsers, bundled by src/util/page-files.ts: the other modules give them types and functions without Node's interfaces.
+  page: ["schema", "report", "dashboard"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
@@ -58,6 +61,7 @@ export const layers = {
     train: ["graph", "runtime", "model"],
     threads: ["graph", "runtime", "model", "sample", "train"],
   },
+  page: { components: [], report: ["components"], dashboard: ["components"] },
   service: {
     store: [],
     artifacts: ["store"],
