@@ -156,7 +156,7 @@ async function stepsIn(runDir: string, split: Split): Promise<number[]> {
     .sort((a, b) => a - b);
 }
 
-/** Converts rows to columns. If a step was written twice, as after a restart, the last row counts. */
+/** Converts the rows of a split to columns. If a step was written twice, as after a restart, the last row counts. */
 export function columnsOf(rows: RunRows["metrics"], split: Split): ColumnsData {
   const bySteps = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
   const steps = [...bySteps.keys()].sort((a, b) => a - b);
@@ -201,7 +201,7 @@ function noticesOf(events: RunRows["events"]): NoticeData[] {
 }
 
 /** Returns the reason for the end of the run. The last event counts, because a failed run may have been resumed. */
-function endOf(events: RunRows["events"]): string | null {
+export function endOf(events: RunRows["events"]): string | null {
   const last = events.findLast(({ type }) => type.startsWith("run-"));
   if (last?.type === "run-end") return last.reason ?? "completed";
   return last?.type === "run-fail" ? `failed: ${last.message ?? "no message"}` : null;
@@ -213,7 +213,8 @@ function countsOf(names: readonly string[]): [string, number][] {
   return [...counts].sort(([a], [b]) => a.localeCompare(b, "en"));
 }
 
-function spanOf(times: readonly (string | undefined)[]): readonly [number, number] | null {
+/** Returns the first and the last of the times in milliseconds since 1970; null without a valid time. */
+export function spanOf(times: readonly (string | undefined)[]): readonly [number, number] | null {
   let first = Number.POSITIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
   for (const time of times) {

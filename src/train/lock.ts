@@ -1,9 +1,7 @@
-import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
-import { z } from "zod";
 import { ConflictError } from "../errors.ts";
-
-const owner = z.looseObject({ pid: z.int(), host: z.string() });
+import { isProcessAlive, readLockOwner } from "../util/lock-owner.ts";
 
 /** Paths of the locks that this process holds. A lock file with this process id that is not in the set is from an earlier process. */
 const held = new Set<string>();
@@ -33,9 +31,7 @@ export async function takeLock(path: string): Promise<() => Promise<void>> {
 }
 
 async function removeStale(path: string): Promise<void> {
-  const text = await readFile(path, "utf8").catch(() => null);
-  if (text === null) return;
-  const other = readOwner(text);
+  const other = await readLockOwner(path);
   if (other !== null && (other.host !== hostname() || isAlive(other.pid, path))) {
     throw new ConflictError(
       `The run directory is in use by process ${other.pid} on ${other.host}. Wait for it, stop it, or choose another \`runDir\`; if it is surely gone, delete ${path}`,
@@ -47,21 +43,6 @@ async function removeStale(path: string): Promise<void> {
   await rm(`${path}.${process.pid}.stale`, { force: true });
 }
 
-function readOwner(text: string): z.infer<typeof owner> | null {
-  try {
-    return owner.safeParse(JSON.parse(text)).data ?? null;
-  } catch {
-    return null;
-  }
-}
-
 function isAlive(pid: number, path: string): boolean {
-  if (pid === process.pid) return held.has(path);
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    // EPERM: the process is alive and belongs to another user.
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
+  return pid === process.pid ? held.has(path) : isProcessAlive(pid);
 }
