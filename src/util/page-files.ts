@@ -4,7 +4,7 @@ import { InternalError } from "../errors.ts";
 import { packageFile } from "./package-file.ts";
 
 /** Names of the pages in `src/page`. */
-export const PAGES = ["report"] as const;
+export const PAGES = ["report", "dashboard"] as const;
 
 /** A page's script, one module without imports, and its styles. */
 export interface PageFiles {
@@ -43,7 +43,7 @@ export async function bundlePage(name: (typeof PAGES)[number]): Promise<PageFile
     charset: "utf8",
     jsx: "automatic",
     jsxImportSource: "preact",
-    minify: true,
+    minify: false,
     legalComments: "none",
     metafile: true,
     write: false,

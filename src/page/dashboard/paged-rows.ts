@@ -91,7 +91,7 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
   );
   const request = useCallback(() => {
     const [first, last] = wanted.current;
-    for (let index = first; index <= last; ) {
+    for (let index = first; index <= last;) {
       const { segment, at } = locate(starts, index);
       const found = segments[segment];
       if (found === undefined) return;

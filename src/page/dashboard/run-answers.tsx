@@ -30,7 +30,8 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
     return <p class="empty">Two steps with trajectories are needed to compare answers; this run has {own.length}.</p>;
   }
   const items = pairs.value?.items ?? [];
-  const chosen = items.find(({ scenario }) => scenario === route.query.get("scenario")) ?? items.find((pair) => pair.a && pair.b) ?? items[0];
+  const chosen =
+    items.find(({ scenario }) => scenario === route.query.get("scenario")) ?? items.find((pair) => pair.a && pair.b) ?? items[0];
   const splits = [...new Set(steps.map((each) => each.split))];
   return (
     <section id="answers" aria-labelledby="answers-title">
@@ -63,14 +64,26 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
                   <button type="button" class="button" disabled={offset === 0} onClick={() => setOffset(offset - PAGE_PAIRS)}>
                     Earlier
                   </button>
-                  <button type="button" class="button" disabled={offset + PAGE_PAIRS >= total} onClick={() => setOffset(offset + PAGE_PAIRS)}>
+                  <button
+                    type="button"
+                    class="button"
+                    disabled={offset + PAGE_PAIRS >= total}
+                    onClick={() => setOffset(offset + PAGE_PAIRS)}
+                  >
                     Later
                   </button>
                 </nav>
               )}
             </div>
             <div class="split-detail">
-              {chosen && <Pair key={`${a.step} ${b.step} ${chosen.scenario}`} base={`${base}/steps/${split}`} steps={[a.step, b.step]} pair={chosen} />}
+              {chosen && (
+                <Pair
+                  key={`${a.step} ${b.step} ${chosen.scenario}`}
+                  base={`${base}/steps/${split}`}
+                  steps={[a.step, b.step]}
+                  pair={chosen}
+                />
+              )}
             </div>
           </div>
         )}
@@ -166,7 +179,15 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
   );
 }
 
-function SideHead({ side, step, isAbsent }: { readonly side: Resource<TrajectoryAnswer>; readonly step: number; readonly isAbsent: boolean }) {
+function SideHead({
+  side,
+  step,
+  isAbsent,
+}: {
+  readonly side: Resource<TrajectoryAnswer>;
+  readonly step: number;
+  readonly isAbsent: boolean;
+}) {
   return (
     <div>
       <b>{`Step ${step}`}</b>

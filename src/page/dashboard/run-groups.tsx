@@ -21,7 +21,8 @@ export function RunGroups({ run, steps, route }: { readonly run: string; readonl
   const [offset, setOffset] = useState(0);
   const place = placeOf(route.path.slice(3));
   const version = `${step?.trajectories}`;
-  const path = step && `/ui/api/runs/${encodeURIComponent(run)}/steps/${step.split}/${step.step}/groups?offset=${offset}&limit=${PAGE_GROUPS}`;
+  const path =
+    step && `/ui/api/runs/${encodeURIComponent(run)}/steps/${step.split}/${step.step}/groups?offset=${offset}&limit=${PAGE_GROUPS}`;
   const groups = useResource<Page<GroupData>>(path ?? null, version);
   if (step === undefined) return <p class="empty">The run has no file of trajectories yet.</p>;
   const address = (line: number, index: number) =>

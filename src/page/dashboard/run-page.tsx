@@ -41,7 +41,11 @@ export function RunPage({ run, route, live }: { readonly run: string; readonly r
         ))}
       </nav>
       {tab === "curves" && <RunCurves run={run} route={route} live={live} />}
-      {tab === "details" && <Loaded resource={details} what="details">{(value) => <RunFacts {...value} />}</Loaded>}
+      {tab === "details" && (
+        <Loaded resource={details} what="details">
+          {(value) => <RunFacts {...value} />}
+        </Loaded>
+      )}
       {tab !== "curves" && tab !== "details" && (
         <Loaded resource={steps} what="steps">
           {(value) => {
@@ -126,7 +130,11 @@ function Overlay({ run, route, live: { runs = [], metrics = [] } }: { readonly r
             <i class="swatch" style={{ color: `var(--${runColor(at)})` }} />
             {summaryOf(id)?.name ?? id}
             {id !== run && (
-              <button type="button" aria-label={`Remove ${summaryOf(id)?.name ?? id}`} onClick={() => set(chosen.filter((each) => each !== id))}>
+              <button
+                type="button"
+                aria-label={`Remove ${summaryOf(id)?.name ?? id}`}
+                onClick={() => set(chosen.filter((each) => each !== id))}
+              >
                 ×
               </button>
             )}

@@ -27,7 +27,15 @@ const SORTS = [
 ];
 
 /** All trajectories of a run as one list, beside the one that is open. */
-export function RunTrajectories({ run, steps, route }: { readonly run: string; readonly steps: readonly StepSummary[]; readonly route: Route }) {
+export function RunTrajectories({
+  run,
+  steps,
+  route,
+}: {
+  readonly run: string;
+  readonly steps: readonly StepSummary[];
+  readonly route: Route;
+}) {
   const place = placeOf(route.path.slice(3));
   const filters = useFilters(steps, route);
   const { segments, query } = filters;
@@ -42,7 +50,10 @@ export function RunTrajectories({ run, steps, route }: { readonly run: string; r
   useEffect(() => setActive(-1), [query, segments.length]);
 
   const address = (target: TrajectoryPlace) =>
-    href(["runs", run, "trajectories", target.split, `${target.step}`, `${target.line}`, `${target.index}`], Object.fromEntries(route.query));
+    href(
+      ["runs", run, "trajectories", target.split, `${target.step}`, `${target.line}`, `${target.index}`],
+      Object.fromEntries(route.query),
+    );
   const activate = (index: number, how: "move" | "open") => {
     setActive(index);
     clearTimeout(timer.current);
@@ -126,10 +137,10 @@ function Filters({ run, steps, route }: { readonly run: string; readonly steps: 
   const split = get("split") === "eval" ? "eval" : "train";
   const own = steps.filter((each) => each.split === split);
   const hasEvaluations = steps.some((each) => each.split === "eval");
-  const field = (name: string, label: string, type: "number" | "text") => (
+  const bound = (name: string, label: string) => (
     <label class="control">
       <span>{label}</span>
-      <input type={type} step="any" value={get(name)} onChange={({ currentTarget }) => set({ [name]: currentTarget.value })} />
+      <input type="number" step="any" value={get(name)} onChange={({ currentTarget }) => set({ [name]: currentTarget.value })} />
     </label>
   );
   return (
@@ -155,9 +166,15 @@ function Filters({ run, steps, route }: { readonly run: string; readonly steps: 
               </option>
             ))}
           </select>
-          {field("min", "Reward from", "number")}
-          {field("max", "to", "number")}
-          {field("scenario", "Scenario", "text")}
+          {bound("min", "Reward from")}
+          {bound("max", "to")}
+          <input
+            type="search"
+            aria-label="Scenario"
+            placeholder="Scenario"
+            value={get("scenario")}
+            onChange={({ currentTarget }) => set({ scenario: currentTarget.value })}
+          />
         </>
       )}
     </div>

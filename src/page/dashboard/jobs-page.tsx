@@ -1,0 +1,3 @@
+export function JobsPage(_: object) {
+  return <p class="empty">Jobs</p>;
+}

@@ -1,0 +1,3 @@
+export function ModelsPage(_: object) {
+  return <p class="empty">Models</p>;
+}
