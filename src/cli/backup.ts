@@ -1,6 +1,11 @@
 import { Command } from "commander";
 import type { CopyResult } from "../service/stored-files/copying.ts";
-import { printLine } from "../util/output.ts";
+import { formatBytes } from "../util/units.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+
+interface DirectoryOptions extends OutputOptions {
+  readonly dataDir?: string;
+}
 
 /** Creates the command `whetstone backup`, which copies a data directory, also while a service runs on it. */
 export function backupCommand(): Command {
@@ -8,11 +13,11 @@ export function backupCommand(): Command {
     .description("copy a data directory, consistently also while a service runs on it")
     .argument("<directory>", "directory to write: empty, or not there yet")
     .option("--data-dir <path>", "the data directory (default: WHETSTONE_HOME, or .whetstone)")
-    .action(async (directory: string, { dataDir }: { readonly dataDir?: string }) => {
+    .action(async (directory: string, { dataDir, ...options }: DirectoryOptions) => {
       // Imported lazily: `--help` needs no native binary.
       const { defaultDataDirectory } = await import("../service/data-directory.ts");
       const { backUp } = await import("../service/stored-files/backup.ts");
-      report("Backup", await backUp(dataDir ?? defaultDataDirectory(), directory));
+      report(options, "Backup", await backUp(dataDir ?? defaultDataDirectory(), directory));
     });
 }
 
@@ -22,13 +27,13 @@ export function restoreCommand(): Command {
     .description("make a data directory from a backup, verifying every file")
     .argument("<backup>", "directory that `whetstone backup` wrote")
     .option("--data-dir <path>", "data directory to make: empty, or not there yet (default: WHETSTONE_HOME, or .whetstone)")
-    .action(async (backup: string, { dataDir }: { readonly dataDir?: string }) => {
+    .action(async (backup: string, { dataDir, ...options }: DirectoryOptions) => {
       const { defaultDataDirectory } = await import("../service/data-directory.ts");
       const { restore } = await import("../service/stored-files/restore.ts");
-      report("Data directory", await restore(backup, dataDir ?? defaultDataDirectory()));
+      report(options, "Data directory", await restore(backup, dataDir ?? defaultDataDirectory()));
     });
 }
 
-function report(what: string, { directory, files, bytes }: CopyResult): void {
-  printLine(`${what}: ${directory} (${files} files, ${(bytes / 1e6).toFixed(1)} MB)`);
+function report(options: OutputOptions, title: string, result: CopyResult): void {
+  printResult(options, result, ({ directory, files, bytes }) => [`${title}: ${directory} (${files} files, ${formatBytes(bytes)})`]);
 }

@@ -1,6 +1,7 @@
 import type { Model, ModelPolicy, Service } from "../client/index.ts";
 import { NotFoundError } from "../errors.ts";
 import { connect, type Policy } from "../index.ts";
+import { InterruptedError } from "./failure.ts";
 import { onStop } from "./stop-signal.ts";
 
 /** Name of a trained model. */
@@ -16,15 +17,28 @@ export interface Connected {
   readonly signal: AbortSignal;
 }
 
-/** Runs a command with the configured service, or with the embedded service, and closes the connection afterwards. */
-export async function withService<T>(run: (connected: Connected) => Promise<T>): Promise<T> {
+/**
+ * Runs a command with the configured service, or with the embedded service, and closes the connection afterwards.
+ *
+ * @param hint - Continuation of the message that a signal stopped the command, such as `; start it again and it resumes`.
+ * @throws InterruptedError if SIGINT or SIGTERM stopped the command.
+ */
+export async function withService<T>(run: (connected: Connected) => Promise<T>, hint = ""): Promise<T> {
   const controller = new AbortController();
-  const release = onStop(() => controller.abort(new Error("interrupted; start the same command again and it resumes")));
-  const service = await connect();
+  const { signal } = controller;
+  const release = onStop((reason) => controller.abort(new InterruptedError(reason, hint)));
   try {
-    return await run({ service, signal: controller.signal });
+    const service = await connect({ signal });
+    try {
+      return await run({ service, signal });
+    } finally {
+      await service.close();
+    }
+  } catch (error) {
+    // An abort reaches the command in many forms, such as the failure of the request that it ended.
+    signal.throwIfAborted();
+    throw error;
   } finally {
-    await service.close();
     release();
   }
 }

@@ -1,18 +1,17 @@
 import { Command, Option } from "commander";
 import { evaluate } from "../environment/index.ts";
-import { printLine } from "../util/output.ts";
+import { type OutputOptions, printResult } from "./output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { basePolicy, trainedPolicy, withService, type ModelName } from "./connected.ts";
 import { loadEnvironment } from "./environment-file.ts";
 
-interface EvaluateOptions {
+interface EvaluateOptions extends OutputOptions {
   readonly model?: ModelName;
   readonly base?: string;
   readonly step?: number;
   readonly samples: number;
   readonly temperature?: number;
   readonly concurrency: number;
-  readonly json?: boolean;
 }
 
 /** Creates the command `whetstone eval <file>`, which evaluates a checkpoint on the eval scenarios of an environment. */
@@ -26,12 +25,11 @@ export function evaluateCommand(): Command {
     .option("--samples <number>", "rollouts per scenario", integer(1), 1)
     .option("--temperature <number>", "sampling temperature (default: 0 with one sample, else 1)", positive)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
-    .option("--json", "print one JSON object instead of lines")
     .action(run);
 }
 
 async function run(this: Command, file: string, options: EvaluateOptions): Promise<void> {
-  const { model, base, step, samples, temperature, concurrency, json } = options;
+  const { model, base, step, samples, temperature, concurrency } = options;
   if (model === undefined && base === undefined)
     this.error("error: expected --model <project/name>, or --base <id> to evaluate a base model", { exitCode: 2 });
   const environment = await loadEnvironment(file);
@@ -43,16 +41,14 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
       metrics: _metrics,
       ...found
     } = await evaluate(environment, policy, { samples, temperature, concurrency, signal });
-    if (json === true) {
-      printLine(JSON.stringify(found));
-      return;
-    }
-    const interval = ({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }) =>
-      `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
-    printLine(`${found.environment} by ${found.policy}: ${found.scenarios} scenarios, ${samples} rollouts each`);
-    printLine(`reward    ${interval(found.reward)}`);
-    for (const each of found.passAtK) printLine(`pass@${String(each.k).padEnd(4)} ${interval(each)}`);
-    for (const [name, value] of Object.entries(found.rewards)) printLine(`${name.padEnd(9)} ${interval(value)}`);
-    if (found.exceptions > 0) printLine(`${found.exceptions} rollouts failed`);
+    printResult(options, found, function* () {
+      const interval = ({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }) =>
+        `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
+      yield `${found.environment} by ${found.policy}: ${found.scenarios} scenarios, ${samples} rollouts each`;
+      yield `reward    ${interval(found.reward)}`;
+      for (const each of found.passAtK) yield `pass@${String(each.k).padEnd(4)} ${interval(each)}`;
+      for (const [name, value] of Object.entries(found.rewards)) yield `${name.padEnd(9)} ${interval(value)}`;
+      if (found.exceptions > 0) yield `${found.exceptions} rollouts failed`;
+    });
   });
 }

@@ -1,35 +1,34 @@
 import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
-import { WhetstoneError } from "../errors.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
 import { evaluateCommand } from "./evaluate.ts";
+import { reportFailure, reportUsage, USAGE } from "./failure.ts";
+import { JSON_HELP } from "./output.ts";
 import { serveCommand } from "./serve.ts";
 import { trainCommand } from "./train.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
-import { traceOf } from "../service/error-text.ts";
-import { logLines } from "../util/output.ts";
 import { packageFile } from "../util/package-file.ts";
-
-/** Exit codes: 0 success, 1 failure, 2 usage error. */
-const FAILED = 1;
-const USAGE = 2;
 
 async function version(): Promise<string> {
   const text = await readFile(packageFile("package.json"), "utf8");
   return (JSON.parse(text) as { version: string }).version;
 }
 
+/** Returns a command and all commands below it. */
+export function commandTree(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(commandTree)];
+}
+
 /**
- * Runs one command line. Errors are written to standard error as one line with the remedy.
+ * Creates the command line with all commands. Every command without subcommands gets the option `--json`.
  *
- * @param args - Arguments without node and the script.
- * @returns the exit code.
+ * @param version - Text that `--version` prints.
  */
-export async function run(args: readonly string[]): Promise<number> {
+export function createProgram(version: string): Command {
   const program = new Command("whetstone")
     .description("Train agents: run them, keep what they did, learn from it, run them again.")
-    .version(await version())
+    .version(version)
     .showHelpAfterError("(run with --help for the options)");
   for (const command of [
     serveCommand(),
@@ -42,15 +41,31 @@ export async function run(args: readonly string[]): Promise<number> {
   ])
     program.addCommand(command);
   // Commands added with `addCommand` do not inherit the settings of the parent.
-  for (const command of [program, ...program.commands]) command.exitOverride().showSuggestionAfterError();
+  for (const command of commandTree(program)) {
+    command.exitOverride().showSuggestionAfterError();
+    if (command.commands.length === 0) command.option("--json", JSON_HELP);
+  }
+  return program;
+}
+
+/**
+ * Runs one command line. Errors are written to standard error as one line with the remedy; with `--json`, as a JSON object.
+ *
+ * @param args - Arguments without node and the script.
+ * @returns the exit code.
+ */
+export async function run(args: readonly string[]): Promise<number> {
+  const program = createProgram(await version());
+  // Read from the text, because an invalid command line has no parsed options.
+  const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
+  if (isJson) for (const command of commandTree(program)) command.configureOutput({ outputError: () => undefined });
   try {
     await program.parseAsync([...args], { from: "user" });
     return Number(process.exitCode ?? 0);
   } catch (error) {
-    // Commander has already printed the message.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
-    if (WhetstoneError.isInstance(error)) logLines(`error: ${error.message} (${error.code})`);
-    else logLines(traceOf(error));
-    return FAILED;
+    if (!(error instanceof CommanderError)) return reportFailure(error, isJson);
+    if (error.exitCode === 0) return 0;
+    reportUsage(error.message, isJson);
+    return USAGE;
   }
 }

@@ -1,10 +1,11 @@
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { logLine, printLine } from "../util/output.ts";
+import { logLine } from "../util/output.ts";
 import { exitNow, onStop, type StopReason } from "./stop-signal.ts";
+import { type OutputOptions, printResult } from "./output.ts";
 import { addEngineOptions, engineOf, type EngineOptions, upstreamOf } from "./engine-options.ts";
 
-interface ServeOptions extends EngineOptions {
+interface ServeOptions extends EngineOptions, OutputOptions {
   readonly host: string;
   readonly port: number;
   readonly dataDir?: string;
@@ -91,8 +92,11 @@ async function serve(options: ServeOptions): Promise<void> {
     throw error;
   });
   const isFromEnvironment = (process.env["WHETSTONE_API_KEY"] ?? "") !== "";
-  printLine(`Listening on ${service.url}`);
-  printLine(`API key: ${isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key")}`);
+  const keySource = isFromEnvironment ? "WHETSTONE_API_KEY" : join(service.dataDir, "api-key");
+  printResult(options, { url: service.url, dataDir: service.dataDir, keySource }, ({ url }) => [
+    `Listening on ${url}`,
+    `API key: ${keySource}`,
+  ]);
   const reason = await stop;
   const what = reason === "parent-exit" ? "The package manager that started the service has ended" : `${reason} received`;
   logLine(`${what}: finishing requests; send SIGTERM again to stop now`);

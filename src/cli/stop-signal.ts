@@ -45,7 +45,12 @@ export function onStop(stop: (reason: StopReason) => void): () => void {
   };
 }
 
-/** Ends the process with the exit code of an unhandled signal: 130 for SIGINT, else 143. */
+/** Returns the exit code of an unhandled signal: 130 for SIGINT, else 143. */
+export function exitCodeOf(reason: StopReason): number {
+  return reason === "SIGINT" ? 130 : 143;
+}
+
+/** Ends the process with the exit code of an unhandled signal. */
 export function exitNow(reason: StopReason): never {
-  return process.exit(reason === "SIGINT" ? 130 : 143);
+  return process.exit(exitCodeOf(reason));
 }

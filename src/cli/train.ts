@@ -1,11 +1,13 @@
 import { Command } from "commander";
+import { eventToDisk } from "../train/events.ts";
 import { trainRl, type RunEvent } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
 import { loadEnvironment } from "./environment-file.ts";
+import type { OutputOptions } from "./output.ts";
 
-interface TrainOptions {
+interface TrainOptions extends OutputOptions {
   readonly model: ModelName;
   readonly base: string;
   readonly steps: number;
@@ -59,12 +61,13 @@ async function train(file: string, options: TrainOptions): Promise<void> {
       ...(options.evalEvery === undefined ? {} : { evaluation: { every: options.evalEvery } }),
     });
     for await (const event of run) {
-      const line = lineOf(event);
+      const line = options.json === true ? JSON.stringify(eventToDisk(event)) : lineOf(event);
       if (line !== null) printLine(line);
     }
     const { reason, steps, checkpointStep } = await run.done;
+    if (options.json === true) return;
     printLine(`${reason} after ${steps} steps; checkpoint ${checkpointStep}; report in ${runDir}/report.html`);
-  });
+  }, "; start the same command again and it resumes");
 }
 
 function lineOf(event: RunEvent): string | null {

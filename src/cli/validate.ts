@@ -1,8 +1,9 @@
 import { Command } from "commander";
 import { validate } from "../environment/index.ts";
-import { printLine } from "../util/output.ts";
 import { integer } from "./arguments.ts";
 import { loadEnvironment } from "./environment-file.ts";
+import { FAILED } from "./failure.ts";
+import { type OutputOptions, printResult } from "./output.ts";
 
 /** Creates the command `whetstone validate <file>`, which checks that an environment rewards its own correct answers. Uses no model. */
 export function validateCommand(): Command {
@@ -13,12 +14,13 @@ export function validateCommand(): Command {
     .action(run);
 }
 
-async function run(file: string, { count }: { readonly count: number }): Promise<void> {
+async function run(file: string, { count, ...options }: OutputOptions & { readonly count: number }): Promise<void> {
   const environment = await loadEnvironment(file);
-  const { isValid, expected, findings, scores } = await validate(environment, { count });
-  for (const { severity, count: places, message, examples } of findings) {
-    printLine(`${severity}: ${message} (${places}; ${examples.join(", ")})`);
-  }
-  printLine(`${environment.name}: ${isValid ? "valid" : "not valid"}; ${scores.length} right answers held to a reward of ${expected}`);
-  if (!isValid) process.exitCode = 1;
+  const validation = await validate(environment, { count });
+  printResult(options, validation, function* ({ isValid, expected, findings, scores }) {
+    for (const { severity, count: places, message, examples } of findings)
+      yield `${severity}: ${message} (${places}; ${examples.join(", ")})`;
+    yield `${environment.name}: ${isValid ? "valid" : "not valid"}; ${scores.length} right answers held to a reward of ${expected}`;
+  });
+  if (!validation.isValid) process.exitCode = FAILED;
 }

@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { artifactPath, artifactVersion, deleteArtifactResponse, type JsonObject } from "../schema/index.ts";
+import { artifactList, artifactPath, artifactVersion, deleteArtifactResponse, type JsonObject } from "../schema/index.ts";
 import { ArgumentError } from "../errors.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
-import { artifactFromWire, type ArtifactVersion } from "./wire.ts";
+import { artifactFromWire, artifactSummaryFromWire, type ArtifactSummary, type ArtifactVersion } from "./artifact-wire.ts";
 import { parseAnswer } from "./options.ts";
+import { allPages, type ListOptions } from "./pages.ts";
 
 /** Name, owner and metadata of the version that `artifacts.create` opens. */
 export interface CreateArtifactOptions extends CreateOptions {
@@ -17,6 +18,18 @@ export interface CreateArtifactOptions extends CreateOptions {
   readonly metadata?: JsonObject | undefined;
 }
 
+/** Filters and number of the versions that `artifacts.list` returns. */
+export interface ListArtifactsOptions extends ListOptions {
+  /** Only artifacts of this entity. @default all */
+  readonly entity?: string | undefined;
+  /** Only artifacts of this project. @default all */
+  readonly project?: string | undefined;
+  /** Only versions of the artifact with this name. @default all */
+  readonly name?: string | undefined;
+  /** Only versions in this state. @default both */
+  readonly state?: "open" | "committed" | undefined;
+}
+
 /** Contents of a file. A function is called once per attempt and returns the contents from the start. */
 export type FileBody = Uint8Array | string | (() => AsyncIterable<Uint8Array>);
 
@@ -28,6 +41,7 @@ export type FileBody = Uint8Array | string | (() => AsyncIterable<Uint8Array>);
  * const { id } = await service.artifacts.create({ project: "demo", name: "examples" });
  * await service.artifacts.putFile(id, "train.jsonl", '{"messages":[]}\n');
  * const { url } = await service.artifacts.commit(id);
+ * const versions = await service.artifacts.list({ project: "demo", name: "examples" });
  * const { files } = await service.artifacts.get(id);
  * const bytes = await service.artifacts.readFile(id, "train.jsonl");
  * await service.artifacts.delete(id);
@@ -64,6 +78,15 @@ export interface Artifacts {
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   commit(artifactId: string, options?: CallOptions): Promise<ArtifactVersion>;
+  /**
+   * Lists versions, fetching all pages.
+   *
+   * @param options - Filters, number, signal and time limit.
+   * @returns the versions without their file lists, newest first.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
+  list(options?: ListArtifactsOptions): Promise<ArtifactSummary[]>;
   /**
    * Returns a version with its file list.
    *
@@ -118,6 +141,10 @@ export function artifactsResource(api: Api): Artifacts {
       version(
         await callJson(api, "POST", `${root(artifactId)}/commit`, { ...options, retry: "idempotent", headersTimeoutMs: LONG_CALL_MS }),
       ),
+    async list({ entity, project, name, state, ...options } = {}) {
+      const query = { entity, project, name, state };
+      return (await allPages(api, "/v1/preview/artifacts", artifactList, query, "artifacts", options)).map(artifactSummaryFromWire);
+    },
     get: async (artifactId, options = {}) => version(await callJson(api, "GET", root(artifactId), options)),
     delete: async (artifactId, options = {}) => {
       parseAnswer(

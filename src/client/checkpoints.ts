@@ -6,17 +6,15 @@ import {
   type CheckpointLineage,
 } from "../schema/index.ts";
 import { callJson, LONG_CALL_MS, type Api, type CallOptions } from "./api.ts";
-import { ProtocolError } from "./errors.ts";
 import { extractTar } from "./extract.ts";
 import { deletedCheckpointsFromWire, type DeletedCheckpoints } from "./wire.ts";
 import { parseAnswer } from "./options.ts";
+import { allPages, type ListOptions } from "./pages.ts";
 
 /** Order and number of the checkpoints that `checkpoints.list` returns. */
-export interface ListCheckpointsOptions extends CallOptions {
+export interface ListCheckpointsOptions extends ListOptions {
   /** Order of the steps: ascending or descending. @default "asc" */
   readonly order?: "asc" | "desc" | undefined;
-  /** Max number of checkpoints to return. @default all */
-  readonly max?: number | undefined;
 }
 
 /** Origin of a checkpoint's weights. */
@@ -57,6 +55,8 @@ export class ModelCheckpoint {
   readonly pinned: boolean | null;
   /** Origin of the weights; null if the service does not report it. */
   readonly lineage: Lineage | null;
+  /** Size of the checkpoint's files on the service's disk in bytes; null if the service does not report it. */
+  readonly bytes: number | null;
   readonly #resource: Checkpoints;
   readonly #modelId: string;
 
@@ -73,6 +73,7 @@ export class ModelCheckpoint {
     this.metrics = wire.metrics;
     this.createdAt = wire.created_at ?? null;
     this.pinned = wire.pinned ?? null;
+    this.bytes = wire.bytes ?? null;
     this.lineage = wire.lineage === undefined ? null : lineageFromWire(wire.lineage);
   }
 
@@ -199,26 +200,13 @@ export interface Checkpoints {
   delete(modelId: string, steps: readonly number[], options?: CallOptions): Promise<DeletedCheckpoints>;
 }
 
-const PAGE = 100;
-
 export function checkpointsResource(api: Api): Checkpoints {
   const path = (modelId: string) => `/v1/preview/models/${encodeURIComponent(modelId)}/checkpoints`;
   const one = (modelId: string, answer: unknown) => new ModelCheckpoint(resource, modelId, parseAnswer(checkpoint, answer, "checkpoint"));
   const resource: Checkpoints = {
-    async list(modelId, { order = "asc", max = Number.POSITIVE_INFINITY, ...options } = {}) {
-      const all: ModelCheckpoint[] = [];
-      let after: string | undefined;
-      while (all.length < max) {
-        const query = { after, limit: Math.min(PAGE, max - all.length), order };
-        const page = parseAnswer(checkpointList, await callJson(api, "GET", path(modelId), { ...options, query }), "list of checkpoints");
-        all.push(...page.data.map((wire) => new ModelCheckpoint(resource, modelId, wire)));
-        if (!page.has_more) break;
-        const last = page.last_id ?? page.data.at(-1)?.id;
-        if (last === undefined || last === after)
-          throw new ProtocolError("The service says there are more checkpoints but its page has no new last id");
-        after = last;
-      }
-      return all;
+    async list(modelId, { order = "asc", ...options } = {}) {
+      const wires = await allPages(api, path(modelId), checkpointList, { order }, "checkpoints", options);
+      return wires.map((wire) => new ModelCheckpoint(resource, modelId, wire));
     },
     get: async (modelId, step, options = {}) => one(modelId, await callJson(api, "GET", `${path(modelId)}/${step}`, options)),
     download: (modelId, step, directory, options = {}) => {

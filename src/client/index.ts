@@ -1,6 +1,7 @@
 /** Resources of a connected service: models, checkpoints, jobs, artifacts and chat completions. The root entry has `connect`. */
 export type { CallOptions, CreateOptions, ServiceFeatures } from "./api.ts";
-export type { Artifacts, CreateArtifactOptions, FileBody } from "./artifacts.ts";
+export type { ArtifactFacts, ArtifactFileInfo, ArtifactSummary, ArtifactVersion } from "./artifact-wire.ts";
+export type { Artifacts, CreateArtifactOptions, FileBody, ListArtifactsOptions } from "./artifacts.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
 export { ModelCheckpoint } from "./checkpoints.ts";
 export type { Checkpoints, Lineage, ListCheckpointsOptions } from "./checkpoints.ts";
@@ -11,13 +12,12 @@ export { Job } from "./job.ts";
 export type { JobResult } from "./job.ts";
 export { Model } from "./model.ts";
 export type { GroupSource, ModelPolicy, TrainOptions, TrainSftOptions } from "./model.ts";
-export type { Models } from "./models.ts";
+export type { ListModelsOptions, Models } from "./models.ts";
+export type { ListOptions } from "./pages.ts";
 export type { BatchFinding, ExamineOptions, FollowOptions } from "./ports.ts";
 export { Service } from "./service.ts";
-export type { ListEventsOptions, TrainingJobs } from "./training-jobs.ts";
+export type { ListEventsOptions, ListJobsOptions, TrainingJobs } from "./training-jobs.ts";
 export type {
-  ArtifactFileInfo,
-  ArtifactVersion,
   CamelCase,
   CamelKeys,
   CreateModelOptions,
@@ -25,6 +25,7 @@ export type {
   DeletedModel,
   JobEvent,
   ModelInfo,
+  ModelSummary,
   RlOptions,
   ServedModel,
   SftOptions,

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { deleteModelResponse, model, servedModelList } from "../schema/index.ts";
+import { deleteModelResponse, model, modelList, servedModelList } from "../schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { Model } from "./model.ts";
 import type { Service } from "./service.ts";
@@ -7,12 +7,25 @@ import {
   createModelToWire,
   deletedModelFromWire,
   modelFromWire,
+  modelSummaryFromWire,
   servedModelFromWire,
   type CreateModelOptions,
   type DeletedModel,
+  type ModelSummary,
   type ServedModel,
 } from "./wire.ts";
 import { parseAnswer } from "./options.ts";
+import { allPages, type ListOptions } from "./pages.ts";
+
+/** Filters and number of the models that `models.listTrainable` returns. */
+export interface ListModelsOptions extends ListOptions {
+  /** Only models of this entity. @default all */
+  readonly entity?: string | undefined;
+  /** Only models of this project. @default all */
+  readonly project?: string | undefined;
+  /** Only models of this name. @default all */
+  readonly name?: string | undefined;
+}
 
 /**
  * The `models` resource of a {@link Service}.
@@ -21,6 +34,7 @@ import { parseAnswer } from "./options.ts";
  * ```ts
  * const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny" });
  * for (const { id, parent } of await service.models.list()) console.log(id, parent ?? "base model");
+ * const [newest] = await service.models.listTrainable({ project: "demo", max: 1 });
  * const { deletedCheckpoints } = await service.models.delete(model.id);
  * ```
  */
@@ -53,6 +67,15 @@ export interface Models {
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */
   list(options?: CallOptions): Promise<ServedModel[]>;
+  /**
+   * Lists the trainable models with the number and size of their checkpoints, fetching all pages. Extension.
+   *
+   * @param options - Filters, number, signal and time limit.
+   * @returns the models, newest first.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
+  listTrainable(options?: ListModelsOptions): Promise<ModelSummary[]>;
 }
 
 export function modelsResource(api: Api, service: Service): Models {
@@ -71,6 +94,10 @@ export function modelsResource(api: Api, service: Service): Models {
     async list(options = {}) {
       const answer = await api.transport.json("GET", `${api.inferenceUrl}/models`, options);
       return parseAnswer(servedModelList, answer, "list of models").data.map(servedModelFromWire);
+    },
+    async listTrainable({ entity, project, name, ...options } = {}) {
+      const query = { entity, project, name };
+      return (await allPages(api, "/v1/preview/models", modelList, query, "models", options)).map(modelSummaryFromWire);
     },
   };
 }

@@ -6,14 +6,25 @@ import {
   jobEventList,
   trainedTokens,
   trainingJob,
+  trainingJobList,
   type CreateRlJobRequest,
   type CreateSftJobRequest,
   type JobEventList,
+  type JobStatus,
   type TrainedTrajectory,
 } from "../schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { trainingJobFromWire, type TrainingJobInfo } from "./wire.ts";
 import { parseAnswer } from "./options.ts";
+import { allPages, type ListOptions } from "./pages.ts";
+
+/** Filters and number of the jobs that `trainingJobs.list` returns. */
+export interface ListJobsOptions extends ListOptions {
+  /** Only jobs of this model. @default all */
+  readonly modelId?: string | undefined;
+  /** Only jobs in this state. @default all */
+  readonly status?: JobStatus | undefined;
+}
 
 /** Page of events that `trainingJobs.events` requests. */
 export interface ListEventsOptions extends CallOptions {
@@ -37,12 +48,22 @@ export interface ListEventsOptions extends CallOptions {
  * });
  * const { data, last_id } = await service.trainingJobs.events(id, { waitSeconds: 20 });
  * const { status } = await service.trainingJobs.get(id);
+ * const failed = await service.trainingJobs.list({ modelId: model.id, status: "failed", max: 10 });
  * const trajectories = await service.trainingJobs.tokens(id);
  * await service.trainingJobs.deleteTokens(id);
  * await service.trainingJobs.delete(id);
  * ```
  */
 export interface TrainingJobs {
+  /**
+   * Lists jobs, fetching all pages. Extension.
+   *
+   * @param options - Filters, number, signal and time limit.
+   * @returns the jobs, newest first.
+   * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
+   * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   */
+  list(options?: ListJobsOptions): Promise<TrainingJobInfo[]>;
   /**
    * Returns the current state of a job.
    *
@@ -154,6 +175,10 @@ export function trainingJobsResource(api: Api): TrainingJobs {
     return parseAnswer(createdJob, answer, "created job");
   };
   return {
+    async list({ modelId, status, ...options } = {}) {
+      const query = { model_id: modelId, status };
+      return (await allPages(api, "/v1/preview/training-jobs", trainingJobList, query, "jobs", options)).map(trainingJobFromWire);
+    },
     get: async (jobId, options = {}) =>
       trainingJobFromWire(parseAnswer(trainingJob, await callJson(api, "GET", path(jobId), options), "training job")),
     createRl: (body, options = {}) => create("/v1/preview/training-jobs", body, options),

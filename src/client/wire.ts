@@ -3,7 +3,6 @@
  * chat bodies are not converted.
  */
 import type {
-  ArtifactVersion as WireArtifactVersion,
   Checkpoint,
   CreateModelRequest,
   DeleteCheckpointsResponse,
@@ -11,6 +10,7 @@ import type {
   JobEvent as WireJobEvent,
   LoraConfig,
   Model as WireModel,
+  ModelSummary as WireModelSummary,
   RlConfig,
   ServedModel as WireServedModel,
   SftConfig,
@@ -39,6 +39,18 @@ export interface ModelInfo {
   readonly runId: string | null;
   /** Low-rank adapter settings; null = full-parameter training. */
   readonly lora: LoraConfig | null;
+}
+
+/** A trainable model with the number and size of its checkpoints: an entry of `models.listTrainable`. */
+export interface ModelSummary extends ModelInfo {
+  /** Creation time, ISO 8601. */
+  readonly createdAt: string;
+  /** Step of the newest checkpoint; null if all checkpoints were deleted. */
+  readonly latestStep: number | null;
+  /** Number of checkpoints. */
+  readonly checkpoints: number;
+  /** Size of all checkpoints on disk in bytes. A file that several checkpoints share counts once. */
+  readonly bytes: number;
 }
 
 /** Name, base model and initial weights of the model that `models.create` creates. */
@@ -120,40 +132,6 @@ export interface TrainingJobInfo {
   readonly step: number | null;
 }
 
-/** A file of an artifact version. */
-export interface ArtifactFileInfo {
-  /** Path inside the version, relative, with forward slashes. */
-  readonly path: string;
-  /** Size of the file in bytes. */
-  readonly sizeBytes: number;
-  /** SHA-256 digest, lower-case hexadecimal. */
-  readonly sha256: string;
-}
-
-/** A version of an artifact: an `open` version accepts files, a `committed` version is immutable and usable. */
-export interface ArtifactVersion {
-  /** UUID that addresses the version in calls. */
-  readonly id: string;
-  /** Team or user that owns the artifact. */
-  readonly entity: string;
-  /** Project where the artifact is stored. */
-  readonly project: string;
-  /** Name shared by all versions of the artifact. */
-  readonly name: string;
-  /** Version number: 0, 1, 2 … per name. */
-  readonly version: number;
-  /** `open` until the commit, `committed` from then on. */
-  readonly state: "open" | "committed";
-  /** Address of the version: `artifact:///entity/project/name:vN`. */
-  readonly url: string;
-  /** Stored files, sorted by path. */
-  readonly files: readonly ArtifactFileInfo[];
-  /** Metadata given at the creation. */
-  readonly metadata: Readonly<Record<string, unknown>>;
-  /** Creation time, ISO 8601. */
-  readonly createdAt: string;
-}
-
 /** Event of a training job. Names in `metrics` are the service's. */
 export type JobEvent =
   | {
@@ -214,6 +192,11 @@ export type SftOptions = Partial<CamelKeys<SftConfig> & CamelKeys<SftExperimenta
 export function modelFromWire(model: WireModel): ModelInfo {
   const { id, entity, project, name, base_model: baseModel, run_id: runId, lora } = model;
   return { id, entity, project, name, baseModel, runId, lora: lora ?? null };
+}
+
+export function modelSummaryFromWire(model: WireModelSummary): ModelSummary {
+  const { created_at: createdAt, latest_step: latestStep, checkpoints, bytes } = model;
+  return { ...modelFromWire(model), createdAt, latestStep, checkpoints, bytes };
 }
 
 export function createModelToWire(options: CreateModelOptions): CreateModelRequest {
@@ -295,22 +278,6 @@ export function jobEventFromWire({ id, type, data }: WireJobEvent): JobEvent {
     case "training_cancelled":
       return { type: "training-cancelled", id };
   }
-}
-
-export function artifactFromWire(version: WireArtifactVersion): ArtifactVersion {
-  const { id, entity, project, name, version: number, state, url, files, metadata, created_at: createdAt } = version;
-  return {
-    id,
-    entity,
-    project,
-    name,
-    version: number,
-    state,
-    url,
-    files: files.map(({ path, size_bytes: sizeBytes, sha256 }) => ({ path, sizeBytes, sha256 })),
-    metadata,
-    createdAt,
-  };
 }
 
 function numberOrNull(value: unknown): number | null {

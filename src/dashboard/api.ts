@@ -33,10 +33,8 @@ export interface Page<T> {
 
 /** Session of the browser. */
 export interface SessionInfo {
-  /** End of the session, ISO 8601. */
-  readonly expires: string;
-  /** Version of the package. */
-  readonly version: string;
+  /** End of the session, ISO 8601; null for a request with an API key. */
+  readonly expires: string | null;
 }
 
 /**

@@ -5,7 +5,7 @@ import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
 import { z } from "zod";
 import { ArgumentError, NotFoundError } from "../errors.ts";
-import { pageFiles } from "../util/page-files.ts";
+import { pageFiles, type PageFiles } from "../util/page-files.ts";
 import { validate } from "../util/validation.ts";
 import { loginPage, pageHtml } from "./html.ts";
 import { dataRoutes } from "./routes.ts";
@@ -19,8 +19,6 @@ export interface DashboardOptions {
   readonly runs: readonly string[];
   /** Data directory of the service. */
   readonly dataDir: string;
-  /** Version of the package. */
-  readonly version: string;
   /** Clock of codes and sessions in milliseconds since 1970. @default Date.now */
   readonly now?: (() => number) | undefined;
 }
@@ -53,12 +51,14 @@ const secureHeaders: MiddlewareHandler = async (c, next) => {
 };
 
 /** Creates the dashboard. Nothing is read before the first request. */
-export function createDashboard({ runs: roots, dataDir, version, now }: DashboardOptions): Dashboard {
+export function createDashboard({ runs: roots, dataDir, now }: DashboardOptions): Dashboard {
   const runs = new Runs(roots);
   const sessions = new Sessions(now);
   const ending = new AbortController();
   const app = new Hono();
   app.use(secureHeaders);
+  let known: Promise<PageFiles> | undefined;
+  const files = () => (known ??= pageFiles("dashboard"));
 
   app.get("/ui", (c) => c.redirect("/ui/", 308));
   app.get("/ui/", async (c) => {
@@ -67,8 +67,8 @@ export function createDashboard({ runs: roots, dataDir, version, now }: Dashboar
     c.header("Content-Security-Policy", policy);
     return c.html(html);
   });
-  app.get("/ui/page.js", async (c) => c.body((await pageFiles("dashboard")).script, 200, { "content-type": "text/javascript; charset=utf-8" }));
-  app.get("/ui/page.css", async (c) => c.body((await pageFiles("dashboard")).style, 200, { "content-type": "text/css; charset=utf-8" }));
+  app.get("/ui/page.js", async (c) => c.body((await files()).script, 200, { "content-type": "text/javascript; charset=utf-8" }));
+  app.get("/ui/page.css", async (c) => c.body((await files()).style, 200, { "content-type": "text/css; charset=utf-8" }));
   app.get("/ui/login", (c) => {
     const host = c.req.header("host") ?? "";
     // HEAD must not use up the code.
@@ -86,7 +86,7 @@ export function createDashboard({ runs: roots, dataDir, version, now }: Dashboar
     return c.redirect("/ui/", 303);
   });
 
-  app.get("/ui/api/session", (c) => c.json({ expires: sessions.expiryOf(getCookie(c, cookieName(c))), version }));
+  app.get("/ui/api/session", (c) => c.json({ expires: sessions.expiryOf(getCookie(c, cookieName(c))) }));
   app.post("/ui/api/links", (c) => {
     const { code, expires } = sessions.createCode();
     return c.json({ url: `${new URL(c.req.url).origin}/ui/login?code=${code}`, expires }, 201);

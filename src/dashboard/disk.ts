@@ -13,6 +13,13 @@ export async function diskUse(readers: readonly RunReader[], dataDir: string): P
 /** Returns the total size of the files below a directory; a file that is removed meanwhile counts as empty. */
 async function sizeOf(directory: string): Promise<number> {
   const entries = await readdir(directory, { withFileTypes: true, recursive: true }).catch(() => []);
-  const sizes = entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => stat(join(parentPath, name)).then(({ size }) => size, () => 0));
+  const sizes = entries
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) =>
+      stat(join(parentPath, name)).then(
+        ({ size }) => size,
+        () => 0,
+      ),
+    );
   return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
 }

@@ -63,5 +63,7 @@ export async function isInside(root: string, path: string): Promise<boolean> {
   const real = await realpath(path).catch(() => null);
   if (real === null) return false;
   if (real.startsWith(root.endsWith(sep) ? root : root + sep)) return true;
-  throw new DataError(`${path}: expected a file below ${root}, got a symbolic link that leads out of it. Copy the file into the run directory`);
+  throw new DataError(
+    `${path}: expected a file below ${root}, got a symbolic link that leads out of it. Copy the file into the run directory`,
+  );
 }

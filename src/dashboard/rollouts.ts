@@ -124,7 +124,9 @@ export class Rollouts {
     const found = (await this.#indexOf(file)).groupAt(line);
     const trajectory = found?.data.trajectories[index];
     if (found === undefined || trajectory === undefined) {
-      throw new NotFoundError(`The run ${run.name} has no trajectory ${index} on line ${line} of ${stepFile(`trajectories/${split}`, step)}`);
+      throw new NotFoundError(
+        `The run ${run.name} has no trajectory ${index} on line ${line} of ${stepFile(`trajectories/${split}`, step)}`,
+      );
     }
     const trained = split === "train" ? await trainedOf(run, step) : null;
     const turns = trained?.get(`${found.scenario}/${index}`);

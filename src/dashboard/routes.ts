@@ -58,7 +58,12 @@ export function dataRoutes({ runs, rollouts, dataDir, signal }: DataContext): Ho
 
   app.get("/runs/:run/steps/:split/:step/groups", async (c) => {
     const groups = await rollouts.groups(await fileOf(c.req.param()));
-    return c.json(pageOf(groups.map(({ data }) => data), validate(paging, c.req.query())));
+    return c.json(
+      pageOf(
+        groups.map(({ data }) => data),
+        validate(paging, c.req.query()),
+      ),
+    );
   });
   app.get("/runs/:run/steps/:split/:step/trajectories", async (c) => {
     const query = validate(trajectoryQuery, c.req.query());

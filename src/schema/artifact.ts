@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { namePart, uuid } from "./common.ts";
+import { listOf, namePart, newestFirstQuery, uuid } from "./common.ts";
 
 /** Pattern of a path component: no slash, backslash or NUL, and neither `.` nor `..`. */
 const PART = String.raw`(?!\.{1,2}(?:/|$))[^/\\\0]+`;
@@ -65,6 +65,35 @@ export const artifactVersion = z.object({
 });
 /** An artifact version: an `open` version accepts files, a `committed` version is immutable and usable. @interface */
 export type ArtifactVersion = z.infer<typeof artifactVersion>;
+
+/** Schema of {@link ArtifactQuery}. */
+export const artifactQuery = newestFirstQuery.extend({
+  /** Only artifacts of this entity. */
+  entity: namePart.optional(),
+  /** Only artifacts of this project. */
+  project: namePart.optional(),
+  /** Only versions of the artifact with this name. */
+  name: namePart.optional(),
+  /** Only versions in this state. */
+  state: z.literal(["open", "committed"]).optional(),
+});
+/** Query parameters of `GET /v1/preview/artifacts`. Extension. @interface */
+export type ArtifactQuery = z.infer<typeof artifactQuery>;
+
+/** Schema of {@link ArtifactSummary}. */
+export const artifactSummary = artifactVersion.omit({ files: true }).extend({
+  /** Number of files. */
+  file_count: z.int().min(0),
+  /** Total size of the files in bytes. Versions with equal files share their contents on disk. */
+  bytes: z.int().min(0),
+});
+/** An artifact version without its file list: an entry of `GET /v1/preview/artifacts`. Extension. @interface */
+export type ArtifactSummary = z.infer<typeof artifactSummary>;
+
+/** Schema of {@link ArtifactList}. */
+export const artifactList = listOf(artifactSummary);
+/** Answer of `GET /v1/preview/artifacts`: a page of artifact versions, newest first. Extension. @interface */
+export type ArtifactList = z.infer<typeof artifactList>;
 
 /** Schema of {@link DeleteArtifactResponse}. */
 export const deleteArtifactResponse = z.object({

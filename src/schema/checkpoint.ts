@@ -29,6 +29,8 @@ export const checkpoint = z.object({
   pinned: z.boolean().optional(),
   /** Origin of the weights. */
   lineage: checkpointLineage.optional(),
+  /** Size of the checkpoint's files on disk in bytes; 0 for a step 0 that is the base model. */
+  bytes: z.int().min(0).optional(),
 });
 /** A checkpoint of a model. All fields after `metrics` are extensions. @interface */
 export type Checkpoint = z.infer<typeof checkpoint>;

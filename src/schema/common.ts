@@ -32,6 +32,11 @@ export const listQuery = z.strictObject({
 /** Query parameters of every paginated list. @interface */
 export type ListQuery = z.infer<typeof listQuery>;
 
+/** Schema of {@link NewestFirstQuery}. */
+export const newestFirstQuery = listQuery.omit({ order: true });
+/** Query parameters of a paginated list whose order is fixed: newest first. @interface */
+export type NewestFirstQuery = z.infer<typeof newestFirstQuery>;
+
 /**
  * Returns the schema of a page of a paginated list.
  *

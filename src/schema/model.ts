@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { namePart, uuid } from "./common.ts";
+import { listOf, namePart, newestFirstQuery, uuid } from "./common.ts";
 
 /** Schema of {@link LoraConfig}. */
 export const loraConfig = z.strictObject({
@@ -55,6 +55,37 @@ export const model = z.object({
 });
 /** A trainable model in the wire's form: address, base model and adapter. @interface */
 export type Model = z.infer<typeof model>;
+
+/** Schema of {@link ModelQuery}. */
+export const modelQuery = newestFirstQuery.extend({
+  /** Only models of this entity. */
+  entity: namePart.optional(),
+  /** Only models of this project. */
+  project: namePart.optional(),
+  /** Only models of this name. */
+  name: namePart.optional(),
+});
+/** Query parameters of `GET /v1/preview/models`. Extension. @interface */
+export type ModelQuery = z.infer<typeof modelQuery>;
+
+/** Schema of {@link ModelSummary}. */
+export const modelSummary = model.extend({
+  /** Creation time, ISO 8601. */
+  created_at: z.string(),
+  /** Step of the newest checkpoint; null if all checkpoints were deleted. */
+  latest_step: z.int().min(0).nullable(),
+  /** Number of checkpoints. */
+  checkpoints: z.int().min(0),
+  /** Size of all checkpoints on disk in bytes. A file that several checkpoints share counts once. */
+  bytes: z.int().min(0),
+});
+/** A trainable model with its checkpoints' number and size: an entry of `GET /v1/preview/models`. Extension. @interface */
+export type ModelSummary = z.infer<typeof modelSummary>;
+
+/** Schema of {@link ModelList}. */
+export const modelList = listOf(modelSummary);
+/** Answer of `GET /v1/preview/models`: a page of trainable models, newest first. Extension. @interface */
+export type ModelList = z.infer<typeof modelList>;
 
 /** Schema of {@link DeleteModelResponse}. */
 export const deleteModelResponse = z.object({

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { listOf, uuid } from "./common.ts";
+import { listOf, newestFirstQuery, uuid } from "./common.ts";
 import { trajectoryGroup } from "./trajectory.ts";
 
 /** Schema of {@link RlConfig}. */
@@ -210,6 +210,21 @@ export const trainingJob = z.looseObject({
 });
 /** A training job. Only `id` belongs to the interface; the other fields are extensions with the hosted service's names. @interface */
 export type TrainingJob = z.infer<typeof trainingJob>;
+
+/** Schema of {@link JobQuery}. */
+export const jobQuery = newestFirstQuery.extend({
+  /** Only jobs of this model. */
+  model_id: uuid.optional(),
+  /** Only jobs in this state. */
+  status: jobStatus.optional(),
+});
+/** Query parameters of `GET /v1/preview/training-jobs`. Extension. @interface */
+export type JobQuery = z.infer<typeof jobQuery>;
+
+/** Schema of {@link TrainingJobList}. */
+export const trainingJobList = listOf(trainingJob);
+/** Answer of `GET /v1/preview/training-jobs`: a page of jobs, newest first. Extension. @interface */
+export type TrainingJobList = z.infer<typeof trainingJobList>;
 
 /** Schema of {@link JobEventType}. */
 export const jobEventType = z.literal([

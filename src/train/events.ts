@@ -228,7 +228,7 @@ export type RunEvent =
     });
 
 /** Converts an event to its on-disk form: keys in snake_case, metric names unchanged. */
-export function eventToDisk(event: RecordedEvent): Record<string, unknown> {
+export function eventToDisk(event: RunEvent): Record<string, unknown> {
   return Object.fromEntries(Object.entries(event).map(([key, value]) => [snakeCase(key), value]));
 }
 

@@ -32,3 +32,10 @@ export function logLines(text: string): void {
 export function printLine(text: string): void {
   process.stdout.write(`${encodeLine(text)}\n`);
 }
+
+/**
+ * Returns the width of the terminal in columns; infinity if standard output is not a terminal, so that files and pipes get whole lines.
+ */
+export function terminalWidth(): number {
+  return process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
+}

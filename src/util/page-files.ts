@@ -43,7 +43,7 @@ export async function bundlePage(name: (typeof PAGES)[number]): Promise<PageFile
     charset: "utf8",
     jsx: "automatic",
     jsxImportSource: "preact",
-    minify: false,
+    minify: true,
     legalComments: "none",
     metafile: true,
     write: false,

@@ -43,7 +43,7 @@ test("verify finds no damage in the directory of a running service and counts ev
   // Two states, one with an optimizer, a token report, and two artifacts.
   expect(result.files).toBe(2 + 3 + 1 + 2);
   expect((await verify(dataDir)).stdout).toMatch(
-    /: intact; 8 files, \d+\.\d MB in \d+\.\d s; 0 missing, 0 damaged, 0 without a digest, 0 unreferenced\n$/u,
+    /: intact; 8 files, [\d.]+ \w+ in [\d.]+ m?s; 0 missing, 0 damaged, 0 without a digest, 0 unreferenced\n$/u,
   );
 });
 

@@ -82,11 +82,7 @@ function trajectoryOf(index: number, options: { step: number; success: number; r
     : { index: 0, message: { role: "assistant", content: text }, finish_reason: "stop", policy_version: step };
   const duration = rounded(0.4 + random());
   return {
-    messages_and_choices: [
-      { role: "system", content: "Answer with the sum." },
-      { role: "user", content: question(index).text },
-      choice,
-    ],
+    messages_and_choices: [{ role: "system", content: "Answer with the sum." }, { role: "user", content: question(index).text }, choice],
     tools: null,
     additional_histories: [],
     reward: isRight ? 1 : rounded(Math.floor(random() * 4) * 0.1),
@@ -109,7 +105,8 @@ export async function generateRun(root: string, options: GeneratedRun): Promise<
   const rolloutsOf = (step: number, count: number, per: number) =>
     Array.from({ length: count }, (_, group) => ({
       trajectories: Array.from({ length: per }, () => trajectoryOf(group, { step, success: successAt(step), random, hasTokens })),
-      exceptions: group === 2 && step % 7 === 3 ? [{ type: "TimeoutError", message: "No answer within 30 s", traceback: "at rollout" }] : [],
+      exceptions:
+        group === 2 && step % 7 === 3 ? [{ type: "TimeoutError", message: "No answer within 30 s", traceback: "at rollout" }] : [],
       metadata: { step, scenario_index: group, scenario_id: `sum-${String(group).padStart(3, "0")}`, seed },
       metrics: {},
       logs: [],

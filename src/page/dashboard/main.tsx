@@ -27,7 +27,7 @@ function Dashboard() {
     if (route.path.length === 0) go(href(["runs"]), { isReplaced: true });
   }, [route]);
   useEffect(() => {
-    const title = live.runs?.find(({ id }) => id === run)?.title;
+    const title = live.runs?.find(({ id }) => id === run)?.name;
     document.title = `${title ?? place[0]?.toUpperCase() + place.slice(1)} · Whetstone`;
   }, [place, run, live.runs]);
   return (
@@ -35,7 +35,7 @@ function Dashboard() {
       {place === "runs" && run === undefined && <RunsPage runs={live.runs} />}
       {place === "runs" && run !== undefined && <RunPage key={run} run={run} route={route} live={live} />}
       {place === "jobs" && <JobsPage />}
-      {place === "models" && <ModelsPage runs={live.runs} />}
+      {place === "models" && <ModelsPage runs={live.runs} route={route} />}
       {place === "playground" && <PlaygroundPage route={route} />}
     </Shell>
   );

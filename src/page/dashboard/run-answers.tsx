@@ -31,7 +31,9 @@ export function RunAnswers({ run, steps, route }: { readonly run: string; readon
   }
   const items = pairs.value?.items ?? [];
   const chosen =
-    items.find(({ scenario }) => scenario === route.query.get("scenario")) ?? items.find((pair) => pair.a && pair.b) ?? items[0];
+    items.find(({ scenario }) => scenario === route.query.get("scenario")) ??
+    items.find(({ difference }) => difference !== null && difference !== 0) ??
+    items[0];
   const splits = [...new Set(steps.map((each) => each.split))];
   return (
     <section id="answers" aria-labelledby="answers-title">

@@ -74,10 +74,10 @@ function RunTop({ summary, live, run, details }: RunTopProps) {
     <div class="top">
       <p class="eyebrow">
         <a href={href(["runs"])}>Runs</a>
-        {summary && ` / ${summary.name}`}
+        {summary && ` / ${summary.title}`}
       </p>
       <div class="bar">
-        <h1>{summary?.title ?? "Run"}</h1>
+        <h1>{summary?.name ?? "Run"}</h1>
         <div class="controls">
           {summary && <State name={summary.state} title={summary.ended ?? undefined} />}
           {summary?.model && <span class="hint">{summary.model}</span>}
@@ -100,7 +100,7 @@ function RunCurves({ run, route, live }: { readonly run: string; readonly route:
     () =>
       metrics?.map((each) => {
         const found = runs?.find(({ id }) => id === each.run);
-        return { name: metrics.length > 1 ? (found?.name ?? each.run) : (found?.title ?? "run"), metrics: each.metrics };
+        return { name: metrics.length > 1 ? (found?.name ?? each.run) : (found?.name ?? "run"), metrics: each.metrics };
       }),
     [metrics, runs?.map(({ id, name }) => `${id} ${name}`).join("\n")],
   );

@@ -93,14 +93,14 @@ function RunTable({ runs, selected, onToggle }: RunTableProps) {
               <td class="check">
                 <input
                   type="checkbox"
-                  aria-label={`Select ${run.title}, ${run.name}`}
+                  aria-label={`Select ${run.name}`}
                   checked={selected.includes(run.id)}
                   onChange={() => onToggle(run.id)}
                 />
               </td>
               <th scope="row">
-                <a href={href(["runs", run.id])}>{run.title}</a>
-                <small title={run.path}>{run.name}</small>
+                <a href={href(["runs", run.id])}>{run.name}</a>
+                <small title={run.path}>{run.title}</small>
                 {run.problem !== null && <small class="bad">{run.problem}</small>}
               </th>
               <td>

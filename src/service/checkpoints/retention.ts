@@ -1,10 +1,10 @@
-import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import PQueue from "p-queue";
 import type { DataDirectory } from "../data-directory.ts";
 import type { DiskSpace } from "../disk/space.ts";
 import { messageOf } from "../error-text.ts";
 import { remove } from "../files.ts";
+import { checkpointBytes } from "./disk-use.ts";
 import type { RlJobConfig } from "../store/job-configs.ts";
 import type { ServiceLimits } from "../limits.ts";
 import type { ServiceLogger } from "../logger.ts";
@@ -45,25 +45,6 @@ export class Retention {
   enforceBudget(): Promise<CheckpointRow[]> {
     return this.#queue.add(() => enforceBudget(this.#context));
   }
-}
-
-/** Returns the total size of a checkpoint's files in bytes; 0 if it has no files. */
-export async function checkpointBytes(
-  directory: DataDirectory,
-  { state_dir: stateDir }: Pick<CheckpointRow, "state_dir">,
-): Promise<number> {
-  if (stateDir === null) return 0;
-  const path = join(directory.root, stateDir);
-  const names = await readdir(path).catch(() => []);
-  const sizes = await Promise.all(
-    names.map((name) =>
-      stat(join(path, name)).then(
-        ({ size }) => size,
-        () => 0,
-      ),
-    ),
-  );
-  return sizes.reduce((sum, size) => sum + size, 0);
 }
 
 async function enforceBudget(context: RetentionContext): Promise<CheckpointRow[]> {

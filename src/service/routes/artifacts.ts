@@ -3,21 +3,26 @@ import { open, type FileHandle } from "node:fs/promises";
 import { ConflictError, ArgumentError, NotFoundError, TooLargeError } from "../../errors.ts";
 import {
   artifactFile,
+  artifactList,
   artifactPath,
+  artifactQuery,
   artifactVersion,
   createArtifactRequest,
   type ArtifactFile,
+  type ArtifactList,
+  type ArtifactSummary,
   type ArtifactVersion,
   type CreateArtifactRequest,
   type JsonObject,
 } from "../../schema/index.ts";
-import { readJson, type ServiceRequest } from "../body.ts";
+import { readJson, readQuery, type ServiceRequest } from "../body.ts";
 import { removeBlob } from "../artifacts/remove-blob.ts";
 import type { ServiceContext } from "../context.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { artifactUrl, DEFAULT_ENTITY } from "../names.ts";
-import { getArtifact, type StoredArtifact } from "../store/artifacts.ts";
-import type { ArtifactFileRow } from "../store/tables.ts";
+import { getArtifact, pageOfArtifacts, type StoredArtifact, type SummarizedArtifact } from "../store/artifacts.ts";
+import { pageBody } from "../store/paging.ts";
+import type { ArtifactFileRow, ArtifactRow } from "../store/tables.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { webStream } from "../web-stream.ts";
 
@@ -29,21 +34,19 @@ function fileToWire({ path, size_bytes, sha256 }: ArtifactFileRow): ArtifactFile
   return { path, size_bytes, sha256 };
 }
 
-function toWire(artifact: StoredArtifact): ArtifactVersion {
+/** Returns the members that versions and summaries have in common. */
+function describe(artifact: ArtifactRow & Pick<StoredArtifact, "state">): Omit<ArtifactVersion, "files"> {
   const { id, entity, project, name, version, state, created_at } = artifact;
   const metadata = JSON.parse(artifact.metadata) as JsonObject;
-  return {
-    id,
-    entity,
-    project,
-    name,
-    version,
-    state,
-    url: artifactUrl(artifact),
-    files: artifact.files.map(fileToWire),
-    metadata,
-    created_at,
-  };
+  return { id, entity, project, name, version, state, url: artifactUrl(artifact), metadata, created_at };
+}
+
+function toWire(artifact: StoredArtifact): ArtifactVersion {
+  return { ...describe(artifact), files: artifact.files.map(fileToWire) };
+}
+
+function summaryToWire(artifact: SummarizedArtifact): ArtifactSummary {
+  return { ...describe(artifact), file_count: artifact.file_count, bytes: artifact.bytes };
 }
 
 /** Returns the path after `/files/`, taken from the raw request line, because a router may normalize `..` before it can be rejected. */
@@ -83,6 +86,22 @@ export function artifactRoutes(context: ServiceContext): Route[] {
       async (c) => {
         const { value, digest } = await readJson(c, "artifact", context.work);
         return create(c, store, { digest, prepare: () => space.requireSpace().then(() => openVersion(value)) });
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: PATH,
+        id: "listArtifactVersions",
+        tag,
+        summary: "List versions, newest first",
+        isExtension: true,
+        query: artifactQuery,
+        answer: artifactList,
+      },
+      async (c) => {
+        const { rows, hasMore } = await pageOfArtifacts(store, readQuery(c, artifactQuery));
+        return c.json(pageBody(rows.map(summaryToWire), hasMore) satisfies ArtifactList);
       },
     ),
     route(

@@ -17,12 +17,14 @@ import {
 } from "../../schema/index.ts";
 import { readJson, readQuery, type ServiceRequest } from "../body.ts";
 import { archiveOf } from "../checkpoints/archive.ts";
+import { checkpointBytes } from "../checkpoints/disk-use.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
 import { remove, removeWhole } from "../files.ts";
 import { loraOf } from "../jobs/warm-models.ts";
 import { pathOf } from "../names.ts";
 import { checkpointAt, newestCheckpoint, pageOfCheckpoints } from "../store/checkpoints.ts";
+import { pageBody } from "../store/paging.ts";
 import { liveJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
 import type { CheckpointRow, ModelRow, Store } from "../store/tables.ts";
@@ -45,7 +47,8 @@ function toWire(row: CheckpointRow): Checkpoint {
 
 /** Creates the routes below `/v1/preview/models/{model_id}/checkpoints`. */
 export function checkpointRoutes(context: ServiceContext): Route[] {
-  const { store } = context;
+  const { store, directory } = context;
+  const withSize = async (row: CheckpointRow): Promise<Checkpoint> => ({ ...toWire(row), bytes: await checkpointBytes(directory, row) });
   const list = route(
     {
       method: "GET",
@@ -60,14 +63,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       const query = readQuery(c, listQuery);
       const model = await getModel(store, pathParameter(c, "model_id"));
       const { rows, hasMore } = await pageOfCheckpoints(store, model.id, query);
-      const data = rows.map(toWire);
-      return c.json({
-        object: "list",
-        data,
-        first_id: data[0]?.id ?? null,
-        last_id: data.at(-1)?.id ?? null,
-        has_more: hasMore,
-      } satisfies CheckpointList);
+      return c.json(pageBody(await Promise.all(rows.map(withSize)), hasMore) satisfies CheckpointList);
     },
   );
   const deletion = route(
@@ -97,7 +93,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       isExtension: true,
       answer: checkpoint,
     },
-    async (c) => c.json(toWire((await findAsked(store, c)).checkpoint)),
+    async (c) => c.json(await withSize((await findAsked(store, c)).checkpoint)),
   );
   const archived = route(
     {
@@ -133,7 +129,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       isExtension: true,
       answer: checkpoint,
     },
-    async (c) => c.json(toWire(await pin(store, pathParameter(c, "model_id"), pathParameter(c, "step")))),
+    async (c) => c.json(await withSize(await pin(store, pathParameter(c, "model_id"), pathParameter(c, "step")))),
   );
   const unpinned = route(
     {
@@ -146,7 +142,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       isExtension: true,
       answer: checkpoint,
     },
-    async (c) => c.json(toWire(await unpin(context, pathParameter(c, "model_id"), pathParameter(c, "step")))),
+    async (c) => c.json(await withSize(await unpin(context, pathParameter(c, "model_id"), pathParameter(c, "step")))),
   );
   return [list, deletion, one, archived, pinned, unpinned];
 }

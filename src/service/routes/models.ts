@@ -5,12 +5,16 @@ import {
   createModelRequest,
   deleteModelResponse,
   model,
+  modelList,
+  modelQuery,
   type CreateModelRequest,
   type DeleteModelResponse,
   type LoraConfig,
   type Model,
+  type ModelList,
 } from "../../schema/index.ts";
-import { readJson } from "../body.ts";
+import { readJson, readQuery } from "../body.ts";
+import { modelBytes } from "../checkpoints/disk-use.ts";
 import { prepareOrigin, type Origin } from "../checkpoints/origin.ts";
 import type { ServiceContext } from "../context.ts";
 import { messageOf } from "../error-text.ts";
@@ -19,7 +23,8 @@ import { pathParameter, route, type Route } from "../openapi/route.ts";
 import { create, type Creation } from "../idempotency.ts";
 import { DEFAULT_ENTITY, pathOf, type QualifiedName } from "../names.ts";
 import { liveJobs } from "../store/jobs.ts";
-import { findModel, getModel } from "../store/models.ts";
+import { findModel, getModel, pageOfModels } from "../store/models.ts";
+import { pageBody } from "../store/paging.ts";
 import type { ModelRow, Store } from "../store/tables.ts";
 
 function toWire(row: ModelRow): Model {
@@ -42,7 +47,7 @@ function seedOf(name: QualifiedName): number {
   return createHash("sha256").update(pathOf(name)).digest().readUInt32BE(0);
 }
 
-/** Creates `POST /v1/preview/models` and `DELETE /v1/preview/models/{model_id}`. */
+/** Creates the routes that create, list and delete trainable models. */
 export function modelRoutes(context: ServiceContext): Route[] {
   return [
     route(
@@ -60,6 +65,29 @@ export function modelRoutes(context: ServiceContext): Route[] {
       async (c) => {
         const { value, digest } = await readJson(c, "model", context.work);
         return create(c, context.store, { digest, prepare: () => prepareModel(context, value) });
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: "/v1/preview/models",
+        id: "listModels",
+        tag: "Models",
+        summary: "List the trainable models, newest first",
+        isExtension: true,
+        query: modelQuery,
+        answer: modelList,
+      },
+      async (c) => {
+        const { rows, hasMore } = await pageOfModels(context.store, readQuery(c, modelQuery));
+        const data = rows.map(async (row) => ({
+          ...toWire(row),
+          created_at: row.created_at,
+          latest_step: row.latest_step,
+          checkpoints: row.checkpoints,
+          bytes: await modelBytes(context.directory, context.store, row.id),
+        }));
+        return c.json(pageBody(await Promise.all(data), hasMore) satisfies ModelList);
       },
     ),
     route(

@@ -9,11 +9,14 @@ import {
   listQuery,
   type CreateSftJobRequest,
   jobEventList,
+  jobQuery,
   trainedTokens,
   trainingJob,
+  trainingJobList,
   type JobEvent,
   type JobEventList,
   type TrainingJob,
+  type TrainingJobList,
 } from "../../schema/index.ts";
 import { readBytes, readJson, readQuery, type ServiceRequest } from "../body.ts";
 import type { ServiceContext } from "../context.ts";
@@ -28,8 +31,9 @@ import { parseArtifactUrl, pathOf } from "../names.ts";
 import type { OpenRlRequest } from "../work/request-work.ts";
 import { getArtifact, getArtifactByName } from "../store/artifacts.ts";
 import { newestCheckpoint } from "../store/checkpoints.ts";
-import { getJob, insertJob, pageOfEvents } from "../store/jobs.ts";
+import { getJob, insertJob, pageOfEvents, pageOfJobs } from "../store/jobs.ts";
 import { getModel } from "../store/models.ts";
+import { pageBody } from "../store/paging.ts";
 import type { JobEventRow, JobRow, ModelRow, Store } from "../store/tables.ts";
 
 const PATH = "/v1/preview/training-jobs";
@@ -78,6 +82,22 @@ export function trainingJobRoutes(context: ServiceContext): Route[] {
       async (c) => {
         const { value, digest } = await readJson(c, "sft", context.work);
         return create(c, store, { digest, prepare: () => space.requireSpace().then(() => prepareSft(context, value)) });
+      },
+    ),
+    route(
+      {
+        method: "GET",
+        path: PATH,
+        id: "listJobs",
+        tag,
+        summary: "List jobs, newest first",
+        isExtension: true,
+        query: jobQuery,
+        answer: trainingJobList,
+      },
+      async (c) => {
+        const { rows, hasMore } = await pageOfJobs(store, readQuery(c, jobQuery));
+        return c.json(pageBody(rows.map(toWire), hasMore) satisfies TrainingJobList);
       },
     ),
     route({ method: "GET", path: `${PATH}/{job_id}`, id: "getJob", tag, summary: "Read a job", answer: trainingJob }, async (c) =>
@@ -153,8 +173,7 @@ async function eventsOf(
     const isLive = job.status === "queued" || job.status === "running";
     const leftMs = endsAtMs - performance.now();
     if (rows.length > 0 || !isLive || leftMs <= 0 || signal.aborted || jobs.isClosing) {
-      const data = rows.map(eventToWire);
-      return { object: "list", data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore };
+      return pageBody(rows.map(eventToWire), hasMore);
     }
     await jobs.changes.wait(revision, { timeoutMs: leftMs, signal });
   }

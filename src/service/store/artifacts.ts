@@ -1,5 +1,8 @@
+import { sql } from "kysely";
 import { NotFoundError } from "../../errors.ts";
+import type { ArtifactQuery } from "../../schema/index.ts";
 import { artifactUrl, pathOf, type QualifiedName } from "../names.ts";
+import { pageOf, requireCursor, type Page } from "./paging.ts";
 import type { ArtifactFileRow, ArtifactRow, Store } from "./tables.ts";
 
 /** Artifact version with its files, ordered by path. */
@@ -54,4 +57,42 @@ export async function getArtifactByName(
 export async function isBlobReferenced(store: Store, sha256: string): Promise<boolean> {
   const row = await store.selectFrom("artifact_files").select("sha256").where("sha256", "=", sha256).limit(1).executeTakeFirst();
   return row !== undefined;
+}
+
+/** Artifact version with the number and size of its files. */
+export interface SummarizedArtifact extends ArtifactRow {
+  readonly state: "open" | "committed";
+  readonly file_count: number;
+  readonly bytes: number;
+}
+
+/**
+ * Returns a page of artifact versions, newest first, without deleted ones.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not an artifact version.
+ */
+export async function pageOfArtifacts(store: Store, { after, limit, ...filters }: ArtifactQuery): Promise<Page<SummarizedArtifact>> {
+  let query = store
+    .selectFrom("artifacts")
+    .leftJoin("artifact_files", "artifact_files.artifact_id", "artifacts.id")
+    .selectAll("artifacts")
+    .select((eb) => [
+      eb.fn.count<number>("artifact_files.path").as("file_count"),
+      eb.fn.coalesce(eb.fn.sum<number>("artifact_files.size_bytes"), eb.lit(0)).as("bytes"),
+    ])
+    .where("state", "!=", "deleted")
+    .groupBy("artifacts.id")
+    .orderBy("artifacts.created_at", "desc")
+    .orderBy("artifacts.id", "desc")
+    .limit(limit + 1);
+  for (const column of ["entity", "project", "name", "state"] as const) {
+    const value = filters[column];
+    if (value !== undefined) query = query.where(column, "=", value);
+  }
+  if (after !== undefined) {
+    const row = await store.selectFrom("artifacts").select(["created_at", "id"]).where("id", "=", after.toLowerCase()).executeTakeFirst();
+    const cursor = requireCursor(row, after, "an artifact version");
+    query = query.where(sql<boolean>`(artifacts.created_at, artifacts.id) < (${cursor.created_at}, ${cursor.id})`);
+  }
+  return pageOf((await query.execute()) as SummarizedArtifact[], limit);
 }

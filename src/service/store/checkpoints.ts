@@ -1,4 +1,4 @@
-import { ArgumentError } from "../../errors.ts";
+import { pageOf, requireCursor, type Page, type PageRequest } from "./paging.ts";
 import type { CheckpointRow, Store } from "./tables.ts";
 
 /** Returns the newest checkpoint of a model. */
@@ -20,27 +20,13 @@ export function checkpointAt(store: Store, modelId: string, step: number): Promi
 export async function pageOfCheckpoints(
   store: Store,
   modelId: string,
-  { after, limit, order }: { readonly after?: string | undefined; readonly limit: number; readonly order: "asc" | "desc" },
-): Promise<{ rows: CheckpointRow[]; hasMore: boolean }> {
-  let query = store
-    .selectFrom("checkpoints")
-    .selectAll()
-    .where("model_id", "=", modelId)
-    .orderBy("step", order)
-    .limit(limit + 1);
+  { after, limit, order }: PageRequest & { readonly order: "asc" | "desc" },
+): Promise<Page<CheckpointRow>> {
+  const ofModel = store.selectFrom("checkpoints").selectAll().where("model_id", "=", modelId);
+  let query = ofModel.orderBy("step", order).limit(limit + 1);
   if (after !== undefined) {
-    const cursor = await store
-      .selectFrom("checkpoints")
-      .select("step")
-      .where("model_id", "=", modelId)
-      .where("id", "=", after)
-      .executeTakeFirst();
-    if (cursor === undefined)
-      throw new ArgumentError(`Expected \`after\` to be the id of a checkpoint of this model, got '${after.slice(0, 100)}'`, {
-        param: "after",
-      });
+    const cursor = requireCursor(await ofModel.where("id", "=", after).executeTakeFirst(), after, "a checkpoint of this model");
     query = query.where("step", order === "asc" ? ">" : "<", cursor.step);
   }
-  const rows = await query.execute();
-  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
+  return pageOf(await query.execute(), limit);
 }

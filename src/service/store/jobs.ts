@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { ArgumentError, NotFoundError } from "../../errors.ts";
+import { NotFoundError } from "../../errors.ts";
+import type { JobQuery } from "../../schema/index.ts";
 import type { Digests } from "../digests.ts";
+import { pageOf, requireCursor, type Page, type PageRequest } from "./paging.ts";
 import type { JobEventRow, JobRow, Store } from "./tables.ts";
 
 /** Statuses of unfinished jobs. */
@@ -126,28 +128,35 @@ export async function recentRlSteps(store: Store, modelId: string, limit: number
  * @param after - Id of the last event on the previous page.
  * @throws ArgumentError `E_ARGUMENT` if `after` is not an event of the job.
  */
-export async function pageOfEvents(
-  store: Store,
-  jobId: string,
-  { after, limit }: { readonly after?: string | undefined; readonly limit: number },
-): Promise<{ rows: JobEventRow[]; hasMore: boolean }> {
-  let query = store
-    .selectFrom("job_events")
-    .selectAll()
-    .where("job_id", "=", jobId)
-    .orderBy("seq")
-    .limit(limit + 1);
+export async function pageOfEvents(store: Store, jobId: string, { after, limit }: PageRequest): Promise<Page<JobEventRow>> {
+  const ofJob = store.selectFrom("job_events").selectAll().where("job_id", "=", jobId);
+  let query = ofJob.orderBy("seq").limit(limit + 1);
   if (after !== undefined) {
-    const cursor = await store
-      .selectFrom("job_events")
-      .select("seq")
-      .where("job_id", "=", jobId)
-      .where("id", "=", after)
-      .executeTakeFirst();
-    if (cursor === undefined)
-      throw new ArgumentError(`Expected \`after\` to be the id of an event of this job, got '${after.slice(0, 100)}'`, { param: "after" });
+    const cursor = requireCursor(await ofJob.where("id", "=", after).executeTakeFirst(), after, "an event of this job");
     query = query.where("seq", ">", cursor.seq);
   }
-  const rows = await query.execute();
-  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
+  return pageOf(await query.execute(), limit);
+}
+
+/**
+ * Returns a page of jobs, newest first.
+ *
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not a job.
+ */
+export async function pageOfJobs(
+  store: Store,
+  { after, limit, model_id: modelId, status }: PageRequest & Pick<JobQuery, "model_id" | "status">,
+): Promise<Page<JobRow>> {
+  let query = store
+    .selectFrom("jobs")
+    .selectAll()
+    .orderBy("seq", "desc")
+    .limit(limit + 1);
+  if (modelId !== undefined) query = query.where("model_id", "=", modelId.toLowerCase());
+  if (status !== undefined) query = query.where("status", "=", status);
+  if (after !== undefined) {
+    const cursor = await store.selectFrom("jobs").select("seq").where("id", "=", after.toLowerCase()).executeTakeFirst();
+    query = query.where("seq", "<", requireCursor(cursor, after, "a training job").seq);
+  }
+  return pageOf(await query.execute(), limit);
 }

@@ -1,5 +1,8 @@
+import { sql } from "kysely";
 import { NotFoundError } from "../../errors.ts";
+import type { ModelQuery } from "../../schema/index.ts";
 import type { QualifiedName } from "../names.ts";
+import { pageOf, requireCursor, type Page } from "./paging.ts";
 import type { ModelRow, Store } from "./tables.ts";
 
 /** Returns a model. @throws NotFoundError `E_NOT_FOUND` if the model does not exist. */
@@ -32,4 +35,37 @@ export function listModels(store: Store): Promise<(ModelRow & { latest_step: num
     .orderBy("models.created_at")
     .orderBy("models.id")
     .execute();
+}
+
+/**
+ * Returns a page of models, newest first, with the number of checkpoints and the step of the newest (null if all were deleted).
+ *
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not a model.
+ */
+export async function pageOfModels(
+  store: Store,
+  { after, limit, ...filters }: ModelQuery,
+): Promise<Page<ModelRow & { latest_step: number | null; checkpoints: number }>> {
+  let query = store
+    .selectFrom("models")
+    .leftJoin("checkpoints", "checkpoints.model_id", "models.id")
+    .selectAll("models")
+    .select((eb) => [
+      eb.fn.max<number | null>("checkpoints.step").as("latest_step"),
+      eb.fn.count<number>("checkpoints.id").as("checkpoints"),
+    ])
+    .groupBy("models.id")
+    .orderBy("models.created_at", "desc")
+    .orderBy("models.id", "desc")
+    .limit(limit + 1);
+  for (const column of ["entity", "project", "name"] as const) {
+    const value = filters[column];
+    if (value !== undefined) query = query.where(column, "=", value);
+  }
+  if (after !== undefined) {
+    const row = await store.selectFrom("models").select(["created_at", "id"]).where("id", "=", after.toLowerCase()).executeTakeFirst();
+    const cursor = requireCursor(row, after, "a model");
+    query = query.where(sql<boolean>`(models.created_at, models.id) < (${cursor.created_at}, ${cursor.id})`);
+  }
+  return pageOf(await query.execute(), limit);
 }

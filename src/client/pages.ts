@@ -1,0 +1,51 @@
+/** Paginated lists of the service. */
+import type { z } from "zod";
+import { callJson, type Api, type CallOptions } from "./api.ts";
+import { ProtocolError } from "./errors.ts";
+import { parseAnswer } from "./options.ts";
+
+/** Number of items that a list returns. */
+export interface ListOptions extends CallOptions {
+  /** Max number of items to return. @default all */
+  readonly max?: number | undefined;
+}
+
+/** Max items of a page. */
+const PAGE = 100;
+
+interface Page<Item> {
+  readonly data: readonly Item[];
+  readonly last_id: string | null;
+  readonly has_more: boolean;
+}
+
+/**
+ * Fetches the pages of a list until it ends, or `max` items are there.
+ *
+ * @param schema - Schema of a page.
+ * @param query - Filters and order, sent with every request; undefined members are omitted.
+ * @param items - Name of the items in errors, in the plural.
+ * @throws ProtocolError `E_PROTOCOL` for an invalid page.
+ */
+export async function allPages<Item extends { readonly id: string }>(
+  api: Api,
+  path: string,
+  schema: z.ZodType<Page<Item>>,
+  query: Readonly<Record<string, string | number | undefined>>,
+  items: string,
+  { max = Number.POSITIVE_INFINITY, ...options }: ListOptions,
+): Promise<Item[]> {
+  const all: Item[] = [];
+  let after: string | undefined;
+  while (all.length < max) {
+    const asked = { ...query, after, limit: Math.min(PAGE, max - all.length) };
+    const page = parseAnswer(schema, await callJson(api, "GET", path, { ...options, query: asked }), `list of ${items}`);
+    all.push(...page.data);
+    if (!page.has_more) break;
+    const last = page.last_id ?? page.data.at(-1)?.id;
+    if (last === undefined || last === after)
+      throw new ProtocolError(`The service says there are more ${items} but its page has no new last id`);
+    after = last;
+  }
+  return all;
+}

@@ -1,0 +1,36 @@
+import { ArgumentError } from "../../errors.ts";
+
+/** Position and size of a page. */
+export interface PageRequest {
+  /** Id of the last item on the previous page. */
+  readonly after?: string | undefined;
+  readonly limit: number;
+}
+
+/** Rows of a page. */
+export interface Page<Row> {
+  readonly rows: Row[];
+  /** Whether rows follow the page. */
+  readonly hasMore: boolean;
+}
+
+/** Returns the page at the start of `rows`, which were selected with a limit of at least one more than the page's. */
+export function pageOf<Row>(rows: readonly Row[], limit: number): Page<Row> {
+  return { rows: rows.slice(0, limit), hasMore: rows.length > limit };
+}
+
+/**
+ * Returns the row of a cursor.
+ *
+ * @param item - Kind of the listed items, for the message.
+ * @throws ArgumentError `E_ARGUMENT` if `after` is not the id of such an item.
+ */
+export function requireCursor<Row>(row: Row | undefined, after: string, item: string): Row {
+  if (row !== undefined) return row;
+  throw new ArgumentError(`Expected \`after\` to be the id of ${item}, got '${after.slice(0, 100)}'`, { param: "after" });
+}
+
+/** Returns the body of a page. */
+export function pageBody<Item extends { readonly id: string }>(data: Item[], hasMore: boolean) {
+  return { object: "list" as const, data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore };
+}

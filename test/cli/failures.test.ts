@@ -1,0 +1,53 @@
+import { join } from "node:path";
+import { expect, test, vi } from "vitest";
+import { InterruptedError, reportFailure } from "../../src/cli/failure.ts";
+import { commandTree, createProgram } from "../../src/cli/program.ts";
+import { temporaryDirectory } from "../service/support.ts";
+import { runHere } from "./run-here.ts";
+
+test("every command has --json", () => {
+  const leaves = commandTree(createProgram("0")).filter(({ commands }) => commands.length === 0);
+  expect(leaves.length).toBeGreaterThan(6);
+  for (const command of leaves)
+    expect(
+      command.options.map(({ long }) => long),
+      command.name(),
+    ).toContain("--json");
+});
+
+test("with --json, a failed command writes its error as one JSON object to standard error", async () => {
+  const dataDir = join(await temporaryDirectory(), "none");
+  const failed = await runHere("verify", "--data-dir", dataDir, "--json");
+  expect([failed.code, failed.stdout]).toEqual([1, ""]);
+  const message = expect.stringContaining("Expected a data directory with a database") as string;
+  expect(JSON.parse(failed.stderr)).toEqual({ error: { code: "E_CONFIG", message, param: "dataDir" } });
+  const text = await runHere("verify", "--data-dir", dataDir);
+  expect(text.stderr).toMatch(/^error: Expected a data directory.* \(E_CONFIG\)\n$/u);
+});
+
+test.each([[["--jsn"]], [["extra"]], [["--count", "none"]]])("with --json, a usage error is a JSON object: %j", async (args) => {
+  const { code, stdout, stderr } = await runHere("validate", "file.ts", ...args, "--json");
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(JSON.parse(stderr)).toEqual({ error: { code: "E_USAGE", message: expect.not.stringMatching(/^error/u) as string, param: null } });
+});
+
+test.each([
+  ["SIGINT", 130],
+  ["SIGTERM", 143],
+  ["parent-exit", 143],
+] as const)("a command that %s stops exits with %d and names the reason", (reason, code) => {
+  let written = "";
+  vi.spyOn(process.stderr, "write").mockImplementation((text) => (written += String(text)) !== "");
+  expect(reportFailure(new InterruptedError(reason, "; start it again"), false)).toBe(code);
+  expect(written).toMatch(/^stopped by .*; start it again\n$/u);
+  expect(reportFailure(new InterruptedError(reason), true)).toBe(code);
+  expect(written.split("\n")[1]).toContain('{"error":{"code":"E_INTERRUPTED"');
+  vi.restoreAllMocks();
+});
+
+test("with --json, an unexpected error is a JSON object with the code E_INTERNAL", () => {
+  const write = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  expect(reportFailure(new TypeError("broken"), true)).toBe(1);
+  expect(write).toHaveBeenCalledWith('{"error":{"code":"E_INTERNAL","message":"broken","param":null}}\n');
+  write.mockRestore();
+});
