@@ -13,11 +13,20 @@ const KEYS: Readonly<Record<string, number>> = {
   End: Infinity,
 };
 
+/** Properties of {@link TokenBlock}. */
+export interface TokenBlockProps {
+  readonly turn: Turn;
+  readonly coloring: Coloring;
+  readonly hint: string | null;
+  /** Returns more about a picked token, shown below its facts. */
+  readonly details?: (at: number) => ComponentChildren;
+}
+
 /**
  * Tokens of a turn as one focusable block: arrow keys move from token to token, a pointer picks a token, Escape releases it, and the line
  * below shows the facts of the picked token.
  */
-export function TokenBlock({ turn, coloring, hint }: { readonly turn: Turn; readonly coloring: Coloring; readonly hint: string | null }) {
+export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
   const [picked, setPicked] = useState(-1);
   const block = useRef<HTMLDivElement>(null);
   const { texts } = turn.sampled;
@@ -61,6 +70,7 @@ export function TokenBlock({ turn, coloring, hint }: { readonly turn: Turn; read
       <p class="token-readout" aria-live="polite">
         {picked < 0 ? hint : <TokenFacts turn={turn} at={picked} />}
       </p>
+      {picked >= 0 && details?.(picked)}
     </div>
   );
 }
