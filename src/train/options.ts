@@ -5,7 +5,7 @@ import { ArgumentError } from "../errors.ts";
 import { checkProgress } from "../progress/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
-import { checkKeepCheckpoints, type KeepCheckpoints } from "./retention.ts";
+import { checkKeepCheckpoints, type KeepCheckpoints, type KeepTrajectories } from "./retention.ts";
 
 /** Options of the evaluations of a run, which measure its checkpoints on the environment's `eval` scenarios. */
 export interface EvaluationOptions {
@@ -37,6 +37,8 @@ export interface RunOptions {
   readonly evaluation?: EvaluationOptions | undefined;
   /** Retention policy; other checkpoints of this run are deleted on the service. @default all checkpoints are kept */
   readonly keepCheckpoints?: KeepCheckpoints | undefined;
+  /** Retention policy of the rollouts on disk. @default all rollouts are kept */
+  readonly keepTrajectories?: KeepTrajectories | undefined;
   /** Called after each step; returning true ends the run with the reason `early-stop`. @default never */
   readonly stopWhen?: ((progress: StepProgress) => boolean) | undefined;
   /** Retries of a step's failed job, at least 0. @default 0 */
@@ -136,6 +138,7 @@ export function checkRunOptions(options: RunOptions): void {
   checkInteger("jobRetries", options.jobRetries, 0);
   checkInteger("concurrency", options.concurrency, 1);
   checkInteger("orphanWaitMs", options.orphanWaitMs, 0);
+  checkInteger("keepTrajectories.every", options.keepTrajectories?.every, 1);
   checkInteger("evaluation.every", options.evaluation?.every, 1);
   checkInteger("evaluation.samples", options.evaluation?.samples, 1);
   checkProgress(options.progress);

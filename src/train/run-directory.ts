@@ -1,4 +1,4 @@
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { Observable, Subject } from "rxjs";
 import { JsonLog } from "../dataset/append.ts";
@@ -175,6 +175,11 @@ export class RunDirectory {
     this.#groupLogs.delete(path);
     await log.sync();
     await log.close();
+  }
+
+  /** Deletes the file of a step's groups, if it exists. */
+  async removeGroups(split: Split, step: number): Promise<void> {
+    await rm(this.#groupFile(split, step), { force: true });
   }
 
   /** Completes the event streams, closes every file and releases the directory's lock. */

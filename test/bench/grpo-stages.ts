@@ -1,5 +1,5 @@
-/** Stages of the quickstart, written with a few library calls each. */
-import { gatherTrajectoryGroups, type Model, type Policy, type Service, trajectory, type TrajectoryGroup, uploadDataset } from "whetstone";
+/** Stages of the quickstart as single library calls, so that the benchmark can time and measure each step. */
+import { gatherTrajectoryGroups, type Model, type Policy, type Service, trajectory, uploadDataset } from "whetstone";
 import {
   extractAnswer,
   goldAnswer,
@@ -9,10 +9,8 @@ import {
   type ReverseScenario,
   reverseScenario,
   type Split,
-} from "../reverse-text/task.ts";
-import { uniform } from "../shared/draws.ts";
-import { rlLearningRate } from "../shared/sft-then-rl.ts";
-import type { QuickstartConfig } from "./config.ts";
+} from "../../recipes/reverse-text/task.ts";
+import { rlLearningRate, type SftThenRlConfig } from "../../recipes/shared/sft-then-rl.ts";
 
 const CONCURRENCY = 256;
 
@@ -22,8 +20,6 @@ export interface Score {
   readonly exact: number;
   /** Mean reward. */
   readonly ratio: number;
-  /** First four problems with the policy's completions. */
-  readonly samples: readonly { readonly prompt: string; readonly wrote: string }[];
 }
 
 export function scenarios(split: Split, seed: number, from: number, count: number): ReverseScenario[] {
@@ -44,7 +40,6 @@ export async function measure(policy: Policy, problems: readonly ReverseScenario
   return {
     exact: groups.stats.metrics["exact"]!.mean,
     ratio: groups.stats.reward.mean,
-    samples: groups.slice(0, 4).map((group, index) => ({ prompt: problems[index]!.prompt, wrote: group.trajectories[0]!.lastText })),
   };
 }
 
@@ -52,7 +47,7 @@ export async function measure(policy: Policy, problems: readonly ReverseScenario
 export async function superviseJob(
   service: Service,
   model: Model,
-  config: QuickstartConfig,
+  config: SftThenRlConfig,
   job: number,
   signal: AbortSignal,
 ): Promise<number> {
@@ -80,10 +75,10 @@ export interface RlStep {
 }
 
 /** Samples rollouts of a batch of problems with the newest checkpoint, then trains one step on them. */
-export async function reinforce(model: Model, config: QuickstartConfig, index: number, step: number, signal: AbortSignal): Promise<RlStep> {
+export async function reinforce(model: Model, config: SftThenRlConfig, index: number, step: number, signal: AbortSignal): Promise<RlStep> {
   const { prompts, groupSize, maxGradNorm } = config.rl;
   const policy = await model.policy(step);
-  const rolled = await gatherTrajectoryGroups(
+  const groups = await gatherTrajectoryGroups(
     scenarios("train", config.seed, index * prompts, prompts),
     async (scenario, context) => {
       const t = trajectory({ messages: reverseMessages(scenario) });
@@ -92,22 +87,11 @@ export async function reinforce(model: Model, config: QuickstartConfig, index: n
     },
     { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal },
   );
-  const groups = config.shuffleRewards ? rolled.map((group, at) => shuffleRewards(group, config.seed, index, at)) : rolled;
-  const { stats } = rolled;
+  const { stats } = groups;
   const found = { reward: stats.reward.mean, exact: stats.metrics["exact"]!.mean, sampledTokens: stats.tokens.completion };
-  // Groups of equal rewards have zero advantages. The control run reaches this state after it has unlearned the task.
+  // Groups of equal rewards have zero advantages.
   if (stats.trainableGroups === 0) return { ...found, step, trainedTokens: 0, metrics: {} };
   const job = await model.train(groups, { learningRate: rlLearningRate(config, index), maxGradNorm, signal });
   const { metrics, step: trained } = await job.done({ signal });
   return { ...found, step: trained, trainedTokens: metrics["tokens/trained"] ?? found.sampledTokens, metrics };
-}
-
-/** Permutes the rewards of a group at random, so that rewards are independent of the completions. */
-export function shuffleRewards(group: TrajectoryGroup, seed: number, step: number, index: number): TrajectoryGroup {
-  const rewards = [...group.rewards];
-  for (let i = rewards.length - 1; i > 0; i--) {
-    const j = Math.floor(uniform(BigInt(seed), step, index, i) * (i + 1));
-    [rewards[i], rewards[j]] = [rewards[j]!, rewards[i]!];
-  }
-  return group.with({ trajectories: group.trajectories.map((one, i) => one.with({ reward: rewards[i]! })) });
 }
