@@ -1,8 +1,13 @@
 import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
+import { artifactsCommand } from "./artifacts.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
+import { chatCommand } from "./chat.ts";
+import { checkpointsCommand } from "./checkpoints.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
+import { jobsCommand } from "./jobs.ts";
+import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
 import { serveCommand } from "./serve.ts";
 import { trainCommand } from "./train.ts";
@@ -35,6 +40,11 @@ export function createProgram(version: string): Command {
     trainCommand(),
     evaluateCommand(),
     validateCommand(),
+    chatCommand(),
+    modelsCommand(),
+    checkpointsCommand(),
+    jobsCommand(),
+    artifactsCommand(),
     verifyCommand(),
     backupCommand(),
     restoreCommand(),
