@@ -4,6 +4,7 @@ import { artifactsCommand } from "./artifacts.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
 import { chatCommand } from "./chat.ts";
 import { checkpointsCommand } from "./checkpoints.ts";
+import { completionCommand } from "./completion.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { jobsCommand } from "./jobs.ts";
@@ -48,6 +49,7 @@ export function createProgram(version: string): Command {
     verifyCommand(),
     backupCommand(),
     restoreCommand(),
+    completionCommand(),
   ])
     program.addCommand(command);
   // Commands added with `addCommand` do not inherit the settings of the parent.

@@ -43,6 +43,14 @@ export function printText(text: string): void {
   );
 }
 
+/** Calls `action` when the reader of standard output has closed it, as `head` does after its last line. */
+export function onClosedOutput(action: () => void): void {
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+    action();
+  });
+}
+
 /** Whether a user can answer a question: standard input and standard error are terminals. */
 export function isInteractive(): boolean {
   return process.stdin.isTTY && process.stderr.isTTY;
