@@ -32,11 +32,13 @@ export const modules = {
   engine: [...base, "tokenizer", "grammar", "training-rows"],
   service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
   report: [...base, "schema", "trajectory", "dataset"],
+  // Reads weights and tokenizers from files; loads no native code.
+  export: [...base, "schema", "client", "tokenizer", "engine"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
   index: [...loop, "environment", "follow", "train", "report"],
-  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "index"],
+  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "export", "index"],
 };
 
 /**

@@ -1,13 +1,13 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { readAdapterConfig } from "../../src/service/checkpoints/peft.ts";
-import { temporaryDirectory } from "./support.ts";
+import { readAdapterConfig } from "../../../../src/engine/onnx/model/adapter-config.ts";
+import { temporaryDirectory } from "../../../service/support.ts";
 
 async function read(settings: object) {
   const path = join(await temporaryDirectory(), "adapter_config.json");
   await writeFile(path, JSON.stringify({ peft_type: "LORA", r: 4, lora_alpha: 8, ...settings }));
-  return readAdapterConfig(path, "the adapter");
+  return readAdapterConfig(path, "the adapter", "from");
 }
 
 test.each([
