@@ -6,6 +6,7 @@ import { chatCommand } from "./chat.ts";
 import { checkpointsCommand } from "./checkpoints.ts";
 import { completionCommand } from "./completion.ts";
 import { evaluateCommand } from "./evaluate.ts";
+import { exportCommand } from "./export.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { jobsCommand } from "./jobs.ts";
 import { modelsCommand } from "./models.ts";
@@ -46,6 +47,7 @@ export function createProgram(version: string): Command {
     checkpointsCommand(),
     jobsCommand(),
     artifactsCommand(),
+    exportCommand(),
     verifyCommand(),
     backupCommand(),
     restoreCommand(),

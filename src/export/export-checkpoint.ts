@@ -1,6 +1,6 @@
 /** Export of a checkpoint in the formats of other programs. */
-import { mkdir, readdir, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { copyFile, mkdir, readdir, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
 import type { CallOptions, Model } from "../client/index.ts";
 import { ArgumentError, UnsupportedError } from "../errors.ts";
 import type { ExportDtype } from "./element-encoders.ts";
@@ -64,6 +64,8 @@ export interface ExportResult {
 /** Folder of the base model in an archive, and of the archive in the scratch directory. */
 const BASE_FOLDER = "base";
 const DOWNLOAD = "download";
+/** File of an archive that identifies the checkpoint. */
+const CHECKPOINT_FILE = "checkpoint.json";
 
 /**
  * Downloads a checkpoint and writes it in the format of another program.
@@ -110,6 +112,7 @@ export async function exportCheckpoint(model: Model, path: string, options: Expo
         return await exportGguf(output, { base: directory, weights, name: `${name}:step${step}`, dtype, preTokenizer, signal });
       }
       await mkdir(output);
+      await copyFile(join(downloaded, CHECKPOINT_FILE), join(output, CHECKPOINT_FILE));
       await writeHuggingFace(output, { base: directory, weights, dtype: dtype as Exclude<ExportDtype, "q8_0">, signal });
       return [];
     } finally {
@@ -152,8 +155,8 @@ async function includedBase(directory: string, baseModel: string): Promise<strin
 
 async function filesOf(path: string): Promise<Pick<ExportResult, "files" | "sizeBytes">> {
   const isDirectory = (await stat(path)).isDirectory();
-  const files = isDirectory ? (await readdir(path)).toSorted() : [path];
-  const sizes = await Promise.all(files.map((file) => stat(isDirectory ? join(path, file) : file)));
+  const files = isDirectory ? (await readdir(path)).toSorted() : [basename(path)];
+  const sizes = await Promise.all(files.map((file) => stat(isDirectory ? join(path, file) : path)));
   return { files, sizeBytes: sizes.reduce((sum, { size }) => sum + size, 0) };
 }
 
