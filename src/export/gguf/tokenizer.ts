@@ -1,5 +1,4 @@
 /** Metadata of a tokenizer in GGUF. */
-import { join } from "node:path";
 import { DataError, UnsupportedError } from "../../errors.ts";
 import { byteFallbackPipeline, byteOf, isByteFallback } from "../../tokenizer/byte-fallback.ts";
 import { readTokenizerFiles, type TokenizerFiles } from "../../tokenizer/load.ts";
@@ -41,6 +40,9 @@ export async function ggufTokenizer(
     });
   const { tokens, types } = vocabulary(file, vocabularySize);
   const metadata: (readonly [string, MetadataValue])[] = [];
+  const strips = file.added_tokens.filter((token) => token["lstrip"] === true || token["rstrip"] === true);
+  if (strips.length > 0)
+    warnings.push(`llama.cpp keeps spaces next to ${strips.map(({ content }) => content).join(", ")}; the model's own tokenizer removes them.`);
   if (isSentencePiece) {
     const { prefix, hasOwnNormalizer } = byteFallbackPipeline(file, config);
     if (prefix === "first" || (prefix === "always" && !hasOwnNormalizer)) warnings.push(PREFIX_WARNING);
@@ -113,7 +115,7 @@ async function specialTokens(
   const isOnly = (added: readonly number[], id: number | undefined) => added.length === 0 || (added.length === 1 && added[0] === id);
   if (start < 0 || !isOnly(before, bos) || !isOnly(after, eos))
     throw new UnsupportedError(
-      `${join("tokenizer.json")}: expected a post-processor that adds at most the BOS in front and the EOS at the end, got ${JSON.stringify(file.post_processor).slice(0, 300)}`,
+      `tokenizer.json: expected a post-processor that adds at most the BOS in front and the EOS at the end, got ${JSON.stringify(file.post_processor).slice(0, 300)}`,
       { param: "format" },
     );
   const known: readonly (readonly [string, number | undefined])[] = [
