@@ -42,7 +42,9 @@ export async function ggufTokenizer(
   const metadata: (readonly [string, MetadataValue])[] = [];
   const strips = file.added_tokens.filter((token) => token["lstrip"] === true || token["rstrip"] === true);
   if (strips.length > 0)
-    warnings.push(`llama.cpp keeps spaces next to ${strips.map(({ content }) => content).join(", ")}; the model's own tokenizer removes them.`);
+    warnings.push(
+      `llama.cpp keeps spaces next to ${strips.map(({ content }) => content).join(", ")}; the model's own tokenizer removes them.`,
+    );
   if (isSentencePiece) {
     const { prefix, hasOwnNormalizer } = byteFallbackPipeline(file, config);
     if (prefix === "first" || (prefix === "always" && !hasOwnNormalizer)) warnings.push(PREFIX_WARNING);
@@ -53,12 +55,18 @@ export async function ggufTokenizer(
       ["tokenizer.ggml.add_space_prefix", { type: "bool", value: prefix !== "never" }],
     );
   } else {
-    if (preTokenizer !== undefined) warnings.push(`The pre-tokenizer ${preTokenizer} was chosen by an option: llama.cpp may split texts into other tokens than the model was trained on.`);
+    if (preTokenizer !== undefined)
+      warnings.push(
+        `The pre-tokenizer ${preTokenizer} was chosen by an option: llama.cpp may split texts into other tokens than the model was trained on.`,
+      );
     warnings.push(...normalizerWarnings(file));
     metadata.push(
       ["tokenizer.ggml.model", { type: "string", value: "gpt2" }],
       ["tokenizer.ggml.pre", { type: "string", value: preTokenizer ?? preTokenizerOf(file) }],
-      ["tokenizer.ggml.merges", { type: "strings", value: file.model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" "))) }],
+      [
+        "tokenizer.ggml.merges",
+        { type: "strings", value: file.model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" "))) },
+      ],
     );
   }
   metadata.push(
@@ -126,7 +134,9 @@ async function specialTokens(
     ["eot", tokenizer.eosTokenIds.find((id) => id !== eos)],
   ];
   return [
-    ...known.flatMap(([name, value]) => (value === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, { type: "uint32", value }] as const])),
+    ...known.flatMap(([name, value]) =>
+      value === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, { type: "uint32", value }] as const],
+    ),
     ["tokenizer.ggml.add_bos_token", { type: "bool", value: before.length > 0 }],
     ["tokenizer.ggml.add_eos_token", { type: "bool", value: after.length > 0 }],
   ];
