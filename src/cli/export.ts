@@ -1,8 +1,9 @@
 import { Command, InvalidArgumentError, Option } from "commander";
+import { Model } from "../client/index.ts";
 import type { ExportDtype, ExportFormat, ExportResult } from "../export/index.ts";
 import { formatBytes } from "../util/units.ts";
-import { type CheckpointName, checkpointName } from "./arguments.ts";
-import { trainedModel, withService } from "./connected.ts";
+import { withService } from "./connected.ts";
+import { findModel, parseCheckpointName } from "./names.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 const FORMATS = ["huggingface", "peft", "gguf"] as const satisfies readonly ExportFormat[];
@@ -21,7 +22,7 @@ interface ExportCommandOptions extends OutputOptions {
 export function exportCommand(): Command {
   return new Command("export")
     .description("write a checkpoint for other programs: a Hugging Face directory, a PEFT adapter, or a GGUF file for llama.cpp")
-    .argument("<model:step>", "checkpoint, as project/name:step; the newest without a step", checkpointName)
+    .argument("<model[:step]>", "trained model, without a step its newest checkpoint")
     .argument("[path]", "directory or GGUF file to write (default: <name>-step<N>, with .gguf for GGUF)", path)
     .addOption(new Option("--format <format>", "format to write").choices(FORMATS).default("huggingface"))
     .addOption(new Option("--dtype <dtype>", "type of the weights (default: float32); q8_0 only for GGUF").choices(DTYPES))
@@ -37,15 +38,16 @@ function path(text: string): string {
   return text;
 }
 
-async function run({ model: name, step }: CheckpointName, given: string | undefined, options: ExportCommandOptions): Promise<void> {
+async function run(text: string, given: string | undefined, options: ExportCommandOptions): Promise<void> {
   const { format, dtype, base, preTokenizer, tokenizer, force } = options;
   // Imported lazily: `--help` needs neither the tokenizers nor the reader of weights.
   const { exportCheckpoint } = await import("../export/index.ts");
   await withService(async (connected) => {
     const { signal } = connected;
-    const model = await trainedModel(connected, name);
+    const { model: name, step } = parseCheckpointName(text);
+    const model = new Model(connected.service, await findModel(connected, name));
     const at = step ?? (await model.step({ signal }));
-    const target = given ?? `${name.name}-step${at}${format === "gguf" ? ".gguf" : ""}`;
+    const target = given ?? `${model.name}-step${at}${format === "gguf" ? ".gguf" : ""}`;
     const result = await exportCheckpoint(model, target, { step: at, format, dtype, base, preTokenizer, tokenizer, force, signal });
     printResult(options, result, lines);
   });

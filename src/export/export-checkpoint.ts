@@ -39,7 +39,7 @@ export interface ExportOptions extends CallOptions {
   readonly tokenizer?: boolean | undefined;
 }
 
-/** Exported checkpoint. */
+/** Files that {@link exportCheckpoint} has written, and the origin of their weights. */
 export interface ExportResult {
   /** Path of the directory or GGUF file, as given. */
   readonly path: string;
@@ -119,7 +119,16 @@ export async function exportCheckpoint(model: Model, path: string, options: Expo
       await weights.close();
     }
   });
-  return { path, format, dtype: format === "peft" ? null : dtype, model: name, step, baseModel: model.baseModel, ...(await filesOf(path)), warnings };
+  return {
+    path,
+    format,
+    dtype: format === "peft" ? null : dtype,
+    model: name,
+    step,
+    baseModel: model.baseModel,
+    ...(await filesOf(path)),
+    warnings,
+  };
 }
 
 function checkOptions(model: Model, format: ExportFormat, { dtype, base, preTokenizer, tokenizer }: ExportOptions): void {
@@ -128,7 +137,8 @@ function checkOptions(model: Model, format: ExportFormat, { dtype, base, preToke
   };
   const name = `${model.project}/${model.name}`;
   if (format === "peft") {
-    if (model.lora === null) refuse("format", `Expected a model with an adapter for format "peft"; ${name} is fully trained: export "huggingface"`);
+    if (model.lora === null)
+      refuse("format", `Expected a model with an adapter for format "peft"; ${name} is fully trained: export "huggingface"`);
     if (dtype !== undefined) refuse("dtype", 'Expected no `dtype` with format "peft", which keeps the type of the adapter');
   }
   if (format !== "gguf") {
@@ -139,7 +149,10 @@ function checkOptions(model: Model, format: ExportFormat, { dtype, base, preToke
     refuse("preTokenizer", "Expected no `preTokenizer` without a tokenizer");
   }
   if (base !== undefined && (model.lora === null || format === "peft"))
-    refuse("base", `Expected no \`base\`: nothing is merged for ${format === "peft" ? 'format "peft"' : `${name}, which is fully trained`}`);
+    refuse(
+      "base",
+      `Expected no \`base\`: nothing is merged for ${format === "peft" ? 'format "peft"' : `${name}, which is fully trained`}`,
+    );
 }
 
 /** Returns the directory of the base model in a download. */
@@ -159,4 +172,3 @@ async function filesOf(path: string): Promise<Pick<ExportResult, "files" | "size
   const sizes = await Promise.all(files.map((file) => stat(isDirectory ? join(path, file) : path)));
   return { files, sizeBytes: sizes.reduce((sum, { size }) => sum + size, 0) };
 }
-

@@ -37,7 +37,10 @@ export async function writeHuggingFace(
   let end = 0;
   for (const { name, shape } of weights.tensors) {
     const start = end;
-    end += encodedBytes(ENCODERS[dtype], shape.reduce((a, b) => a * b, 1));
+    end += encodedBytes(
+      ENCODERS[dtype],
+      shape.reduce((a, b) => a * b, 1),
+    );
     header[name] = { dtype: SAFETENSORS_NAMES[dtype], shape, data_offsets: [start, end] };
   }
   const file = await open(join(directory, WEIGHTS_FILE), "wx");

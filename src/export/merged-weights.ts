@@ -76,7 +76,10 @@ async function openAdapter(directory: string, config: ModelConfig): Promise<Open
   }
   return {
     async addTo(name, weights) {
-      const [a, b] = ["A", "B"].map((matrix) => `base_model.model.${name.replace(/weight$/u, `lora_${matrix}.weight`)}`) as [string, string];
+      const [a, b] = ["A", "B"].map((matrix) => `base_model.model.${name.replace(/weight$/u, `lora_${matrix}.weight`)}`) as [
+        string,
+        string,
+      ];
       if (file.shapes.has(a)) mergeAdapter(weights, { a: await file.read(a), b: await file.read(b), ...settings });
     },
     close: () => file.close(),

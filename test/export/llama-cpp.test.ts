@@ -48,11 +48,15 @@ describe.skipIf(!hasLlamaCpp)("llama.cpp (skipped without the Python package lla
   });
 
   test("splits texts into the same tokens with a tokenizer in the style of SentencePiece", async () => {
-    const files = { "tokenizer_config.json": { tokenizer_class: "PreTrainedTokenizerFast", bos_token: "<s>", eos_token: "</s>", unk_token: "<unk>" } };
+    const files = {
+      "tokenizer_config.json": { tokenizer_class: "PreTrainedTokenizerFast", bos_token: "<s>", eos_token: "</s>", unk_token: "<unk>" },
+    };
     const directory = await modelWithTokenizer(join(ORACLE, "byte-fallback"), files);
     const { path, warnings } = await ggufOf(directory);
     expect(warnings).toEqual([]);
-    const { variants } = await gunzipped<{ variants: readonly { readonly name: string; readonly texts: readonly Text[] }[] }>("byte-fallback.json.gz");
+    const { variants } = await gunzipped<{ variants: readonly { readonly name: string; readonly texts: readonly Text[] }[] }>(
+      "byte-fallback.json.gz",
+    );
     const { texts } = variants.find(({ name }) => name === "the file's normalizers")!;
     expectTokens(path, texts);
   });

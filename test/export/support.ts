@@ -59,7 +59,14 @@ export async function ggufOf(
   const path = join(await scratch(), "model.gguf");
   const weights = await openMergedWeights(base, adapter);
   try {
-    const warnings = await exportGguf(path, { base, weights, name: "a model", dtype, preTokenizer: options.preTokenizer, signal: undefined });
+    const warnings = await exportGguf(path, {
+      base,
+      weights,
+      name: "a model",
+      dtype,
+      preTokenizer: options.preTokenizer,
+      signal: undefined,
+    });
     return { path, warnings };
   } finally {
     await weights.close();
@@ -80,5 +87,7 @@ export function llamaCpp(request: {
   readonly texts?: readonly string[];
 }): { readonly logprobs: number[][]; readonly tokens: [number[], number[]][] } {
   const input = JSON.stringify({ vocabulary: 0, rows: [], texts: [], ...request });
-  return JSON.parse(execFileSync(PYTHON, [join(import.meta.dirname, "llama_logprobs.py")], { input, encoding: "utf8", maxBuffer: 2 ** 26 })) as ReturnType<typeof llamaCpp>;
+  return JSON.parse(
+    execFileSync(PYTHON, [join(import.meta.dirname, "llama_logprobs.py")], { input, encoding: "utf8", maxBuffer: 2 ** 26 }),
+  ) as ReturnType<typeof llamaCpp>;
 }

@@ -100,7 +100,8 @@ function requireSupported(known: GgufArchitecture, config: ModelConfig): void {
   if (rope.kind === "yarn" && !rope.isTruncated) refuse('rotary scaling of type "yarn" with `truncate: false`');
   if (known.name === "qwen2" && config.heads * config.headSize !== config.hiddenSize) refuse("a `head_dim` other than hidden size / heads");
   const skipped = Array.from({ length: layers }, (_, layer) => layer).filter((layer) => (layer + 1) % known.unrotatedEvery === 0);
-  if (skipped.join() !== unrotatedLayers.join()) refuse(`layers ${unrotatedLayers.join(", ") || "(none)"} without rotation (\`no_rope_layers\`)`);
+  if (skipped.join() !== unrotatedLayers.join())
+    refuse(`layers ${unrotatedLayers.join(", ") || "(none)"} without rotation (\`no_rope_layers\`)`);
 }
 
 function ropeMetadata(name: string, { rope }: ModelConfig): (readonly [string, MetadataValue])[] {

@@ -61,7 +61,12 @@ export async function exportGguf(path: string, source: GgufSource): Promise<read
 
 const NO_TOKENIZER = { metadata: [["tokenizer.ggml.model", { type: "string", value: "none" }] as const], warnings: [] };
 
-function tensorOf({ name, file, interleavedHeads }: MappedTensor, shape: readonly number[], dtype: ExportDtype, weights: MergedWeights): GgufTensor {
+function tensorOf(
+  { name, file, interleavedHeads }: MappedTensor,
+  shape: readonly number[],
+  dtype: ExportDtype,
+  weights: MergedWeights,
+): GgufTensor {
   const rowLength = shape.at(-1)!;
   // llama.cpp computes with vectors in float32. Rows of other lengths than whole blocks of Q8_0 are float16, as in its own converter.
   const type = shape.length === 1 ? "float32" : rowLength % ENCODERS[dtype].blockLength === 0 ? dtype : "float16";
@@ -73,7 +78,9 @@ function tensorOf({ name, file, interleavedHeads }: MappedTensor, shape: readonl
     bytes: encodedBytes(ENCODERS[type], elements),
     async data() {
       const values = await weights.read(file);
-      return ENCODERS[type].encode(interleavedHeads === 0 ? values : interleaveHeads(values, interleavedHeads, shape.length === 1 ? 1 : rowLength));
+      return ENCODERS[type].encode(
+        interleavedHeads === 0 ? values : interleaveHeads(values, interleavedHeads, shape.length === 1 ? 1 : rowLength),
+      );
     },
   };
 }

@@ -25,9 +25,6 @@ const KNOWN: readonly KnownPreTokenizer[] = [
   { id: "qwen2", patterns: [wordsWithDigits("\\p{N}")], ignoresMerges: false },
 ];
 
-/** Identifiers of the pre-tokenizers that are chosen automatically. */
-export const PRE_TOKENIZERS: readonly string[] = KNOWN.map(({ id }) => id);
-
 /**
  * Returns llama.cpp's identifier of a byte-level tokenizer's pre-tokenizer.
  *

@@ -32,11 +32,14 @@ export function mergeScores({ model: { vocab, merges } }: TokenizerFile, tokens:
         refuse(`no merge of ${JSON.stringify(left)} and ${JSON.stringify(right)}`);
     }
   }
-  return tokens.map((text) => -(ranks.get(text) ?? 0));
+  return tokens.map((text) => 0 - (ranks.get(text) ?? 0));
 }
 
 function refuse(found: string): never {
-  throw new UnsupportedError(`tokenizer.json: expected merges in the style of SentencePiece for GGUF, got ${found}; export another format`, {
-    param: "format",
-  });
+  throw new UnsupportedError(
+    `tokenizer.json: expected merges in the style of SentencePiece for GGUF, got ${found}; export another format`,
+    {
+      param: "format",
+    },
+  );
 }

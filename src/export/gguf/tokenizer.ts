@@ -32,42 +32,64 @@ export async function ggufTokenizer(
 ): Promise<GgufTokenizer> {
   const files = await readTokenizerFiles(directory);
   const { file, config } = files;
-  const warnings: string[] = [];
-  const isSentencePiece = isByteFallback(file);
-  if (isSentencePiece && preTokenizer !== undefined)
+  const { tokens, types } = vocabulary(file, vocabularySize);
+  const kind = isByteFallback(file) ? sentencePiece(file, config, tokens, preTokenizer) : byteLevel(file, preTokenizer);
+  return {
+    metadata: [
+      ...kind.metadata,
+      ["tokenizer.ggml.tokens", { type: "strings", value: tokens }],
+      ["tokenizer.ggml.token_type", { type: "int32s", value: types }],
+      ...(await specialTokens(directory, files, tokens)),
+      ...templates(files),
+    ],
+    warnings: [...kind.warnings, ...strippingWarnings(file)],
+  };
+}
+
+function sentencePiece(
+  file: TokenizerFile,
+  config: TokenizerConfigFile,
+  tokens: readonly string[],
+  preTokenizer: string | undefined,
+): GgufTokenizer {
+  if (preTokenizer !== undefined)
     throw new UnsupportedError("A SentencePiece tokenizer has no pre-tokenizer in llama.cpp: omit the option `preTokenizer`", {
       param: "preTokenizer",
     });
-  const { tokens, types } = vocabulary(file, vocabularySize);
-  const metadata: (readonly [string, MetadataValue])[] = [];
-  const strips = file.added_tokens.filter((token) => token["lstrip"] === true || token["rstrip"] === true);
-  if (strips.length > 0)
-    warnings.push(`llama.cpp keeps spaces next to ${strips.map(({ content }) => content).join(", ")}; the model's own tokenizer removes them.`);
-  if (isSentencePiece) {
-    const { prefix, hasOwnNormalizer } = byteFallbackPipeline(file, config);
-    if (prefix === "first" || (prefix === "always" && !hasOwnNormalizer)) warnings.push(PREFIX_WARNING);
-    metadata.push(
+  const { prefix, hasOwnNormalizer } = byteFallbackPipeline(file, config);
+  return {
+    metadata: [
       ["tokenizer.ggml.model", { type: "string", value: "llama" }],
       ["tokenizer.ggml.pre", { type: "string", value: "default" }],
       ["tokenizer.ggml.scores", { type: "float32s", value: mergeScores(file, tokens) }],
       ["tokenizer.ggml.add_space_prefix", { type: "bool", value: prefix !== "never" }],
-    );
-  } else {
-    if (preTokenizer !== undefined) warnings.push(`The pre-tokenizer ${preTokenizer} was chosen by an option: llama.cpp may split texts into other tokens than the model was trained on.`);
-    warnings.push(...normalizerWarnings(file));
-    metadata.push(
+    ],
+    warnings: prefix === "first" || (prefix === "always" && !hasOwnNormalizer) ? [PREFIX_WARNING] : [],
+  };
+}
+
+function byteLevel(file: TokenizerFile, preTokenizer: string | undefined): GgufTokenizer {
+  const merges = file.model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" ")));
+  const chosen =
+    preTokenizer === undefined
+      ? []
+      : [
+          `The pre-tokenizer ${preTokenizer} was chosen by an option: llama.cpp may split texts into other tokens than the model was trained on.`,
+        ];
+  return {
+    metadata: [
       ["tokenizer.ggml.model", { type: "string", value: "gpt2" }],
       ["tokenizer.ggml.pre", { type: "string", value: preTokenizer ?? preTokenizerOf(file) }],
-      ["tokenizer.ggml.merges", { type: "strings", value: file.model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" "))) }],
-    );
-  }
-  metadata.push(
-    ["tokenizer.ggml.tokens", { type: "strings", value: tokens }],
-    ["tokenizer.ggml.token_type", { type: "int32s", value: types }],
-    ...(await specialTokens(directory, files, tokens)),
-    ...templates(files),
-  );
-  return { metadata, warnings };
+      ["tokenizer.ggml.merges", { type: "strings", value: merges }],
+    ],
+    warnings: [...chosen, ...normalizerWarnings(file)],
+  };
+}
+
+function strippingWarnings({ added_tokens: added }: TokenizerFile): string[] {
+  const stripping = added.filter((token) => token["lstrip"] === true || token["rstrip"] === true).map(({ content }) => content);
+  if (stripping.length === 0) return [];
+  return [`llama.cpp keeps spaces next to ${stripping.join(", ")}; the model's own tokenizer removes them.`];
 }
 
 const PREFIX_WARNING =
@@ -126,7 +148,9 @@ async function specialTokens(
     ["eot", tokenizer.eosTokenIds.find((id) => id !== eos)],
   ];
   return [
-    ...known.flatMap(([name, value]) => (value === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, { type: "uint32", value }] as const])),
+    ...known.flatMap(([name, value]) =>
+      value === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, { type: "uint32", value }] as const],
+    ),
     ["tokenizer.ggml.add_bos_token", { type: "bool", value: before.length > 0 }],
     ["tokenizer.ggml.add_eos_token", { type: "bool", value: after.length > 0 }],
   ];
