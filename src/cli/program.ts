@@ -1,10 +1,15 @@
 import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
 import { backupCommand, restoreCommand } from "./backup.ts";
+import { compareCommand } from "./compare.ts";
+import { datasetCommand } from "./dataset.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { JSON_HELP } from "./output.ts";
+import { reportCommand } from "./report.ts";
+import { runsCommand } from "./runs.ts";
 import { serveCommand } from "./serve.ts";
+import { sftCommand } from "./sft.ts";
 import { trainCommand } from "./train.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
@@ -33,8 +38,13 @@ export function createProgram(version: string): Command {
   for (const command of [
     serveCommand(),
     trainCommand(),
+    sftCommand(),
     evaluateCommand(),
     validateCommand(),
+    datasetCommand(),
+    runsCommand(),
+    compareCommand(),
+    reportCommand(),
     verifyCommand(),
     backupCommand(),
     restoreCommand(),
