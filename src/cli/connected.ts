@@ -43,9 +43,14 @@ export async function withService<T>(run: (connected: Connected) => Promise<T>, 
   }
 }
 
-/** Returns the model of this name; creates it on the base model `base` if it does not exist. */
-export function openModel({ service, signal }: Connected, { project, name }: ModelName, base: string): Promise<Model> {
-  return service.models.create({ project, name, baseModel: base, returnExisting: true, signal });
+/**
+ * Returns the model of this name; creates it on the base model `base` if it does not exist.
+ *
+ * @param loraRank - Rank of the adapter of a new model; undefined for full-parameter training.
+ */
+export function openModel({ service, signal }: Connected, { project, name }: ModelName, base: string, loraRank?: number): Promise<Model> {
+  const lora = loraRank === undefined ? undefined : { rank: loraRank };
+  return service.models.create({ project, name, baseModel: base, returnExisting: true, lora, signal });
 }
 
 /**

@@ -1,6 +1,8 @@
 import { Command, CommanderError } from "commander";
 import { artifactsCommand } from "./artifacts.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
+import { compareCommand } from "./compare.ts";
+import { datasetCommand } from "./dataset.ts";
 import { chatCommand } from "./chat.ts";
 import { checkpointsCommand } from "./checkpoints.ts";
 import { cleanCommand } from "./clean.ts";
@@ -12,8 +14,11 @@ import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { jobsCommand } from "./jobs.ts";
 import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
+import { reportCommand } from "./report.ts";
+import { runsCommand } from "./runs.ts";
 import { readPackage } from "./package.ts";
 import { serveCommand } from "./serve.ts";
+import { sftCommand } from "./sft.ts";
 import { trainCommand } from "./train.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
@@ -36,8 +41,13 @@ export function createProgram(version: string): Command {
   for (const command of [
     serveCommand(),
     trainCommand(),
+    sftCommand(),
     evaluateCommand(),
     validateCommand(),
+    datasetCommand(),
+    runsCommand(),
+    compareCommand(),
+    reportCommand(),
     chatCommand(),
     modelsCommand(),
     checkpointsCommand(),

@@ -94,7 +94,7 @@ export interface Evaluation {
  */
 export async function evaluate<S>(environment: Environment<S>, policy: Policy, options: EvaluateOptions<S> = {}): Promise<Evaluation> {
   const { scenarios = environment.scenarios.eval, samples = 1, temperature = samples === 1 ? 0 : 1, k, level, seed = 0, ...rest } = options;
-  const { threshold = roundedDown(highestReward(environment)), ...gather } = rest;
+  const { threshold, ...gather } = rest;
   if (scenarios.length === 0) {
     throw new ConfigError(`Environment \`${environment.name}\` has no \`eval\` scenarios; list some, or pass \`scenarios\``, {
       param: "scenarios",
@@ -111,12 +111,6 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
     seed,
     afterEach: (group, index) => withScenarioId(group, scenarioIdOf(environment, scenarios[index] as S)),
   });
-  const clusters = byScenario(groups).map((same) => same.flatMap((group) => group.trajectories));
-  const estimate = (of: (trajectory: TrajectoryGroup["trajectories"][number]) => number) =>
-    clusteredMean(
-      clusters.map((trajectories) => trajectories.map(of)),
-      { level },
-    );
   return {
     environment: environment.name,
     policy: policy.id,
@@ -124,7 +118,37 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
     temperature,
     seed,
     scenarios: scenarios.length,
-    exceptions: groups.stats.exceptions,
+    ...evaluationEstimates(environment, groups, { ks, threshold, level }),
+    metrics: groups.stats.metrics,
+    groups,
+  };
+}
+
+/** Numbers that {@link evaluationEstimates} computes from played groups. */
+export type EvaluationEstimates = Pick<Evaluation, "exceptions" | "reward" | "threshold" | "passAtK" | "rewards">;
+
+/** Settings of {@link evaluationEstimates}, with the meanings of {@link EvaluateOptions}. */
+export interface EstimateSettings {
+  /** Values of `k`, ascending. */
+  readonly ks: readonly number[];
+  readonly threshold?: number | undefined;
+  readonly level?: number | undefined;
+}
+
+/** Computes the estimates of an evaluation from its groups, as played or as stored. */
+export function evaluationEstimates<S>(
+  environment: Environment<S>,
+  groups: readonly TrajectoryGroup[],
+  { ks, threshold = roundedDown(highestReward(environment)), level }: EstimateSettings,
+): EvaluationEstimates {
+  const clusters = byScenario(groups).map((same) => same.flatMap((group) => group.trajectories));
+  const estimate = (of: (trajectory: TrajectoryGroup["trajectories"][number]) => number) =>
+    clusteredMean(
+      clusters.map((trajectories) => trajectories.map(of)),
+      { level },
+    );
+  return {
+    exceptions: groups.reduce((sum, { exceptions }) => sum + exceptions.length, 0),
     reward: estimate((trajectory) => trajectory.reward),
     threshold,
     passAtK: ks
@@ -133,8 +157,6 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
     rewards: Object.fromEntries(
       environment.rewards.map(({ name }) => [name, estimate(({ metrics }) => Number(metrics[REWARD_PREFIX + name]))]),
     ),
-    metrics: groups.stats.metrics,
-    groups,
   };
 }
 
@@ -150,8 +172,8 @@ function checkedKs(k: EvaluateOptions<never>["k"], samples: number): number[] {
   throw new ArgumentError(`Expected \`k\` to be an integer from 1 to \`samples\` (${samples}), got \`${bad}\``, { param: "k" });
 }
 
-function checkBounds(threshold: number, level: number | undefined): void {
-  if (!Number.isFinite(threshold))
+function checkBounds(threshold: number | undefined, level: number | undefined): void {
+  if (threshold !== undefined && !Number.isFinite(threshold))
     throw new ArgumentError(`Expected \`threshold\` to be finite, got \`${threshold}\``, { param: "threshold" });
   if (level !== undefined) checkLevel(level);
 }

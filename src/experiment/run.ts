@@ -1,12 +1,9 @@
-import { stat } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
-import { expandPaths } from "../dataset/paths.ts";
-import { ArgumentError, DataError, NotFoundError } from "../errors.ts";
+import { join } from "node:path";
+import { ArgumentError, NotFoundError } from "../errors.ts";
 import type { CheckpointData, ColumnsData, NoticeData, Split } from "../report/page-data.ts";
-import { readRun, stepFile, type RunFiles } from "../report/read-run.ts";
+import { stepFile, type RunFiles } from "../report/read-run.ts";
 import { readGroups } from "../report/read-steps.ts";
 import { TrajectoryGroup } from "../trajectory/index.ts";
-import { lockOwner } from "../util/process-lock.ts";
 import type { ScenarioResult } from "./scenario-result.ts";
 
 /**
@@ -41,7 +38,7 @@ export interface Subject {
 }
 
 /**
- * A run directory at the time of {@link openRun}: configuration, state and all metrics in memory; rollouts are read from disk when asked
+ * A run directory at the time of opening: configuration, state and all metrics in memory; rollouts are read from disk when asked
  * for. Open the directory again for newer contents.
  */
 export class Run {
@@ -94,6 +91,8 @@ export class Run {
    * @returns Steps, ascending, and a column per metric; null for a step without the metric.
    * @example
    * ```ts
+   * import { openRun } from "whetstone/experiment";
+   *
    * const run = await openRun("runs/reverse");
    * const { steps, columns } = run.metrics();
    * console.log(steps.at(-1), columns["reward/mean"]?.at(-1));
@@ -112,6 +111,8 @@ export class Run {
    * @throws NotFoundError `E_NOT_FOUND` if no row has the metric; the message lists the metrics of the run.
    * @example
    * ```ts
+   * import { openRun } from "whetstone/experiment";
+   *
    * const run = await openRun("runs/reverse");
    * console.log(run.series("reward/mean").at(-1)); // [19, 0.82]
    * ```
@@ -137,6 +138,8 @@ export class Run {
    * @throws the signal's reason.
    * @example
    * ```ts
+   * import { openRun } from "whetstone/experiment";
+   *
    * const run = await openRun("runs/reverse");
    * for await (const { rewards } of run.groups({ step: 0 })) console.log(rewards);
    * ```
@@ -158,6 +161,8 @@ export class Run {
    * @throws DataError `E_DATA` with file and line for a line that is not a group.
    * @example
    * ```ts
+   * import { openRun } from "whetstone/experiment";
+   *
    * const run = await openRun("runs/reverse");
    * const hardest = (await run.evaluation()).toSorted((a, b) => Math.max(...a.rewards) - Math.max(...b.rewards));
    * console.log(hardest.slice(0, 3).map(({ scenario }) => scenario));
@@ -210,6 +215,8 @@ export class Run {
    * @throws NotFoundError `E_NOT_FOUND` if the run has no such evaluation.
    * @example
    * ```ts
+   * import { openRun } from "whetstone/experiment";
+   *
    * const run = await openRun("runs/reverse");
    * const [first, last] = [run.at(0), run.at(20)];
    * ```
@@ -226,80 +233,14 @@ export class Run {
    * @throws ArgumentError `E_ARGUMENT` for an empty name.
    * @example
    * ```ts
+   * import { openRun } from "whetstone/experiment";
+   *
    * const run = (await openRun("runs/2026-11-22")).named("learning rate 3e-4");
    * ```
    */
   named(name: string): Run {
     if (name === "") throw new ArgumentError("Expected `name` to be a text that is not empty", { param: "name" });
     return new Run(this.dir, name, this.#files, this.state === "running");
-  }
-}
-
-/**
- * Opens the directory of a run, also of a run in progress or interrupted.
- *
- * @param dir - Directory written by `trainRl`, `trainSft`, a recipe or `whetstone eval --out`.
- * @param options - Signal.
- * @returns The run as it is on disk now.
- * @throws NotFoundError `E_NOT_FOUND` if the directory contains no files of a run.
- * @throws DataError `E_DATA` with file and line for a file that does not match its schema; an incomplete last line is skipped.
- * @example
- * ```ts
- * const run = await openRun("runs/reverse");
- * console.log(run.state, run.steps, run.series("reward/mean").at(-1));
- * ```
- */
-export async function openRun(dir: string, { signal }: ReadRunOptions = {}): Promise<Run> {
-  const path = resolve(dir);
-  const files = await readRun(path, signal);
-  return new Run(path, basename(path), files, (await lockOwner(resolve(path, "run.lock"))) !== null);
-}
-
-/**
- * Opens several run directories. Equal directory names are replaced by their paths below the common parent, so that names are distinct.
- *
- * @param patterns - Directory, glob such as `runs/*`, or a list of these. A glob selects the directories with a `metrics.jsonl`.
- * @param options - Signal.
- * @returns The runs in the order of the patterns, ordered by path within a glob; each directory once.
- * @throws NotFoundError `E_NOT_FOUND` for a directory that contains no files of a run, and for a glob that matches no run.
- * @throws DataError `E_DATA` with file and line for a file that does not match its schema.
- * @example
- * ```ts
- * const runs = await openRuns("runs/*");
- * console.log(runs.map(({ name, state, steps }) => `${name}: ${state}, ${steps} steps`).join("\n"));
- * ```
- */
-export async function openRuns(patterns: string | readonly string[], options: ReadRunOptions = {}): Promise<Run[]> {
-  const dirs = new Set<string>();
-  for (const pattern of typeof patterns === "string" ? [patterns] : patterns) for (const dir of await runDirs(pattern)) dirs.add(dir);
-  const runs = await Promise.all([...dirs].map((dir) => openRun(dir, options)));
-  const names = distinctNames(runs.map(({ dir }) => dir));
-  return runs.map((run, index) => run.named(names[index] as string));
-}
-
-async function runDirs(pattern: string): Promise<string[]> {
-  const isDirectory = await stat(pattern).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
-  if (isDirectory) return [resolve(pattern)];
-  try {
-    return (await expandPaths(`${pattern.replace(/\/+$/u, "")}/metrics.jsonl`)).map((path) => resolve(dirname(path)));
-  } catch (error) {
-    if (!(error instanceof DataError)) throw error;
-    throw new NotFoundError(`Expected \`${pattern}\` to be a run directory or a glob of run directories; no metrics.jsonl is there`, {
-      cause: error,
-      param: "patterns",
-    });
-  }
-}
-
-/** Returns the last segments of each path, as many as make all of them distinct. */
-function distinctNames(paths: readonly string[]): string[] {
-  const tails = (count: number) => paths.map((path) => path.split(/[\\/]/u).slice(-count).join("/"));
-  for (let count = 1; ; count++) {
-    const names = tails(count);
-    if (new Set(names).size === names.length) return names;
   }
 }
 

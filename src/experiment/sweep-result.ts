@@ -2,7 +2,8 @@ import { ArgumentError, NotFoundError } from "../errors.ts";
 import type { BootstrapOptions } from "./bootstrap.ts";
 import type { Comparison } from "./comparison.ts";
 import { compareUnits } from "./pairs.ts";
-import { openRun, type ReadRunOptions, type Run } from "./run.ts";
+import { openRun } from "./open-runs.ts";
+import type { ReadRunOptions, Run } from "./run.ts";
 import type { SweepCell } from "./sweep-cell.ts";
 import { Table, type Cell, type Row } from "./table.ts";
 

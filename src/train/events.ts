@@ -17,8 +17,8 @@ export type RunEndReason = "completed" | "stopped" | "early-stop" | "nothing-to-
 export type RecordedEventBody =
   | {
       readonly type: "run-start";
-      /** Kind of training. */
-      readonly kind: "rl" | "sft";
+      /** Kind of run: reinforcement learning, supervised training, or an evaluation of checkpoints. */
+      readonly kind: "rl" | "sft" | "eval";
       /** UUID of the trained model. */
       readonly modelId: string;
       /** The model's newest checkpoint at the start. */

@@ -1,4 +1,6 @@
 /** Training runs: rollouts, jobs and checkpoints as one process that can be followed, stopped and resumed. */
+export { evaluateCheckpoints } from "./evaluate-checkpoints.ts";
+export type { EvaluateCheckpointsOptions } from "./evaluate-checkpoints.ts";
 export type { LiveEventBody, Metrics, RecordedEvent, RecordedEventBody, RunEndReason, RunEvent, Split } from "./events.ts";
 export type { RunResult } from "./loop.ts";
 export type { EvaluationOptions, RunOptions, StepProgress, TrainRlOptions, TrainSftOptions } from "./options.ts";

@@ -184,7 +184,7 @@ export function checkSftOptions<S>(options: TrainSftOptions<S>): void {
   if (options.evaluation !== undefined) checkEvaluation(options.evaluation, options.environment);
 }
 
-function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, environment: Environment<S> | undefined): void {
+export function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, environment: Environment<S> | undefined): void {
   if (evaluation === undefined) return;
   if (environment === undefined) throw new ArgumentError("`evaluation` needs an `environment` to measure on", { param: "environment" });
   if (environment.scenarios.eval.length === 0) {
@@ -194,7 +194,7 @@ function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, environme
   }
 }
 
-function checkInteger(param: string, value: number | undefined, min: number, isRequired = false): void {
+export function checkInteger(param: string, value: number | undefined, min: number, isRequired = false): void {
   if (value === undefined && !isRequired) return;
   if (Number.isSafeInteger(value) && (value as number) >= min) return;
   throw new ArgumentError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });

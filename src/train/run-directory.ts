@@ -21,7 +21,7 @@ import { nextState, stateOf, type RunState } from "./state.ts";
 /** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
 export interface RunConfig {
   readonly version: 1;
-  readonly kind: "rl" | "sft";
+  readonly kind: "rl" | "sft" | "eval";
   /** Settings that must be the same at every start of the run. */
   readonly fixed: Readonly<Record<string, unknown>>;
   /** Settings that may differ from one start to the next. */

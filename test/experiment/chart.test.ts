@@ -96,7 +96,7 @@ describe("a line chart", () => {
     expect(inspect(chart)).toMatch(/^Chart "Reward", \d+ characters of SVG$/u);
     const path = join(await temporaryDirectory(), "reward.svg");
     await chart.write(path);
-    expect(await readFile(path, "utf8")).toBe(`${chart}`);
+    expect(await readFile(path, "utf8")).toBe(String(chart));
   });
 
   it("becomes an output in tslab's kernel instead of a text", () => {
