@@ -51,13 +51,13 @@ function writeValue(writer: BinaryWriter, value: SummaryValue): void {
       return;
     case "text":
       string(writer, 1, value.tag);
-      writePlugin(writer, "text", new Uint8Array());
       message(writer, 8, (tensor) => {
         tensor.tag(1, WireType.Varint).int32(DT_STRING);
         // A shape without dimensions is a scalar.
         message(tensor, 2, () => undefined);
         string(tensor, 8, value.text);
       });
+      writePlugin(writer, "text", new Uint8Array());
       return;
     case "hparams-start":
       writeSession(writer, "start", (data) =>
@@ -83,13 +83,13 @@ function writeSession(writer: BinaryWriter, part: "start" | "end", body: (data: 
   const data = new BinaryWriter();
   body(data);
   string(writer, 1, `_hparams_/session_${part}_info`);
-  writePlugin(writer, "hparams", data.finish());
   // The plugin reads the metadata alone; a summary needs some tensor.
   message(writer, 8, (tensor) => {
     tensor.tag(1, WireType.Varint).int32(DT_FLOAT);
     message(tensor, 2, () => undefined);
     message(tensor, 5, (values) => void values.float(0));
   });
+  writePlugin(writer, "hparams", data.finish());
 }
 
 /** Writes the metadata of a summary with the data of its plugin. */
