@@ -80,7 +80,7 @@ function RunTop({ summary, live, run, details }: RunTopProps) {
         <h1>{summary?.name ?? "Run"}</h1>
         <div class="controls">
           {summary && <State name={summary.state} title={summary.ended ?? undefined} />}
-          {summary?.model && <span class="hint">{summary.model}</span>}
+          {summary?.model && summary.model !== summary.name && <span class="hint">{summary.model}</span>}
           {summary?.state === "running" && summary.plannedSteps !== null && (
             <progress max={summary.plannedSteps} value={summary.steps} aria-label={`${summary.steps} of ${summary.plannedSteps} steps`} />
           )}
