@@ -6,6 +6,7 @@ import { reportFailure, reportUsage, USAGE } from "./failure.ts";
 import { JSON_HELP } from "./output.ts";
 import { serveCommand } from "./serve.ts";
 import { trainCommand } from "./train.ts";
+import { uiCommand } from "./ui.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
 import { packageFile } from "../util/package-file.ts";
@@ -33,6 +34,7 @@ export function createProgram(version: string): Command {
   for (const command of [
     serveCommand(),
     trainCommand(),
+    uiCommand(),
     evaluateCommand(),
     validateCommand(),
     verifyCommand(),
