@@ -93,15 +93,22 @@ function Readout({
   readonly steps: readonly number[];
   readonly index: number | null;
 }) {
+  // Of several runs, the names stand once above all charts.
+  const isShort = lines.some(({ color: variable }) => variable.startsWith("run-"));
   return (
-    <p class="readout">
+    <p class={isShort ? "readout short" : "readout"}>
       {lines.map(({ name, values, color: variable, split }) => {
         // The last value up to the step: evaluations are not made at every step.
         const at = values.findLastIndex((value, each) => value !== null && (index === null || each <= index));
         const place = at < 0 ? `before step ${steps[index ?? 0]}` : `step ${steps[at]}`;
         return (
           <span key={`${name} ${split}`}>
-            {lines.length > 1 && [<i class="swatch" style={{ color: `var(--${variable})` }} />, <em title={name}>{name}</em>, " "]}
+            {lines.length > 1 && (
+              <>
+                <i class={isShort && split === "eval" ? "swatch hollow" : "swatch"} style={{ color: `var(--${variable})` }} />
+                <em class={isShort ? "hidden" : undefined}>{name}</em>{" "}
+              </>
+            )}
             <b>{at < 0 ? "–" : number(values[at])}</b>
             <small>{place}</small>
           </span>
