@@ -8,6 +8,7 @@ import { completionCommand } from "./completion.ts";
 import { doctorCommand } from "./doctor/command.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
+import { initCommand } from "./init.ts";
 import { jobsCommand } from "./jobs.ts";
 import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
@@ -33,6 +34,7 @@ export function createProgram(version: string): Command {
     .version(version)
     .showHelpAfterError("(run with --help for the options)");
   for (const command of [
+    initCommand(),
     serveCommand(),
     trainCommand(),
     evaluateCommand(),
