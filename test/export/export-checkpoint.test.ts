@@ -32,7 +32,7 @@ beforeAll(async () => {
   full = await service.models.create({ project: "demo", name: "full", baseModel: BASE });
   adapted = await service.models.create({ project: "demo", name: "adapted", baseModel: BASE, lora: LORA });
   for (const model of [full, adapted]) await (await model.trainSft(data, { learningRate: 0.02 })).done();
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await service.close();
   await running.close({ graceMs: 0 });
@@ -84,8 +84,8 @@ test(
     const downloaded = join(directory, "downloaded");
     await (await full.checkpoint()).download(downloaded);
     const [exported, sent] = await Promise.all([whole, downloaded].map((path) => readFile(join(path, "model.safetensors"))));
-  expect(exported!.equals(sent!)).toBe(true);
-  const ofAdapter = await logprobs(TINY, peft);
+    expect(exported!.equals(sent!)).toBe(true);
+    const ofAdapter = await logprobs(TINY, peft);
     expect(maxDifference(await logprobs(merged), ofAdapter)).toBeLessThan(1e-4);
     expect(maxDifference(await logprobs(TINY), ofAdapter)).toBeGreaterThan(0.1);
     const chat = [{ role: "user", content: "hello" }];
