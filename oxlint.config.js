@@ -3,7 +3,7 @@ import { dynamicOnly, layers, maxDepth, modules, ownFiles, packageModules } from
 /** Pattern that rejects imports of `names` in the folder that lies `depth` levels above the importing file. */
 function reject(names, depth, message) {
   const up = depth === 0 ? "\\./" : `(\\.\\./){${depth}}`;
-  return { regex: `^${up}(${names.join("|")})(/|\\.ts$)`, message };
+  return { regex: `^${up}(${names.join("|")})(/|\\.tsx?$)`, message };
 }
 
 /** Patterns for a file in folder `folders` of `src` (its path split at the slashes), if the folder or a parent of it has layers. */
@@ -18,7 +18,7 @@ function layerPatterns(folders) {
     const patterns = forbidden.length === 0 ? [] : [reject(forbidden, depth, message)];
     if (ownFiles[parent] !== undefined) return patterns;
     const top = {
-      regex: `^(\\.\\./){${depth}}[^./]+\\.ts$`,
+      regex: `^(\\.\\./){${depth}}[^./]+\\.tsx?$`,
       message: `Files of \`${parent}\` are above \`${layer}\` (scripts/layers.js).`,
     };
     return [...patterns, top];
@@ -53,7 +53,7 @@ const layerings = [
   ...Object.keys(modules).flatMap((module) => [
     { files: [`src/${module}.ts`], rules: layering([], module) },
     ...Array.from({ length: maxDepth }, (_, index) => ({
-      files: [`src/${module}/${"*/".repeat(index)}*.ts`],
+      files: [`src/${module}/${"*/".repeat(index)}*.{ts,tsx}`],
       rules: layering([module, ...Array.from({ length: index }, () => "*")], module),
     })),
   ]),
@@ -61,7 +61,7 @@ const layerings = [
     const path = parent.split("/");
     const below = (folders) =>
       Array.from({ length: maxDepth - folders.length + 1 }, (_, index) => ({
-        files: [`src/${folders.join("/")}/${"*/".repeat(index)}*.ts`],
+        files: [`src/${folders.join("/")}/${"*/".repeat(index)}*.{ts,tsx}`],
         rules: layering([...folders, ...Array.from({ length: index }, () => "*")], path[0]),
       }));
     return [

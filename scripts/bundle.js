@@ -1,13 +1,15 @@
 /**
- * Writes the package's JavaScript to `dist`, beside the declarations of `tsc`: `node scripts/bundle.js`.
+ * Writes the package's JavaScript to `dist`, beside the declarations of `tsc`: `node --import tsx scripts/bundle.js`.
  *
  * With one file per module of `src`, a third of the time of `import "whetstone"` goes into opening files. So a file is an entry only if it
  * is named from outside, by `exports` or `bin` of package.json or as a thread's own program (`*-worker.ts`); whatever several entries
  * need is in a file that they share, each module in one place. Nothing is minified: people read it, and source maps lead to `src`.
  */
 import { readdirSync, readFileSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { build } from "esbuild";
+import { bundlePage, PAGES } from "../src/util/page-files.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const { bin, engines, exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -34,9 +36,13 @@ const classNames = {
 
 /** @param {string} outdir Relative to the project. */
 export async function bundle(outdir) {
-  // The script of the report page, one file for browsers, with the options of src/report/html.ts.
-  const page = { entryPoints: ["src/report/page/main.ts"], outfile: join(outdir, "report/page.js") };
-  await build({ absWorkingDir: root, ...page, bundle: true, format: "esm", charset: "utf8" });
+  // The pages for browsers: one script and one style sheet each.
+  await mkdir(join(root, outdir, "page"), { recursive: true });
+  for (const page of PAGES) {
+    const { script, style } = await bundlePage(page);
+    await writeFile(join(root, outdir, "page", `${page}.js`), script);
+    await writeFile(join(root, outdir, "page", `${page}.css`), style);
+  }
   return build({
     absWorkingDir: root,
     entryPoints: entryPoints(),

@@ -3,9 +3,10 @@
  * few modules. The linter enforces them (oxlint.config.js); a test (test/project/layering.test.ts) also checks dynamic imports and the
  * path from the root export to a native package.
  *
+ *   util, errors ← progress ← rollout, train
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
- *   schema, trajectory, dataset ← report ← train, experiment
+ *   schema, trajectory, dataset ← report ← train, experiment, dashboard ← service
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
@@ -17,6 +18,7 @@ export const modules = {
   errors: [],
   util: ["errors"],
   schema: base,
+  progress: base,
   tokenizer: base,
   grammar: base,
   "training-rows": [],
@@ -24,20 +26,25 @@ export const modules = {
   client: [...base, "schema"],
   dataset: [...base, "schema", "trajectory"],
   capture: agent,
-  rollout: agent,
+  rollout: [...agent, "progress"],
   environment: loop,
   follow: [...base, "schema", "client"],
-  train: [...loop, "environment", "follow", "report"],
+  train: [...loop, "environment", "follow", "report", "progress"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
-  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine"],
+  service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
+  // Reads weights and tokenizers from files; loads no native code.
+  export: [...base, "schema", "client", "tokenizer", "engine"],
   experiment: [...base, "schema", "trajectory", "dataset", "report"],
+  dashboard: [...base, "schema", "trajectory", "dataset", "report"],
+  // Scripts for browsers, bundled by src/util/page-files.ts: the other modules give them types and functions without Node's interfaces.
+  page: ["schema", "report", "dashboard"],
   // Test doubles for users, among them the complete service on a scripted engine. No other module may import them.
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
   index: [...loop, "environment", "follow", "train", "report"],
-  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "experiment", "index"],
+  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "export", "experiment", "index"],
 };
 
 /**
@@ -54,6 +61,7 @@ export const layers = {
     train: ["graph", "runtime", "model"],
     threads: ["graph", "runtime", "model", "sample", "train"],
   },
+  page: { components: [], report: ["components"], dashboard: ["components"] },
   service: {
     store: [],
     artifacts: ["store"],

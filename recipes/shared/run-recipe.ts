@@ -151,7 +151,13 @@ function printTable<S>(print: (line: string) => void, recipe: Recipe<S>, scores:
   ] as const)
     print(title.padEnd(16) + cells([reward, ...names.map((name) => rewards[name] ?? NaN)].map((value) => value.toFixed(3))));
   print("");
-  print(`${seconds} s; curve in ${join(runDir, "curve.svg")}`);
+  scores.base.samples.forEach(({ prompt, wrote }, index) => {
+    print(`${prompt}`);
+    print(`  untrained: ${wrote}`);
+    print(`  trained:   ${styled("green", scores.rl.samples[index]?.wrote ?? "")}`);
+  });
+  print("");
+  print(`${seconds} s; report in ${join(runDir, "rl", "report.html")}, curve in ${join(runDir, "curve.svg")}`);
 }
 
 function words({ exact, reward }: Score): string {

@@ -56,9 +56,10 @@ export function openModel({ service, signal }: Connected, { project, name }: Mod
 /**
  * Returns an existing model.
  *
- * @throws NotFoundError `E_NOT_FOUND` if the service has no such model.
+ * @param hint - End of the error message: what to do instead.
+ * @throws NotFoundError `E_NOT_FOUND` if the service has no such model; the message lists the models it has.
  */
-export async function trainedModel(connected: Connected, model: ModelName): Promise<Model> {
+export async function trainedModel(connected: Connected, model: ModelName, hint = ""): Promise<Model> {
   const path = `${model.project}/${model.name}`;
   const served = await connected.service.models.list({ signal: connected.signal });
   const found = served.find(({ id }) => id.endsWith(`/${path}`));
@@ -66,7 +67,7 @@ export async function trainedModel(connected: Connected, model: ModelName): Prom
   if (found) return openModel(connected, model, found.parent ?? found.id);
   const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
   throw new NotFoundError(
-    `The model "${path}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`, or name a base model with \`--base\``,
+    `The model "${path}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`${hint}`,
     { param: "model" },
   );
 }
@@ -78,7 +79,8 @@ export async function trainedModel(connected: Connected, model: ModelName): Prom
  * @throws NotFoundError `E_NOT_FOUND` if the service has no such model, or the model has no such checkpoint.
  */
 export async function trainedPolicy(connected: Connected, model: ModelName, step: number | undefined): Promise<ModelPolicy> {
-  return (await trainedModel(connected, model)).policy(step, { signal: connected.signal });
+  const found = await trainedModel(connected, model, ", or name a base model with `--base`");
+  return found.policy(step, { signal: connected.signal });
 }
 
 /**

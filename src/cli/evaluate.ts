@@ -3,10 +3,10 @@ import { evaluate } from "../environment/index.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { basePolicy, trainedModel, trainedPolicy, withService, type ModelName } from "./connected.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { addCheckpointOptions, savedEvaluation, savedEvaluationLines } from "./evaluate-checkpoints.ts";
 
-interface EvaluateOptions extends OutputOptions {
+interface EvaluateOptions extends EnvironmentOptions, OutputOptions {
   readonly model?: ModelName;
   readonly base?: string;
   readonly step?: number;
@@ -19,9 +19,8 @@ interface EvaluateOptions extends OutputOptions {
 
 /** Creates the command `whetstone eval <file>`, which evaluates a checkpoint on the eval scenarios of an environment. */
 export function evaluateCommand(): Command {
-  const command = new Command("eval")
+  const command = addEnvironment(new Command("eval"))
     .description("evaluate a model on the eval scenarios of the environment that a file exports")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
     .option("--model <project/name>", "trained model to evaluate", modelName)
     .addOption(
       new Option("--base <id>", "base model to evaluate instead of a trained model").conflicts(["model", "step", "checkpoints", "out"]),
@@ -39,7 +38,7 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
     this.error("error: expected --model <project/name>, or --base <id> to evaluate a base model", { exitCode: 2 });
   if (step !== undefined && checkpoints !== undefined)
     this.error("error: expected --step <number> or --checkpoints <steps>, got both", { exitCode: 2 });
-  const environment = await loadEnvironment(file);
+  const environment = await loadEnvironment(file, options);
   await withService(async (connected) => {
     const { signal } = connected;
     if (model !== undefined && (checkpoints !== undefined || options.out !== undefined)) {

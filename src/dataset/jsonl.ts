@@ -7,7 +7,7 @@ import { pipeline as pipelineAsync } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import type { ParseOptions } from "ndjson";
 import { DataError } from "../errors.ts";
-import { readLines } from "./lines.ts";
+import { readLines, type LinePosition } from "./lines.ts";
 
 /** Options of the readers. */
 export interface ReadOptions {
@@ -32,6 +32,10 @@ export interface JsonLine {
   /** Line number, from 1. */
   readonly line: number;
   readonly value: unknown;
+  /** Whether the line has a line end; false for a last line that its writer may not have finished. */
+  readonly isWhole: boolean;
+  /** Offset in bytes after the line, in the decompressed text. */
+  readonly end: number;
 }
 
 /** Description of a written file. */
@@ -52,20 +56,21 @@ export interface WrittenFile {
  * Lines are parsed by ndjson. On a whole stream, ndjson ends the stream at a `null` line, reports no line numbers, and either discards rows
  * already parsed or skips invalid ones silently. It therefore receives one line at a time and must return one row per line.
  *
+ * @param options - `from`: position to start at, with the number of lines before it; not for compressed files.
  * @throws DataError `E_DATA` with file and line for text that is not JSON.
  */
 export async function* readJsonLines(
   path: string,
-  { tornLine = "error", signal }: ReadOptions = {},
+  { tornLine = "error", signal, from }: ReadOptions & { readonly from?: LinePosition | undefined } = {},
 ): AsyncGenerator<JsonLine, void, undefined> {
   signal?.throwIfAborted();
   const parse = await jsonParser();
   try {
-    for await (const { line, text, isWhole } of readLines(path, signal)) {
+    for await (const { line, text, isWhole, end } of readLines(path, { signal, from })) {
       signal?.throwIfAborted();
       if (text?.trim() === "") continue;
       const row = text === null ? null : parse(text);
-      if (row !== null) yield { line, value: row.value };
+      if (row !== null) yield { line, value: row.value, isWhole, end };
       else if (isWhole || tornLine === "error") throw notJson({ path, line, isWhole, isText: text !== null });
     }
   } catch (error) {

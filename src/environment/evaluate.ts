@@ -1,5 +1,6 @@
 import { ArgumentError, ConfigError } from "../errors.ts";
-import { gatherTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
+import { gatherGroups } from "../rollout/gather.ts";
+import type { GatherOptions } from "../rollout/index.ts";
 import {
   clusteredMean,
   passAtK,
@@ -21,7 +22,7 @@ import { scenarioIdOf } from "./scenarios.ts";
 /** Options of {@link evaluate}; options shared with `gatherTrajectoryGroups` have the same meaning. */
 export interface EvaluateOptions<S> extends Pick<
   GatherOptions<S>,
-  "concurrency" | "concurrencyBy" | "timeoutMs" | "maxExceptions" | "retries" | "onProgress" | "signal"
+  "concurrency" | "concurrencyBy" | "timeoutMs" | "maxExceptions" | "retries" | "progress" | "onProgress" | "signal"
 > {
   /** Scenarios to play, at least one. @default the environment's `eval` scenarios */
   readonly scenarios?: readonly S[] | undefined;
@@ -101,8 +102,9 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
   }
   const ks = checkedKs(k, samples);
   checkBounds(threshold, level);
-  const groups = await gatherTrajectoryGroups(scenarios, environmentRollout(environment), {
+  const groups = await gatherGroups(scenarios, environmentRollout(environment), {
     ...gather,
+    title: `evaluation of ${policy.id} on ${environment.name}`,
     policy,
     groupSize: samples,
     temperature,

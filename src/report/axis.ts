@@ -14,11 +14,15 @@ export function tickText(value: number, step: number): string {
   return String(Number(value.toPrecision(Math.max(4, decades + 1))));
 }
 
+/** Differences below this share of the size are rounding, such as in the mean of a constant; an axis cannot divide them. */
+const MIN_RELATIVE_RANGE = 1e-9;
+
 /** Returns the range of the value axis: padded by a tenth; around a constant, a tenth of its size, and 0 to 1 for zero. */
 export function valueRange(min: number | null, max: number | null): [number, number] {
   if (min === null || max === null) return [0, 1];
-  if (min < max) return [min - (max - min) / 10, max + (max - min) / 10];
-  return min === 0 ? [0, 1] : [min - Math.abs(min) / 10, min + Math.abs(min) / 10];
+  const size = Math.max(Math.abs(min), Math.abs(max));
+  if (max - min > size * MIN_RELATIVE_RANGE) return [min - (max - min) / 10, max + (max - min) / 10];
+  return size === 0 ? [0, 1] : [min - size / 10, max + size / 10];
 }
 
 /** Returns all integers from the first to the last of `given`, so that a missing step is a gap in the curves. */

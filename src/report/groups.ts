@@ -5,23 +5,18 @@ import { isTrainableGroup } from "../trajectory/trainable.ts";
 import type { DetailData, GroupData, ItemData, TrajectoryData } from "./page-data.ts";
 import { sampledData, type TrainedTurn } from "./tokens.ts";
 
-/** Lookup of the trainer's values of a trajectory's turns; undefined if none were stored. */
-export type TrainedTurns = (trajectoryIndex: number) => readonly TrainedTurn[] | undefined;
-
-/** Remaining budget for trajectory contents in bytes of JSON; reduced as contents are added. */
-export interface Room {
-  bytes: number;
-}
+/** Returns the contents to include of a trajectory, or null to omit them. */
+export type Details = (trajectory: WireTrajectory, index: number) => DetailData | null;
 
 /** Constant added to the standard deviation before division, as in the trainer. */
 const DEVIATION_EPSILON = 1e-6;
 
 /**
- * Converts a group for the page. Every trajectory has its reward and advantage; contents are included while `room` lasts.
+ * Converts a group for the page. Every trajectory has its reward and advantage.
  *
  * @param line - Line number in the file, from 1.
  */
-export function groupData(group: WireTrajectoryGroup, line: number, { trained, room }: { trained: TrainedTurns; room: Room }): GroupData {
+export function groupData(group: WireTrajectoryGroup, line: number, details: Details): GroupData {
   const rewards = group.trajectories.map(({ reward }) => reward);
   const { mean, std } = summarize(rewards);
   const isTrainable = isTrainableGroup(rewards);
@@ -38,28 +33,20 @@ export function groupData(group: WireTrajectoryGroup, line: number, { trained, r
     trajectories: group.trajectories.map((trajectory, index) =>
       trajectoryData(trajectory, {
         advantage: isTrainable ? (trajectory.reward - mean) / (std + DEVIATION_EPSILON) : 0,
-        turns: trained(index),
-        room,
+        detail: details(trajectory, index),
       }),
     ),
   };
 }
 
-function trajectoryData(
-  trajectory: WireTrajectory,
-  { advantage, turns, room }: { advantage: number; turns: readonly TrainedTurn[] | undefined; room: Room },
-): TrajectoryData {
+function trajectoryData(trajectory: WireTrajectory, { advantage, detail }: Pick<TrajectoryData, "advantage" | "detail">): TrajectoryData {
   const choices = historiesOf(trajectory).flat().filter(isChoice);
-  const detail = detailData(trajectory, turns);
-  const size = Buffer.byteLength(JSON.stringify(detail));
-  const fits = size <= room.bytes;
-  if (fits) room.bytes -= size;
   return {
     reward: trajectory.reward,
     advantage,
     tokens: choices.reduce((sum, choice) => sum + completionTokens(choice), 0),
     turns: choices.length,
-    detail: fits ? detail : null,
+    detail,
   };
 }
 
@@ -67,7 +54,12 @@ function historiesOf({ messages_and_choices: main, additional_histories: additio
   return [main, ...additional.map((history: History) => history.messages_and_choices)];
 }
 
-function detailData(trajectory: WireTrajectory, turns: readonly TrainedTurn[] | undefined): DetailData {
+/**
+ * Converts the contents of a trajectory for the page.
+ *
+ * @param turns - Values of the trainer per sampled turn; undefined if none were stored.
+ */
+export function detailData(trajectory: WireTrajectory, turns: readonly TrainedTurn[] | undefined): DetailData {
   // The trainer numbers sampled turns of the main conversation first, then of the additional histories.
   let turn = 0;
   const item = (each: MessageOrChoice): ItemData => itemData(each, isChoice(each) ? turns?.[turn++] : undefined);

@@ -5,8 +5,10 @@ import { readJsonLines } from "../dataset/jsonl.ts";
 import { DataError, NotFoundError } from "../errors.ts";
 import type { CheckpointData, ColumnsData, NoticeData, Split } from "./page-data.ts";
 
-const metricsRow = z.looseObject({ step: z.int(), split: z.enum(["train", "eval"]).default("train"), time: z.string().optional() });
-const checkpointRow = z.looseObject({
+/** Schema of a line of `metrics.jsonl`. */
+export const metricsRow = z.looseObject({ step: z.int(), split: z.enum(["train", "eval"]).default("train"), time: z.string().optional() });
+/** Schema of a line of `checkpoints.jsonl`. */
+export const checkpointRow = z.looseObject({
   time: z.string().default(""),
   event: z.enum(["created", "deleted", "pinned"]),
   step: z.int(),
@@ -14,10 +16,12 @@ const checkpointRow = z.looseObject({
   run_step: z.int().nullish(),
   metrics: z.record(z.string(), z.unknown()).default({}),
 });
-const eventRow = z.looseObject({
+/** Schema of a line of `events.jsonl`: the keys that a summary of the run needs. */
+export const eventRow = z.object({
   type: z.string(),
   time: z.string().optional(),
   step: z.int().nullish(),
+  steps: z.unknown().optional(),
   message: z.string().nullish(),
   reason: z.string().nullish(),
 });
@@ -40,6 +44,13 @@ export interface RunFiles {
   readonly trajectories: Readonly<Record<Split, readonly number[]>>;
 }
 
+/** Rows of the files of a run directory. */
+export interface RunRows {
+  readonly metrics: readonly z.infer<typeof metricsRow>[];
+  readonly checkpoints: readonly z.infer<typeof checkpointRow>[];
+  readonly events: readonly z.infer<typeof eventRow>[];
+}
+
 /**
  * Reads a run directory; a missing file counts as empty.
  *
@@ -60,14 +71,26 @@ export async function readRun(runDir: string, signal: AbortSignal | undefined): 
   const events = await rows("events.jsonl", eventRow);
   return {
     config: names.includes("config.json") ? await readConfig(join(runDir, "config.json")) : undefined,
+    ...summarizeRows({ metrics, checkpoints, events }),
+    trajectories: await readStepNumbers(runDir),
+  };
+}
+
+/** Summarizes the rows of a run. */
+export function summarizeRows({ metrics, checkpoints, events }: RunRows): Omit<RunFiles, "config" | "trajectories"> {
+  return {
     metrics: { train: columnsOf(metrics, "train"), eval: columnsOf(metrics, "eval") },
     checkpoints: checkpointsOf(checkpoints),
     events: countsOf(events.map(({ type }) => type)),
     notices: noticesOf(events),
     ended: endOf(events),
     span: spanOf([...metrics, ...checkpoints, ...events].map(({ time }) => time)),
-    trajectories: { train: await stepsIn(runDir, "train"), eval: await stepsIn(runDir, "eval") },
   };
+}
+
+/** Returns the steps of a run directory that have a trajectory file, ascending. */
+export async function readStepNumbers(runDir: string): Promise<RunFiles["trajectories"]> {
+  return { train: await stepsIn(runDir, "train"), eval: await stepsIn(runDir, "eval") };
 }
 
 /** Returns the path of a step's file, relative to the run directory. */
@@ -112,7 +135,12 @@ function isMissing(error: unknown): boolean {
   return error instanceof Error && "code" in error && error.code === "ENOENT";
 }
 
-async function readConfig(path: string): Promise<unknown> {
+/**
+ * Reads a `config.json`.
+ *
+ * @throws DataError `E_DATA` with the file if it is not JSON.
+ */
+export async function readConfig(path: string): Promise<unknown> {
   try {
     return JSON.parse(await readFile(path, "utf8")) as unknown;
   } catch (error) {
@@ -128,8 +156,8 @@ async function stepsIn(runDir: string, split: Split): Promise<number[]> {
     .sort((a, b) => a - b);
 }
 
-/** Converts rows to columns. If a step was written twice, as after a restart, the last row counts. */
-function columnsOf(rows: readonly z.infer<typeof metricsRow>[], split: Split): ColumnsData {
+/** Converts the rows of a split to columns. If a step was written twice, as after a restart, the last row counts. */
+export function columnsOf(rows: RunRows["metrics"], split: Split): ColumnsData {
   const bySteps = new Map(rows.filter((row) => row.split === split).map((row) => [row.step, row]));
   const steps = [...bySteps.keys()].sort((a, b) => a - b);
   const ordered = steps.map((step) => named(bySteps.get(step) as Record<string, unknown>));
@@ -151,7 +179,7 @@ function toNumber(value: unknown): number | null {
   return isPlottable(value) ? Number(value) : null;
 }
 
-function checkpointsOf(rows: readonly z.infer<typeof checkpointRow>[]): CheckpointData[] {
+function checkpointsOf(rows: RunRows["checkpoints"]): CheckpointData[] {
   const byStep = new Map<number, CheckpointData>();
   for (const { event, step, id, time, metrics, run_step: runStep } of rows) {
     const known = byStep.get(step);
@@ -164,7 +192,7 @@ function checkpointsOf(rows: readonly z.infer<typeof checkpointRow>[]): Checkpoi
 }
 
 /** Returns the events that have a message: warnings, failures, skipped steps. */
-function noticesOf(events: readonly z.infer<typeof eventRow>[]): NoticeData[] {
+function noticesOf(events: RunRows["events"]): NoticeData[] {
   return events
     .flatMap(({ type, step, message }) => (typeof message === "string" ? [{ type, step: step ?? null, message }] : []))
     .slice(-MAX_NOTICES)
@@ -172,7 +200,7 @@ function noticesOf(events: readonly z.infer<typeof eventRow>[]): NoticeData[] {
 }
 
 /** Returns the reason for the end of the run. The last event counts, because a failed run may have been resumed. */
-function endOf(events: readonly z.infer<typeof eventRow>[]): string | null {
+export function endOf(events: RunRows["events"]): string | null {
   const last = events.findLast(({ type }) => type.startsWith("run-"));
   if (last?.type === "run-end") return last.reason ?? "completed";
   return last?.type === "run-fail" ? `failed: ${last.message ?? "no message"}` : null;
@@ -184,7 +212,8 @@ function countsOf(names: readonly string[]): [string, number][] {
   return [...counts].sort(([a], [b]) => a.localeCompare(b, "en"));
 }
 
-function spanOf(times: readonly (string | undefined)[]): readonly [number, number] | null {
+/** Returns the first and the last of the times in milliseconds since 1970; null without a valid time. */
+export function spanOf(times: readonly (string | undefined)[]): readonly [number, number] | null {
   let first = Number.POSITIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
   for (const time of times) {

@@ -2,8 +2,9 @@ import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { readJsonLines, type JsonLine } from "../dataset/jsonl.ts";
+import type { LinePosition } from "../dataset/lines.ts";
 import { trajectoryGroup, type TrajectoryGroup } from "../schema/index.ts";
-import { groupData, type Room, type TrainedTurns } from "./groups.ts";
+import { detailData, groupData, type Details } from "./groups.ts";
 import type { GroupData, Split, StepData } from "./page-data.ts";
 import { parseLine, parseLines, stepFile, type RunFiles } from "./read-run.ts";
 import { selectSteps, type SelectedStep } from "./select-steps.ts";
@@ -21,6 +22,11 @@ export interface Selection {
   readonly steps: number;
   /** Max bytes of JSON for the contents of trajectories. */
   readonly bytes: number;
+}
+
+/** Remaining budget for trajectory contents in bytes of JSON; reduced as contents are added. */
+interface Room {
+  bytes: number;
 }
 
 /** Max share of the byte budget per step, so that the first, last and best step of both splits fit. */
@@ -78,8 +84,14 @@ async function readStep(
   for await (const { line, scenario, group } of readGroups(join(runDir, file), { signal })) {
     // A group may be written twice around a crash; training uses the first one.
     if (found.has(scenario)) continue;
-    const turns: TrainedTurns = (index) => trained?.get(`${scenario}/${index}`);
-    found.set(scenario, groupData(group, line, { trained: turns, room }));
+    const details: Details = (trajectory, index) => {
+      const detail = detailData(trajectory, trained?.get(`${scenario}/${index}`));
+      const size = Buffer.byteLength(JSON.stringify(detail));
+      if (size > room.bytes) return null;
+      room.bytes -= size;
+      return detail;
+    };
+    found.set(scenario, groupData(group, line, details));
   }
   // The file has the groups in order of completion, which differs from run to run.
   const groups = [...found].sort(([a], [b]) => a - b).map(([, group]) => group);
@@ -97,19 +109,26 @@ interface GroupLine extends Omit<JsonLine, "value"> {
 /**
  * Reads the groups of a trajectory file in file order. An incomplete last line is skipped.
  *
+ * @param options - `from`: position of an earlier reading to resume at.
  * @throws DataError `E_DATA` with file and line for a line without a group.
  */
 export async function* readGroups(
   path: string,
-  options: { readonly signal?: AbortSignal | undefined },
+  options: { readonly signal?: AbortSignal | undefined; readonly from?: LinePosition | undefined },
 ): AsyncGenerator<GroupLine, void, undefined> {
-  for await (const { line, value } of readJsonLines(path, { tornLine: "skip", ...options })) {
+  for await (const { line, value, isWhole, end } of readJsonLines(path, { tornLine: "skip", ...options })) {
     const group = parseLine(path, line, { value, schema: trajectoryGroup });
-    yield { line, scenario: Number(group.metadata["scenario_index"] ?? line - 1), group };
+    yield { line, scenario: Number(group.metadata["scenario_index"] ?? line - 1), group, isWhole, end };
   }
 }
 
-async function readTrained(path: string, signal: AbortSignal | undefined): Promise<Map<string, readonly TrainedTurn[]> | null> {
+/**
+ * Reads the trainer's values of a step.
+ *
+ * @returns turns by `scenario/trajectory`; null if the run stored none for the step.
+ * @throws DataError `E_DATA` with file and line for a line that does not match its schema.
+ */
+export async function readTrained(path: string, signal?: AbortSignal): Promise<Map<string, readonly TrainedTurn[]> | null> {
   const isThere = await access(path).then(
     () => true,
     () => false,

@@ -1,4 +1,5 @@
 import { Hono, type MiddlewareHandler } from "hono";
+import type { Dashboard } from "../dashboard/index.ts";
 import { NotFoundError } from "../errors.ts";
 import { requireKey } from "./auth.ts";
 import { BodyBudget, budgetBodies } from "./body-budget.ts";
@@ -36,6 +37,7 @@ export interface RequestRecord {
 /** Options of {@link createApp}. */
 export interface AppOptions {
   readonly apiKey: string;
+  readonly dashboard: Dashboard;
   readonly chatLimits?: ChatLimits | undefined;
   /** Signal that aborts when the service cuts off the requests that are still running. */
   readonly signal: AbortSignal;
@@ -90,7 +92,10 @@ function createRoutes(context: ServiceContext, { chatLimits, signal }: Pick<AppO
 }
 
 /** Creates the HTTP application: all routes with a shared API key, body limits and error format. */
-export function createApp(context: ServiceContext, { apiKey, chatLimits, signal, onRequest }: AppOptions): Hono<ServiceEnvironment> {
+export function createApp(
+  context: ServiceContext,
+  { apiKey, dashboard, chatLimits, signal, onRequest }: AppOptions,
+): Hono<ServiceEnvironment> {
   const app = new Hono<ServiceEnvironment>();
   if (onRequest !== undefined) app.use(reportRequests(onRequest));
   app.use(cancelUnread);
@@ -102,7 +107,12 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
   const routes = createRoutes(context, { chatLimits, signal });
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
-  app.use(requireKey(apiKey, { open: (path) => publicPaths.has(path) }));
+  app.use(
+    requireKey(apiKey, {
+      open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
+      session: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
+    }),
+  );
   const { logger } = context;
   const { maxBodyBytes, maxBodiesBytes } = context.limits;
   const maxBytes = (path: string) => maxBytesOf(path, maxBodyBytes);
@@ -110,6 +120,7 @@ export function createApp(context: ServiceContext, { apiKey, chatLimits, signal,
     app.use((c, next) => (isUpload(c.req.method, c.req.path) ? next() : middleware(c, next)));
   }
   register(app, routes);
+  app.route("/", dashboard.app);
   app.onError((error, c) => toErrorResponse(error, { path: c.req.path, logger }));
   app.notFound((c) => {
     const { method, path } = c.req;

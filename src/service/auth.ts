@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { MiddlewareHandler } from "hono";
-import type { ServiceEnvironment } from "./body.ts";
+import type { ServiceEnvironment, ServiceRequest } from "./body.ts";
 import { errorResponse } from "./http-errors.ts";
 
 function digest(text: string): Buffer {
@@ -9,23 +9,31 @@ function digest(text: string): Buffer {
 
 /**
  * Creates a middleware that rejects requests without `Authorization: Bearer <key>` with 401. Digests are compared in constant time, so that
- * timing reveals neither the key nor its length.
+ * timing reveals neither the key nor its length. A session of the dashboard replaces the key where `session` allows it.
  *
  * @param key - The API key of the service.
  * @param open - Returns true for paths that need no key.
+ * @param session - Returns true if a session of the dashboard authorizes the request, the reason if it does not, or null without a session.
  */
-export function requireKey(key: string, { open }: { readonly open: (path: string) => boolean }): MiddlewareHandler<ServiceEnvironment> {
+export function requireKey(
+  key: string,
+  { open, session }: { readonly open: (path: string) => boolean; readonly session: (c: ServiceRequest) => true | string | null },
+): MiddlewareHandler<ServiceEnvironment> {
   const expected = digest(key);
   return async function requireKeyMiddleware(c, next) {
     const header = c.env.incoming.headers.authorization;
     const token = header === undefined ? undefined : /^bearer +(\S+) *$/i.exec(header)?.[1];
     if (open(c.req.path) || (token !== undefined && timingSafeEqual(digest(token), expected))) return next();
+    const allowed = header === undefined ? session(c) : null;
+    if (allowed === true) return next();
     const message =
-      header === undefined
-        ? "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory"
-        : token === undefined
-          ? "Expected the header 'Authorization' to be 'Bearer <key>'"
-          : "The API key is not the one of this service";
+      allowed !== null
+        ? allowed
+        : header === undefined
+          ? "Expected the header 'Authorization: Bearer <key>', got none. The key is WHETSTONE_API_KEY, or the file api-key in the service's data directory"
+          : token === undefined
+            ? "Expected the header 'Authorization' to be 'Bearer <key>'"
+            : "The API key is not the one of this service";
     return errorResponse(401, { message, code: "E_UNAUTHORIZED", headers: { "WWW-Authenticate": "Bearer" } });
   };
 }

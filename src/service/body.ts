@@ -6,7 +6,7 @@ import { TooLargeError } from "../errors.ts";
 import { isChatPath } from "./http-errors.ts";
 import { REQUEST_LIMITS } from "./request-limits.ts";
 import type { JsonBody, PlainBody, PlainKind } from "./requests.ts";
-import { validate } from "./validation.ts";
+import { validate } from "../util/validation.ts";
 import type { RequestWork } from "./work/request-work.ts";
 
 /** Hono environment of every route. */

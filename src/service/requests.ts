@@ -14,7 +14,7 @@ import {
 import { checkJsonSize } from "../util/json-size.ts";
 import { UnreadableBodyError } from "./http-errors.ts";
 import { checkFieldLimits, REQUEST_LIMITS, type RequestKind } from "./request-limits.ts";
-import { validate } from "./validation.ts";
+import { validate } from "../util/validation.ts";
 
 /** Schema of an RL request without validation of its trajectories, which are validated one by one. */
 const rlEnvelope = createRlJobRequest.extend({

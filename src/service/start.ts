@@ -1,3 +1,4 @@
+import { createDashboard } from "../dashboard/index.ts";
 import type { Engine } from "../engine/port.ts";
 import { connectUpstream, type UpstreamOptions } from "../engine/upstream/upstream.ts";
 import { ConfigError, NoSpaceError, WhetstoneError } from "../errors.ts";
@@ -74,6 +75,12 @@ export interface ServiceOptions {
    * @default huggingface.co, cached in the data directory
    */
   readonly hub?: HubOptions | null | undefined;
+  /**
+   * Directories in which the dashboard at `/ui/` finds run directories, at most four levels deep. Directories may be missing.
+   *
+   * @default ["runs"], in the working directory
+   */
+  readonly runs?: readonly string[] | undefined;
   /** Number of sampler threads of the embedded engine. @default the engine's */
   readonly samplers?: number | undefined;
   /** Number of threads per operation in each sampler. @default the engine's */
@@ -206,9 +213,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await unlessFull("Checkpoints beyond the budget", () => context.retention.enforceBudget());
     const cut = new AbortController();
     let isDraining = false;
-    const { onRequest } = options;
+    const { onRequest, runs = ["runs"] } = options;
+    const dashboard = createDashboard({ runs, dataDir: directory.root });
     const app = createApp(context, {
       apiKey,
+      dashboard,
       chatLimits: options.limits?.chat,
       signal: cut.signal,
       // A path may contain a pasted key.
@@ -233,6 +242,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
       close: ({ graceMs = GRACE_MS } = {}) =>
         (closing ??= (async () => {
           isDraining = true;
+          // Its streams would otherwise last until they are cut off.
+          dashboard.close();
           // The queue closes first, which ends long polls; the store and the engine close last.
           const jobsClosed = context.jobs.close();
           await closeServer(server, { graceMs, requests, onCut: () => cut.abort() });

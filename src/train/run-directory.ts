@@ -1,4 +1,4 @@
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { Observable, Subject } from "rxjs";
 import { JsonLog } from "../dataset/append.ts";
@@ -105,6 +105,11 @@ export class RunDirectory {
     this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
   }
 
+  /** All later events as they occur, recorded and live. */
+  get live$(): Observable<RunEvent> {
+    return this.#live;
+  }
+
   /** Replays the recorded events from the file, then emits live events; completes when the directory is closed. */
   events(): Observable<RunEvent> {
     return new (rxjs().Observable)((subscriber) => {
@@ -170,6 +175,11 @@ export class RunDirectory {
     this.#groupLogs.delete(path);
     await log.sync();
     await log.close();
+  }
+
+  /** Deletes the file of a step's groups, if it exists. */
+  async removeGroups(split: Split, step: number): Promise<void> {
+    await rm(this.#groupFile(split, step), { force: true });
   }
 
   /** Completes the event streams, closes every file and releases the directory's lock. */

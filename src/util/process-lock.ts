@@ -1,15 +1,7 @@
-import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
-import { z } from "zod";
 import { ConflictError } from "../errors.ts";
-
-const owner = z.looseObject({ pid: z.int(), host: z.string() });
-
-/** Process that holds a lock. */
-export interface LockOwner {
-  readonly pid: number;
-  readonly host: string;
-}
+import { isProcessAlive, type LockOwner, readLockOwner } from "./lock-owner.ts";
 
 /** Paths of the locks that this process holds. A lock file with this process id that is not in the set is from an earlier process. */
 const held = new Set<string>();
@@ -45,14 +37,12 @@ export async function takeLock(path: string, subject: { readonly noun: string; r
  * @param path - Absolute path of the lock file.
  */
 export async function lockOwner(path: string): Promise<LockOwner | null> {
-  const text = await readFile(path, "utf8").catch(() => null);
-  return text === null ? null : liveOwner(text, path);
+  const owner = await readLockOwner(path);
+  return owner !== null && (owner.host !== hostname() || isAlive(owner.pid, path)) ? owner : null;
 }
 
 async function removeStale(path: string, { noun, param }: { readonly noun: string; readonly param: string }): Promise<void> {
-  const text = await readFile(path, "utf8").catch(() => null);
-  if (text === null) return;
-  const other = liveOwner(text, path);
+  const other = await lockOwner(path);
   if (other !== null) {
     throw new ConflictError(
       `The ${noun} is in use by process ${other.pid} on ${other.host}. Wait for it, stop it, or choose another \`${param}\`; if it is surely gone, delete ${path}`,
@@ -64,26 +54,6 @@ async function removeStale(path: string, { noun, param }: { readonly noun: strin
   await rm(`${path}.${process.pid}.stale`, { force: true });
 }
 
-function liveOwner(text: string, path: string): LockOwner | null {
-  const found = readOwner(text);
-  return found !== null && (found.host !== hostname() || isAlive(found.pid, path)) ? found : null;
-}
-
-function readOwner(text: string): LockOwner | null {
-  try {
-    return owner.safeParse(JSON.parse(text)).data ?? null;
-  } catch {
-    return null;
-  }
-}
-
 function isAlive(pid: number, path: string): boolean {
-  if (pid === process.pid) return held.has(path);
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    // EPERM: the process is alive and belongs to another user.
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
+  return pid === process.pid ? held.has(path) : isProcessAlive(pid);
 }

@@ -39,12 +39,22 @@ describe("readJsonLines", () => {
     const path = await fileOf('\u{feff}{"a":1}\r\n\n  \n[2]\r\n"three"');
     expect(await read(path)).toEqual({
       lines: [
-        { line: 1, value: { a: 1 } },
-        { line: 4, value: [2] },
-        { line: 5, value: "three" },
+        { line: 1, value: { a: 1 }, isWhole: true, end: 12 },
+        { line: 4, value: [2], isWhole: true, end: 21 },
+        { line: 5, value: "three", isWhole: false, end: 28 },
       ],
       error: null,
     });
+  });
+
+  it("resumes after any line of an earlier reading, with the same line numbers", async () => {
+    const path = await fileOf('{"a":"é"}\n\n[2]\r\n3\n4');
+    const { lines } = await read(path);
+    for (const [index, from] of lines.entries()) {
+      const rest: JsonLine[] = [];
+      for await (const line of readJsonLines(path, { from })) rest.push(line);
+      expect(rest).toEqual(lines.slice(index + 1));
+    }
   });
 
   it('returns null, false, 0 and "" as values', async () => {
@@ -100,7 +110,7 @@ describe("readJsonLines", () => {
     const controller = new AbortController();
     const reason = new Error("enough");
     const reading = readJsonLines(path, { signal: controller.signal });
-    expect((await reading.next()).value).toEqual({ line: 1, value: 1 });
+    expect((await reading.next()).value).toMatchObject({ line: 1, value: 1 });
     const waiting = reading.next();
     controller.abort(reason);
     // A read that is under way ends with the next byte; the file is closed after it. It may be rejected before the write has returned.

@@ -73,7 +73,7 @@ describe("the built JavaScript", () => {
   it("has the same report page script as a report written from source", async () => {
     await writeFile(join(directory, "config.json"), "{}");
     const { path } = await writeReport(directory);
-    const script = await readFile(join(directory, "report/page.js"), "utf8");
+    const script = await readFile(join(directory, "page/report.js"), "utf8");
     expect(/<script type="module">(.*?)<\/script>/su.exec(await readFile(path, "utf8"))?.[1]).toBe(script);
   });
 

@@ -44,5 +44,5 @@ export function loadedBy(file: string, seen = new Set<string>()): Set<string> {
 
 /** Returns the module of a file: `src/engine/port.ts` → `engine`, `src/errors.ts` → `errors`; undefined outside `src`. */
 export function moduleOf(file: string): string | undefined {
-  return /^src\/([^/]+?)(?:\.ts$|\/)/u.exec(file)?.[1];
+  return /^src\/([^/]+?)(?:\.tsx?$|\/)/u.exec(file)?.[1];
 }

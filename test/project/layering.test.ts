@@ -7,7 +7,7 @@ import { dynamicOnly, layers, maxDepth, modules, nativePackages, ownFiles, packa
 import { entries, projectFiles, ROOT } from "./files.ts";
 import { importsOf, loadedBy, moduleOf, type Import } from "./imports.ts";
 
-const files = projectFiles("src").filter((file) => file.endsWith(".ts"));
+const files = projectFiles("src").filter((file) => /\.tsx?$/u.test(file));
 const imports = files.flatMap(importsOf);
 const allowed: Readonly<Record<string, readonly string[]>> = modules;
 const owners: Readonly<Record<string, readonly string[]>> = packageModules;

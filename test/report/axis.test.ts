@@ -21,6 +21,7 @@ describe("value ranges", () => {
     expect(valueRange(0, 0)).toEqual([0, 1]);
     expect(valueRange(2, 2)).toEqual([1.8, 2.2]);
     expect(valueRange(-4, -4)).toEqual([-4.4, -3.6]);
+    expect(valueRange(6 - 1e-15, 6)).toEqual([5.4, 6.6]);
     expect(valueRange(null, null)).toEqual([0, 1]);
   });
 });

@@ -114,7 +114,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.$$eval(`${turn} .token`, (all) => all.map((each) => each.textContent))).toEqual(["cost ", "‹e2 82›", "€", "↵\n"]);
     await page.hover(`${turn} .token:nth-child(3)`);
     const facts = await page.textContent(`${turn} .token-readout`);
-    expect(facts).toBe('token 3 of 4 "€"id 102sampled −0.3000 (74.1 %)trained −0.2700difference +0.0300advantage +0.50');
+    expect(facts).toBe('token 3 of 4 "€"id 102sampled −0.3000 (74.1 %)trained −0.2700difference +0.0300ratio 1.0305advantage +0.50');
     await page.focus(`${turn} .tokens`);
     await page.keyboard.press("End");
     expect(await page.textContent(`${turn} .token-readout`)).toContain("token 4 of 4");
@@ -130,21 +130,21 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     const byLogprob = await backgrounds(page, tokens);
     expect(new Set(byLogprob).size).toBe(4);
     expect(await kinds()).toEqual(["warm", "warm", "warm", "warm"]);
-    await page.check('input[name="colour"][value="advantage"]', { force: true });
+    await page.check('input[name="color"][value="advantage"]', { force: true });
     expect(await kinds()).toEqual(["up", "up", "up", "up"]);
     expect(new Set(await backgrounds(page, tokens)).size).toBe(1);
-    await page.check('input[name="colour"][value="difference"]', { force: true });
+    await page.check('input[name="color"][value="difference"]', { force: true });
     expect(await kinds()).toEqual(["up", "up", "up", "up"]);
-    await page.check('input[name="colour"][value="plain"]', { force: true });
+    await page.check('input[name="color"][value="plain"]', { force: true });
     expect(new Set(await backgrounds(page, tokens))).toEqual(new Set(["rgba(0, 0, 0, 0)"]));
-    await page.check('input[name="colour"][value="logprob"]', { force: true });
+    await page.check('input[name="color"][value="logprob"]', { force: true });
     expect(await backgrounds(page, tokens)).toEqual(byLogprob);
   });
 
   it("reports missing trainer log-probabilities, and disables the comparison", async () => {
     await page.selectOption("#step", "0");
     expect(await page.textContent(".trained-absent")).toContain("were not kept");
-    expect(await page.isDisabled('input[name="colour"][value="difference"]')).toBe(true);
+    expect(await page.isDisabled('input[name="color"][value="difference"]')).toBe(true);
     await page.click('button[aria-label="Later step"]');
     expect(page.url()).toContain("#train/1/");
     await page.focus('input[name="split"][value="train"]');

@@ -14,7 +14,7 @@ import { readGroups, writeGroups } from "../training-data/job-files.ts";
 import type { TokenizerSource } from "../training-data/tokenizers.ts";
 import { readBody, type RlEnvelope } from "../requests.ts";
 import type { Digests } from "../digests.ts";
-import { validate } from "../validation.ts";
+import { validate } from "../../util/validation.ts";
 
 /** RL request without its groups. */
 export interface RlHead {

@@ -1,0 +1,198 @@
+import { stat } from "node:fs/promises";
+import { hostname } from "node:os";
+import { basename, join } from "node:path";
+import type { z } from "zod";
+import { configRows, configSummary, factRows, titleOf } from "../report/facts.ts";
+import type { ColumnsData, Split } from "../report/page-data.ts";
+import {
+  checkpointRow,
+  columnsOf,
+  endOf,
+  eventRow,
+  metricsRow,
+  readConfig,
+  readStepNumbers,
+  spanOf,
+  summarizeRows,
+} from "../report/read-run.ts";
+import { isProcessAlive, readLockOwner } from "../util/lock-owner.ts";
+import type { RunDetails, RunMetrics, RunStateName, RunSummary, StepSummary } from "./api.ts";
+import { type FoundRun, isInside } from "./find-runs.ts";
+import { LineTail } from "./line-tail.ts";
+import { formatPosition } from "./position.ts";
+
+/** Max number of rewards in the summary of a run. */
+const SPARKLINE_VALUES = 60;
+
+/** Reader of a run directory that reads only what was appended since the last refresh. */
+export class RunReader {
+  readonly run: FoundRun;
+  readonly #metrics: LineTail<z.infer<typeof metricsRow>>;
+  readonly #events: LineTail<z.infer<typeof eventRow>>;
+  readonly #checkpoints: LineTail<z.infer<typeof checkpointRow>>;
+  #config: unknown;
+  #configVersion = "";
+  #state: RunStateName = "interrupted";
+  #problem: string | null = null;
+  #refreshing: Promise<boolean> | null = null;
+
+  constructor(run: FoundRun) {
+    this.run = run;
+    const tail = <T>(name: string, schema: z.ZodType<T>) => new LineTail(join(run.path, name), { root: run.root, schema });
+    this.#metrics = tail("metrics.jsonl", metricsRow);
+    this.#events = tail("events.jsonl", eventRow);
+    this.#checkpoints = tail("checkpoints.jsonl", checkpointRow);
+  }
+
+  /** Whether a live process holds the lock of the run. */
+  get isRunning(): boolean {
+    return this.#state === "running";
+  }
+
+  /** Position in the files of the run up to which they were read. */
+  get position(): string {
+    return formatPosition({ events: this.#events.end, metrics: this.#metrics.end });
+  }
+
+  /** Reads what was appended. Concurrent calls share one reading. Returns whether the summary has changed. */
+  refresh(): Promise<boolean> {
+    return (this.#refreshing ??= this.#read().finally(() => (this.#refreshing = null)));
+  }
+
+  async #read(): Promise<boolean> {
+    const before = [this.#state, this.#problem];
+    let hasChanged = false;
+    let problem: string | null = null;
+    const reads = [() => this.#readConfig(), ...[this.#metrics, this.#events, this.#checkpoints].map((tail) => () => tail.read())];
+    for (const read of reads) {
+      try {
+        hasChanged = (await read()) || hasChanged;
+      } catch (error) {
+        problem ??= error instanceof Error ? error.message : String(error);
+      }
+    }
+    this.#problem = problem;
+    this.#state = await this.#currentState();
+    return hasChanged || before[0] !== this.#state || before[1] !== this.#problem;
+  }
+
+  async #readConfig(): Promise<boolean> {
+    const path = join(this.run.path, "config.json");
+    const file = await stat(path).catch(() => null);
+    const version = file === null ? "" : `${file.ino}:${file.size}:${file.mtimeMs}`;
+    if (version === this.#configVersion) return false;
+    this.#config = (await isInside(this.run.root, path)) ? await readConfig(path) : undefined;
+    this.#configVersion = version;
+    return true;
+  }
+
+  async #currentState(): Promise<RunStateName> {
+    const owner = await readLockOwner(join(this.run.path, "run.lock"));
+    if (owner !== null && (owner.host !== hostname() || isProcessAlive(owner.pid))) return "running";
+    const ended = this.#ended();
+    return ended === null ? "interrupted" : ended.startsWith("failed: ") ? "failed" : "ended";
+  }
+
+  #ended(): string | null {
+    return endOf(this.#events.rows);
+  }
+
+  /** Summary of the run as of the last refresh. */
+  summary(): RunSummary {
+    const { id, path, name } = this.run;
+    const [metrics, events, checkpoints] = [this.#metrics.rows, this.#events.rows, this.#checkpoints.rows];
+    const rewards = this.#rewards("train");
+    // The rows of each file are in the order of time.
+    const span = spanOf([metrics, events, checkpoints].flatMap((rows) => [rows[0]?.time, rows.at(-1)?.time]));
+    const planned = events.findLast(({ type }) => type === "run-start" || type === "run-resume")?.steps;
+    return {
+      id,
+      title: titleOf(this.#config, basename(path)),
+      path,
+      name,
+      ...configSummary(this.#config),
+      state: this.#state,
+      ended: this.#ended(),
+      steps: rewards.size,
+      plannedSteps: typeof planned === "number" ? planned : null,
+      reward: lastNumber(rewards),
+      evalReward: lastNumber(this.#rewards("eval")),
+      rewards: spaced([...rewards.values()]),
+      started: span === null ? null : new Date(span[0]).toISOString(),
+      updated: span === null ? null : new Date(span[1]).toISOString(),
+      problem: this.#problem,
+    };
+  }
+
+  /** Mean reward by step; null for a step without a reward. */
+  #rewards(split: Split): Map<number, number | null> {
+    const name = split === "train" ? "reward/mean" : "eval/reward/mean";
+    const rows = this.#metrics.rows.filter((row) => row.split === split);
+    return new Map(rows.map(({ step, [name]: reward }) => [step, typeof reward === "number" ? reward : null]));
+  }
+
+  /** Reads everything but metrics and trajectories, in the form of a report page. */
+  async details(): Promise<RunDetails> {
+    const run = {
+      config: this.#config,
+      ...summarizeRows({ metrics: this.#metrics.rows, events: this.#events.rows, checkpoints: this.#checkpoints.rows }),
+      trajectories: await readStepNumbers(this.run.path),
+    };
+    const namesOf = ({ columns }: ColumnsData) => Object.keys(columns);
+    return {
+      ...this.summary(),
+      facts: factRows(run),
+      config: configRows(this.#config),
+      checkpoints: run.checkpoints,
+      events: run.events,
+      notices: run.notices,
+      metricNames: { train: namesOf(run.metrics.train), eval: namesOf(run.metrics.eval) },
+      position: this.position,
+    };
+  }
+
+  /** Metrics as columns. @param names - Names of the metrics; empty for all. */
+  metrics(names: readonly string[]): RunMetrics {
+    const rows = this.#metrics.rows;
+    return {
+      run: this.run.id,
+      metrics: { train: chosen(columnsOf(rows, "train"), names), eval: chosen(columnsOf(rows, "eval"), names) },
+      position: this.position,
+    };
+  }
+
+  /** Lists the steps with a trajectory file: train before eval, ascending. */
+  async steps(): Promise<StepSummary[]> {
+    const available = await readStepNumbers(this.run.path);
+    return (["train", "eval"] as const).flatMap((split) => {
+      const prefix = split === "train" ? "" : "eval/";
+      const rows = new Map(this.#metrics.rows.filter((row) => row.split === split).map((row) => [row.step, row]));
+      const metric = (step: number, name: string) => {
+        const value = rows.get(step)?.[`${prefix}${name}`];
+        return typeof value === "number" ? value : null;
+      };
+      return available[split].map((step) => ({
+        split,
+        step,
+        trajectories: metric(step, "rollout/trajectories"),
+        groups: metric(step, "rollout/groups"),
+        reward: metric(step, "reward/mean"),
+      }));
+    });
+  }
+}
+
+function chosen({ steps, columns }: ColumnsData, names: readonly string[]): ColumnsData {
+  if (names.length === 0) return { steps, columns };
+  return { steps, columns: Object.fromEntries(names.flatMap((name) => (columns[name] === undefined ? [] : [[name, columns[name]]]))) };
+}
+
+function lastNumber(values: ReadonlyMap<number, number | null>): number | null {
+  return [...values.values()].findLast((value) => value !== null) ?? null;
+}
+
+/** Returns at most {@link SPARKLINE_VALUES} of the values, evenly spaced, with the first and the last. */
+function spaced(values: readonly (number | null)[]): (number | null)[] {
+  const count = Math.min(values.length, SPARKLINE_VALUES);
+  return Array.from({ length: count }, (_, index) => values[Math.round((index * (values.length - 1)) / Math.max(count - 1, 1))] ?? null);
+}

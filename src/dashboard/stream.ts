@@ -1,0 +1,128 @@
+import { join } from "node:path";
+import type { SSEStreamingApi } from "hono/streaming";
+import { z } from "zod";
+import { columnsOf, metricsRow } from "../report/read-run.ts";
+import { deferred } from "../util/deferred.ts";
+import type { StreamMessages } from "./api.ts";
+import { LineTail } from "./line-tail.ts";
+import { formatPosition, parsePosition, type RunPosition } from "./position.ts";
+import type { RunReader } from "./run-reader.ts";
+import type { RunChanges, Runs } from "./runs.ts";
+
+/** Milliseconds without a message after which a comment is sent, so that a connection that is gone is noticed. */
+const HEARTBEAT_MS = 15_000;
+
+const rawEvent = z.looseObject({ type: z.string() });
+
+/** Run that a connection follows. */
+interface Followed {
+  readonly reader: RunReader;
+  readonly events: LineTail<z.infer<typeof rawEvent>>;
+  readonly metrics: LineTail<z.infer<typeof metricsRow>>;
+}
+
+/** Request for a stream. */
+export interface StreamRequest {
+  /** Values of the query parameter `run`: `id` or `id@position`. */
+  readonly wanted: readonly string[];
+  /** Header `Last-Event-ID`: the positions of the runs in the order of `wanted`. */
+  readonly lastEventId: string | undefined;
+  /** Signal that ends the stream. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Prepares a stream of {@link StreamMessages}.
+ *
+ * @returns function that sends the messages until the client leaves or the signal aborts.
+ * @throws NotFoundError `E_NOT_FOUND` for an unknown run, ArgumentError `E_ARGUMENT` for a malformed position.
+ */
+export async function openStream(
+  runs: Runs,
+  { wanted, lastEventId, signal }: StreamRequest,
+): Promise<(stream: SSEStreamingApi) => Promise<void>> {
+  const resumed = lastEventId?.split(",").map(parsePosition) ?? [];
+  const followed = await Promise.all(
+    wanted.map(async (text, index) => {
+      const [id = "", position] = text.split("@");
+      const reader = await runs.get(id);
+      return follow(reader, resumed[index] ?? parsePosition(position ?? reader.position));
+    }),
+  );
+  return (stream) => send(stream, { runs, followed, signal });
+}
+
+function follow(reader: RunReader, from: RunPosition): Followed {
+  const { path, root } = reader.run;
+  const tail = <T>(name: string, schema: z.ZodType<T>, end: number) =>
+    new LineTail(join(path, name), { root, schema, from: { line: 0, end } });
+  return {
+    reader,
+    events: tail("events.jsonl", rawEvent, from.events),
+    metrics: tail("metrics.jsonl", metricsRow, from.metrics),
+  };
+}
+
+async function send(
+  stream: SSEStreamingApi,
+  { runs, followed, signal }: { readonly runs: Runs; readonly followed: readonly Followed[]; readonly signal: AbortSignal },
+): Promise<void> {
+  const pending: RunChanges[] = [];
+  let wake = deferred<void>();
+  const stop = () => wake.resolve();
+  stream.onAbort(stop);
+  signal.addEventListener("abort", stop);
+  const watched = new Set(followed.map(({ reader }) => reader.run.id));
+  const unsubscribe = runs.subscribe({
+    watched,
+    onChange: (changes) => {
+      pending.push(changes);
+      wake.resolve();
+    },
+  });
+  const write = <K extends keyof StreamMessages>(event: K, data: StreamMessages[K], id?: string) =>
+    stream.writeSSE({ event, data: JSON.stringify(data), ...(id === undefined ? {} : { id }) });
+  const news = async () => {
+    for (const each of followed) {
+      for (const [event, data] of await newsOf(each)) await write(event, data, followed.map(positionOf).join(","));
+    }
+  };
+  try {
+    const known = new Map((await runs.list()).map((reader) => [reader.run.id, reader.summary()]));
+    await write("runs", [...known.values()]);
+    await news();
+    while (!stream.aborted && !signal.aborted) {
+      const heartbeat = setTimeout(() => wake.resolve(), HEARTBEAT_MS);
+      await wake.promise;
+      clearTimeout(heartbeat);
+      wake = deferred();
+      if (pending.length === 0) await stream.write(": still here\n\n");
+      for (const { changed, removed } of pending.splice(0)) {
+        for (const id of removed) await write("run-remove", { id });
+        for (const reader of changed) await write("run", reader.summary());
+      }
+      await news();
+    }
+  } finally {
+    unsubscribe();
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+type News = readonly ["rows", StreamMessages["rows"]] | readonly ["event", StreamMessages["event"]];
+
+/** Reads what a run recorded since the last call. Damage is reported by the summary of the run. */
+async function newsOf({ reader, events, metrics }: Followed): Promise<News[]> {
+  const run = reader.run.id;
+  await Promise.all([events, metrics].map((tail) => tail.read().catch(() => false)));
+  const rows = metrics.rows.splice(0);
+  const message = { run, metrics: { train: columnsOf(rows, "train"), eval: columnsOf(rows, "eval") } };
+  return [
+    ...(rows.length === 0 ? [] : [["rows", message] as const]),
+    ...events.rows.splice(0).map((event) => ["event", { run, event: event as StreamMessages["event"]["event"] }] as const),
+  ];
+}
+
+function positionOf({ events, metrics }: Followed): string {
+  return formatPosition({ events: events.end, metrics: metrics.end });
+}

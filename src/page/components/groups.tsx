@@ -1,0 +1,192 @@
+import type { VNode } from "preact";
+import type { GroupData, StepData, TrajectoryData } from "../../report/page-data.ts";
+import { ShareBar } from "./controls.tsx";
+import { count, rewardText, signed } from "./format.ts";
+
+/** Summary of a step's groups: counts, mean reward, failures. */
+export function groupFacts({ groups, omitted }: Pick<StepData, "groups" | "omitted">): string[] {
+  const trajectories = groups.flatMap((group) => group.trajectories);
+  const failed = groups.reduce((sum, group) => sum + group.exceptions.length, 0);
+  const mean = trajectories.reduce((sum, each) => sum + each.reward, 0) / trajectories.length;
+  const flat = groups.filter((group) => group.trajectories.length > 1 && !group.isTrainable).length;
+  const parts = [
+    `${count(groups.length, "group")}, ${count(trajectories.length, "trajectory", "trajectories")}`,
+    trajectories.length > 0 && `mean reward ${rewardText(mean)}`,
+    failed > 0 && `${count(failed, "rollout")} failed`,
+    flat > 0 && `${count(flat, "group")} with equal rewards, nothing to learn from`,
+    omitted > 0 && `${count(omitted, "trajectory", "trajectories")} without contents, to keep this page small`,
+  ];
+  return parts.filter((part) => part !== false);
+}
+
+/** Scales of the bars of a step. */
+interface Scales {
+  /** Range of the rewards; includes 0. */
+  readonly low: number;
+  readonly high: number;
+  /** Largest advantage by amount; null omits advantages. */
+  readonly largest: number | null;
+}
+
+/** Properties of {@link GroupCards}. */
+export interface GroupCardsProps {
+  readonly groups: readonly GroupData[];
+  /** Indexes of the trajectory that is shown. */
+  readonly shown: { readonly group: number; readonly trajectory: number };
+  readonly onOpen: (group: number, trajectory: number) => void;
+  /** Whether a trajectory without contents can be opened by fetching them. */
+  readonly isRemote?: boolean;
+}
+
+/** Groups of a step side by side, one card each; groups of one trajectory share one card. */
+export function GroupCards({ groups, shown, onOpen, isRemote = false }: GroupCardsProps) {
+  const isSingle = groups.every((group) => group.trajectories.length + group.exceptions.length <= 1);
+  const trajectories = groups.flatMap((group) => group.trajectories);
+  const bounds = trajectories.reduce(
+    ({ low, high, largest }, { reward, advantage }) => ({
+      low: Math.min(low, reward),
+      high: Math.max(high, reward),
+      largest: Math.max(largest, Math.abs(advantage)),
+    }),
+    { low: 0, high: 1e-9, largest: 1e-9 },
+  );
+  const scales: Scales = { ...bounds, largest: isSingle ? null : bounds.largest };
+  const row = (each: TrajectoryData, group: GroupData, at: number, index: number, label: string) => (
+    <Row
+      key={`${at}/${index}`}
+      trajectory={each}
+      label={label}
+      group={group.id}
+      at={at}
+      index={index}
+      scales={scales}
+      isBare={each.detail === null && !isRemote}
+      isShown={shown.group === at && shown.trajectory === index}
+      onOpen={onOpen}
+    />
+  );
+  if (!isSingle) {
+    return (
+      <div class="groups">
+        {groups.map((group, at) => (
+          <GroupCard
+            key={at}
+            group={group}
+            at={at}
+            rows={group.trajectories.map((each, index) => row(each, group, at, index, `${index}`))}
+          />
+        ))}
+      </div>
+    );
+  }
+  return (
+    <div class="groups">
+      <article class="group single">
+        <div class="rows">
+          {groups.map((group, at) => [
+            group.trajectories.map((each, index) => row(each, group, at, index, group.id)),
+            group.exceptions.map((exception, index) => <Failure key={`${at} failure ${index}`} exception={exception} label={group.id} />),
+          ])}
+        </div>
+      </article>
+    </div>
+  );
+}
+
+function GroupCard({ group, at, rows }: { readonly group: GroupData; readonly at: number; readonly rows: readonly VNode[] }) {
+  const { mean, deviation, id, trajectories, exceptions, logs } = group;
+  return (
+    <article class="group" data-group-card={at}>
+      <header>
+        <h3 title={id}>{id}</h3>
+        <span class="mean" title="mean reward ± deviation">
+          {mean === null || deviation === null ? (
+            "no trajectory"
+          ) : (
+            <>
+              <b>{rewardText(mean)}</b>
+              {trajectories.length > 1 && ` ± ${rewardText(deviation)}`}
+            </>
+          )}
+        </span>
+      </header>
+      <div class="rows">
+        <div class="row head" aria-hidden="true">
+          <span />
+          <span>reward</span>
+          <span />
+          <span>advantage</span>
+          <span />
+        </div>
+        {rows}
+        {exceptions.map((exception, index) => (
+          <Failure key={`failure ${index}`} exception={exception} label="" />
+        ))}
+      </div>
+      {!group.isTrainable && trajectories.length > 1 && <p class="hint">All rewards equal: nothing to learn from.</p>}
+      {logs.length > 0 && (
+        <details>
+          <summary>{count(logs.length, "log line")}</summary>
+          <pre>{logs.join("\n")}</pre>
+        </details>
+      )}
+    </article>
+  );
+}
+
+/** Properties of {@link Row}. */
+interface RowProps {
+  readonly trajectory: TrajectoryData;
+  readonly label: string;
+  /** Name of the group. */
+  readonly group: string;
+  /** Index of the group. */
+  readonly at: number;
+  readonly index: number;
+  readonly scales: Scales;
+  readonly isBare: boolean;
+  readonly isShown: boolean;
+  readonly onOpen: (group: number, trajectory: number) => void;
+}
+
+/** Button of a trajectory: its reward is a bar from the left, its advantage a bar from the middle. */
+function Row({ trajectory: { reward, advantage }, label, group, at, index, scales, isBare, isShown, onOpen }: RowProps) {
+  const { low, high, largest } = scales;
+  const spoken = `${group}, trajectory ${index}: reward ${rewardText(reward)}${largest === null ? "" : `, advantage ${signed(advantage)}`}`;
+  return (
+    <button
+      type="button"
+      class={`row${isBare ? " bare" : ""}${largest === null ? " plain" : ""}`}
+      data-group={at}
+      data-trajectory={index}
+      aria-label={spoken}
+      aria-pressed={isShown}
+      title={isBare ? "Its contents are not in this page" : undefined}
+      onClick={() => onOpen(at, index)}
+    >
+      <span class="index">{label}</span>
+      <span class="value">{rewardText(reward)}</span>
+      <ShareBar share={(reward - low) / (high - low)} />
+      {largest !== null && (
+        <>
+          <span class="value">{signed(advantage)}</span>
+          <span class={`bar-advantage ${advantage < 0 ? "down" : "up"}`} style={{ "--share": Math.abs(advantage) / largest }} />
+        </>
+      )}
+    </button>
+  );
+}
+
+/** Error of a failed rollout with its traceback. */
+function Failure({ exception, label }: { readonly exception: GroupData["exceptions"][number]; readonly label: string }) {
+  const { type, message, traceback } = exception;
+  return (
+    <details class="failure">
+      <summary>
+        {label !== "" && `${label} `}
+        <b>{type || "failed"}</b> {message}
+      </summary>
+      <pre>{traceback || message || "No traceback was kept."}</pre>
+    </details>
+  );
+}

@@ -1,0 +1,98 @@
+/** Curves of one or several runs: shared steps, smoothing, texts for the legend and for screen readers. */
+import type { ColumnsData, Split } from "../../report/page-data.ts";
+import { consecutive } from "../../report/axis.ts";
+import { number } from "./format.ts";
+
+/** Values of a metric, aligned with the steps of a chart; null for a step without the metric. */
+export type Values = readonly (number | null)[];
+
+/** Metrics of a run. */
+export interface RunMetrics {
+  /** Name in the legend. */
+  readonly name: string;
+  readonly metrics: Readonly<Record<Split, ColumnsData>>;
+}
+
+/** Line of a chart: a metric of one split of one run. */
+export interface Line {
+  /** Name in the legend: the split of a single run, or the run. */
+  readonly name: string;
+  readonly split: Split;
+  readonly values: Values;
+  /** Deviation, drawn as a band; null for none. */
+  readonly band: Values | null;
+  /** Color variable of the style sheet. */
+  readonly color: string;
+}
+
+/** Metric of a chart. */
+export interface MetricChoice {
+  readonly key: string;
+  /** Metric with the deviation. */
+  readonly band: string | null;
+  readonly splits: readonly Split[];
+}
+
+const MAX_COLORS = 8;
+
+/** Returns the steps of all charts, without gaps; all charts share them, so that simultaneous values are aligned vertically. */
+export function sharedSteps(runs: readonly RunMetrics[]): number[] {
+  return consecutive(runs.flatMap(({ metrics }) => [...metrics.train.steps, ...metrics.eval.steps]));
+}
+
+/** Returns the color variable of the run at a position among several. */
+export function runColor(at: number): string {
+  return `run-${at % MAX_COLORS}`;
+}
+
+/**
+ * Returns the lines of a metric, aligned with `steps`. A single run has one color per split; several runs have one color each, and their
+ * evaluations are dashed.
+ */
+export function linesOf(runs: readonly RunMetrics[], steps: readonly number[], { key, band, splits }: MetricChoice): Line[] {
+  const isSingle = runs.length === 1;
+  return runs.flatMap(({ name, metrics }, at) =>
+    splits.flatMap((split) => {
+      const { columns } = metrics[split];
+      if (columns[key] === undefined) return [];
+      const hasBand = isSingle && band !== null && split === "train" && columns[band] !== undefined;
+      return {
+        name: isSingle ? split : split === "eval" ? `${name} (eval)` : name,
+        split,
+        values: aligned(metrics[split], key, steps),
+        band: hasBand ? aligned(metrics[split], band, steps) : null,
+        color: isSingle ? (split === "train" ? "line-a" : "line-b") : runColor(at),
+      };
+    }),
+  );
+}
+
+function aligned({ steps: own, columns }: ColumnsData, key: string, steps: readonly number[]): Values {
+  const at = new Map(own.map((step, index) => [step, columns[key]?.[index] ?? null]));
+  return steps.map((step) => at.get(step) ?? null);
+}
+
+/** Returns the exponential mean with bias correction, so that the start is not pulled to zero. */
+export function smoothed(values: Values, weight: number): Values {
+  let sum = 0;
+  let total = 0;
+  return values.map((value) => {
+    if (value === null) return null;
+    sum = weight * sum + (1 - weight) * value;
+    total = weight * total + (1 - weight);
+    return sum / total;
+  });
+}
+
+/** Describes a chart for screen readers. */
+export function describe(label: string, lines: readonly Line[], steps: readonly number[]): string {
+  const parts = lines.map(({ name, values }) => {
+    const points = values.flatMap((value, index) => (value === null ? [] : [{ step: steps[index], value }]));
+    const [first, last] = [points[0], points.at(-1)];
+    if (first === undefined || last === undefined) return `${name}: no value`;
+    const low = points.reduce((min, { value }) => Math.min(min, value), Infinity);
+    const high = points.reduce((max, { value }) => Math.max(max, value), -Infinity);
+    return `${name}: ${number(first.value)} at step ${first.step}, ${number(last.value)} at step ${last.step}, from ${number(low)} to ${number(high)}`;
+  });
+  return `${label}. ${parts.join("; ")}`;
+}

@@ -1,0 +1,78 @@
+import { useEffect, useState } from "preact/hooks";
+
+const KEY = "whetstone-theme";
+const listeners = new Set<() => void>();
+
+function announce(): void {
+  for (const listener of listeners) listener();
+}
+
+/** Calls the component again when colors change; returns a value that differs from one set of colors to the next. */
+export function useTheme(): number {
+  const [version, setVersion] = useState(0);
+  useEffect(() => {
+    const listener = () => setVersion((before) => before + 1);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    dark.addEventListener("change", listener);
+    listeners.add(listener);
+    return () => {
+      dark.removeEventListener("change", listener);
+      listeners.delete(listener);
+    };
+  }, []);
+  return version;
+}
+
+/** Returns a color of the style sheet for use on a canvas: resolved, for the current theme. */
+export function color(name: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const value = getComputedStyle(probe).color;
+  probe.remove();
+  return value;
+}
+
+/** Applies the theme of the last visit. Storage may be blocked; the page then follows the system. */
+function storedTheme(): string {
+  try {
+    return localStorage.getItem(KEY) ?? "auto";
+  } catch {
+    return "auto";
+  }
+}
+
+function apply(theme: string): void {
+  const { dataset } = document.documentElement;
+  if (theme === "light" || theme === "dark") dataset["theme"] = theme;
+  else delete dataset["theme"];
+}
+
+/** Control for light and dark. The choice is kept for the next visit. */
+export function ThemeControl() {
+  const [theme, setTheme] = useState(() => {
+    const stored = storedTheme();
+    apply(stored);
+    return stored;
+  });
+  const choose = (value: string) => {
+    apply(value);
+    setTheme(value);
+    try {
+      localStorage.setItem(KEY, value);
+    } catch {
+      // Without storage, the choice lasts until the page is closed.
+    }
+    announce();
+  };
+  return (
+    <label class="control">
+      <span>Theme</span>
+      <select id="theme" value={theme} onChange={({ currentTarget }) => choose(currentTarget.value)}>
+        <option value="auto">System</option>
+        <option value="light">Light</option>
+        <option value="dark">Dark</option>
+      </select>
+    </label>
+  );
+}

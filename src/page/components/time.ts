@@ -1,0 +1,30 @@
+const MINUTE_S = 60;
+const HOUR_S = 3600;
+const DAY_S = 86_400;
+
+/** Formats a time relative to now in the largest fitting unit, such as `3 min ago`; `–` for null. */
+export function ago(time: string | null | undefined, now: number): string {
+  if (time === null || time === undefined) return "–";
+  const passed = Math.max(0, (now - Date.parse(time)) / 1000);
+  if (!Number.isFinite(passed)) return "–";
+  if (passed < MINUTE_S) return "just now";
+  if (passed < HOUR_S) return `${Math.floor(passed / MINUTE_S)} min ago`;
+  if (passed < DAY_S) return `${Math.floor(passed / HOUR_S)} h ago`;
+  const days = Math.floor(passed / DAY_S);
+  return days < 60 ? `${days} d ago` : time.slice(0, 10);
+}
+
+/** Formats a time as `2026-11-22 14:05 UTC`; `–` for null. */
+export function timeText(time: string | null | undefined): string {
+  return time === null || time === undefined ? "–" : `${time.slice(0, 16).replace("T", " ")} UTC`;
+}
+
+const UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+/** Formats a number of bytes in decimal units. */
+export function bytes(size: number | null | undefined): string {
+  if (size === null || size === undefined) return "–";
+  const power = size < 1 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log10(size) / 3));
+  const value = size / 1000 ** power;
+  return `${power === 0 || value >= 100 ? value.toFixed(0) : value.toFixed(1)} ${UNITS[power]}`;
+}

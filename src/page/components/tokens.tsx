@@ -1,0 +1,134 @@
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Coloring, difference, type Turn } from "./coloring.ts";
+import { signed } from "./format.ts";
+
+/** Steps of the arrow keys in tokens. */
+const KEYS: Readonly<Record<string, number>> = {
+  ArrowRight: 1,
+  ArrowLeft: -1,
+  ArrowDown: 10,
+  ArrowUp: -10,
+  Home: -Infinity,
+  End: Infinity,
+};
+
+/** Properties of {@link TokenBlock}. */
+export interface TokenBlockProps {
+  readonly turn: Turn;
+  readonly coloring: Coloring;
+  readonly hint: string | null;
+  /** Returns more about a picked token, shown below its facts. */
+  readonly details?: (at: number) => ComponentChildren;
+}
+
+/**
+ * Tokens of a turn as one focusable block: arrow keys move from token to token, a pointer picks a token, Escape releases it, and the line
+ * below shows the facts of the picked token.
+ */
+export function TokenBlock({ turn, coloring, hint, details }: TokenBlockProps) {
+  const [picked, setPicked] = useState(-1);
+  const block = useRef<HTMLDivElement>(null);
+  const { texts } = turn.sampled;
+  // The spans do not depend on the picked token, so that a pointer that crosses a long turn renders none of them again.
+  const spans = useMemo(
+    () => texts.map((text, at) => <Token key={at} at={at} text={text} turn={turn} coloring={coloring} />),
+    [turn, coloring],
+  );
+  useLayoutEffect(() => {
+    const span = block.current?.children[picked];
+    span?.classList.add("picked");
+    return () => span?.classList.remove("picked");
+  }, [picked, spans]);
+  const pick = (at: number) => setPicked(Math.max(0, Math.min(texts.length - 1, at)));
+  const point = ({ target }: Event) => {
+    const at = target instanceof HTMLElement ? target.dataset["at"] : undefined;
+    if (at !== undefined) pick(Number(at));
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const by = KEYS[event.key];
+    if (event.key === "Escape") setPicked(-1);
+    if (by === undefined) return;
+    event.preventDefault();
+    pick(picked < 0 ? (by === Infinity ? texts.length - 1 : 0) : picked + by);
+  };
+  return (
+    <div class="sampled">
+      <div
+        ref={block}
+        class="tokens"
+        tabIndex={0}
+        role="group"
+        aria-label={`${texts.length} sampled tokens; arrow keys read them`}
+        onPointerOver={point}
+        onClick={point}
+        onKeyDown={onKeyDown}
+      >
+        {spans}
+      </div>
+      <p class="token-readout" aria-live="polite">
+        {picked < 0 ? hint : <TokenFacts turn={turn} at={picked} />}
+      </p>
+      {picked >= 0 && details?.(picked)}
+    </div>
+  );
+}
+
+function Token({
+  at,
+  text,
+  turn,
+  coloring,
+}: {
+  readonly at: number;
+  readonly text: string;
+  readonly turn: Turn;
+  readonly coloring: Coloring;
+}) {
+  const value = coloring.scale(turn, at);
+  const kind = value === null ? "none" : coloring.kind === "sequential" ? "warm" : value < 0 ? "down" : "up";
+  return (
+    <span class="token" data-at={at} data-kind={kind} style={{ "--strength": value === null ? "0" : Math.abs(value).toFixed(3) }}>
+      {visible(text)}
+    </span>
+  );
+}
+
+/** Facts of a token in the line below its turn. */
+function TokenFacts({ turn: { sampled, advantage }, at }: { readonly turn: Turn; readonly at: number }) {
+  const logprob = sampled.logprobs?.[at];
+  const trained = sampled.trained?.[at];
+  const gap = difference(sampled, at);
+  const probability = logprob === undefined ? "" : ` (${(Math.exp(logprob) * 100).toPrecision(3)} %)`;
+  return (
+    <>
+      <Fact name={`token ${at + 1} of ${sampled.texts.length}`}>
+        <code>{JSON.stringify(sampled.texts[at])}</code>
+      </Fact>
+      {sampled.ids && <Fact name="id">{sampled.ids[at]}</Fact>}
+      {logprob !== undefined && <Fact name="sampled">{`${minus(logprob)}${probability}`}</Fact>}
+      <Fact name="trained">{trained === undefined ? "not kept" : minus(trained)}</Fact>
+      {gap !== null && <Fact name="difference">{`${gap < 0 ? "" : "+"}${minus(gap)}`}</Fact>}
+      {gap !== null && <Fact name="ratio">{Math.exp(gap).toFixed(4)}</Fact>}
+      <Fact name="advantage">{signed(sampled.advantage ?? advantage)}</Fact>
+    </>
+  );
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: ComponentChildren }) {
+  return (
+    <span>
+      <small>{name}</small> {children}
+    </span>
+  );
+}
+
+function minus(value: number): string {
+  return value.toFixed(4).replace("-", "−");
+}
+
+/** Marks line ends and tabs with a symbol, so that they can be seen and pointed at; a line end still ends the line. */
+function visible(text: string): string {
+  return text.replaceAll("\n", "↵\n").replaceAll("\t", "⇥\t");
+}

@@ -1,0 +1,74 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { RunMetrics, RunSummary, StreamMessages } from "../../dashboard/api.ts";
+import { mergeMetrics } from "./merge-metrics.ts";
+import { getJson, useResource } from "./requests.ts";
+
+/** State of the event stream. */
+export type Connection = "connecting" | "live" | "lost";
+
+/** List of runs as it changes, and the metrics of the followed runs. */
+export interface Live {
+  /** Runs, the last written first; undefined before the first message. */
+  readonly runs: readonly RunSummary[] | undefined;
+  readonly connection: Connection;
+  /** Metrics of the followed runs in their order; undefined before the first answer. */
+  readonly metrics: readonly RunMetrics[] | undefined;
+  readonly error: Error | null;
+}
+
+const RETRY_MS = 3000;
+
+/** Returns the address of the event stream, from the positions of the metrics on. */
+function streamAddress(followed: readonly RunMetrics[]): string {
+  const query = followed.map(({ run, position }) => `run=${encodeURIComponent(`${run}@${position}`)}`).join("&");
+  return `/ui/api/events${query === "" ? "" : `?${query}`}`;
+}
+
+/**
+ * Follows the list of runs and the metrics of some runs over one event stream: browsers limit the connections to a server.
+ *
+ * @param followed - Ids of the runs whose metrics are followed.
+ */
+export function useLive(followed: readonly string[]): Live {
+  const key = followed.join(" ");
+  const path = followed.length === 0 ? null : `/ui/api/metrics?${followed.map((id) => `run=${encodeURIComponent(id)}`).join("&")}`;
+  const base = useResource<readonly RunMetrics[]>(path);
+  const [runs, setRuns] = useState<readonly RunSummary[]>();
+  const [connection, setConnection] = useState<Connection>("connecting");
+  const [merged, setMerged] = useState<{ readonly key: string; readonly metrics: readonly RunMetrics[] }>();
+  const [attempt, setAttempt] = useState(0);
+  const latest = useRef<readonly RunMetrics[]>([]);
+
+  useEffect(() => {
+    if (path !== null && base.value === undefined && base.error === null) return undefined;
+    latest.current = base.value ?? [];
+    setMerged({ key, metrics: latest.current });
+    const source = new EventSource(streamAddress(latest.current));
+    let retry: ReturnType<typeof setTimeout> | undefined;
+    const on = <Name extends keyof StreamMessages>(name: Name, handle: (message: StreamMessages[Name]) => void) =>
+      source.addEventListener(name, ({ data }: MessageEvent<string>) => handle(JSON.parse(data) as StreamMessages[Name]));
+    source.addEventListener("open", () => setConnection("live"));
+    source.addEventListener("error", () => {
+      setConnection("lost");
+      // The browser reconnects by itself unless the service rejected the stream, such as after the end of the session.
+      if (source.readyState !== EventSource.CLOSED) return;
+      getJson("/ui/api/session").catch(() => undefined);
+      retry = setTimeout(() => setAttempt((before) => before + 1), RETRY_MS);
+    });
+    on("runs", (all) => setRuns(all));
+    on("run", (changed) => setRuns((before = []) => [changed, ...before.filter(({ id }) => id !== changed.id)]));
+    on("run-remove", ({ id }) => setRuns((before = []) => before.filter((each) => each.id !== id)));
+    on("rows", ({ run, metrics }) => {
+      latest.current = latest.current.map((each) => (each.run === run ? { ...each, metrics: mergeMetrics(each.metrics, metrics) } : each));
+      setMerged({ key, metrics: latest.current });
+    });
+    return () => {
+      clearTimeout(retry);
+      source.close();
+    };
+  }, [key, base.value, base.error, attempt]);
+
+  const sorted = runs?.toSorted((a, b) => (b.updated ?? "").localeCompare(a.updated ?? ""));
+  const metrics = followed.length === 0 ? [] : merged?.key === key && base.value !== undefined ? merged.metrics : undefined;
+  return { runs: sorted, connection, metrics, error: base.error };
+}

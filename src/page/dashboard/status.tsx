@@ -1,0 +1,37 @@
+import type { ComponentChildren } from "preact";
+import type { RunStateName } from "../../dashboard/api.ts";
+import type { Resource } from "./requests.ts";
+
+/** State of a run or job as a colored dot with its name. */
+export function State({ name, title }: { readonly name: RunStateName | string; readonly title?: string | undefined }) {
+  return (
+    <span class="state" data-state={name} title={title}>
+      {name}
+    </span>
+  );
+}
+
+/** Message of an error. */
+export function Problem({ error }: { readonly error: Error | string }) {
+  return (
+    <p class="problem" role="alert">
+      {typeof error === "string" ? error : error.message}
+    </p>
+  );
+}
+
+/** Contents of a resource, or its error, or a line that says that it loads. */
+export function Loaded<T>({
+  resource: { value, error },
+  what,
+  children,
+}: {
+  readonly resource: Resource<T>;
+  /** Name of the contents for the waiting line: `runs`. */
+  readonly what: string;
+  readonly children: (value: T) => ComponentChildren;
+}) {
+  if (error !== null) return <Problem error={error} />;
+  if (value === undefined) return <p class="empty loading">{`Loading ${what} …`}</p>;
+  return <>{children(value)}</>;
+}

@@ -1,0 +1,116 @@
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+/** Rows beyond the visible ones that are rendered on each side, so that a short scroll shows no gap. */
+const OVERSCAN = 8;
+
+/** Properties of {@link VirtualList}. */
+export interface VirtualListProps {
+  readonly label: string;
+  readonly columns: readonly { readonly name: string; readonly isNumeric?: boolean }[];
+  /** Number of rows; only those near the visible part are rendered. */
+  readonly total: number;
+  readonly rowHeight: number;
+  /** Index of the active row; -1 for none. */
+  readonly active: number;
+  /** Called when a key moves the active row, or a pointer or Enter opens it. */
+  readonly onActivate: (index: number, how: "move" | "open") => void;
+  /** Called with the first and last rendered row. */
+  readonly onRange: (first: number, last: number) => void;
+  /** Returns the cells of a row, one per column. */
+  readonly row: (index: number) => readonly ComponentChildren[];
+}
+
+/**
+ * Table of any number of rows in a fixed height. Arrow keys, Page Up, Page Down, Home and End move the active row, Enter opens it; screen
+ * readers get the row's number and the number of rows.
+ */
+export function VirtualList({ label, columns, total, rowHeight, active, onActivate, onRange, row }: VirtualListProps) {
+  const grid = useRef<HTMLDivElement>(null);
+  const [top, setTop] = useState(0);
+  const [height, setHeight] = useState(400);
+  const first = Math.max(0, Math.min(Math.floor(top / rowHeight) - OVERSCAN, total - 1));
+  const last = Math.min(total - 1, Math.ceil((top + height) / rowHeight) + OVERSCAN);
+
+  useLayoutEffect(() => {
+    const element = grid.current;
+    if (element === null) return undefined;
+    const measure = new ResizeObserver(() => setHeight(element.clientHeight));
+    measure.observe(element);
+    return () => measure.disconnect();
+  }, []);
+  useLayoutEffect(() => onRange(first, last), [first, last, total, onRange]);
+  useLayoutEffect(() => {
+    const element = grid.current;
+    if (element === null || active < 0) return;
+    // The head of the table covers one row at the top.
+    const at = active * rowHeight;
+    const visible = element.clientHeight - rowHeight;
+    if (at < element.scrollTop) element.scrollTop = at;
+    else if (at + rowHeight > element.scrollTop + visible) element.scrollTop = at + rowHeight - visible;
+  }, [active, rowHeight]);
+
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || total === 0) return;
+    const page = Math.max(1, Math.floor(height / rowHeight) - 2);
+    const moves: Readonly<Record<string, number>> = {
+      ArrowDown: active + 1,
+      ArrowUp: active - 1,
+      PageDown: active + page,
+      PageUp: active - page,
+      Home: 0,
+      End: total - 1,
+    };
+    const target = moves[event.key];
+    if (target !== undefined) onActivate(Math.max(0, Math.min(total - 1, target)), "move");
+    else if (event.key === "Enter" && active >= 0) onActivate(active, "open");
+    else return;
+    event.preventDefault();
+  };
+  const rows = Array.from({ length: Math.max(0, last - first + 1) }, (_, at) => first + at);
+  return (
+    <div
+      ref={grid}
+      class="virtual"
+      role="grid"
+      aria-label={label}
+      aria-rowcount={total + 1}
+      aria-colcount={columns.length}
+      aria-activedescendant={active >= first && active <= last ? `row-${active}` : undefined}
+      tabIndex={0}
+      style={{ "--row-height": `${rowHeight}px` }}
+      onScroll={({ currentTarget }) => setTop(currentTarget.scrollTop)}
+      onKeyDown={onKeyDown}
+    >
+      <div role="rowgroup" class="virtual-head">
+        <div role="row" aria-rowindex={1} class="virtual-row">
+          {columns.map(({ name, isNumeric }) => (
+            <span key={name} role="columnheader" class={isNumeric ? "num" : undefined}>
+              {name}
+            </span>
+          ))}
+        </div>
+      </div>
+      <div role="rowgroup" class="virtual-body" style={{ height: `${total * rowHeight}px` }}>
+        {rows.map((index) => (
+          <div
+            key={index}
+            id={`row-${index}`}
+            role="row"
+            class="virtual-row"
+            aria-rowindex={index + 2}
+            aria-selected={index === active}
+            style={{ transform: `translateY(${index * rowHeight}px)` }}
+            onClick={() => onActivate(index, "open")}
+          >
+            {row(index).map((cell, at) => (
+              <span key={at} role="gridcell" class={columns[at]?.isNumeric ? "num" : undefined}>
+                {cell}
+              </span>
+            ))}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,73 @@
+import { render } from "preact";
+import { useMemo } from "preact/hooks";
+import type { PageData } from "../../report/page-data.ts";
+import { Curves } from "../components/curves.tsx";
+import { Numbers } from "../components/headline.tsx";
+import { RunFacts } from "../components/run-facts.tsx";
+import { ThemeControl } from "../components/theme.tsx";
+import { GroupsSection } from "./groups-section.tsx";
+import { TrajectorySection } from "./trajectory-section.tsx";
+import { nearestStep, showStep, useView } from "./view.ts";
+
+const SECTIONS = Object.entries({ curves: "Curves", groups: "Groups", trajectory: "Trajectory", facts: "Run" });
+
+function Report({ data }: { readonly data: PageData }) {
+  const view = useView(data.steps);
+  const step = data.steps[view.step];
+  const runs = useMemo(() => [{ name: data.title, metrics: data.metrics }], [data]);
+  const pick = (picked: number) => {
+    if (data.steps.length > 0) showStep(data.steps, nearestStep(data.steps, picked, step?.split ?? "train"));
+  };
+  const written = ["Page written", `${data.written.slice(0, 19).replace("T", " ")} UTC`] as const;
+  return (
+    <>
+      <Top data={data} />
+      <main>
+        <Curves runs={runs} mark={step?.step ?? null} onPick={pick} />
+        <GroupsSection data={data} view={view} />
+        <TrajectorySection data={data} view={view} />
+        <RunFacts {...data} facts={[...data.facts, written]} />
+      </main>
+    </>
+  );
+}
+
+function Top({ data }: { readonly data: PageData }) {
+  const model = data.facts.find(([name]) => name === "Model")?.[1];
+  return (
+    <header class="top">
+      <div class="bar">
+        <div>
+          <p class="eyebrow">Training run{model !== undefined && ` · ${model}`}</p>
+          <h1>{data.title}</h1>
+        </div>
+        <div class="controls">
+          <nav aria-label="Sections">
+            {SECTIONS.map(([id, label]) => (
+              <button key={id} type="button" class="link" onClick={() => jump(id)}>
+                {label}
+              </button>
+            ))}
+          </nav>
+          <ThemeControl />
+        </div>
+      </div>
+      <Numbers metrics={data.metrics} checkpoints={data.checkpoints} />
+    </header>
+  );
+}
+
+/** Scrolls to a section. A link would not do: the address after `#` names the trajectory that is shown. */
+function jump(id: string): void {
+  const section = document.getElementById(id);
+  section?.scrollIntoView({ block: "start" });
+  const heading = section?.querySelector("h2");
+  heading?.setAttribute("tabindex", "-1");
+  heading?.focus({ preventScroll: true });
+}
+
+// html.ts writes both elements.
+const source = document.getElementById("data")!;
+const page = document.getElementById("page")!;
+render(<Report data={JSON.parse(source.textContent) as PageData} />, page);
+document.documentElement.dataset["ready"] = "";
