@@ -30,6 +30,8 @@ export const modules = {
   environment: loop,
   follow: [...base, "schema", "client"],
   train: [...loop, "environment", "follow", "report", "progress"],
+  // Optional destinations of a run, each its own entry; loaded only by programs that import one.
+  trackers: [...base, "schema", "trajectory", "train"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
   service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],

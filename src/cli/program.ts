@@ -20,6 +20,7 @@ import { readPackage } from "./package.ts";
 import { serveCommand } from "./serve.ts";
 import { sftCommand } from "./sft.ts";
 import { trainCommand } from "./train.ts";
+import { uiCommand } from "./ui.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
 
@@ -48,6 +49,7 @@ export function createProgram(version: string): Command {
     runsCommand(),
     compareCommand(),
     reportCommand(),
+    uiCommand(),
     chatCommand(),
     modelsCommand(),
     checkpointsCommand(),

@@ -13,6 +13,7 @@ interface ServeOptions extends EngineOptions, OutputOptions {
   readonly minFree?: number;
   readonly retainJobs?: number;
   readonly retainArtifacts?: number;
+  readonly runs?: readonly string[];
   readonly logRequests?: boolean;
 }
 
@@ -55,6 +56,11 @@ export function serveCommand(): Command {
     .option("--min-free <size>", "disk space that must stay free, such as 500MB; below it new work is refused (default: 64 MiB)", parseSize)
     .option("--retain-jobs <time>", "how long finished jobs are kept with their events, such as 12h or 30d (default: for ever)", parseTime)
     .option("--retain-artifacts <time>", "how long artifact versions are kept, such as 12h or 30d (default: for ever)", parseTime)
+    .option(
+      "--runs <path>",
+      "directory in which the dashboard finds training runs; can be given again (default: runs)",
+      (path: string, before: readonly string[] = []) => [...before, path],
+    )
     .option("--log-requests", "one line per request on standard error")
     .action(serve);
 }
@@ -76,6 +82,7 @@ async function serve(options: ServeOptions): Promise<void> {
     port: options.port,
     dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
+    runs: options.runs,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
     limits: {
       maxCheckpointBytes: options.checkpointBudget ?? null,

@@ -48,7 +48,7 @@ export async function localService({ dataDir = defaultDataDir(), apiKey, signal 
   const directory = resolve(dataDir);
   const giveUpAtMs = performance.now() + START_PATIENCE_MS;
   for (;;) {
-    const running = await attach(directory, apiKey, signal);
+    const running = await runningService({ dataDir: directory, apiKey, signal });
     if (running !== null) return running;
     signal?.throwIfAborted();
     try {
@@ -70,7 +70,12 @@ async function start(dataDir: string, apiKey: string | undefined): Promise<Local
   return started;
 }
 
-async function attach(dataDir: string, apiKey: string | undefined, signal: AbortSignal | undefined): Promise<LocalService | null> {
+/**
+ * Returns the service that runs on `dataDir`; null if none does.
+ *
+ * @throws ConfigError `E_CONFIG` if a service runs there but its API key cannot be found.
+ */
+export async function runningService({ dataDir = defaultDataDir(), apiKey, signal }: LocalServiceOptions): Promise<LocalService | null> {
   const file = await readFile(join(dataDir, "service.json"), "utf8").catch(() => null);
   if (file === null) return null;
   const facts = serviceFile.safeParse(parseJson(file));

@@ -5,6 +5,7 @@ export type { LiveEventBody, Metrics, RecordedEvent, RecordedEventBody, RunEndRe
 export type { RunResult } from "./loop.ts";
 export type { EvaluationOptions, RunOptions, StepProgress, TrainRlOptions, TrainSftOptions } from "./options.ts";
 export type { KeepCheckpoints, KeepTrajectories } from "./retention.ts";
+export type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "./tracker.ts";
 export { trainRl } from "./rl.ts";
 export { trainSft } from "./sft.ts";
 export { TrainingRun } from "./training-run.ts";

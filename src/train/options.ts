@@ -6,6 +6,8 @@ import { checkProgress } from "../progress/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
 import { checkKeepCheckpoints, type KeepCheckpoints, type KeepTrajectories } from "./retention.ts";
+import type { Tracker } from "./tracker.ts";
+import { checkTrackers } from "./tracker-feed.ts";
 
 /** Options of the evaluations of a run, which measure its checkpoints on the environment's `eval` scenarios. */
 export interface EvaluationOptions {
@@ -59,6 +61,11 @@ export interface RunOptions {
    * @default true, or as the environment variable `WHETSTONE_PROGRESS` says
    */
   readonly progress?: boolean | Writable | undefined;
+  /**
+   * Destinations of the run's metrics and rollouts, such as `tensorboardTracker()` of `whetstone/trackers/tensorboard`. A failing tracker
+   * does not stop the run. @default none
+   */
+  readonly trackers?: readonly Tracker[] | undefined;
   /** Whether `report.html` is written when the run ends. @default true */
   readonly report?: boolean | undefined;
   /** Stops the run immediately: `done` rejects with the signal's reason. The run can be resumed. */
@@ -142,6 +149,7 @@ export function checkRunOptions(options: RunOptions): void {
   checkInteger("evaluation.every", options.evaluation?.every, 1);
   checkInteger("evaluation.samples", options.evaluation?.samples, 1);
   checkProgress(options.progress);
+  checkTrackers(options.trackers);
   if (options.keepCheckpoints !== undefined) checkKeepCheckpoints(options.keepCheckpoints);
   if (options.keepCheckpoints?.best?.metric.startsWith("eval/") && options.evaluation === undefined) {
     throw new ArgumentError("`keepCheckpoints.best.metric` is a metric of evaluations; give `evaluation` too", {

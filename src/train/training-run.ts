@@ -7,6 +7,7 @@ import { RunDisplay } from "./progress.ts";
 import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
 import { RunDirectory, type RunConfig } from "./run-directory.ts";
+import { TrackerFeeds } from "./tracker-feed.ts";
 
 /** Definition of one kind of run, RL or SFT. */
 export interface RunKind {
@@ -110,7 +111,9 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
     const display = new RunDisplay({ runDir: this.runDir, count: kind.count, state: directory.state }, options.progress);
     const shown = directory.live$.subscribe((event) => display.update(event));
     let failure: unknown;
+    let feeds: TrackerFeeds | undefined;
     try {
+      feeds = await TrackerFeeds.start(directory, options.trackers ?? []);
       signal.throwIfAborted();
       const { startCheckpoint, steps, end, plannedSteps } = directory.state;
       // The run has ended early and no more steps are requested than before: return the recorded result.
@@ -136,6 +139,7 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
       throw error;
     } finally {
       if (report) await this.#report(directory);
+      await feeds?.finish();
       shown.unsubscribe();
       display.end(failure);
       await directory.close();

@@ -95,6 +95,17 @@ function trajectoryOf(index: number, options: { step: number; success: number; r
   };
 }
 
+/** Returns the trainer's log-probabilities: the sampler's with small differences. */
+function trainedOf(rollouts: readonly { readonly trajectories: readonly object[] }[], random: () => number): object[] {
+  return rollouts.flatMap(({ trajectories }, group) =>
+    trajectories.map((each, index) => {
+      const [, , choice] = Reflect.get(each, "messages_and_choices") as { logprobs: { content: { logprob: number }[] } }[];
+      const logprobs = (choice?.logprobs.content ?? []).map(({ logprob }) => Math.min(0, rounded(logprob + (random() - 0.5) * 0.2)));
+      return { scenario_index: group, trajectory_index: index, turns: [{ advantage: rounded(random() * 2 - 1), logprobs }] };
+    }),
+  );
+}
+
 /** Writes a run below `root` and returns its directory. */
 export async function generateRun(root: string, options: GeneratedRun): Promise<string> {
   const { name, seed, steps, groups = 4, size = 4, evaluateEvery = 10, hasTokens = true, hasEnded = true } = options;
@@ -120,6 +131,7 @@ export async function generateRun(root: string, options: GeneratedRun): Promise<
   for (let step = 0; step < steps; step++) {
     const rollouts = rolloutsOf(step, groups, size);
     const { mean, std, count } = rewardOf(rollouts);
+    if (step === steps - 1 && hasTokens) await writeFile(join(directory, "trained", fileName(step)), lines(trainedOf(rollouts, random)));
     await writeFile(join(directory, "trajectories/train", fileName(step)), lines(rollouts));
     const progress = step / steps;
     metrics.push({

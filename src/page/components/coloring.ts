@@ -3,8 +3,10 @@ import type { SampledData } from "../../report/page-data.ts";
 /** A sampled turn with the advantage of its trajectory. */
 export interface Turn {
   readonly sampled: SampledData;
-  /** Advantage of the trajectory within its group; the turn's own advantage, if stored, takes precedence. */
-  readonly advantage: number;
+  /**
+   * Advantage of the trajectory within its group; the turn's own advantage, if stored, takes precedence. Null for an answer outside training.
+   */
+  readonly advantage: number | null;
 }
 
 /** A way to color tokens. */
@@ -40,7 +42,7 @@ export const COLORINGS = [
     label: "Advantage",
     legend: ["less of this", "more of this"],
     kind: "diverging",
-    scale: ({ sampled, advantage }) => Math.max(-1, Math.min(1, (sampled.advantage ?? advantage) / 2)),
+    scale: ({ sampled, advantage }) => Math.max(-1, Math.min(1, (sampled.advantage ?? advantage ?? 0) / 2)),
   },
   {
     name: "difference",

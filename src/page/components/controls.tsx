@@ -16,9 +16,9 @@ export function Pairs({ rows }: { readonly rows: readonly (readonly [name: strin
   );
 }
 
-/** Allows line breaks in a name between its parts only. */
-function breakable(name: string) {
-  return name.split(/(?<=[/_.])/).map((part) => [part, <wbr />]);
+/** Allows line breaks in a name between its parts. */
+export function breakable(name: string) {
+  return name.split(/(?<=[/_.:])/).map((part) => [part, <wbr />]);
 }
 
 /** An option of {@link Segmented}. */

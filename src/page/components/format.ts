@@ -5,7 +5,7 @@ export function number(value: number | null | undefined): string {
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e15) return grouped(String(value).replace("-", "−"));
   if (size >= 1e6 || size < 1e-4) return value.toExponential(2).replace("-", "−").replace("e−", "e-");
-  const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 5;
+  const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : size >= 0.01 ? 4 : 5;
   return grouped(value.toFixed(digits).replace("-", "−"));
 }
 
@@ -18,6 +18,12 @@ export function rewardText(value: number): string {
 export function signed(value: number): string {
   if (Math.abs(value) < 0.005) return "0.00";
   return `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(Math.abs(value) >= 10 ? 1 : 2)}`;
+}
+
+/** Formats the probability of a log-probability in percent. */
+export function probability(logprob: number): string {
+  const percent = Math.exp(logprob) * 100;
+  return percent < 0.01 ? "< 0.01 %" : `${percent.toPrecision(3)} %`;
 }
 
 /** Formats seconds in the unit that fits. */

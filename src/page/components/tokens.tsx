@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Coloring, difference, type Turn } from "./coloring.ts";
-import { signed } from "./format.ts";
+import { probability, signed } from "./format.ts";
 
 /** Steps of the arrow keys in tokens. */
 const KEYS: Readonly<Record<string, number>> = {
@@ -100,18 +100,18 @@ function TokenFacts({ turn: { sampled, advantage }, at }: { readonly turn: Turn;
   const logprob = sampled.logprobs?.[at];
   const trained = sampled.trained?.[at];
   const gap = difference(sampled, at);
-  const probability = logprob === undefined ? "" : ` (${(Math.exp(logprob) * 100).toPrecision(3)} %)`;
+  const share = logprob === undefined ? "" : ` (${probability(logprob)})`;
   return (
     <>
       <Fact name={`token ${at + 1} of ${sampled.texts.length}`}>
         <code>{JSON.stringify(sampled.texts[at])}</code>
       </Fact>
       {sampled.ids && <Fact name="id">{sampled.ids[at]}</Fact>}
-      {logprob !== undefined && <Fact name="sampled">{`${minus(logprob)}${probability}`}</Fact>}
-      <Fact name="trained">{trained === undefined ? "not kept" : minus(trained)}</Fact>
+      {logprob !== undefined && <Fact name="sampled">{`${minus(logprob)}${share}`}</Fact>}
+      {advantage !== null && <Fact name="trained">{trained === undefined ? "not kept" : minus(trained)}</Fact>}
       {gap !== null && <Fact name="difference">{`${gap < 0 ? "" : "+"}${minus(gap)}`}</Fact>}
       {gap !== null && <Fact name="ratio">{Math.exp(gap).toFixed(4)}</Fact>}
-      <Fact name="advantage">{signed(sampled.advantage ?? advantage)}</Fact>
+      {advantage !== null && <Fact name="advantage">{signed(sampled.advantage ?? advantage)}</Fact>}
     </>
   );
 }
@@ -125,7 +125,10 @@ function Fact({ name, children }: { readonly name: string; readonly children: Co
 }
 
 function minus(value: number): string {
-  return value.toFixed(4).replace("-", "−");
+  return value
+    .toFixed(4)
+    .replace(/^-(?=.*[1-9])/u, "−")
+    .replace("-", "");
 }
 
 /** Marks line ends and tabs with a symbol, so that they can be seen and pointed at; a line end still ends the line. */

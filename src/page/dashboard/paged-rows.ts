@@ -22,6 +22,8 @@ export interface PagedRows {
   readonly row: (index: number) => TrajectoryRow | undefined;
   /** Requests the rows of a range. */
   readonly show: (first: number, last: number) => void;
+  /** Returns the index of the first row of a step; -1 if the list lacks the step. */
+  readonly startOf: (wanted: Pick<TrajectoryRow, "split" | "step">) => number;
   /** Returns the index of a trajectory among the loaded rows; -1 for none. */
   readonly indexOf: (wanted: Pick<TrajectoryRow, "split" | "step" | "line" | "index">) => number;
   readonly error: Error | null;
@@ -119,10 +121,11 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
     if (found === undefined) return undefined;
     return pages.current.get(`${nameOf(found)}/${Math.floor(at / PAGE_ROWS)}`)?.[at % PAGE_ROWS];
   };
+  const startOf: PagedRows["startOf"] = ({ split, step }) =>
+    starts[segments.findIndex((each) => each.split === split && each.step === step)] ?? -1;
   const indexOf: PagedRows["indexOf"] = ({ split, step, line, index }) => {
-    const segment = segments.findIndex((each) => each.split === split && each.step === step);
-    const start = starts[segment];
-    if (start === undefined) return -1;
+    const start = startOf({ split, step });
+    if (start < 0) return -1;
     for (const [name, items] of pages.current) {
       if (!name.startsWith(`${split}/${step}/`)) continue;
       const at = items?.findIndex((each) => each.line === line && each.index === index) ?? -1;
@@ -130,7 +133,7 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
     }
     return -1;
   };
-  return { total, row, show, indexOf, error };
+  return { total, row, show, startOf, indexOf, error };
 }
 
 function nameOf({ split, step }: Segment): string {

@@ -4,22 +4,22 @@ import type { SampledData } from "../../report/page-data.ts";
 import { tokenTexts } from "../../report/tokens.ts";
 import { COLORINGS } from "../components/coloring.ts";
 import { ToolCall } from "../components/conversation.tsx";
-import { count, number } from "../components/format.ts";
+import { count, number, probability } from "../components/format.ts";
 import { TokenBlock } from "../components/tokens.tsx";
-import { ShareBar } from "../components/controls.tsx";
+import { breakable, ShareBar } from "../components/controls.tsx";
 import type { Answer } from "./chat.ts";
 
 /** Answer of a model, token by token. */
 export function AnswerView({ answer, isStreaming }: { readonly answer: Answer; readonly isStreaming: boolean }) {
   const { entries, reasoning, text, calls, finish, model } = answer;
-  const turn = useMemo(() => ({ sampled: sampledOf(answer), advantage: 0 }), [entries]);
+  const turn = useMemo(() => ({ sampled: sampledOf(answer), advantage: null }), [entries]);
   const perplexity = Math.exp(-entries.reduce((sum, { logprob }) => sum + logprob, 0) / Math.max(1, entries.length));
   const facts = [count(entries.length, "token"), finish && `ended by ${finish}`, entries.length > 0 && `perplexity ${number(perplexity)}`];
   return (
     <li class="turn choice" data-role="assistant" aria-busy={isStreaming}>
       <div class="who">
         <b>assistant</b>
-        {model && <span>{model}</span>}
+        {model && <span>{breakable(model)}</span>}
         <small>{isStreaming ? "streaming …" : facts.filter(Boolean).join(" · ")}</small>
       </div>
       <div class="said">
@@ -75,8 +75,13 @@ function Alternatives({ entry }: { readonly entry: LogprobEntry }) {
             <td>
               <ShareBar share={Math.exp(logprob)} />
             </td>
-            <td class="num">{`${(Math.exp(logprob) * 100).toPrecision(3)} %`}</td>
-            <td class="num">{logprob.toFixed(3).replace("-", "−")}</td>
+            <td class="num">{probability(logprob)}</td>
+            <td class="num">
+              {logprob
+                .toFixed(3)
+                .replace(/^-(?=.*[1-9])/u, "−")
+                .replace("-", "")}
+            </td>
           </tr>
         ))}
       </tbody>

@@ -173,8 +173,8 @@ function Pair({ base, steps, pair }: { readonly base: string; readonly steps: re
       </div>
       {turns.map((turn, at) => (
         <div key={at} class="pair-turn">
-          <Side item={turn.a} parts={turn.removed} mark="del" label={`Turn ${at + 1} at step ${steps[0]}`} />
-          <Side item={turn.b} parts={turn.added} mark="ins" label={`Turn ${at + 1} at step ${steps[1]}`} />
+          <Side item={turn.a} parts={turn.removed} mark="del" label={`Turn ${at + 1} at step ${steps[0]}`} step={steps[0]} />
+          <Side item={turn.b} parts={turn.added} mark="ins" label={`Turn ${at + 1} at step ${steps[1]}`} step={steps[1]} />
         </div>
       ))}
     </article>
@@ -240,13 +240,14 @@ interface SideProps {
   readonly parts: readonly Part[];
   readonly mark: "del" | "ins";
   readonly label: string;
+  readonly step: number;
 }
 
-function Side({ item, parts, mark: Mark, label }: SideProps) {
+function Side({ item, parts, mark: Mark, label, step }: SideProps) {
   if (item === undefined) return <div class="side absent">No turn.</div>;
   return (
     <div class="side" role="group" aria-label={label}>
-      <small>{item.role}</small>
+      <small>{`${item.role} · step ${step}`}</small>
       <div class={item.role === "tool" ? "text code" : "text"}>
         {parts.map(({ text, isMarked }, at) => (isMarked ? <Mark key={at}>{text}</Mark> : text))}
       </div>

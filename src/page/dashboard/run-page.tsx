@@ -33,7 +33,7 @@ export function RunPage({ run, route, live }: { readonly run: string; readonly r
   return (
     <>
       <RunTop summary={summary ?? details.value} live={live} run={run} details={details} />
-      <nav class="tabs" aria-label="Views of the run">
+      <nav class="tabs" aria-label="Views of the run" ref={showCurrent}>
         {TABS.map(({ id, label }) => (
           <a key={id} href={href(["runs", run, id], { with: over })} aria-current={id === tab ? "page" : undefined}>
             {label}
@@ -60,6 +60,12 @@ export function RunPage({ run, route, live }: { readonly run: string; readonly r
   );
 }
 
+/** Scrolls to the current tab: on a narrow screen, the tabs do not fit. */
+function showCurrent(tabs: HTMLElement | null): void {
+  const current = tabs?.querySelector<HTMLElement>("[aria-current]");
+  if (tabs && current) tabs.scrollLeft = current.offsetLeft - tabs.offsetLeft - 40;
+}
+
 interface RunTopProps {
   readonly summary: RunSummary | undefined;
   readonly live: Live;
@@ -80,7 +86,7 @@ function RunTop({ summary, live, run, details }: RunTopProps) {
         <h1>{summary?.name ?? "Run"}</h1>
         <div class="controls">
           {summary && <State name={summary.state} title={summary.ended ?? undefined} />}
-          {summary?.model && <span class="hint">{summary.model}</span>}
+          {summary?.model && summary.model !== summary.name && <span class="hint">{summary.model}</span>}
           {summary?.state === "running" && summary.plannedSteps !== null && (
             <progress max={summary.plannedSteps} value={summary.steps} aria-label={`${summary.steps} of ${summary.plannedSteps} steps`} />
           )}

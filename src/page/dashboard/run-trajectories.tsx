@@ -95,6 +95,7 @@ export function RunTrajectories({
           total={rows.total}
           rowHeight={ROW_HEIGHT_PX}
           active={active}
+          anchor={place === null ? -1 : rows.startOf(place)}
           onActivate={activate}
           onRange={onRange}
           row={cells}

@@ -13,6 +13,8 @@ export interface VirtualListProps {
   readonly rowHeight: number;
   /** Index of the active row; -1 for none. */
   readonly active: number;
+  /** Row to scroll to while no row is active, such as the first one of a step; -1 for none. */
+  readonly anchor: number;
   /** Called when a key moves the active row, or a pointer or Enter opens it. */
   readonly onActivate: (index: number, how: "move" | "open") => void;
   /** Called with the first and last rendered row. */
@@ -25,7 +27,7 @@ export interface VirtualListProps {
  * Table of any number of rows in a fixed height. Arrow keys, Page Up, Page Down, Home and End move the active row, Enter opens it; screen
  * readers get the row's number and the number of rows.
  */
-export function VirtualList({ label, columns, total, rowHeight, active, onActivate, onRange, row }: VirtualListProps) {
+export function VirtualList({ label, columns, total, rowHeight, active, anchor, onActivate, onRange, row }: VirtualListProps) {
   const grid = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(400);
@@ -42,13 +44,17 @@ export function VirtualList({ label, columns, total, rowHeight, active, onActiva
   useLayoutEffect(() => onRange(first, last), [first, last, total, onRange]);
   useLayoutEffect(() => {
     const element = grid.current;
-    if (element === null || active < 0) return;
+    if (element === null) return;
+    if (active < 0) {
+      if (anchor >= 0) element.scrollTop = anchor * rowHeight;
+      return;
+    }
     // The head of the table covers one row at the top.
     const at = active * rowHeight;
     const visible = element.clientHeight - rowHeight;
     if (at < element.scrollTop) element.scrollTop = at;
     else if (at + rowHeight > element.scrollTop + visible) element.scrollTop = at + rowHeight - visible;
-  }, [active, rowHeight]);
+  }, [active, anchor, rowHeight]);
 
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey || total === 0) return;

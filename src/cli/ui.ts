@@ -1,0 +1,80 @@
+import { resolve } from "node:path";
+import { Command } from "commander";
+import { z } from "zod";
+import { runningService } from "../client/embedded.ts";
+import { ConfigError } from "../errors.ts";
+import { openBrowser } from "./open-browser.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+import { onStop } from "./stop-signal.ts";
+
+interface UiOptions extends OutputOptions {
+  readonly dataDir?: string;
+  readonly open: boolean;
+}
+
+/** Address and key of a service. */
+interface Address {
+  readonly url: string;
+  readonly apiKey: string;
+}
+
+const linkAnswer = z.looseObject({ url: z.string(), expires: z.string() });
+const errorAnswer = z.looseObject({ error: z.looseObject({ message: z.string() }) });
+
+/** Creates the command `whetstone ui`, which prints a one-time link to the dashboard and opens it in the browser. */
+export function uiCommand(): Command {
+  return new Command("ui")
+    .description("open the dashboard; starts a service, until interrupted, if none runs on the data directory")
+    .argument("[directories...]", "run directories, or directories that contain some, to show in addition")
+    .option("--data-dir <path>", "data directory of the service (default: WHETSTONE_HOME, or .whetstone)")
+    .option("--no-open", "print the link and open no browser; implied by --json")
+    .action(run);
+}
+
+async function run(directories: readonly string[], options: UiOptions): Promise<void> {
+  const { dataDir } = options;
+  const paths = directories.map((path) => resolve(path));
+  const running = configured(dataDir) ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
+  if (running !== null) return show(running, paths, options);
+  const stop = new Promise<void>((stopped) => onStop(() => stopped()));
+  // Imported lazily: a service that runs already needs no native binary.
+  const { startService } = await import("../service/index.ts");
+  const service = await startService({ dataDir });
+  try {
+    await show(service, paths, options);
+    await stop;
+  } finally {
+    await service.close();
+  }
+}
+
+/** Returns the service that `WHETSTONE_BASE_URL` names; null if unset. */
+function configured(dataDir: string | undefined): Address | null {
+  const url = process.env["WHETSTONE_BASE_URL"]?.trim();
+  if (url === undefined || url === "" || dataDir !== undefined) return null;
+  const apiKey = keyFromEnvironment();
+  if (apiKey === undefined) throw new ConfigError("Expected an API key for the service of WHETSTONE_BASE_URL: set WHETSTONE_API_KEY");
+  return { url: url.replace(/\/+$/u, "").replace(/\/v1$/u, ""), apiKey };
+}
+
+function keyFromEnvironment(): string | undefined {
+  return process.env["WHETSTONE_API_KEY"]?.trim() || undefined;
+}
+
+async function show(service: Address, paths: readonly string[], options: UiOptions): Promise<void> {
+  if (paths.length > 0) await post(service, "/ui/api/directories", { paths });
+  const link = linkAnswer.parse(await post(service, "/ui/api/links", {}));
+  printResult(options, link, ({ url }) => [`Dashboard: ${url}`, "The link works once, for one minute."]);
+  if (options.open && options.json !== true) openBrowser(link.url);
+}
+
+async function post({ url, apiKey }: Address, path: string, body: object): Promise<unknown> {
+  const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json" };
+  const answer = await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) }).catch((error: unknown) => {
+    throw new ConfigError(`The service at ${url} does not answer. Start it with \`whetstone serve\``, { cause: error });
+  });
+  const content: unknown = await answer.json().catch(() => null);
+  if (answer.ok) return content;
+  const message = errorAnswer.safeParse(content).data?.error.message ?? "no message";
+  throw new ConfigError(`The service at ${url} answered ${path} with ${answer.status}: ${message}`);
+}
