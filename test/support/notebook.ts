@@ -2,7 +2,7 @@
  * Runs the code cells of a notebook with a TypeScript kernel as one program, outside of Jupyter: `console.log` becomes an output of its cell, and
  * so does the value of an expression at the end of a cell, by the rules of Deno's kernel.
  *
- *   node --conditions=whetstone/source --import tsx test/support/notebook.ts <notebook> [working directory]
+ *   npm run build && node --import tsx test/support/notebook.ts <notebook> [working directory]
  *
  * writes the outputs into the notebook.
  */
@@ -100,11 +100,12 @@ export async function runNotebook(
   await writeFile(file, program);
   try {
     const root = resolve(import.meta.dirname, "../..");
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ["--conditions=whetstone/source", "--import", import.meta.resolve("tsx"), file],
-      { cwd, timeout: timeoutMs, maxBuffer: 2 ** 26, env: { ...process.env, TSX_TSCONFIG_PATH: join(root, "tsconfig.json") } },
-    );
+    const { stdout } = await promisify(execFile)(process.execPath, ["--import", import.meta.resolve("tsx"), file], {
+      cwd,
+      timeout: timeoutMs,
+      maxBuffer: 2 ** 26,
+      env: { ...process.env, TSX_TSCONFIG_PATH: join(root, "tsconfig.json") },
+    });
     return (JSON.parse(stdout) as RawOutput[][]).map((raw, index) => outputsOf(raw, index + 1));
   } finally {
     await rm(file);
