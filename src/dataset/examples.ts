@@ -69,7 +69,7 @@ export async function validateExamples(patterns: Patterns, { signal }: Pick<Read
   const invalid: InvalidLine[] = [];
   let [lines, examples] = [0, 0];
   for (const file of await expandPaths(patterns)) {
-    for await (const { line, text } of readLines(file, signal)) {
+    for await (const { line, text } of readLines(file, { signal })) {
       signal?.throwIfAborted();
       if (text?.trim() === "") continue;
       lines++;

@@ -41,7 +41,7 @@ export interface EvaluateCheckpointsOptions<S>
  * ```
  */
 export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): TrainingRun {
-  const { model, environment, checkpoints, samples, temperature } = options;
+  const { environment, checkpoints, samples, temperature } = options;
   checkRunOptions({ ...options, evaluation: { samples, temperature } });
   checkEvaluation({}, environment);
   checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
