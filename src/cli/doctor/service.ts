@@ -40,38 +40,31 @@ function get(url: string, key?: string): Promise<Response> {
 export async function checkService(root: string, version: string): Promise<Check[]> {
   const target = await findTarget(root);
   if (target === null) return [pass("service", "none is running; commands start one for their own time")];
-  const health = await checkHealth(target);
-  if (health.status === "fail") return [health];
-  return [health, await checkKey(target), await checkVersion(target, version)];
+  let response: Response;
+  try {
+    response = await get(`${target.url}/health`);
+  } catch (error) {
+    return [unreachable(target, error)];
+  }
+  return [await checkHealth(target, response), await checkKey(target), await checkVersion(target, version)];
 }
 
-async function checkHealth({ url, source }: Target): Promise<Check> {
-  try {
-    const report = healthReport.safeParse(await (await get(`${url}/health`)).json());
-    if (!report.success)
-      return problem("warn", "service", `${url} answers without a health report`, "Check that it is this package's service");
-    const { status, workers, storage } = report.data;
+function unreachable({ url, source }: Target, error: unknown): Check {
+  const reason = messageOf(error instanceof Error ? (error.cause ?? error) : error);
+  const message = `${url} (from ${source}) does not answer: ${reason}`;
+  if (source === "WHETSTONE_BASE_URL") return problem("fail", "service", message, "Start the service, or correct WHETSTONE_BASE_URL");
+  return problem("warn", "service", message, "Nothing to do if it was killed: the next service on the data directory replaces the file");
+}
+
+function checkHealth({ url }: Target, response: Response): Promise<Check> {
+  return guarded("service", "Check that the address is of this package's service", async () => {
+    const { status, workers, storage } = healthReport.parse(await response.json());
     if (status === "ok") return pass("service", `${url} is healthy`);
     const restarting = workers.filter(({ state }) => state === "restarting").map(({ name }) => name);
-    const reason = storage.message ?? `restarting: ${restarting.join(", ")}`;
-    const severity = status === "unavailable" ? "fail" : "warn";
-    return problem(
-      severity,
-      "service",
-      `${url} is ${status}: ${reason}`,
-      storage.message === null ? "Read the service's log" : "Free disk space",
-    );
-  } catch (error) {
-    const reason = error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : messageOf(error);
-    const remedy =
-      source === "WHETSTONE_BASE_URL" ? "Start the service, or correct WHETSTONE_BASE_URL" : "The next command replaces the stale file";
-    return problem(
-      source === "WHETSTONE_BASE_URL" ? "fail" : "warn",
-      "service",
-      `${url} (from ${source}) does not answer: ${reason}`,
-      remedy,
-    );
-  }
+    const [reason, remedy] =
+      storage.message === null ? [`restarting: ${restarting.join(", ")}`, "Read the service's log"] : [storage.message, "Free disk space"];
+    return problem(status === "unavailable" ? "fail" : "warn", "service", `${url} is ${status}: ${reason}`, remedy);
+  });
 }
 
 function checkKey({ url, key, keySource }: Target): Promise<Check> {
