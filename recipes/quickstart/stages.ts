@@ -61,9 +61,9 @@ export async function superviseJob(
   const train = scenarios("sft", config.seed, job * count, count).map((scenario) => ({
     messages: [...reverseMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }],
   }));
-  const dataUrl = await uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
+  const dataset = await uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
   const losses: number[] = [];
-  const running = await model.trainSft(dataUrl, { batchSize, learningRate, signal });
+  const running = await model.trainSft(dataset, { batchSize, learningRate, signal });
   for await (const event of running.events({ signal })) if (event.type === "gradient-step") losses.push(event.metrics["loss"] ?? NaN);
   return losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
 }
