@@ -39,7 +39,7 @@ export async function measure(policy: Policy, problems: readonly ReverseScenario
       await t.sample(policy, { temperature: 0, maxCompletionTokens: MAX_COMPLETION_TOKENS, signal: context.signal });
       return t.finish({ reward: reverseReward(t.lastText, scenario), metrics: { exact: extractAnswer(t.lastText) === scenario.answer } });
     },
-    { groupSize: 1, concurrency: CONCURRENCY, signal },
+    { groupSize: 1, concurrency: CONCURRENCY, signal, progress: false },
   );
   return {
     exact: groups.stats.metrics["exact"]!.mean,
@@ -90,7 +90,7 @@ export async function reinforce(model: Model, config: QuickstartConfig, index: n
       await t.sample(policy, { temperature: 1, maxCompletionTokens: MAX_COMPLETION_TOKENS, seed: context.seed, signal: context.signal });
       return t.finish({ reward: reverseReward(t.lastText, scenario), metrics: { exact: extractAnswer(t.lastText) === scenario.answer } });
     },
-    { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal },
+    { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal, progress: false },
   );
   const groups = config.shuffleRewards ? rolled.map((group, at) => shuffleRewards(group, config.seed, index, at)) : rolled;
   const { stats } = rolled;

@@ -51,6 +51,7 @@ const NO_TRACES = new Set([400, 404, 405, 415, 501]);
  * @throws ArgumentError `E_ARGUMENT` for a negative number of rollouts.
  * @example
  * ```ts
+ * import { trainRl } from "whetstone/train";
  * import { mlflowTracker } from "whetstone/trackers/mlflow";
  *
  * const trackers = [mlflowTracker({ url: "http://127.0.0.1:5000", experiment: "sums" })];
