@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
@@ -50,7 +50,7 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
   });
 
   it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 90_000 }, async () => {
-    const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run")];
+    const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run"), "--tracker", "csv"];
     const first = await whetstone("train", ENVIRONMENT, "--steps", "1", ...settings);
     expect(first).toMatchObject({
       code: 0,
@@ -61,6 +61,7 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     const second = await whetstone("train", ENVIRONMENT, "--steps", "2", ...settings);
     expect(second.stderr.match(/resumes after 1 of 2 steps, from checkpoint 1/g)).toHaveLength(1);
     expect(second.stdout).toMatch(/completed after 2 steps; checkpoint 2; report in .*report\.html/);
+    expect((await readFile(join(home, "run", "metrics.csv"), "utf8")).trimEnd().split("\n")).toHaveLength(3);
     const measured = await whetstone("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json");
     expect(measured.stderr).toMatch(/^evaluation of local\/cli\/sums:step1 on arithmetic: (\d+)\/\1 rollouts, reward/m);
     expect(JSON.parse(measured.stdout)).toMatchObject({ environment: "arithmetic", policy: "local/cli/sums:step1", samples: 1 });
@@ -73,6 +74,8 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     [["train", ENVIRONMENT], 2, "--model"],
     [["train", ENVIRONMENT, "--model", "a/b/c"], 2, "project/name"],
     [["train", ENVIRONMENT, "--model", "a", "--group-size", "1"], 2, "a whole number from 2"],
+    [["train", ENVIRONMENT, "--model", "a", "--tracker", "wandb"], 2, "one of csv, tensorboard, mlflow, trackio"],
+    [["train", ENVIRONMENT, "--model", "a", "--tracker", "mlflow=nowhere"], 1, "an http or https address"],
     [["eval", "nothing.ts", "--model", "a"], 1, "found no such file"],
     [["eval", ENVIRONMENT], 2, "expected --model <project/name>, or --base <id>"],
     [["eval", ENVIRONMENT, "--model", "a", "--base", "whetstone-tiny"], 2, "cannot be used with"],
