@@ -36,7 +36,8 @@ async function run(directories: readonly string[], options: UiOptions): Promise<
   const paths = directories.map((path) => resolve(path));
   const running = configured(dataDir) ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
   if (running !== null) return show(running, paths, options);
-  const stop = new Promise<void>((stopped) => onStop(() => stopped()));
+  let release = () => {};
+  const stop = new Promise<void>((stopped) => (release = onStop(() => stopped())));
   // Imported lazily: a service that runs already needs no native binary.
   const { startService } = await import("../service/index.ts");
   const service = await startService({ dataDir });
@@ -45,6 +46,7 @@ async function run(directories: readonly string[], options: UiOptions): Promise<
     await stop;
   } finally {
     await service.close();
+    release();
   }
 }
 
