@@ -36,7 +36,8 @@ async function run(directories: readonly string[], options: UiOptions): Promise<
   const paths = directories.map((path) => resolve(path));
   const running = configured(dataDir) ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
   if (running !== null) return show(running, paths, options);
-  const stop = new Promise<void>((stopped) => onStop(() => stopped()));
+  let release = () => {};
+  const stop = new Promise<void>((stopped) => (release = onStop(() => stopped())));
   // Imported lazily: a service that runs already needs no native binary.
   const { startService } = await import("../service/index.ts");
   const service = await startService({ dataDir });
@@ -45,6 +46,7 @@ async function run(directories: readonly string[], options: UiOptions): Promise<
     await stop;
   } finally {
     await service.close();
+    release();
   }
 }
 
@@ -68,13 +70,16 @@ async function show(service: Address, paths: readonly string[], options: UiOptio
   if (options.open && options.json !== true) openBrowser(link.url);
 }
 
-async function post({ url, apiKey }: Address, path: string, body: object): Promise<unknown> {
+async function post({ url, apiKey }: Address, path: string, content: object): Promise<unknown> {
+  const { request } = await import("undici");
   const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json" };
-  const answer = await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) }).catch((error: unknown) => {
-    throw new ConfigError(`The service at ${url} does not answer. Start it with \`whetstone serve\``, { cause: error });
-  });
-  const content: unknown = await answer.json().catch(() => null);
-  if (answer.ok) return content;
-  const message = errorAnswer.safeParse(content).data?.error.message ?? "no message";
-  throw new ConfigError(`The service at ${url} answered ${path} with ${answer.status}: ${message}`);
+  const { statusCode, body } = await request(url + path, { method: "POST", headers, body: JSON.stringify(content) }).catch(
+    (error: unknown) => {
+      throw new ConfigError(`The service at ${url} does not answer. Start it with \`whetstone serve\``, { cause: error });
+    },
+  );
+  const answer: unknown = await body.json().catch(() => null);
+  if (statusCode < 300) return answer;
+  const message = errorAnswer.safeParse(answer).data?.error.message ?? "no message";
+  throw new ConfigError(`The service at ${url} answered ${path} with ${statusCode}: ${message}`);
 }
