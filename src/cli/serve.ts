@@ -13,7 +13,7 @@ interface ServeOptions extends EngineOptions, OutputOptions {
   readonly minFree?: number;
   readonly retainJobs?: number;
   readonly retainArtifacts?: number;
-  readonly runs?: readonly string[];
+  readonly runs: readonly string[];
   readonly logRequests?: boolean;
 }
 
@@ -59,7 +59,8 @@ export function serveCommand(): Command {
     .option(
       "--runs <path>",
       "directory in which the dashboard finds training runs; can be given again (default: runs)",
-      (path: string, before: readonly string[] = []) => [...before, path],
+      (path: string, before: readonly string[]) => [...before, path],
+      [],
     )
     .option("--log-requests", "one line per request on standard error")
     .action(serve);
@@ -82,7 +83,7 @@ async function serve(options: ServeOptions): Promise<void> {
     port: options.port,
     dataDir: options.dataDir,
     allowedBaseRoots: options.baseRoot,
-    runs: options.runs,
+    runs: options.runs.length === 0 ? undefined : options.runs,
     hub: { cacheDir: options.hubCache, isOffline: options.offline },
     limits: {
       maxCheckpointBytes: options.checkpointBudget ?? null,

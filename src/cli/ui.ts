@@ -31,19 +31,22 @@ export function uiCommand(): Command {
     .action(run);
 }
 
-async function run(directories: readonly string[], { dataDir, open, json }: UiOptions): Promise<void> {
+async function run(directories: readonly string[], options: UiOptions): Promise<void> {
+  const { dataDir } = options;
   const paths = directories.map((path) => resolve(path));
   const running = configured(dataDir) ?? (await runningService({ dataDir, apiKey: keyFromEnvironment() }));
-  if (running !== null) return show(running, { paths, open, json });
-  const stop = new Promise<void>((stopped) => onStop(() => stopped()));
+  if (running !== null) return show(running, paths, options);
+  let release = () => {};
+  const stop = new Promise<void>((stopped) => (release = onStop(() => stopped())));
   // Imported lazily: a service that runs already needs no native binary.
   const { startService } = await import("../service/index.ts");
   const service = await startService({ dataDir });
   try {
-    await show(service, { paths, open, json });
+    await show(service, paths, options);
     await stop;
   } finally {
     await service.close();
+    release();
   }
 }
 
@@ -60,23 +63,23 @@ function keyFromEnvironment(): string | undefined {
   return process.env["WHETSTONE_API_KEY"]?.trim() || undefined;
 }
 
-async function show(service: Address, { paths, open, json }: OutputOptions & { paths: readonly string[]; open: boolean }): Promise<void> {
+async function show(service: Address, paths: readonly string[], options: UiOptions): Promise<void> {
   if (paths.length > 0) await post(service, "/ui/api/directories", { paths });
   const link = linkAnswer.parse(await post(service, "/ui/api/links", {}));
-  printResult({ ...(json === undefined ? {} : { json }) }, link, ({ url }) => [
-    `Dashboard: ${url}`,
-    "The link works once, for one minute.",
-  ]);
-  if (open && json !== true) openBrowser(link.url);
+  printResult(options, link, ({ url }) => [`Dashboard: ${url}`, "The link works once, for one minute."]);
+  if (options.open && options.json !== true) openBrowser(link.url);
 }
 
-async function post({ url, apiKey }: Address, path: string, body: object): Promise<unknown> {
+async function post({ url, apiKey }: Address, path: string, content: object): Promise<unknown> {
+  const { request } = await import("undici");
   const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json" };
-  const answer = await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) }).catch((error: unknown) => {
-    throw new ConfigError(`The service at ${url} does not answer. Start it with \`whetstone serve\``, { cause: error });
-  });
-  const content: unknown = await answer.json().catch(() => null);
-  if (answer.ok) return content;
-  const message = errorAnswer.safeParse(content).data?.error.message ?? "no message";
-  throw new ConfigError(`The service at ${url} answered ${path} with ${answer.status}: ${message}`);
+  const { statusCode, body } = await request(url + path, { method: "POST", headers, body: JSON.stringify(content) }).catch(
+    (error: unknown) => {
+      throw new ConfigError(`The service at ${url} does not answer. Start it with \`whetstone serve\``, { cause: error });
+    },
+  );
+  const answer: unknown = await body.json().catch(() => null);
+  if (statusCode < 300) return answer;
+  const message = errorAnswer.safeParse(answer).data?.error.message ?? "no message";
+  throw new ConfigError(`The service at ${url} answered ${path} with ${statusCode}: ${message}`);
 }

@@ -105,8 +105,8 @@ export interface RunMetrics {
  *
  * The stream starts with `runs`, and with `run` or `run-remove` for every later change of the list, so that a client that reconnects needs
  * no history. For each query parameter `run={id}@{position}`, or `run={id}` from now on, it also sends what the run records after the
- * position: `rows` and `event`. These have an SSE id, which the browser sends as `Last-Event-ID` when it reconnects: nothing is lost or
- * sent twice.
+ * position: `rows`, then `event`. The last of them has an SSE id, which the browser sends as `Last-Event-ID` when it reconnects. Nothing is
+ * lost; rows and events after the id may arrive twice.
  */
 export interface StreamMessages {
   readonly runs: readonly RunSummary[];

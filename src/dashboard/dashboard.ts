@@ -21,6 +21,8 @@ export interface DashboardOptions {
   readonly dataDir: string;
   /** Clock of codes and sessions in milliseconds since 1970. @default Date.now */
   readonly now?: (() => number) | undefined;
+  /** Milliseconds between two looks at running runs. @default 400 */
+  readonly pollMs?: number | undefined;
 }
 
 /** Dashboard of a service: routes below `/ui`. */
@@ -51,8 +53,8 @@ const secureHeaders: MiddlewareHandler = async (c, next) => {
 };
 
 /** Creates the dashboard. Nothing is read before the first request. */
-export function createDashboard({ runs: roots, dataDir, now }: DashboardOptions): Dashboard {
-  const runs = new Runs(roots);
+export function createDashboard({ runs: roots, dataDir, now, pollMs }: DashboardOptions): Dashboard {
+  const runs = new Runs(roots, pollMs);
   const sessions = new Sessions(now);
   const ending = new AbortController();
   const app = new Hono();

@@ -3,7 +3,7 @@ import { NotFoundError } from "../errors.ts";
 import { findRuns } from "./find-runs.ts";
 import { RunReader } from "./run-reader.ts";
 
-/** Milliseconds between two looks at the files of running and watched runs. */
+/** Default milliseconds between two looks at the files of running and watched runs. */
 const POLL_MS = 400;
 /** Number of looks at the active runs per look at all roots. */
 const POLLS_PER_SCAN = 5;
@@ -33,11 +33,13 @@ export class Runs {
   readonly #roots: Set<string>;
   #readers = new Map<string, RunReader>();
   readonly #subscribers = new Set<RunSubscriber>();
+  readonly #pollMs: number;
   #timer: NodeJS.Timeout | undefined;
   #polls = 0;
 
-  constructor(roots: readonly string[]) {
+  constructor(roots: readonly string[], pollMs = POLL_MS) {
     this.#roots = new Set(roots.map((root) => resolve(root)));
+    this.#pollMs = pollMs;
   }
 
   /** Adds a directory to search for runs. */
@@ -60,7 +62,7 @@ export class Runs {
       const roots = [...this.#roots].join(", ");
       throw new NotFoundError(`There is no run ${id} in ${roots}. Open its directory with \`whetstone ui <dir>\``, { param: "run" });
     }
-    await reader.refresh();
+    await this.#refresh([reader]);
     return reader;
   }
 
@@ -81,15 +83,12 @@ export class Runs {
       void this.#poll().finally(() => {
         if (this.#subscribers.size > 0) this.#schedule();
       });
-    }, POLL_MS);
+    }, this.#pollMs);
     this.#timer.unref();
   }
 
-  async #poll(): Promise<void> {
-    const isScan = ++this.#polls % POLLS_PER_SCAN === 0;
-    const changes = isScan ? await this.#scan() : { changed: await refreshAll(this.#active()), removed: [] };
-    if (changes.changed.length === 0 && changes.removed.length === 0) return;
-    for (const { onChange } of this.#subscribers) onChange(changes);
+  #poll(): Promise<void> {
+    return ++this.#polls % POLLS_PER_SCAN === 0 ? this.#scan() : this.#refresh(this.#active());
   }
 
   #active(): RunReader[] {
@@ -97,18 +96,22 @@ export class Runs {
     return [...this.#readers.values()].filter(({ isRunning, run }) => isRunning || isWatched(run.id));
   }
 
-  async #scan(): Promise<RunChanges> {
+  async #scan(): Promise<void> {
     const found = await findRuns([...this.#roots]);
     const before = this.#readers;
     this.#readers = new Map(found.map((run) => [run.id, before.get(run.id) ?? new RunReader(run)]));
     const removed = [...before.keys()].filter((id) => !this.#readers.has(id));
-    return { changed: await refreshAll([...this.#readers.values()]), removed };
+    await this.#refresh([...this.#readers.values()], removed);
   }
-}
 
-/** Refreshes runs and returns the changed ones. One after the other: the work is parsing, which has one thread. */
-async function refreshAll(readers: readonly RunReader[]): Promise<RunReader[]> {
-  const changed: RunReader[] = [];
-  for (const reader of readers) if (await reader.refresh()) changed.push(reader);
-  return changed;
+  /**
+   * Refreshes runs and reports the changed ones, also if a request and not the poll caused the refresh. One run after the other: the work is
+   * parsing, which has one thread.
+   */
+  async #refresh(readers: readonly RunReader[], removed: readonly string[] = []): Promise<void> {
+    const changed: RunReader[] = [];
+    for (const reader of readers) if (await reader.refresh()) changed.push(reader);
+    if (changed.length === 0 && removed.length === 0) return;
+    for (const { onChange } of this.#subscribers) onChange({ changed, removed });
+  }
 }

@@ -72,6 +72,17 @@ async function send(
   const stop = () => wake.resolve();
   stream.onAbort(stop);
   signal.addEventListener("abort", stop);
+  const write = <K extends keyof StreamMessages>(event: K, data: StreamMessages[K], id?: string) =>
+    stream.writeSSE({ event, data: JSON.stringify(data), ...(id === undefined ? {} : { id }) });
+  const news = async () => {
+    for (const each of followed) {
+      const messages = await newsOf(each);
+      // Only the last message has an id: a client that loses the connection before gets the run's messages again.
+      const id = followed.map(positionOf).join(",");
+      for (const [index, [event, data]] of messages.entries()) await write(event, data, index === messages.length - 1 ? id : undefined);
+    }
+  };
+  const first = (await runs.list()).map((reader) => reader.summary());
   const watched = new Set(followed.map(({ reader }) => reader.run.id));
   const unsubscribe = runs.subscribe({
     watched,
@@ -80,16 +91,8 @@ async function send(
       wake.resolve();
     },
   });
-  const write = <K extends keyof StreamMessages>(event: K, data: StreamMessages[K], id?: string) =>
-    stream.writeSSE({ event, data: JSON.stringify(data), ...(id === undefined ? {} : { id }) });
-  const news = async () => {
-    for (const each of followed) {
-      for (const [event, data] of await newsOf(each)) await write(event, data, followed.map(positionOf).join(","));
-    }
-  };
   try {
-    const known = new Map((await runs.list()).map((reader) => [reader.run.id, reader.summary()]));
-    await write("runs", [...known.values()]);
+    await write("runs", first);
     await news();
     while (!stream.aborted && !signal.aborted) {
       const heartbeat = setTimeout(() => wake.resolve(), HEARTBEAT_MS);
