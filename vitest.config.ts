@@ -1,4 +1,5 @@
-import { configDefaults, defineConfig } from "vitest/config";
+import { join } from "node:path";
+import { configDefaults, defineConfig, type Plugin } from "vitest/config";
 
 /** Read by scripts/test-summary.js. */
 const report = "node_modules/.cache/whetstone/tests.json";
@@ -6,13 +7,25 @@ const report = "node_modules/.cache/whetstone/tests.json";
 /** Whole runs of the recipes, minutes each: `vitest run --mode recipes`, and no part of the ordinary tests. */
 const wholeRuns = "test/recipes/full/**/*.test.ts";
 
+/** Modules of `src` start the workers of the build, see test/global-setup.ts. */
+const builtWorkers: Plugin = {
+  name: "built-workers",
+  enforce: "pre",
+  resolveId: (source, importer) =>
+    source.endsWith("/spawn-worker.ts") && importer?.startsWith(join(import.meta.dirname, "src")) === true
+      ? join(import.meta.dirname, "test/support/spawn-worker.ts")
+      : null,
+};
+
 export default defineConfig(({ mode }) => ({
+  plugins: [builtWorkers],
   // `import … from "whetstone"` in tests, recipes and docs means src, without a build.
   resolve: { conditions: ["whetstone/source", "node"] },
   ssr: { resolve: { conditions: ["whetstone/source", "node"] } },
   test: {
     include: mode === "recipes" ? [wholeRuns] : ["test/**/*.test.ts"],
     exclude: mode === "recipes" ? configDefaults.exclude : [...configDefaults.exclude, wholeRuns],
+    globalSetup: ["test/global-setup.ts"],
     setupFiles: ["test/setup.ts"],
     pool: "forks",
     // Files of one fork share the modules they import: reading them anew for each file took a quarter of the time.
@@ -24,6 +37,8 @@ export default defineConfig(({ mode }) => ({
     expect: { poll: { timeout: 15_000 } },
     hookTimeout: 30_000,
     reporters: ["default", ["json", { outputFile: report }]],
+    // The display of progress would be the larger part of the output.
+    env: { WHETSTONE_PROGRESS: "0" },
     coverage: { include: ["src/**/*.ts"], exclude: ["src/page/**"], reporter: ["text", "html"] },
   },
 }));

@@ -3,9 +3,10 @@
  * few modules. The linter enforces them (oxlint.config.js); a test (test/project/layering.test.ts) also checks dynamic imports and the
  * path from the root export to a native package.
  *
+ *   util, errors ← progress ← rollout, train
  *   util, errors ← schema ← trajectory ← dataset, capture, rollout ← environment ← train
  *   schema ← client ← capture, rollout, follow ← train
- *   schema, trajectory, dataset ← report ← train, dashboard ← service
+ *   schema, trajectory, dataset ← report ← train, experiment, dashboard ← service
  *   schema, trajectory, tokenizer, training-rows ← learner ← service → engine → training-rows, tokenizer, grammar
  */
 const base = ["errors", "util"];
@@ -17,6 +18,7 @@ export const modules = {
   errors: [],
   util: ["errors"],
   schema: base,
+  progress: base,
   tokenizer: base,
   grammar: base,
   "training-rows": [],
@@ -24,14 +26,19 @@ export const modules = {
   client: [...base, "schema"],
   dataset: [...base, "schema", "trajectory"],
   capture: agent,
-  rollout: agent,
+  rollout: [...agent, "progress"],
   environment: loop,
   follow: [...base, "schema", "client"],
-  train: [...loop, "environment", "follow", "report"],
+  train: [...loop, "environment", "follow", "report", "progress"],
+  // Optional destinations of a run, each its own entry; loaded only by programs that import one.
+  trackers: [...base, "schema", "trajectory", "train"],
   learner: [...base, "schema", "trajectory", "tokenizer", "training-rows"],
   engine: [...base, "tokenizer", "grammar", "training-rows"],
   service: [...base, "schema", "trajectory", "tokenizer", "grammar", "learner", "engine", "dashboard"],
   report: [...base, "schema", "trajectory", "dataset"],
+  // Reads weights and tokenizers from files; loads no native code.
+  export: [...base, "schema", "client", "tokenizer", "engine"],
+  experiment: [...base, "schema", "trajectory", "dataset", "report"],
   dashboard: [...base, "schema", "trajectory", "dataset", "report"],
   // Scripts for browsers, bundled by src/util/page-files.ts: the other modules give them types and functions without Node's interfaces.
   page: ["schema", "report", "dashboard"],
@@ -39,7 +46,7 @@ export const modules = {
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
   index: [...loop, "environment", "follow", "train", "report"],
-  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "index"],
+  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "export", "experiment", "index"],
 };
 
 /**

@@ -8,12 +8,16 @@ import { defaults } from "./config.ts";
 import { arithmeticEnvironment } from "./environment.ts";
 import { arithmeticMessages, arithmeticScenario, goldAnswer } from "./task.ts";
 
-recipeMain("arithmetic", defaults, ({ seed, heldOut, sft }) => ({
-  environment: arithmeticEnvironment(seed, heldOut),
-  exact: "correct",
-  validation: Array.from({ length: sft.validation }, (_, index) => arithmeticScenario("validation", seed, index)),
-  example: (index) => {
-    const scenario = arithmeticScenario("sft", seed, index);
-    return { messages: [...arithmeticMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }] };
-  },
-}));
+recipeMain({
+  name: "arithmetic",
+  defaults,
+  recipeFor: ({ seed, heldOut, sft }) => ({
+    environment: arithmeticEnvironment(seed, heldOut),
+    exact: "correct",
+    validation: Array.from({ length: sft.validation }, (_, index) => arithmeticScenario("validation", seed, index)),
+    example: (index) => {
+      const scenario = arithmeticScenario("sft", seed, index);
+      return { messages: [...arithmeticMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }] };
+    },
+  }),
+});

@@ -8,9 +8,13 @@ import { defaults } from "./config.ts";
 import { guessEnvironment } from "./environment.ts";
 import { exampleGame, guessScenario } from "./task.ts";
 
-recipeMain("guess-number", defaults, ({ seed, heldOut, sft }) => ({
-  environment: guessEnvironment(seed, heldOut),
-  exact: "found",
-  validation: Array.from({ length: sft.validation }, (_, index) => guessScenario("validation", seed, index)),
-  example: (index) => ({ messages: exampleGame(seed, index) }),
-}));
+recipeMain({
+  name: "guess-number",
+  defaults,
+  recipeFor: ({ seed, heldOut, sft }) => ({
+    environment: guessEnvironment(seed, heldOut),
+    exact: "found",
+    validation: Array.from({ length: sft.validation }, (_, index) => guessScenario("validation", seed, index)),
+    example: (index) => ({ messages: exampleGame(seed, index) }),
+  }),
+});

@@ -5,15 +5,6 @@
  */
 import { recipeMain } from "../shared/recipe-main.ts";
 import { defaults } from "./config.ts";
-import { reverseEnvironment } from "./environment.ts";
-import { goldAnswer, reverseMessages, reverseScenario } from "./task.ts";
+import { reverseRecipe } from "./recipe.ts";
 
-recipeMain("reverse-text", defaults, ({ seed, heldOut, sft }) => ({
-  environment: reverseEnvironment(seed, heldOut),
-  exact: "exact",
-  validation: Array.from({ length: sft.validation }, (_, index) => reverseScenario("validation", seed, index)),
-  example: (index) => {
-    const scenario = reverseScenario("sft", seed, index);
-    return { messages: [...reverseMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }] };
-  },
-}));
+recipeMain({ name: "reverse-text", defaults, recipeFor: reverseRecipe });

@@ -1,85 +1,114 @@
 /** Command line shared by the recipes. */
 import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { Command, InvalidArgumentError } from "commander";
 import { runRecipe } from "./run-recipe.ts";
 import type { Recipe, SftThenRlConfig } from "./sft-then-rl.ts";
 
-/**
- * Runs a recipe with the options of the command line and prints its result.
- *
- *   --seed N       seed of problems, sampling and order
- *   --steps N      RL steps
- *   --sft-jobs N   max number of SFT jobs
- *   --prompts N    problems per RL step
- *   --attempts N   rollouts per problem
- *   --held-out N   problems evaluated after each stage
- *   --lora-rank N  train an adapter of this rank instead of the full model
- *   --learning-rate-scale X  factor of the recipe's learning rates; adapters need larger rates
- *   --max-grad-norm X  gradient-norm clipping of every step; 0 = no clipping
- *   --run-dir DIR  default: `runs/<task>-<time>`
- *   --json         print the result as one line on standard output
- */
-export function recipeMain<S>(name: string, defaults: SftThenRlConfig, recipeFor: (config: SftThenRlConfig) => Recipe<S>): void {
-  run(name, defaults, recipeFor).catch((error: unknown) => {
-    console.error(error instanceof Error ? error.message : error);
-    process.exitCode = 1;
+/** Name, settings and stages of a recipe's command. */
+export interface RecipeCommand<S> {
+  /** Name of the recipe and of its run directories. */
+  readonly name: string;
+  /** Settings without options on the command line. */
+  readonly defaults: SftThenRlConfig;
+  /** Further flags of the command: name without dashes → description. @default none */
+  readonly flags?: Readonly<Record<string, string>> | undefined;
+  /** Returns the recipe for the settings; `flags` has the names of the given flags. */
+  readonly recipeFor: (config: SftThenRlConfig, flags: ReadonlySet<string>) => Recipe<S>;
+}
+
+interface Options {
+  readonly seed: number;
+  readonly steps: number;
+  readonly sftJobs: number;
+  readonly prompts: number;
+  readonly attempts: number;
+  readonly heldOut: number;
+  readonly loraRank?: number;
+  readonly learningRateScale: number;
+  readonly maxGradNorm?: number;
+  readonly runDir?: string;
+  readonly json?: true;
+}
+
+/** Runs a recipe with the options of the command line and prints its result; `--help` lists the options. */
+export function recipeMain<S>(recipe: RecipeCommand<S>): void {
+  commandOf(recipe)
+    .parseAsync()
+    .catch((error: unknown) => {
+      console.error(error instanceof Error ? error.message : error);
+      process.exitCode = 1;
+    });
+}
+
+function commandOf<S>({ name, defaults, flags = {}, recipeFor }: RecipeCommand<S>): Command {
+  const { sft, rl } = defaults;
+  const command = new Command(name)
+    .description("Trains a small model by SFT on examples, then by RL, and evaluates it after each stage.")
+    .option("--seed <n>", "seed of problems, sampling and order", whole(0), defaults.seed)
+    .option("--steps <n>", "RL steps", whole(1), rl.steps)
+    .option("--sft-jobs <n>", "max number of SFT jobs", whole(0), sft.maxJobs)
+    .option("--prompts <n>", "problems per RL step", whole(1), rl.prompts)
+    .option("--attempts <n>", "rollouts per problem", whole(2), rl.groupSize)
+    .option("--held-out <n>", "problems evaluated after each stage", whole(1), defaults.heldOut)
+    .option("--lora-rank <n>", "train an adapter of this rank instead of the full model", whole(1))
+    .option("--learning-rate-scale <x>", "factor of the recipe's learning rates; adapters need larger rates", number, 1)
+    .option("--max-grad-norm <x>", "gradient-norm clipping of every step; 0 = no clipping", number)
+    .option("--run-dir <dir>", `directory of all files (default: runs/${name}-<time>)`)
+    .option("--json", "print the result as one line on standard output");
+  for (const [flag, description] of Object.entries(flags)) command.option(`--${flag}`, description);
+  return command.action(async (options: Options) => {
+    const config = configOf(defaults, options);
+    const given = new Set(Object.keys(flags).filter((flag) => command.getOptionValueSource(camelCase(flag)) === "cli"));
+    const runDir = resolve(options.runDir ?? join("runs", `${name}-${new Date().toISOString().replaceAll(/[:.]/g, "-")}`));
+    const controller = new AbortController();
+    process.once("SIGINT", () => controller.abort(new Error("stopped by the user")));
+    const result = await runRecipe(recipeFor(config, given), config, runDir, controller.signal);
+    if (options.json === true) console.log(JSON.stringify(result));
   });
 }
 
-async function run<S>(name: string, defaults: SftThenRlConfig, recipeFor: (config: SftThenRlConfig) => Recipe<S>): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      seed: { type: "string", default: String(defaults.seed) },
-      steps: { type: "string", default: String(defaults.rl.steps) },
-      "sft-jobs": { type: "string", default: String(defaults.sft.maxJobs) },
-      prompts: { type: "string", default: String(defaults.rl.prompts) },
-      attempts: { type: "string", default: String(defaults.rl.groupSize) },
-      "held-out": { type: "string", default: String(defaults.heldOut) },
-      "lora-rank": { type: "string" },
-      "learning-rate-scale": { type: "string", default: "1" },
-      "max-grad-norm": { type: "string" },
-      "run-dir": { type: "string" },
-      json: { type: "boolean", default: false },
-    },
-  });
-  const atLeast0 = (option: "learning-rate-scale" | "max-grad-norm") => {
-    const value = Number(values[option]);
-    if (!(value >= 0)) throw new RangeError(`Expected --${option} to be a number from 0, got "${values[option]}"`);
-    return value;
-  };
-  const whole = (option: Exclude<keyof typeof values, "run-dir" | "json">, least: number) => {
-    const value = Number(values[option]);
-    if (!Number.isInteger(value) || value < least)
-      throw new RangeError(`Expected --${option} to be a whole number from ${least}, got "${values[option]}"`);
-    return value;
-  };
-  const heldOut = whole("held-out", 1);
-  const scale = atLeast0("learning-rate-scale");
-  const clip = values["max-grad-norm"] === undefined ? {} : { maxGradNorm: atLeast0("max-grad-norm") };
-  const config: SftThenRlConfig = {
+function configOf(defaults: SftThenRlConfig, options: Options): SftThenRlConfig {
+  const { seed, heldOut, loraRank, maxGradNorm, learningRateScale: scale } = options;
+  const clip = maxGradNorm === undefined ? {} : { maxGradNorm };
+  return {
     ...defaults,
-    ...(values["lora-rank"] === undefined ? {} : { loraRank: whole("lora-rank", 1) }),
-    seed: whole("seed", 0),
+    ...(loraRank === undefined ? {} : { loraRank }),
+    seed,
     heldOut,
     sft: {
       ...defaults.sft,
-      maxJobs: whole("sft-jobs", 0),
+      maxJobs: options.sftJobs,
       validation: Math.min(defaults.sft.validation, heldOut),
       learningRate: scale * defaults.sft.learningRate,
       ...clip,
     },
     rl: {
       ...defaults.rl,
-      steps: whole("steps", 1),
-      prompts: whole("prompts", 1),
-      groupSize: whole("attempts", 2),
+      steps: options.steps,
+      prompts: options.prompts,
+      groupSize: options.attempts,
       peakLearningRate: scale * defaults.rl.peakLearningRate,
       ...clip,
     },
   };
-  const runDir = resolve(values["run-dir"] ?? join("runs", `${name}-${new Date().toISOString().replaceAll(/[:.]/g, "-")}`));
-  const controller = new AbortController();
-  process.once("SIGINT", () => controller.abort(new Error("stopped by the user")));
-  const result = await runRecipe(recipeFor(config), config, runDir, controller.signal);
-  if (values.json) console.log(JSON.stringify(result));
+}
+
+/** Returns a parser of whole numbers from `least`. */
+function whole(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!Number.isInteger(value) || value < least) throw new InvalidArgumentError(`Expected a whole number from ${least}.`);
+    return value;
+  };
+}
+
+function number(text: string): number {
+  const value = Number(text);
+  if (!(value >= 0)) throw new InvalidArgumentError("Expected a number from 0.");
+  return value;
+}
+
+/** Returns the name under which commander stores a flag. */
+function camelCase(flag: string): string {
+  return flag.replaceAll(/-(\w)/gu, (_, letter: string) => letter.toUpperCase());
 }

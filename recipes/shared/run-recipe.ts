@@ -2,7 +2,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { connect } from "whetstone";
-import { lineChart } from "./line-chart.ts";
+import { lineChart } from "whetstone/experiment";
 import { bar, createProgress, type Progress, styled } from "./progress.ts";
 import { learnFromExamples, learnFromPractice, measure, type Recipe, type Score, type SftThenRlConfig, type Stage } from "./sft-then-rl.ts";
 
@@ -130,11 +130,12 @@ function curve<S>(recipe: Recipe<S>, { rl, seed }: SftThenRlConfig, points: read
   return lineChart({
     title: `${recipe.environment.name}, ${rl.prompts} problems × ${rl.groupSize} attempts a step, seed ${seed}`,
     xLabel: "RL step (mean of the last five, sampled at temperature 1)",
-    curves: [
+    range: [0, 1],
+    series: [
       { name: "reward", color: "#2563eb", points: smooth((point) => point.reward) },
       { name: recipe.exact, color: "#16a34a", points: smooth((point) => point.exact) },
     ],
-  });
+  }).svg;
 }
 
 function printTable<S>(print: (line: string) => void, recipe: Recipe<S>, scores: Stages<Score>, { seconds, runDir }: RecipeResult): void {
@@ -150,7 +151,13 @@ function printTable<S>(print: (line: string) => void, recipe: Recipe<S>, scores:
   ] as const)
     print(title.padEnd(16) + cells([reward, ...names.map((name) => rewards[name] ?? NaN)].map((value) => value.toFixed(3))));
   print("");
-  print(`${seconds} s; curve in ${join(runDir, "curve.svg")}`);
+  scores.base.samples.forEach(({ prompt, wrote }, index) => {
+    print(`${prompt}`);
+    print(`  untrained: ${wrote}`);
+    print(`  trained:   ${styled("green", scores.rl.samples[index]?.wrote ?? "")}`);
+  });
+  print("");
+  print(`${seconds} s; report in ${join(runDir, "rl", "report.html")}, curve in ${join(runDir, "curve.svg")}`);
 }
 
 function words({ exact, reward }: Score): string {

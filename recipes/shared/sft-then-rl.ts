@@ -1,5 +1,5 @@
 /** Stages shared by the recipes: evaluation, SFT on examples, RL. Each stage is one call of the library. */
-import { type Model, type Policy, type Service, type TrainingRun, trainRl, trainSft, uploadDataset } from "whetstone";
+import { type Model, type Policy, type Service, type TrainingRun, trainRl, trainSft, type TrajectoryGroup, uploadDataset } from "whetstone";
 import type { ChatExample } from "whetstone/dataset";
 import { defineEnvironment, type Environment, evaluate } from "whetstone/environment";
 
@@ -46,6 +46,8 @@ export interface Recipe<S> {
   readonly example: (index: number) => ChatExample;
   /** Name of the reward that is 1 for a correct answer. */
   readonly exact: string;
+  /** Changes the rewards of an RL group before training. @default keeps the group */
+  readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup) | undefined;
 }
 
 /** Input of a stage. */
@@ -66,6 +68,8 @@ export interface Score {
   readonly reward: number;
   /** Unweighted mean of each reward, by name. */
   readonly rewards: Readonly<Record<string, number>>;
+  /** Question and last text of the first rollouts. */
+  readonly samples: readonly { readonly prompt: string; readonly wrote: string }[];
 }
 
 /** Returns the learning rate of RL step `index`. */
@@ -76,8 +80,12 @@ export function rlLearningRate({ rl }: Pick<SftThenRlConfig, "rl">, index: numbe
 const CONCURRENCY = 256;
 /** Max retries of a rollout. A retried rollout has the same seed and therefore the same result, so a lost connection need not end a run. */
 const RETRIES = 2;
+/** Rollouts shown with a score. */
+const SAMPLES = 4;
 /** Checkpoint retention: two checkpoints suffice to resume. */
 const KEEP_CHECKPOINTS = { recent: 2 };
+/** Rollout retention: the report shows at most 24 steps. */
+const KEEP_TRAJECTORIES = { every: 20 };
 
 /** Evaluates a policy with one rollout per held-out scenario. */
 export async function measure<S>(
@@ -87,9 +95,14 @@ export async function measure<S>(
   signal: AbortSignal,
 ): Promise<Score> {
   const options = { temperature, seed: seed + 1, concurrency: CONCURRENCY, retries: RETRIES, signal };
-  const { reward, rewards: estimates } = await evaluate(environment, policy, options);
+  const { reward, rewards: estimates, groups } = await evaluate(environment, policy, options);
   const rewards = Object.fromEntries(Object.entries(estimates).map(([name, { mean }]) => [name, mean]));
-  return { exact: rewards[exact] ?? NaN, reward: reward.mean, rewards };
+  const samples = groups.slice(0, SAMPLES).flatMap(({ trajectories: [first] }) => {
+    if (first === undefined) return [];
+    const question = first.messages().find(({ role }) => role === "user");
+    return [{ prompt: typeof question?.content === "string" ? question.content : "", wrote: first.lastText }];
+  });
+  return { exact: rewards[exact] ?? NaN, reward: reward.mean, rewards, samples };
 }
 
 /** Starts SFT jobs on new examples until the fraction of exact validation answers reaches `stopAtExact`. */
@@ -110,6 +123,7 @@ export function learnFromExamples<S>({ service, model, recipe, config, runDir, s
     evaluation: { every: 1, temperature: config.measureTemperature },
     stopWhen: ({ evaluation }) => (evaluation?.[`eval/metric/reward/${exact}`] ?? 0) >= stopAtExact,
     keepCheckpoints: KEEP_CHECKPOINTS,
+    keepTrajectories: KEEP_TRAJECTORIES,
     concurrency: CONCURRENCY,
     report: false,
     signal,
@@ -128,7 +142,10 @@ export function learnFromPractice<S>({ model, recipe, config, runDir, signal }: 
     groupSize,
     train: (step) => ({ learningRate: rlLearningRate(config, step), maxGradNorm }),
     seed: config.seed,
+    scoreGroup: recipe.scoreGroup,
     keepCheckpoints: KEEP_CHECKPOINTS,
+    keepTrajectories: KEEP_TRAJECTORIES,
+    tokenReportEvery: KEEP_TRAJECTORIES.every,
     concurrency: CONCURRENCY,
     retries: RETRIES,
     // A policy that is always correct has no steps to train; skipped steps are not a failure here, regardless of their number.

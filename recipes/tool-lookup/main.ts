@@ -8,12 +8,16 @@ import { defaults } from "./config.ts";
 import { lookupEnvironment, lookupTool } from "./environment.ts";
 import { goldMessages, lookupMessages, lookupScenario } from "./task.ts";
 
-recipeMain("tool-lookup", defaults, ({ seed, heldOut, sft }) => ({
-  environment: lookupEnvironment(seed, heldOut),
-  exact: "correct",
-  validation: Array.from({ length: sft.validation }, (_, index) => lookupScenario("validation", seed, index)),
-  example: (index) => {
-    const scenario = lookupScenario("sft", seed, index);
-    return { messages: [...lookupMessages(scenario), ...goldMessages(scenario)], tools: [lookupTool(scenario)] };
-  },
-}));
+recipeMain({
+  name: "tool-lookup",
+  defaults,
+  recipeFor: ({ seed, heldOut, sft }) => ({
+    environment: lookupEnvironment(seed, heldOut),
+    exact: "correct",
+    validation: Array.from({ length: sft.validation }, (_, index) => lookupScenario("validation", seed, index)),
+    example: (index) => {
+      const scenario = lookupScenario("sft", seed, index);
+      return { messages: [...lookupMessages(scenario), ...goldMessages(scenario)], tools: [lookupTool(scenario)] };
+    },
+  }),
+});

@@ -43,9 +43,33 @@ export async function withService<T>(run: (connected: Connected) => Promise<T>, 
   }
 }
 
-/** Returns the model of this name; creates it on the base model `base` if it does not exist. */
-export function openModel({ service, signal }: Connected, { project, name }: ModelName, base: string): Promise<Model> {
-  return service.models.create({ project, name, baseModel: base, returnExisting: true, signal });
+/**
+ * Returns the model of this name; creates it on the base model `base` if it does not exist.
+ *
+ * @param loraRank - Rank of the adapter of a new model; undefined for full-parameter training.
+ */
+export function openModel({ service, signal }: Connected, { project, name }: ModelName, base: string, loraRank?: number): Promise<Model> {
+  const lora = loraRank === undefined ? undefined : { rank: loraRank };
+  return service.models.create({ project, name, baseModel: base, returnExisting: true, lora, signal });
+}
+
+/**
+ * Returns an existing model.
+ *
+ * @param hint - End of the error message: what to do instead.
+ * @throws NotFoundError `E_NOT_FOUND` if the service has no such model; the message lists the models it has.
+ */
+export async function trainedModel(connected: Connected, model: ModelName, hint = ""): Promise<Model> {
+  const path = `${model.project}/${model.name}`;
+  const served = await connected.service.models.list({ signal: connected.signal });
+  const found = served.find(({ id }) => id.endsWith(`/${path}`));
+  // A service that reports no base model ignores the one in the request for an existing model.
+  if (found) return openModel(connected, model, found.parent ?? found.id);
+  const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
+  throw new NotFoundError(
+    `The model "${path}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`${hint}`,
+    { param: "model" },
+  );
 }
 
 /**
@@ -55,16 +79,8 @@ export function openModel({ service, signal }: Connected, { project, name }: Mod
  * @throws NotFoundError `E_NOT_FOUND` if the service has no such model, or the model has no such checkpoint.
  */
 export async function trainedPolicy(connected: Connected, model: ModelName, step: number | undefined): Promise<ModelPolicy> {
-  const path = `${model.project}/${model.name}`;
-  const served = await connected.service.models.list({ signal: connected.signal });
-  const found = served.find(({ id }) => id.endsWith(`/${path}`));
-  // A service that reports no base model ignores the one in the request for an existing model.
-  if (found) return (await openModel(connected, model, found.parent ?? found.id)).policy(step, { signal: connected.signal });
-  const names = served.filter(({ parent }) => parent !== null).map(({ id }) => id.split("/").slice(-2).join("/"));
-  throw new NotFoundError(
-    `The model "${path}" does not exist on this service, which has ${names.length === 0 ? "none yet" : names.join(", ")}. Train it with \`whetstone train\`, or name a base model with \`--base\``,
-    { param: "model" },
-  );
+  const found = await trainedModel(connected, model, ", or name a base model with `--base`");
+  return found.policy(step, { signal: connected.signal });
 }
 
 /**

@@ -2,39 +2,53 @@ import { Command, Option } from "commander";
 import { evaluate } from "../environment/index.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
-import { basePolicy, trainedPolicy, withService, type ModelName } from "./connected.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { basePolicy, trainedModel, trainedPolicy, withService, type ModelName } from "./connected.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
+import { addCheckpointOptions, savedEvaluation, savedEvaluationLines } from "./evaluate-checkpoints.ts";
 
-interface EvaluateOptions extends OutputOptions {
+interface EvaluateOptions extends EnvironmentOptions, OutputOptions {
   readonly model?: ModelName;
   readonly base?: string;
   readonly step?: number;
   readonly samples: number;
   readonly temperature?: number;
   readonly concurrency: number;
+  readonly checkpoints?: readonly number[] | "all";
+  readonly out?: string;
 }
 
 /** Creates the command `whetstone eval <file>`, which evaluates a checkpoint on the eval scenarios of an environment. */
 export function evaluateCommand(): Command {
-  return new Command("eval")
+  const command = addEnvironment(new Command("eval"))
     .description("evaluate a model on the eval scenarios of the environment that a file exports")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
     .option("--model <project/name>", "trained model to evaluate", modelName)
-    .addOption(new Option("--base <id>", "base model to evaluate instead of a trained model").conflicts(["model", "step"]))
+    .addOption(
+      new Option("--base <id>", "base model to evaluate instead of a trained model").conflicts(["model", "step", "checkpoints", "out"]),
+    )
     .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
     .option("--samples <number>", "rollouts per scenario", integer(1), 1)
     .option("--temperature <number>", "sampling temperature (default: 0 with one sample, else 1)", positive)
-    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
-    .action(run);
+    .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64);
+  return addCheckpointOptions(command).action(run);
 }
 
 async function run(this: Command, file: string, options: EvaluateOptions): Promise<void> {
-  const { model, base, step, samples, temperature, concurrency } = options;
+  const { model, base, step, samples, temperature, concurrency, checkpoints } = options;
   if (model === undefined && base === undefined)
     this.error("error: expected --model <project/name>, or --base <id> to evaluate a base model", { exitCode: 2 });
-  const environment = await loadEnvironment(file);
+  if (step !== undefined && checkpoints !== undefined)
+    this.error("error: expected --step <number> or --checkpoints <steps>, got both", { exitCode: 2 });
+  const environment = await loadEnvironment(file, options);
   await withService(async (connected) => {
     const { signal } = connected;
+    if (model !== undefined && (checkpoints !== undefined || options.out !== undefined)) {
+      const trained = await trainedModel(connected, model);
+      const out = options.out ?? `runs/eval-${environment.name}-${model.name}`;
+      const steps = checkpoints ?? [step ?? (await trained.step({ signal }))];
+      const saved = { model: trained, environment, checkpoints: steps, out, samples, temperature, concurrency, signal };
+      printResult(options, await savedEvaluation(saved), savedEvaluationLines);
+      return;
+    }
     const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model, step);
     const {
       groups: _groups,
@@ -50,5 +64,5 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
       for (const [name, value] of Object.entries(found.rewards)) yield `${name.padEnd(9)} ${interval(value)}`;
       if (found.exceptions > 0) yield `${found.exceptions} rollouts failed`;
     });
-  });
+  }, "; with --out or --checkpoints, start the same command again and it resumes");
 }

@@ -1,20 +1,28 @@
-import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
+import { artifactsCommand } from "./artifacts.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
+import { compareCommand } from "./compare.ts";
+import { datasetCommand } from "./dataset.ts";
+import { chatCommand } from "./chat.ts";
+import { checkpointsCommand } from "./checkpoints.ts";
+import { cleanCommand } from "./clean.ts";
+import { completionCommand } from "./completion.ts";
+import { doctorCommand } from "./doctor/command.ts";
 import { evaluateCommand } from "./evaluate.ts";
+import { exportCommand } from "./export.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
+import { jobsCommand } from "./jobs.ts";
+import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
+import { reportCommand } from "./report.ts";
+import { runsCommand } from "./runs.ts";
+import { readPackage } from "./package.ts";
 import { serveCommand } from "./serve.ts";
+import { sftCommand } from "./sft.ts";
 import { trainCommand } from "./train.ts";
 import { uiCommand } from "./ui.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
-import { packageFile } from "../util/package-file.ts";
-
-async function version(): Promise<string> {
-  const text = await readFile(packageFile("package.json"), "utf8");
-  return (JSON.parse(text) as { version: string }).version;
-}
 
 /** Returns a command and all commands below it. */
 export function commandTree(command: Command): Command[] {
@@ -34,12 +42,26 @@ export function createProgram(version: string): Command {
   for (const command of [
     serveCommand(),
     trainCommand(),
-    uiCommand(),
+    sftCommand(),
     evaluateCommand(),
     validateCommand(),
+    datasetCommand(),
+    runsCommand(),
+    compareCommand(),
+    reportCommand(),
+    uiCommand(),
+    chatCommand(),
+    modelsCommand(),
+    checkpointsCommand(),
+    jobsCommand(),
+    artifactsCommand(),
+    exportCommand(),
     verifyCommand(),
     backupCommand(),
     restoreCommand(),
+    cleanCommand(),
+    doctorCommand(),
+    completionCommand(),
   ])
     program.addCommand(command);
   // Commands added with `addCommand` do not inherit the settings of the parent.
@@ -57,7 +79,7 @@ export function createProgram(version: string): Command {
  * @returns the exit code.
  */
 export async function run(args: readonly string[]): Promise<number> {
-  const program = createProgram(await version());
+  const program = createProgram((await readPackage()).version);
   // Read from the text, because an invalid command line has no parsed options.
   const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
   if (isJson) for (const command of commandTree(program)) command.configureOutput({ outputError: () => undefined });

@@ -1,13 +1,13 @@
 import { Command } from "commander";
 import { eventToDisk } from "../train/events.ts";
-import { trainRl, type RunEvent } from "../train/index.ts";
+import { trainRl } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import type { OutputOptions } from "./output.ts";
 
-interface TrainOptions extends OutputOptions {
+interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly model: ModelName;
   readonly base: string;
   readonly steps: number;
@@ -23,9 +23,8 @@ interface TrainOptions extends OutputOptions {
 
 /** Creates the command `whetstone train <file>`, which trains a model on an environment by reinforcement learning. */
 export function trainCommand(): Command {
-  return new Command("train")
+  return addEnvironment(new Command("train"))
     .description("train a model by reinforcement learning on the environment that a file exports")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <id>", "base model of a new model", "whetstone-tiny")
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
@@ -41,7 +40,7 @@ export function trainCommand(): Command {
 }
 
 async function train(file: string, options: TrainOptions): Promise<void> {
-  const environment = await loadEnvironment(file);
+  const environment = await loadEnvironment(file, options);
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
   await withService(async (connected) => {
     const model = await openModel(connected, options.model, options.base);
@@ -60,30 +59,9 @@ async function train(file: string, options: TrainOptions): Promise<void> {
       ...(options.learningRate === undefined ? {} : { train: { learningRate: options.learningRate } }),
       ...(options.evalEvery === undefined ? {} : { evaluation: { every: options.evalEvery } }),
     });
-    for await (const event of run) {
-      const line = options.json === true ? JSON.stringify(eventToDisk(event)) : lineOf(event);
-      if (line !== null) printLine(line);
-    }
+    if (options.json === true) for await (const event of run) printLine(JSON.stringify(eventToDisk(event)));
     const { reason, steps, checkpointStep } = await run.done;
     if (options.json === true) return;
     printLine(`${reason} after ${steps} steps; checkpoint ${checkpointStep}; report in ${runDir}/report.html`);
   }, "; start the same command again and it resumes");
-}
-
-function lineOf(event: RunEvent): string | null {
-  const number = (value: number | undefined) => (value === undefined ? "?" : value.toFixed(4));
-  switch (event.type) {
-    case "run-resume":
-      return `resumes at step ${event.step} from checkpoint ${event.checkpointStep}`;
-    case "step-end":
-      return `step ${event.step}  reward ${number(event.metrics["reward/mean"])}  loss ${number(event.metrics["loss"])}  checkpoint ${event.checkpointStep}`;
-    case "evaluation-end":
-      return `evaluation of checkpoint ${event.checkpointStep}  reward ${number(event.metrics["eval/reward/mean"])}`;
-    case "step-skip":
-      return `step ${event.step} skipped: ${event.message}`;
-    case "warning":
-      return `step ${event.step}  ${event.code} ×${event.count}`;
-    default:
-      return null;
-  }
 }

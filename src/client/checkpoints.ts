@@ -17,6 +17,12 @@ export interface ListCheckpointsOptions extends ListOptions {
   readonly order?: "asc" | "desc" | undefined;
 }
 
+/** Options of {@link ModelCheckpoint.download}. */
+export interface DownloadOptions extends CallOptions {
+  /** Download the base model of an adapter, too, into the folder `base`. No effect for full models, which are complete. @default false */
+  readonly includeBase?: boolean | undefined;
+}
+
 /** Origin of a checkpoint's weights. */
 export interface Lineage {
   /** Identifier of the base model from which all training of the weights started. */
@@ -82,13 +88,13 @@ export class ModelCheckpoint {
    * download leaves no files. Extension.
    *
    * @param directory - Target directory; its parents are created.
-   * @param options - Signal and time limit.
+   * @param options - Whether to include an adapter's base model, signal and time limit.
    * @throws ArgumentError `E_ARGUMENT` if the directory contains files.
    * @throws HttpError `E_HTTP` for an error status.
    * @throws ConnectionError `E_CONNECTION` if the download is cut.
    * @throws DataError `E_DATA` if the archive is invalid or contains a path outside `directory`.
    */
-  download(directory: string, options: CallOptions = {}): Promise<void> {
+  download(directory: string, options: DownloadOptions = {}): Promise<void> {
     return this.#resource.download(this.#modelId, this.step, directory, options);
   }
 
@@ -159,12 +165,12 @@ export interface Checkpoints {
    * @param modelId - ID of the model.
    * @param step - Step of the checkpoint.
    * @param directory - Target directory, new or empty; its parents are created.
-   * @param options - Signal and time limit.
+   * @param options - Whether to include an adapter's base model, signal and time limit.
    * @throws ArgumentError `E_ARGUMENT` if the directory contains files.
    * @throws HttpError `E_HTTP` for an error status; ConnectionError `E_CONNECTION` if the download is cut.
    * @throws DataError `E_DATA` if the archive is invalid or contains a path outside `directory`.
    */
-  download(modelId: string, step: number | "latest", directory: string, options?: CallOptions): Promise<void>;
+  download(modelId: string, step: number | "latest", directory: string, options?: DownloadOptions): Promise<void>;
   /**
    * Pins a checkpoint, see {@link ModelCheckpoint.pin}. Extension.
    *
@@ -209,11 +215,13 @@ export function checkpointsResource(api: Api): Checkpoints {
       return wires.map((wire) => new ModelCheckpoint(resource, modelId, wire));
     },
     get: async (modelId, step, options = {}) => one(modelId, await callJson(api, "GET", `${path(modelId)}/${step}`, options)),
-    download: (modelId, step, directory, options = {}) => {
+    download: (modelId, step, directory, { includeBase = false, ...options } = {}) => {
       const headers = { accept: "application/x-tar" };
+      // The parameter is omitted unless needed, because a service without it may reject it.
+      const query = includeBase ? { query: { include: "base" } } : {};
       const url = `${api.baseUrl}${path(modelId)}/${step}/archive`;
       // The service may have to create a fresh adapter before it sends the first byte.
-      return extractTar(api.transport.stream("GET", url, { ...options, headers, headersTimeoutMs: LONG_CALL_MS }), directory);
+      return extractTar(api.transport.stream("GET", url, { ...options, ...query, headers, headersTimeoutMs: LONG_CALL_MS }), directory);
     },
     pin: async (modelId, step, options = {}) => one(modelId, await callJson(api, "PUT", `${path(modelId)}/${step}/pin`, options)),
     unpin: async (modelId, step, options = {}) => one(modelId, await callJson(api, "DELETE", `${path(modelId)}/${step}/pin`, options)),

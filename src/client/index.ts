@@ -4,7 +4,7 @@ export type { ArtifactFacts, ArtifactFileInfo, ArtifactSummary, ArtifactVersion 
 export type { Artifacts, CreateArtifactOptions, FileBody, ListArtifactsOptions } from "./artifacts.ts";
 export type { Chat, ChatCompletions, ChatParams } from "./chat.ts";
 export { ModelCheckpoint } from "./checkpoints.ts";
-export type { Checkpoints, Lineage, ListCheckpointsOptions } from "./checkpoints.ts";
+export type { Checkpoints, DownloadOptions, Lineage, ListCheckpointsOptions } from "./checkpoints.ts";
 export type { ConnectOptions } from "./connect.ts";
 export { ConnectionError, HttpError, ProtocolError } from "./errors.ts";
 export type { HttpErrorOptions } from "./errors.ts";

@@ -41,7 +41,7 @@ const PARALLEL = "parallel_tool_calls";
  */
 export async function* readChatJsonl(patterns: Patterns, options: ReadOptions = {}): AsyncGenerator<ChatExample, void, undefined> {
   for (const path of await expandPaths(patterns)) {
-    for await (const { line, value } of readJsonLines(path, options)) yield toExample(value, `${path}:${line}`);
+    for await (const { line, value } of readJsonLines(path, options)) yield chatExampleOf(value, `${path}:${line}`);
   }
 }
 
@@ -119,7 +119,8 @@ function toLine(example: ChatExample, where: string): ChatLine {
   };
 }
 
-function toExample(value: unknown, where: string): ChatExample {
+/** Validates a parsed chat line. @throws DataError `E_DATA` that starts with `where`. */
+export function chatExampleOf(value: unknown, where: string): ChatExample {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw new DataError(`${where}: expected a chat example object`);
   if ("messages_and_choices" in value) throw new DataError(`${where}: expected a chat example, got a trajectory; use \`readTrajectories\``);
   const {

@@ -11,6 +11,8 @@ export type {
   Split,
   SplitOptions,
 } from "./dataset.ts";
+export { readExamples, validateExamples } from "./examples.ts";
+export type { InvalidLine, ValidatedExamples } from "./examples.ts";
 export type { ReadOptions, WriteOptions, WrittenFile } from "./jsonl.ts";
 export type { Identity } from "./keys.ts";
 export type { DatasetMetadata } from "./metadata.ts";

@@ -26,8 +26,7 @@ export function readTrajectories(patterns: Patterns, options: ReadOptions = {}):
   return Dataset.from({
     async *[Symbol.asyncIterator]() {
       for await (const { value, where } of readRecords(patterns, options)) {
-        if (isGroup(value)) yield* toGroup(value, where).trajectories;
-        else yield toTrajectory(value, where);
+        yield* trajectoriesOf(value, where);
       }
     },
   });
@@ -111,7 +110,8 @@ async function* records(items: Iterable<{ toJSON(): object }> | AsyncIterable<{ 
   for await (const item of items) yield versioned(item.toJSON());
 }
 
-async function* readRecords(
+/** Reads the values of files without their schema version, and compares their number with `metadata.json`. */
+export async function* readRecords(
   patterns: Patterns,
   options: ReadOptions,
 ): AsyncGenerator<{ readonly value: unknown; readonly where: string }, void, undefined> {
@@ -127,6 +127,15 @@ async function* readRecords(
       throw new DataError(`${path}: expected ${expected} records, as its metadata.json says, got ${count}; was the file cut or changed?`);
     }
   }
+}
+
+/**
+ * Returns a parsed trajectory, or the trajectories of a parsed group.
+ *
+ * @throws DataError `E_DATA` that starts with `where`.
+ */
+export function trajectoriesOf(value: unknown, where: string): readonly Trajectory[] {
+  return isGroup(value) ? toGroup(value, where).trajectories : [toTrajectory(value, where)];
 }
 
 function isGroup(value: unknown): boolean {

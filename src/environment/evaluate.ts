@@ -1,5 +1,6 @@
 import { ArgumentError, ConfigError } from "../errors.ts";
-import { gatherTrajectoryGroups, type GatherOptions } from "../rollout/index.ts";
+import { gatherGroups } from "../rollout/gather.ts";
+import type { GatherOptions } from "../rollout/index.ts";
 import {
   clusteredMean,
   passAtK,
@@ -10,6 +11,7 @@ import {
   type TrajectoryGroup,
   type TrajectoryGroups,
 } from "../trajectory/index.ts";
+import { checkLevel } from "../trajectory/interval.ts";
 import { byScenario } from "../trajectory/scenarios.ts";
 import { REWARD_PREFIX } from "../trajectory/scoring.ts";
 import type { Environment } from "./environment.ts";
@@ -20,7 +22,7 @@ import { scenarioIdOf } from "./scenarios.ts";
 /** Options of {@link evaluate}; options shared with `gatherTrajectoryGroups` have the same meaning. */
 export interface EvaluateOptions<S> extends Pick<
   GatherOptions<S>,
-  "concurrency" | "concurrencyBy" | "timeoutMs" | "maxExceptions" | "retries" | "onProgress" | "signal"
+  "concurrency" | "concurrencyBy" | "timeoutMs" | "maxExceptions" | "retries" | "progress" | "onProgress" | "signal"
 > {
   /** Scenarios to play, at least one. @default the environment's `eval` scenarios */
   readonly scenarios?: readonly S[] | undefined;
@@ -92,7 +94,7 @@ export interface Evaluation {
  */
 export async function evaluate<S>(environment: Environment<S>, policy: Policy, options: EvaluateOptions<S> = {}): Promise<Evaluation> {
   const { scenarios = environment.scenarios.eval, samples = 1, temperature = samples === 1 ? 0 : 1, k, level, seed = 0, ...rest } = options;
-  const { threshold = roundedDown(highestReward(environment)), ...gather } = rest;
+  const { threshold, ...gather } = rest;
   if (scenarios.length === 0) {
     throw new ConfigError(`Environment \`${environment.name}\` has no \`eval\` scenarios; list some, or pass \`scenarios\``, {
       param: "scenarios",
@@ -100,20 +102,15 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
   }
   const ks = checkedKs(k, samples);
   checkBounds(threshold, level);
-  const groups = await gatherTrajectoryGroups(scenarios, environmentRollout(environment), {
+  const groups = await gatherGroups(scenarios, environmentRollout(environment), {
     ...gather,
+    title: `evaluation of ${policy.id} on ${environment.name}`,
     policy,
     groupSize: samples,
     temperature,
     seed,
     afterEach: (group, index) => withScenarioId(group, scenarioIdOf(environment, scenarios[index] as S)),
   });
-  const clusters = byScenario(groups).map((same) => same.flatMap((group) => group.trajectories));
-  const estimate = (of: (trajectory: TrajectoryGroup["trajectories"][number]) => number) =>
-    clusteredMean(
-      clusters.map((trajectories) => trajectories.map(of)),
-      { level },
-    );
   return {
     environment: environment.name,
     policy: policy.id,
@@ -121,7 +118,37 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
     temperature,
     seed,
     scenarios: scenarios.length,
-    exceptions: groups.stats.exceptions,
+    ...evaluationEstimates(environment, groups, { ks, threshold, level }),
+    metrics: groups.stats.metrics,
+    groups,
+  };
+}
+
+/** Numbers that {@link evaluationEstimates} computes from played groups. */
+export type EvaluationEstimates = Pick<Evaluation, "exceptions" | "reward" | "threshold" | "passAtK" | "rewards">;
+
+/** Settings of {@link evaluationEstimates}, with the meanings of {@link EvaluateOptions}. */
+export interface EstimateSettings {
+  /** Values of `k`, ascending. */
+  readonly ks: readonly number[];
+  readonly threshold?: number | undefined;
+  readonly level?: number | undefined;
+}
+
+/** Computes the estimates of an evaluation from its groups, as played or as stored. */
+export function evaluationEstimates<S>(
+  environment: Environment<S>,
+  groups: readonly TrajectoryGroup[],
+  { ks, threshold = roundedDown(highestReward(environment)), level }: EstimateSettings,
+): EvaluationEstimates {
+  const clusters = byScenario(groups).map((same) => same.flatMap((group) => group.trajectories));
+  const estimate = (of: (trajectory: TrajectoryGroup["trajectories"][number]) => number) =>
+    clusteredMean(
+      clusters.map((trajectories) => trajectories.map(of)),
+      { level },
+    );
+  return {
+    exceptions: groups.reduce((sum, { exceptions }) => sum + exceptions.length, 0),
     reward: estimate((trajectory) => trajectory.reward),
     threshold,
     passAtK: ks
@@ -130,8 +157,6 @@ export async function evaluate<S>(environment: Environment<S>, policy: Policy, o
     rewards: Object.fromEntries(
       environment.rewards.map(({ name }) => [name, estimate(({ metrics }) => Number(metrics[REWARD_PREFIX + name]))]),
     ),
-    metrics: groups.stats.metrics,
-    groups,
   };
 }
 
@@ -147,11 +172,10 @@ function checkedKs(k: EvaluateOptions<never>["k"], samples: number): number[] {
   throw new ArgumentError(`Expected \`k\` to be an integer from 1 to \`samples\` (${samples}), got \`${bad}\``, { param: "k" });
 }
 
-function checkBounds(threshold: number, level: number | undefined): void {
-  if (!Number.isFinite(threshold))
+function checkBounds(threshold: number | undefined, level: number | undefined): void {
+  if (threshold !== undefined && !Number.isFinite(threshold))
     throw new ArgumentError(`Expected \`threshold\` to be finite, got \`${threshold}\``, { param: "threshold" });
-  if (level === undefined || (level > 0 && level < 1)) return;
-  throw new ArgumentError(`Expected \`level\` to be above 0 and below 1, got \`${level}\``, { param: "level" });
+  if (level !== undefined) checkLevel(level);
 }
 
 /** Adds `scenario_id` to the group's metadata, because a group of failed rollouts has no trajectory to carry it. */

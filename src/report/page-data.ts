@@ -96,26 +96,35 @@ export interface StepData {
 
 /** Metrics of one split as columns; null for a step without a value. */
 export interface ColumnsData {
+  /** Steps, ascending. */
   readonly steps: readonly number[];
+  /** Values by metric, aligned with `steps`. */
   readonly columns: Readonly<Record<string, readonly (number | null)[]>>;
 }
 
 /** A checkpoint and its current state. */
 export interface CheckpointData {
+  /** Step of the model's checkpoint. */
   readonly step: number;
   /** Identifier; empty if the run did not record it. */
   readonly id: string;
   /** Training step that created the checkpoint; null if the run did not record it. */
   readonly runStep: number | null;
+  /** Time of the checkpoint's creation, ISO 8601; empty if the run did not record it. */
   readonly time: string;
+  /** Last recorded state: present, exempt from deletion, or deleted. */
   readonly state: "kept" | "pinned" | "deleted";
+  /** Metrics recorded with the checkpoint. */
   readonly metrics: Readonly<Record<string, number>>;
 }
 
 /** A warning or failure recorded by the run. */
 export interface NoticeData {
+  /** Type of the recorded event. */
   readonly type: string;
+  /** Step of the run; null for an event without a step. */
   readonly step: number | null;
+  /** Description of the problem and its remedy. */
   readonly message: string;
 }
 

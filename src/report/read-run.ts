@@ -175,9 +175,8 @@ function isPlottable(value: unknown): boolean {
   return typeof value === "number" || typeof value === "boolean";
 }
 
-/** Rounds to six significant digits: more than a curve can show, in less than half the bytes. */
 function toNumber(value: unknown): number | null {
-  return isPlottable(value) ? Number(Number(value).toPrecision(6)) : null;
+  return isPlottable(value) ? Number(value) : null;
 }
 
 function checkpointsOf(rows: RunRows["checkpoints"]): CheckpointData[] {

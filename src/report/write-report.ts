@@ -1,9 +1,9 @@
-import { randomUUID } from "node:crypto";
-import { rename, rm, writeFile } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { ArgumentError } from "../errors.ts";
+import { replaceFile } from "../util/replace-file.ts";
 import { configRows, factRows, titleOf } from "./facts.ts";
 import { pageHtml } from "./html.ts";
+import type { ColumnsData } from "./page-data.ts";
 import { readRun } from "./read-run.ts";
 import { readSteps } from "./read-steps.ts";
 
@@ -78,7 +78,7 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
     written: new Date().toISOString(),
     facts: factRows(run),
     config: configRows(run.config),
-    metrics: run.metrics,
+    metrics: { train: rounded(run.metrics.train), eval: rounded(run.metrics.eval) },
     checkpoints: run.checkpoints,
     events: run.events,
     notices: run.notices,
@@ -90,18 +90,13 @@ export async function writeReport(runDir: string, options: WriteReportOptions = 
   return { path, sizeBytes: Buffer.byteLength(html), steps: steps.map(({ split, step }) => ({ split, step })) };
 }
 
+/** Rounds to six significant digits: more than a curve can show, in less than half the bytes. */
+function rounded({ steps, columns }: ColumnsData): ColumnsData {
+  const round = (values: readonly (number | null)[]) => values.map((value) => (value === null ? null : Number(value.toPrecision(6))));
+  return { steps, columns: Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, round(values)])) };
+}
+
 function whole(name: "steps" | "trajectoryBytes", value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new ArgumentError(`Expected \`${name}\` to be a whole number from 0, got ${String(value)}`, { param: name });
-}
-
-async function replaceFile(path: string, content: string, signal: AbortSignal | undefined): Promise<void> {
-  const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.tmp`);
-  try {
-    await writeFile(temporary, content, { flag: "wx", ...(signal === undefined ? {} : { signal }) });
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw signal?.aborted ? signal.reason : error;
-  }
 }

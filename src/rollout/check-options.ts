@@ -1,4 +1,5 @@
 import { ArgumentError } from "../errors.ts";
+import { checkProgress } from "../progress/index.ts";
 import type { GatherOptions } from "./options.ts";
 
 /** Checks the options before anything runs. @throws ArgumentError `E_ARGUMENT` for an option out of range. */
@@ -21,6 +22,7 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
     refuse("temperature", "a finite number of at least 0", temperature);
   }
   checkIndices(options.indices, scenarios);
+  checkProgress(options.progress);
 }
 
 /** Checks that all indices are different: scenarios with the same index would use the same seeds and be indistinguishable afterwards. */

@@ -3,7 +3,7 @@ import { linkAbort } from "../util/abort.ts";
 import { pushIterator } from "../util/push-iterator.ts";
 import { checkInteger } from "./check-options.ts";
 import type { GatherOptions, Rollout, StreamOptions } from "./options.ts";
-import { runRollouts } from "./runner.ts";
+import { runRollouts, type RunOptions } from "./runner.ts";
 
 /** Default maximum number of unread groups before rollouts wait for the reader. */
 const UNREAD_GROUPS = 64;
@@ -43,6 +43,15 @@ export async function gatherTrajectoryGroups<S>(
   scenarios: Iterable<S>,
   rollout: Rollout<S>,
   options: GatherOptions<S> = {},
+): Promise<TrajectoryGroups> {
+  return gatherGroups(scenarios, rollout, options);
+}
+
+/** Runs {@link gatherTrajectoryGroups} with the internal options of the runner. */
+export async function gatherGroups<S>(
+  scenarios: Iterable<S>,
+  rollout: Rollout<S>,
+  options: Omit<RunOptions<S>, "onGroups">,
 ): Promise<TrajectoryGroups> {
   const byScenario: (readonly TrajectoryGroup[])[] = [];
   const onGroups = (groups: readonly TrajectoryGroup[], position: number) => void (byScenario[position] = groups);

@@ -1,3 +1,4 @@
+import type { Writable } from "node:stream";
 import type { Policy, Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
 import type { RolloutEvent } from "./events.ts";
 
@@ -45,10 +46,14 @@ export interface GatherProgress {
   readonly completed: number;
   /** Number of rollouts of the whole run. */
   readonly total: number;
+  /** Number of rollouts in progress. */
+  readonly running: number;
   /** Number of failed rollouts. */
   readonly exceptions: number;
   /** Mean reward so far; NaN before the first reward. */
   readonly rewardMean: number;
+  /** Number of sampled tokens in the finished rollouts that did not fail. */
+  readonly completionTokens: number;
 }
 
 /** Conditions for repeating a failed rollout. */
@@ -112,6 +117,13 @@ export interface GatherOptions<S = unknown> {
   readonly retries?: number | RetryOptions | undefined;
   /** Seed from which the rollouts' seeds are derived; an integer. @default a random one */
   readonly seed?: number | undefined;
+  /**
+   * Display of the progress on standard error: a block on a terminal, else plain lines. False shows nothing, a stream is written to
+   * instead of standard error.
+   *
+   * @default true, or as the environment variable `WHETSTONE_PROGRESS` says
+   */
+  readonly progress?: boolean | Writable | undefined;
   /** Called after each rollout. */
   readonly onProgress?: ((progress: GatherProgress) => void) | undefined;
   /** Called with every event as it occurs. An error thrown here ends the run. */

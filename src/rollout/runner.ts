@@ -1,6 +1,7 @@
 import type PQueue from "p-queue";
 import type { RolloutException } from "../schema/index.ts";
 import { TrajectoryGroup } from "../trajectory/index.ts";
+import { completionTokens } from "../trajectory/statistics.ts";
 import { linkAbort, type LinkedAbort } from "../util/abort.ts";
 import { deferred } from "../util/deferred.ts";
 import { Attempts, type Outcome } from "./attempts.ts";
@@ -8,12 +9,15 @@ import { checkGatherOptions } from "./check-options.ts";
 import { TooManyExceptionsError } from "./errors.ts";
 import type { RolloutEvent } from "./events.ts";
 import { causeOf } from "./failure.ts";
-import type { ConcurrencyByKey, GatherOptions, Rollout } from "./options.ts";
+import type { ConcurrencyByKey, GatherOptions, GatherProgress, Rollout } from "./options.ts";
+import { RolloutDisplay } from "./progress.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { randomSeed } from "./seed.ts";
 
 /** Options of {@link runRollouts}. */
 export interface RunOptions<S> extends GatherOptions<S> {
+  /** Title of the progress display. @default "rollouts" */
+  readonly title?: string | undefined;
   /**
    * Called when a group ends; `position` is the position of its scenario in the list. The group's last rollout occupies its slot until the
    * result resolves, so a slow consumer slows the run.
@@ -51,12 +55,15 @@ class Run<S> {
   readonly #queue: PQueue;
   readonly #rateLimiter: RateLimiter;
   readonly #attempts: Attempts<S>;
+  readonly #display: RolloutDisplay;
   /**
    * Unfinished groups by position, from the start of the first rollout until the group is passed on; finished groups use no memory here.
    */
   readonly #open = new Map<number, OpenGroup>();
   readonly #exceptions: RolloutException[] = [];
+  #running = 0;
   #completed = 0;
+  #completionTokens = 0;
   #rewardSum = 0;
 
   constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions<S>, Queue: typeof PQueue) {
@@ -72,6 +79,11 @@ class Run<S> {
     const { signal } = this.#link;
     this.#attempts = new Attempts({ rollout, options, seed: this.#seed, rateLimiter: this.#rateLimiter, signal, onEvent });
     signal.addEventListener("abort", () => this.#rateLimiter.dispose(), { once: true });
+    this.#display = new RolloutDisplay(options.title ?? "rollouts", this.#total, options.progress);
+  }
+
+  get #total(): number {
+    return this.#scenarios.length * this.#groupSize;
   }
 
   async all(): Promise<void> {
@@ -79,6 +91,10 @@ class Run<S> {
       await this.#playAll();
       // Queued tasks are not cleared: they run and return at once because of this signal. The promise of a cleared task would never settle.
       this.#link.signal.throwIfAborted();
+      this.#display.end();
+    } catch (error) {
+      this.#display.end(error);
+      throw error;
     } finally {
       this.#rateLimiter.dispose();
       this.#link.dispose();
@@ -91,7 +107,7 @@ class Run<S> {
    */
   async #playAll(): Promise<void> {
     const { concurrencyBy, concurrency = 32 } = this.#options;
-    const total = this.#scenarios.length * this.#groupSize;
+    const total = this.#total;
     const enqueue =
       concurrencyBy === undefined ? (_: number, task: () => Promise<void>) => this.#queue.add(task) : this.#lanes(concurrencyBy);
     const end = deferred<void>();
@@ -132,7 +148,9 @@ class Run<S> {
     if (open === undefined) return;
     try {
       const group = this.#indexOf(position);
-      const outcome = await this.#attempts.play(this.#scenarios[position] as S, group, index);
+      this.#running++;
+      this.#display.update(this.#progress());
+      const outcome = await this.#attempts.play(this.#scenarios[position] as S, group, index).finally(() => this.#running--);
       if (signal.aborted) return;
       open.outcomes[index] = outcome;
       open.left--;
@@ -159,22 +177,35 @@ class Run<S> {
 
   #record(group: number, index: number, { attempt, trajectory, exception }: Outcome): void {
     this.#completed++;
-    if (exception !== undefined) this.#exceptions.push(exception);
-    else this.#rewardSum += trajectory?.reward ?? NaN;
+    if (exception !== undefined) {
+      this.#exceptions.push(exception);
+      this.#display.warn(exception);
+    } else {
+      this.#rewardSum += trajectory.reward;
+      this.#completionTokens += trajectory.allChoices.reduce((sum, choice) => sum + completionTokens(choice), 0);
+    }
     this.#report({ type: "rollout-end", group, index, attempt, reward: trajectory?.reward ?? null, exception: exception ?? null });
     this.#checkBudget();
+    const progress = this.#progress();
+    this.#display.update(progress);
+    this.#options.onProgress?.(progress);
+  }
+
+  #progress(): GatherProgress {
     const exceptions = this.#exceptions.length;
-    this.#options.onProgress?.({
+    return {
       completed: this.#completed,
-      total: this.#scenarios.length * this.#groupSize,
+      total: this.#total,
+      running: this.#running,
       exceptions,
       rewardMean: this.#rewardSum / (this.#completed - exceptions),
-    });
+      completionTokens: this.#completionTokens,
+    };
   }
 
   #checkBudget(): void {
     const { maxExceptions = 0 } = this.#options;
-    const total = this.#scenarios.length * this.#groupSize;
+    const total = this.#total;
     const allowed = maxExceptions < 1 ? Math.floor(maxExceptions * total) : maxExceptions;
     const exceptions = this.#exceptions;
     const last = exceptions.at(-1);

@@ -40,6 +40,14 @@ export const checkpointList = listOf(checkpoint);
 /** Answer of `GET /v1/preview/models/{model_id}/checkpoints`: a page of checkpoints. @interface */
 export type CheckpointList = z.infer<typeof checkpointList>;
 
+/** Schema of {@link ArchiveQuery}. */
+export const archiveQuery = z.strictObject({
+  /** Further contents of an adapter's archive: `base` adds its base model in the folder `base`. No effect for a full model. */
+  include: z.literal("base").optional(),
+});
+/** Query parameters of `GET /v1/preview/models/{model_id}/checkpoints/{step}/archive`. @interface */
+export type ArchiveQuery = z.infer<typeof archiveQuery>;
+
 /** Schema of {@link DeleteCheckpointsRequest}. */
 export const deleteCheckpointsRequest = z.strictObject({
   /** Steps to delete. Step 0 and the newest step are rejected while the model has an unfinished job. */

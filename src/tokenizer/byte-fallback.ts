@@ -16,6 +16,8 @@ export type SpacePrefix = "always" | "first" | "never";
 /** Pipeline of a byte-fallback tokenizer. */
 export interface ByteFallbackPipeline {
   readonly prefix: SpacePrefix;
+  /** Whether the file's own normalizer puts the space in front, also of text that begins with a space. */
+  readonly hasOwnNormalizer: boolean;
   /** File for the library. */
   readonly file: TokenizerFile;
   /** The same without spaces in front: for text that continues other text. */
@@ -61,6 +63,7 @@ export function byteFallbackPipeline(file: TokenizerFile, config: TokenizerConfi
   const isOwn = !isLlamaClass(config) && file.pre_tokenizer === null;
   return {
     prefix,
+    hasOwnNormalizer: isOwn,
     file: isOwn ? file : withPrefix(prefix),
     continuation: isOwn ? { ...file, normalizer: REPLACE } : withPrefix("never"),
   };

@@ -39,6 +39,54 @@ export interface LoadTokenizerOptions {
  */
 export async function loadTokenizer(directory: string, options: LoadTokenizerOptions = {}): Promise<ChatTokenizer> {
   const { signal, templateLimits } = options;
+  const { file, config, generation, model, templates: named } = await readTokenizerFiles(directory, signal);
+  vetTokenizerFile("tokenizer.json", file);
+  refuseSingleWords(file);
+  requireMerges(file);
+  await setImmediate();
+  const kind = isByteFallback(file) ? byteFallback(file, config) : byteLevel(file);
+
+  const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
+    try {
+      return compileTemplate(source, templateLimits);
+    } catch (error) {
+      throw new DataError(`${name}: ${(error as Error).message}`, { cause: error });
+    }
+  };
+  const { bos_token: bos, eos_token: eos, unk_token: unk, pad_token: pad } = config;
+  return new BpeChatTokenizer({
+    ...kind,
+    directory,
+    config: { ...config, clean_up_tokenization_spaces: false },
+    vocabularySize: model.vocab_size ?? undefined,
+    eosToken: eos ?? undefined,
+    // As in the reference layout, the model's own config speaks where no generation config does.
+    eosIds: (generation === undefined ? model.eos_token_id : generation.eos_token_id) ?? [],
+    template: named.default === undefined ? undefined : compile(named.file, named.default),
+    toolTemplate: named.toolUse === undefined ? undefined : compile(named.file, named.toolUse),
+    templateVariables: {
+      bos_token: bos ?? undefined,
+      eos_token: eos ?? undefined,
+      unk_token: unk ?? undefined,
+      pad_token: pad ?? undefined,
+    },
+  });
+}
+
+/** Parsed files of a tokenizer's directory. */
+export interface TokenizerFiles {
+  readonly file: TokenizerFile;
+  /** `tokenizer_config.json`, `{}` if the file does not exist. */
+  readonly config: TokenizerConfigFile;
+  /** `generation_config.json`; undefined if the file does not exist. */
+  readonly generation: z.infer<typeof generationConfigFile> | undefined;
+  /** `config.json`, `{}` if the file does not exist. */
+  readonly model: z.infer<typeof modelConfigFile>;
+  readonly templates: TemplateSources;
+}
+
+/** Reads and validates the files of a tokenizer's directory, without a check that the tokenizer is supported. Throws like {@link loadTokenizer}. */
+export async function readTokenizerFiles(directory: string, signal?: AbortSignal): Promise<TokenizerFiles> {
   signal?.throwIfAborted();
   const read = (name: string): Promise<string | undefined> => readOptional(join(directory, name), signal);
   const [tokenizerText, configText, generationText, modelText, templateText] = await Promise.all([
@@ -53,40 +101,10 @@ export async function loadTokenizer(directory: string, options: LoadTokenizerOpt
   }
   const file = await parseFile("tokenizer.json", tokenizerText, tokenizerFile);
   const config = await parseFile("tokenizer_config.json", configText ?? "{}", tokenizerConfigFile);
-  const generation = await parseFile("generation_config.json", generationText ?? "{}", generationConfigFile);
+  const generation =
+    generationText === undefined ? undefined : await parseFile("generation_config.json", generationText, generationConfigFile);
   const model = await parseFile("config.json", modelText ?? "{}", modelConfigFile);
-  vetTokenizerFile("tokenizer.json", file);
-  refuseSingleWords(file);
-  requireMerges(file);
-  await setImmediate();
-  const kind = isByteFallback(file) ? byteFallback(file, config) : byteLevel(file);
-
-  const compile = (name: string, source: string): ReturnType<typeof compileTemplate> => {
-    try {
-      return compileTemplate(source, templateLimits);
-    } catch (error) {
-      throw new DataError(`${name}: ${(error as Error).message}`, { cause: error });
-    }
-  };
-  const named = templateSources(templateText, config.chat_template);
-  const { bos_token: bos, eos_token: eos, unk_token: unk, pad_token: pad } = config;
-  return new BpeChatTokenizer({
-    ...kind,
-    directory,
-    config: { ...config, clean_up_tokenization_spaces: false },
-    vocabularySize: model.vocab_size ?? undefined,
-    eosToken: eos ?? undefined,
-    // As in the reference layout, the model's own config speaks where no generation config does.
-    eosIds: (generationText === undefined ? model.eos_token_id : generation.eos_token_id) ?? [],
-    template: named.default === undefined ? undefined : compile(named.file, named.default),
-    toolTemplate: named.toolUse === undefined ? undefined : compile(named.file, named.toolUse),
-    templateVariables: {
-      bos_token: bos ?? undefined,
-      eos_token: eos ?? undefined,
-      unk_token: unk ?? undefined,
-      pad_token: pad ?? undefined,
-    },
-  });
+  return { file, config, generation, model, templates: templateSources(templateText, config.chat_template) };
 }
 
 interface TemplateSources {

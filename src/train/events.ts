@@ -17,8 +17,8 @@ export type RunEndReason = "completed" | "stopped" | "early-stop" | "nothing-to-
 export type RecordedEventBody =
   | {
       readonly type: "run-start";
-      /** Kind of training. */
-      readonly kind: "rl" | "sft";
+      /** Kind of run: reinforcement learning, supervised training, or an evaluation of checkpoints. */
+      readonly kind: "rl" | "sft" | "eval";
       /** UUID of the trained model. */
       readonly modelId: string;
       /** The model's newest checkpoint at the start. */
@@ -190,10 +190,23 @@ export type LiveEventBody =
       readonly completed: number;
       /** Number of rollouts of the step or evaluation. */
       readonly total: number;
+      /** Number of rollouts in progress. */
+      readonly running: number;
       /** Number of failed rollouts so far. */
       readonly exceptions: number;
       /** Mean reward so far; NaN before the first. */
       readonly rewardMean: number;
+      /** Number of sampled tokens in the finished rollouts that did not fail. */
+      readonly completionTokens: number;
+    }
+  | {
+      readonly type: "job-progress";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Number of finished optimizer steps of the step's job. */
+      readonly completed: number;
+      /** Number of optimizer steps of the job, at least 1. */
+      readonly total: number;
     }
   | {
       readonly type: "group-end";

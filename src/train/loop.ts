@@ -171,6 +171,7 @@ export class RunLoop<P> {
     if (this.#plan.maxAhead > 0) this.#version$.next(step + 1);
     const evaluation = await this.#evaluateIfDue(signal);
     this.#deleteSoon();
+    await this.#deleteTrajectories(step);
     const { metrics } = this.#directory.state.steps.at(-1) ?? { metrics: {} };
     if (this.#options.stopWhen?.({ step, metrics, evaluation }) === true) this.#endAfter(step, "early-stop");
     else if (this.#plan.isExhausted?.() === true) this.#endAfter(step, "nothing-to-learn");
@@ -223,6 +224,15 @@ export class RunLoop<P> {
     if (steps.length === 0) return;
     await model.service.checkpoints.delete(model.id, steps, { signal });
     await this.#directory.record({ type: "checkpoints-delete", steps });
+  }
+
+  /** Deletes the rollouts of the previous step and of the previous evaluation, unless `keepTrajectories` keeps them. */
+  async #deleteTrajectories(step: number): Promise<void> {
+    const { keepTrajectories } = this.#options;
+    if (keepTrajectories === undefined) return;
+    const previous = { train: step - 1, eval: this.#directory.state.evaluations.at(-2)?.step ?? 0 };
+    for (const split of ["train", "eval"] as const)
+      if (previous[split] % keepTrajectories.every !== 0) await this.#directory.removeGroups(split, previous[split]);
   }
 
   #checkpoint(): number {

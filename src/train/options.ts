@@ -1,9 +1,13 @@
+import type { Writable } from "node:stream";
 import type { Model, RlOptions, SftOptions } from "../client/index.ts";
 import type { Environment } from "../environment/index.ts";
 import { ArgumentError } from "../errors.ts";
+import { checkProgress } from "../progress/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
 import type { Metrics } from "./events.ts";
-import { checkKeepCheckpoints, type KeepCheckpoints } from "./retention.ts";
+import { checkKeepCheckpoints, type KeepCheckpoints, type KeepTrajectories } from "./retention.ts";
+import type { Tracker } from "./tracker.ts";
+import { checkTrackers } from "./tracker-feed.ts";
 
 /** Options of the evaluations of a run, which measure its checkpoints on the environment's `eval` scenarios. */
 export interface EvaluationOptions {
@@ -35,6 +39,8 @@ export interface RunOptions {
   readonly evaluation?: EvaluationOptions | undefined;
   /** Retention policy; other checkpoints of this run are deleted on the service. @default all checkpoints are kept */
   readonly keepCheckpoints?: KeepCheckpoints | undefined;
+  /** Retention policy of the rollouts on disk. @default all rollouts are kept */
+  readonly keepTrajectories?: KeepTrajectories | undefined;
   /** Called after each step; returning true ends the run with the reason `early-stop`. @default never */
   readonly stopWhen?: ((progress: StepProgress) => boolean) | undefined;
   /** Retries of a step's failed job, at least 0. @default 0 */
@@ -48,6 +54,18 @@ export interface RunOptions {
   readonly concurrency?: number | undefined;
   /** Timeout of one attempt of a rollout in milliseconds. @default no limit */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Display of the progress on standard error: a block on a terminal, else a line per step. False shows nothing, a stream is written to
+   * instead of standard error.
+   *
+   * @default true, or as the environment variable `WHETSTONE_PROGRESS` says
+   */
+  readonly progress?: boolean | Writable | undefined;
+  /**
+   * Destinations of the run's metrics and rollouts, such as `tensorboardTracker()` of `whetstone/trackers/tensorboard`. A failing tracker
+   * does not stop the run. @default none
+   */
+  readonly trackers?: readonly Tracker[] | undefined;
   /** Whether `report.html` is written when the run ends. @default true */
   readonly report?: boolean | undefined;
   /** Stops the run immediately: `done` rejects with the signal's reason. The run can be resumed. */
@@ -127,8 +145,11 @@ export function checkRunOptions(options: RunOptions): void {
   checkInteger("jobRetries", options.jobRetries, 0);
   checkInteger("concurrency", options.concurrency, 1);
   checkInteger("orphanWaitMs", options.orphanWaitMs, 0);
+  checkInteger("keepTrajectories.every", options.keepTrajectories?.every, 1);
   checkInteger("evaluation.every", options.evaluation?.every, 1);
   checkInteger("evaluation.samples", options.evaluation?.samples, 1);
+  checkProgress(options.progress);
+  checkTrackers(options.trackers);
   if (options.keepCheckpoints !== undefined) checkKeepCheckpoints(options.keepCheckpoints);
   if (options.keepCheckpoints?.best?.metric.startsWith("eval/") && options.evaluation === undefined) {
     throw new ArgumentError("`keepCheckpoints.best.metric` is a metric of evaluations; give `evaluation` too", {
@@ -171,7 +192,7 @@ export function checkSftOptions<S>(options: TrainSftOptions<S>): void {
   if (options.evaluation !== undefined) checkEvaluation(options.evaluation, options.environment);
 }
 
-function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, environment: Environment<S> | undefined): void {
+export function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, environment: Environment<S> | undefined): void {
   if (evaluation === undefined) return;
   if (environment === undefined) throw new ArgumentError("`evaluation` needs an `environment` to measure on", { param: "environment" });
   if (environment.scenarios.eval.length === 0) {
@@ -181,7 +202,7 @@ function checkEvaluation<S>(evaluation: EvaluationOptions | undefined, environme
   }
 }
 
-function checkInteger(param: string, value: number | undefined, min: number, isRequired = false): void {
+export function checkInteger(param: string, value: number | undefined, min: number, isRequired = false): void {
   if (value === undefined && !isRequired) return;
   if (Number.isSafeInteger(value) && (value as number) >= min) return;
   throw new ArgumentError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });

@@ -24,6 +24,15 @@ export interface KeepCheckpoints {
 }
 
 /**
+ * Retention policy of a run's rollouts: the files of the other steps in `trajectories/` are deleted after the next step. The newest step and
+ * the newest evaluation are always kept. Metrics and events of all steps are kept.
+ */
+export interface KeepTrajectories {
+  /** Interval in steps, at least 1: keeps the rollouts of steps 0, `every`, 2 · `every` …, and of evaluations after so many steps. */
+  readonly every: number;
+}
+
+/**
  * Checks the counts of a retention policy.
  *
  * @throws ArgumentError `E_ARGUMENT` for a count outside its bounds.

@@ -53,6 +53,7 @@ export async function playGroups<S>(options: PlayOptions<S>): Promise<Trajectory
       environmentRollout(environment),
       {
         ...gather,
+        progress: false,
         policy,
         indices: missing,
         retries: {

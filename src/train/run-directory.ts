@@ -1,4 +1,4 @@
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { Observable, Subject } from "rxjs";
 import { JsonLog } from "../dataset/append.ts";
@@ -15,13 +15,13 @@ import {
   type Split,
 } from "./events.ts";
 import { rxjs } from "../follow/rxjs.ts";
-import { takeLock } from "./lock.ts";
+import { takeLock } from "../util/process-lock.ts";
 import { nextState, stateOf, type RunState } from "./state.ts";
 
 /** Configuration of a run as plain data, stored in `config.json` and compared when the run resumes. */
 export interface RunConfig {
   readonly version: 1;
-  readonly kind: "rl" | "sft";
+  readonly kind: "rl" | "sft" | "eval";
   /** Settings that must be the same at every start of the run. */
   readonly fixed: Readonly<Record<string, unknown>>;
   /** Settings that may differ from one start to the next. */
@@ -67,7 +67,7 @@ export class RunDirectory {
   static async open(runDir: string, config: RunConfig): Promise<RunDirectory> {
     const path = resolve(runDir);
     await mkdir(join(path, "trajectories"), { recursive: true });
-    const unlock = await takeLock(join(path, "run.lock"));
+    const unlock = await takeLock(join(path, "run.lock"), { noun: "run directory", param: "runDir" });
     try {
       await writeConfig(join(path, "config.json"), config);
       const names = ["events.jsonl", "metrics.jsonl", "checkpoints.jsonl"].map((name) => join(path, name));
@@ -103,6 +103,11 @@ export class RunDirectory {
   /** Emits a live event to subscribers without recording it. */
   report(body: LiveEventBody): void {
     this.#live.next({ seq: null, time: new Date().toISOString(), ...body });
+  }
+
+  /** All later events as they occur, recorded and live. */
+  get live$(): Observable<RunEvent> {
+    return this.#live;
   }
 
   /** Replays the recorded events from the file, then emits live events; completes when the directory is closed. */
@@ -170,6 +175,11 @@ export class RunDirectory {
     this.#groupLogs.delete(path);
     await log.sync();
     await log.close();
+  }
+
+  /** Deletes the file of a step's groups, if it exists. */
+  async removeGroups(split: Split, step: number): Promise<void> {
+    await rm(this.#groupFile(split, step), { force: true });
   }
 
   /** Completes the event streams, closes every file and releases the directory's lock. */

@@ -121,14 +121,20 @@ async function submit(step: JobStep, open: OpenJob, isUnclear: boolean): Promise
 async function follow(step: JobStep, open: OpenJob, jobId: string): Promise<JobOutcome> {
   const { directory, model, signal } = step;
   const gradientSteps: Metrics[] = [];
+  let total: number | null = null;
   let metrics: Metrics = {};
   let checkpointStep: number | null = null;
   const baseline = { modelId: model.id, step: open.baselineStep };
   // Many retries: the job keeps running while the connection is lost, and a restarted service resumes the job.
   for await (const event of iterate(pollJob(model.service, jobId, { signal, baseline, maxFailures: 60 }))) {
+    if (event.type === "training-started") total = event.gradientSteps;
     if (event.type === "gradient-step") {
       metrics = event.metrics;
       gradientSteps.push(metrics);
+    }
+    if (total !== null && total > 0 && (event.type === "training-started" || event.type === "gradient-step"))
+      directory.report({ type: "job-progress", step: step.step, completed: gradientSteps.length, total });
+    if (event.type === "gradient-step") {
       if (event.id !== null && open.seen.has(event.id)) continue;
       await directory.record({ type: "gradient-step", step: step.step, jobId, jobEventId: event.id, metrics });
     }

@@ -48,6 +48,7 @@ function configOf<S>(options: TrainSftOptions<S>, jobs: number): RunConfig {
       train: typeof train === "function" ? "a function of the job" : toDisk(train ?? {}),
       evaluation: toDisk(options.evaluation ?? null),
       keep_checkpoints: toDisk(options.keepCheckpoints ?? null),
+      keep_trajectories: toDisk(options.keepTrajectories ?? null),
       concurrency: options.concurrency ?? 64,
       timeout_ms: options.timeoutMs ?? null,
     },

@@ -3,9 +3,11 @@ import { WhetstoneError } from "../errors.ts";
 import { iterate } from "../follow/rx.ts";
 import { rxjs } from "../follow/rxjs.ts";
 import type { RunEvent } from "./events.ts";
+import { RunDisplay } from "./progress.ts";
 import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
 import { RunDirectory, type RunConfig } from "./run-directory.ts";
+import { TrackerFeeds } from "./tracker-feed.ts";
 
 /** Definition of one kind of run, RL or SFT. */
 export interface RunKind {
@@ -106,7 +108,12 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
   async #run(kind: RunKind, options: RunOptions): Promise<RunResult> {
     const { model, signal = new AbortController().signal, report = true } = options;
     const directory = await this.#directory;
+    const display = new RunDisplay({ runDir: this.runDir, count: kind.count, state: directory.state }, options.progress);
+    const shown = directory.live$.subscribe((event) => display.update(event));
+    let failure: unknown;
+    let feeds: TrackerFeeds | undefined;
     try {
+      feeds = await TrackerFeeds.start(directory, options.trackers ?? []);
       signal.throwIfAborted();
       const { startCheckpoint, steps, end, plannedSteps } = directory.state;
       // The run has ended early and no more steps are requested than before: return the recorded result.
@@ -125,12 +132,16 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
       await directory.record({ type: "run-end", reason: result.reason, steps: result.steps, checkpointStep: result.checkpointStep });
       return result;
     } catch (error) {
+      failure = error ?? new Error("aborted");
       const code = WhetstoneError.isInstance(error) ? error.code : null;
       // An abort is the caller's decision, not a failure: the records stay as after a crash, and the run can be resumed.
       if (!signal.aborted) await directory.record({ type: "run-fail", code, message: messageOf(error) });
       throw error;
     } finally {
       if (report) await this.#report(directory);
+      await feeds?.finish();
+      shown.unsubscribe();
+      display.end(failure);
       await directory.close();
     }
   }

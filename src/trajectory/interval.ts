@@ -44,8 +44,7 @@ export interface IntervalOptions {
  * ```
  */
 export function clusteredMean(clusters: readonly (readonly number[])[], { level = 0.95 }: IntervalOptions = {}): Estimate {
-  if (!(level > 0 && level < 1))
-    throw new ArgumentError(`Expected \`level\` to be above 0 and below 1, got \`${level}\``, { param: "level" });
+  checkLevel(level);
   const filled = clusters.filter((values) => values.length > 0);
   const m = filled.length;
   const count = filled.reduce((sum, values) => sum + values.length, 0);
@@ -54,6 +53,12 @@ export function clusteredMean(clusters: readonly (readonly number[])[], { level 
   const standardError = m < 2 ? Number.NaN : Math.sqrt(((m / (m - 1)) * squares) / count ** 2);
   const margin = m < 2 ? Number.NaN : studentQuantile(m - 1, level) * standardError;
   return { mean, standardError, low: mean - margin, high: mean + margin, level, clusters: m, count };
+}
+
+/** Checks a confidence level. @throws ArgumentError `E_ARGUMENT` for a level outside (0, 1). */
+export function checkLevel(level: number): void {
+  if (level > 0 && level < 1) return;
+  throw new ArgumentError(`Expected \`level\` to be above 0 and below 1, got \`${level}\``, { param: "level" });
 }
 
 /**

@@ -96,23 +96,31 @@ export function summarize(values: readonly number[]): Summary {
   const count = sorted.length;
   const mean = count === 0 ? Number.NaN : values.reduce((sum, value) => sum + value, 0) / count;
   const variance = count === 0 ? Number.NaN : values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / count;
-  const quantile = (q: number): number => {
-    if (count === 0) return Number.NaN;
-    const rank = q * (count - 1);
-    const low = sorted[Math.floor(rank)] as number;
-    const high = sorted[Math.ceil(rank)] as number;
-    return low + (high - low) * (rank - Math.floor(rank));
-  };
   return {
     count,
     mean,
     std: Math.sqrt(variance),
-    min: quantile(0),
-    p25: quantile(0.25),
-    median: quantile(0.5),
-    p75: quantile(0.75),
-    max: quantile(1),
+    min: quantile(sorted, 0),
+    p25: quantile(sorted, 0.25),
+    median: quantile(sorted, 0.5),
+    p75: quantile(sorted, 0.75),
+    max: quantile(sorted, 1),
   };
+}
+
+/**
+ * Returns the quantile with linear interpolation between the two nearest ranks; NaN for an empty list.
+ *
+ * @param sorted - Ascending.
+ * @param q - Probability, in [0, 1].
+ * @source Hyndman, Fan, The American Statistician 50 (1996), definition 7.
+ */
+export function quantile(sorted: ArrayLike<number>, q: number): number {
+  if (sorted.length === 0) return Number.NaN;
+  const rank = q * (sorted.length - 1);
+  const low = sorted[Math.floor(rank)] as number;
+  const high = sorted[Math.ceil(rank)] as number;
+  return low + (high - low) * (rank - Math.floor(rank));
 }
 
 /** Returns the number of sampled tokens of a choice: its token ids, or else its log-probabilities. */

@@ -15,6 +15,11 @@ export function encodeLine(text: string): string {
   return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
+/** Streams of the process that may lead to a terminal. */
+export function standardStreams(): { readonly stdout: NodeJS.WriteStream; readonly stderr: NodeJS.WriteStream } {
+  return { stdout: process.stdout, stderr: process.stderr };
+}
+
 /** Writes one line to standard error. */
 export function logLine(text: string): void {
   process.stderr.write(`${encodeLine(text)}\n`);
@@ -31,6 +36,29 @@ export function logLines(text: string): void {
 /** Writes one line to standard output. */
 export function printLine(text: string): void {
   process.stdout.write(`${encodeLine(text)}\n`);
+}
+
+/** Writes text to standard output without ending the line, such as a piece of a streamed answer. Line breaks and tabs are kept. */
+export function printText(text: string): void {
+  process.stdout.write(
+    text
+      .split(/([\n\t])/u)
+      .map((part) => (/^[\n\t]$/u.test(part) ? part : encodeLine(part)))
+      .join(""),
+  );
+}
+
+/** Calls `action` when the reader of standard output has closed it, as `head` does after its last line. */
+export function onClosedOutput(action: () => void): void {
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+    action();
+  });
+}
+
+/** Whether a user can answer a question: standard input and standard error are terminals. */
+export function isInteractive(): boolean {
+  return process.stdin.isTTY && process.stderr.isTTY;
 }
 
 /**

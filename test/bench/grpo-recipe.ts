@@ -3,12 +3,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect } from "whetstone";
-import { defaults, type QuickstartConfig } from "../../recipes/quickstart/config.ts";
-import { measure, reinforce, scenarios, superviseJob } from "../../recipes/quickstart/stages.ts";
+import { defaults } from "../../recipes/reverse-text/config.ts";
+import type { SftThenRlConfig } from "../../recipes/shared/sft-then-rl.ts";
+import { measure, reinforce, scenarios, superviseJob } from "./grpo-stages.ts";
 import type { GrpoInput, GrpoPoint, GrpoResult, GrpoStep } from "./grpo.bench.ts";
 
 const { seed, target, maxSteps, every } = JSON.parse(process.argv[2]!) as GrpoInput;
-const config: QuickstartConfig = { ...defaults, seed };
+const config: SftThenRlConfig = { ...defaults, seed };
 const { signal } = new AbortController();
 const dataDir = await mkdtemp(join(tmpdir(), "whetstone-grpo-"));
 const started = performance.now();

@@ -14,10 +14,10 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { defaults } from "../../recipes/quickstart/config.ts";
-import { scenarios } from "../../recipes/quickstart/stages.ts";
+import { defaults } from "../../recipes/reverse-text/config.ts";
 import { MAX_COMPLETION_TOKENS, type Split, SYSTEM_PROMPT } from "../../recipes/reverse-text/task.ts";
 import { rlLearningRate } from "../../recipes/shared/sft-then-rl.ts";
+import { scenarios } from "./grpo-stages.ts";
 import { hasPython, measureInTurn, median, printTable, type Variant, whole } from "./support.ts";
 
 /** What the recipe's program is told. */

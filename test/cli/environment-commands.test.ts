@@ -13,11 +13,16 @@ beforeAll(async () => {
 });
 
 function whetstone(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const command = ["--conditions=whetstone/source", "--import", "tsx", "src/cli/main.ts", ...args];
+  const command = ["--import", "tsx", "dist/cli/main.js", ...args];
   return new Promise((done) => {
-    execFile(process.execPath, command, { cwd: ROOT, env: { ...process.env, WHETSTONE_HOME: home } }, (error, stdout, stderr) => {
-      done({ code: error === null ? 0 : Number(error.code ?? NaN), stdout, stderr });
-    });
+    execFile(
+      process.execPath,
+      command,
+      { cwd: ROOT, env: { ...process.env, WHETSTONE_HOME: home, WHETSTONE_PROGRESS: "1" } },
+      (error, stdout, stderr) => {
+        done({ code: error === null ? 0 : Number(error.code ?? NaN), stdout, stderr });
+      },
+    );
   });
 }
 
@@ -47,12 +52,17 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
   it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 90_000 }, async () => {
     const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run")];
     const first = await whetstone("train", ENVIRONMENT, "--steps", "1", ...settings);
-    expect(first).toMatchObject({ code: 0, stderr: "" });
-    expect(first.stdout).toMatch(/^step 0 {2}reward \d.*checkpoint 1$/m);
+    expect(first).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^completed after 1 steps; checkpoint 1; report in .*\n$/) as string,
+    });
+    expect(first.stderr).toMatch(/: 1 of 1 steps, reward \d/);
+    expect(first.stderr).toMatch(/: completed after 1 of 1 steps in /);
     const second = await whetstone("train", ENVIRONMENT, "--steps", "2", ...settings);
-    expect(second.stdout.match(/resumes at step 1 from checkpoint 1/g)).toHaveLength(1);
+    expect(second.stderr.match(/resumes after 1 of 2 steps, from checkpoint 1/g)).toHaveLength(1);
     expect(second.stdout).toMatch(/completed after 2 steps; checkpoint 2; report in .*report\.html/);
     const measured = await whetstone("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json");
+    expect(measured.stderr).toMatch(/^evaluation of local\/cli\/sums:step1 on arithmetic: (\d+)\/\1 rollouts, reward/m);
     expect(JSON.parse(measured.stdout)).toMatchObject({ environment: "arithmetic", policy: "local/cli/sums:step1", samples: 1 });
     const missing = await whetstone("eval", ENVIRONMENT, "--model", "cli/none");
     expect(missing).toMatchObject({ code: 1, stderr: expect.stringContaining('The model "cli/none" does not exist') as string });

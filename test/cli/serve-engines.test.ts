@@ -14,10 +14,10 @@ import { startTinkerServer } from "../support/tinker-server.ts";
 import { runHere } from "./run-here.ts";
 import { checkRun, runRecipe, TINY } from "../recipes/run-recipe.ts";
 
-const MAIN = join(import.meta.dirname, "../../src/cli/main.ts");
+const MAIN = join(import.meta.dirname, "../../dist/cli/main.js");
 
 function whetstone(args: readonly string[], environment: NodeJS.ProcessEnv = {}): ChildProcess {
-  return spawn(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", MAIN, ...args], {
+  return spawn(process.execPath, [MAIN, ...args], {
     stdio: ["ignore", "pipe", "pipe"],
     env: { ...process.env, WHETSTONE_API_KEY: "", TINKER_API_KEY: "", ...environment },
   });

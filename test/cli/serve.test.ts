@@ -7,10 +7,10 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test, vi } from "vitest";
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const MAIN = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 
 async function run(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", MAIN, ...args], {
+  const child = spawn(process.execPath, [MAIN, ...args], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let stdout = "";
@@ -38,14 +38,10 @@ test("serve prints its address and the path of the key file, never the key, and 
   const dataDir = await mkdtemp(join(tmpdir(), "whetstone-cli-"));
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
   const environment = { ...process.env, WHETSTONE_API_KEY: "" };
-  const child = spawn(
-    process.execPath,
-    ["--conditions=whetstone/source", "--import", "tsx", MAIN, "serve", "--port", "0", "--data-dir", dataDir, "--log-requests"],
-    {
-      stdio: ["ignore", "pipe", "pipe"],
-      env: environment,
-    },
-  );
+  const child = spawn(process.execPath, [MAIN, "serve", "--port", "0", "--data-dir", dataDir, "--log-requests"], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: environment,
+  });
   onTestFinished(() => void child.kill("SIGKILL"));
   const exited = once(child, "exit");
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();

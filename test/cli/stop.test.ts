@@ -47,7 +47,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-const serveDirectly = () => serve(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", "src/cli/main.ts"]);
+const serveDirectly = () => serve(process.execPath, ["dist/cli/main.js"]);
 
 const BODY = JSON.stringify({ project: "demo", name: "data" });
 

@@ -1,7 +1,7 @@
 /** A service with the embedded engine in a process of its own, to be killed: `service-host.ts <data directory> <port> <settings as JSON>`. */
 import { fileURLToPath } from "node:url";
-import { createOnnxEngine, type Engine } from "../../src/engine/index.ts";
-import { startService } from "../../src/service/index.ts";
+import { createOnnxEngine, type Engine } from "whetstone/engine";
+import { startService } from "whetstone/service";
 
 /** What a test asks for. */
 export interface HostSettings {

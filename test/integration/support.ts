@@ -66,7 +66,7 @@ export async function startProcess(dataDir: string, { port = 0, ...settings }: P
 
 async function tryProcess(dataDir: string, port: number, settings: HostSettings): Promise<ServiceProcess | null> {
   const script = fileURLToPath(new URL("service-host.ts", import.meta.url));
-  const args = ["--conditions=whetstone/source", "--import", "tsx", script, dataDir, String(port), JSON.stringify(settings)];
+  const args = ["--import", "tsx", script, dataDir, String(port), JSON.stringify(settings)];
   const child: ChildProcess = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(child, "exit");
   const kill = async () => {

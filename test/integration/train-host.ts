@@ -1,7 +1,7 @@
 /** A training run in a process of its own, to be killed: `train-host.ts <url> <key> <run directory> <settings as JSON>`. */
-import { defineEnvironment, reward } from "../../src/environment/index.ts";
-import { connect, trajectory } from "../../src/index.ts";
-import { trainRl } from "../../src/train/index.ts";
+import { defineEnvironment, reward } from "whetstone/environment";
+import { connect, trajectory } from "whetstone";
+import { trainRl } from "whetstone/train";
 
 /** What a test asks for. */
 export interface HostSettings {

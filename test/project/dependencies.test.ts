@@ -1,6 +1,7 @@
+import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { missingOptionals } from "../../scripts/complete-lockfile.js";
-import { packageJson, read } from "./files.ts";
+import { packageJson, read, ROOT } from "./files.ts";
 
 interface LockEntry {
   readonly version?: string;
@@ -37,6 +38,17 @@ describe("dependencies", () => {
   it("are all in the lockfile, including packages for other platforms", () => {
     expect(missingOptionals(lock)).toEqual({});
   });
+
+  it("support the running version of Node, as npm checks the lockfile", () => {
+    // A dry run writes nothing and, with a complete lockfile, needs no network.
+    const { status, stderr } = spawnSync("npm", ["ci", "--dry-run", "--offline", "--engine-strict"], {
+      cwd: ROOT,
+      encoding: "utf8",
+      shell: process.platform === "win32",
+    });
+    expect(stderr).not.toContain("EBADENGINE");
+    expect(status).toBe(0);
+  }, 60_000);
 
   it("run no install script except the listed ones", () => {
     const withScript = Object.entries(lock.packages).flatMap(([path, entry]) =>

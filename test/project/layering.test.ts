@@ -89,6 +89,7 @@ describe("the client-only entries", () => {
     "whetstone/environment",
     "whetstone/agent",
     "whetstone/train",
+    "whetstone/experiment",
     "whetstone/schema",
   ])("%s loads neither the service nor the engine", (name) => {
     const entry = entries.get(name);

@@ -12,7 +12,7 @@ const run = promisify(execFile);
 async function lines(file: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<string[]> {
   const home = await mkdtemp(join(tmpdir(), "whetstone-recipe-"));
   onTestFinished(() => rm(home, { recursive: true, force: true }));
-  const { stdout } = await run(process.execPath, ["--conditions=whetstone/source", "--import", "tsx", file, ...args], {
+  const { stdout } = await run(process.execPath, ["--import", "tsx", file, ...args], {
     cwd: resolve(import.meta.dirname, "../.."),
     env: { ...process.env, WHETSTONE_HOME: home, ...env },
   });

@@ -17,7 +17,7 @@ export interface RecipeRun {
 /** Options for two short steps, which test that a recipe runs, not that it learns. */
 export const TINY = ["--steps", "2", "--sft-jobs", "1", "--prompts", "4", "--attempts", "4", "--held-out", "16"];
 
-const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg"];
+const LEFT = ["config.json", "result.json", "steps.jsonl", "curve.svg", "rl/report.html", "rl/trajectories/train/000000.jsonl"];
 
 /** Options of {@link runRecipe}. */
 export interface RunRecipeOptions {
@@ -37,11 +37,11 @@ export async function runRecipe(
   const root = join(import.meta.dirname, "..", "..");
   const main = join(root, "recipes", name, "main.ts");
   try {
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ["--conditions=whetstone/source", "--import", "tsx", main, "--json", "--run-dir", runDir, ...args],
-      { cwd: root, timeout: timeoutMs, env: { ...process.env, ...environment } },
-    );
+    const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", main, "--json", "--run-dir", runDir, ...args], {
+      cwd: root,
+      timeout: timeoutMs,
+      env: { ...process.env, ...environment },
+    });
     const result = JSON.parse(stdout.trim().split("\n").at(-1)!) as RecipeResult;
     const files = Object.fromEntries(await Promise.all(LEFT.map(async (file) => [file, await readFile(join(runDir, file), "utf8")])));
     return { result, files };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { consecutive, tickText, valueRange } from "../../src/page/components/axis.ts";
+import { consecutive, roundTicks, tickText, valueRange } from "../../src/report/axis.ts";
 
 const ticks = (from: number, step: number, count = 5) => Array.from({ length: count }, (_, index) => tickText(from + index * step, step));
 
@@ -32,5 +32,18 @@ describe("steps of the charts", () => {
   it("include steps without metrics, so that curves have gaps", () => {
     expect(consecutive([4, 1, 2, 4])).toEqual([1, 2, 3, 4]);
     expect(consecutive([])).toEqual([]);
+  });
+});
+
+describe("round ticks", () => {
+  it.each([
+    [[0, 1], 6, 0, [0, 0.2, 0.4, 0.6, 0.8, 1]],
+    [[0, 20], 8, 1, [0, 5, 10, 15, 20]],
+    [[0, 2], 8, 1, [0, 1, 2]],
+    [[-0.04, 0.04], 4, 0, [-0.04, -0.02, 0, 0.02, 0.04]],
+    [[1234, 5678], 6, 0, [2000, 3000, 4000, 5000]],
+  ] as const)("of %j, at most %i intervals of at least %d", (range, count, minStep, expected) => {
+    const { values } = roundTicks(range, count, minStep);
+    expect(values.map((value) => Number(value.toPrecision(12)))).toEqual(expected);
   });
 });

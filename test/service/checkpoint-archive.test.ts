@@ -74,6 +74,23 @@ test("creates a fresh adapter for its download and unloads it", async () => {
   expect(service.engine.liveModels()).toEqual([]);
 });
 
+test("adds the base model of an adapter in a folder on request, and nothing to a full model", async () => {
+  const bases = await testBase();
+  const service = await startTestService({ engine: { bases } });
+  const { id } = await service.ok("POST", MODELS, { project: "demo", name: "adapted", base_model: "tiny", lora: { rank: 4 } });
+  const { id: full } = await createModel(service);
+  const [target, whole] = [join(await temporaryDirectory(), "out"), join(await temporaryDirectory(), "whole")];
+  const client = await library(service);
+  await (await client.checkpoints.get(id, "latest")).download(target, { includeBase: true });
+  expect((await readdir(target)).toSorted()).toEqual(["base", "checkpoint.json", "model.safetensors"]);
+  const [base, included] = [bases[0]!.directory, join(target, "base")];
+  expect((await readdir(included)).toSorted()).toEqual((await readdir(base)).toSorted());
+  for (const name of await readdir(base)) expect(await readFile(join(included, name))).toEqual(await readFile(join(base, name)));
+  await client.checkpoints.download(full, "latest", whole, { includeBase: true });
+  expect(await readdir(whole)).not.toContain("base");
+  expect((await service.call("GET", `${MODELS}/${id}/checkpoints/0/archive?include=all`)).status).toBe(422);
+});
+
 test("cleans up after a client that disconnects before the first byte of a download", async () => {
   const [gate, reached] = [deferred<void>(), deferred<void>()];
   const service = await startTestService({

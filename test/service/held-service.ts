@@ -1,6 +1,6 @@
 /** A service in a process of its own that stops for ever in its second optimizer step: to be killed. */
-import { startService } from "../../src/service/index.ts";
-import { createScriptedEngine, type ScriptedEngineOptions } from "../../src/testing/index.ts";
+import { startService } from "whetstone/service";
+import { createScriptedEngine, type ScriptedEngineOptions } from "whetstone/testing";
 
 const [dataDir, bases] = process.argv.slice(2) as [string, string];
 let steps = 0;

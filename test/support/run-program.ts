@@ -21,7 +21,7 @@ export async function runProgram(path: string, { args = () => [], cwd, timeoutMs
   const directory = await mkdtemp(join(tmpdir(), "whetstone-program-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, ...inherited } = process.env;
-  const command = ["--conditions=whetstone/source", "--import", import.meta.resolve("tsx"), path, ...args(directory)];
+  const command = ["--import", import.meta.resolve("tsx"), path, ...args(directory)];
   const { stdout } = await promisify(execFile)(process.execPath, command, {
     cwd: cwd ?? directory,
     env: { ...inherited, WHETSTONE_HOME: join(directory, "home"), TSX_TSCONFIG_PATH: join(ROOT, "tsconfig.json") },

@@ -177,6 +177,16 @@ describe("trainRl", () => {
     expect(new Set([...deleted, ...left])).toEqual(new Set([0, 1, 2, 3, 4, 5, 6]));
   });
 
+  it("keeps the rollouts of every `keepTrajectories.every`-th step and of the newest, and the metrics of all", async () => {
+    const given = await setUp();
+    const keepTrajectories = { every: 2 };
+    await start(given, { steps: 4, keepTrajectories, evaluation: { every: 1 } }).done;
+    expect(await readdir(join(given.runDir, "trajectories/train"))).toEqual(["000000.jsonl", "000002.jsonl", "000003.jsonl"]);
+    expect(await readdir(join(given.runDir, "trajectories/eval"))).toEqual(["000000.jsonl", "000002.jsonl", "000004.jsonl"]);
+    expect(await readLines(given.runDir, "metrics.jsonl")).toHaveLength(9);
+    expect(() => start(given, { keepTrajectories: { every: 0 } })).toThrow(/keepTrajectories\.every/);
+  });
+
   it("stops after the current step, and resumes later", async () => {
     const given = await setUp();
     const run = start(given, { steps: 8 });

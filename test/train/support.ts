@@ -13,7 +13,7 @@ export interface Scenario {
 }
 
 /** Two tokens: the first is what the reward looks at, and depends on the seed and, through the weight, on all training before. */
-const script: NonNullable<ScriptedEngineOptions["script"]> = ({ params, weight, prompt }) => {
+export const script: NonNullable<ScriptedEngineOptions["script"]> = ({ params, weight, prompt }) => {
   const drift = Math.abs(Math.round(weight * 1e6)) % 7;
   return [40 + ((Number(params.seed % 1009n) + drift + prompt.length) % 60), 41];
 };

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { tickText, valueRange } from "./axis.ts";
+import { tickText, valueRange } from "../../report/axis.ts";
 import { number } from "./format.ts";
 import { describe, type Line, smoothed, type Values } from "./series.ts";
 import { color, useTheme } from "./theme.tsx";

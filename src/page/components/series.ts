@@ -1,6 +1,6 @@
 /** Curves of one or several runs: shared steps, smoothing, texts for the legend and for screen readers. */
 import type { ColumnsData, Split } from "../../report/page-data.ts";
-import { consecutive } from "./axis.ts";
+import { consecutive } from "../../report/axis.ts";
 import { number } from "./format.ts";
 
 /** Values of a metric, aligned with the steps of a chart; null for a step without the metric. */

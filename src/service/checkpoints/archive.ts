@@ -4,27 +4,15 @@ import { Readable } from "node:stream";
 import type { TarSource } from "modern-tar/fs";
 import { UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../schema/index.ts";
+import { CONFIG_FILE, MODEL_FILES, withDtype } from "../../engine/onnx/model/model-files.ts";
 import { type BaseModelInfo, OPTIMIZER_FILE } from "../../engine/port.ts";
 import { MAX_CONFIG_BYTES, openRegularFile, readRegularFile } from "../../util/regular-file.ts";
 
-/** Files of a base model's directory, other than weights, that belong to an exported model. */
-const MODEL_FILES = [
-  "config.json",
-  "generation_config.json",
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "special_tokens_map.json",
-  "added_tokens.json",
-  "vocab.json",
-  "merges.txt",
-  "chat_template.jinja",
-];
 const WEIGHTS = /^model(-\d+-of-\d+)?\.safetensors(\.index\.json)?$/u;
+/** Folder of an archive with the base model of an adapter. */
+const BASE_FOLDER = "base";
 /** Files of a saved state that only the service uses. */
 const PRIVATE_FILES = new Set([OPTIMIZER_FILE, "state.json"]);
-/** Keys of `config.json` with the data type of the stored weights: the older name and the newer one. */
-const DTYPE_KEYS = ["torch_dtype", "dtype"];
-
 /** Checkpoint to archive. */
 export interface ArchiveSource {
   readonly checkpoint: Checkpoint;
@@ -35,6 +23,8 @@ export interface ArchiveSource {
   readonly stateDirectory: string | null;
   /** Whether the state is an adapter. */
   readonly isAdapter: boolean;
+  /** Whether the archive of an adapter contains the base model, too, in the folder `base`. */
+  readonly includesBase: boolean;
 }
 
 /**
@@ -47,7 +37,7 @@ export interface ArchiveSource {
  * @throws UnsupportedError `E_UNSUPPORTED` if the engine stores no weights in the checkpoint.
  */
 export async function archiveOf(source: ArchiveSource): Promise<Readable> {
-  const { base, stateDirectory, isAdapter, checkpoint, model } = source;
+  const { base, stateDirectory, isAdapter, includesBase, checkpoint, model } = source;
   const handles: FileHandle[] = [];
   const closeAll = () => Promise.allSettled(handles.map((handle) => handle.close()));
   try {
@@ -61,15 +51,18 @@ export async function archiveOf(source: ArchiveSource): Promise<Readable> {
         },
       );
     }
-    const ofBase = isAdapter
-      ? []
-      : (await readdir(base.directory)).filter((name) => MODEL_FILES.includes(name) || (stored.length === 0 && WEIGHTS.test(name)));
+    const isWhole = !isAdapter || includesBase;
+    const withWeights = stored.length === 0 || isAdapter;
+    const ofBase = (isWhole ? await readdir(base.directory) : []).filter(
+      (name) => MODEL_FILES.includes(name) || (withWeights && WEIGHTS.test(name)),
+    );
     for (const name of ofBase.sort()) {
       const path = join(base.directory, name);
+      const target = isAdapter ? `${BASE_FOLDER}/${name}` : name;
       // Trained weights are stored as float32, regardless of the base's data type.
-      if (name === "config.json" && stateDirectory !== null)
-        sources.push(content(name, asFloat32(await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }))));
-      else sources.push(await file(name, path, handles));
+      if (name === CONFIG_FILE && !withWeights)
+        sources.push(content(target, withDtype(await readRegularFile(path, { maxBytes: MAX_CONFIG_BYTES }), "float32")));
+      else sources.push(await file(target, path, handles));
     }
     for (const name of stored.sort()) sources.push(await file(name, join(stateDirectory as string, name), handles));
     // Imported lazily: most services create no archive.
@@ -94,10 +87,4 @@ async function file(target: string, path: string, handles: FileHandle[]): Promis
     for await (const piece of handle.createReadStream({ autoClose: false, start: 0, highWaterMark: 1 << 20 })) yield piece as Uint8Array;
   };
   return { type: "stream", target, size, mode: 0o644, content: Readable.from(read(), { objectMode: false }) };
-}
-
-function asFloat32(config: string): string {
-  const parsed = JSON.parse(config) as Record<string, unknown>;
-  for (const key of DTYPE_KEYS) if (key in parsed) parsed[key] = "float32";
-  return `${JSON.stringify(parsed, null, 2)}\n`;
 }

@@ -11,11 +11,9 @@ import { findCheckpoint } from "../policies.ts";
 import { getArtifactByName, type StoredArtifact } from "../store/artifacts.ts";
 import { digestDirectory, type Digests } from "../digests.ts";
 import type { ArtifactFileRow, CheckpointRow, ModelRow } from "../store/tables.ts";
-import { readAdapterConfig } from "./peft.ts";
 import { OPTIMIZER_FILE } from "../../engine/port.ts";
-
-const CONFIG_FILE = "adapter_config.json";
-const WEIGHTS_FILE = "adapter_model.safetensors";
+import { ADAPTER_CONFIG_FILE, readAdapterConfig } from "../../engine/onnx/model/adapter-config.ts";
+import { ADAPTER_FILE } from "../../engine/onnx/model/peft.ts";
 
 /** Initial state of a new model: columns and files of its step 0, and its adapter settings. */
 export interface Origin extends Pick<CheckpointRow, "state_dir" | "optimizer_kind" | "metrics"> {
@@ -140,9 +138,9 @@ async function importAdapter(context: OriginContext, model: NewModel, from: stri
   const staging = join(directory.temporary, randomUUID());
   await mkdir(staging, { mode: 0o700 });
   try {
-    for (const name of [CONFIG_FILE, WEIGHTS_FILE])
+    for (const name of [ADAPTER_CONFIG_FILE, ADAPTER_FILE])
       await share(await files.blobPath(artifact, fileOf(artifact, name)), join(staging, name));
-    const lora = await readAdapterConfig(join(staging, CONFIG_FILE), `${from}: ${CONFIG_FILE}`);
+    const lora = await readAdapterConfig(join(staging, ADAPTER_CONFIG_FILE), `${from}: ${ADAPTER_CONFIG_FILE}`, "from");
     requireSameAdapter(request, lora, from);
     const handle = await engine
       .createModel({ base: request.base_model, lora, from: staging, seed })
@@ -194,7 +192,7 @@ function fileOf(artifact: StoredArtifact, name: string): ArtifactFileRow {
   const file = artifact.files.find(({ path }) => path === name);
   if (file !== undefined) return file;
   throw new DataError(
-    `Expected artifact '${url}' to hold an adapter in PEFT's layout, ${CONFIG_FILE} and ${WEIGHTS_FILE}; it has no ${name}`,
+    `Expected artifact '${url}' to hold an adapter in PEFT's layout, ${ADAPTER_CONFIG_FILE} and ${ADAPTER_FILE}; it has no ${name}`,
     {
       param: "from",
     },

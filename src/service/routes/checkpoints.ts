@@ -5,6 +5,7 @@ import type { Readable } from "node:stream";
 import { type Engine, OPTIMIZER_FILE } from "../../engine/port.ts";
 import { ArgumentError, ConflictError, NotFoundError } from "../../errors.ts";
 import {
+  archiveQuery,
   checkpoint,
   checkpointList,
   deleteCheckpointsRequest,
@@ -104,6 +105,7 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
       summary: "Download a checkpoint",
       description: "An adapter in the layout of PEFT, or a whole model in the layout of Hugging Face.",
       isExtension: true,
+      query: archiveQuery,
       answer: {
         description: "A tar archive.",
         content: { "application/x-tar": "binary" },
@@ -112,7 +114,8 @@ export function checkpointRoutes(context: ServiceContext): Route[] {
     },
     async (c) => {
       const { model, checkpoint: found } = await findAsked(store, c);
-      const archive = await download(context, model, found);
+      const { include } = readQuery(c, archiveQuery);
+      const archive = await download(context, model, found, include === "base");
       return c.body(webStream(archive), 200, {
         "content-type": "application/x-tar",
         "content-disposition": `attachment; filename="${model.name}-step${found.step}.tar"`,
@@ -168,7 +171,7 @@ async function find(store: Store, id: string, step: string): Promise<{ readonly 
 }
 
 /** Opens the archive of a checkpoint, which is held until the stream closes. */
-async function download(context: ServiceContext, model: ModelRow, checkpoint: CheckpointRow): Promise<Readable> {
+async function download(context: ServiceContext, model: ModelRow, checkpoint: CheckpointRow, includesBase: boolean): Promise<Readable> {
   const { directory, engine, uses, logger } = context;
   const release = uses.hold(checkpoint.id);
   const scratch = join(directory.temporary, randomUUID());
@@ -190,7 +193,7 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
           ? await saveFresh(engine, model, scratch)
           : null;
     const base = await engine.describeBase(model.base_model);
-    const archive = await archiveOf({ checkpoint: toWire(checkpoint), model: pathOf(model), base, stateDirectory, isAdapter });
+    const archive = await archiveOf({ checkpoint: toWire(checkpoint), model: pathOf(model), base, stateDirectory, isAdapter, includesBase });
     archive.once("close", () => void finish());
     await stillThere().catch((error: unknown) => {
       archive.destroy();

@@ -1,7 +1,7 @@
 /** A service in a process of its own that trains, deletes checkpoints and uploads artifacts without a pause, until it is ended. */
 import { setTimeout as delay } from "node:timers/promises";
-import { startService } from "../../../src/service/index.ts";
-import { createScriptedEngine, type ScriptedEngineOptions } from "../../../src/testing/index.ts";
+import { startService } from "whetstone/service";
+import { createScriptedEngine, type ScriptedEngineOptions } from "whetstone/testing";
 import { rlBody } from "../support.ts";
 
 const [dataDir = "", bases = "[]"] = process.argv.slice(2);

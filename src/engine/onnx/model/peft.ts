@@ -19,22 +19,33 @@ export const ADAPTER_FILE = "adapter_model.safetensors";
 export async function readForeignAdapter(directory: string, layout: Layout, parameters: Float32Array): Promise<void> {
   const file = await openSafetensors(join(directory, ADAPTER_FILE));
   try {
-    const known = new Map(layout.parameters.map((parameter) => [nameOf(parameter), parameter]));
-    for (const [name, shape] of file.shapes) requireFit(name, shape, known);
+    checkAdapter(file.shapes, layout);
     const read = new Map<string, Float32Array>();
     for (const name of file.shapes.keys()) read.set(name, await file.read(name));
-    for (const [name, parameter] of known) {
+    for (const parameter of layout.parameters) {
+      const name = nameOf(parameter);
       const data = read.get(name);
-      const pair = pairOf(name);
-      if ((data === undefined) !== !file.shapes.has(pair))
-        throw new DataError(
-          `${ADAPTER_FILE}: expected tensor "${data === undefined ? name : pair}" beside the other of its pair, found none`,
-        );
       if (data !== undefined) packTensor(data, parameter, viewOf(parameters, parameter), 0, parameter.files[0]!.width);
       else if (isSecond(name)) viewOf(parameters, parameter).fill(0);
     }
   } finally {
     await file.close();
+  }
+}
+
+/**
+ * Checks that the tensors of an adapter fit a model.
+ *
+ * @param shapes - Shapes by tensor name.
+ * @param layout - Layout of an adapter of the same rank on every linear layer of the model.
+ * @throws DataError `E_DATA` for a tensor of another shape, a tensor that belongs to no linear layer, or an `A` without `B` or vice versa.
+ */
+export function checkAdapter(shapes: ReadonlyMap<string, readonly number[]>, layout: Layout): void {
+  const known = new Map(layout.parameters.map((parameter) => [nameOf(parameter), parameter]));
+  for (const [name, shape] of shapes) requireFit(name, shape, known);
+  for (const name of shapes.keys()) {
+    if (!shapes.has(pairOf(name)))
+      throw new DataError(`${ADAPTER_FILE}: expected tensor "${pairOf(name)}" beside the other of its pair, found none`);
   }
 }
 

@@ -166,7 +166,7 @@ export function rotaryTables(config: RopeConfig): { cos: Float32Array; sin: Floa
  * @source Chen et al. 2023, arXiv:2306.15595 (linear); Grattafiori et al. 2024, arXiv:2407.21783, and the released
  * configurations (llama3); Peng et al. 2023, arXiv:2309.00071 (yarn).
  */
-function ropeFrequencies({ headSize: d, ropeTheta, rope }: RopeConfig): number[] {
+export function ropeFrequencies({ headSize: d, ropeTheta, rope }: RopeConfig): number[] {
   const plain = Array.from({ length: d / 2 }, (_, i) => ropeTheta ** ((-2 * i) / d));
   switch (rope.kind) {
     case "none":

@@ -39,18 +39,27 @@ export async function writeSafetensors(
     header[name] = { dtype: "F32", shape, data_offsets: [offset, offset + data.byteLength] };
     offset += data.byteLength;
   }
-  const text = Buffer.from(JSON.stringify(header));
-  const padded = Buffer.alloc(Math.ceil(text.length / 8) * 8, " ");
-  text.copy(padded);
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(padded.length));
+  const start = safetensorsHeader(header);
   const file = await open(path, "wx");
   try {
-    await file.writev([length, padded, ...tensors.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))]);
+    await file.writev([start, ...tensors.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))]);
     await file.sync();
   } finally {
     await file.close();
   }
+}
+
+/**
+ * Returns the start of a file: the length of the header, and the header, padded with spaces to a multiple of 8 bytes.
+ *
+ * @param header - Type, shape and offsets of every tensor by name, and `__metadata__`.
+ */
+export function safetensorsHeader(header: Readonly<Record<string, unknown>>): Buffer {
+  const text = Buffer.from(JSON.stringify(header));
+  const start = Buffer.alloc(8 + Math.ceil(text.length / 8) * 8, " ");
+  start.writeBigUInt64LE(BigInt(start.length - 8));
+  text.copy(start, 8);
+  return start;
 }
 
 /** Contents of a file: tensors by name, converted to float32, and metadata. */

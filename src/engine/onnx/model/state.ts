@@ -11,6 +11,7 @@ import { OPTIMIZER_FILE } from "../../port.ts";
 import type { ModelConfig } from "./config.ts";
 import { type Adapter, adapterLayout, baseLayout, type Layout } from "./parameters.ts";
 import { reasonOf } from "../../../util/regular-file.ts";
+import { ADAPTER_CONFIG_FILE } from "./adapter-config.ts";
 import { ADAPTER_FILE, readForeignAdapter } from "./peft.ts";
 import { readSafetensors, writeSafetensors } from "./safetensors.ts";
 import { WEIGHTS_FILE } from "./weight-source.ts";
@@ -49,7 +50,7 @@ export async function writeState(directory: string, identity: StateIdentity, vec
   await writeSafetensors(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), unpackTensors(vectors.parameters, layout), { format: "pt" });
   if (lora) {
     const modules = [...new Set(layout.parameters.flatMap(({ files }) => files.map(({ name }) => name.split(".").at(-3)!)))];
-    await writeSynced(join(directory, "adapter_config.json"), {
+    await writeSynced(join(directory, ADAPTER_CONFIG_FILE), {
       peft_type: "LORA",
       task_type: "CAUSAL_LM",
       base_model_name_or_path: base,

@@ -1,0 +1,83 @@
+import type { Dataset } from "../dataset/index.ts";
+import { digestOf, identityText } from "../dataset/keys.ts";
+import { summarize, type Summary } from "../trajectory/index.ts";
+import { completionTokens } from "../trajectory/statistics.ts";
+import { table } from "./table.ts";
+
+/** Statistics of training examples. */
+export interface DatasetStatistics {
+  readonly examples: number;
+  /** Examples with the same conversation as an earlier one. */
+  readonly duplicates: number;
+  /** Examples with at least one sampled turn, which have rewards. */
+  readonly sampled: number;
+  readonly with_tools: number;
+  /** Messages per example. */
+  readonly messages: Summary;
+  /** Assistant messages per example. */
+  readonly assistant_messages: Summary;
+  /** Characters of all messages per example. */
+  readonly characters: Summary;
+  /** Sampled tokens per example with sampled turns. */
+  readonly completion_tokens: Summary;
+  /** Reward of the examples with sampled turns. */
+  readonly reward: Summary;
+}
+
+/** Computes the statistics in one pass; memory grows by a few numbers per example. */
+export async function datasetStatistics(examples: Dataset): Promise<DatasetStatistics> {
+  const values = { messages: [], assistant: [], characters: [], tokens: [], rewards: [] } as Record<
+    "messages" | "assistant" | "characters" | "tokens" | "rewards",
+    number[]
+  >;
+  const seen = new Set<string>();
+  let withTools = 0;
+  for await (const example of examples) {
+    const messages = example.messages();
+    values.messages.push(messages.length);
+    values.assistant.push(messages.filter(({ role }) => role === "assistant").length);
+    values.characters.push(messages.reduce((sum, { content }) => sum + textLength(content), 0));
+    if ((example.tools ?? []).length > 0) withTools++;
+    const choices = example.allChoices;
+    if (choices.length > 0) {
+      values.tokens.push(choices.reduce((sum, choice) => sum + completionTokens(choice), 0));
+      values.rewards.push(example.reward);
+    }
+    seen.add(digestOf(identityText(example, "messages")).toString("base64"));
+  }
+  return {
+    examples: values.messages.length,
+    duplicates: values.messages.length - seen.size,
+    sampled: values.rewards.length,
+    with_tools: withTools,
+    messages: summarize(values.messages),
+    assistant_messages: summarize(values.assistant),
+    characters: summarize(values.characters),
+    completion_tokens: summarize(values.tokens),
+    reward: summarize(values.rewards),
+  };
+}
+
+function textLength(content: unknown): number {
+  if (typeof content === "string") return content.length;
+  return Array.isArray(content) ? content.reduce<number>((sum, part: { readonly text?: string }) => sum + (part.text?.length ?? 0), 0) : 0;
+}
+
+/** Lays out the statistics as lines. */
+export function* statisticsLines({ examples, duplicates, sampled, with_tools: tools, ...summaries }: DatasetStatistics): Generator<string> {
+  yield `${examples} examples, ${duplicates} duplicates, ${sampled} with sampled turns, ${tools} with tools`;
+  const rows = Object.entries(summaries).filter(([, { count }]) => count > 0);
+  const number = (value: number) => String(Number(value.toPrecision(4)));
+  const column = (title: "mean" | "min" | "median" | "max") => ({
+    title,
+    cell: ([, summary]: [string, Summary]) => number(summary[title]),
+    align: "right" as const,
+  });
+  yield* table(rows, [
+    { title: "per example", cell: ([name]) => name.replaceAll("_", " ") },
+    column("mean"),
+    column("min"),
+    column("median"),
+    column("max"),
+  ]);
+}

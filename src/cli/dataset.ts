@@ -1,0 +1,155 @@
+import { Command, InvalidArgumentError, Option } from "commander";
+import { readExamples, uploadDataset, validateExamples, writeDataset, writeTrajectories, type Dataset } from "../dataset/index.ts";
+import { formatBytes } from "../util/units.ts";
+import { integer } from "./arguments.ts";
+import { withService } from "./connected.ts";
+import { datasetStatistics, statisticsLines } from "./dataset-statistics.ts";
+import { FAILED } from "./failure.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+
+/** Max number of invalid lines that `dataset validate` prints; `--json` has all. */
+const MAX_PRINTED = 20;
+
+/** Parses a fraction above 0 and below 1. */
+function fraction(text: string): number {
+  const value = Number(text);
+  if (!(value > 0 && value < 1)) throw new InvalidArgumentError("Expected a number above 0 and below 1.");
+  return value;
+}
+
+/** Parses a fraction, or returns the path of an existing file or a glob. */
+export function fractionOrFiles(text: string): number | string {
+  return /^[\d.]+$/u.test(text) ? fraction(text) : text;
+}
+
+/** Creates the command `whetstone dataset` with its subcommands. */
+export function datasetCommand(): Command {
+  const files = "JSON Lines files or globs: trajectories, groups or chat lines, also .gz";
+  const identity = () =>
+    new Option("--by <identity>", "criterion of equality").choices(["messages", "trajectory"]).default("messages" as const);
+  const seed = ["--seed <number>", "seed of the assignment"] as const;
+  return new Command("dataset")
+    .description("examine, clean, split and upload training data")
+    .addCommand(
+      new Command("stats")
+        .description("count examples, messages, tokens, rewards and duplicates")
+        .argument("<file...>", files)
+        .action(stats),
+    )
+    .addCommand(
+      new Command("validate")
+        .description("check every line; exits with 1 if a line is invalid")
+        .argument("<file...>", files)
+        .action(validate),
+    )
+    .addCommand(
+      new Command("split")
+        .description("write <out>/train and <out>/validation without a common example")
+        .argument("<file...>", files)
+        .requiredOption("--out <directory>", "directory to write")
+        .option("--validation <fraction>", "expected fraction of validation examples", fraction, 0.05)
+        .option(...seed, integer(0), 0)
+        .addOption(identity())
+        .action(split),
+    )
+    .addCommand(
+      new Command("dedupe")
+        .description("write the examples without duplicates; the first of equal examples is kept")
+        .argument("<file...>", files)
+        .requiredOption("--out <file>", "file to write; compressed if the name ends in .gz")
+        .addOption(identity())
+        .action(dedupe),
+    )
+    .addCommand(
+      new Command("upload")
+        .description("upload examples as a dataset for supervised training")
+        .argument("<file...>", files)
+        .requiredOption("--name <name>", "name of the artifact")
+        .option("--project <name>", "project of the artifact", "datasets")
+        .option("--validation <fraction|file>", "validation examples: a fraction to split off, or a file", fractionOrFiles)
+        .option(...seed, integer(0), 0)
+        .action(upload),
+    );
+}
+
+async function stats(files: readonly string[], options: OutputOptions): Promise<void> {
+  printResult(options, await datasetStatistics(readExamples(files)), statisticsLines);
+}
+
+async function validate(files: readonly string[], options: OutputOptions): Promise<void> {
+  const found = await validateExamples(files);
+  const { lines, examples, invalid } = found;
+  printResult(options, { valid: invalid.length === 0, ...found }, function* () {
+    for (const { file, line, message } of invalid.slice(0, MAX_PRINTED)) yield `${file}:${line}: ${message}`;
+    if (invalid.length > MAX_PRINTED) yield `… and ${invalid.length - MAX_PRINTED} more`;
+    yield `${lines} lines, ${examples} examples, ${invalid.length} invalid lines`;
+  });
+  if (invalid.length > 0) process.exitCode = FAILED;
+}
+
+interface SplitOptions extends OutputOptions {
+  readonly out: string;
+  readonly validation: number;
+  readonly seed: number;
+  readonly by: "messages" | "trajectory";
+}
+
+async function split(files: readonly string[], options: SplitOptions): Promise<void> {
+  const { out, by, ...how } = options;
+  const parts = readExamples(files).split({ validation: how.validation, seed: how.seed, by });
+  const written = [];
+  for (const name of ["train", "validation"] as const) {
+    const { path, count, sizeBytes } = await writeDataset(`${out}/${name}`, parts[name]);
+    written.push({ path, examples: count, size_bytes: sizeBytes });
+  }
+  printResult(options, written, (all) =>
+    all.map(({ path, examples, size_bytes: size }) => `${path}: ${examples} examples, ${formatBytes(size)}`),
+  );
+}
+
+async function dedupe(files: readonly string[], options: OutputOptions & Pick<SplitOptions, "out" | "by">): Promise<void> {
+  const all = readExamples(files);
+  let read = 0;
+  const counted: Dataset = all.filter(() => ++read > 0);
+  const { path, count, sizeBytes } = await writeTrajectories(options.out, counted.dedupe({ by: options.by }));
+  printResult(options, { path, read, written: count, duplicates: read - count, size_bytes: sizeBytes }, function* (result) {
+    yield `${path}: ${result.written} of ${read} examples, ${result.duplicates} duplicates left out, ${formatBytes(sizeBytes)}`;
+  });
+}
+
+interface UploadOptions extends OutputOptions {
+  readonly name: string;
+  readonly project: string;
+  readonly validation?: number | string;
+  readonly seed: number;
+}
+
+async function upload(files: readonly string[], options: UploadOptions): Promise<void> {
+  await withService(async ({ service, signal }) => {
+    const { name, project } = options;
+    const { train, validation } = await trainingData(files, options);
+    const target = { project, signal };
+    const validationUrl =
+      validation === undefined ? null : await uploadDataset(service, { ...target, name: `${name}-validation`, train: validation });
+    const url = await uploadDataset(service, { ...target, name, train });
+    printResult(options, { url, validation_url: validationUrl }, function* () {
+      yield url;
+      if (validationUrl !== null) yield `${validationUrl} (validation)`;
+    });
+  });
+}
+
+/**
+ * Reads training examples, and splits off or reads validation examples.
+ *
+ * @throws DataError `E_DATA` for a file of validation examples that does not exist.
+ */
+export async function trainingData(
+  files: readonly string[],
+  { validation, seed }: Pick<UploadOptions, "validation" | "seed">,
+): Promise<{ readonly train: Dataset; readonly validation?: Dataset }> {
+  const examples = readExamples(files);
+  if (validation === undefined) return { train: examples };
+  if (typeof validation === "number") return examples.split({ validation, seed });
+  return { train: examples, validation: readExamples(validation) };
+}

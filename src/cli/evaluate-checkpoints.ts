@@ -1,0 +1,118 @@
+import type { Command } from "commander";
+import { InvalidArgumentError } from "commander";
+import type { Model } from "../client/index.ts";
+import type { Environment } from "../environment/index.ts";
+import { evaluationEstimates, type EvaluationEstimates } from "../environment/evaluate.ts";
+import { NotFoundError } from "../errors.ts";
+import { compare, openRun, type Comparison, type Run } from "../experiment/index.ts";
+import { evaluateCheckpoints } from "../train/index.ts";
+import type { TrajectoryGroup } from "../trajectory/index.ts";
+import { comparisonLines } from "./compare.ts";
+
+/** Settings of {@link savedEvaluation}. */
+export interface SavedEvaluationSettings {
+  readonly model: Model;
+  readonly environment: Environment<unknown>;
+  /** Steps of checkpoints, or all kept checkpoints of the model. */
+  readonly checkpoints: readonly number[] | "all";
+  /** Run directory of the results. */
+  readonly out: string;
+  readonly samples: number;
+  readonly temperature?: number | undefined;
+  readonly concurrency: number;
+  readonly signal: AbortSignal;
+}
+
+/** Result of {@link savedEvaluation}, as printed with `--json`. */
+export interface SavedEvaluation {
+  readonly environment: string;
+  readonly model: string;
+  readonly samples: number;
+  readonly run_dir: string;
+  readonly checkpoints: readonly ({ readonly step: number; readonly scenarios: number } & EvaluationEstimates)[];
+  /** Paired differences to the first checkpoint; null for a single checkpoint. */
+  readonly comparison: Comparison | null;
+}
+
+/** Parses `0,5,10` or `all`. */
+export function checkpointList(text: string): readonly number[] | "all" {
+  if (text === "all") return "all";
+  const steps = text.split(",").map((each) => (/^\d+$/u.test(each.trim()) ? Number(each) : Number.NaN));
+  if (steps.some((step) => !Number.isSafeInteger(step)) || new Set(steps).size !== steps.length)
+    throw new InvalidArgumentError('Expected distinct steps with commas between them, such as 0,5,10, or "all".');
+  return steps;
+}
+
+/** Adds the options of saved evaluations. */
+export function addCheckpointOptions(command: Command): Command {
+  return command
+    .option("--checkpoints <steps>", "checkpoints to evaluate and compare with the first: 0,5,10, or all", checkpointList)
+    .option(
+      "--out <directory>",
+      "directory of the results; an interrupted evaluation resumes (default with --checkpoints: runs/eval-<environment>-<model>)",
+    );
+}
+
+/**
+ * Evaluates checkpoints, stores the rollouts, and compares each checkpoint with the first.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` for a checkpoint that does not exist.
+ */
+export async function savedEvaluation(settings: SavedEvaluationSettings): Promise<SavedEvaluation> {
+  const { model, environment, out, samples, temperature, concurrency, signal } = settings;
+  const kept = (await model.checkpoints({ signal })).map(({ step }) => step).sort((a, b) => a - b);
+  const checkpoints = settings.checkpoints === "all" ? kept : settings.checkpoints;
+  const missing = checkpoints.find((step) => !kept.includes(step));
+  if (missing !== undefined) {
+    throw new NotFoundError(`The model \`${model.name}\` has no checkpoint ${missing}; it has ${kept.join(", ")}`, {
+      param: "checkpoints",
+    });
+  }
+  await evaluateCheckpoints({ model, environment, checkpoints, runDir: out, samples, temperature, concurrency, signal }).done;
+  const run = await openRun(out, { signal });
+  const results = [];
+  for (const step of checkpoints) results.push({ step, ...(await estimatesOf(run, step, { environment, samples })) });
+  return {
+    environment: environment.name,
+    model: `${model.entity}/${model.project}/${model.name}`,
+    samples,
+    run_dir: run.dir,
+    checkpoints: results,
+    comparison:
+      checkpoints.length < 2
+        ? null
+        : await compare(
+            checkpoints.map((step) => run.at(step)),
+            { signal },
+          ),
+  };
+}
+
+async function estimatesOf(
+  run: Run,
+  step: number,
+  { environment, samples }: Pick<SavedEvaluationSettings, "environment" | "samples">,
+): Promise<EvaluationEstimates & { readonly scenarios: number }> {
+  const groups: TrajectoryGroup[] = [];
+  for await (const group of run.groups({ split: "eval", step })) groups.push(group);
+  return { scenarios: groups.length, ...evaluationEstimates(environment, groups, { ks: [...new Set([1, samples])] }) };
+}
+
+/** Lays out a saved evaluation as lines. */
+export function* savedEvaluationLines({
+  environment,
+  model,
+  samples,
+  run_dir: dir,
+  checkpoints,
+  comparison,
+}: SavedEvaluation): Generator<string> {
+  const interval = ({ mean, low, high }: { readonly mean: number; readonly low: number; readonly high: number }) =>
+    `${mean.toFixed(4)} (${low.toFixed(4)} to ${high.toFixed(4)})`;
+  yield `${environment} by ${model}: ${checkpoints[0]?.scenarios ?? 0} scenarios, ${samples} rollouts each; saved in ${dir}`;
+  for (const { step, reward, passAtK, exceptions } of checkpoints) {
+    const passes = passAtK.map((each) => `pass@${each.k} ${each.mean.toFixed(4)}`).join("  ");
+    yield `checkpoint ${step}  reward ${interval(reward)}  ${passes}${exceptions > 0 ? `  ${exceptions} rollouts failed` : ""}`;
+  }
+  if (comparison !== null) yield* comparisonLines(comparison);
+}

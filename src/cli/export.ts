@@ -1,0 +1,60 @@
+import { Command, InvalidArgumentError, Option } from "commander";
+import { Model } from "../client/index.ts";
+import type { ExportDtype, ExportFormat, ExportResult } from "../export/index.ts";
+import { formatBytes } from "../util/units.ts";
+import { withService } from "./connected.ts";
+import { findModel, parseCheckpointName } from "./names.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+
+const FORMATS = ["huggingface", "peft", "gguf"] as const satisfies readonly ExportFormat[];
+const DTYPES = ["float32", "float16", "bfloat16", "q8_0"] as const satisfies readonly ExportDtype[];
+
+interface ExportCommandOptions extends OutputOptions {
+  readonly format: ExportFormat;
+  readonly dtype?: ExportDtype;
+  readonly base?: string;
+  readonly preTokenizer?: string;
+  readonly tokenizer: boolean;
+  readonly force?: boolean;
+}
+
+/** Creates the command `whetstone export <model>:<step>`, which writes a checkpoint for transformers, PEFT, vLLM or llama.cpp. */
+export function exportCommand(): Command {
+  return new Command("export")
+    .description("write a checkpoint for other programs: a Hugging Face directory, a PEFT adapter, or a GGUF file for llama.cpp")
+    .argument("<model[:step]>", "trained model, without a step its newest checkpoint")
+    .argument("[path]", "directory or GGUF file to write (default: <name>-step<N>, with .gguf for GGUF)", path)
+    .addOption(new Option("--format <format>", "format to write").choices(FORMATS).default("huggingface"))
+    .addOption(new Option("--dtype <dtype>", "type of the weights (default: float32); q8_0 only for GGUF").choices(DTYPES))
+    .option("--base <directory>", "base model to merge an adapter into (default: downloaded from the service)")
+    .option("--pre-tokenizer <id>", "pre-tokenizer of llama.cpp (default: chosen by the tokenizer's pattern)")
+    .option("--no-tokenizer", "write a GGUF file without tokenizer and chat template, for programs that pass token ids")
+    .option("--force", "replace an existing file or directory")
+    .action(run);
+}
+
+function path(text: string): string {
+  if (text === "") throw new InvalidArgumentError("Expected a path.");
+  return text;
+}
+
+async function run(text: string, given: string | undefined, options: ExportCommandOptions): Promise<void> {
+  const { format, dtype, base, preTokenizer, tokenizer, force } = options;
+  // Imported lazily: `--help` needs neither the tokenizers nor the reader of weights.
+  const { exportCheckpoint } = await import("../export/index.ts");
+  await withService(async (connected) => {
+    const { signal } = connected;
+    const { model: name, step } = parseCheckpointName(text);
+    const model = new Model(connected.service, await findModel(connected, name));
+    const at = step ?? (await model.step({ signal }));
+    const target = given ?? `${model.name}-step${at}${format === "gguf" ? ".gguf" : ""}`;
+    const result = await exportCheckpoint(model, target, { step: at, format, dtype, base, preTokenizer, tokenizer, force, signal });
+    printResult(options, result, lines);
+  });
+}
+
+function* lines({ path: written, format, dtype, model, step, files, sizeBytes, warnings }: ExportResult): Generator<string> {
+  const type = dtype === null ? "" : `, ${dtype}`;
+  yield `${model}:step${step} → ${written} (${format}${type}, ${formatBytes(sizeBytes)}${format === "gguf" ? "" : `: ${files.join(", ")}`})`;
+  for (const warning of warnings) yield `warning: ${warning}`;
+}

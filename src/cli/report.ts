@@ -1,0 +1,41 @@
+import { spawn } from "node:child_process";
+import { Command } from "commander";
+import { writeReport } from "../report/index.ts";
+import { formatBytes } from "../util/units.ts";
+import { integer } from "./arguments.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+
+interface ReportOptions extends OutputOptions {
+  readonly out?: string;
+  readonly steps?: number;
+  readonly open?: boolean;
+}
+
+/** Creates the command `whetstone report <run>`, which writes the report of a run directory. */
+export function reportCommand(): Command {
+  return new Command("report")
+    .description("write the report of a run directory, also of a run in progress")
+    .argument("<run>", "run directory")
+    .option("--out <path>", "file to write (default: report.html in the run directory)")
+    .option("--steps <number>", "max steps with trajectories in the page (default: 24)", integer(0))
+    .option("--open", "open the page in the browser")
+    .action(report);
+}
+
+async function report(run: string, options: ReportOptions): Promise<void> {
+  const { out, steps, open = false } = options;
+  const written = await writeReport(run, { path: out, steps });
+  printResult(options, { path: written.path, size_bytes: written.sizeBytes, steps: written.steps }, function* ({ path, size_bytes: size }) {
+    yield `${path} (${formatBytes(size)}, trajectories of ${written.steps.length} steps)`;
+  });
+  if (open) openInBrowser(written.path);
+}
+
+/** Opens a file with the program that the system has chosen for it. A failure is ignored, because the path is printed. */
+function openInBrowser(path: string): void {
+  const [command = "xdg-open", ...args] =
+    process.platform === "win32" ? ["cmd", "/c", "start", ""] : process.platform === "darwin" ? ["open"] : ["xdg-open"];
+  const child = spawn(command, [...args, path], { detached: true, stdio: "ignore" });
+  child.on("error", () => undefined);
+  child.unref();
+}

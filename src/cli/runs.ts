@@ -1,0 +1,100 @@
+import { relative, resolve } from "node:path";
+import { Command } from "commander";
+import { findRuns, openRun, type Run, type RunState } from "../experiment/index.ts";
+import { DataError } from "../errors.ts";
+import { directorySize } from "../util/directory-size.ts";
+import { formatBytes, formatDuration } from "../util/units.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+import { table } from "./table.ts";
+
+/** A run directory as `whetstone runs` lists it. */
+interface ListedRun {
+  /** Path relative to the listed folder. */
+  readonly run: string;
+  readonly kind: string | null;
+  /** `unreadable` for a directory with damaged files. */
+  readonly state: RunState | "unreadable";
+  readonly steps: number | null;
+  /** Mean reward of the last step with rollouts; null without one. */
+  readonly reward: number | null;
+  /** Mean reward of the last evaluation; null without one. */
+  readonly evaluation_reward: number | null;
+  /** Time of the last record, ISO 8601. */
+  readonly last_written: string | null;
+  readonly size_bytes: number;
+  /** Reason why the run failed or cannot be read. */
+  readonly error: string | null;
+}
+
+/** Creates the command `whetstone runs [folder]`, which lists the run directories below a folder, newest first. */
+export function runsCommand(): Command {
+  return new Command("runs")
+    .description("list the run directories below a folder: state, steps, reward, age and size")
+    .argument("[folder]", "folder with run directories", "runs")
+    .action(list);
+}
+
+async function list(folder: string, options: OutputOptions): Promise<void> {
+  const root = resolve(folder);
+  const dirs = await findRuns(root);
+  const found = await Promise.all(dirs.map((dir) => listed(root, dir)));
+  const time = ({ last_written: written }: ListedRun) => (written === null ? 0 : Date.parse(written));
+  const runs = found.toSorted((a, b) => time(b) - time(a));
+  printResult(options, { folder: root, runs }, function* () {
+    if (runs.length === 0) {
+      yield `no run below ${root}`;
+      return;
+    }
+    const number = (value: number | null) => (value === null ? "" : value.toFixed(4));
+    yield* table(runs, [
+      { title: "run", cell: ({ run }) => run, isWhole: true },
+      { title: "kind", cell: ({ kind }) => kind ?? "" },
+      { title: "state", cell: ({ state }) => state },
+      { title: "steps", cell: ({ steps }) => String(steps ?? ""), align: "right" },
+      { title: "reward", cell: ({ reward }) => number(reward), align: "right" },
+      { title: "eval", cell: ({ evaluation_reward: reward }) => number(reward), align: "right" },
+      {
+        title: "age",
+        cell: (run) => (run.last_written === null ? "" : formatDuration(Math.max(0, Date.now() - time(run)))),
+        align: "right",
+      },
+      { title: "size", cell: ({ size_bytes: bytes }) => formatBytes(bytes), align: "right" },
+    ]);
+    for (const { run, error } of runs) if (error !== null) yield `${run}: ${error}`;
+  });
+}
+
+async function listed(root: string, dir: string): Promise<ListedRun> {
+  const shared = { run: relative(root, dir) || ".", size_bytes: await directorySize(dir) };
+  try {
+    const run = await openRun(dir);
+    const { kind } = run.config;
+    return {
+      ...shared,
+      kind: typeof kind === "string" ? kind : null,
+      state: run.state,
+      steps: run.steps,
+      reward: lastReward(run, "train"),
+      evaluation_reward: lastReward(run, "eval"),
+      last_written: run.span === null ? null : new Date(run.span[1]).toISOString(),
+      error: run.error,
+    };
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    return {
+      ...shared,
+      kind: null,
+      state: "unreadable",
+      steps: null,
+      reward: null,
+      evaluation_reward: null,
+      last_written: null,
+      error: error.message,
+    };
+  }
+}
+
+function lastReward(run: Run, split: "train" | "eval"): number | null {
+  const { columns } = run.metrics(split);
+  return columns["reward/mean"]?.findLast((value) => value !== null) ?? null;
+}

@@ -1,0 +1,114 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Command, Option } from "commander";
+import type { SftOptions, Service } from "../client/index.ts";
+import { uploadDataset, type Dataset } from "../dataset/index.ts";
+import { digestOf } from "../dataset/keys.ts";
+import { eventToDisk } from "../train/events.ts";
+import { trainSft, type RunEvent } from "../train/index.ts";
+import { printLine } from "../util/output.ts";
+import { integer, modelName, positive } from "./arguments.ts";
+import { openModel, withService, type ModelName } from "./connected.ts";
+import { fractionOrFiles, trainingData } from "./dataset.ts";
+import type { OutputOptions } from "./output.ts";
+
+interface SftCommandOptions extends OutputOptions {
+  readonly model: ModelName;
+  readonly base: string;
+  readonly loraRank?: number;
+  readonly epochs: number;
+  readonly batchSize?: number;
+  readonly learningRate?: number;
+  readonly schedule: "constant" | "linear" | "cosine";
+  readonly warmupRatio?: number;
+  readonly validation?: number | string;
+  readonly seed: number;
+  readonly runDir?: string;
+}
+
+/** Min milliseconds between two printed optimizer steps. */
+const STEP_INTERVAL_MS = 2000;
+
+/** Creates the command `whetstone sft <file…>`, which trains a model on examples. */
+export function sftCommand(): Command {
+  return new Command("sft")
+    .description("train a model on the examples of JSON Lines files (supervised fine-tuning)")
+    .argument("<file...>", "JSON Lines files or globs: chat lines, trajectories or groups")
+    .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
+    .option("--base <id>", "base model of a new model", "whetstone-tiny")
+    .option("--lora-rank <number>", "train an adapter of this rank in a new model (default: train all weights)", integer(1))
+    .option("--epochs <number>", "passes over the examples", integer(1), 1)
+    .option("--batch-size <number>", "examples per optimizer step (default: the service's)", integer(1))
+    .option("--learning-rate <number>", "learning rate, with a schedule its peak (default: the service's)", positive)
+    .addOption(new Option("--schedule <name>", "learning-rate schedule").choices(["constant", "linear", "cosine"]).default("constant"))
+    .option("--warmup-ratio <number>", "fraction of the steps with rising learning rate", positive)
+    .option("--validation <fraction|file>", "validation examples: a fraction to split off, or a file", fractionOrFiles)
+    .option("--seed <number>", "seed of the order of examples and of the split", integer(0), 0)
+    .option("--run-dir <path>", "directory of the run; an existing run is resumed (default: runs/sft-<model>)")
+    .action(sft);
+}
+
+async function sft(files: readonly string[], options: SftCommandOptions): Promise<void> {
+  const { model: name, base, loraRank, runDir = `runs/sft-${name.name}` } = options;
+  await withService(async (connected) => {
+    const { service, signal } = connected;
+    const data = await trainingData(files, options);
+    const train = await uploaded(service, data.train, { name: name.name, runDir, signal });
+    const validation = data.validation && (await uploaded(service, data.validation, { name: `${name.name}-validation`, runDir, signal }));
+    const model = await openModel(connected, name, base, loraRank);
+    const run = trainSft({ model, data: train, train: settings(options, validation), runDir, signal });
+    const print = printer(options);
+    for await (const event of run) print(event);
+    const { reason, checkpointStep, metrics } = await run.done;
+    if (options.json === true) return;
+    const loss = metrics["loss"] === undefined ? "" : `, loss ${metrics["loss"].toFixed(4)}`;
+    printLine(`${reason}; checkpoint ${checkpointStep}${loss}; report in ${runDir}/report.html`);
+  }, "; start the same command again and it resumes");
+}
+
+function settings(options: SftCommandOptions, validationDataUrl: string | undefined): SftOptions {
+  const { epochs, batchSize, learningRate, schedule, warmupRatio, seed } = options;
+  const given = { batchSize, learningRate, warmupRatio, validationDataUrl };
+  const defined = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  return { epochs, shuffleSeed: seed, learningRateSchedule: schedule, ...defined };
+}
+
+/**
+ * Uploads examples and returns their address. The name contains a digest of the examples: if the run directory already trains on this content,
+ * its address is returned, because a new version has another address and would be another run.
+ */
+async function uploaded(
+  service: Service,
+  examples: Dataset,
+  { name, runDir, signal }: { readonly name: string; readonly runDir: string; readonly signal: AbortSignal },
+): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const example of examples) hash.update(digestOf(JSON.stringify(example)));
+  const artifact = `sft-${name}-${hash.digest("hex").slice(0, 12)}`;
+  const text = await readFile(join(runDir, "config.json"), "utf8").catch(() => "");
+  const known = new RegExp(`"(artifact:///[^"]*/${artifact.replaceAll(".", "\\.")}:v\\d+)"`, "u").exec(text)?.[1];
+  return known ?? uploadDataset(service, { name: artifact, train: examples, signal });
+}
+
+/** Returns a function that prints events: with `--json` all, else the ends of jobs, warnings, and an optimizer step every two seconds. */
+function printer({ json }: SftCommandOptions): (event: RunEvent) => void {
+  let [printedMs, gradientStep] = [performance.now(), 0];
+  return (event) => {
+    if (json === true) return printLine(JSON.stringify(eventToDisk(event)));
+    if (event.type === "gradient-step") {
+      gradientStep++;
+      if (performance.now() - printedMs < STEP_INTERVAL_MS) return;
+      printedMs = performance.now();
+      printLine(`gradient step ${gradientStep}  loss ${(event.metrics["loss"] ?? Number.NaN).toFixed(4)}`);
+    } else if (event.type === "run-resume") printLine(`resumes from checkpoint ${event.checkpointStep}`);
+    else if (event.type === "warning") printLine(`${event.code} ×${event.count}: ${event.message}`);
+    else if (event.type === "step-end") {
+      const validation = event.metrics["validation/loss"];
+      const shown = validation === undefined ? "" : `  validation loss ${validation.toFixed(4)}`;
+      printLine(
+        `${event.metrics["gradient_steps"] ?? gradientStep} gradient steps  loss ${(event.metrics["loss"] ?? Number.NaN).toFixed(4)}${shown}`,
+      );
+    }
+  };
+}

@@ -1,0 +1,131 @@
+/** Parts that all charts share: frame, value axis, legend and escaped text of an SVG document. */
+import { roundTicks, tickText } from "../report/axis.ts";
+
+/** Size of a chart in pixels, without its legend. */
+export const WIDTH = 760;
+const HEIGHT = 380;
+const MARGIN = { left: 64, right: 20, top: 32, bottom: 48 };
+/** Height of a row of the legend. */
+const LEGEND_ROW = 20;
+/** Estimated width of a character at the font size of the chart, for the layout of the legend and for long names. */
+export const CHARACTER = 6.6;
+
+/** Distinct colors for series, also for most color-blind readers. @source Okabe, Ito, Color Universal Design (2008), without yellow. */
+export const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#3f3f46"] as const;
+
+/** Entry of a legend. */
+export interface LegendEntry {
+  readonly name: string;
+  readonly color: string;
+}
+
+/** Texts and value range of a {@link Plot}. */
+export interface PlotOptions {
+  readonly title: string;
+  readonly xLabel: string;
+  readonly yLabel: string;
+  readonly range: readonly [number, number];
+  readonly legend: readonly LegendEntry[];
+}
+
+/** An SVG document in the making: a plot area with a value axis, to which charts add their own elements. */
+export class Plot {
+  readonly left = MARGIN.left;
+  readonly right = WIDTH - MARGIN.right;
+  readonly top: number;
+  readonly bottom: number;
+  readonly #height: number;
+  readonly #range: readonly [number, number];
+  readonly #parts: string[] = [];
+
+  constructor({ title, xLabel, yLabel, range, legend }: PlotOptions) {
+    const rows = legendRows(legend, this.right - this.left);
+    this.#height = HEIGHT + rows.length * LEGEND_ROW;
+    this.top = MARGIN.top + rows.length * LEGEND_ROW;
+    this.bottom = this.#height - MARGIN.bottom;
+    this.#range = range;
+    this.text([this.left, 20], title, 'font-weight="600" font-size="14"');
+    rows.forEach((row, index) => this.#legendRow(row, MARGIN.top + index * LEGEND_ROW + 4));
+    const { values, step } = roundTicks(range, 8);
+    for (const tick of values) {
+      this.line([this.left, this.y(tick)], [this.right, this.y(tick)], 'stroke="#e4e4e7"');
+      this.text([this.left - 8, this.y(tick) + 4], tickText(tick, step), 'text-anchor="end"');
+    }
+    this.text([(this.left + this.right) / 2, this.#height - 10], xLabel, 'text-anchor="middle"');
+    const middle = (this.top + this.bottom) / 2;
+    this.text([14, middle], yLabel, `text-anchor="middle" transform="rotate(-90 14 ${rounded(middle)})"`);
+  }
+
+  /** Returns the vertical position of a value. */
+  y(value: number): number {
+    const [low, high] = this.#range;
+    return this.bottom - ((value - low) / (high - low)) * (this.bottom - this.top);
+  }
+
+  /** Adds an element as SVG text. */
+  add(element: string): void {
+    this.#parts.push(element);
+  }
+
+  /** Adds a text; an empty text adds nothing. */
+  text([x, y]: readonly [number, number], words: string, attributes = ""): void {
+    if (words !== "") this.add(`<text x="${rounded(x)}" y="${rounded(y)}" ${attributes}>${escaped(words)}</text>`);
+  }
+
+  /** Adds a line. */
+  line([x1, y1]: readonly [number, number], [x2, y2]: readonly [number, number], attributes: string): void {
+    this.add(`<line x1="${rounded(x1)}" y1="${rounded(y1)}" x2="${rounded(x2)}" y2="${rounded(y2)}" ${attributes}/>`);
+  }
+
+  /** Returns the document. @param label - Text for readers that cannot see the chart. */
+  toSvg(label: string): string {
+    return [
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${this.#height}" role="img" aria-label="${escaped(label)}" font-family="system-ui, sans-serif" font-size="12" fill="#27272a">`,
+      `<rect width="${WIDTH}" height="${this.#height}" fill="#ffffff"/>`,
+      ...this.#parts,
+      "</svg>",
+      "",
+    ].join("\n");
+  }
+
+  #legendRow(row: readonly (LegendEntry & { readonly at: number })[], y: number): void {
+    for (const { name, color, at } of row) {
+      this.line([this.left + at, y], [this.left + at + 22, y], `stroke="${escaped(color)}" stroke-width="3"`);
+      this.text([this.left + at + 28, y + 4], name);
+    }
+  }
+}
+
+/** Places the entries of a legend in rows of a width. */
+function legendRows(legend: readonly LegendEntry[], width: number): (LegendEntry & { readonly at: number })[][] {
+  const rows: (LegendEntry & { readonly at: number })[][] = [];
+  let at = Number.POSITIVE_INFINITY;
+  for (const entry of legend) {
+    const size = 52 + entry.name.length * CHARACTER;
+    if (at + size > width) {
+      rows.push([]);
+      at = 0;
+    }
+    rows.at(-1)?.push({ ...entry, at });
+    at += size;
+  }
+  return rows;
+}
+
+/** Rounds a position to a tenth of a pixel. */
+export function rounded(value: number): number {
+  return Math.round(value * 10) / 10;
+}
+
+/** Escapes a text for SVG. Control characters, which XML does not allow, are replaced. */
+export function escaped(words: string): string {
+  return (
+    words
+      // oxlint-disable-next-line no-control-regex
+      .replaceAll(/[\u0000-\u001f\ufffe\uffff]|\p{Surrogate}/gu, "\ufffd")
+      .replaceAll("&", "&amp;")
+      .replaceAll("<", "&lt;")
+      .replaceAll(">", "&gt;")
+      .replaceAll('"', "&quot;")
+  );
+}

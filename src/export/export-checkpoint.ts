@@ -1,0 +1,174 @@
+/** Export of a checkpoint in the formats of other programs. */
+import { copyFile, mkdir, readdir, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import type { CallOptions, Model } from "../client/index.ts";
+import { ArgumentError, UnsupportedError } from "../errors.ts";
+import type { ExportDtype } from "./element-encoders.ts";
+import { exportGguf } from "./gguf/model.ts";
+import { writeHuggingFace } from "./hugging-face.ts";
+import { openMergedWeights } from "./merged-weights.ts";
+import { writeTarget } from "./target.ts";
+
+/**
+ * Format of an exported checkpoint: a complete model in Hugging Face layout, only the adapter in PEFT layout, or one GGUF file for llama.cpp.
+ */
+export type ExportFormat = "huggingface" | "peft" | "gguf";
+
+/** Options of {@link exportCheckpoint}. */
+export interface ExportOptions extends CallOptions {
+  /** Step of the checkpoint. @default the newest */
+  readonly step?: number | undefined;
+  /** Format of the output. @default "huggingface" */
+  readonly format?: ExportFormat | undefined;
+  /**
+   * Type of the weights, rounded to nearest, ties to even; `"q8_0"` only for GGUF. In GGUF, vectors (norms and biases) are always float32.
+   * Not for PEFT, which keeps the adapter's type. @default "float32"
+   */
+  readonly dtype?: ExportDtype | undefined;
+  /** Replace an existing file, or a directory with files. @default false */
+  readonly force?: boolean | undefined;
+  /**
+   * Directory of the base model in Hugging Face layout, to merge an adapter into. @default the base model is downloaded from the service
+   */
+  readonly base?: string | undefined;
+  /**
+   * llama.cpp's identifier of a pre-tokenizer (`tokenizer.ggml.pre`), for GGUF. @default chosen by the pattern in `tokenizer.json`
+   */
+  readonly preTokenizer?: string | undefined;
+  /** Whether a GGUF file contains tokenizer and chat template; without them, programs must pass token ids. @default true */
+  readonly tokenizer?: boolean | undefined;
+}
+
+/** Files that {@link exportCheckpoint} has written, and the origin of their weights. */
+export interface ExportResult {
+  /** Path of the directory or GGUF file, as given. */
+  readonly path: string;
+  /** Format of the output. */
+  readonly format: ExportFormat;
+  /** Type of the weights; null for PEFT, which keeps the adapter's type. */
+  readonly dtype: ExportDtype | null;
+  /** Full name of the model, `entity/project/name`. */
+  readonly model: string;
+  /** Step of the checkpoint. */
+  readonly step: number;
+  /** Base model of the checkpoint. */
+  readonly baseModel: string;
+  /** Names of the files in the directory, sorted; the name of the GGUF file. */
+  readonly files: readonly string[];
+  /** Size of all files in bytes. */
+  readonly sizeBytes: number;
+  /** Sentences about known differences, such as texts that llama.cpp splits into other tokens. */
+  readonly warnings: readonly string[];
+}
+
+/** Folder of the base model in an archive, and of the archive in the scratch directory. */
+const BASE_FOLDER = "base";
+const DOWNLOAD = "download";
+/** File of an archive that identifies the checkpoint. */
+const CHECKPOINT_FILE = "checkpoint.json";
+
+/**
+ * Downloads a checkpoint and writes it in the format of another program.
+ *
+ * An adapter is merged into its base model, `W + (alpha / rank) · B·A`: each element is computed in float64, rounded once to float32, then
+ * to `dtype`. The output appears only when it is complete. Needs disk space for the download and the output, and memory for one tensor.
+ *
+ * @param model - Model of the checkpoint.
+ * @param path - Directory to write, new or empty; for GGUF, the file to write. Parents are created.
+ * @param options - Step, format, type of the weights, base model, signal and time limit.
+ * @returns the files that were written.
+ * @throws ArgumentError `E_ARGUMENT` for an existing target without `force`, and for options that do not fit the format or the model.
+ * @throws UnsupportedError `E_UNSUPPORTED` if the format does not have the model or its tokenizer, if weights are out of range of `dtype`, or
+ *   if the service sends no base model and `base` is missing.
+ * @throws DataError `E_DATA` for invalid files. HttpError `E_HTTP` for an error status; ConnectionError `E_CONNECTION` if the download is cut.
+ * @example
+ * ```ts
+ * import { connect } from "whetstone";
+ * import { exportCheckpoint } from "whetstone/export";
+ *
+ * await using service = await connect();
+ * const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny", returnExisting: true });
+ * const { files } = await exportCheckpoint(model, "exported/reverse", { dtype: "bfloat16" });
+ * console.log(files);
+ * ```
+ */
+export async function exportCheckpoint(model: Model, path: string, options: ExportOptions = {}): Promise<ExportResult> {
+  const { format = "huggingface", force = false, base, signal, timeoutMs } = options;
+  const dtype = options.dtype ?? "float32";
+  checkOptions(model, format, options);
+  const step = options.step ?? (await model.step({ signal, timeoutMs }));
+  const isMerged = model.lora !== null && format !== "peft";
+  const name = `${model.entity}/${model.project}/${model.name}`;
+  const warnings = await writeTarget(path, { force }, async (scratch, output): Promise<readonly string[]> => {
+    const downloaded = format === "peft" ? output : join(scratch, DOWNLOAD);
+    const includeBase = isMerged && base === undefined;
+    await model.service.checkpoints.download(model.id, step, downloaded, { includeBase, signal, timeoutMs });
+    if (format === "peft") return [];
+    const directory = isMerged ? (base ?? (await includedBase(downloaded, model.baseModel))) : downloaded;
+    const weights = await openMergedWeights(directory, isMerged ? downloaded : null);
+    try {
+      if (format === "gguf") {
+        const preTokenizer = options.tokenizer === false ? null : options.preTokenizer;
+        return await exportGguf(output, { base: directory, weights, name: `${name}:step${step}`, dtype, preTokenizer, signal });
+      }
+      await mkdir(output);
+      await copyFile(join(downloaded, CHECKPOINT_FILE), join(output, CHECKPOINT_FILE));
+      await writeHuggingFace(output, { base: directory, weights, dtype: dtype as Exclude<ExportDtype, "q8_0">, signal });
+      return [];
+    } finally {
+      await weights.close();
+    }
+  });
+  return {
+    path,
+    format,
+    dtype: format === "peft" ? null : dtype,
+    model: name,
+    step,
+    baseModel: model.baseModel,
+    ...(await filesOf(path)),
+    warnings,
+  };
+}
+
+function checkOptions(model: Model, format: ExportFormat, { dtype, base, preTokenizer, tokenizer }: ExportOptions): void {
+  const refuse = (param: string, message: string): never => {
+    throw new ArgumentError(message, { param });
+  };
+  const name = `${model.project}/${model.name}`;
+  if (format === "peft") {
+    if (model.lora === null)
+      refuse("format", `Expected a model with an adapter for format "peft"; ${name} is fully trained: export "huggingface"`);
+    if (dtype !== undefined) refuse("dtype", 'Expected no `dtype` with format "peft", which keeps the type of the adapter');
+  }
+  if (format !== "gguf") {
+    if (dtype === "q8_0") refuse("dtype", `Expected \`dtype\` "float32", "float16" or "bfloat16" for format "${format}", got "q8_0"`);
+    if (preTokenizer !== undefined) refuse("preTokenizer", `Expected no \`preTokenizer\` for format "${format}": only GGUF has it`);
+    if (tokenizer === false) refuse("tokenizer", `Expected a tokenizer for format "${format}": only GGUF can be written without it`);
+  } else if (tokenizer === false && preTokenizer !== undefined) {
+    refuse("preTokenizer", "Expected no `preTokenizer` without a tokenizer");
+  }
+  if (base !== undefined && (model.lora === null || format === "peft"))
+    refuse(
+      "base",
+      `Expected no \`base\`: nothing is merged for ${format === "peft" ? 'format "peft"' : `${name}, which is fully trained`}`,
+    );
+}
+
+/** Returns the directory of the base model in a download. */
+async function includedBase(directory: string, baseModel: string): Promise<string> {
+  const path = join(directory, BASE_FOLDER);
+  const exists = await stat(path).catch(() => null);
+  if (exists !== null) return path;
+  throw new UnsupportedError(
+    `The service does not send base models. Pass the directory of "${baseModel}" as \`base\` (--base), or export only the adapter as "peft"`,
+    { param: "base" },
+  );
+}
+
+async function filesOf(path: string): Promise<Pick<ExportResult, "files" | "sizeBytes">> {
+  const isDirectory = (await stat(path)).isDirectory();
+  const files = isDirectory ? (await readdir(path)).toSorted() : [basename(path)];
+  const sizes = await Promise.all(files.map((file) => stat(isDirectory ? join(path, file) : path)));
+  return { files, sizeBytes: sizes.reduce((sum, { size }) => sum + size, 0) };
+}

@@ -1,0 +1,45 @@
+/** Scores of tokens in the style of SentencePiece, from the merges of a BPE tokenizer. */
+import { UnsupportedError } from "../../errors.ts";
+import type { TokenizerFile } from "../../tokenizer/files.ts";
+
+/**
+ * Returns a score per token, by which SentencePiece merges in the order of the file: minus the rank of the token among the merged tokens, 0
+ * for tokens that no merge makes.
+ *
+ * SentencePiece merges any two neighbors that together are a token, the highest score first. So the merges must contain every way to
+ * divide a merged token into two tokens, and all merges of a token must follow each other.
+ *
+ * @param tokens - Texts of all tokens by id.
+ * @throws UnsupportedError `E_UNSUPPORTED` for merges that are not in the style of SentencePiece.
+ */
+export function mergeScores({ model: { vocab, merges } }: TokenizerFile, tokens: readonly string[]): number[] {
+  const ranks = new Map<string, number>();
+  const pairs = new Set<string>();
+  let last = "";
+  for (const merge of merges) {
+    const [left = "", right = ""] = typeof merge === "string" ? merge.split(" ", 2) : merge;
+    const made = left + right;
+    if (made !== last && ranks.has(made)) refuse(`merges of ${JSON.stringify(made)} that do not follow each other`);
+    if (made !== last) ranks.set(made, ranks.size + 1);
+    pairs.add(`${left} ${right}`);
+    last = made;
+  }
+  for (const text of ranks.keys()) {
+    const characters = [...text];
+    for (let cut = 1; cut < characters.length; cut++) {
+      const [left, right] = [characters.slice(0, cut).join(""), characters.slice(cut).join("")];
+      if (Object.hasOwn(vocab, left) && Object.hasOwn(vocab, right) && !pairs.has(`${left} ${right}`))
+        refuse(`no merge of ${JSON.stringify(left)} and ${JSON.stringify(right)}`);
+    }
+  }
+  return tokens.map((text) => 0 - (ranks.get(text) ?? 0));
+}
+
+function refuse(found: string): never {
+  throw new UnsupportedError(
+    `tokenizer.json: expected merges in the style of SentencePiece for GGUF, got ${found}; export another format`,
+    {
+      param: "format",
+    },
+  );
+}

@@ -1,0 +1,168 @@
+/** Metadata of a tokenizer in GGUF. */
+import { DataError, UnsupportedError } from "../../errors.ts";
+import { byteFallbackPipeline, byteOf, isByteFallback } from "../../tokenizer/byte-fallback.ts";
+import { readTokenizerFiles, type TokenizerFiles } from "../../tokenizer/load.ts";
+import type { TokenizerConfigFile, TokenizerFile } from "../../tokenizer/files.ts";
+import { loadTokenizer } from "../../tokenizer/index.ts";
+import { preTokenizerOf } from "./pre-tokenizers.ts";
+import { mergeScores } from "./scores.ts";
+import type { MetadataValue } from "./writer.ts";
+
+/** Types of tokens in llama.cpp. */
+const TYPES = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+
+/** Metadata of a tokenizer, and its known differences from the original. */
+export interface GgufTokenizer {
+  readonly metadata: readonly (readonly [string, MetadataValue])[];
+  /** Sentences about texts that llama.cpp splits into other tokens. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Reads the tokenizer and the chat template of a model directory.
+ *
+ * @param directory - Directory in Hugging Face layout.
+ * @param vocabularySize - Rows of the embedding; rows without a token get unused tokens.
+ * @param preTokenizer - llama.cpp's identifier of the pre-tokenizer; undefined to choose by the patterns of `tokenizer.json`.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a tokenizer that llama.cpp does not have; the message names the part.
+ */
+export async function ggufTokenizer(
+  directory: string,
+  { vocabularySize, preTokenizer }: { readonly vocabularySize: number; readonly preTokenizer: string | undefined },
+): Promise<GgufTokenizer> {
+  const files = await readTokenizerFiles(directory);
+  const { file, config } = files;
+  const { tokens, types } = vocabulary(file, vocabularySize);
+  const kind = isByteFallback(file) ? sentencePiece(file, config, tokens, preTokenizer) : byteLevel(file, preTokenizer);
+  return {
+    metadata: [
+      ...kind.metadata,
+      ["tokenizer.ggml.tokens", { type: "strings", value: tokens }],
+      ["tokenizer.ggml.token_type", { type: "int32s", value: types }],
+      ...(await specialTokens(directory, files, tokens)),
+      ...templates(files),
+    ],
+    warnings: [...kind.warnings, ...strippingWarnings(file)],
+  };
+}
+
+function sentencePiece(
+  file: TokenizerFile,
+  config: TokenizerConfigFile,
+  tokens: readonly string[],
+  preTokenizer: string | undefined,
+): GgufTokenizer {
+  if (preTokenizer !== undefined)
+    throw new UnsupportedError("A SentencePiece tokenizer has no pre-tokenizer in llama.cpp: omit the option `preTokenizer`", {
+      param: "preTokenizer",
+    });
+  const { prefix, hasOwnNormalizer } = byteFallbackPipeline(file, config);
+  return {
+    metadata: [
+      ["tokenizer.ggml.model", { type: "string", value: "llama" }],
+      ["tokenizer.ggml.pre", { type: "string", value: "default" }],
+      ["tokenizer.ggml.scores", { type: "float32s", value: mergeScores(file, tokens) }],
+      ["tokenizer.ggml.add_space_prefix", { type: "bool", value: prefix !== "never" }],
+    ],
+    warnings: prefix === "first" || (prefix === "always" && !hasOwnNormalizer) ? [PREFIX_WARNING] : [],
+  };
+}
+
+function byteLevel(file: TokenizerFile, preTokenizer: string | undefined): GgufTokenizer {
+  const merges = file.model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" ")));
+  const chosen =
+    preTokenizer === undefined
+      ? []
+      : [
+          `The pre-tokenizer ${preTokenizer} was chosen by an option: llama.cpp may split texts into other tokens than the model was trained on.`,
+        ];
+  return {
+    metadata: [
+      ["tokenizer.ggml.model", { type: "string", value: "gpt2" }],
+      ["tokenizer.ggml.pre", { type: "string", value: preTokenizer ?? preTokenizerOf(file) }],
+      ["tokenizer.ggml.merges", { type: "strings", value: merges }],
+    ],
+    warnings: [...chosen, ...normalizerWarnings(file)],
+  };
+}
+
+function strippingWarnings({ added_tokens: added }: TokenizerFile): string[] {
+  const stripping = added.filter((token) => token["lstrip"] === true || token["rstrip"] === true).map(({ content }) => content);
+  if (stripping.length === 0) return [];
+  return [`llama.cpp keeps spaces next to ${stripping.join(", ")}; the model's own tokenizer removes them.`];
+}
+
+const PREFIX_WARNING =
+  "llama.cpp puts a space in front of every text after a special token; this tokenizer does not in all places, so prompts may differ by a space token there.";
+
+function normalizerWarnings({ normalizer }: TokenizerFile): string[] {
+  if (normalizer === null) return [];
+  if (normalizer.type === "NFC")
+    return ["llama.cpp does not normalize text: pass text in Unicode normalization form C, as the model's own tokenizer produces."];
+  throw new UnsupportedError(`tokenizer.json: expected no normalizer or NFC for GGUF, got ${normalizer.type}`, { param: "format" });
+}
+
+/** Returns texts and types of all tokens by id. */
+function vocabulary(file: TokenizerFile, size: number): { tokens: string[]; types: number[] } {
+  const tokens = Array.from({ length: size }, (_, id) => `[PAD${id}]`);
+  const types = tokens.map((): number => TYPES.unused);
+  const unknown = file.model["unk_token"];
+  const put = (id: number, text: string, type: number) => {
+    if (id >= size) throw new DataError(`tokenizer.json: expected token ids below ${size}, the rows of the embedding, got ${id}`);
+    tokens[id] = text;
+    types[id] = type;
+  };
+  const bytesAreTokens = isByteFallback(file);
+  for (const [text, id] of Object.entries(file.model.vocab))
+    put(id, text, text === unknown ? TYPES.unknown : bytesAreTokens && byteOf(text) !== undefined ? TYPES.byte : TYPES.normal);
+  for (const { id, content, special } of file.added_tokens)
+    if (content !== unknown) put(id, content, special ? TYPES.control : TYPES.userDefined);
+  return { tokens, types };
+}
+
+async function specialTokens(
+  directory: string,
+  { file, config }: TokenizerFiles,
+  tokens: readonly string[],
+): Promise<(readonly [string, MetadataValue])[]> {
+  const ids = new Map(tokens.map((text, id) => [text, id]));
+  const idOf = (key: keyof TokenizerConfigFile) => ids.get((config[key] ?? "") as string);
+  const tokenizer = await loadTokenizer(directory);
+  const eos = idOf("eos_token") ?? tokenizer.eosTokenIds[0];
+  // Without this key, llama.cpp takes token 11 (GPT-2) or 1 (Llama) for the BOS.
+  const bos = idOf("bos_token") ?? eos;
+  const [plain, marked] = [tokenizer.encode("a"), tokenizer.encode("a", { addSpecialTokens: true })];
+  const start = marked.findIndex((_, index) => plain.every((id, i) => marked[index + i] === id));
+  const [before, after] = [[...marked.slice(0, Math.max(start, 0))], [...marked.slice(start + plain.length)]];
+  const isOnly = (added: readonly number[], id: number | undefined) => added.length === 0 || (added.length === 1 && added[0] === id);
+  if (start < 0 || !isOnly(before, bos) || !isOnly(after, eos))
+    throw new UnsupportedError(
+      `tokenizer.json: expected a post-processor that adds at most the BOS in front and the EOS at the end, got ${JSON.stringify(file.post_processor).slice(0, 300)}`,
+      { param: "format" },
+    );
+  const known: readonly (readonly [string, number | undefined])[] = [
+    ["bos", bos],
+    ["eos", eos],
+    ["unknown", idOf("unk_token")],
+    ["padding", idOf("pad_token")],
+    ["eot", tokenizer.eosTokenIds.find((id) => id !== eos)],
+  ];
+  return [
+    ...known.flatMap(([name, value]) =>
+      value === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, { type: "uint32", value }] as const],
+    ),
+    ["tokenizer.ggml.add_bos_token", { type: "bool", value: before.length > 0 }],
+    ["tokenizer.ggml.add_eos_token", { type: "bool", value: after.length > 0 }],
+  ];
+}
+
+function templates({ templates: { default: template, toolUse } }: TokenizerFiles): (readonly [string, MetadataValue])[] {
+  if (template === undefined) return [];
+  const metadata: (readonly [string, MetadataValue])[] = [["tokenizer.chat_template", { type: "string", value: template }]];
+  if (toolUse !== undefined)
+    metadata.push(
+      ["tokenizer.chat_templates", { type: "strings", value: ["tool_use"] }],
+      ["tokenizer.chat_template.tool_use", { type: "string", value: toolUse }],
+    );
+  return metadata;
+}

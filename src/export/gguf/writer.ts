@@ -1,0 +1,131 @@
+/**
+ * Writer of GGUF, version 3: a header with metadata and a table of tensors, then the data of the tensors, each aligned to 32 bytes.
+ *
+ * @source https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ */
+import { open } from "node:fs/promises";
+import { InternalError } from "../../errors.ts";
+
+/** Value of a metadata key. */
+export type MetadataValue =
+  | { readonly type: "uint32" | "float32"; readonly value: number }
+  | { readonly type: "bool"; readonly value: boolean }
+  | { readonly type: "string"; readonly value: string }
+  | { readonly type: "int32s" | "float32s"; readonly value: readonly number[] }
+  | { readonly type: "strings"; readonly value: readonly string[] };
+
+/** Metadata by key, in order. */
+export type Metadata = ReadonlyMap<string, MetadataValue>;
+
+/** Tensor of a file. */
+export interface GgufTensor {
+  readonly name: string;
+  /** Shape, row-major; the file has it in reverse order. */
+  readonly shape: readonly number[];
+  /** Number of the element type in ggml. */
+  readonly type: number;
+  /** Encoded size in bytes. */
+  readonly bytes: number;
+  /** Returns the encoded elements; called once, when the tensor is written. */
+  readonly data: () => Promise<Uint8Array> | Uint8Array;
+}
+
+const VERSION = 3;
+/** Alignment of tensor data in bytes, the default of the format. */
+const ALIGNMENT = 32;
+/** Numbers of the value types in the format. */
+const TYPES = { uint32: 4, int32: 5, float32: 6, bool: 7, string: 8, array: 9 } as const;
+
+/**
+ * Writes a new file and syncs it to disk. Reads one tensor at a time.
+ *
+ * @param path - Path of the file, which must not exist.
+ * @param content - Metadata and tensors.
+ * @param signal - Aborts between two tensors.
+ */
+export async function writeGguf(
+  path: string,
+  { metadata, tensors }: { readonly metadata: Metadata; readonly tensors: readonly GgufTensor[] },
+  signal?: AbortSignal,
+): Promise<void> {
+  const file = await open(path, "wx");
+  try {
+    await file.writeFile(header(metadata, tensors));
+    for (const { name, bytes, data } of tensors) {
+      signal?.throwIfAborted();
+      const encoded = await data();
+      if (encoded.byteLength !== bytes) throw new InternalError(`Tensor ${name} has ${encoded.byteLength} bytes instead of ${bytes}`);
+      await file.writeFile(encoded);
+      await file.writeFile(new Uint8Array(aligned(bytes) - bytes));
+    }
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+function aligned(bytes: number): number {
+  return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
+}
+
+function header(metadata: Metadata, tensors: readonly GgufTensor[]): Buffer {
+  const parts = [Buffer.from("GGUF"), uint32(VERSION), uint64(tensors.length), uint64(metadata.size)];
+  for (const [key, value] of metadata) parts.push(string(key), ...encodedValue(value));
+  let offset = 0;
+  for (const { name, shape, type, bytes } of tensors) {
+    parts.push(string(name), uint32(shape.length), ...shape.toReversed().map(uint64), uint32(type), uint64(offset));
+    offset += aligned(bytes);
+  }
+  const start = Buffer.concat(parts);
+  return Buffer.concat([start, Buffer.alloc(aligned(start.length) - start.length)]);
+}
+
+function encodedValue(given: MetadataValue): Buffer[] {
+  const array = (type: number, items: readonly Buffer[]) => [uint32(TYPES.array), uint32(type), uint64(items.length), ...items];
+  switch (given.type) {
+    case "uint32":
+      return [uint32(TYPES.uint32), uint32(given.value)];
+    case "float32":
+      return [uint32(TYPES.float32), float32(given.value)];
+    case "bool":
+      return [uint32(TYPES.bool), Buffer.of(given.value ? 1 : 0)];
+    case "string":
+      return [uint32(TYPES.string), string(given.value)];
+    case "int32s":
+      return array(TYPES.int32, given.value.map(int32));
+    case "float32s":
+      return array(TYPES.float32, given.value.map(float32));
+    case "strings":
+      return array(TYPES.string, given.value.map(string));
+  }
+}
+
+function uint32(value: number): Buffer {
+  const buffer = Buffer.alloc(4);
+  buffer.writeUInt32LE(value);
+  return buffer;
+}
+
+function int32(value: number): Buffer {
+  const buffer = Buffer.alloc(4);
+  buffer.writeInt32LE(value);
+  return buffer;
+}
+
+function uint64(value: number): Buffer {
+  const buffer = Buffer.alloc(8);
+  buffer.writeBigUInt64LE(BigInt(value));
+  return buffer;
+}
+
+function float32(value: number): Buffer {
+  const buffer = Buffer.alloc(4);
+  buffer.writeFloatLE(value);
+  return buffer;
+}
+
+/** Encodes a string: its length in bytes, then UTF-8. */
+function string(text: string): Buffer {
+  const bytes = Buffer.from(text);
+  return Buffer.concat([uint64(bytes.length), bytes]);
+}

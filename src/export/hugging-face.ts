@@ -1,0 +1,57 @@
+/** Writer of a model directory in Hugging Face layout. */
+import { copyFile, open, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { CONFIG_FILE, MODEL_FILES, withDtype } from "../engine/onnx/model/model-files.ts";
+import { safetensorsHeader } from "../engine/onnx/model/safetensors.ts";
+import { WEIGHTS_FILE } from "../engine/onnx/model/weight-source.ts";
+import { MAX_CONFIG_BYTES, readRegularFile } from "../util/regular-file.ts";
+import { encodedBytes, ENCODERS, type ExportDtype } from "./element-encoders.ts";
+import type { MergedWeights } from "./merged-weights.ts";
+
+/** Names of element types in safetensors. */
+const SAFETENSORS_NAMES: Readonly<Record<Exclude<ExportDtype, "q8_0">, string>> = { float32: "F32", float16: "F16", bfloat16: "BF16" };
+
+/**
+ * Writes a complete model: weights in one file, and configuration, tokenizer and chat template of the base.
+ *
+ * @param directory - Existing empty directory.
+ * @param source - `base`: directory with the base's files; `weights`: open weights; `dtype`: type of all tensors.
+ */
+export async function writeHuggingFace(
+  directory: string,
+  source: {
+    readonly base: string;
+    readonly weights: MergedWeights;
+    readonly dtype: keyof typeof SAFETENSORS_NAMES;
+    readonly signal: AbortSignal | undefined;
+  },
+): Promise<void> {
+  const { base, weights, dtype, signal } = source;
+  for (const name of (await readdir(base)).filter((each) => MODEL_FILES.includes(each))) {
+    if (name === CONFIG_FILE) {
+      const config = await readRegularFile(join(base, name), { maxBytes: MAX_CONFIG_BYTES });
+      await writeFile(join(directory, name), withDtype(config, dtype));
+    } else await copyFile(join(base, name), join(directory, name));
+  }
+  const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
+  let end = 0;
+  for (const { name, shape } of weights.tensors) {
+    const start = end;
+    end += encodedBytes(
+      ENCODERS[dtype],
+      shape.reduce((a, b) => a * b, 1),
+    );
+    header[name] = { dtype: SAFETENSORS_NAMES[dtype], shape, data_offsets: [start, end] };
+  }
+  const file = await open(join(directory, WEIGHTS_FILE), "wx");
+  try {
+    await file.writeFile(safetensorsHeader(header));
+    for (const { name } of weights.tensors) {
+      signal?.throwIfAborted();
+      await file.writeFile(ENCODERS[dtype].encode(await weights.read(name)));
+    }
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,48 @@
+/** Outputs that appear only when they are complete. */
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { ArgumentError } from "../errors.ts";
+
+/**
+ * Writes a file or a directory in a scratch directory next to its target, then renames it. A failure leaves the target as it was.
+ *
+ * @param path - Target; its parents are created.
+ * @param options - `force`: replace what exists.
+ * @param write - Writes the output to `join(scratch, "output")`; other files in `scratch` are deleted.
+ * @throws ArgumentError `E_ARGUMENT` if the target exists and is not an empty directory, without `force`.
+ */
+export async function writeTarget<T>(
+  path: string,
+  { force }: { readonly force: boolean },
+  write: (scratch: string, output: string) => Promise<T>,
+): Promise<T> {
+  const target = resolve(path);
+  if (!force) await requireFree(target, path);
+  await mkdir(dirname(target), { recursive: true });
+  const scratch = `${target}.tmp-${randomUUID()}`;
+  try {
+    await mkdir(scratch);
+    const output = join(scratch, "output");
+    const result = await write(scratch, output);
+    // A directory cannot be renamed to one that has files.
+    await rename(target, join(scratch, "replaced")).catch(unlessMissing);
+    await rename(output, target);
+    return result;
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+async function requireFree(target: string, given: string): Promise<void> {
+  const found = await stat(target).catch(unlessMissing);
+  if (found === undefined || (found.isDirectory() && (await readdir(target)).length === 0)) return;
+  throw new ArgumentError(
+    `Expected a new path or an empty directory, '${given}' ${found.isDirectory() ? "holds files" : "exists"}; \`force\` (--force) replaces it`,
+    { param: "path" },
+  );
+}
+
+function unlessMissing(error: unknown): undefined {
+  if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+}

@@ -1,0 +1,105 @@
+import type { TrackedEvent, TrackedRun, Tracker, TrackerSession } from "../train/tracker.ts";
+import { send, serverUrl } from "./http.ts";
+import { checkRollouts, DEFAULT_ROLLOUTS, rolloutsOf } from "./rollouts.ts";
+
+/** Options of {@link trackioTracker}. */
+export interface TrackioOptions {
+  /** Address of the trackio server. @default the environment variable `TRACKIO_SERVER_URL` */
+  readonly url?: string | undefined;
+  /** Secret that the server prints at its start and expects in every request. @default the parameter `write_token` of the address, or `TRACKIO_WRITE_TOKEN` */
+  readonly token?: string | undefined;
+  /** Name of the project. @default "whetstone" */
+  readonly project?: string | undefined;
+  /** Display name of the run on the server; need not be unique. @default the last component of the run directory */
+  readonly runName?: string | undefined;
+  /** Max rollouts per step and per evaluation to store as traces. @default 8 */
+  readonly rollouts?: number | undefined;
+  /** Name of the tracker; runs with two trackio trackers need two names. @default "trackio" */
+  readonly name?: string | undefined;
+}
+
+/** Entry of `POST /api/bulk_log`. The server ignores an entry with a `log_id` that it already has. */
+interface LogEntry {
+  readonly metrics: Readonly<Record<string, unknown>>;
+  readonly step: number;
+  readonly log_id: string;
+}
+
+/**
+ * Logs a run to a trackio server: configuration, metrics, and rollouts as traces. Works with a server that the user started, such as
+ * `trackio show`, which prints the address with the token for writing.
+ *
+ * @param options - All optional if `TRACKIO_SERVER_URL` is set.
+ * @returns The tracker.
+ * @throws ConfigError `E_CONFIG` without a valid address.
+ * @throws ArgumentError `E_ARGUMENT` for a negative number of rollouts.
+ * @example
+ * ```ts
+ * import { trackioTracker } from "whetstone/trackers/trackio";
+ *
+ * const trackers = [trackioTracker({ url: "http://127.0.0.1:7860/?write_token=secret", project: "sums" })];
+ * await trainRl({ model, environment, steps: 20, runDir: "runs/sums", trackers }).done;
+ * ```
+ */
+export function trackioTracker(options: TrackioOptions = {}): Tracker {
+  const { TRACKIO_SERVER_URL, TRACKIO_WRITE_TOKEN } = process.env;
+  const { project = "whetstone", runName, rollouts = DEFAULT_ROLLOUTS, name = "trackio" } = options;
+  const address = new URL(serverUrl(options.url ?? TRACKIO_SERVER_URL, "TRACKIO_SERVER_URL"));
+  const token = options.token ?? address.searchParams.get("write_token") ?? TRACKIO_WRITE_TOKEN;
+  const url = `${address.origin}${address.pathname.replace(/\/+$/u, "")}/api/bulk_log`;
+  checkRollouts(rollouts);
+  const headers = token === undefined ? {} : { "x-trackio-write-token": token };
+  return { name, open: async (run) => new TrackioSession(run, { url, headers, project, runName: runName ?? run.name, rollouts }) };
+}
+
+interface Target {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly project: string;
+  readonly runName: string;
+  readonly rollouts: number;
+}
+
+class TrackioSession implements TrackerSession {
+  readonly #run: TrackedRun;
+  readonly #target: Target;
+
+  constructor(run: TrackedRun, target: Target) {
+    this.#run = run;
+    this.#target = target;
+  }
+
+  async log(events: readonly TrackedEvent[], signal: AbortSignal): Promise<null> {
+    const { url, headers, project, runName } = this.#target;
+    const entries: LogEntry[] = [];
+    for (const event of events) entries.push(...(await this.#entriesOf(event)));
+    if (entries.length === 0) return null;
+    const { id, config } = this.#run;
+    const logs = entries.map((entry) => ({ project, run: runName, run_id: id, config, ...entry }));
+    await send({ url, headers, body: { logs, hf_token: null }, signal });
+    return null;
+  }
+
+  async close(): Promise<void> {}
+
+  async #entriesOf(tracked: TrackedEvent): Promise<LogEntry[]> {
+    const { event, step, metrics } = tracked;
+    if (Object.keys(metrics).length === 0) return [];
+    const id = `${this.#run.id}-${event.seq}`;
+    const rollouts = await rolloutsOf(this.#run, tracked, this.#target.rollouts);
+    return [
+      { metrics, step, log_id: id },
+      ...rollouts.map(({ split, scenarioIndex, index, trajectory }) => ({
+        metrics: {
+          [`rollouts/${split}`]: {
+            _type: "trackio.trace",
+            messages: trajectory.messages(),
+            metadata: { ...trajectory.metadata, reward: trajectory.reward, scenario_index: scenarioIndex, rollout: index },
+          },
+        },
+        step,
+        log_id: `${id}-${scenarioIndex}-${index}`,
+      })),
+    ];
+  }
+}

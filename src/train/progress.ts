@@ -1,0 +1,205 @@
+import { bar, duration, grouped, rate, startProgress, WarningCounts, type ProgressTask } from "../progress/index.ts";
+import type { LiveEventBody, Metrics, RunEndReason, RunEvent } from "./events.ts";
+import type { RunOptions } from "./options.ts";
+import type { RunState } from "./state.ts";
+
+/** Steps over which the trend of the reward is computed. */
+const TREND_STEPS = 20;
+/** Share of a step that its rollouts count for in the bar; the rest is its job. */
+const ROLLOUT_SHARE = 0.5;
+
+type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
+
+/** Title, number of steps and recorded state of the run of a {@link RunDisplay}. */
+export interface DisplayedRun {
+  /** Directory of the run, as the caller wrote it. */
+  readonly runDir: string;
+  /** Steps of the whole run. */
+  readonly count: number;
+  /** State at the start of the display. */
+  readonly state: RunState;
+}
+
+/** Progress display of a training run, fed with the run's events. */
+export class RunDisplay {
+  readonly #title: string;
+  readonly #count: number;
+  readonly #startedMs = performance.now();
+  readonly #startFraction: number;
+  readonly #warnings = new WarningCounts();
+  readonly #rewards: number[];
+  readonly #task: ProgressTask;
+  #completed: number;
+  #metrics: Metrics;
+  #rollouts: RolloutProgress | null = null;
+  #rolloutsStartedMs = 0;
+  #job: (LiveEventBody & { readonly type: "job-progress" }) | null = null;
+  #speed: string | null = null;
+  #reason: RunEndReason | null = null;
+
+  constructor({ runDir, count, state }: DisplayedRun, option: RunOptions["progress"]) {
+    this.#title = runDir;
+    this.#count = count;
+    this.#completed = state.steps.length;
+    this.#startFraction = this.#completed / count;
+    this.#metrics = state.steps.at(-1)?.metrics ?? {};
+    this.#rewards = state.steps.flatMap(({ metrics }) => metrics["reward/mean"] ?? []);
+    this.#task = startProgress(option, { block: () => this.#block(), line: () => `${this.#title}: ${this.#current()}` });
+  }
+
+  /** Shows an event. */
+  update(event: RunEvent): void {
+    this.#apply(event);
+    const line = this.#lineOf(event);
+    if (line !== null) this.#task.print(`${this.#title}: ${line}`);
+    this.#task.refresh();
+  }
+
+  /** Ends the display. `error` is the error that ended the run, if any. */
+  end(error?: unknown): void {
+    const seconds = (performance.now() - this.#startedMs) / 1000;
+    const ending = error === undefined ? (this.#reason ?? "completed") : "ended by an error";
+    const warnings = this.#warnings.summary();
+    const parts = [`${ending} after ${this.#completed} of ${this.#count} steps in ${duration(seconds)}`, this.#result()];
+    const text = parts.filter((part) => part !== null).join(", ");
+    this.#task.end(`${this.#title}: ${text}${warnings === null ? "" : `; warnings: ${warnings}`}`);
+  }
+
+  #apply(event: RunEvent): void {
+    switch (event.type) {
+      case "rollout-progress":
+        this.#rollouts = event;
+        this.#speed = rate(event.completionTokens, (performance.now() - this.#rolloutsStartedMs) / 1000) ?? this.#speed;
+        break;
+      case "step-start":
+      case "evaluation-start":
+        this.#rolloutsStartedMs = performance.now();
+        this.#rollouts = null;
+        break;
+      case "rollouts-end":
+      case "evaluation-end":
+        this.#rollouts = null;
+        break;
+      case "job-progress":
+        this.#job = event;
+        break;
+      case "gradient-step":
+        if (this.#rewards.length === 0) this.#metrics = event.metrics;
+        break;
+      case "step-end": {
+        this.#completed = event.step + 1;
+        this.#metrics = event.metrics;
+        this.#job = null;
+        const reward = event.metrics["reward/mean"];
+        if (reward !== undefined) this.#rewards.push(reward);
+        this.#speed = speedOf(event.metrics) ?? this.#speed;
+        break;
+      }
+      case "run-end":
+        this.#reason = event.reason;
+        break;
+      default:
+    }
+  }
+
+  /** Returns the line to print for an event; null for most events. */
+  #lineOf(event: RunEvent): string | null {
+    switch (event.type) {
+      case "warning":
+        return this.#warnings.add(event.code, event.count) ? `warning ${event.code}: ${event.message}` : null;
+      case "step-skip":
+        return this.#warnings.add("step-skip") ? `step skipped: ${event.message}` : null;
+      case "run-resume":
+        return `resumes after ${event.step} of ${this.#count} steps, from checkpoint ${event.checkpointStep}`;
+      case "job-fail":
+        return `job of step ${event.step} failed: ${event.message}`;
+      case "evaluation-end":
+        return evaluationLine(event.checkpointStep, event.metrics);
+      case "step-end":
+        return this.#task.isTerminal
+          ? null
+          : [this.#steps(), this.#result(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
+      default:
+        return null;
+    }
+  }
+
+  #block(): string[] {
+    const fraction = this.#fraction();
+    const left = this.#timeLeft();
+    const head = `${this.#title}  ${this.#steps()} ${bar(fraction)} ${Math.floor(fraction * 100)} %${left === null ? "" : `, ${left}`}`;
+    const state = [this.#activity(), this.#result(), this.#speed].filter((part) => part !== null);
+    const warnings = this.#warnings.summary();
+    return [head, ...(state.length === 0 ? [] : [`  ${state.join(", ")}`]), ...(warnings === null ? [] : [`  warnings: ${warnings}`])];
+  }
+
+  #current(): string {
+    return [this.#steps(), this.#activity(), this.#result(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
+  }
+
+  #steps(): string {
+    return `${this.#completed} of ${this.#count} steps`;
+  }
+
+  /** Returns the rollouts or gradient steps in progress; null between them. */
+  #activity(): string | null {
+    if (this.#rollouts !== null) {
+      const { split, completed, total, running, exceptions } = this.#rollouts;
+      const kind = split === "eval" ? "evaluation rollouts" : "rollouts";
+      const failed = exceptions === 0 ? "" : `, ${grouped(exceptions)} failed`;
+      return `${grouped(completed)}/${grouped(total)} ${kind}, ${grouped(running)} running${failed}`;
+    }
+    if (this.#job === null) return null;
+    const { completed, total } = this.#job;
+    return `gradient step ${grouped(completed)}/${grouped(total)}`;
+  }
+
+  /** Returns the reward with its trend, or the loss of a run without rewards. */
+  #result(): string | null {
+    const reward = this.#rewards.at(-1);
+    if (reward !== undefined) {
+      const slope = trend(this.#rewards.slice(-TREND_STEPS));
+      return `reward ${reward.toFixed(3)}${slope === null ? "" : ` (${slope < 0 ? "" : "+"}${slope.toFixed(4)} per step)`}`;
+    }
+    const loss = this.#metrics["loss"];
+    return loss === undefined ? null : `loss ${loss.toFixed(4)}`;
+  }
+
+  #fraction(): number {
+    const job = this.#job === null ? 0 : this.#job.completed / this.#job.total;
+    const { split, step, completed, total } = this.#rollouts ?? { split: "eval", step: -1, completed: 0, total: 1 };
+    const isCurrent = split === "train" && step === this.#completed;
+    const share = this.#rewards.length === 0 && this.#rollouts === null ? job : isCurrent ? (ROLLOUT_SHARE * completed) / total : 0;
+    return Math.min(1, (this.#completed + share) / this.#count);
+  }
+
+  /** Returns the time left at the speed since the start; null before any progress and at the end. */
+  #timeLeft(): string | null {
+    const fraction = this.#fraction();
+    const done = fraction - this.#startFraction;
+    if (done <= 0 || fraction >= 1) return null;
+    const seconds = (performance.now() - this.#startedMs) / 1000;
+    return `${duration((seconds * (1 - fraction)) / done)} left`;
+  }
+}
+
+function evaluationLine(checkpointStep: number, metrics: Metrics): string {
+  const reward = metrics["eval/reward/mean"];
+  return `evaluation of checkpoint ${checkpointStep}: reward ${reward === undefined ? "unknown" : reward.toFixed(3)}`;
+}
+
+/** Returns the tokens per second of a step: of its rollouts, or of the training of a supervised step. */
+function speedOf(metrics: Metrics): string | null {
+  const rollouts = rate(metrics["rollout/completion_tokens"] ?? 0, metrics["time/rollouts_seconds"] ?? 0);
+  return rollouts ?? rate(metrics["time/tokens_per_second"] ?? 0, 1);
+}
+
+/** Returns the slope of the least-squares line through equidistant values; null for fewer than three. */
+export function trend(values: readonly number[]): number | null {
+  const count = values.length;
+  if (count < 3) return null;
+  const center = (count - 1) / 2;
+  const mean = values.reduce((sum, value) => sum + value, 0) / count;
+  const covariance = values.reduce((sum, value, index) => sum + (index - center) * (value - mean), 0);
+  return covariance / ((count * (count * count - 1)) / 12);
+}

@@ -1,0 +1,139 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { connect, type Service } from "../../src/index.ts";
+import { startTestService, type TestService } from "../../src/testing/index.ts";
+import { openRun } from "../../src/experiment/index.ts";
+import { temporaryDirectory } from "../service/support.ts";
+import { environment, script, start } from "../train/support.ts";
+import { runHere } from "./run-here.ts";
+
+let running: TestService;
+let service: Service;
+beforeAll(async () => {
+  running = await startTestService({ engine: { script } });
+  service = await connect({ baseUrl: running.url, apiKey: running.apiKey });
+});
+afterAll(async () => {
+  await service.close();
+  await running.close({ graceMs: 0 });
+});
+beforeEach(() => {
+  vi.stubEnv("WHETSTONE_BASE_URL", running.url);
+  vi.stubEnv("WHETSTONE_API_KEY", running.apiKey);
+  return () => vi.unstubAllEnvs();
+});
+
+describe("whetstone sft and whetstone dataset upload", () => {
+  it("train on a file, resume without a second upload, and reject other content in the same run directory", async () => {
+    const folder = await temporaryDirectory();
+    const file = join(folder, "examples.jsonl");
+    const line = (text: string) =>
+      `${JSON.stringify({
+        messages: [
+          { role: "user", content: text },
+          { role: "assistant", content: text },
+        ],
+      })}\n`;
+    await writeFile(file, ["ab", "bc", "cd", "de", "ef", "fg"].map(line).join(""));
+    const base = (await service.models.list())[0]?.id ?? "";
+    const settings = ["--model", "cli/copy", "--base", base, "--run-dir", join(folder, "run")];
+    const options = [
+      "--epochs",
+      "2",
+      "--batch-size",
+      "2",
+      "--learning-rate",
+      "1e-3",
+      "--schedule",
+      "cosine",
+      "--warmup-ratio",
+      "0.1",
+      "--validation",
+      "0.4",
+    ];
+    const first = await runHere("sft", file, ...settings, ...options);
+    expect(first).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/gradient steps {2}loss .* validation loss .*\ncompleted; checkpoint 1, loss /u) as string,
+    });
+    const { config, state } = await openRun(join(folder, "run"));
+    expect(config).toMatchObject({
+      kind: "sft",
+      data: [expect.stringMatching(/^artifact:\/\/\/.*\/datasets\/sft-copy-[0-9a-f]{12}:v0$/u)],
+      train: {
+        epochs: 2,
+        batch_size: 2,
+        learning_rate: 0.001,
+        learning_rate_schedule: "cosine",
+        warmup_ratio: 0.1,
+        validation_data_url: expect.stringContaining("sft-copy-validation-") as string,
+      },
+    });
+    expect(state).toBe("completed");
+    const again = await runHere("sft", file, ...settings, ...options, "--json");
+    const events = again.stdout
+      .trimEnd()
+      .split("\n")
+      .map((text) => JSON.parse(text) as { type: string });
+    expect(events.filter(({ type }) => type === "run-end")).toHaveLength(2);
+    expect(events.filter(({ type }) => type === "step-end")).toHaveLength(1);
+    await writeFile(file, line("zz"));
+    expect(await runHere("sft", file, ...settings)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("holds another run: `data` was") as string,
+    });
+    const uploaded = await runHere("dataset", "upload", file, "--name", "copies", "--project", "cli");
+    expect(uploaded.stdout).toMatch(/^artifact:\/\/\/.*\/cli\/copies:v0\n$/u);
+  });
+
+  it.each([
+    [["sft", "x.jsonl"], 2, "--model"],
+    [["sft", "x.jsonl", "--model", "a", "--schedule", "step"], 2, "constant, linear, cosine"],
+    [["sft", "x.jsonl", "--model", "a", "--validation", "1.5"], 2, "above 0 and below 1"],
+    [["sft", "x.jsonl", "--model", "a"], 1, "no such file"],
+  ] as const)("rejects %j", async (args, code, text) => {
+    expect(await runHere(...args)).toMatchObject({ code, stderr: expect.stringContaining(text) as string });
+  });
+});
+
+describe("whetstone eval with several checkpoints", () => {
+  it("saves the rollouts, resumes, and compares with the first checkpoint", async () => {
+    const folder = await temporaryDirectory();
+    const base = (await service.models.list())[0]?.id ?? "";
+    const model = await service.models.create({ project: "cli", name: "tokens", baseModel: base });
+    await start({ service, model, runDir: join(folder, "run") }, { steps: 2 }).done;
+    Reflect.set(globalThis, "evaluatedEnvironment", environment);
+    const file = join(folder, "environment.mjs");
+    await writeFile(file, "export default globalThis.evaluatedEnvironment;\n");
+    const args = ["eval", file, "--model", "cli/tokens", "--out", join(folder, "eval")];
+    const one = await runHere(...args, "--step", "1");
+    expect(one.stderr).toBe("");
+    expect(one.stdout).toMatch(
+      /^tokens by .*\/cli\/tokens: 2 scenarios, 1 rollouts each; saved in .*\ncheckpoint 1 {2}reward \d.* {2}pass@1 \d\.\d{4}\n$/u,
+    );
+    const all = await runHere(...args, "--checkpoints", "all");
+    expect(all.stdout).toMatch(
+      /checkpoint 0 .*\ncheckpoint 1 .*\ncheckpoint 2 .*\nrun +reward +difference to eval@0 +scenarios\neval@0 .*\neval@1 .*\neval@2 /u,
+    );
+    const json = JSON.parse((await runHere(...args, "--checkpoints", "2,0", "--json")).stdout) as object;
+    expect(json).toMatchObject({
+      environment: "tokens",
+      samples: 1,
+      checkpoints: [{ step: 2, scenarios: 2, exceptions: 0 }, { step: 0 }],
+      comparison: { by: "scenario", baseline: "eval@2", differences: [{ name: "eval@0", count: 2 }] },
+    });
+    const run = await openRun(join(folder, "eval"));
+    expect(run.series("rollout/trajectories", "eval")).toEqual([0, 1, 2].map((step) => [step, 2]));
+    expect(await runHere(...args, "--checkpoints", "0,7")).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("has no checkpoint 7; it has 0, 1, 2") as string,
+    });
+    expect(await runHere(...args, "--samples", "2", "--checkpoints", "0")).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("`group_size` was 1 and is now 2") as string,
+    });
+    expect(await runHere(...args, "--checkpoints", "0,x")).toMatchObject({ code: 2 });
+    expect(await runHere(...args, "--checkpoints", "0", "--step", "1")).toMatchObject({ code: 2 });
+  });
+});

@@ -1,0 +1,87 @@
+import { expect, it, onTestFinished, vi } from "vitest";
+import { evaluate } from "../../src/environment/index.ts";
+import { gatherTrajectoryGroups } from "../../src/rollout/index.ts";
+import { trajectory } from "../../src/index.ts";
+import { trend } from "../../src/train/progress.ts";
+import { Lines, Screen } from "../progress/screen.ts";
+import { environment, setUp, start } from "./support.ts";
+
+/** Replaces the parts of a line that depend on the clock. */
+const timeless = (text: string) =>
+  text.replaceAll(/(?:\d+ (?:h|min|s) ?)+(?= left|[;,\n]|$)/gu, "TIME").replaceAll(/[\d,]+ tokens\/s/gu, "SPEED");
+
+it("prints a line per step of a run, each warning once, and a summary with the counts", async () => {
+  const lines = new Lines();
+  const given = await setUp();
+  await start(given, { progress: lines, evaluation: { every: 2 } }).done;
+  const name = given.runDir;
+  const printed = timeless(lines.text).trim().split("\n");
+  expect(printed.map((line) => line.replace(`${name}: `, "").replaceAll(/[+-]?\d\.\d+/gu, "N"))).toEqual([
+    "evaluation of checkpoint 0: reward N",
+    expect.stringMatching(/^warning sampler-mismatch: \S.*\.$/),
+    "1 of 3 steps, reward N, SPEED, TIME left",
+    "2 of 3 steps, reward N, SPEED, TIME left",
+    "evaluation of checkpoint 2: reward N",
+    "3 of 3 steps, reward N (N per step), SPEED",
+    "evaluation of checkpoint 3: reward N",
+    "completed after 3 of 3 steps in TIME, reward N (N per step); warnings: sampler-mismatch ×3",
+  ]);
+});
+
+it("shows one block for a run with its rollouts and evaluations, and the runs of one process below each other", async () => {
+  const screen = new Screen(200);
+  const [one, two] = [await setUp(), await setUp()];
+  const runs = [start(one, { progress: screen, steps: 2, evaluation: {} }), start(two, { progress: screen, steps: 2 })];
+  const seen: string[] = [];
+  const keep = () => seen.push(screen.text);
+  for (const run of runs) run.events$.subscribe({ next: keep });
+  await Promise.all(runs.map((run) => run.done));
+  for (const { runDir } of [one, two]) {
+    expect(seen.some((text) => text.includes(`${runDir}  `))).toBe(true);
+    expect(screen.text.match(new RegExp(`^${runDir}: completed after 2 of 2 steps`, "gmu"))).toHaveLength(1);
+    // Only lines that stay are left: no block.
+    expect(screen.text).not.toContain(`${runDir}  `);
+  }
+});
+
+it("reports the error that ended a run and shows nothing with `progress: false`", async () => {
+  const lines = new Lines();
+  const given = await setUp();
+  const controller = new AbortController();
+  const run = start(given, { progress: lines, signal: controller.signal });
+  run.events$.subscribe({ next: ({ type }) => type === "step-start" && controller.abort(new Error("enough")), error: () => undefined });
+  await expect(run.done).rejects.toThrow("enough");
+  expect(lines.text).toMatch(/: ended by an error after 0 of 3 steps in/);
+  vi.stubEnv("WHETSTONE_PROGRESS", "1");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const written = vi.spyOn(process.stderr, "write");
+  await start(given, { progress: false }).done;
+  expect(written).not.toHaveBeenCalled();
+  written.mockRestore();
+  expect(() => start(given, { progress: 1 as never })).toThrow(/Expected `progress` to be/);
+});
+
+it("counts rollouts, failures and tokens of `gatherTrajectoryGroups`, and prints each kind of failure once", async () => {
+  const lines = new Lines();
+  const rollout = (scenario: number, { index }: { readonly index: number }) => {
+    if (index === 1) throw new TypeError(`no answer for ${scenario}`);
+    return trajectory({ messages: [] }).finish({ reward: scenario });
+  };
+  await gatherTrajectoryGroups([1, 2], rollout, { groupSize: 3, maxExceptions: 5, concurrency: 1, progress: lines });
+  expect(timeless(lines.text)).toBe(
+    "rollouts: rollout failed with TypeError: no answer for 1\nrollouts: 6/6 rollouts, 2 failed, reward 1.500, TIME; failures: TypeError ×2\n",
+  );
+});
+
+it("names policy and environment of an evaluation", async () => {
+  const lines = new Lines();
+  const { model } = await setUp();
+  await evaluate(environment, await model.policy(), { progress: lines });
+  expect(timeless(lines.text)).toMatch(/^evaluation of local\/demo\/m:step0 on tokens: 2\/2 rollouts, reward \d\.\d+, SPEED, TIME\n$/);
+});
+
+it("computes the trend as the least-squares slope", () => {
+  expect(trend([1, 2])).toBeNull();
+  // numpy.polyfit(range(5), [0.1, 0.4, 0.2, 0.8, 0.5], 1)[0]
+  expect(trend([0.1, 0.4, 0.2, 0.8, 0.5])).toBeCloseTo(0.12, 12);
+});
