@@ -105,6 +105,8 @@ export default {
   },
   overrides: [
     { files: ["src/**"], rules: { "max-lines": ["error", { max: 350 }] } },
+    // Scripts for browsers.
+    { files: ["src/page/**"], rules: { "no-restricted-globals": "off" } },
     ...layerings,
     {
       files: ["recipes/**", "examples/**"],

@@ -84,7 +84,7 @@ describe.skipIf(executable === null)("the report page in a browser", () => {
     expect(await page.$$eval(".group h3", (all) => all.map((each) => each.textContent))).toEqual(["item-0", "item-1"]);
     const tops = await page.$$eval(".group", (all) => all.map((each) => each.getBoundingClientRect().top));
     expect(tops[0]).toBe(tops[1]);
-    const rows = await page.$$eval("button.row", (all) => all.map((each) => each.getAttribute("aria-label")));
+    const rows = await page.$$eval("button.row", (all) => all.map((each) => each.textContent));
     expect(rows[0]).toBe("item-0, trajectory 0: reward 1.000, advantage +1.41");
     expect(rows[1]).toBe("item-0, trajectory 1: reward 0.000, advantage −0.71");
     expect(rows).toHaveLength(5);

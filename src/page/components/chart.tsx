@@ -128,7 +128,7 @@ function optionsOf(
   latest: { readonly current: ChartProps },
   onIndex: (index: number | null) => void,
 ): uPlot.Options {
-  const axis = { stroke: color("muted"), font: "11px system-ui, sans-serif", ticks: { show: false } };
+  const axis = { stroke: color("muted"), font: `11px ${getComputedStyle(document.body).fontFamily}`, ticks: { show: false } };
   return {
     width: Math.max(MIN_WIDTH_PX, width),
     height: HEIGHT_PX,

@@ -152,24 +152,32 @@ interface RowProps {
 /** Button of a trajectory: its reward is a bar from the left, its advantage a bar from the middle. */
 function Row({ trajectory: { reward, advantage }, label, group, at, index, scales, isBare, isShown, onOpen }: RowProps) {
   const { low, high, largest } = scales;
-  const spoken = `${group}, trajectory ${index}: reward ${rewardText(reward)}${largest === null ? "" : `, advantage ${signed(advantage)}`}`;
   return (
     <button
       type="button"
       class={`row${isBare ? " bare" : ""}${largest === null ? " plain" : ""}`}
       data-group={at}
       data-trajectory={index}
-      aria-label={spoken}
       aria-pressed={isShown}
       title={isBare ? "Its contents are not in this page" : undefined}
       onClick={() => onOpen(at, index)}
     >
-      <span class="index">{label}</span>
-      <span class="value">{rewardText(reward)}</span>
+      <span class="index">
+        {label !== group && <span class="hidden">{`${group}, trajectory `}</span>}
+        {label}
+        {label === group && <span class="hidden">{`, trajectory ${index}`}</span>}
+      </span>
+      <span class="value">
+        <span class="hidden">: reward </span>
+        {rewardText(reward)}
+      </span>
       <ShareBar share={(reward - low) / (high - low)} />
       {largest !== null && (
         <>
-          <span class="value">{signed(advantage)}</span>
+          <span class="value">
+            <span class="hidden">, advantage </span>
+            {signed(advantage)}
+          </span>
           <span class={`bar-advantage ${advantage < 0 ? "down" : "up"}`} style={{ "--share": Math.abs(advantage) / largest }} />
         </>
       )}

@@ -60,14 +60,12 @@ export function Siblings({
     <nav class="siblings" aria-label="Trajectories of the group">
       {trajectories.length > 1 &&
         trajectories.map(({ reward }, index) => (
-          <button
-            key={index}
-            type="button"
-            aria-pressed={index === shown}
-            aria-label={`Trajectory ${index}, reward ${rewardText(reward)}`}
-            onClick={() => onOpen(index)}
-          >
-            <small>{index}</small>
+          <button key={index} type="button" aria-pressed={index === shown} onClick={() => onOpen(index)}>
+            <small>
+              <span class="hidden">Trajectory </span>
+              {index}
+            </small>
+            <span class="hidden">, reward </span>
             {rewardText(reward)}
           </button>
         ))}

@@ -152,7 +152,7 @@ function CancelButton({ id, onCancel }: { readonly id: string; readonly onCancel
     <button
       type="button"
       class="button danger"
-      aria-label={`Confirm to cancel ${name}`}
+      aria-label={`Cancel job? ${id.slice(0, 8)}`}
       ref={(element) => element?.focus()}
       onBlur={() => setAsked(false)}
       onKeyDown={({ key }) => key === "Escape" && setAsked(false)}

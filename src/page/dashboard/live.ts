@@ -68,7 +68,9 @@ export function useLive(followed: readonly string[]): Live {
     };
   }, [key, base.value, base.error, attempt]);
 
-  const sorted = runs?.toSorted((a, b) => (b.updated ?? "").localeCompare(a.updated ?? ""));
+  const sorted = runs?.toSorted(
+    (a, b) => (b.updated ?? "").localeCompare(a.updated ?? "") || a.name.localeCompare(b.name, "en", { numeric: true }),
+  );
   const metrics = followed.length === 0 ? [] : merged?.key === key && base.value !== undefined ? merged.metrics : undefined;
   return { runs: sorted, connection, metrics, error: base.error };
 }

@@ -46,9 +46,10 @@ export function locate(starts: readonly number[], index: number): { readonly seg
  * @param query - Further query parameters, such as a filter: `&sort=reward`.
  */
 export function usePagedRows(run: string, segments: readonly Segment[], query: string): PagedRows {
-  const identity = `${run} ${query} ${segments.map(({ split, step }) => `${split}${step}`).join(",")}`;
+  const identity = `${run} ${query}`;
   const pages = useRef(new Map<string, readonly TrajectoryRow[] | null>());
   const counts = useRef(new Map<string, number>());
+  const recorded = useRef(new Map<string, number>());
   const [version, setVersion] = useState(0);
   const [error, setError] = useState<Error | null>(null);
   const known = useRef(identity);
@@ -59,6 +60,14 @@ export function usePagedRows(run: string, segments: readonly Segment[], query: s
   }
   const { starts, total } = useMemo(() => {
     let sum = 0;
+    for (const segment of segments) {
+      const name = nameOf(segment);
+      if (recorded.current.get(name) === segment.count) continue;
+      // The step has grown since its pages were fetched.
+      recorded.current.set(name, segment.count);
+      counts.current.delete(name);
+      for (const page of pages.current.keys()) if (page.startsWith(`${name}/`)) pages.current.delete(page);
+    }
     const firsts = segments.map((segment) => {
       const start = sum;
       sum += counts.current.get(nameOf(segment)) ?? segment.count;

@@ -109,14 +109,12 @@ function PairList({
     <ul class="pair-list" aria-label="Scenarios">
       {items.map(({ scenario, a, b, difference }) => (
         <li key={scenario}>
-          <button
-            type="button"
-            aria-pressed={scenario === chosen?.scenario}
-            aria-label={`${scenario}: reward ${reward(a)}, then ${reward(b)}`}
-            onClick={() => onChoose(scenario)}
-          >
+          <button type="button" aria-pressed={scenario === chosen?.scenario} onClick={() => onChoose(scenario)}>
             <span class="name">{scenario}</span>
-            <span class="num">{`${reward(a)} → ${reward(b)}`}</span>
+            <span class="num">
+              <span class="hidden">reward </span>
+              {`${reward(a)} → ${reward(b)}`}
+            </span>
             <span class={`num ${difference === null || difference === 0 ? "" : difference < 0 ? "negative" : "positive"}`}>
               {difference === null ? "" : signed(difference)}
             </span>

@@ -38,16 +38,19 @@ export function RunTrajectories({
 }) {
   const place = placeOf(route.path.slice(3));
   const filters = useFilters(steps, route);
-  const { segments, query } = filters;
+  const { key, segments, query } = filters;
   const rows = usePagedRows(run, segments, query);
   const shown = place === null ? -1 : rows.indexOf(place);
   const [active, setActive] = useState(-1);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => {
     if (shown >= 0) setActive(shown);
   }, [shown]);
-  useEffect(() => setActive(-1), [query, segments.length]);
+  useEffect(() => {
+    setActive(-1);
+    // A row of the former list must not be opened.
+    return () => clearTimeout(timer.current);
+  }, [key]);
 
   const address = (target: TrajectoryPlace) =>
     href(
@@ -89,7 +92,7 @@ export function RunTrajectories({
           {count(rows.total, "trajectory", "trajectories")}
         </p>
         <VirtualList
-          key={`${query} ${segments.length}`}
+          key={key}
           label="Trajectories"
           columns={COLUMNS}
           total={rows.total}
@@ -112,19 +115,27 @@ export function RunTrajectories({
   );
 }
 
-/** Returns the steps and the query of the list that the address names. */
-function useFilters(steps: readonly StepSummary[], { query }: Route): { readonly segments: readonly Segment[]; readonly query: string } {
+/** Steps and query of a list. */
+interface FilteredList {
+  /** Filters as text. */
+  readonly key: string;
+  readonly segments: readonly Segment[];
+  readonly query: string;
+}
+
+/** Returns the list that the address names. */
+function useFilters(steps: readonly StepSummary[], { query }: Route): FilteredList {
   const key = ["split", "step", "sort", "min", "max", "scenario"].map((name) => query.get(name) ?? "").join("\n");
   return useMemo(() => {
     const [split = "", step = "", sort = "", min = "", max = "", scenario = ""] = key.split("\n");
     const wanted = split === "eval" ? "eval" : "train";
     const own = steps.filter((each) => each.split === wanted && (step === "" || each.step === Number(step)));
     const segments = own.map((each) => ({ split: each.split, step: each.step, count: each.trajectories ?? 0 }));
-    if (step === "") return { segments, query: "" };
+    if (step === "") return { key, segments, query: "" };
     const [by, order] = sort.split(" ");
     const values = { sort: by ?? "", order: order ?? "", min, max, scenario };
     const parts = Object.entries(values).flatMap(([name, value]) => (value === "" ? [] : [`&${name}=${encodeURIComponent(value)}`]));
-    return { segments, query: parts.join("") };
+    return { key, segments, query: parts.join("") };
   }, [steps, key]);
 }
 

@@ -1,9 +1,8 @@
 import type { ComponentChildren } from "preact";
-import type { RunStateName } from "../../dashboard/api.ts";
 import type { Resource } from "./requests.ts";
 
 /** State of a run or job as a colored dot with its name. */
-export function State({ name, title }: { readonly name: RunStateName | string; readonly title?: string | undefined }) {
+export function State({ name, title }: { readonly name: string; readonly title?: string | undefined }) {
   return (
     <span class="state" data-state={name} title={title}>
       {name}
