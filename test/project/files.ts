@@ -5,7 +5,7 @@ import { join, relative, resolve, sep } from "node:path";
 export const ROOT = resolve(import.meta.dirname, "../..");
 
 /** Folders that are not part of the project's text: dependencies, build output and run directories. The same names as in `.gitignore`. */
-const IGNORED = new Set([".git", ".whetstone", "coverage", "dist", "node_modules", "runs", "docs/reference/api"]);
+const IGNORED = new Set([".git", ".whetstone", "coverage", "dist", "node_modules", "runs", "site"]);
 
 /** The project's files below `folder`, as paths with `/` relative to the project. Not `git ls-files`: an unpacked archive has no `.git`. */
 export function projectFiles(folder = "."): string[] {
