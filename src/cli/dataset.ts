@@ -128,10 +128,13 @@ async function upload(files: readonly string[], options: UploadOptions): Promise
   await withService(async ({ service, signal }) => {
     const { name, project } = options;
     const { train, validation } = await trainingData(files, options);
-    const target = { project, signal };
-    const validationUrl =
-      validation === undefined ? null : await uploadDataset(service, { ...target, name: `${name}-validation`, train: validation });
-    const url = await uploadDataset(service, { ...target, name, train });
+    const { url, validationUrl } = await uploadDataset(service, {
+      name,
+      project,
+      train,
+      ...(validation === undefined ? {} : { validation }),
+      signal,
+    });
     printResult(options, { url, validation_url: validationUrl }, function* () {
       yield url;
       if (validationUrl !== null) yield `${validationUrl} (validation)`;

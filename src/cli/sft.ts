@@ -87,5 +87,5 @@ async function uploaded(
   const artifact = `sft-${name}-${hash.digest("hex").slice(0, 12)}`;
   const text = await readFile(join(runDir, "config.json"), "utf8").catch(() => "");
   const known = new RegExp(`"(artifact:///[^"]*/${artifact.replaceAll(".", "\\.")}:v\\d+)"`, "u").exec(text)?.[1];
-  return known ?? uploadDataset(service, { name: artifact, train: examples, signal });
+  return known ?? (await uploadDataset(service, { name: artifact, train: examples, signal })).url;
 }
