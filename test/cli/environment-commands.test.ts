@@ -49,7 +49,7 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     expect(found.stdout).toContain("fatal:");
   });
 
-  it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 90_000 }, async () => {
+  it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 180_000 }, async () => {
     const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run"), "--tracker", "csv"];
     const first = await whetstone("train", ENVIRONMENT, "--steps", "1", ...settings);
     expect(first).toMatchObject({
