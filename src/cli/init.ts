@@ -6,12 +6,12 @@ import { packageFile } from "../util/package-file.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { readPackage } from "./package.ts";
 
-/** Files of the package's `template`, by their name in the project. npm leaves `.gitignore` and `.npmrc` out of packages. */
+/** Files of the package's `template`, by their name in the project. npm leaves out or changes files of some names when it packs. */
 const FILES: Readonly<Record<string, string>> = {
   "environment.ts": "environment.ts",
   "environment.test.ts": "environment.test.ts",
   "tsconfig.json": "tsconfig.json",
-  "README.md": "README.md",
+  "README.md": "readme",
   ".gitignore": "gitignore",
   ".npmrc": "npmrc",
 };

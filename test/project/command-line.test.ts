@@ -42,7 +42,7 @@ const sections = new Map(
     .map((text) => [/^`whetstone ([^`]+)`/u.exec(text)?.[1] ?? "", text.split(/^## /mu)[0] ?? ""]),
 );
 
-describe(PAGE, () => {
+describe("docs/reference/command-line.md", () => {
   it("has a section for every command, and for no other", () => {
     expect([...sections.keys()].toSorted()).toEqual(commands.map(pathOf).toSorted());
   });

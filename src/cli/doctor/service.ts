@@ -31,22 +31,35 @@ async function findTarget(root: string): Promise<Target | null> {
   };
 }
 
-function get(url: string, key?: string): Promise<Response> {
+/** Status and body of a response; the body is null if it is not JSON. */
+interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+async function get(url: string, key?: string): Promise<Answer> {
+  const { request } = await import("undici");
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
-  return fetch(url, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const { statusCode, body } = await request(url, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const text = await body.text();
+  try {
+    return { status: statusCode, body: JSON.parse(text) };
+  } catch {
+    return { status: statusCode, body: null };
+  }
 }
 
 /** Checks that the service of the environment, or of the data directory, answers, accepts the key and has the version of this package. */
 export async function checkService(root: string, version: string): Promise<Check[]> {
   const target = await findTarget(root);
   if (target === null) return [pass("service", "none is running; commands start one for their own time")];
-  let response: Response;
+  let health: Answer;
   try {
-    response = await get(`${target.url}/health`);
+    health = await get(`${target.url}/health`);
   } catch (error) {
     return [unreachable(target, error)];
   }
-  return [await checkHealth(target, response), await checkKey(target), await checkVersion(target, version)];
+  return [checkHealth(target, health), await checkKey(target), await checkVersion(target, version)];
 }
 
 function unreachable({ url, source }: Target, error: unknown): Check {
@@ -56,15 +69,17 @@ function unreachable({ url, source }: Target, error: unknown): Check {
   return problem("warn", "service", message, "Nothing to do if it was killed: the next service on the data directory replaces the file");
 }
 
-function checkHealth({ url }: Target, response: Response): Promise<Check> {
-  return guarded("service", "Check that the address is of this package's service", async () => {
-    const { status, workers, storage } = healthReport.parse(await response.json());
-    if (status === "ok") return pass("service", `${url} is healthy`);
-    const restarting = workers.filter(({ state }) => state === "restarting").map(({ name }) => name);
-    const [reason, remedy] =
-      storage.message === null ? [`restarting: ${restarting.join(", ")}`, "Read the service's log"] : [storage.message, "Free disk space"];
-    return problem(status === "unavailable" ? "fail" : "warn", "service", `${url} is ${status}: ${reason}`, remedy);
-  });
+function checkHealth({ url }: Target, { body }: Answer): Check {
+  const report = healthReport.safeParse(body);
+  if (!report.success) {
+    return problem("fail", "service", `${url} answers without a health report`, "Correct the address: this is not a Whetstone service");
+  }
+  const { status, workers, storage } = report.data;
+  if (status === "ok") return pass("service", `${url} is healthy`);
+  const restarting = workers.filter(({ state }) => state === "restarting").map(({ name }) => name);
+  const [reason, remedy] =
+    storage.message === null ? [`restarting: ${restarting.join(", ")}`, "Read the service's log"] : [storage.message, "Free disk space"];
+  return problem(status === "unavailable" ? "fail" : "warn", "service", `${url} is ${status}: ${reason}`, remedy);
 }
 
 function checkKey({ url, key, keySource }: Target): Promise<Check> {
@@ -79,8 +94,8 @@ function checkKey({ url, key, keySource }: Target): Promise<Check> {
 
 function checkVersion({ url }: Target, version: string): Promise<Check> {
   return guarded("version", "Check that the address is of this package's service", async () => {
-    const response = await get(`${url}/openapi.json`);
-    const { info } = (await response.json()) as { readonly info?: { readonly version?: string } };
+    const { body } = await get(`${url}/openapi.json`);
+    const info = (body as { readonly info?: { readonly version?: string } } | null)?.info;
     if (info?.version === version) return pass("version", `client and service have version ${version}`);
     const served = info?.version ?? "an unknown version";
     return problem("warn", "version", `the client has version ${version}, the service ${served}`, "Install the same version on both sides");
