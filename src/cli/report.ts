@@ -25,7 +25,7 @@ export function reportCommand(): Command {
 async function report(run: string, options: ReportOptions): Promise<void> {
   const { out, steps, open = false } = options;
   const written = await writeReport(run, { path: out, steps });
-  printResult(options, { path: written.path, size_bytes: written.sizeBytes, steps: written.steps }, function* ({ path, size_bytes: size }) {
+  printResult(options, written, function* ({ path, sizeBytes: size }) {
     yield `${path} (${formatBytes(size)}, trajectories of ${written.steps.length} steps)`;
   });
   if (open) openInBrowser(written.path);
