@@ -34,7 +34,7 @@ const environment = defineEnvironment({
 
 await trainRl({ model, environment, steps: Number(steps), train: { learningRate: 5e-4 }, runDir: `${dir}/train`, report: false }).done;
 const newest = await model.step();
-const checkpoints = [0, Math.ceil(newest / 2), newest];
+const checkpoints = [...new Set([0, Math.ceil(newest / 2), newest])];
 await evaluateCheckpoints({ model, environment, checkpoints, samples: 2, runDir: `${dir}/eval`, report: false }).done;
 
 const run = await openRun(`${dir}/eval`);

@@ -13,7 +13,7 @@ export interface EvaluateCheckpointsOptions<S>
   extends
     Pick<RunOptions, "runDir" | "concurrency" | "timeoutMs" | "report" | "progress" | "trackers" | "signal">,
     Omit<EvaluationOptions, "every"> {
-  /** Trained model. */
+  /** Model that has the checkpoints. */
   readonly model: Model;
   /** Environment with the `eval` scenarios to play. */
   readonly environment: Environment<S>;
