@@ -13,7 +13,7 @@ const root = resolve(import.meta.dirname, "..");
 const NPM_VERSIONS = ["10", "11"];
 const PROGRAM_TIMEOUT_MS = 240_000;
 
-const { version, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const { version, dependencies, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
 /** What any dependant may rely on: the names here are the ones the README uses. `thin` is printed last. */
 const IMPORTS = `
@@ -133,7 +133,7 @@ try {
     const cwd = join(work, `npm-${npm}`);
     mkdirSync(cwd);
     writeFileSync(join(cwd, "package.json"), JSON.stringify({ name: "dependant", private: true, type: "module" }));
-    const tools = ["typescript", "@types/node", "tsx"].map((name) => `${name}@${devDependencies[name]}`);
+    const tools = ["typescript", "@types/node", "tsx"].map((name) => `${name}@${{ ...dependencies, ...devDependencies }[name]}`);
     run(`npm ${npm} install`, "npx", ["--yes", `npm@${npm}`, "install", "--no-audit", "--no-fund", tarball, ...tools], {
       cwd,
       env: { ONNXRUNTIME_NODE_INSTALL: "skip" },

@@ -1,42 +1,92 @@
-import { access } from "node:fs/promises";
-import { resolve } from "node:path";
+import { access, readFile } from "node:fs/promises";
+import { dirname, extname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { Command } from "commander";
 import type { Environment } from "../environment/index.ts";
 import { ConfigError } from "../errors.ts";
 
+/** Options of a command that takes an environment file. */
+export interface EnvironmentOptions {
+  /** Name of the environment, or of its export, in a file that exports several. */
+  readonly env?: string;
+}
+
+type Exports = Readonly<Record<string, unknown>>;
+
+/** Adds the argument and the option of {@link loadEnvironment} to a command. */
+export function addEnvironment(command: Command): Command {
+  return command
+    .argument("<environment>", "JavaScript or TypeScript file that exports an environment, made by `defineEnvironment`")
+    .option("--env <name>", "the environment, if the file exports several");
+}
+
 /**
- * Imports a file and returns the environment that it exports as default.
+ * Imports a file and returns the environment among its exports.
  *
- * @throws ConfigError `E_CONFIG` if the file does not exist, does not export an environment, or is TypeScript on a Node version that cannot
- *   run it.
+ * @param file - JavaScript or TypeScript file, in an ESM or a CommonJS project.
+ * @throws ConfigError `E_CONFIG` if the file does not exist, exports no environment, several without `env`, or none of the name `env`.
  */
-export async function loadEnvironment(file: string): Promise<Environment<unknown>> {
+export async function loadEnvironment(file: string, { env }: EnvironmentOptions = {}): Promise<Environment<unknown>> {
   const path = resolve(file);
   try {
     await access(path);
   } catch (cause) {
     throw new ConfigError(`Expected an environment in ${path}, found no such file`, { cause, param: "environment" });
   }
-  const module = await load(path);
-  const environment = module["default"];
-  const isEnvironment =
-    typeof environment === "object" &&
-    environment !== null &&
-    "scenarios" in environment &&
-    "rollout" in environment &&
-    "name" in environment;
-  if (isEnvironment) return environment as Environment<unknown>;
-  throw new ConfigError(`Expected ${path} to export an environment: \`export default defineEnvironment({ … })\``, { param: "environment" });
+  const found = environmentsOf(await load(path));
+  const names = () => found.map(([exported, { name }]) => `${name} (export ${exported})`).join(", ");
+  if (found.length === 0) {
+    throw new ConfigError(`Expected ${path} to export an environment: \`export default defineEnvironment({ … })\``, {
+      param: "environment",
+    });
+  }
+  const asked = env === undefined ? found : found.filter(([exported, { name }]) => name === env || exported === env);
+  if (asked.length === 0) throw new ConfigError(`${path} exports no environment "${env}"; it exports ${names()}`, { param: "--env" });
+  const [only, ...others] = new Set(asked.map(([, environment]) => environment));
+  if (only !== undefined && others.length === 0) return only;
+  throw new ConfigError(`${path} exports several environments: ${names()}. Name one with --env`, { param: "--env" });
 }
 
-async function load(path: string): Promise<Readonly<Record<string, unknown>>> {
+/** Returns the environments among the exports, each with the name of its export. */
+function environmentsOf(module: Exports): (readonly [string, Environment<unknown>])[] {
+  // The exports of a CommonJS module are members of its `default`, too.
+  const { default: inner } = module;
+  const members = typeof inner === "object" && inner !== null && !isEnvironment(inner) ? Object.entries(inner) : [];
+  const exported = new Map([...members, ...Object.entries(module)]);
+  return [...exported].filter((entry): entry is [string, Environment<unknown>] => isEnvironment(entry[1]));
+}
+
+function isEnvironment(value: unknown): value is Environment<unknown> {
+  return typeof value === "object" && value !== null && "scenarios" in value && "rollout" in value && "name" in value;
+}
+
+/** Whether Node runs a file as CommonJS: by its extension, or by `type` of the nearest package.json, whose default is CommonJS. */
+async function isCommonJs(path: string): Promise<boolean> {
+  if (/\.[cm]tsx?$/u.test(path)) return /\.ctsx?$/u.test(path);
+  for (let directory = dirname(path); ; directory = dirname(directory)) {
+    const text = await readFile(join(directory, "package.json"), "utf8").catch(() => null);
+    if (text !== null) return (JSON.parse(text) as { readonly type?: string }).type !== "module";
+    if (dirname(directory) === directory) return true;
+  }
+}
+
+async function load(path: string): Promise<Exports> {
+  const url = pathToFileURL(path).href;
+  if (!/^\.[cm]?tsx?$/u.test(extname(path))) return (await import(url)) as Exports;
+  // Node's own type stripping resolves imports differently and rejects enums, so every Node version runs TypeScript with tsx.
+  if (!(await isCommonJs(path))) {
+    const { register } = await import("tsx/esm/api");
+    register();
+    return (await import(url)) as Exports;
+  }
+  const { require } = await import("tsx/cjs/api");
   try {
-    return (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
+    return require(path, url) as Exports;
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "ERR_UNKNOWN_FILE_EXTENSION") throw cause;
-    throw new ConfigError(
-      `This Node cannot run TypeScript by itself. Install tsx and run: node --import tsx node_modules/whetstone/dist/cli/main.js, or give a .js file`,
-      { cause, param: "environment" },
-    );
+    if (!(cause instanceof Error) || cause.name !== "TransformError") throw cause;
+    throw new ConfigError(`${cause.message}. The file is CommonJS: rename it to .mts, or set "type": "module" in package.json`, {
+      cause,
+      param: "environment",
+    });
   }
 }

@@ -3,9 +3,9 @@ import { evaluate } from "../environment/index.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { basePolicy, trainedPolicy, withService, type ModelName } from "./connected.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 
-interface EvaluateOptions extends OutputOptions {
+interface EvaluateOptions extends EnvironmentOptions, OutputOptions {
   readonly model?: ModelName;
   readonly base?: string;
   readonly step?: number;
@@ -16,9 +16,8 @@ interface EvaluateOptions extends OutputOptions {
 
 /** Creates the command `whetstone eval <file>`, which evaluates a checkpoint on the eval scenarios of an environment. */
 export function evaluateCommand(): Command {
-  return new Command("eval")
+  return addEnvironment(new Command("eval"))
     .description("evaluate a model on the eval scenarios of the environment that a file exports")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
     .option("--model <project/name>", "trained model to evaluate", modelName)
     .addOption(new Option("--base <id>", "base model to evaluate instead of a trained model").conflicts(["model", "step"]))
     .option("--step <number>", "checkpoint of the model (default: the newest)", integer(0))
@@ -32,7 +31,7 @@ async function run(this: Command, file: string, options: EvaluateOptions): Promi
   const { model, base, step, samples, temperature, concurrency } = options;
   if (model === undefined && base === undefined)
     this.error("error: expected --model <project/name>, or --base <id> to evaluate a base model", { exitCode: 2 });
-  const environment = await loadEnvironment(file);
+  const environment = await loadEnvironment(file, options);
   await withService(async (connected) => {
     const { signal } = connected;
     const policy = model === undefined ? await basePolicy(connected, base as string) : await trainedPolicy(connected, model, step);

@@ -1,20 +1,23 @@
-import { readFile } from "node:fs/promises";
 import { Command, CommanderError } from "commander";
+import { artifactsCommand } from "./artifacts.ts";
 import { backupCommand, restoreCommand } from "./backup.ts";
+import { chatCommand } from "./chat.ts";
+import { checkpointsCommand } from "./checkpoints.ts";
+import { cleanCommand } from "./clean.ts";
+import { completionCommand } from "./completion.ts";
+import { doctorCommand } from "./doctor/command.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
+import { initCommand } from "./init.ts";
+import { jobsCommand } from "./jobs.ts";
+import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
+import { readPackage } from "./package.ts";
 import { serveCommand } from "./serve.ts";
 import { trainCommand } from "./train.ts";
 import { uiCommand } from "./ui.ts";
 import { validateCommand } from "./validate.ts";
 import { verifyCommand } from "./verify.ts";
-import { packageFile } from "../util/package-file.ts";
-
-async function version(): Promise<string> {
-  const text = await readFile(packageFile("package.json"), "utf8");
-  return (JSON.parse(text) as { version: string }).version;
-}
 
 /** Returns a command and all commands below it. */
 export function commandTree(command: Command): Command[] {
@@ -32,14 +35,23 @@ export function createProgram(version: string): Command {
     .version(version)
     .showHelpAfterError("(run with --help for the options)");
   for (const command of [
+    initCommand(),
     serveCommand(),
     trainCommand(),
     uiCommand(),
     evaluateCommand(),
     validateCommand(),
+    chatCommand(),
+    modelsCommand(),
+    checkpointsCommand(),
+    jobsCommand(),
+    artifactsCommand(),
     verifyCommand(),
     backupCommand(),
     restoreCommand(),
+    cleanCommand(),
+    doctorCommand(),
+    completionCommand(),
   ])
     program.addCommand(command);
   // Commands added with `addCommand` do not inherit the settings of the parent.
@@ -57,7 +69,7 @@ export function createProgram(version: string): Command {
  * @returns the exit code.
  */
 export async function run(args: readonly string[]): Promise<number> {
-  const program = createProgram(await version());
+  const program = createProgram((await readPackage()).version);
   // Read from the text, because an invalid command line has no parsed options.
   const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
   if (isJson) for (const command of commandTree(program)) command.configureOutput({ outputError: () => undefined });

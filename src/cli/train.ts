@@ -4,10 +4,10 @@ import { trainRl, type RunEvent } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import type { OutputOptions } from "./output.ts";
 
-interface TrainOptions extends OutputOptions {
+interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly model: ModelName;
   readonly base: string;
   readonly steps: number;
@@ -23,17 +23,16 @@ interface TrainOptions extends OutputOptions {
 
 /** Creates the command `whetstone train <file>`, which trains a model on an environment by reinforcement learning. */
 export function trainCommand(): Command {
-  return new Command("train")
+  return addEnvironment(new Command("train"))
     .description("train a model by reinforcement learning on the environment that a file exports")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
     .requiredOption("--model <project/name>", "model to train; created if it does not exist", modelName)
     .option("--base <id>", "base model of a new model", "whetstone-tiny")
     .option("--steps <number>", "training steps of the whole run", integer(1), 20)
     .option("--scenarios <number>", "scenarios per step", integer(1), 16)
     .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
     .option("--learning-rate <number>", "learning rate (default: the service's)", positive)
-    .option("--off-policy <number>", "steps that rollouts may be ahead of training", integer(0), 0)
-    .option("--eval-every <number>", "evaluate on the eval scenarios every so many steps", integer(1))
+    .option("--off-policy <number>", "max steps by which rollouts may be ahead of training", integer(0), 0)
+    .option("--eval-every <number>", "steps between evaluations on the eval scenarios (default: none)", integer(1))
     .option("--seed <number>", "seed of scenarios and rollouts", integer(0), 0)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
     .option("--run-dir <path>", "directory of the run; an existing run is resumed (default: runs/<environment>-<model>)")
@@ -41,7 +40,7 @@ export function trainCommand(): Command {
 }
 
 async function train(file: string, options: TrainOptions): Promise<void> {
-  const environment = await loadEnvironment(file);
+  const environment = await loadEnvironment(file, options);
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
   await withService(async (connected) => {
     const model = await openModel(connected, options.model, options.base);

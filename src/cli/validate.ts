@@ -1,21 +1,20 @@
 import { Command } from "commander";
 import { validate } from "../environment/index.ts";
 import { integer } from "./arguments.ts";
-import { loadEnvironment } from "./environment-file.ts";
+import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import { FAILED } from "./failure.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 /** Creates the command `whetstone validate <file>`, which checks that an environment rewards its own correct answers. Uses no model. */
 export function validateCommand(): Command {
-  return new Command("validate")
-    .description("run the right answers of an environment through its rewards; asks no model")
-    .argument("<environment>", "file with `export default defineEnvironment({ … })`")
-    .option("--count <number>", "scenarios to look at of each split", integer(1), 100)
+  return addEnvironment(new Command("validate"))
+    .description("check that the rewards of an environment accept its right answers; uses no model")
+    .option("--count <number>", "max scenarios to check per split", integer(1), 100)
     .action(run);
 }
 
-async function run(file: string, { count, ...options }: OutputOptions & { readonly count: number }): Promise<void> {
-  const environment = await loadEnvironment(file);
+async function run(file: string, { count, ...options }: EnvironmentOptions & OutputOptions & { readonly count: number }): Promise<void> {
+  const environment = await loadEnvironment(file, options);
   const validation = await validate(environment, { count });
   printResult(options, validation, function* ({ isValid, expected, findings, scores }) {
     for (const { severity, count: places, message, examples } of findings)

@@ -33,6 +33,29 @@ export function printLine(text: string): void {
   process.stdout.write(`${encodeLine(text)}\n`);
 }
 
+/** Writes text to standard output without ending the line, such as a piece of a streamed answer. Line breaks and tabs are kept. */
+export function printText(text: string): void {
+  process.stdout.write(
+    text
+      .split(/([\n\t])/u)
+      .map((part) => (/^[\n\t]$/u.test(part) ? part : encodeLine(part)))
+      .join(""),
+  );
+}
+
+/** Calls `action` when the reader of standard output has closed it, as `head` does after its last line. */
+export function onClosedOutput(action: () => void): void {
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+    action();
+  });
+}
+
+/** Whether a user can answer a question: standard input and standard error are terminals. */
+export function isInteractive(): boolean {
+  return process.stdin.isTTY && process.stderr.isTTY;
+}
+
 /**
  * Returns the width of the terminal in columns; infinity if standard output is not a terminal, so that files and pipes get whole lines.
  */

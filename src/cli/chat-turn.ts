@@ -1,0 +1,75 @@
+import type { ChatCompletionRequest, LogprobEntry, RequestMessage, ToolCall } from "../schema/index.ts";
+import { logLine, printLine, printText } from "../util/output.ts";
+import type { Connected } from "./connected.ts";
+import { table } from "./table.ts";
+
+/** Request of a turn without its messages. */
+export type ChatSettings = Omit<ChatCompletionRequest, "messages" | "stream">;
+
+/** Message of the model that a turn has streamed. */
+export interface Answer extends RequestMessage {
+  readonly role: "assistant";
+  readonly content: string;
+  readonly tool_calls?: ToolCall[];
+}
+
+/**
+ * Streams one answer to standard output: text as it arrives, then tool calls and log-probabilities. With `isJson`, prints each chunk as a
+ * line of JSON instead.
+ *
+ * @returns the message, for the conversation.
+ */
+export async function streamAnswer(
+  { service, signal }: Connected,
+  settings: ChatSettings,
+  messages: readonly RequestMessage[],
+  isJson: boolean,
+): Promise<Answer> {
+  let [content, finishReason] = ["", null as string | null];
+  const calls: { id: string; type: "function"; function: { name: string; arguments: string } }[] = [];
+  const logprobs: LogprobEntry[] = [];
+  for await (const chunk of service.chat.completions.create({ ...settings, messages: [...messages], stream: true }, { signal })) {
+    if (isJson) printLine(JSON.stringify(chunk));
+    const [choice] = chunk.choices;
+    if (choice === undefined) continue;
+    const { delta } = choice;
+    if (!isJson) printText((delta.reasoning ?? "") + (delta.content ?? ""));
+    content += delta.content ?? "";
+    for (const { index, id, function: part } of delta.tool_calls ?? []) {
+      const call = (calls[index] ??= { id: "", type: "function", function: { name: "", arguments: "" } });
+      call.id += id ?? "";
+      call.function.name += part?.name ?? "";
+      call.function.arguments += part?.arguments ?? "";
+    }
+    logprobs.push(...(choice.logprobs?.content ?? []));
+    finishReason = choice.finish_reason ?? finishReason;
+  }
+  if (!isJson) {
+    printText("\n");
+    for (const call of calls) printLine(`[tool call] ${describeCall(call)}`);
+    if (logprobs.length > 0) for (const line of table(logprobs, LOGPROB_COLUMNS)) printLine(line);
+    if (finishReason === "length") logLine("The answer ended at its token limit; --max-tokens changes it");
+  }
+  return { role: "assistant", content, ...(calls.length > 0 ? { tool_calls: calls } : {}) };
+}
+
+/** Returns a tool call as `name(arguments)`. */
+export function describeCall({ function: { name, arguments: text } }: ToolCall): string {
+  return `${name}(${text ?? ""})`;
+}
+
+const percent = (logprob: number): string => `${(100 * Math.exp(logprob)).toFixed(1)} %`;
+
+const LOGPROB_COLUMNS = [
+  { title: "TOKEN", cell: ({ token }: LogprobEntry) => JSON.stringify(token) },
+  { title: "LOGPROB", cell: ({ logprob }: LogprobEntry) => logprob.toFixed(4), align: "right" },
+  { title: "PROBABILITY", cell: ({ logprob }: LogprobEntry) => percent(logprob), align: "right" },
+  {
+    title: "ALTERNATIVES",
+    cell: ({ token, top_logprobs: all }: LogprobEntry) =>
+      all
+        .filter((other) => other.token !== token)
+        .map((other) => `${JSON.stringify(other.token)} ${percent(other.logprob)}`)
+        .join("  "),
+  },
+] as const;

@@ -1,0 +1,116 @@
+import { readFile } from "node:fs/promises";
+import { createInterface } from "node:readline/promises";
+import { text } from "node:stream/consumers";
+import { Command, InvalidArgumentError } from "commander";
+import { z } from "zod";
+import { DataError } from "../errors.ts";
+import { requestTool, type RequestMessage, type RequestTool } from "../schema/index.ts";
+import { isInteractive } from "../util/output.ts";
+import { integer, positive } from "./arguments.ts";
+import { type ChatSettings, describeCall, streamAnswer } from "./chat-turn.ts";
+import { withService, type Connected } from "./connected.ts";
+import { findModel, parseCheckpointName, shortName } from "./names.ts";
+import type { OutputOptions } from "./output.ts";
+
+/** Upper limit of `top_logprobs`. */
+const MAX_ALTERNATIVES = 20;
+
+interface ChatOptions extends OutputOptions {
+  readonly system?: string;
+  readonly temperature?: number;
+  readonly maxTokens?: number;
+  readonly seed?: number;
+  readonly tools?: string;
+  /** True without a number of alternatives. */
+  readonly logprobs?: number | true;
+}
+
+/** Creates the command `whetstone chat <model[:step]>`, which talks to a model. */
+export function chatCommand(): Command {
+  return new Command("chat")
+    .description("talk to a model: line by line on a terminal, else one message from the argument or standard input")
+    .argument("<model[:step]>", "trained model, without a step its newest checkpoint; or a base model")
+    .argument("[message]", "message to send instead of a conversation")
+    .option("--system <text>", "system message")
+    .option("--temperature <number>", "sampling temperature (default: the service's)", positive)
+    .option("--max-tokens <number>", "max tokens of an answer (default: the service's)", integer(1))
+    .option("--seed <number>", "seed of sampling", integer(0))
+    .option("--tools <file>", "JSON file with a list of tools, as in the field `tools` of a chat request; shows the calls, runs none")
+    .option("--logprobs [alternatives]", "show each token's log-probability, and so many of the most likely tokens", parseAlternatives)
+    .action(chat);
+}
+
+function parseAlternatives(value: string): number {
+  const count = integer(0)(value);
+  if (count > MAX_ALTERNATIVES) throw new InvalidArgumentError(`Expected at most ${MAX_ALTERNATIVES} alternatives.`);
+  return count;
+}
+
+async function chat(name: string, message: string | undefined, options: ChatOptions): Promise<void> {
+  const tools = options.tools === undefined ? undefined : await readTools(options.tools);
+  await withService(async (connected) => {
+    const settings: ChatSettings = {
+      model: await servedName(connected, name),
+      ...(options.temperature === undefined ? {} : { temperature: options.temperature }),
+      ...(options.maxTokens === undefined ? {} : { max_completion_tokens: options.maxTokens }),
+      ...(options.seed === undefined ? {} : { seed: options.seed }),
+      ...(tools === undefined ? {} : { tools }),
+      ...(options.logprobs === undefined ? {} : { logprobs: true, top_logprobs: options.logprobs === true ? 0 : options.logprobs }),
+    };
+    const messages: RequestMessage[] = options.system === undefined ? [] : [{ role: "system", content: options.system }];
+    const isJson = options.json === true;
+    if (message === undefined && isInteractive()) return converse(connected, settings, messages, isJson);
+    const content = message ?? (await text(process.stdin)).trimEnd();
+    await streamAnswer(connected, settings, [...messages, { role: "user", content }], isJson);
+  });
+}
+
+/** Returns the name of a base model or of a checkpoint in chat requests. */
+async function servedName(connected: Connected, name: string): Promise<string> {
+  if ((await connected.service.baseModels({ signal: connected.signal })).includes(name)) return name;
+  const { model, step } = parseCheckpointName(name);
+  const found = await findModel(connected, model);
+  return `${connected.service.modelPrefix}${found.entity}/${shortName(found)}${step === undefined ? "" : `:step${step}`}`;
+}
+
+async function readTools(path: string): Promise<RequestTool[]> {
+  const form = 'Expected a JSON list of tools, each with `type: "function"` and `function: {name, description, parameters}`';
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(path, "utf8"));
+  } catch (cause) {
+    throw new DataError(`${form} in ${path}: ${(cause as Error).message}`, { cause, param: "--tools" });
+  }
+  const parsed = z.array(requestTool).safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new DataError(`${form} in ${path}; at \`${issue?.path.join(".")}\`: ${issue?.message}`, { param: "--tools" });
+}
+
+/**
+ * Answers the lines that a user enters until the end of the input. After tool calls, a line per call is the result of the tool.
+ */
+async function converse(connected: Connected, settings: ChatSettings, messages: RequestMessage[], isJson: boolean): Promise<void> {
+  const lines = createInterface({ input: process.stdin, output: process.stderr, prompt: "> " });
+  // In a dialog, Ctrl-C reaches the dialog and not the process.
+  lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));
+  connected.signal.addEventListener("abort", () => lines.close(), { once: true });
+  const prompt = (question: string) => {
+    lines.setPrompt(question);
+    lines.prompt();
+  };
+  let pending: { readonly id: string; readonly text: string }[] = [];
+  prompt("> ");
+  for await (const line of lines) {
+    const [call, ...others] = pending;
+    pending = others;
+    messages.push(call === undefined ? { role: "user", content: line } : { role: "tool", tool_call_id: call.id, content: line });
+    if (pending.length === 0) {
+      const answer = await streamAnswer(connected, settings, messages, isJson);
+      messages.push(answer);
+      pending = (answer.tool_calls ?? []).map((each) => ({ id: each.id ?? "", text: describeCall(each) }));
+    }
+    prompt(pending[0] === undefined ? "> " : `result of ${pending[0].text} > `);
+  }
+  connected.signal.throwIfAborted();
+}

@@ -1,0 +1,101 @@
+import { Command, InvalidArgumentError } from "commander";
+import type { ModelCheckpoint } from "../client/index.ts";
+import { NotFoundError } from "../errors.ts";
+import { formatBytes } from "../util/units.ts";
+import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
+import { withService } from "./connected.ts";
+import { findModel, parseCheckpointName, shortName } from "./names.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+import { type Column, fields, table } from "./table.ts";
+import { formatTime } from "./time.ts";
+
+const COLUMNS: readonly Column<ModelCheckpoint>[] = [
+  { title: "STEP", cell: ({ step }) => String(step), align: "right" },
+  { title: "JOB", cell: ({ lineage }) => lineage?.jobType ?? "-" },
+  { title: "PARENT", cell: ({ lineage }) => lineage?.parent ?? "base model" },
+  { title: "SIZE", cell: ({ bytes }) => (bytes === null ? "-" : formatBytes(bytes)), align: "right" },
+  { title: "PINNED", cell: ({ pinned }) => (pinned === true ? "yes" : "") },
+  { title: "CREATED", cell: ({ createdAt }) => formatTime(createdAt) },
+];
+
+/** Parses steps and ranges of steps, such as `3 5-9`. */
+function parseSteps(text: string, before: readonly number[] = []): number[] {
+  const [, first = "", last = first] = /^(\d{1,9})(?:-(\d{1,9}))?$/u.exec(text) ?? [];
+  const [from, to] = [Number(first), Number(last)];
+  if (first === "" || to < from || to - from > 100_000)
+    throw new InvalidArgumentError("Expected a step such as 3, or a range such as 5-9.");
+  return [...before, ...Array.from({ length: to - from + 1 }, (_, index) => from + index)];
+}
+
+/** Creates the command `whetstone checkpoints`, which lists, shows and deletes the checkpoints of a model. */
+export function checkpointsCommand(): Command {
+  const command = new Command("checkpoints").description("list, show and delete the checkpoints of a model");
+  const list = new Command("list")
+    .description("list the checkpoints of a model, newest first")
+    .argument("<model>", "project/name or id of the model")
+    .action(listCheckpoints);
+  const show = new Command("show")
+    .description("show a checkpoint with its metrics")
+    .argument("<model[:step]>", "model, and step of the checkpoint; without a step the newest")
+    .action(showCheckpoint);
+  const remove = new Command("delete")
+    .description("delete checkpoints of a model")
+    .argument("<model>", "project/name or id of the model")
+    .argument("<steps...>", "steps and ranges of steps, such as 3 5-9", parseSteps)
+    .action(deleteCheckpoints);
+  return command.addCommand(list).addCommand(show).addCommand(addConfirmation(remove));
+}
+
+async function listCheckpoints(name: string, options: OutputOptions): Promise<void> {
+  await withService(async (connected) => {
+    const model = await findModel(connected, name);
+    const checkpoints = await connected.service.checkpoints.list(model.id, { order: "desc", signal: connected.signal });
+    printResult(options, { model, checkpoints }, function* () {
+      yield* table(checkpoints, COLUMNS);
+      yield `${checkpoints.length} checkpoints of ${shortName(model)}, ${formatBytes(model.bytes)}`;
+    });
+  });
+}
+
+async function showCheckpoint(text: string, options: OutputOptions): Promise<void> {
+  await withService(async (connected) => {
+    const { model: name, step } = parseCheckpointName(text);
+    const model = await findModel(connected, name);
+    const found = await connected.service.checkpoints.get(model.id, step ?? "latest", { signal: connected.signal });
+    printResult(options, found, function* ({ id, lineage, pinned, bytes, createdAt, metrics, ...checkpoint }) {
+      yield* fields({
+        checkpoint: `${model.entity}/${shortName(model)}:step${checkpoint.step}`,
+        id,
+        created: formatTime(createdAt),
+        size: bytes === null ? "-" : formatBytes(bytes),
+        pinned: pinned === true ? "yes" : "no",
+        parent: lineage?.parent ?? `base model ${model.baseModel}`,
+        job: lineage?.jobId ?? "-",
+      });
+      if (Object.keys(metrics).length > 0) yield "metrics";
+      const rows = Object.entries(metrics).toSorted(([a], [b]) => (a < b ? -1 : 1));
+      yield* fields(Object.fromEntries(rows.map(([metric, value]) => [`  ${metric}`, String(value)])));
+    });
+  });
+}
+
+async function deleteCheckpoints(
+  this: Command,
+  name: string,
+  steps: readonly number[],
+  options: ConfirmOptions & OutputOptions,
+): Promise<void> {
+  await withService(async (connected) => {
+    const { service, signal } = connected;
+    const model = await findModel(connected, name);
+    const existing = (await service.checkpoints.list(model.id, { signal })).filter(({ step }) => steps.includes(step));
+    if (existing.length === 0)
+      throw new NotFoundError(`The model "${shortName(model)}" has no checkpoint at these steps; list them with \`checkpoints list\``, {
+        param: "steps",
+      });
+    const size = formatBytes(existing.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0));
+    if (!(await confirm(this, `Delete ${existing.length} checkpoints of ${shortName(model)} (${size})`, options))) return;
+    const deleted = await service.checkpoints.delete(model.id, steps, { signal });
+    printResult(options, deleted, ({ deletedCount }) => [`Deleted ${deletedCount} checkpoints of ${shortName(model)}`]);
+  });
+}

@@ -1,0 +1,140 @@
+import { readdir, rm, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { Command, Option } from "commander";
+import { dataDirectoryAt, defaultDataDirectory, type DataDirectory } from "../service/data-directory.ts";
+import { formatBytes } from "../util/units.ts";
+import { integer } from "./arguments.ts";
+import { withService, type Connected } from "./connected.ts";
+import { shortName } from "./names.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+import { table } from "./table.ts";
+
+const KINDS = ["checkpoints", "uploads", "token-reports", "quarantine"] as const;
+type Kind = (typeof KINDS)[number];
+
+/** Age from which an open artifact version counts as an abandoned upload, in milliseconds. */
+const ABANDONED_MS = 24 * 3_600_000;
+
+interface CleanOptions extends OutputOptions {
+  readonly keep: number;
+  readonly only?: readonly Kind[];
+  readonly yes?: boolean;
+}
+
+/** Something that can be deleted. */
+interface Item {
+  readonly kind: Kind;
+  readonly name: string;
+  readonly count: number;
+  readonly bytes: number;
+  readonly free: () => Promise<unknown>;
+}
+
+/** Creates the command `whetstone clean`, which lists what can be deleted, and with `--yes` deletes it. */
+export function cleanCommand(): Command {
+  return new Command("clean")
+    .description(
+      "list what can be deleted from the disk, and with --yes delete it: old checkpoints, abandoned uploads, token reports, quarantine",
+    )
+    .option("--keep <number>", "newest checkpoints to keep of each model; step 0 and pinned checkpoints always stay", integer(1), 1)
+    .addOption(new Option("--only <kinds...>", "only these kinds").choices(KINDS))
+    .option("-y, --yes", "delete everything that is listed")
+    .action(clean);
+}
+
+async function clean({ keep, only = KINDS, yes = false, ...options }: CleanOptions): Promise<void> {
+  await withService(async (connected) => {
+    // Files can be deleted only on the machine of the service.
+    const directory = (process.env["WHETSTONE_BASE_URL"] ?? "") === "" ? dataDirectoryAt(defaultDataDirectory()) : null;
+    const find: Readonly<Record<Kind, () => Promise<Item[]>>> = {
+      checkpoints: () => oldCheckpoints(connected, keep),
+      uploads: () => abandonedUploads(connected),
+      "token-reports": () => tokenReports(connected, directory),
+      quarantine: () => quarantined(directory),
+    };
+    const items: Item[] = [];
+    for (const kind of KINDS) if (only.includes(kind)) items.push(...(await find[kind]()));
+    if (yes) for (const { free } of items) await free();
+    const bytes = items.reduce((sum, item) => sum + item.bytes, 0);
+    const result = { deleted: yes, bytes, items: items.map(({ free: _free, ...item }) => item) };
+    printResult(options, result, function* () {
+      if (items.length > 0) yield* table(items, COLUMNS);
+      if (items.length === 0) yield "Nothing to delete";
+      else yield yes ? `Deleted ${formatBytes(bytes)}` : `Nothing was deleted yet; --yes deletes ${formatBytes(bytes)}`;
+    });
+  });
+}
+
+const COLUMNS = [
+  { title: "KIND", cell: ({ kind }: Item) => kind },
+  { title: "NAME", cell: ({ name }: Item) => name },
+  { title: "ITEMS", cell: ({ count }: Item) => String(count), align: "right" },
+  { title: "SIZE", cell: ({ bytes }: Item) => formatBytes(bytes), align: "right" },
+] as const;
+
+/** Finds checkpoints that are neither pinned, nor step 0, nor among the newest, of models without an unfinished job. */
+async function oldCheckpoints({ service, signal }: Connected, keep: number): Promise<Item[]> {
+  const live = [
+    ...(await service.trainingJobs.list({ status: "queued", signal })),
+    ...(await service.trainingJobs.list({ status: "running", signal })),
+  ];
+  const busy = new Set(live.map(({ modelId }) => modelId));
+  const items: Item[] = [];
+  for (const model of await service.models.listTrainable({ signal })) {
+    if (busy.has(model.id)) continue;
+    const newestFirst = await service.checkpoints.list(model.id, { order: "desc", signal });
+    const old = newestFirst.slice(keep).filter(({ step, pinned }) => step > 0 && pinned !== true);
+    if (old.length === 0) continue;
+    const steps = old.map(({ step }) => step);
+    items.push({
+      kind: "checkpoints",
+      name: `${shortName(model)}: steps ${steps.toReversed().join(", ")}`,
+      count: old.length,
+      bytes: old.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0),
+      free: () => service.checkpoints.delete(model.id, steps, { signal }),
+    });
+  }
+  return items;
+}
+
+/** Finds artifact versions that were opened a day ago or earlier and never committed. */
+async function abandonedUploads({ service, signal }: Connected): Promise<Item[]> {
+  const open = await service.artifacts.list({ state: "open", signal });
+  const old = open.filter(({ createdAt }) => Date.now() - Date.parse(createdAt) >= ABANDONED_MS);
+  return old.map(({ id, url, fileCount, bytes }) => ({
+    kind: "uploads",
+    name: url,
+    count: fileCount,
+    bytes,
+    free: () => service.artifacts.delete(id, { signal }),
+  }));
+}
+
+/** Finds the token reports of jobs. A report is written at the end of its job, so that none belongs to an unfinished one. */
+async function tokenReports({ service, signal }: Connected, directory: DataDirectory | null): Promise<Item[]> {
+  const sizes = directory === null ? [] : await sizesIn(directory.tokens);
+  return sizes
+    .filter(({ path }) => path.endsWith(".json"))
+    .map(({ path, bytes }) => {
+      const id = basename(path, ".json");
+      return { kind: "token-reports", name: `job ${id}`, count: 1, bytes, free: () => service.trainingJobs.deleteTokens(id, { signal }) };
+    });
+}
+
+/** Finds files that the service has moved away because its database does not mention them. */
+async function quarantined(directory: DataDirectory | null): Promise<Item[]> {
+  const { quarantine } = directory ?? { quarantine: null };
+  const sizes = quarantine === null ? [] : await sizesIn(quarantine);
+  if (quarantine === null || sizes.length === 0) return [];
+  const bytes = sizes.reduce((sum, each) => sum + each.bytes, 0);
+  return [
+    { kind: "quarantine", name: quarantine, count: sizes.length, bytes, free: () => rm(quarantine, { recursive: true, force: true }) },
+  ];
+}
+
+/** Returns the files below a directory with their sizes; none if it does not exist. */
+async function sizesIn(directory: string): Promise<{ readonly path: string; readonly bytes: number }[]> {
+  const entries = await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => []);
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  return Promise.all(files.map(async (path) => ({ path, bytes: (await stat(path)).size })));
+}

@@ -1,0 +1,138 @@
+/** Completion scripts, generated from the tree of commands. Completing starts no program. */
+
+/** A command with everything that follows it on a command line. */
+export interface Completed {
+  /** Names of the command and its parents, separated by spaces; "" for the program itself. */
+  readonly path: string;
+  readonly subcommands: readonly { readonly name: string; readonly description: string }[];
+  readonly options: readonly {
+    /** Short and long form. */
+    readonly flags: readonly string[];
+    readonly description: string;
+    readonly takesValue: boolean;
+    /** Possible values; empty for any value. */
+    readonly choices: readonly string[];
+  }[];
+  /** Possible values of the command's arguments; empty for any value. */
+  readonly choices: readonly string[];
+}
+
+type CompletedOption = Completed["options"][number];
+
+/** Returns a text as one word of a shell. Single quotes end the quotation, so they are replaced by an escaped one. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+/** Returns the branches of a `case` that extend `$at` by the next word, if that is a subcommand. */
+function pathBranches(commands: readonly Completed[]): string {
+  const paths = commands.flatMap(({ path }) => (path === "" ? [] : [quoted(` ${path}`)]));
+  return `${paths.join("|")}) at="$at $word" ;;`;
+}
+
+function valueBranches(commands: readonly Completed[], complete: (option: CompletedOption) => string): string[] {
+  return commands.flatMap(({ path, options }) =>
+    options
+      .filter(({ takesValue }) => takesValue)
+      .map(
+        (option) =>
+          `    ${option.flags.map((flag) => quoted(`${path === "" ? "" : ` ${path}`} ${flag}`)).join("|")}) ${complete(option)} ;;`,
+      ),
+  );
+}
+
+/** Returns the completion script of bash. */
+export function bashScript(commands: readonly Completed[]): string {
+  const branches = commands.map(({ path, subcommands, options, choices }) => {
+    const flags = options.flatMap((option) => option.flags).join(" ");
+    const words = [...subcommands.map(({ name }) => name), ...choices].join(" ");
+    return `    ${quoted(path === "" ? "" : ` ${path}`)}) flags=${quoted(flags)} words=${quoted(words)} ;;`;
+  });
+  const values = valueBranches(commands, ({ choices }) => {
+    const generator = choices.length > 0 ? `-W ${quoted(choices.join(" "))}` : "-f";
+    return `COMPREPLY=($(compgen ${generator} -- "$current")); return`;
+  });
+  return `# bash completion of whetstone: source <(whetstone completion bash)
+_whetstone() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" at="" word flags="" words=""
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$at $word" in
+    ${pathBranches(commands)}
+    esac
+  done
+  case "$at $previous" in
+${values.join("\n")}
+  esac
+  case "$at" in
+${branches.join("\n")}
+  esac
+  if [[ $current == -* ]]; then words="$flags"; fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _whetstone whetstone
+`;
+}
+
+/** Returns the completion script of zsh. */
+export function zshScript(commands: readonly Completed[]): string {
+  // A colon separates a word from its description.
+  const described = (word: string, description: string) => quoted(`${word.replaceAll(":", String.raw`\:`)}:${description}`);
+  const branches = commands.map(({ path, subcommands, options, choices }) => {
+    const flags = options.flatMap(({ flags: each, description }) => each.map((flag) => described(flag, description))).join(" ");
+    const words = [...subcommands.map(({ name, description }) => described(name, description)), ...choices.map(quoted)].join(" ");
+    return `    ${quoted(path === "" ? "" : ` ${path}`)}) flags=(${flags}) candidates=(${words}) ;;`;
+  });
+  const values = valueBranches(commands, ({ choices }) =>
+    choices.length > 0 ? `compadd -- ${choices.map(quoted).join(" ")}; return` : "_files; return",
+  );
+  return `#compdef whetstone
+# zsh completion of whetstone: source <(whetstone completion zsh), or a file _whetstone in a directory of $fpath
+_whetstone() {
+  local at="" word previous="\${words[CURRENT-1]}"
+  local -a flags candidates
+  for word in "\${words[@]:1:$((CURRENT - 2))}"; do
+    case "$at $word" in
+    ${pathBranches(commands)}
+    esac
+  done
+  case "$at $previous" in
+${values.join("\n")}
+  esac
+  case "$at" in
+${branches.join("\n")}
+  esac
+  if [[ \${words[CURRENT]} == -* ]]; then _describe option flags
+  elif (( \${#candidates} )); then _describe command candidates
+  else _files
+  fi
+}
+if [[ $funcstack[1] == _whetstone ]]; then _whetstone "$@"; else compdef _whetstone whetstone; fi
+`;
+}
+
+/** Returns the completion script of fish. */
+export function fishScript(commands: readonly Completed[]): string {
+  const lines = commands.flatMap(({ path, subcommands, options, choices }) => {
+    const base = `complete -c whetstone -n ${quoted(`test (__whetstone_at) = ${quoted(path === "" ? "" : ` ${path}`)}`)}`;
+    const words = subcommands.map(({ name, description }) => `${base} -f -a ${quoted(name)} -d ${quoted(description)}`);
+    const values = choices.length > 0 ? [`${base} -f -a ${quoted(choices.join(" "))}`] : [];
+    const flags = options.map((option) => {
+      const names = option.flags.map((flag) => (flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`)).join(" ");
+      const value = option.choices.length > 0 ? ` -x -a ${quoted(option.choices.join(" "))}` : option.takesValue ? " -r" : "";
+      return `${base} ${names}${value} -d ${quoted(option.description)}`;
+    });
+    return [...words, ...values, ...flags];
+  });
+  return `# fish completion of whetstone: whetstone completion fish | source
+function __whetstone_at
+    set -l at ""
+    for word in (commandline -opc)[2..-1]
+        if contains -- "$at $word" ${commands.flatMap(({ path }) => (path === "" ? [] : [quoted(` ${path}`)])).join(" ")}
+            set at "$at $word"
+        end
+    end
+    echo "$at"
+end
+${lines.join("\n")}
+`;
+}

@@ -1,0 +1,33 @@
+import { Command } from "commander";
+import { defaultDataDirectory } from "../../service/data-directory.ts";
+import { FAILED } from "../failure.ts";
+import { type OutputOptions, printResult } from "../output.ts";
+import { readPackage } from "../package.ts";
+import type { Check } from "./check.ts";
+import { checkDataDirectory, checkNativePackages, checkNode } from "./installation.ts";
+import { checkService } from "./service.ts";
+
+/** Creates the command `whetstone doctor`, which checks the installation and the service. Changes nothing. */
+export function doctorCommand(): Command {
+  return new Command("doctor")
+    .description("check Node, native packages, data directory and service; exit code 1 if a check fails")
+    .option("--data-dir <path>", "data directory to check (default: WHETSTONE_HOME, or .whetstone)")
+    .action(run);
+}
+
+async function run({ dataDir = defaultDataDirectory(), ...options }: OutputOptions & { readonly dataDir?: string }): Promise<void> {
+  const { version, engines } = await readPackage();
+  const checks = [
+    checkNode(engines.node),
+    ...(await checkNativePackages()),
+    ...(await checkDataDirectory(dataDir)),
+    ...(await checkService(dataDir, version)),
+  ];
+  const ok = checks.every(({ status }) => status !== "fail");
+  printResult(options, { ok, version, checks }, () => checks.flatMap(describe));
+  if (!ok) process.exitCode = FAILED;
+}
+
+function describe({ name, status, message, remedy }: Check): string[] {
+  return [`${status}  ${name}: ${message}`, ...(remedy === null ? [] : [`      ${remedy}`])];
+}

@@ -1,0 +1,88 @@
+/** Checks of the service that commands use. */
+import { readFile } from "node:fs/promises";
+import { dataDirectoryAt, readServiceFile } from "../../service/data-directory.ts";
+import { messageOf } from "../../service/error-text.ts";
+import { healthReport } from "../../schema/index.ts";
+import { type Check, guarded, pass, problem } from "./check.ts";
+
+const TIMEOUT_MS = 5000;
+
+/** Address and key of the service that commands use; null if they start one themselves. */
+interface Target {
+  readonly url: string;
+  /** Source of the address, for remedies. */
+  readonly source: string;
+  readonly key: string;
+  readonly keySource: string;
+}
+
+async function findTarget(root: string): Promise<Target | null> {
+  const directory = dataDirectoryAt(root);
+  const configured = process.env["WHETSTONE_BASE_URL"]?.trim() ?? "";
+  const url = configured === "" ? (await readServiceFile(directory.serviceFile))?.url : configured;
+  if (url === undefined) return null;
+  const key = process.env["WHETSTONE_API_KEY"]?.trim() ?? "";
+  return {
+    url: url.replace(/\/+$/u, "").replace(/\/v1$/u, ""),
+    source: configured === "" ? directory.serviceFile : "WHETSTONE_BASE_URL",
+    ...(key === "" && configured === ""
+      ? { key: (await readFile(directory.keyFile, "utf8").catch(() => "")).trim(), keySource: directory.keyFile }
+      : { key, keySource: "WHETSTONE_API_KEY" }),
+  };
+}
+
+function get(url: string, key?: string): Promise<Response> {
+  const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  return fetch(url, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+}
+
+/** Checks that the service of the environment, or of the data directory, answers, accepts the key and has the version of this package. */
+export async function checkService(root: string, version: string): Promise<Check[]> {
+  const target = await findTarget(root);
+  if (target === null) return [pass("service", "none is running; commands start one for their own time")];
+  let response: Response;
+  try {
+    response = await get(`${target.url}/health`);
+  } catch (error) {
+    return [unreachable(target, error)];
+  }
+  return [await checkHealth(target, response), await checkKey(target), await checkVersion(target, version)];
+}
+
+function unreachable({ url, source }: Target, error: unknown): Check {
+  const reason = messageOf(error instanceof Error ? (error.cause ?? error) : error);
+  const message = `${url} (from ${source}) does not answer: ${reason}`;
+  if (source === "WHETSTONE_BASE_URL") return problem("fail", "service", message, "Start the service, or correct WHETSTONE_BASE_URL");
+  return problem("warn", "service", message, "Nothing to do if it was killed: the next service on the data directory replaces the file");
+}
+
+function checkHealth({ url }: Target, response: Response): Promise<Check> {
+  return guarded("service", "Check that the address is of this package's service", async () => {
+    const { status, workers, storage } = healthReport.parse(await response.json());
+    if (status === "ok") return pass("service", `${url} is healthy`);
+    const restarting = workers.filter(({ state }) => state === "restarting").map(({ name }) => name);
+    const [reason, remedy] =
+      storage.message === null ? [`restarting: ${restarting.join(", ")}`, "Read the service's log"] : [storage.message, "Free disk space"];
+    return problem(status === "unavailable" ? "fail" : "warn", "service", `${url} is ${status}: ${reason}`, remedy);
+  });
+}
+
+function checkKey({ url, key, keySource }: Target): Promise<Check> {
+  return guarded("key", "Read the service's log", async () => {
+    if (key === "") return problem("fail", "key", `there is no key in ${keySource}`, "Set WHETSTONE_API_KEY to the key of the service");
+    const { status } = await get(`${url}/v1/models`, key);
+    if (status === 200) return pass("key", `the key in ${keySource} is valid`);
+    const remedy = status === 401 ? "Set WHETSTONE_API_KEY to the key of the service" : "Read the service's log";
+    return problem("fail", "key", `the service answers ${status} to the key in ${keySource}`, remedy);
+  });
+}
+
+function checkVersion({ url }: Target, version: string): Promise<Check> {
+  return guarded("version", "Check that the address is of this package's service", async () => {
+    const response = await get(`${url}/openapi.json`);
+    const { info } = (await response.json()) as { readonly info?: { readonly version?: string } };
+    if (info?.version === version) return pass("version", `client and service have version ${version}`);
+    const served = info?.version ?? "an unknown version";
+    return problem("warn", "version", `the client has version ${version}, the service ${served}`, "Install the same version on both sides");
+  });
+}

@@ -1,0 +1,71 @@
+import { Command } from "commander";
+import type { ModelSummary } from "../client/index.ts";
+import { formatBytes } from "../util/units.ts";
+import { addConfirmation, confirm, type ConfirmOptions } from "./confirm.ts";
+import { withService } from "./connected.ts";
+import { findModel, shortName } from "./names.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+import { type Column, fields, table } from "./table.ts";
+import { formatTime } from "./time.ts";
+
+const COLUMNS: readonly Column<ModelSummary>[] = [
+  { title: "MODEL", cell: shortName },
+  { title: "BASE", cell: ({ baseModel }) => baseModel },
+  { title: "ADAPTER", cell: ({ lora }) => (lora === null ? "-" : `rank ${lora.rank}`) },
+  { title: "STEP", cell: ({ latestStep }) => String(latestStep ?? "-"), align: "right" },
+  { title: "CHECKPOINTS", cell: ({ checkpoints }) => String(checkpoints), align: "right" },
+  { title: "SIZE", cell: ({ bytes }) => formatBytes(bytes), align: "right" },
+  { title: "CREATED", cell: ({ createdAt }) => formatTime(createdAt) },
+];
+
+/** Creates the command `whetstone models`, which lists, shows and deletes trainable models. */
+export function modelsCommand(): Command {
+  const command = new Command("models").description("list, show and delete trainable models");
+  const list = new Command("list")
+    .description("list the trainable models, newest first, and the base models")
+    .option("--project <name>", "only models of this project")
+    .action(listModels);
+  const show = new Command("show").description("show a model").argument("<model>", "project/name or id of the model").action(showModel);
+  const remove = new Command("delete")
+    .description("delete a model with its checkpoints; cancels its unfinished jobs first")
+    .argument("<model>", "project/name or id of the model")
+    .action(deleteModel);
+  return command.addCommand(list, { isDefault: true }).addCommand(show).addCommand(addConfirmation(remove));
+}
+
+async function listModels({ project, ...options }: OutputOptions & { readonly project?: string }): Promise<void> {
+  await withService(async ({ service, signal }) => {
+    const found = { models: await service.models.listTrainable({ project, signal }), baseModels: await service.baseModels({ signal }) };
+    printResult(options, found, function* ({ models, baseModels }) {
+      if (models.length > 0) yield* table(models, COLUMNS);
+      else yield "No trainable models yet: `whetstone train` creates one";
+      yield `Base models: ${baseModels.join(", ")}`;
+    });
+  });
+}
+
+async function showModel(name: string, options: OutputOptions): Promise<void> {
+  await withService(async (connected) => {
+    printResult(options, await findModel(connected, name), (model) =>
+      fields({
+        model: `${model.entity}/${shortName(model)}`,
+        id: model.id,
+        "base model": model.baseModel,
+        adapter: model.lora === null ? "none: all parameters are trained" : `rank ${model.lora.rank}, alpha ${model.lora.alpha}`,
+        created: formatTime(model.createdAt),
+        "newest step": String(model.latestStep ?? "none"),
+        checkpoints: `${model.checkpoints} (${formatBytes(model.bytes)})`,
+      }),
+    );
+  });
+}
+
+async function deleteModel(this: Command, name: string, options: ConfirmOptions & OutputOptions): Promise<void> {
+  await withService(async (connected) => {
+    const model = await findModel(connected, name);
+    const size = `${model.checkpoints} checkpoints (${formatBytes(model.bytes)})`;
+    if (!(await confirm(this, `Delete model ${shortName(model)} with ${size}`, options))) return;
+    const deleted = await connected.service.models.delete(model.id, { signal: connected.signal });
+    printResult(options, deleted, ({ deletedCheckpoints }) => [`Deleted model ${shortName(model)} with ${deletedCheckpoints} checkpoints`]);
+  });
+}

@@ -1,0 +1,78 @@
+/** Names of models, checkpoints and artifacts on the command line, and their lookup on the service. */
+import { z } from "zod";
+import type { ArtifactVersion, ModelSummary } from "../client/index.ts";
+import { ArgumentError, NotFoundError } from "../errors.ts";
+import type { Connected } from "./connected.ts";
+
+/** Max names that an error lists. */
+const MAX_LISTED = 10;
+
+/** A name with its optional parts. */
+interface QualifiedName {
+  readonly entity?: string | undefined;
+  readonly project: string;
+  readonly name: string;
+}
+
+/** Returns `project/name`. */
+export function shortName({ project, name }: { readonly project: string; readonly name: string }): string {
+  return `${project}/${name}`;
+}
+
+function isId(text: string): boolean {
+  return z.uuid().safeParse(text).success;
+}
+
+/** Parses `entity/project/name`, `project/name`, or `name` in the project `default`. */
+function parseName(text: string, param: string): QualifiedName {
+  const parts = text.split("/");
+  const [name, project = "default", entity] = parts.toReversed();
+  if (parts.length > 3 || parts.includes("") || name === undefined)
+    throw new ArgumentError(`Expected \`${param}\` to be project/name or an id, got '${text}'`, { param });
+  return { entity, project, name };
+}
+
+/** Returns up to ten names as a list for an error message. */
+function listed(names: readonly string[]): string {
+  if (names.length === 0) return "none";
+  return names.slice(0, MAX_LISTED).join(", ") + (names.length > MAX_LISTED ? ` and ${names.length - MAX_LISTED} more` : "");
+}
+
+/**
+ * Returns a trainable model by its id or name.
+ *
+ * @throws NotFoundError `E_NOT_FOUND` with the existing names.
+ */
+export async function findModel({ service, signal }: Connected, text: string): Promise<ModelSummary> {
+  const models = isId(text)
+    ? (await service.models.listTrainable({ signal })).filter(({ id }) => id === text.toLowerCase())
+    : await service.models.listTrainable({ ...parseName(text, "model"), signal });
+  if (models[0] !== undefined) return models[0];
+  const names = (await service.models.listTrainable({ signal })).map(shortName);
+  throw new NotFoundError(`The model "${text}" does not exist on this service, which has ${listed(names)}`, { param: "model" });
+}
+
+/** Parses `model`, `model:step`, `model:stepN` or `model:latest`. A step of undefined stands for the newest checkpoint. */
+export function parseCheckpointName(text: string): { readonly model: string; readonly step: number | undefined } {
+  const [, model = text, step] = /^(.*?)(?::(?:step(?=\d))?(\d{1,9}|latest))?$/u.exec(text) ?? [];
+  return { model, step: step === undefined || step === "latest" ? undefined : Number(step) };
+}
+
+/**
+ * Returns an artifact version by its id or address.
+ *
+ * @param text - UUID, `artifact:///entity/project/name:vN`, `project/name:vN`, or without a version the newest.
+ * @throws NotFoundError `E_NOT_FOUND` with the existing versions.
+ */
+export async function findArtifact({ service, signal }: Connected, text: string): Promise<ArtifactVersion> {
+  if (isId(text)) return service.artifacts.get(text, { signal });
+  const [, path = "", version] = /^(?:artifact:\/\/\/)?(.*?)(?::v(\d{1,9}))?$/u.exec(text) ?? [];
+  const name = parseName(path, "artifact");
+  const versions = await service.artifacts.list({ ...name, signal });
+  const found = version === undefined ? versions[0] : versions.find((each) => each.version === Number(version));
+  if (found !== undefined) return service.artifacts.get(found.id, { signal });
+  const known = versions.length > 0 ? versions : await service.artifacts.list({ signal });
+  throw new NotFoundError(`The artifact "${text}" does not exist on this service, which has ${listed(known.map(({ url }) => url))}`, {
+    param: "artifact",
+  });
+}

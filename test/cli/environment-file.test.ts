@@ -1,0 +1,82 @@
+/** Environment files in projects that depend on the package alone. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { buildPackage, type BuiltPackage } from "../support/built-package.ts";
+import { runHere } from "./run-here.ts";
+
+const environment = (name: string, question: string) => `defineEnvironment({
+  name: "${name}",
+  scenarios: { train: [{ id: "a" }], eval: [] },
+  rollout: () => Promise.reject(new Error(${question})),
+  rewards: [{ name: "right", score: ({ text }) => (text === "yes" ? 1 : 0) }],
+  gold: () => "yes",
+})`;
+
+const FILES: Readonly<Record<string, string>> = {
+  // TypeScript that has no JavaScript syntax, imported by the name of its output.
+  "task.ts": `export enum Kind { Plain = "plain" }\nexport const question = (kind: Kind): string => kind;\n`,
+  "named.ts": `import { defineEnvironment } from "whetstone";
+import { Kind, question } from "./task.js";
+export const only = ${environment("named", "question(Kind.Plain)")};\n`,
+  "several.mjs": `import { defineEnvironment } from "whetstone";
+export const first = ${environment("one", '"none"')};
+export const second = ${environment("two", '"none"')};
+export default first;\n`,
+  "awaits.ts": `export default (await import("./named.ts")).only;\n`,
+};
+
+let built: BuiltPackage;
+const projects: Record<string, string> = {};
+
+beforeAll(async () => {
+  built = await buildPackage();
+  for (const type of ["module", "commonjs"]) {
+    const project = await mkdtemp(join(tmpdir(), `whetstone-${type}-`));
+    projects[type] = project;
+    await writeFile(join(project, "package.json"), JSON.stringify({ type }));
+    for (const [name, text] of Object.entries(FILES)) await writeFile(join(project, name), text);
+    await built.install(project);
+  }
+});
+afterAll(async () => {
+  for (const project of Object.values(projects)) await rm(project, { recursive: true, force: true });
+  await built.remove();
+});
+
+test.each([
+  ["module", "named.ts", "named"],
+  ["commonjs", "named.ts", "named"],
+])("an environment file in a %s project runs without any other tool: %s", async (type, file, name) => {
+  const { stdout, stderr } = await built.whetstone(projects[type]!, "validate", file);
+  expect([stdout, stderr]).toEqual([expect.stringContaining(`${name}: valid; 1 right answers`), ""]);
+});
+
+test("a CommonJS file with a top-level await is rejected with the remedy", async () => {
+  const { code, stderr } = await runHere("validate", join(projects["commonjs"]!, "awaits.ts"), "--json");
+  const { error } = JSON.parse(stderr) as { error: { code: string; message: string } };
+  expect([code, error.code]).toEqual([1, "E_CONFIG"]);
+  expect(error.message).toMatch(/Top-level await.*rename it to \.mts, or set "type": "module"/su);
+});
+
+test("--env selects one of several environments by its name or the name of its export", async () => {
+  const several = join(projects["module"]!, "several.mjs");
+  const without = await runHere("validate", several);
+  expect([without.code, without.stderr]).toEqual([
+    1,
+    expect.stringContaining("one (export first), two (export second), one (export default)"),
+  ]);
+  for (const [env, name] of [
+    ["two", "two"],
+    ["second", "two"],
+    ["default", "one"],
+    ["one", "one"],
+  ])
+    expect((await runHere("validate", several, "--env", env!)).stdout).toContain(`${name}: valid`);
+  const unknown = await runHere("validate", several, "--env", "three");
+  expect([unknown.code, unknown.stderr]).toEqual([
+    1,
+    expect.stringContaining('exports no environment "three"; it exports one (export first)'),
+  ]);
+});
