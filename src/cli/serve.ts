@@ -58,7 +58,7 @@ export function serveCommand(): Command {
     .option("--retain-artifacts <time>", "retention of artifact versions, such as 12h or 30d (default: unlimited)", parseTime)
     .option(
       "--runs <path>",
-      "directory in which the dashboard finds training runs; can be given again (default: runs)",
+      "directory in which the dashboard finds training runs; repeatable (default: runs)",
       (path: string, before: readonly string[]) => [...before, path],
       [],
     )
