@@ -39,7 +39,7 @@ export async function bundle(outdir) {
   // The pages for browsers: one script and one style sheet each.
   await mkdir(join(root, outdir, "page"), { recursive: true });
   for (const page of PAGES) {
-    const { script, style } = await bundlePage(page);
+    const { script, style } = await bundlePage(page, root);
     await writeFile(join(root, outdir, "page", `${page}.js`), script);
     await writeFile(join(root, outdir, "page", `${page}.css`), style);
   }

@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { InternalError } from "../errors.ts";
 import { packageFile } from "./package-file.ts";
@@ -17,7 +18,7 @@ export interface PageFiles {
  * is a dependency of tsx, so a program that runs from source has it.
  */
 export async function pageFiles(name: (typeof PAGES)[number]): Promise<PageFiles> {
-  if (import.meta.url.endsWith(".ts")) return bundlePage(name);
+  if (import.meta.url.endsWith(".ts")) return bundlePage(name, fileURLToPath(packageFile(".")));
   const [script, style] = await Promise.all([builtFile(`${name}.js`), builtFile(`${name}.css`)]);
   return { script, style };
 }
@@ -30,11 +31,15 @@ async function builtFile(name: string): Promise<string> {
   }
 }
 
-/** Bundles a page from `src/page` with the packages it uses. */
-export async function bundlePage(name: (typeof PAGES)[number]): Promise<PageFiles> {
+/**
+ * Bundles a page from `src/page` with the packages it uses.
+ *
+ * @param root - Path of the package.
+ */
+export async function bundlePage(name: (typeof PAGES)[number], root: string): Promise<PageFiles> {
   const { build } = await import("esbuild");
   const { outputFiles, metafile } = await build({
-    absWorkingDir: fileURLToPath(packageFile(".")),
+    absWorkingDir: root,
     entryPoints: [`src/page/${name}/main.tsx`, `src/page/${name}/main.css`],
     outdir: "dist/page",
     bundle: true,
@@ -49,15 +54,15 @@ export async function bundlePage(name: (typeof PAGES)[number]): Promise<PageFile
     write: false,
   });
   const text = (extension: string) => outputFiles.find(({ path }) => path.endsWith(extension))?.text ?? "";
-  return { script: `${await licenses(Object.keys(metafile.inputs))}\n${text(".js")}`, style: text(".css") };
+  return { script: `${await licenses(root, Object.keys(metafile.inputs))}\n${text(".js")}`, style: text(".css") };
 }
 
 /** Returns the license texts of the packages among bundled files as comments. */
-async function licenses(files: readonly string[]): Promise<string> {
+async function licenses(root: string, files: readonly string[]): Promise<string> {
   const names = new Set(files.flatMap((file) => /^node_modules\/((?:@[^/]+\/)?[^/]+)\//u.exec(file)?.[1] ?? []));
   const texts = await Promise.all(
     [...names].toSorted().map(async (name) => {
-      const license = await readFile(packageFile(`node_modules/${name}/LICENSE`), "utf8");
+      const license = await readFile(join(root, `node_modules/${name}/LICENSE`), "utf8");
       return `/*!\n${name}\n\n${license.replaceAll("\r\n", "\n").trim()}\n*/`;
     }),
   );

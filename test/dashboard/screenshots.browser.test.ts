@@ -50,8 +50,8 @@ const PHONE = { width: 360, height: 740 };
 const PLACES = {
   runs: "/runs",
   curves: "/runs/@arithmetic/rank-8@/curves?with=@arithmetic/rank-16@",
-  groups: "/runs/@arithmetic/rank-8@/groups/train/59",
-  trajectory: "/runs/@arithmetic/rank-8@/trajectories/train/59/2/2",
+  groups: "/runs/@arithmetic/rank-8@/groups/train/20",
+  trajectory: "/runs/@arithmetic/rank-8@/trajectories/train/20/2/2",
   answers: "/runs/@arithmetic/rank-8@/answers?scenario=sum-001",
   playground: "/playground?model=whetstone-tiny",
 } as const;

@@ -33,7 +33,7 @@ export function RunPage({ run, route, live }: { readonly run: string; readonly r
   return (
     <>
       <RunTop summary={summary ?? details.value} live={live} run={run} details={details} />
-      <nav class="tabs" aria-label="Views of the run" ref={showCurrent}>
+      <nav class="tabs" aria-label="Views of the run" ref={(tabs) => showCurrent(tabs)}>
         {TABS.map(({ id, label }) => (
           <a key={id} href={href(["runs", run, id], { with: over })} aria-current={id === tab ? "page" : undefined}>
             {label}
