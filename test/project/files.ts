@@ -40,7 +40,7 @@ export function stepMetrics(): string[] {
 
 /** A block of TypeScript in a document. */
 export interface Block {
-  /** File name in the folder of the document, so that relative imports and the package name resolve from there. */
+  /** File name in a folder of the document, so that the package name and the imports of other blocks of the page resolve from there. */
   readonly name: string;
   readonly code: string;
   readonly document: string;
@@ -52,7 +52,7 @@ export interface Block {
 export function blocks(document: string): Block[] {
   const text = read(document);
   return [...text.matchAll(/^( *)```ts\n(.*?)^\1```$/gmsu)].map((match, index) => ({
-    name: join(ROOT, `${document}.${index}.ts`),
+    name: join(ROOT, `${document}.d`, /^\/\/ ([\w.-]+\.mts)\b/u.exec(match[2] ?? "")?.[1] ?? `${index}.mts`),
     code: `${match[2]}\nexport {};\n`,
     document,
     line: text.slice(0, match.index).split("\n").length + 1,
