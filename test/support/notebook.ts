@@ -46,7 +46,7 @@ const linesOf = (text: string) => text.match(/[^\n]*\n|[^\n]+/gu) ?? [];
 const PRELUDE = `
 import { formatWithOptions as __format, inspect as __inspect } from "node:util";
 const __cells: object[][] = [];
-const __add = (output: object) => __cells.at(-1)?.push(output);
+const __add = (output: object) => void __cells.at(-1)?.push(output);
 console.log = (...values: unknown[]) => __add({ output_type: "stream", text: __format({}, ...values) + "\\n" });
 const __show = (value: any) => {
   if (value === undefined) return;
