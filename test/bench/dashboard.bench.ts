@@ -49,14 +49,22 @@ async function* messages({ url, apiKey }: Address, path: string, signal: AbortSi
   for await (const message of stream as unknown as AsyncIterable<EventSourceMessage>) yield message;
 }
 
-/** Milliseconds of each request of the page, on a service that has read nothing yet. */
-async function openRun(runs: string): Promise<Map<string, number>> {
+/** Milliseconds of one request. */
+interface Cost {
+  readonly ms: number;
+  /** CPU time of the process with the service and the client. */
+  readonly cpuMs: number;
+}
+
+/** Costs of each request of the page, on a service that has read nothing yet. */
+async function openRun(runs: string): Promise<Map<string, Cost>> {
   const service = await startService({ engine: createScriptedEngine(), dataDir: join(runs, "..", "data"), runs: [runs] });
-  const times = new Map<string, number>();
+  const times = new Map<string, Cost>();
   const timed = async <T>(name: string, path: string): Promise<T> => {
-    const startMs = performance.now();
+    const [startMs, cpu] = [performance.now(), process.cpuUsage()];
     const body = await get<T>(service, path);
-    times.set(name, performance.now() - startMs);
+    const { user, system } = process.cpuUsage(cpu);
+    times.set(name, { ms: performance.now() - startMs, cpuMs: (user + system) / 1000 });
     return body;
   };
   try {
@@ -166,11 +174,15 @@ export async function run(args: string[]): Promise<void> {
   const root = await mkdtemp(join(tmpdir(), "whetstone-dashboard-bench-"));
   try {
     await writeLargeRun(join(root, "runs", "large"), { steps, groups, size });
-    const opened: Map<string, number>[] = [];
+    const opened: Map<string, Cost>[] = [];
     for (let round = 0; round < rounds; round++) opened.push(await openRun(join(root, "runs")));
-    const rows = [...opened[0]!.keys()].map((name) => [name, median(opened.map((times) => times.get(name)!)).toFixed(0)]);
-    const total = median(opened.map((times) => [...times.values()].reduce((sum, ms) => sum + ms, 0)));
-    printTable([`opening a run of ${steps} steps and ${steps * groups * size} trajectories`, "ms"], [...rows, ["all", total.toFixed(0)]]);
+    const row = (name: string, of: (costs: Map<string, Cost>) => Cost[]) => {
+      const total = (key: keyof Cost) => median(opened.map((costs) => of(costs).reduce((sum, cost) => sum + cost[key], 0)));
+      return [name, total("ms").toFixed(0), total("cpuMs").toFixed(0)];
+    };
+    const rows = [...opened[0]!.keys()].map((name) => row(name, (costs) => [costs.get(name)!]));
+    const title = `opening a run of ${steps} steps and ${steps * groups * size} trajectories`;
+    printTable([title, "ms", "CPU ms"], [...rows, row("all", (costs) => [...costs.values()])]);
     await rm(join(root, "runs", "large"), { recursive: true });
     const delays = await liveDelays(join(root, "runs"), 100);
     printTable(
