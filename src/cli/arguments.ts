@@ -10,22 +10,6 @@ export function integer(min: number): (text: string) => number {
   };
 }
 
-/** Checkpoint of a trained model. */
-export interface CheckpointName {
-  readonly model: ModelName;
-  /** Step of the checkpoint; undefined for the newest. */
-  readonly step: number | undefined;
-}
-
-/** Parses `project/name:step`; `:step` is a number, `stepN` as in model addresses, `latest`, or absent for the newest. */
-export function checkpointName(text: string): CheckpointName {
-  const [model = "", step, ...rest] = text.split(":");
-  const found = step === undefined || step === "latest" ? undefined : /^(?:step)?(\d{1,9})$/u.exec(step)?.[1];
-  if (rest.length > 0 || (found === undefined && step !== undefined && step !== "latest"))
-    throw new InvalidArgumentError("Expected project/name:step, with a number or `latest` as the step.");
-  return { model: modelName(model), step: found === undefined ? undefined : Number(found) };
-}
-
 /** Parses a non-negative number. */
 export function positive(text: string): number {
   const value = Number(text);
