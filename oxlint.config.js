@@ -79,7 +79,7 @@ export default {
   plugins: ["typescript", "unicorn", "oxc", "import", "jsdoc"],
   options: { typeAware: true, denyWarnings: true, reportUnusedDisableDirectives: "error" },
   categories: { correctness: "error" },
-  ignorePatterns: ["dist", "docs/reference/api", "models", "coverage", "runs"],
+  ignorePatterns: ["dist", "site", "models", "coverage", "runs"],
   rules: {
     eqeqeq: "error",
     "max-lines": ["error", { max: 600 }],

@@ -28,7 +28,7 @@ try {
   for (const [name, dataset] of Object.entries({ all, best, train, validation })) console.log(name, (await dataset.toArray()).length);
 
   const data = await uploadDataset(service, { name: "distilled", train, validation });
-  console.log(data); // artifact:///entity/datasets/distilled:v0
+  console.log(data.url); // artifact:///entity/datasets/distilled:v0
   const model = await service.models.create({ project: "demo", name: "reverse", baseModel: "whetstone-tiny" });
   const job = await model.trainSft(data, { batchSize: 16, learningRate: 2e-4 });
   const { step, metrics } = await job.done();

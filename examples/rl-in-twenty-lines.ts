@@ -21,7 +21,7 @@ for (let step = await model.step(); step < steps; step++) {
       await t.sample(policy, { maxCompletionTokens: 12, ...sampling }); // appends the choice: token ids and logprobs
       return t.finish({ reward: similarity(t.lastText.trim(), scenario.answer) });
     },
-    { groupSize: 8, concurrency: 64, seed: step, timeoutMs: 30_000, maxExceptions: 0.05 },
+    { groupSize: 8, concurrency: 64, seed: step, timeoutMs: 30_000, maxExceptions: 0.05, progress: false },
   );
 
   const job = await model.train(groups, { learningRate: 3e-4 }); // runs preflight first, which may throw PreflightError

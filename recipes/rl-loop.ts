@@ -35,7 +35,7 @@ for (let step = 0; step < steps; step++) {
       await t.sample(policy, { maxCompletionTokens: 12, ...sampling });
       return t.finish({ reward: similarity(t.lastText.trim(), [...word].reverse().join("")) });
     },
-    { groupSize: G, concurrency: 64, seed: step, timeoutMs: 60_000, maxExceptions: 0.05 },
+    { groupSize: G, concurrency: 64, seed: step, timeoutMs: 60_000, maxExceptions: 0.05, progress: false },
   );
   const { reward, trainableGroups } = groups.stats;
 

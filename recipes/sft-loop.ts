@@ -46,7 +46,7 @@ for (let job = 0; job < jobs; job++) {
       const text = t.lastText.trim();
       return t.finish({ reward: similarity(text, answer(index)), metrics: { exact: text === answer(index) } });
     },
-    { groupSize: 1, temperature: 0, concurrency: 64 },
+    { groupSize: 1, temperature: 0, concurrency: 64, progress: false },
   );
   const { reward, metrics } = groups.stats;
   console.log(

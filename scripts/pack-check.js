@@ -2,15 +2,19 @@
  * Packs the built package and uses it as a stranger would: `node scripts/pack-check.js` (after `npm run build`).
  *
  * The tarball is installed in an empty directory with npm 10 and with npm 11. There, each subpath is imported and type-checked, the
- * command line answers, no native code is loaded by the thin parts, and the README's first program runs.
+ * command line answers, no native code is loaded by the thin parts, and the README's commands lead to a trained policy and its report.
+ * `PACK_NODES=20,24` follows the README with these versions of Node, too.
  */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
 const root = resolve(import.meta.dirname, "..");
 const NPM_VERSIONS = ["10", "11"];
+const [OWN_NODE] = process.versions.node.split(".");
+/** Major versions of Node that the README is followed with: the running one, and those of `PACK_NODES=20,24`, which npm downloads. */
+const NODE_VERSIONS = [...new Set([OWN_NODE, ...(process.env.PACK_NODES?.split(",") ?? [])])];
 const PROGRAM_TIMEOUT_MS = 240_000;
 
 const { version, dependencies, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -118,11 +122,35 @@ function run(label, command, args, options = {}) {
   return result.stdout;
 }
 
-/** The first TypeScript program of the README. */
+/** The first program of the README: its code, file and command. */
 function firstProgram() {
-  const block = /^```ts\n(.*?)^```$/msu.exec(readFileSync(join(root, "README.md"), "utf8"));
-  if (block === null) throw new Error("Expected a ```ts block in README.md");
-  return block[1];
+  const [, code, file, command] =
+    /^```ts\n(\/\/ ([\w-]+\.mts): (.*)\n.*?)^```$/msu.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+  if (code === undefined) throw new Error("Expected a ```ts block with a file name and a command in README.md");
+  return { code, file, command };
+}
+
+/**
+ * Follows the README from an empty directory to a trained policy and its report, every command as printed, with the tarball as `whetstone`.
+ */
+function followReadme(npm, node, tarball) {
+  const cwd = join(work, `readme-npm-${npm}-node-${node}`);
+  mkdirSync(cwd);
+  const [, init, install] =
+    /^mkdir first-run && cd first-run && (npm init -y)\n(.*npm install.*)$/mu.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+  if (install === undefined) throw new Error("Expected the commands of a first project in README.md");
+  const { code, file, command } = firstProgram();
+  writeFileSync(join(cwd, file), code);
+  // `npx` puts the asked versions of node and npm first in the path of the script.
+  const versions = ["-p", `npm@${npm}`, ...(node === OWN_NODE ? [] : ["-p", `node@${node}`])];
+  const script = [init, install.replace(" whetstone ", ` ${tarball} `), "node --version", command].join(" && ");
+  const printed = run(`the README with npm ${npm} and Node ${node}`, "npx", ["--yes", ...versions, "-c", script], { cwd });
+  if (!printed.includes(`v${node}.`)) throw new Error(`Expected Node ${node}, got:\n${printed}`);
+  if (!/^completed at checkpoint 10$/mu.test(printed)) throw new Error(`Expected a completed run, got:\n${printed}`);
+  const { size } = statSync(join(cwd, "runs/backwards/report.html"));
+  if (size < 50_000) throw new Error(`Expected a report, got ${size} bytes`);
+  rmSync(cwd, { recursive: true, force: true });
+  console.log(`npm ${npm}, Node ${node}: the README leads from an empty directory to a trained policy and its report`);
 }
 
 const work = mkdtempSync(join(tmpdir(), "whetstone-pack-"));
@@ -150,9 +178,8 @@ try {
     const help = run("whetstone --help", "npx", ["whetstone", "--help"], { cwd });
     if (!help.includes("serve")) throw new Error(`Expected \`whetstone --help\` to list \`serve\`, got: ${help}`);
 
-    writeFileSync(join(cwd, "first.ts"), firstProgram());
-    run("the README's first program", "node", ["--import", "tsx", "first.ts"], { cwd, env: { WHETSTONE_HOME: join(cwd, "home") } });
-    console.log(`npm ${npm}: installs, imports, types, command line and first program work`);
+    console.log(`npm ${npm}: installs, imports, types and command line work`);
+    for (const node of NODE_VERSIONS) followReadme(npm, node, tarball);
   }
 } finally {
   rmSync(work, { recursive: true, force: true });

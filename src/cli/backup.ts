@@ -10,9 +10,9 @@ interface DirectoryOptions extends OutputOptions {
 /** Creates the command `whetstone backup`, which copies a data directory, also while a service runs on it. */
 export function backupCommand(): Command {
   return new Command("backup")
-    .description("copy a data directory, consistently also while a service runs on it")
-    .argument("<directory>", "directory to write: empty, or not there yet")
-    .option("--data-dir <path>", "the data directory (default: WHETSTONE_HOME, or .whetstone)")
+    .description("copy a data directory consistently, also while a service uses it")
+    .argument("<directory>", "directory of the copy; empty or nonexistent")
+    .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
     .action(async (directory: string, { dataDir, ...options }: DirectoryOptions) => {
       // Imported lazily: `--help` needs no native binary.
       const { defaultDataDirectory } = await import("../service/data-directory.ts");
@@ -24,9 +24,9 @@ export function backupCommand(): Command {
 /** Creates the command `whetstone restore`, which creates a data directory from a backup. */
 export function restoreCommand(): Command {
   return new Command("restore")
-    .description("make a data directory from a backup, verifying every file")
+    .description("create a data directory from a backup; verifies every file")
     .argument("<backup>", "directory that `whetstone backup` wrote")
-    .option("--data-dir <path>", "data directory to make: empty, or not there yet (default: WHETSTONE_HOME, or .whetstone)")
+    .option("--data-dir <path>", "data directory to create; empty or nonexistent (default: WHETSTONE_HOME, or .whetstone)")
     .action(async (backup: string, { dataDir, ...options }: DirectoryOptions) => {
       const { defaultDataDirectory } = await import("../service/data-directory.ts");
       const { restore } = await import("../service/stored-files/restore.ts");

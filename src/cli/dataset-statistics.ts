@@ -11,15 +11,15 @@ export interface DatasetStatistics {
   readonly duplicates: number;
   /** Examples with at least one sampled turn, which have rewards. */
   readonly sampled: number;
-  readonly with_tools: number;
+  readonly withTools: number;
   /** Messages per example. */
   readonly messages: Summary;
   /** Assistant messages per example. */
-  readonly assistant_messages: Summary;
+  readonly assistantMessages: Summary;
   /** Characters of all messages per example. */
   readonly characters: Summary;
   /** Sampled tokens per example with sampled turns. */
-  readonly completion_tokens: Summary;
+  readonly completionTokens: Summary;
   /** Reward of the examples with sampled turns. */
   readonly reward: Summary;
 }
@@ -49,11 +49,11 @@ export async function datasetStatistics(examples: Dataset): Promise<DatasetStati
     examples: values.messages.length,
     duplicates: values.messages.length - seen.size,
     sampled: values.rewards.length,
-    with_tools: withTools,
+    withTools,
     messages: summarize(values.messages),
-    assistant_messages: summarize(values.assistant),
+    assistantMessages: summarize(values.assistant),
     characters: summarize(values.characters),
-    completion_tokens: summarize(values.tokens),
+    completionTokens: summarize(values.tokens),
     reward: summarize(values.rewards),
   };
 }
@@ -64,7 +64,7 @@ function textLength(content: unknown): number {
 }
 
 /** Lays out the statistics as lines. */
-export function* statisticsLines({ examples, duplicates, sampled, with_tools: tools, ...summaries }: DatasetStatistics): Generator<string> {
+export function* statisticsLines({ examples, duplicates, sampled, withTools: tools, ...summaries }: DatasetStatistics): Generator<string> {
   yield `${examples} examples, ${duplicates} duplicates, ${sampled} with sampled turns, ${tools} with tools`;
   const rows = Object.entries(summaries).filter(([, { count }]) => count > 0);
   const number = (value: number) => String(Number(value.toPrecision(4)));
@@ -74,7 +74,7 @@ export function* statisticsLines({ examples, duplicates, sampled, with_tools: to
     align: "right" as const,
   });
   yield* table(rows, [
-    { title: "per example", cell: ([name]) => name.replaceAll("_", " ") },
+    { title: "per example", cell: ([name]) => name.replaceAll(/[A-Z]/gu, (letter) => ` ${letter.toLowerCase()}`) },
     column("mean"),
     column("min"),
     column("median"),

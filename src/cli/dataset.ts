@@ -100,10 +100,10 @@ async function split(files: readonly string[], options: SplitOptions): Promise<v
   const written = [];
   for (const name of ["train", "validation"] as const) {
     const { path, count, sizeBytes } = await writeDataset(`${out}/${name}`, parts[name]);
-    written.push({ path, examples: count, size_bytes: sizeBytes });
+    written.push({ path, examples: count, sizeBytes });
   }
   printResult(options, written, (all) =>
-    all.map(({ path, examples, size_bytes: size }) => `${path}: ${examples} examples, ${formatBytes(size)}`),
+    all.map(({ path, examples, sizeBytes: size }) => `${path}: ${examples} examples, ${formatBytes(size)}`),
   );
 }
 
@@ -112,7 +112,7 @@ async function dedupe(files: readonly string[], options: OutputOptions & Pick<Sp
   let read = 0;
   const counted: Dataset = all.filter(() => ++read > 0);
   const { path, count, sizeBytes } = await writeTrajectories(options.out, counted.dedupe({ by: options.by }));
-  printResult(options, { path, read, written: count, duplicates: read - count, size_bytes: sizeBytes }, function* (result) {
+  printResult(options, { path, read, written: count, duplicates: read - count, sizeBytes }, function* (result) {
     yield `${path}: ${result.written} of ${read} examples, ${result.duplicates} duplicates left out, ${formatBytes(sizeBytes)}`;
   });
 }
@@ -128,11 +128,14 @@ async function upload(files: readonly string[], options: UploadOptions): Promise
   await withService(async ({ service, signal }) => {
     const { name, project } = options;
     const { train, validation } = await trainingData(files, options);
-    const target = { project, signal };
-    const validationUrl =
-      validation === undefined ? null : await uploadDataset(service, { ...target, name: `${name}-validation`, train: validation });
-    const url = await uploadDataset(service, { ...target, name, train });
-    printResult(options, { url, validation_url: validationUrl }, function* () {
+    const { url, validationUrl } = await uploadDataset(service, {
+      name,
+      project,
+      train,
+      ...(validation === undefined ? {} : { validation }),
+      signal,
+    });
+    printResult(options, { url, validationUrl }, function* () {
       yield url;
       if (validationUrl !== null) yield `${validationUrl} (validation)`;
     });

@@ -38,39 +38,41 @@ function pairs(toValue: (text: string) => string): (text: string, before: Readon
 /** Adds the options to a command. */
 export function addEngineOptions(command: Command): Command {
   return command
-    .addOption(new Option("--engine <name>", "what samples and trains").choices(["onnx", "tinker"]).default("onnx"))
+    .addOption(new Option("--engine <name>", "engine that samples and trains").choices(["onnx", "tinker"]).default("onnx"))
     .option("--engine-url <url>", "address of the Tinker server")
-    .option("--engine-key-env <name>", "variable with the key of the Tinker server (default: TINKER_API_KEY)")
-    .addOption(new Option("--engine-server <kind>", "kind of Tinker server (default: what it says of itself)").choices(["tinker", "skyrl"]))
-    .addOption(new Option("--engine-encoding <name>", "how data reach the Tinker server (default: json)").choices(["json", "protobuf"]))
-    .option("--base-model <id=directory>", "a further base model, in Hugging Face layout; can be given again", pairs(resolve), {})
+    .option("--engine-key-env <name>", "environment variable with the key of the Tinker server (default: TINKER_API_KEY)")
+    .addOption(new Option("--engine-server <kind>", "kind of Tinker server (default: detected)").choices(["tinker", "skyrl"]))
+    .addOption(
+      new Option("--engine-encoding <name>", "encoding of requests to the Tinker server (default: json)").choices(["json", "protobuf"]),
+    )
+    .option("--base-model <id=directory>", "additional base model in Hugging Face layout; repeatable", pairs(resolve), {})
     .option(
       "--base-root <path>",
-      "directory in which base models given as paths must lie; can be given again",
+      "directory from which base models may be given as paths; repeatable",
       (path: string, before: readonly string[]) => [...before, path],
       [],
     )
-    .option("--offline", "fetch no base model from the model hub: only those in the cache")
-    .option("--hub-cache <path>", "where base models from the model hub are kept (default: HF_HUB_CACHE, or hub in the data directory)")
-    .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples in place of the engine")
-    .option("--upstream-key-env <name>", "variable with the key of the upstream")
+    .option("--offline", "use only cached base models of the model hub")
+    .option("--hub-cache <path>", "cache of base models from the model hub (default: HF_HUB_CACHE, or hub in the data directory)")
+    .option("--upstream <url>", "OpenAI-compatible server, such as vLLM, that samples instead of the engine")
+    .option("--upstream-key-env <name>", "environment variable with the key of the upstream")
     .option(
       "--upstream-model <id=name>",
-      "base model that is sampled there, and its name there (default: all it lists); can be given again",
+      "base model that the upstream samples, and its name there (default: all models that it lists); repeatable",
       pairs((name) => name),
       {},
     )
-    .option("--upstream-adapters", "load trained adapters there and sample them there too")
+    .option("--upstream-adapters", "load trained adapters into the upstream and sample them there, too")
     .option("--upstream-data-dir <path>", "the data directory as the upstream sees it (default: the same path)")
     .option(
       "--upstream-refuse <field>",
-      "field that the upstream accepts and ignores: refuse it; can be given again",
+      "field that the upstream accepts and ignores: reject it; repeatable",
       (field: string, before: readonly string[]) => [...before, field],
       [],
     )
     .option(
       "--upstream-accept <field>",
-      "field that the upstream supports although it does not confirm it: forward it; can be given again",
+      "field that the upstream supports without confirming it: forward it; repeatable",
       (field: string, before: readonly string[]) => [...before, field],
       [],
     );

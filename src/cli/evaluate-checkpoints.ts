@@ -28,7 +28,7 @@ export interface SavedEvaluation {
   readonly environment: string;
   readonly model: string;
   readonly samples: number;
-  readonly run_dir: string;
+  readonly runDir: string;
   readonly checkpoints: readonly ({ readonly step: number; readonly scenarios: number } & EvaluationEstimates)[];
   /** Paired differences to the first checkpoint; null for a single checkpoint. */
   readonly comparison: Comparison | null;
@@ -76,7 +76,7 @@ export async function savedEvaluation(settings: SavedEvaluationSettings): Promis
     environment: environment.name,
     model: `${model.entity}/${model.project}/${model.name}`,
     samples,
-    run_dir: run.dir,
+    runDir: run.dir,
     checkpoints: results,
     comparison:
       checkpoints.length < 2
@@ -103,7 +103,7 @@ export function* savedEvaluationLines({
   environment,
   model,
   samples,
-  run_dir: dir,
+  runDir: dir,
   checkpoints,
   comparison,
 }: SavedEvaluation): Generator<string> {

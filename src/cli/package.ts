@@ -5,6 +5,8 @@ import { packageFile } from "../util/package-file.ts";
 export interface PackageFacts {
   readonly version: string;
   readonly engines: { readonly node: string };
+  /** Exact versions by package. */
+  readonly dependencies: Readonly<Record<string, string>>;
 }
 
 /** Reads package.json of this package. */

@@ -11,6 +11,7 @@ import { doctorCommand } from "./doctor/command.ts";
 import { evaluateCommand } from "./evaluate.ts";
 import { exportCommand } from "./export.ts";
 import { reportFailure, reportUsage, USAGE } from "./failure.ts";
+import { initCommand } from "./init.ts";
 import { jobsCommand } from "./jobs.ts";
 import { modelsCommand } from "./models.ts";
 import { JSON_HELP } from "./output.ts";
@@ -40,6 +41,7 @@ export function createProgram(version: string): Command {
     .version(version)
     .showHelpAfterError("(run with --help for the options)");
   for (const command of [
+    initCommand(),
     serveCommand(),
     trainCommand(),
     sftCommand(),

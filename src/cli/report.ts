@@ -1,8 +1,9 @@
-import { spawn } from "node:child_process";
+import { pathToFileURL } from "node:url";
 import { Command } from "commander";
 import { writeReport } from "../report/index.ts";
 import { formatBytes } from "../util/units.ts";
 import { integer } from "./arguments.ts";
+import { openBrowser } from "./open-browser.ts";
 import { type OutputOptions, printResult } from "./output.ts";
 
 interface ReportOptions extends OutputOptions {
@@ -25,17 +26,8 @@ export function reportCommand(): Command {
 async function report(run: string, options: ReportOptions): Promise<void> {
   const { out, steps, open = false } = options;
   const written = await writeReport(run, { path: out, steps });
-  printResult(options, { path: written.path, size_bytes: written.sizeBytes, steps: written.steps }, function* ({ path, size_bytes: size }) {
+  printResult(options, written, function* ({ path, sizeBytes: size }) {
     yield `${path} (${formatBytes(size)}, trajectories of ${written.steps.length} steps)`;
   });
-  if (open) openInBrowser(written.path);
-}
-
-/** Opens a file with the program that the system has chosen for it. A failure is ignored, because the path is printed. */
-function openInBrowser(path: string): void {
-  const [command = "xdg-open", ...args] =
-    process.platform === "win32" ? ["cmd", "/c", "start", ""] : process.platform === "darwin" ? ["open"] : ["xdg-open"];
-  const child = spawn(command, [...args, path], { detached: true, stdio: "ignore" });
-  child.on("error", () => undefined);
-  child.unref();
+  if (open) openBrowser(pathToFileURL(written.path).href);
 }

@@ -18,10 +18,10 @@ interface ListedRun {
   /** Mean reward of the last step with rollouts; null without one. */
   readonly reward: number | null;
   /** Mean reward of the last evaluation; null without one. */
-  readonly evaluation_reward: number | null;
+  readonly evaluationReward: number | null;
   /** Time of the last record, ISO 8601. */
-  readonly last_written: string | null;
-  readonly size_bytes: number;
+  readonly lastWritten: string | null;
+  readonly sizeBytes: number;
   /** Reason why the run failed or cannot be read. */
   readonly error: string | null;
 }
@@ -38,7 +38,7 @@ async function list(folder: string, options: OutputOptions): Promise<void> {
   const root = resolve(folder);
   const dirs = await findRuns(root);
   const found = await Promise.all(dirs.map((dir) => listed(root, dir)));
-  const time = ({ last_written: written }: ListedRun) => (written === null ? 0 : Date.parse(written));
+  const time = ({ lastWritten: written }: ListedRun) => (written === null ? 0 : Date.parse(written));
   const runs = found.toSorted((a, b) => time(b) - time(a));
   printResult(options, { folder: root, runs }, function* () {
     if (runs.length === 0) {
@@ -52,20 +52,20 @@ async function list(folder: string, options: OutputOptions): Promise<void> {
       { title: "state", cell: ({ state }) => state },
       { title: "steps", cell: ({ steps }) => String(steps ?? ""), align: "right" },
       { title: "reward", cell: ({ reward }) => number(reward), align: "right" },
-      { title: "eval", cell: ({ evaluation_reward: reward }) => number(reward), align: "right" },
+      { title: "eval", cell: ({ evaluationReward: reward }) => number(reward), align: "right" },
       {
         title: "age",
-        cell: (run) => (run.last_written === null ? "" : formatDuration(Math.max(0, Date.now() - time(run)))),
+        cell: (run) => (run.lastWritten === null ? "" : formatDuration(Math.max(0, Date.now() - time(run)))),
         align: "right",
       },
-      { title: "size", cell: ({ size_bytes: bytes }) => formatBytes(bytes), align: "right" },
+      { title: "size", cell: ({ sizeBytes: bytes }) => formatBytes(bytes), align: "right" },
     ]);
     for (const { run, error } of runs) if (error !== null) yield `${run}: ${error}`;
   });
 }
 
 async function listed(root: string, dir: string): Promise<ListedRun> {
-  const shared = { run: relative(root, dir) || ".", size_bytes: await directorySize(dir) };
+  const shared = { run: relative(root, dir) || ".", sizeBytes: await directorySize(dir) };
   try {
     const run = await openRun(dir);
     const { kind } = run.config;
@@ -75,8 +75,8 @@ async function listed(root: string, dir: string): Promise<ListedRun> {
       state: run.state,
       steps: run.steps,
       reward: lastReward(run, "train"),
-      evaluation_reward: lastReward(run, "eval"),
-      last_written: run.span === null ? null : new Date(run.span[1]).toISOString(),
+      evaluationReward: lastReward(run, "eval"),
+      lastWritten: run.span === null ? null : new Date(run.span[1]).toISOString(),
       error: run.error,
     };
   } catch (error) {
@@ -87,8 +87,8 @@ async function listed(root: string, dir: string): Promise<ListedRun> {
       state: "unreadable",
       steps: null,
       reward: null,
-      evaluation_reward: null,
-      last_written: null,
+      evaluationReward: null,
+      lastWritten: null,
       error: error.message,
     };
   }

@@ -44,25 +44,25 @@ function parsePort(text: string): number {
 /** Creates the command `whetstone serve`, which runs the service in the foreground until it receives a signal to stop. */
 export function serveCommand(): Command {
   return addEngineOptions(new Command("serve"))
-    .description("serve models and train them, until interrupted")
-    .option("--host <address>", "address to listen on; anything but loopback needs WHETSTONE_API_KEY", "127.0.0.1")
-    .option("--port <number>", "port to listen on, 0 = any free one", parsePort, 8321)
-    .option("--data-dir <path>", "where everything is kept (default: WHETSTONE_HOME, or .whetstone)")
+    .description("run the service: sampling and training over HTTP, until a signal stops it")
+    .option("--host <address>", "address to listen on; any address but loopback needs WHETSTONE_API_KEY", "127.0.0.1")
+    .option("--port <number>", "port to listen on; 0 = any free port", parsePort, 8321)
+    .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
     .option(
       "--checkpoint-budget <size>",
-      "what all checkpoints may take on disk, such as 500MB or 20GB; the oldest that nothing needs go",
+      "max size of all checkpoints, such as 500MB or 20GB; the service deletes the oldest that are not needed (default: unlimited)",
       parseSize,
     )
-    .option("--min-free <size>", "disk space that must stay free, such as 500MB; below it new work is refused (default: 64 MiB)", parseSize)
-    .option("--retain-jobs <time>", "how long finished jobs are kept with their events, such as 12h or 30d (default: for ever)", parseTime)
-    .option("--retain-artifacts <time>", "how long artifact versions are kept, such as 12h or 30d (default: for ever)", parseTime)
+    .option("--min-free <size>", "min free disk space, such as 500MB; below it, new work is rejected (default: 64 MiB)", parseSize)
+    .option("--retain-jobs <time>", "retention of finished jobs with their events, such as 12h or 30d (default: unlimited)", parseTime)
+    .option("--retain-artifacts <time>", "retention of artifact versions, such as 12h or 30d (default: unlimited)", parseTime)
     .option(
       "--runs <path>",
-      "directory in which the dashboard finds training runs; can be given again (default: runs)",
+      "directory in which the dashboard finds training runs; repeatable (default: runs)",
       (path: string, before: readonly string[]) => [...before, path],
       [],
     )
-    .option("--log-requests", "one line per request on standard error")
+    .option("--log-requests", "log one line per request to standard error")
     .action(serve);
 }
 

@@ -6,7 +6,7 @@ import type { SftOptions, Service } from "../client/index.ts";
 import { uploadDataset, type Dataset } from "../dataset/index.ts";
 import { digestOf } from "../dataset/keys.ts";
 import { eventToDisk } from "../train/events.ts";
-import { trainSft, type RunEvent } from "../train/index.ts";
+import { trainSft } from "../train/index.ts";
 import { printLine } from "../util/output.ts";
 import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
@@ -26,9 +26,6 @@ interface SftCommandOptions extends OutputOptions {
   readonly seed: number;
   readonly runDir?: string;
 }
-
-/** Min milliseconds between two printed optimizer steps. */
-const STEP_INTERVAL_MS = 2000;
 
 /** Creates the command `whetstone sft <file…>`, which trains a model on examples. */
 export function sftCommand(): Command {
@@ -58,12 +55,14 @@ async function sft(files: readonly string[], options: SftCommandOptions): Promis
     const validation = data.validation && (await uploaded(service, data.validation, { name: `${name.name}-validation`, runDir, signal }));
     const model = await openModel(connected, name, base, loraRank);
     const run = trainSft({ model, data: train, train: settings(options, validation), runDir, signal });
-    const print = printer(options);
-    for await (const event of run) print(event);
+    if (options.json === true) for await (const event of run) printLine(JSON.stringify(eventToDisk(event)));
     const { reason, checkpointStep, metrics } = await run.done;
     if (options.json === true) return;
-    const loss = metrics["loss"] === undefined ? "" : `, loss ${metrics["loss"].toFixed(4)}`;
-    printLine(`${reason}; checkpoint ${checkpointStep}${loss}; report in ${runDir}/report.html`);
+    const number = (name: string, shown = name) => (metrics[name] === undefined ? "" : `, ${shown} ${metrics[name].toFixed(4)}`);
+    const losses = `${number("loss")}${number("validation/loss", "validation loss")}`;
+    printLine(
+      `${reason} after ${metrics["gradient_steps"] ?? 0} gradient steps; checkpoint ${checkpointStep}${losses}; report in ${runDir}/report.html`,
+    );
   }, "; start the same command again and it resumes");
 }
 
@@ -88,27 +87,5 @@ async function uploaded(
   const artifact = `sft-${name}-${hash.digest("hex").slice(0, 12)}`;
   const text = await readFile(join(runDir, "config.json"), "utf8").catch(() => "");
   const known = new RegExp(`"(artifact:///[^"]*/${artifact.replaceAll(".", "\\.")}:v\\d+)"`, "u").exec(text)?.[1];
-  return known ?? uploadDataset(service, { name: artifact, train: examples, signal });
-}
-
-/** Returns a function that prints events: with `--json` all, else the ends of jobs, warnings, and an optimizer step every two seconds. */
-function printer({ json }: SftCommandOptions): (event: RunEvent) => void {
-  let [printedMs, gradientStep] = [performance.now(), 0];
-  return (event) => {
-    if (json === true) return printLine(JSON.stringify(eventToDisk(event)));
-    if (event.type === "gradient-step") {
-      gradientStep++;
-      if (performance.now() - printedMs < STEP_INTERVAL_MS) return;
-      printedMs = performance.now();
-      printLine(`gradient step ${gradientStep}  loss ${(event.metrics["loss"] ?? Number.NaN).toFixed(4)}`);
-    } else if (event.type === "run-resume") printLine(`resumes from checkpoint ${event.checkpointStep}`);
-    else if (event.type === "warning") printLine(`${event.code} ×${event.count}: ${event.message}`);
-    else if (event.type === "step-end") {
-      const validation = event.metrics["validation/loss"];
-      const shown = validation === undefined ? "" : `  validation loss ${validation.toFixed(4)}`;
-      printLine(
-        `${event.metrics["gradient_steps"] ?? gradientStep} gradient steps  loss ${(event.metrics["loss"] ?? Number.NaN).toFixed(4)}${shown}`,
-      );
-    }
-  };
+  return known ?? (await uploadDataset(service, { name: artifact, train: examples, signal })).url;
 }

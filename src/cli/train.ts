@@ -6,6 +6,7 @@ import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
 import { addEnvironment, type EnvironmentOptions, loadEnvironment } from "./environment-file.ts";
 import type { OutputOptions } from "./output.ts";
+import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
 interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly model: ModelName;
@@ -19,6 +20,7 @@ interface TrainOptions extends EnvironmentOptions, OutputOptions {
   readonly seed: number;
   readonly concurrency: number;
   readonly runDir?: string;
+  readonly tracker: readonly TrackerChoice[];
 }
 
 /** Creates the command `whetstone train <file>`, which trains a model on an environment by reinforcement learning. */
@@ -31,17 +33,19 @@ export function trainCommand(): Command {
     .option("--scenarios <number>", "scenarios per step", integer(1), 16)
     .option("--group-size <number>", "rollouts per scenario", integer(2), 8)
     .option("--learning-rate <number>", "learning rate (default: the service's)", positive)
-    .option("--off-policy <number>", "steps that rollouts may be ahead of training", integer(0), 0)
-    .option("--eval-every <number>", "evaluate on the eval scenarios every so many steps", integer(1))
+    .option("--off-policy <number>", "max steps by which rollouts may be ahead of training", integer(0), 0)
+    .option("--eval-every <number>", "steps between evaluations on the eval scenarios (default: none)", integer(1))
     .option("--seed <number>", "seed of scenarios and rollouts", integer(0), 0)
     .option("--concurrency <number>", "max concurrent rollouts", integer(1), 64)
     .option("--run-dir <path>", "directory of the run; an existing run is resumed (default: runs/<environment>-<model>)")
+    .option(TRACKER_OPTION, TRACKER_DESCRIPTION, trackerChoice, [])
     .action(train);
 }
 
 async function train(file: string, options: TrainOptions): Promise<void> {
   const environment = await loadEnvironment(file, options);
   const runDir = options.runDir ?? `runs/${environment.name}-${options.model.name}`;
+  const trackers = await Promise.all(options.tracker.map((create) => create()));
   await withService(async (connected) => {
     const model = await openModel(connected, options.model, options.base);
     const { signal } = connected;
@@ -50,6 +54,7 @@ async function train(file: string, options: TrainOptions): Promise<void> {
       environment,
       runDir,
       signal,
+      trackers,
       steps: options.steps,
       scenariosPerStep: options.scenarios,
       groupSize: options.groupSize,

@@ -8,8 +8,8 @@ import { type OutputOptions, printResult } from "./output.ts";
 /** Creates the command `whetstone validate <file>`, which checks that an environment rewards its own correct answers. Uses no model. */
 export function validateCommand(): Command {
   return addEnvironment(new Command("validate"))
-    .description("run the right answers of an environment through its rewards; asks no model")
-    .option("--count <number>", "scenarios to look at of each split", integer(1), 100)
+    .description("check that the rewards of an environment accept its right answers; uses no model")
+    .option("--count <number>", "max scenarios to check per split", integer(1), 100)
     .action(run);
 }
 

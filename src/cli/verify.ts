@@ -7,8 +7,8 @@ import { type OutputOptions, printResult } from "./output.ts";
 /** Creates the command `whetstone verify`, which compares the files of a data directory with their digests. Changes nothing. */
 export function verifyCommand(): Command {
   return new Command("verify")
-    .description("compare every file of a data directory with its digest; changes nothing, and a service may run meanwhile")
-    .option("--data-dir <path>", "the data directory (default: WHETSTONE_HOME, or .whetstone)")
+    .description("compare every file of a data directory with its digest; changes nothing; a service may be running")
+    .option("--data-dir <path>", "data directory (default: WHETSTONE_HOME, or .whetstone)")
     .action(run);
 }
 

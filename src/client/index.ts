@@ -11,7 +11,7 @@ export type { HttpErrorOptions } from "./errors.ts";
 export { Job } from "./job.ts";
 export type { JobResult } from "./job.ts";
 export { Model } from "./model.ts";
-export type { GroupSource, ModelPolicy, TrainOptions, TrainSftOptions } from "./model.ts";
+export type { GroupSource, ModelPolicy, SftDataset, TrainOptions, TrainSftOptions } from "./model.ts";
 export type { ListModelsOptions, Models } from "./models.ts";
 export type { ListOptions } from "./pages.ts";
 export type { BatchFinding, ExamineOptions, FollowOptions } from "./ports.ts";

@@ -13,12 +13,30 @@ import type { ModelCheckpoint } from "./checkpoints.ts";
 import { Job } from "./job.ts";
 import type { Service } from "./service.ts";
 import { type DeletedModel, type ModelInfo, type RlOptions, type SftOptions } from "./wire.ts";
+import { optionNames, withOptionNames } from "./option-names.ts";
 import { hasOption, optionsToWire } from "./options.ts";
 
 /** Options of {@link Model.train}. */
 export type TrainOptions = RlOptions & CreateOptions;
 /** Options of {@link Model.trainSft}. */
 export type TrainSftOptions = SftOptions & CreateOptions;
+
+/** Dataset of a supervised job: an address `artifact:///entity/project/name:vN`, or the result of `uploadDataset`. */
+export type SftDataset =
+  | string
+  | {
+      /** Address of the training data. */
+      readonly url: string;
+      /** Address of the validation data; null = none. */
+      readonly validationUrl: string | null;
+    };
+
+const RL_NAMES = optionNames(rlConfig, "experimental_config.");
+const SFT_NAMES = new Map([
+  ...optionNames(sftConfig, "config."),
+  ...optionNames(sftExperimentalConfig, "experimental_config."),
+  ["training_data_url", "dataset"],
+]);
 
 /** Weights of one checkpoint, ready to sample from; usable wherever a `Policy` is expected. */
 export interface ModelPolicy {
@@ -192,14 +210,15 @@ export class Model implements ModelInfo {
     const warnings = this.#service.examineBatch(wireGroups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
     const baselineStep = await this.#baselineStep(signal);
     const body = { model_id: this.id, trajectory_groups: wireGroups, experimental_config: experimental };
-    const { id } = await this.#service.trainingJobs.createRl(body, { signal, timeoutMs, idempotencyKey });
+    const { id } = await withOptionNames(RL_NAMES, () => this.#service.trainingJobs.createRl(body, { signal, timeoutMs, idempotencyKey }));
     return new Job(this.#service, { id, modelId: this.id, warnings, baselineStep });
   }
 
   /**
    * Starts a supervised fine-tuning job on an uploaded dataset (see `uploadDataset`).
    *
-   * @param dataUrl - `artifact:///entity/project/name:vN`.
+   * @param dataset - Address `artifact:///entity/project/name:vN`, or the result of `uploadDataset`: its validation half, if any, is the
+   *   default of `validationDataUrl`, unless `validationSplit` is given.
    * @param options - Settings of the job, signal, time limit and idempotency key.
    * @returns the created job.
    * @throws ArgumentError `E_ARGUMENT` for an unknown option or a value outside its bounds.
@@ -211,7 +230,10 @@ export class Model implements ModelInfo {
    * await job.done();
    * ```
    */
-  async trainSft(dataUrl: string, { signal, timeoutMs, idempotencyKey, ...options }: TrainSftOptions = {}): Promise<Job> {
+  async trainSft(dataset: SftDataset, { signal, timeoutMs, idempotencyKey, ...settings }: TrainSftOptions = {}): Promise<Job> {
+    const { url, validationUrl } = typeof dataset === "string" ? { url: dataset, validationUrl: null } : dataset;
+    const { validationDataUrl = settings.validationSplit === undefined ? (validationUrl ?? undefined) : undefined } = settings;
+    const options = { ...settings, validationDataUrl };
     const entries = Object.entries(options);
     const config = optionsToWire(sftConfig, Object.fromEntries(entries.filter(([name]) => hasOption(sftConfig, name))));
     const known = { ...sftConfig.shape, ...sftExperimentalConfig.shape };
@@ -224,12 +246,14 @@ export class Model implements ModelInfo {
     const baselineStep = await this.#baselineStep(signal);
     const body = {
       model_id: this.id,
-      training_data_url: dataUrl,
+      training_data_url: url,
       config,
       // The field is omitted when empty, because a service without the extensions may reject it.
       ...(Object.keys(experimental).length === 0 ? {} : { experimental_config: experimental }),
     };
-    const { id } = await this.#service.trainingJobs.createSft(body, { signal, timeoutMs, idempotencyKey });
+    const { id } = await withOptionNames(SFT_NAMES, () =>
+      this.#service.trainingJobs.createSft(body, { signal, timeoutMs, idempotencyKey }),
+    );
     return new Job(this.#service, { id, modelId: this.id, warnings: [], baselineStep });
   }
 

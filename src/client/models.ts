@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { deleteModelResponse, model, modelList, servedModelList } from "../schema/index.ts";
+import { createModelRequest, deleteModelResponse, model, modelList, servedModelList } from "../schema/index.ts";
 import { callCreate, callJson, LONG_CALL_MS, type Api, type CallOptions, type CreateOptions } from "./api.ts";
 import { Model } from "./model.ts";
 import type { Service } from "./service.ts";
@@ -14,6 +14,7 @@ import {
   type ModelSummary,
   type ServedModel,
 } from "./wire.ts";
+import { optionNames, withOptionNames } from "./option-names.ts";
 import { parseAnswer } from "./options.ts";
 import { allPages, type ListOptions } from "./pages.ts";
 
@@ -84,7 +85,7 @@ export function modelsResource(api: Api, service: Service): Models {
       // The service may first have to load or download the base model. Names are unique, so that a repeated request cannot create a second
       // model.
       const request = { json: createModelToWire(options), idempotencyKey, signal, timeoutMs, headersTimeoutMs: LONG_CALL_MS };
-      const answer = await callCreate(api, "/v1/preview/models", request, true);
+      const answer = await withOptionNames(optionNames(createModelRequest), () => callCreate(api, "/v1/preview/models", request, true));
       return new Model(service, modelFromWire(parseAnswer(model, answer, "model")));
     },
     async delete(modelId, options = {}) {

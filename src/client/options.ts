@@ -2,6 +2,7 @@
 import type { z } from "zod";
 import { ArgumentError } from "../errors.ts";
 import { ProtocolError } from "./errors.ts";
+import { camelCase, optionNames, withNames } from "./option-names.ts";
 
 /**
  * Converts camelCase options to a wire body of `schema`. Undefined options are omitted.
@@ -23,7 +24,7 @@ export function optionsToWire<T>(schema: z.ZodType<T> & { readonly shape: object
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   const name = camelCase(String(issue?.path[0] ?? ""));
-  throw new ArgumentError(`Option \`${name}\`: ${issue?.message ?? "invalid"}`, { param: name });
+  throw new ArgumentError(`Option \`${name}\`: ${withNames(issue?.message ?? "invalid", optionNames(schema))}`, { param: name });
 }
 
 /** Returns whether `schema` has the option `name` (camelCase). */
@@ -43,8 +44,4 @@ export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, what: strin
   throw new ProtocolError(
     `The service's answer is no ${what}; at \`${issue?.path.join(".") || "(root)"}\`: ${issue?.message ?? "invalid"}`,
   );
-}
-
-function camelCase(key: string): string {
-  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }

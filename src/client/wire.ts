@@ -47,7 +47,7 @@ export interface ModelSummary extends ModelInfo {
   readonly createdAt: string;
   /** Step of the newest checkpoint; null if all checkpoints were deleted. */
   readonly latestStep: number | null;
-  /** Number of checkpoints. */
+  /** Number of stored checkpoints, step 0 included. */
   readonly checkpoints: number;
   /** Size of all checkpoints on disk in bytes. A file that several checkpoints share counts once. */
   readonly bytes: number;

@@ -21,7 +21,7 @@ export interface DashboardOptions {
   readonly dataDir: string;
   /** Clock of codes and sessions in milliseconds since 1970. @default Date.now */
   readonly now?: (() => number) | undefined;
-  /** Milliseconds between two looks at running runs. @default 400 */
+  /** Milliseconds between two looks at running runs. @default 250 */
   readonly pollMs?: number | undefined;
 }
 

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import type { Dirent } from "node:fs";
-import { readdir, realpath } from "node:fs/promises";
-import { basename, join, relative, sep } from "node:path";
+import { realpath } from "node:fs/promises";
+import { basename, relative, sep } from "node:path";
 import { DataError } from "../errors.ts";
+import { runDirectories } from "../report/run-directories.ts";
 
 /** Run directory found below a root. */
 export interface FoundRun {
@@ -16,13 +16,6 @@ export interface FoundRun {
   readonly name: string;
 }
 
-/** Files that mark a run directory. */
-const MARKERS = ["events.jsonl", "metrics.jsonl"];
-/** File that marks a data directory of the service, which contains no runs. */
-const DATABASE = "whetstone.db";
-/** Max depth of a run directory below its root. */
-const MAX_DEPTH = 4;
-
 /**
  * Finds the run directories at and below `roots`, at most four levels deep. Symbolic links below a root are not followed, hidden
  * directories, `node_modules` and data directories are skipped, and a root that does not exist contains nothing.
@@ -32,21 +25,12 @@ export async function findRuns(roots: readonly string[]): Promise<FoundRun[]> {
   for (const given of roots) {
     const root = await realpath(given).catch(() => null);
     if (root === null) continue;
-    for (const path of await runsBelow(root, MAX_DEPTH)) {
+    for (const path of await runDirectories(root)) {
       const name = relative(root, path).split(sep).join("/");
       if (!found.has(path)) found.set(path, { id: idOf(path), path, root, name: name === "" ? basename(path) : name });
     }
   }
   return [...found.values()];
-}
-
-async function runsBelow(directory: string, depth: number): Promise<string[]> {
-  const entries: Dirent[] = await readdir(directory, { withFileTypes: true }).catch(() => []);
-  const names = new Set(entries.map(({ name }) => name));
-  if (MARKERS.some((name) => names.has(name))) return [directory];
-  if (depth === 0 || names.has(DATABASE)) return [];
-  const folders = entries.filter((entry) => entry.isDirectory() && !entry.name.startsWith(".") && entry.name !== "node_modules");
-  return (await Promise.all(folders.map(({ name }) => runsBelow(join(directory, name), depth - 1)))).flat();
 }
 
 function idOf(path: string): string {

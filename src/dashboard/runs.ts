@@ -4,9 +4,9 @@ import { findRuns } from "./find-runs.ts";
 import { RunReader } from "./run-reader.ts";
 
 /** Default milliseconds between two looks at the files of running and watched runs. */
-const POLL_MS = 400;
+const POLL_MS = 250;
 /** Number of looks at the active runs per look at all roots. */
-const POLLS_PER_SCAN = 5;
+const POLLS_PER_SCAN = 8;
 
 /** Change of the list of runs. */
 export interface RunChanges {

@@ -20,6 +20,6 @@ export type { Patterns } from "./paths.ts";
 export { readTrajectories, readTrajectoryGroups, writeTrajectories, writeTrajectoryGroups } from "./trajectories.ts";
 export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory } from "../trajectory/scoring.ts";
 export { uploadDataset } from "./upload.ts";
-export type { ArtifactUploader, StoredVersion, UploadDatasetOptions } from "./upload.ts";
+export type { ArtifactUploader, StoredVersion, UploadDatasetOptions, UploadedDataset } from "./upload.ts";
 export { writeDataset } from "./write-dataset.ts";
 export type { Examples, WriteDatasetOptions, WrittenDataset } from "./write-dataset.ts";

@@ -76,13 +76,21 @@ export interface UploadDatasetOptions {
   readonly train: Examples;
   /**
    * Validation data, excluded from training. Stored as a separate artifact, `<name>-validation`; the training artifact's metadata refers to
-   * it as `validation_url`. A job evaluates on it only if given that address as `validationDataUrl`.
+   * it as `validation_url`. A job that is given the result of the upload measures the loss on it.
    *
    * @default none
    */
   readonly validation?: Examples | undefined;
   /** Stops the upload, which then rejects with the signal's reason; the same call resumes it. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** Addresses of uploaded data; `model.trainSft` and `trainSft` accept the object as dataset. */
+export interface UploadedDataset {
+  /** Address of the training data: `artifact:///entity/project/name:vN`. */
+  readonly url: string;
+  /** Address of the validation data, `artifact:///entity/project/name-validation:vN`; null without `validation`. */
+  readonly validationUrl: string | null;
 }
 
 /** File name under which the service looks for data. */
@@ -97,7 +105,7 @@ const DATA_FILE = "trajectories.jsonl";
  *
  * @param service - Service or artifact store.
  * @param options - Data, name and destination.
- * @returns Address for `model.trainSft`: `artifact:///entity/project/name:vN`.
+ * @returns The addresses of both halves, for `model.trainSft`.
  * @throws DataError `E_DATA` without data, for an invalid item, or if the stored files differ from the uploaded ones.
  * @throws HttpError `E_HTTP` for a failed request; ConnectionError `E_CONNECTION` without a complete response; the signal's reason.
  * @example
@@ -109,7 +117,7 @@ const DATA_FILE = "trajectories.jsonl";
  * const job = await model.trainSft(data, { batchSize: 16, learningRate: 2e-4 });
  * ```
  */
-export async function uploadDataset(service: ArtifactUploader, options: UploadDatasetOptions): Promise<string> {
+export async function uploadDataset(service: ArtifactUploader, options: UploadDatasetOptions): Promise<UploadedDataset> {
   const { name, train, validation, signal } = options;
   signal?.throwIfAborted();
   const directory = await mkdtemp(join(tmpdir(), "whetstone-dataset-"));
@@ -117,9 +125,10 @@ export async function uploadDataset(service: ArtifactUploader, options: UploadDa
     // Both data sets are written before the first upload, so that an invalid item in either prevents uploading.
     const trainFile = await write("train", train);
     const validationFile = validation === undefined ? null : await write("validation", validation);
-    if (validationFile === null) return await upload(service, trainFile, options);
+    if (validationFile === null) return { url: await upload(service, trainFile, options), validationUrl: null };
     const validationUrl = await upload(service, validationFile, { ...options, name: `${name}-validation` });
-    return await upload(service, { ...trainFile, metadata: { ...trainFile.metadata, validation_url: validationUrl } }, options);
+    const metadata = { ...trainFile.metadata, validation_url: validationUrl };
+    return { url: await upload(service, { ...trainFile, metadata }, options), validationUrl };
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

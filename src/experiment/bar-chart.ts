@@ -13,7 +13,7 @@ export interface Bar {
   readonly low?: number | undefined;
   /** Upper end of the interval. @default no interval */
   readonly high?: number | undefined;
-  /** CSS color. @default the next of seven distinct colors */
+  /** CSS color that fills the bar. @default the next of seven distinct colors */
   readonly color?: string | undefined;
 }
 

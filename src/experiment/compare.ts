@@ -5,7 +5,7 @@ import type { Comparison } from "./comparison.ts";
 import { compareUnits } from "./pairs.ts";
 import { Run, type Subject } from "./run.ts";
 
-/** Options of {@link compare}. */
+/** Metric, unit of the pairs and bootstrap settings of {@link compare}. */
 export interface CompareOptions extends BootstrapOptions {
   /**
    * Metric to compare. By scenario: `reward`, or the name of a trajectory metric such as `reward/exact`. By step: a metric of

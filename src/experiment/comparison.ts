@@ -29,7 +29,7 @@ export interface Difference extends BootstrapEstimate {
 
 /** Result of a comparison: a mean per run, and paired differences to the baseline. In a notebook, a comparison shows itself as a table. */
 export class Comparison extends Displayable {
-  /** Compared metric. */
+  /** Name of the compared metric or value. */
   readonly metric: string;
   /** Unit of the pairs. */
   readonly by: "scenario" | "step" | "seed";

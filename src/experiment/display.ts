@@ -3,9 +3,6 @@ import { inspect } from "node:util";
 /** Contents of a notebook output by media type. */
 export type MediaBundle = Readonly<Record<string, string>>;
 
-/** Key of the method that Deno's notebook kernel calls on the value of a cell. */
-export const JUPYTER_DISPLAY: unique symbol = Symbol.for("Jupyter.display");
-
 /** Functions of tslab's module `tslab` that show an output. */
 interface TslabDisplay {
   readonly display: { readonly raw: (mediaType: string, content: string) => void };
@@ -28,7 +25,7 @@ export abstract class Displayable {
    *
    * @returns Contents by media type.
    */
-  [JUPYTER_DISPLAY](): MediaBundle {
+  [Symbol.for("Jupyter.display")](): MediaBundle {
     return this.toMedia();
   }
 

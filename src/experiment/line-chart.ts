@@ -11,7 +11,7 @@ export interface Series {
   readonly points: readonly (readonly [x: number, y: number | null])[];
   /** Intervals drawn as a band, in the order of `x`. @default none */
   readonly band?: readonly (readonly [x: number, low: number, high: number])[] | undefined;
-  /** CSS color. @default the next of seven distinct colors */
+  /** CSS color of line and band. @default the next of seven distinct colors */
   readonly color?: string | undefined;
 }
 

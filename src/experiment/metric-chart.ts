@@ -8,7 +8,7 @@ import type { Run } from "./run.ts";
 
 /** Options of {@link metricChart}. */
 export interface MetricChartOptions extends BootstrapOptions {
-  /** Metric to draw. @default "reward/mean" */
+  /** Name of the metric in `metrics.jsonl`. @default "reward/mean" */
   readonly metric?: string | undefined;
   /** Rows of training steps or of evaluations. @default "train" */
   readonly split?: Split | undefined;

@@ -3,6 +3,7 @@ import { basename, dirname, resolve } from "node:path";
 import { expandPaths } from "../dataset/paths.ts";
 import { DataError, NotFoundError } from "../errors.ts";
 import { readRun } from "../report/read-run.ts";
+import { runDirectories } from "../report/run-directories.ts";
 import { lockOwner } from "../util/process-lock.ts";
 import { Run, type ReadRunOptions } from "./run.ts";
 
@@ -49,9 +50,10 @@ export async function openRuns(patterns: string | readonly string[], options: Re
 }
 
 /**
- * Finds the run directories in a folder and below it, by their `metrics.jsonl`.
+ * Finds the run directories at and below a folder, at most four levels deep. Hidden folders, `node_modules`, data directories of a service and
+ * symbolic links are skipped.
  *
- * @param folder - Folder to search; names that start with a dot are skipped.
+ * @param folder - Folder to search.
  * @returns Absolute paths, sorted; empty for a folder without runs, or one that does not exist.
  * @example
  * ```ts
@@ -59,7 +61,7 @@ export async function openRuns(patterns: string | readonly string[], options: Re
  * ```
  */
 export async function findRuns(folder: string): Promise<string[]> {
-  return existing(`${resolve(folder)}/**/metrics.jsonl`);
+  return (await runDirectories(resolve(folder))).sort();
 }
 
 /**
@@ -73,20 +75,14 @@ export async function runDirs(pattern: string): Promise<string[]> {
     () => false,
   );
   if (isDirectory) return [resolve(pattern)];
-  const dirs = await existing(`${pattern.replace(/\/+$/u, "")}/metrics.jsonl`);
-  if (dirs.length > 0) return dirs;
-  throw new NotFoundError(`Expected \`${pattern}\` to be a run directory or a glob of run directories; no metrics.jsonl is there`, {
-    param: "patterns",
-  });
-}
-
-/** Returns the directories of the files that a glob matches; an empty list without a match. */
-async function existing(glob: string): Promise<string[]> {
   try {
-    return (await expandPaths(glob)).map((path) => resolve(dirname(path)));
-  } catch (error) {
-    if (error instanceof DataError) return [];
-    throw error;
+    return (await expandPaths(`${pattern.replace(/\/+$/u, "")}/metrics.jsonl`)).map((path) => resolve(dirname(path)));
+  } catch (cause) {
+    if (!(cause instanceof DataError)) throw cause;
+    throw new NotFoundError(`Expected \`${pattern}\` to be a run directory or a glob of run directories; no metrics.jsonl is there`, {
+      cause,
+      param: "patterns",
+    });
   }
 }
 

@@ -19,7 +19,7 @@ export interface ReadRunOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of {@link Run.groups}. */
+/** Split, step and signal for {@link Run.groups}. */
 export interface RunGroupsOptions extends ReadRunOptions {
   /** Origin of the rollouts. @default "train" */
   readonly split?: Split | undefined;

@@ -12,7 +12,7 @@ export interface CellContext<S> extends SweepCell<S> {
   readonly signal: AbortSignal;
 }
 
-/** Options of {@link sweep}. */
+/** Directory, grid, function and limits of a {@link sweep}. */
 export interface SweepOptions<G extends Grid, V> {
   /** Directory of the sweep, with one subdirectory per cell. If it already holds cells of this grid, the sweep resumes. */
   readonly dir: string;

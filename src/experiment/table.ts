@@ -16,7 +16,7 @@ const SHOWN_DIGITS = 5;
 export class Table extends Displayable {
   /** Column names in order. */
   readonly columns: readonly string[];
-  /** Rows in order. */
+  /** Objects with the values, in order. */
   readonly rows: readonly Row[];
 
   /**

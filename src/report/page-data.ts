@@ -96,7 +96,7 @@ export interface StepData {
 
 /** Metrics of one split as columns; null for a step without a value. */
 export interface ColumnsData {
-  /** Steps, ascending. */
+  /** Numbers of the steps, ascending. */
   readonly steps: readonly number[];
   /** Values by metric, aligned with `steps`. */
   readonly columns: Readonly<Record<string, readonly (number | null)[]>>;

@@ -74,7 +74,7 @@ export const modelSummary = model.extend({
   created_at: z.string(),
   /** Step of the newest checkpoint; null if all checkpoints were deleted. */
   latest_step: z.int().min(0).nullable(),
-  /** Number of checkpoints. */
+  /** Number of stored checkpoints, step 0 included. */
   checkpoints: z.int().min(0),
   /** Size of all checkpoints on disk in bytes. A file that several checkpoints share counts once. */
   bytes: z.int().min(0),

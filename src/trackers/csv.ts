@@ -23,6 +23,7 @@ type Row = ReadonlyMap<string, string>;
  * @returns The tracker.
  * @example
  * ```ts
+ * import { trainRl } from "whetstone/train";
  * import { csvTracker } from "whetstone/trackers/csv";
  *
  * const run = trainRl({ model, environment, steps: 20, runDir: "runs/sums", trackers: [csvTracker()] });

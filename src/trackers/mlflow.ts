@@ -17,7 +17,7 @@ export interface MlflowOptions {
    * authentication
    */
   readonly token?: string | undefined;
-  /** Max rollouts per step and per evaluation to store as traces. Traces need MLflow 3.6 or newer. @default 8 */
+  /** Max rollouts per step and per evaluation to store as traces. Traces need a server that accepts OTLP as JSON, such as MLflow 3.17. @default 8 */
   readonly rollouts?: number | undefined;
   /** Name of the tracker; runs with two MLflow trackers need two names. @default "mlflow" */
   readonly name?: string | undefined;
@@ -51,6 +51,7 @@ const NO_TRACES = new Set([400, 404, 405, 415, 501]);
  * @throws ArgumentError `E_ARGUMENT` for a negative number of rollouts.
  * @example
  * ```ts
+ * import { trainRl } from "whetstone/train";
  * import { mlflowTracker } from "whetstone/trackers/mlflow";
  *
  * const trackers = [mlflowTracker({ url: "http://127.0.0.1:5000", experiment: "sums" })];
@@ -215,7 +216,7 @@ class MlflowSession implements TrackerSession {
     } catch (error) {
       if (!(error instanceof TrackerResponseError && NO_TRACES.has(error.status))) throw error;
       this.#traces.count = 0;
-      throw new Error(`the server does not accept traces (${error.message}); update MLflow, or set \`rollouts: 0\``, { cause: error });
+      throw new Error(`the server does not accept traces (${error.message}); update the server, or set \`rollouts: 0\``, { cause: error });
     }
   }
 }

@@ -27,6 +27,7 @@ interface State {
  * @returns The tracker.
  * @example
  * ```ts
+ * import { trainRl } from "whetstone/train";
  * import { tensorboardTracker } from "whetstone/trackers/tensorboard";
  *
  * const run = trainRl({ model, environment, steps: 20, runDir: "runs/sums", trackers: [tensorboardTracker()] });

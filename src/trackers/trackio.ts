@@ -35,6 +35,7 @@ interface LogEntry {
  * @throws ArgumentError `E_ARGUMENT` for a negative number of rollouts.
  * @example
  * ```ts
+ * import { trainRl } from "whetstone/train";
  * import { trackioTracker } from "whetstone/trackers/trackio";
  *
  * const trackers = [trackioTracker({ url: "http://127.0.0.1:7860/?write_token=secret", project: "sums" })];

@@ -5,12 +5,15 @@ import { evaluateCheckpoint } from "./evaluation.ts";
 import { resultOf, type RunResult } from "./loop.ts";
 import { checkEvaluation, checkInteger, checkRunOptions, type EvaluationOptions, type RunOptions } from "./options.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
+import type { RunState } from "./state.ts";
 import { TrainingRun } from "./training-run.ts";
 
 /** Options of {@link evaluateCheckpoints}. */
 export interface EvaluateCheckpointsOptions<S>
-  extends Pick<RunOptions, "runDir" | "concurrency" | "timeoutMs" | "report" | "signal">, Omit<EvaluationOptions, "every"> {
-  /** Trained model. */
+  extends
+    Pick<RunOptions, "runDir" | "concurrency" | "timeoutMs" | "report" | "progress" | "trackers" | "signal">,
+    Omit<EvaluationOptions, "every"> {
+  /** Model that has the checkpoints. */
   readonly model: Model;
   /** Environment with the `eval` scenarios to play. */
   readonly environment: Environment<S>;
@@ -38,7 +41,7 @@ export interface EvaluateCheckpointsOptions<S>
  * ```
  */
 export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): TrainingRun {
-  const { model, environment, checkpoints, samples, temperature } = options;
+  const { environment, checkpoints, samples, temperature } = options;
   checkRunOptions({ ...options, evaluation: { samples, temperature } });
   checkEvaluation({}, environment);
   checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
@@ -50,7 +53,9 @@ export function evaluateCheckpoints<S>(options: EvaluateCheckpointsOptions<S>): 
     );
   }
   const loop = (directory: RunDirectory) => new EvaluationLoop(directory, options);
-  return new TrainingRun({ config: configOf(options), count: 0, loop }, { ...options, model });
+  const evaluated = ({ evaluations }: RunState) => checkpoints.filter((checkpoint) => evaluations.some(({ step }) => step === checkpoint));
+  const progress = (state: RunState) => ({ count: checkpoints.length, completed: evaluated(state).length });
+  return new TrainingRun({ config: configOf(options), count: 0, checkpoints: progress, loop }, options);
 }
 
 function configOf<S>({ model, environment, checkpoints, ...options }: EvaluateCheckpointsOptions<S>): RunConfig {

@@ -52,6 +52,8 @@ export type RecordedEventBody =
       readonly step: number;
       /** Address of the dataset. */
       readonly url: string;
+      /** Address of the validation data; null without. */
+      readonly validationUrl: string | null;
     }
   | {
       readonly type: "rollouts-end";

@@ -1,5 +1,5 @@
 import type { Writable } from "node:stream";
-import type { Model, RlOptions, SftOptions } from "../client/index.ts";
+import type { Model, RlOptions, SftDataset, SftOptions } from "../client/index.ts";
 import type { Environment } from "../environment/index.ts";
 import { ArgumentError } from "../errors.ts";
 import { checkProgress } from "../progress/index.ts";
@@ -119,10 +119,10 @@ export interface TrainRlOptions<S> extends RunOptions {
 /** Datasets and settings of a supervised run, see `trainSft`. */
 export interface TrainSftOptions<S> extends RunOptions {
   /**
-   * URLs of the datasets (`artifact:///…`), one job each; or a function that makes and uploads the dataset of a job right before the job
-   * (requires `jobs`).
+   * Datasets, one job each: addresses (`artifact:///…`) or results of `uploadDataset`, whose validation half each job measures the loss
+   * on; or a function that makes and uploads the dataset of a job right before the job (requires `jobs`).
    */
-  readonly data: string | readonly string[] | ((job: number) => Promise<string>);
+  readonly data: SftDataset | readonly SftDataset[] | ((job: number) => Promise<SftDataset>);
   /** Number of jobs if `data` is a function. */
   readonly jobs?: number | undefined;
   /** Settings of each job (epochs, batch size, learning rate), or a function of the job. @default the service's */

@@ -14,8 +14,12 @@ type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
 export interface DisplayedRun {
   /** Directory of the run, as the caller wrote it. */
   readonly runDir: string;
-  /** Steps of the whole run. */
+  /** Steps of the whole run, or checkpoints of an evaluation. */
   readonly count: number;
+  /** Steps or checkpoints completed before the start. */
+  readonly completed: number;
+  /** Unit of `count`. */
+  readonly unit: "steps" | "checkpoints";
   /** State at the start of the display. */
   readonly state: RunState;
 }
@@ -24,6 +28,7 @@ export interface DisplayedRun {
 export class RunDisplay {
   readonly #title: string;
   readonly #count: number;
+  readonly #unit: DisplayedRun["unit"];
   readonly #startedMs = performance.now();
   readonly #startFraction: number;
   readonly #warnings = new WarningCounts();
@@ -37,10 +42,11 @@ export class RunDisplay {
   #speed: string | null = null;
   #reason: RunEndReason | null = null;
 
-  constructor({ runDir, count, state }: DisplayedRun, option: RunOptions["progress"]) {
+  constructor({ runDir, count, completed, unit, state }: DisplayedRun, option: RunOptions["progress"]) {
     this.#title = runDir;
     this.#count = count;
-    this.#completed = state.steps.length;
+    this.#unit = unit;
+    this.#completed = completed;
     this.#startFraction = this.#completed / count;
     this.#metrics = state.steps.at(-1)?.metrics ?? {};
     this.#rewards = state.steps.flatMap(({ metrics }) => metrics["reward/mean"] ?? []);
@@ -60,7 +66,7 @@ export class RunDisplay {
     const seconds = (performance.now() - this.#startedMs) / 1000;
     const ending = error === undefined ? (this.#reason ?? "completed") : "ended by an error";
     const warnings = this.#warnings.summary();
-    const parts = [`${ending} after ${this.#completed} of ${this.#count} steps in ${duration(seconds)}`, this.#result()];
+    const parts = [`${ending} after ${this.#steps()} in ${duration(seconds)}`, this.#result()];
     const text = parts.filter((part) => part !== null).join(", ");
     this.#task.end(`${this.#title}: ${text}${warnings === null ? "" : `; warnings: ${warnings}`}`);
   }
@@ -76,8 +82,11 @@ export class RunDisplay {
         this.#rolloutsStartedMs = performance.now();
         this.#rollouts = null;
         break;
-      case "rollouts-end":
       case "evaluation-end":
+        if (this.#unit === "checkpoints") this.#completed++;
+        this.#rollouts = null;
+        break;
+      case "rollouts-end":
         this.#rollouts = null;
         break;
       case "job-progress":
@@ -110,7 +119,7 @@ export class RunDisplay {
       case "step-skip":
         return this.#warnings.add("step-skip") ? `step skipped: ${event.message}` : null;
       case "run-resume":
-        return `resumes after ${event.step} of ${this.#count} steps, from checkpoint ${event.checkpointStep}`;
+        return `resumes after ${this.#steps()}${this.#unit === "steps" ? `, from checkpoint ${event.checkpointStep}` : ""}`;
       case "job-fail":
         return `job of step ${event.step} failed: ${event.message}`;
       case "evaluation-end":
@@ -138,7 +147,7 @@ export class RunDisplay {
   }
 
   #steps(): string {
-    return `${this.#completed} of ${this.#count} steps`;
+    return `${this.#completed} of ${this.#count} ${this.#unit}`;
   }
 
   /** Returns the rollouts or gradient steps in progress; null between them. */
@@ -169,6 +178,7 @@ export class RunDisplay {
     const job = this.#job === null ? 0 : this.#job.completed / this.#job.total;
     const { split, step, completed, total } = this.#rollouts ?? { split: "eval", step: -1, completed: 0, total: 1 };
     const isCurrent = split === "train" && step === this.#completed;
+    if (this.#unit === "checkpoints") return Math.min(1, (this.#completed + completed / total) / this.#count);
     const share = this.#rewards.length === 0 && this.#rollouts === null ? job : isCurrent ? (ROLLOUT_SHARE * completed) / total : 0;
     return Math.min(1, (this.#completed + share) / this.#count);
   }

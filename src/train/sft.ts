@@ -1,4 +1,5 @@
-import type { SftOptions } from "../client/index.ts";
+import type { SftDataset, SftOptions } from "../client/index.ts";
+import type { UploadedDataset } from "../dataset/index.ts";
 import { InternalError } from "../errors.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "./events.ts";
@@ -26,7 +27,7 @@ import { TrainingRun } from "./training-run.ts";
  */
 export function trainSft<S>(options: TrainSftOptions<S>): TrainingRun {
   checkSftOptions(options);
-  const count = typeof options.data === "function" ? (options.jobs as number) : typeof options.data === "string" ? 1 : options.data.length;
+  const count = typeof options.data === "function" ? (options.jobs as number) : datasets(options.data).length;
   const loop = (directory: RunDirectory) => new RunLoop(directory, options, sftPlan(directory, options, count));
   return new TrainingRun({ config: configOf(options, count), count, loop }, options);
 }
@@ -41,7 +42,7 @@ function configOf<S>(options: TrainSftOptions<S>, jobs: number): RunConfig {
       model: `${model.entity}/${model.project}/${model.name}`,
       model_id: model.id,
       base_model: model.baseModel,
-      data: typeof data === "function" ? "a function of the job" : typeof data === "string" ? [data] : [...data],
+      data: typeof data === "function" ? "a function of the job" : datasets(data).map(({ url }) => url),
     },
     free: {
       jobs,
@@ -55,7 +56,16 @@ function configOf<S>(options: TrainSftOptions<S>, jobs: number): RunConfig {
   };
 }
 
-function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count: number): StepPlan<string> {
+/** Returns the list of datasets with their addresses. */
+function datasets(data: SftDataset | readonly SftDataset[]): UploadedDataset[] {
+  return (Array.isArray(data) ? (data as readonly SftDataset[]) : [data as SftDataset]).map(addresses);
+}
+
+function addresses(dataset: SftDataset): UploadedDataset {
+  return typeof dataset === "string" ? { url: dataset, validationUrl: null } : dataset;
+}
+
+function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count: number): StepPlan<UploadedDataset> {
   const { data, environment } = options;
   return {
     count,
@@ -64,11 +74,12 @@ function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count:
       const known = directory.state.data.get(step);
       if (known !== undefined) return known;
       await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
-      const url = typeof data === "function" ? await data(step) : typeof data === "string" ? data : (data[step] as string);
-      await directory.record({ type: "data-end", step, url });
-      return url;
+      const dataset = typeof data === "function" ? addresses(await data(step)) : (datasets(data)[step] as UploadedDataset);
+      const { url, validationUrl } = dataset;
+      await directory.record({ type: "data-end", step, url, validationUrl });
+      return { url, validationUrl };
     },
-    train: (step, url, signal) => trainJob(directory, options, step, url, signal),
+    train: (step, dataset, signal) => trainJob(directory, options, step, dataset, signal),
     evaluate(step, checkpointStep, signal) {
       if (environment === undefined) throw new InternalError("An evaluation without an environment passed the check of options");
       return evaluateCheckpoint({ directory, options, environment, seed: 0, step, checkpointStep, signal });
@@ -80,14 +91,14 @@ async function trainJob<S>(
   directory: RunDirectory,
   options: TrainSftOptions<S>,
   step: number,
-  url: string,
+  dataset: UploadedDataset,
   signal: AbortSignal,
 ): Promise<void> {
   const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
   const config: SftOptions = typeof train === "function" ? train(step) : (train ?? {});
-  const send = (idempotencyKey: string, inner: AbortSignal) => model.trainSft(url, { ...config, idempotencyKey, signal: inner });
+  const send = (idempotencyKey: string, inner: AbortSignal) => model.trainSft(dataset, { ...config, idempotencyKey, signal: inner });
   const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
   const losses = outcome.gradientSteps.flatMap((metrics) => metrics["loss"] ?? []);
   const mean: Metrics =

@@ -1,3 +1,4 @@
+import type { UploadedDataset } from "../dataset/index.ts";
 import type { Metrics, RecordedEvent } from "./events.ts";
 
 /** Job with a recorded intent and no recorded end. */
@@ -42,8 +43,8 @@ export interface RunState {
   readonly plannedSteps: number;
   /** Reason why the run ended before its planned steps; null if it did not. */
   readonly end: "early-stop" | "nothing-to-learn" | null;
-  /** Dataset URL of each supervised step. */
-  readonly data: ReadonlyMap<number, string>;
+  /** Dataset of each supervised step. */
+  readonly data: ReadonlyMap<number, UploadedDataset>;
 }
 
 const empty: RunState = {
@@ -92,7 +93,7 @@ export function nextState(state: RunState, event: RecordedEvent): RunState {
     case "checkpoints-delete":
       return { ...state, deletedCheckpoints: new Set([...state.deletedCheckpoints, ...event.steps]) };
     case "data-end":
-      return { ...state, data: new Map([...state.data, [event.step, event.url]]) };
+      return { ...state, data: new Map([...state.data, [event.step, { url: event.url, validationUrl: event.validationUrl ?? null }]]) };
     case "step-start":
     case "rollouts-end":
     case "step-skip":

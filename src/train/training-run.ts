@@ -7,6 +7,7 @@ import { RunDisplay } from "./progress.ts";
 import { resultOf, type RunLoop, type RunResult } from "./loop.ts";
 import type { RunOptions } from "./options.ts";
 import { RunDirectory, type RunConfig } from "./run-directory.ts";
+import type { RunState } from "./state.ts";
 import { TrackerFeeds } from "./tracker-feed.ts";
 
 /** Definition of one kind of run, RL or SFT. */
@@ -15,6 +16,8 @@ export interface RunKind {
   readonly config: RunConfig;
   /** Steps of the whole run. */
   readonly count: number;
+  /** Returns the number of checkpoints of an evaluation, in all and already evaluated. @default a run of steps */
+  readonly checkpoints?: (state: RunState) => { readonly count: number; readonly completed: number };
   /** Creates the loop that runs the steps. */
   readonly loop: (directory: RunDirectory) => Pick<RunLoop<unknown>, "run" | "stop">;
 }
@@ -108,7 +111,9 @@ export class TrainingRun implements AsyncIterable<RunEvent> {
   async #run(kind: RunKind, options: RunOptions): Promise<RunResult> {
     const { model, signal = new AbortController().signal, report = true } = options;
     const directory = await this.#directory;
-    const display = new RunDisplay({ runDir: this.runDir, count: kind.count, state: directory.state }, options.progress);
+    const { count, completed } = kind.checkpoints?.(directory.state) ?? { count: kind.count, completed: directory.state.steps.length };
+    const unit = kind.checkpoints === undefined ? "steps" : "checkpoints";
+    const display = new RunDisplay({ runDir: this.runDir, count, completed, unit, state: directory.state }, options.progress);
     const shown = directory.live$.subscribe((event) => display.update(event));
     let failure: unknown;
     let feeds: TrackerFeeds | undefined;

@@ -1,4 +1,4 @@
-import { rename, rm, writeFile } from "node:fs/promises";
+import { access, rename, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { ConflictError } from "../errors.ts";
 import { isProcessAlive, type LockOwner, readLockOwner } from "./lock-owner.ts";
@@ -42,6 +42,11 @@ export async function lockOwner(path: string): Promise<LockOwner | null> {
 }
 
 async function removeStale(path: string, { noun, param }: { readonly noun: string; readonly param: string }): Promise<void> {
+  const isThere = await access(path).then(
+    () => true,
+    () => false,
+  );
+  if (!isThere) return;
   const other = await lockOwner(path);
   if (other !== null) {
     throw new ConflictError(

@@ -35,7 +35,7 @@ export async function measure(policy: Policy, problems: readonly ReverseScenario
       await t.sample(policy, { temperature: 0, maxCompletionTokens: MAX_COMPLETION_TOKENS, signal: context.signal });
       return t.finish({ reward: reverseReward(t.lastText, scenario), metrics: { exact: extractAnswer(t.lastText) === scenario.answer } });
     },
-    { groupSize: 1, concurrency: CONCURRENCY, signal },
+    { groupSize: 1, concurrency: CONCURRENCY, signal, progress: false },
   );
   return {
     exact: groups.stats.metrics["exact"]!.mean,
@@ -56,9 +56,9 @@ export async function superviseJob(
   const train = scenarios("sft", config.seed, job * count, count).map((scenario) => ({
     messages: [...reverseMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }],
   }));
-  const dataUrl = await uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
+  const dataset = await uploadDataset(service, { project: model.project, name: `${model.name}-sft`, train, signal });
   const losses: number[] = [];
-  const running = await model.trainSft(dataUrl, { batchSize, learningRate, signal });
+  const running = await model.trainSft(dataset, { batchSize, learningRate, signal });
   for await (const event of running.events({ signal })) if (event.type === "gradient-step") losses.push(event.metrics["loss"] ?? NaN);
   return losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
 }
@@ -85,7 +85,7 @@ export async function reinforce(model: Model, config: SftThenRlConfig, index: nu
       await t.sample(policy, { temperature: 1, maxCompletionTokens: MAX_COMPLETION_TOKENS, seed: context.seed, signal: context.signal });
       return t.finish({ reward: reverseReward(t.lastText, scenario), metrics: { exact: extractAnswer(t.lastText) === scenario.answer } });
     },
-    { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal },
+    { groupSize, concurrency: CONCURRENCY, seed: config.seed * 1_000_003 + index, signal, progress: false },
   );
   const { stats } = groups;
   const found = { reward: stats.reward.mean, exact: stats.metrics["exact"]!.mean, sampledTokens: stats.tokens.completion };

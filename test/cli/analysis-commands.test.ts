@@ -25,7 +25,7 @@ describe("whetstone runs", () => {
     expect(lines[3]).toMatch(/^damaged +unreadable /u);
     expect(lines[4]).toMatch(/^damaged: .*metrics\.jsonl:1: at `step`/u);
     const json = JSON.parse((await runHere("runs", folder, "--json")).stdout) as { runs: object[] };
-    expect(json.runs[1]).toMatchObject({ run: "old", state: "completed", steps: 2, reward: 0.5, evaluation_reward: null, error: null });
+    expect(json.runs[1]).toMatchObject({ run: "old", state: "completed", steps: 2, reward: 0.5, evaluationReward: null, error: null });
     expect((await runHere("runs", join(folder, "none"))).stdout).toMatch(/^no run below /u);
   });
 });

@@ -1,36 +1,32 @@
-import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { startService } from "../../src/service/index.ts";
 import { runHere } from "./run-here.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 let home: string;
+// The commands find the service by its data directory. Without one, each would start an engine of its own.
 beforeAll(async () => {
   home = await mkdtemp(join(tmpdir(), "whetstone-cli-"));
-  return () => rm(home, { recursive: true, force: true });
+  const service = await startService({ dataDir: home });
+  return async () => {
+    await service.close();
+    await rm(home, { recursive: true, force: true });
+  };
 });
-
-function whetstone(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const command = ["--import", "tsx", "dist/cli/main.js", ...args];
-  return new Promise((done) => {
-    execFile(
-      process.execPath,
-      command,
-      { cwd: ROOT, env: { ...process.env, WHETSTONE_HOME: home, WHETSTONE_PROGRESS: "1" } },
-      (error, stdout, stderr) => {
-        done({ code: error === null ? 0 : Number(error.code ?? NaN), stdout, stderr });
-      },
-    );
-  });
-}
+beforeEach(() => {
+  vi.stubEnv("WHETSTONE_HOME", home);
+  vi.stubEnv("WHETSTONE_PROGRESS", "1");
+});
+afterEach(() => void vi.unstubAllEnvs());
 
 const ENVIRONMENT = "recipes/arithmetic/environment.ts";
 
 describe("commands for an environment file", () => {
   it("validate reports whether correct answers are rewarded, also by its exit code", { timeout: 60_000 }, async () => {
-    expect(await whetstone("validate", ENVIRONMENT)).toMatchObject({
+    expect(await runHere("validate", ENVIRONMENT)).toMatchObject({
       code: 0,
       stdout: expect.stringContaining("arithmetic: valid") as string,
     });
@@ -44,27 +40,28 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
   rewards: [{ name: "wrong", score: ({ text }) => (text === "right" ? 0 : 1) }], gold: () => "right" });
 `,
     );
-    const found = await whetstone("validate", broken);
+    const found = await runHere("validate", broken);
     expect(found).toMatchObject({ code: 1, stdout: expect.stringContaining("broken: not valid") as string });
     expect(found.stdout).toContain("fatal:");
   });
 
   it("train runs steps and resumes, eval evaluates a checkpoint and creates no model", { timeout: 90_000 }, async () => {
-    const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run")];
-    const first = await whetstone("train", ENVIRONMENT, "--steps", "1", ...settings);
+    const settings = ["--model", "cli/sums", "--scenarios", "4", "--group-size", "4", "--run-dir", join(home, "run"), "--tracker", "csv"];
+    const first = await runHere("train", ENVIRONMENT, "--steps", "1", ...settings);
     expect(first).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^completed after 1 steps; checkpoint 1; report in .*\n$/) as string,
     });
     expect(first.stderr).toMatch(/: 1 of 1 steps, reward \d/);
     expect(first.stderr).toMatch(/: completed after 1 of 1 steps in /);
-    const second = await whetstone("train", ENVIRONMENT, "--steps", "2", ...settings);
+    const second = await runHere("train", ENVIRONMENT, "--steps", "2", ...settings);
     expect(second.stderr.match(/resumes after 1 of 2 steps, from checkpoint 1/g)).toHaveLength(1);
     expect(second.stdout).toMatch(/completed after 2 steps; checkpoint 2; report in .*report\.html/);
-    const measured = await whetstone("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json");
+    expect((await readFile(join(home, "run", "metrics.csv"), "utf8")).trimEnd().split("\n")).toHaveLength(3);
+    const measured = await runHere("eval", ENVIRONMENT, "--model", "cli/sums", "--step", "1", "--json");
     expect(measured.stderr).toMatch(/^evaluation of local\/cli\/sums:step1 on arithmetic: (\d+)\/\1 rollouts, reward/m);
     expect(JSON.parse(measured.stdout)).toMatchObject({ environment: "arithmetic", policy: "local/cli/sums:step1", samples: 1 });
-    const missing = await whetstone("eval", ENVIRONMENT, "--model", "cli/none");
+    const missing = await runHere("eval", ENVIRONMENT, "--model", "cli/none");
     expect(missing).toMatchObject({ code: 1, stderr: expect.stringContaining('The model "cli/none" does not exist') as string });
     expect(missing.stderr).toContain("which has cli/sums");
   });
@@ -73,6 +70,8 @@ export default defineEnvironment({ name: "broken", scenarios: { train: [{ id: "a
     [["train", ENVIRONMENT], 2, "--model"],
     [["train", ENVIRONMENT, "--model", "a/b/c"], 2, "project/name"],
     [["train", ENVIRONMENT, "--model", "a", "--group-size", "1"], 2, "a whole number from 2"],
+    [["train", ENVIRONMENT, "--model", "a", "--tracker", "wandb"], 2, "one of csv, tensorboard, mlflow, trackio"],
+    [["train", ENVIRONMENT, "--model", "a", "--tracker", "mlflow=nowhere"], 1, "an http or https address"],
     [["eval", "nothing.ts", "--model", "a"], 1, "found no such file"],
     [["eval", ENVIRONMENT], 2, "expected --model <project/name>, or --base <id>"],
     [["eval", ENVIRONMENT, "--model", "a", "--base", "whetstone-tiny"], 2, "cannot be used with"],

@@ -6,31 +6,20 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { runHere } from "./run-here.ts";
 
 const MAIN = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 
-async function run(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [MAIN, ...args], {
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let stdout = "";
-  let stderr = "";
-  child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
-  child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
-  const [code] = (await once(child, "close")) as [number | null];
-  return { code, stdout, stderr };
-}
-
 test("rejects unknown commands and options with a suggestion, and prints help", async () => {
-  const command = await run("sevre");
+  const command = await runHere("sevre");
   expect([command.code, command.stderr]).toEqual([2, expect.stringContaining("Did you mean serve?")]);
-  const option = await run("serve", "--prot", "1");
+  const option = await runHere("serve", "--prot", "1");
   expect([option.code, option.stderr]).toEqual([2, expect.stringContaining("Did you mean --port?")]);
-  const value = await run("serve", "--port", "70000");
+  const value = await runHere("serve", "--port", "70000");
   expect([value.code, value.stderr]).toEqual([2, expect.stringContaining("0 to 65535")]);
-  const size = await run("serve", "--checkpoint-budget", "20 apples");
+  const size = await runHere("serve", "--checkpoint-budget", "20 apples");
   expect([size.code, size.stderr]).toEqual([2, expect.stringContaining("500MB or 20GB")]);
-  const help = await run("--help");
+  const help = await runHere("--help");
   expect([help.code, help.stdout]).toEqual([0, expect.stringContaining("serve")]);
 });
 
@@ -61,7 +50,7 @@ test("serve prints its address and the path of the key file, never the key, and 
       expect.stringMatching(/^GET \/v1\/x%0AGET%20\/forged%20200%1B%5B2K\/\[key\] 404 [\d.]+ ms$/u),
     ),
   );
-  const second = await run("serve", "--port", "0", "--data-dir", dataDir);
+  const second = await runHere("serve", "--port", "0", "--data-dir", dataDir);
   expect([second.code, second.stderr]).toEqual([1, expect.stringContaining(`in use by the service at ${url}`)]);
   child.kill("SIGTERM");
   expect(await exited).toEqual([0, null]);

@@ -55,7 +55,7 @@ describe("whetstone sft and whetstone dataset upload", () => {
     const first = await runHere("sft", file, ...settings, ...options);
     expect(first).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/gradient steps {2}loss .* validation loss .*\ncompleted; checkpoint 1, loss /u) as string,
+      stdout: expect.stringMatching(/^completed after \d+ gradient steps; checkpoint 1, loss \d.*, validation loss \d/u) as string,
     });
     const { config, state } = await openRun(join(folder, "run"));
     expect(config).toMatchObject({
@@ -108,7 +108,6 @@ describe("whetstone eval with several checkpoints", () => {
     await writeFile(file, "export default globalThis.evaluatedEnvironment;\n");
     const args = ["eval", file, "--model", "cli/tokens", "--out", join(folder, "eval")];
     const one = await runHere(...args, "--step", "1");
-    expect(one.stderr).toBe("");
     expect(one.stdout).toMatch(
       /^tokens by .*\/cli\/tokens: 2 scenarios, 1 rollouts each; saved in .*\ncheckpoint 1 {2}reward \d.* {2}pass@1 \d\.\d{4}\n$/u,
     );

@@ -26,7 +26,7 @@ const bearer = () => ({ authorization: `Bearer ${service.apiKey}` });
 
 /** Body of a request with the session. */
 // Tests look into answers of every shape.
-async function json(path: string, init: RequestInit & { readonly headers?: Record<string, string> } = {}): Promise<any> {
+async function json(path: string, init: Omit<RequestInit, "headers"> & { readonly headers?: Record<string, string> } = {}): Promise<any> {
   return (await call(path, { ...init, headers: { cookie, ...init.headers } })).json();
 }
 

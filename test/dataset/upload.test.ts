@@ -66,7 +66,10 @@ describe("uploadDataset", () => {
       yield sampled(1);
       yield example;
     })();
-    await expect(uploadDataset(uploader, { project: "p", name: "data", train })).resolves.toBe("artifact:///team/p/data:v0");
+    await expect(uploadDataset(uploader, { project: "p", name: "data", train })).resolves.toEqual({
+      url: "artifact:///team/p/data:v0",
+      validationUrl: null,
+    });
     expect(calls).toEqual(["create p/data", "put trajectories.jsonl", "put metadata.json", "commit"]);
     const data = version("v0").files.get("trajectories.jsonl") ?? "";
     const metadata: unknown = JSON.parse(version("v0").files.get("metadata.json") ?? "");
@@ -92,7 +95,10 @@ describe("uploadDataset", () => {
       validation: 0.3,
       seed: 7,
     });
-    await expect(uploadDataset(uploader, { name: "data", train, validation })).resolves.toBe("artifact:///team/datasets/data:v1");
+    await expect(uploadDataset(uploader, { name: "data", train, validation })).resolves.toEqual({
+      url: "artifact:///team/datasets/data:v1",
+      validationUrl: "artifact:///team/datasets/data-validation:v0",
+    });
     expect(version("v0")).toMatchObject({ name: "datasets/data-validation", state: "committed" });
     expect(version("v1").metadata).toMatchObject({ validation_url: "artifact:///team/datasets/data-validation:v0" });
     const counts = ["v0", "v1"].map((id) => (version(id).metadata as { num_trajectories: number }).num_trajectories);
@@ -105,12 +111,15 @@ describe("uploadDataset", () => {
     const upload = () => uploadDataset(uploader, { name: "data", train: [sampled(1)] });
     await expect(upload()).rejects.toThrow("disk full");
     options.failOn = undefined;
-    await expect(upload()).resolves.toBe("artifact:///team/datasets/data:v0");
+    await expect(upload()).resolves.toEqual({ url: "artifact:///team/datasets/data:v0", validationUrl: null });
     expect(calls).toEqual(["create datasets/data", "put trajectories.jsonl", "put metadata.json", "put metadata.json", "commit"]);
     // And once more: all is there.
-    await expect(upload()).resolves.toBe("artifact:///team/datasets/data:v0");
+    await expect(upload()).resolves.toEqual({ url: "artifact:///team/datasets/data:v0", validationUrl: null });
     expect(calls).toHaveLength(5);
-    await expect(uploadDataset(uploader, { name: "data", train: [sampled(2)] })).resolves.toBe("artifact:///team/datasets/data:v1");
+    await expect(uploadDataset(uploader, { name: "data", train: [sampled(2)] })).resolves.toEqual({
+      url: "artifact:///team/datasets/data:v1",
+      validationUrl: null,
+    });
   });
 
   it("does not commit if the stored digests differ", async () => {
@@ -159,10 +168,10 @@ describe("uploadDataset", () => {
     const train = [sampled(1), example];
     await expect(uploadDataset(flaky, { name: "data", train })).rejects.toThrow("the network went away");
     isBroken = false;
-    const url = await uploadDataset(flaky, { name: "data", train });
+    const { url } = await uploadDataset(flaky, { name: "data", train });
     expect(url).toMatch(/\/datasets\/data:v0$/);
     expect(puts).toEqual(["trajectories.jsonl", "metadata.json"]);
-    expect(await uploadDataset(service, { name: "data", train })).toBe(url);
-    expect(await uploadDataset(service, { name: "data", train: [example] })).toMatch(/:v1$/);
+    expect((await uploadDataset(service, { name: "data", train })).url).toBe(url);
+    expect((await uploadDataset(service, { name: "data", train: [example] })).url).toMatch(/:v1$/);
   }, 30_000);
 });

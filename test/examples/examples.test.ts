@@ -1,8 +1,11 @@
 /** Every example is short, runs against the embedded service, and prints the expected output. */
-import { readdir, readFile } from "node:fs/promises";
+import { mkdtempSync } from "node:fs";
+import { readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { ROOT } from "../project/files.ts";
+import { readNotebook, runNotebook, type Output } from "../support/notebook.ts";
 import { runProgram } from "../support/run-program.ts";
 
 const RUN_TIMEOUT_MS = 180_000;
@@ -17,6 +20,11 @@ interface Expectation {
   readonly prints: readonly RegExp[];
 }
 
+/** Working directory of the notebook, with the runs of the example `sweep`. */
+const NOTEBOOK_DIRECTORY = mkdtempSync(join(tmpdir(), "whetstone-notebook-"));
+const SWEEP = join(NOTEBOOK_DIRECTORY, "runs/sweep");
+afterAll(() => rm(NOTEBOOK_DIRECTORY, { recursive: true, force: true }));
+
 const EXAMPLES: Readonly<Record<string, Expectation>> = {
   "agent-with-tools": { prints: [/tool +7 *\nassistant 7 *\nanswer \{/, /tool +Error: nothing is called xyz/, /tool_errors: [1-9]/] },
   "capture-ai-sdk": { prints: [/turns: 1/, /pieces: \d/] },
@@ -25,12 +33,23 @@ const EXAMPLES: Readonly<Record<string, Expectation>> = {
   },
   "capture-openai": { prints: [/turns: 2/, /goesOn: true/] },
   "capture-openai-agents": { prints: [/(sampled: \[ \d+ \].*\n.*){4}/, /completionTokens: \d+/] },
+  "compare-checkpoints": {
+    args: (directory) => ["1", directory],
+    prints: [/^eval@0 \d\.\d{3}\neval@1 \d\.\d{3}\neval@1: -?\d\.\d{3} \(-?\d\.\d{3} to -?\d\.\d{3}\) better.*\ngained most: [a-h]{4}, /],
+  },
   "dataset-pipeline": { prints: [/all 400\n/, /artifact:\/\/\/[\w-]+\/datasets\/distilled:v0\n/, /checkpoint 1, loss \d+\.\d{3}\n/] },
   "environment-evaluate": {
     prints: [/isValid: true/, /95 % interval/, /pass@1 0\.\d{3}\npass@4 [01]\.\d{3}\nexact 0\.\d{3}/, /scored again \[/],
   },
   "mcp-tools": { prints: [/\[ 'find', 'open' \]/, /tool +12 *\nassistant 12/, /stopReason: 'answer'/] },
   "rl-in-twenty-lines": { args: () => ["2"], prints: [/^0 0\.\d+ \{[^}]*learning_rate: 0\.0003[^}]*\}\n1 0\.\d+ \{/] },
+  sweep: {
+    args: () => ["1", SWEEP],
+    prints: [
+      /^learningRate-0\.0001_seed-0 running\nlearningRate-0\.0001_seed-0 completed\n/,
+      /\| learningRate=0\.0005 (\| -?[\d.]+ ){6}\| 2 \|\n/,
+    ],
+  },
   "train-rl": {
     args: (directory) => ["2", join(directory, "run")],
     prints: [
@@ -44,7 +63,7 @@ const linesOf = async (name: string) => (await readFile(pathOf(name), "utf8")).t
 
 describe("the examples", () => {
   it("are all tested", async () => {
-    const names = await readdir(join(ROOT, "examples"));
+    const names = (await readdir(join(ROOT, "examples"))).filter((name) => name !== "read-a-sweep.ipynb");
     expect(names.map((name) => name.replace(/\.ts$/u, "")).toSorted()).toEqual(Object.keys(EXAMPLES).toSorted());
   });
 
@@ -71,4 +90,27 @@ describe("the examples", () => {
     },
     RUN_TIMEOUT_MS,
   );
+
+  it(
+    "read-a-sweep.ipynb has the outputs of its cells, up to the numbers of the training",
+    async () => {
+      const path = join(ROOT, "examples/read-a-sweep.ipynb");
+      const cells = (await readNotebook(path)).cells.filter((cell) => cell.cell_type === "code");
+      const outputs = await runNotebook(path, { cwd: NOTEBOOK_DIRECTORY, timeoutMs: RUN_TIMEOUT_MS });
+      expect(outputs.map((found) => found.map(withoutNumbers))).toEqual(cells.map((cell) => cell.outputs?.map(withoutNumbers)));
+      expect(cells.map((cell) => cell.execution_count)).toEqual(cells.map((_, index) => index + 1));
+    },
+    RUN_TIMEOUT_MS,
+  );
 });
+
+/** Reduces an output to its texts without numbers; of an SVG, to its labels. */
+function withoutNumbers(output: Output): unknown {
+  const masked = (text: string) => text.replaceAll(/-?\d[\d.e+-]*/gu, "#").replaceAll(/[ -]+/gu, " ");
+  if (output.output_type === "stream") return masked(output.text.join(""));
+  return Object.entries(output.data).map(([type, content]) => {
+    const text = [content].flat().join("");
+    const labels = type === "image/svg+xml" ? [...text.matchAll(/<text [^>]*>([^<]*)</gu)].map((match) => match[1] ?? "") : [text];
+    return [type, labels.map(masked).filter((label) => label !== "#")];
+  });
+}

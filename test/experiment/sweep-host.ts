@@ -1,5 +1,5 @@
 /** A sweep in a process that kills itself at an event of a cell's run: `sweep-host.ts <url> <key> <directory> <cell> <event>`. */
-import { connect } from "../../src/index.ts";
+import { connect } from "whetstone";
 import { trainingSweep } from "./training-sweep.ts";
 
 const [, , baseUrl = "", apiKey = "", dir = "", name, type] = process.argv;

@@ -2,11 +2,12 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ConfigError } from "../../src/errors.ts";
 import { bootstrapMean, compare, sweep, type CellResult } from "../../src/experiment/index.ts";
 import { connect } from "../../src/index.ts";
+import { deferred } from "../../src/util/deferred.ts";
 import { startTestService, temporaryDirectory, testBase } from "../service/support.ts";
 import { readLines, script } from "../train/support.ts";
 import { trainingSweep } from "./training-sweep.ts";
@@ -16,7 +17,7 @@ describe("a sweep of training runs that is killed in the middle of a cell", () =
     const { service } = await startTestService({ engine: { script, bases: await testBase() } });
     const dir = await temporaryDirectory();
     const [first, second, third] = ["groupSize-2_seed-0", "groupSize-3_seed-0", "groupSize-4_seed-0"] as const;
-    const command = ["--conditions=whetstone/source", "--import", "tsx", join(import.meta.dirname, "sweep-host.ts")];
+    const command = ["--import", "tsx", fileURLToPath(new URL("sweep-host.ts", import.meta.url))];
     const child = spawn(process.execPath, [...command, service.url, service.apiKey, dir, second, "step-end"], { stdio: "inherit" });
     onTestFinished(() => void child.kill("SIGKILL"));
     expect(await once(child, "exit")).toEqual([null, "SIGKILL"]);
@@ -47,6 +48,7 @@ describe("a sweep", () => {
 
   it("runs every combination with every seed, at most `concurrency` at a time", async () => {
     let [running, most] = [0, 0];
+    const third = deferred<undefined>();
     const { cells } = await sweep({
       dir: await temporaryDirectory(),
       grid,
@@ -54,7 +56,8 @@ describe("a sweep", () => {
       concurrency: 3,
       async run({ settings, seed }) {
         most = Math.max(most, ++running);
-        await sleep(1);
+        if (running === 3) third.resolve(undefined);
+        await third.promise;
         running--;
         return `${settings.rate} ${settings.shape} ${seed}`;
       },

@@ -1,9 +1,9 @@
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
-import { defineEnvironment, reward } from "../../src/environment/index.ts";
-import { sweep, type SweepResult } from "../../src/experiment/index.ts";
-import { trajectory, type Service } from "../../src/index.ts";
-import { trainRl, type RunEvent } from "../../src/train/index.ts";
+import { defineEnvironment, reward } from "whetstone/environment";
+import { sweep, type SweepResult } from "whetstone/experiment";
+import { trajectory, type Service } from "whetstone";
+import { trainRl, type RunEvent } from "whetstone/train";
 
 const environment = defineEnvironment<{ readonly id: string }>({
   name: "tokens",

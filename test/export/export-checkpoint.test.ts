@@ -32,7 +32,7 @@ beforeAll(async () => {
   full = await service.models.create({ project: "demo", name: "full", baseModel: BASE });
   adapted = await service.models.create({ project: "demo", name: "adapted", baseModel: BASE, lora: LORA });
   for (const model of [full, adapted]) await (await model.trainSft(data, { learningRate: 0.02 })).done();
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await service.close();
   await running.close({ graceMs: 0 });
@@ -83,9 +83,8 @@ test(
 
     const downloaded = join(directory, "downloaded");
     await (await full.checkpoint()).download(downloaded);
-    expect((await readSafetensors(join(whole, "model.safetensors"))).tensors).toEqual(
-      (await readSafetensors(join(downloaded, "model.safetensors"))).tensors,
-    );
+    const [exported, sent] = await Promise.all([whole, downloaded].map((path) => readFile(join(path, "model.safetensors"))));
+    expect(exported!.equals(sent!)).toBe(true);
     const ofAdapter = await logprobs(TINY, peft);
     expect(maxDifference(await logprobs(merged), ofAdapter)).toBeLessThan(1e-4);
     expect(maxDifference(await logprobs(TINY), ofAdapter)).toBeGreaterThan(0.1);
@@ -175,12 +174,11 @@ describe("whetstone export", () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ format: "gguf", step: 1, warnings: [expect.stringContaining("tekken")] });
   });
 
-  test("names models that exist, and rejects an invalid step or format as a usage error", async () => {
+  test("names models that exist, and rejects an invalid format as a usage error", async () => {
     expect(await runHere("export", "demo/none:1", join(directory, "out"))).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/"demo\/none" does not exist on this service, which has .*demo\/adapted/u),
     });
-    expect(await runHere("export", "demo/full:newest")).toMatchObject({ code: 2, stderr: expect.stringContaining("project/name:step") });
     expect(await runHere("export", "demo/full", "--format", "onnx")).toMatchObject({ code: 2, stderr: expect.stringContaining("gguf") });
   });
 });

@@ -47,7 +47,7 @@ describe("the library on the embedded service", () => {
         { role: "assistant", content: "cba" },
       ],
     };
-    const url = await uploadDataset(service, { project: "demo", name: "data", train: [example, ...(groups[0]?.trajectories ?? [])] });
+    const { url } = await uploadDataset(service, { project: "demo", name: "data", train: [example, ...(groups[0]?.trajectories ?? [])] });
     expect(url).toMatch(/^artifact:\/\/\/[^/]+\/demo\/data:v0$/);
     const sft = await model.trainSft(url, { batchSize: 3, learningRate: 1e-3, epochs: 2 });
     await expect(sft.done()).resolves.toMatchObject({ step: before + 2, metrics: { loss: expect.any(Number) as number } });

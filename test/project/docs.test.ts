@@ -85,8 +85,10 @@ function typeErrors(given: readonly Block[]): string[] {
   const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, ROOT);
   const host = ts.createCompilerHost(options);
   const byName = new Map(given.map((block) => [block.name, block]));
+  const folders = new Set([...byName.keys()].map((name) => dirname(name)));
   const program = ts.createProgram([...byName.keys()], options, {
     ...host,
+    directoryExists: (name) => folders.has(name) || host.directoryExists?.(name) === true,
     fileExists: (name) => byName.has(name) || host.fileExists(name),
     readFile: (name) => byName.get(name)?.code ?? host.readFile(name),
     getSourceFile: (name, version, ...rest) => {

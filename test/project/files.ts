@@ -5,7 +5,7 @@ import { join, relative, resolve, sep } from "node:path";
 export const ROOT = resolve(import.meta.dirname, "../..");
 
 /** Folders that are not part of the project's text: dependencies, build output and run directories. The same names as in `.gitignore`. */
-const IGNORED = new Set([".git", ".whetstone", "coverage", "dist", "node_modules", "runs", "docs/reference/api"]);
+const IGNORED = new Set([".git", ".whetstone", "coverage", "dist", "node_modules", "runs", "site"]);
 
 /** The project's files below `folder`, as paths with `/` relative to the project. Not `git ls-files`: an unpacked archive has no `.git`. */
 export function projectFiles(folder = "."): string[] {
@@ -40,7 +40,7 @@ export function stepMetrics(): string[] {
 
 /** A block of TypeScript in a document. */
 export interface Block {
-  /** File name in the folder of the document, so that relative imports and the package name resolve from there. */
+  /** File name in a folder of the document, so that the package name and the imports of other blocks of the page resolve from there. */
   readonly name: string;
   readonly code: string;
   readonly document: string;
@@ -52,7 +52,7 @@ export interface Block {
 export function blocks(document: string): Block[] {
   const text = read(document);
   return [...text.matchAll(/^( *)```ts\n(.*?)^\1```$/gmsu)].map((match, index) => ({
-    name: join(ROOT, `${document}.${index}.ts`),
+    name: join(ROOT, `${document}.d`, /^\/\/ ([\w.-]+\.mts)\b/u.exec(match[2] ?? "")?.[1] ?? `${index}.mts`),
     code: `${match[2]}\nexport {};\n`,
     document,
     line: text.slice(0, match.index).split("\n").length + 1,

@@ -51,7 +51,7 @@ test("OPTIONS lists the methods of a path without a key and without running the 
   const preflight = { origin: "https://elsewhere.example", "access-control-request-method": "POST" };
   for (const [path, allowed] of [
     ["/health", "GET, HEAD, OPTIONS"],
-    [MODELS, "POST, OPTIONS"],
+    [MODELS, "GET, HEAD, POST, OPTIONS"],
     [`${MODELS}/${UNKNOWN_ID}/checkpoints`, "GET, HEAD, DELETE, OPTIONS"],
     ["/v1/chat/completions", "POST, OPTIONS"],
   ] as const) {

@@ -34,7 +34,7 @@ export async function buildPackage(): Promise<BuiltPackage> {
   const directory = await mkdtemp(join(ROOT, "runs", "package-"));
   await bundle(`runs/${basename(directory)}/dist`);
   await cp(join(ROOT, "package.json"), join(directory, "package.json"));
-  await symlink(join(ROOT, "models"), join(directory, "models"));
+  for (const name of ["models", "src", "template"]) await symlink(join(ROOT, name), join(directory, name));
   return {
     async install(project) {
       await mkdir(join(project, "node_modules"), { recursive: true });

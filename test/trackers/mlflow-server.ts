@@ -18,14 +18,30 @@ const batch = z
   .strictObject({
     run_id: z.string().regex(/^[a-f\d]{32}$/u),
     metrics: z.array(metric).max(1_000).default([]),
-    params: z.array(z.strictObject({ key, value: z.string().max(6_000) })).max(100).default([]),
+    params: z
+      .array(z.strictObject({ key, value: z.string().max(6_000) }))
+      .max(100)
+      .default([]),
     tags: z.array(tag).max(100).default([]),
   })
   .refine(({ metrics, params, tags }) => metrics.length + params.length + tags.length <= 1_000);
 const schemas = {
-  "/api/2.0/mlflow/experiments/create": z.strictObject({ name: z.string().min(1), artifact_location: z.string().optional(), tags: z.array(tag).optional() }),
-  "/api/2.0/mlflow/runs/create": z.strictObject({ experiment_id: z.string(), run_name: z.string(), start_time: timestamp, tags: z.array(tag) }),
-  "/api/2.0/mlflow/runs/search": z.strictObject({ experiment_ids: z.array(z.string()), filter: z.string(), max_results: z.int().max(50_000) }),
+  "/api/2.0/mlflow/experiments/create": z.strictObject({
+    name: z.string().min(1),
+    artifact_location: z.string().optional(),
+    tags: z.array(tag).optional(),
+  }),
+  "/api/2.0/mlflow/runs/create": z.strictObject({
+    experiment_id: z.string(),
+    run_name: z.string(),
+    start_time: timestamp,
+    tags: z.array(tag),
+  }),
+  "/api/2.0/mlflow/runs/search": z.strictObject({
+    experiment_ids: z.array(z.string()),
+    filter: z.string(),
+    max_results: z.int().max(50_000),
+  }),
   "/api/2.0/mlflow/runs/update": z.strictObject({
     run_id: z.string(),
     status: z.enum(["RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"]),

@@ -62,7 +62,12 @@ it("logs metrics without traces to a server that does not accept traces, and war
 it("logs the gradient steps of a supervised run under their number over all jobs", async () => {
   const server = await startMlflowServer();
   const { service, model, runDir } = await setUp();
-  const line = { messages: [{ role: "user", content: "a" }, { role: "assistant", content: "b" }] };
+  const line = {
+    messages: [
+      { role: "user", content: "a" },
+      { role: "assistant", content: "b" },
+    ],
+  };
   const url = await uploadDataset(service, { project: "demo", name: "lines", train: [line, line, line, line] });
   await trainSft({ model, data: [url, url], runDir, report: false, trackers: [mlflowTracker({ url: server.url })] }).done;
   const [run] = server.runs.values();

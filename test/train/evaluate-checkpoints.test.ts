@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { Writable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { compare, openRun } from "../../src/experiment/index.ts";
 import { evaluateCheckpoints } from "../../src/train/index.ts";
@@ -33,7 +34,11 @@ describe("the evaluation of checkpoints", () => {
     const played = await readFile(join(runDir, "trajectories/eval/000002.jsonl"), "utf8");
     expect(played.trim().split("\n")).toHaveLength(1);
 
-    await evaluateCheckpoints({ ...options, checkpoints: [0, 2, 1] }).done;
+    let shown = "";
+    const progress = new Writable({ write: (chunk: Buffer, _, done) => done(void (shown += chunk.toString())) });
+    await evaluateCheckpoints({ ...options, checkpoints: [0, 2, 1], progress }).done;
+    expect(shown).toMatch(/: resumes after 1 of 3 checkpoints\n/u);
+    expect(shown).toMatch(/: evaluation of checkpoint 1: reward \d.*\n(.*\n)*.*: completed after 3 of 3 checkpoints in /u);
     expect((await readFile(join(runDir, "trajectories/eval/000002.jsonl"), "utf8")).startsWith(played)).toBe(true);
     const run = await openRun(runDir);
     expect(run).toMatchObject({ state: "completed", steps: 0, evaluations: [0, 1, 2], config: { kind: "eval", group_size: 1 } });

@@ -28,6 +28,19 @@ function start(given: SetUp, options: Partial<TrainSftOptions<Scenario>> = {}) {
 }
 
 describe("trainSft", () => {
+  it("measures the loss on the validation half of an upload, also when it resumes with the recorded dataset", async () => {
+    const given = await setUp();
+    const { service } = given;
+    const both = () => uploadDataset(service, { project: "demo", name: "both", train: examples(0, 4), validation: examples(4, 2) });
+    const controller = new AbortController();
+    const cut = start(given, { data: both, jobs: 1, signal: controller.signal });
+    cut.events$.subscribe({ next: ({ type }) => type === "data-end" && controller.abort(new Error("cut")), error: () => undefined });
+    await expect(cut.done).rejects.toThrow("cut");
+    await start(given, { data: () => Promise.reject(new Error("uploaded twice")), jobs: 1 }).done;
+    const [row] = await readLines(given.runDir, "metrics.jsonl");
+    expect(row).toHaveProperty(["validation/loss"]);
+  });
+
   it("runs one job per dataset and keeps every gradient step", async () => {
     const given = await setUp();
     const data = await upload(given, 0);

@@ -31,47 +31,55 @@ async function findTarget(root: string): Promise<Target | null> {
   };
 }
 
-function get(url: string, key?: string): Promise<Response> {
+/** Status and body of a response; the body is null if it is not JSON. */
+interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+async function get(url: string, key?: string): Promise<Answer> {
+  const { request } = await import("undici");
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
-  return fetch(url, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const { statusCode, body } = await request(url, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const text = await body.text();
+  try {
+    return { status: statusCode, body: JSON.parse(text) };
+  } catch {
+    return { status: statusCode, body: null };
+  }
 }
 
 /** Checks that the service of the environment, or of the data directory, answers, accepts the key and has the version of this package. */
 export async function checkService(root: string, version: string): Promise<Check[]> {
   const target = await findTarget(root);
   if (target === null) return [pass("service", "none is running; commands start one for their own time")];
-  const health = await checkHealth(target);
-  if (health.status === "fail") return [health];
-  return [health, await checkKey(target), await checkVersion(target, version)];
+  let health: Answer;
+  try {
+    health = await get(`${target.url}/health`);
+  } catch (error) {
+    return [unreachable(target, error)];
+  }
+  return [checkHealth(target, health), await checkKey(target), await checkVersion(target, version)];
 }
 
-async function checkHealth({ url, source }: Target): Promise<Check> {
-  try {
-    const report = healthReport.safeParse(await (await get(`${url}/health`)).json());
-    if (!report.success)
-      return problem("warn", "service", `${url} answers without a health report`, "Check that it is this package's service");
-    const { status, workers, storage } = report.data;
-    if (status === "ok") return pass("service", `${url} is healthy`);
-    const restarting = workers.filter(({ state }) => state === "restarting").map(({ name }) => name);
-    const reason = storage.message ?? `restarting: ${restarting.join(", ")}`;
-    const severity = status === "unavailable" ? "fail" : "warn";
-    return problem(
-      severity,
-      "service",
-      `${url} is ${status}: ${reason}`,
-      storage.message === null ? "Read the service's log" : "Free disk space",
-    );
-  } catch (error) {
-    const reason = error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : messageOf(error);
-    const remedy =
-      source === "WHETSTONE_BASE_URL" ? "Start the service, or correct WHETSTONE_BASE_URL" : "The next command replaces the stale file";
-    return problem(
-      source === "WHETSTONE_BASE_URL" ? "fail" : "warn",
-      "service",
-      `${url} (from ${source}) does not answer: ${reason}`,
-      remedy,
-    );
+function unreachable({ url, source }: Target, error: unknown): Check {
+  const reason = messageOf(error instanceof Error ? (error.cause ?? error) : error);
+  const message = `${url} (from ${source}) does not answer: ${reason}`;
+  if (source === "WHETSTONE_BASE_URL") return problem("fail", "service", message, "Start the service, or correct WHETSTONE_BASE_URL");
+  return problem("warn", "service", message, "Nothing to do if it was killed: the next service on the data directory replaces the file");
+}
+
+function checkHealth({ url }: Target, { body }: Answer): Check {
+  const report = healthReport.safeParse(body);
+  if (!report.success) {
+    return problem("fail", "service", `${url} answers without a health report`, "Correct the address: this is not a Whetstone service");
   }
+  const { status, workers, storage } = report.data;
+  if (status === "ok") return pass("service", `${url} is healthy`);
+  const restarting = workers.filter(({ state }) => state === "restarting").map(({ name }) => name);
+  const [reason, remedy] =
+    storage.message === null ? [`restarting: ${restarting.join(", ")}`, "Read the service's log"] : [storage.message, "Free disk space"];
+  return problem(status === "unavailable" ? "fail" : "warn", "service", `${url} is ${status}: ${reason}`, remedy);
 }
 
 function checkKey({ url, key, keySource }: Target): Promise<Check> {
@@ -86,8 +94,8 @@ function checkKey({ url, key, keySource }: Target): Promise<Check> {
 
 function checkVersion({ url }: Target, version: string): Promise<Check> {
   return guarded("version", "Check that the address is of this package's service", async () => {
-    const response = await get(`${url}/openapi.json`);
-    const { info } = (await response.json()) as { readonly info?: { readonly version?: string } };
+    const { body } = await get(`${url}/openapi.json`);
+    const info = (body as { readonly info?: { readonly version?: string } } | null)?.info;
     if (info?.version === version) return pass("version", `client and service have version ${version}`);
     const served = info?.version ?? "an unknown version";
     return problem("warn", "version", `the client has version ${version}, the service ${served}`, "Install the same version on both sides");

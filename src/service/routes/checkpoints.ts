@@ -193,7 +193,14 @@ async function download(context: ServiceContext, model: ModelRow, checkpoint: Ch
           ? await saveFresh(engine, model, scratch)
           : null;
     const base = await engine.describeBase(model.base_model);
-    const archive = await archiveOf({ checkpoint: toWire(checkpoint), model: pathOf(model), base, stateDirectory, isAdapter, includesBase });
+    const archive = await archiveOf({
+      checkpoint: toWire(checkpoint),
+      model: pathOf(model),
+      base,
+      stateDirectory,
+      isAdapter,
+      includesBase,
+    });
     archive.once("close", () => void finish());
     await stillThere().catch((error: unknown) => {
       archive.destroy();

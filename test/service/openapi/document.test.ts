@@ -56,10 +56,11 @@ test("has every route of the reference, and the reference every route of the doc
   expect(sorted(rows)).toEqual(sorted(described));
 });
 
-test("has every route there is: routes are registered from its table alone", () => {
+test("has every route but the ones of the dashboard's page: routes are registered from its table alone", () => {
   const sources = projectFiles("src/service").filter((file) => file.endsWith(".ts"));
   expect(sources.filter((file) => read(file).includes("new Hono"))).toEqual(["src/service/app.ts"]);
-  expect([...read("src/service/app.ts").matchAll(/app\.(?:get|post|put|delete|patch|all|on|route)\(/gu)]).toEqual([]);
+  const registered = read("src/service/app.ts").matchAll(/app\.(?:get|post|put|delete|patch|all|on|route)\(.*\)/gu);
+  expect([...registered].map(([text]) => text)).toEqual(['app.route("/", dashboard.app)']);
 });
 
 test("needs a key exactly where the service does", async () => {

@@ -24,8 +24,11 @@ const HAVE_RULES = [
   "createModel",
   "createRlJob",
   "createSftJob",
+  "listArtifactVersions",
   "listCheckpoints",
   "listJobEvents",
+  "listJobs",
+  "listModels",
 ];
 
 interface Operation extends Schema {

@@ -1,0 +1,74 @@
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { Command } from "commander";
+import { ConfigError } from "../errors.ts";
+import { packageFile } from "../util/package-file.ts";
+import { type OutputOptions, printResult } from "./output.ts";
+import { readPackage } from "./package.ts";
+
+/** Files of the package's `template`, by their name in the project. npm leaves out or changes files of some names when it packs. */
+const FILES: Readonly<Record<string, string>> = {
+  "environment.ts": "environment.ts",
+  "environment.test.ts": "environment.test.ts",
+  "tsconfig.json": "tsconfig.json",
+  "README.md": "readme",
+  ".gitignore": "gitignore",
+  ".npmrc": "npmrc",
+};
+
+/** Creates the command `whetstone init [directory]`, which creates a project with an environment and its test. */
+export function initCommand(): Command {
+  return new Command("init")
+    .description("create a project: an environment, its test, and the commands that train and evaluate a model")
+    .argument("[directory]", "directory of the project; created if it does not exist", ".")
+    .action(init);
+}
+
+async function init(directory: string, options: OutputOptions): Promise<void> {
+  const root = resolve(directory);
+  await mkdir(root, { recursive: true });
+  const files = [...Object.keys(FILES), "package.json"];
+  const existing = (await readdir(root)).filter((name) => files.includes(name));
+  if (existing.length > 0) {
+    throw new ConfigError(`Expected a directory without ${existing.join(", ")}; ${root} has them, and init replaces no file`, {
+      param: "directory",
+    });
+  }
+  for (const [name, source] of Object.entries(FILES)) await writeNew(join(root, name), await readFile(packageFile(`template/${source}`)));
+  await writeNew(join(root, "package.json"), `${JSON.stringify(await projectPackage(basename(root)), null, 2)}\n`);
+  printResult(options, { directory: root, files: files.toSorted() }, () => [
+    `Created ${root} with ${files.toSorted().join(", ")}`,
+    "Next, in that directory:",
+    "  npm install",
+    "  npm test",
+    "  npm run train",
+  ]);
+}
+
+/** Writes a file that must not exist yet, also if it was created since the check. */
+function writeNew(path: string, contents: string | Uint8Array): Promise<void> {
+  return writeFile(path, contents, { flag: "wx" });
+}
+
+async function projectPackage(directory: string): Promise<object> {
+  const { version, dependencies } = await readPackage();
+  const model = "--model demo/backwards";
+  return {
+    // A name of npm has no capital letters, and starts with a letter or a digit.
+    name:
+      directory
+        .toLowerCase()
+        .replaceAll(/[^a-z0-9._-]+/gu, "-")
+        .replace(/^[^a-z0-9]+/u, "") || "agent",
+    private: true,
+    type: "module",
+    scripts: {
+      test: "node --import tsx --test environment.test.ts",
+      validate: "whetstone validate environment.ts",
+      train: `whetstone train environment.ts ${model} --steps 10 --learning-rate 3e-4`,
+      evaluate: `whetstone eval environment.ts ${model}`,
+    },
+    dependencies: { whetstone: version },
+    devDependencies: { tsx: dependencies["tsx"] },
+  };
+}

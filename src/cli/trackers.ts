@@ -1,0 +1,30 @@
+/** Option `--tracker` of the commands that run a training. */
+import { InvalidArgumentError } from "commander";
+import type { Tracker } from "../train/index.ts";
+
+/** Tracker by name, as the option selects it. Each module is loaded only if its name is given. */
+const TRACKERS: Readonly<Record<string, (address: string | undefined) => Promise<Tracker>>> = {
+  csv: async (path) => (await import("../trackers/csv.ts")).csvTracker({ path }),
+  tensorboard: async (logDir) => (await import("../trackers/tensorboard.ts")).tensorboardTracker({ logDir }),
+  mlflow: async (url) => (await import("../trackers/mlflow.ts")).mlflowTracker({ url }),
+  trackio: async (url) => (await import("../trackers/trackio.ts")).trackioTracker({ url }),
+};
+
+/** A tracker to create, with its file, directory or address. */
+export type TrackerChoice = () => Promise<Tracker>;
+
+/** Usage of the option. */
+export const TRACKER_OPTION = "--tracker <name[=address]>";
+
+/** Description of the option. */
+export const TRACKER_DESCRIPTION = "csv[=file], tensorboard[=directory], mlflow[=url] or trackio[=url]; can be given again";
+
+/** Parses a value of the repeatable option. */
+export function trackerChoice(text: string, before: readonly TrackerChoice[]): TrackerChoice[] {
+  const [name = "", ...rest] = text.split("=");
+  const create = TRACKERS[name];
+  const address = rest.length === 0 ? undefined : rest.join("=");
+  if (create === undefined || address === "")
+    throw new InvalidArgumentError(`Expected one of ${Object.keys(TRACKERS).join(", ")}, with an address after = if needed.`);
+  return [...before, () => create(address)];
+}

@@ -1,0 +1,62 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test, vi } from "vitest";
+import { checkNode } from "../../src/cli/doctor/installation.ts";
+import { temporaryDirectory } from "../service/support.ts";
+import { runHere } from "./run-here.ts";
+import { useSharedService } from "./shared-service.ts";
+
+const shared = useSharedService();
+
+async function doctor(dataDir: string): Promise<{ code: number; status: Record<string, string>; text: Record<string, string> }> {
+  const { code, stdout } = await runHere("doctor", "--data-dir", dataDir, "--json");
+  const { ok, checks } = JSON.parse(stdout) as {
+    ok: boolean;
+    checks: { name: string; status: string; message: string; remedy: string | null }[];
+  };
+  expect(ok).toBe(code === 0);
+  for (const { status, remedy } of checks) expect(remedy === null).toBe(status === "pass");
+  const by = (value: (check: (typeof checks)[number]) => string) => Object.fromEntries(checks.map((check) => [check.name, value(check)]));
+  return { code, status: by(({ status }) => status), text: by(({ message, remedy }) => `${message}; ${remedy ?? ""}`) };
+}
+
+const PASSED = { node: "pass", engine: "pass", database: "pass", "data directory": "pass", "disk space": "pass" };
+
+test("doctor passes for a running service with its key, by address or by data directory", async () => {
+  const { dataDir } = shared.server;
+  const passed = { ...PASSED, lock: "pass", service: "pass", key: "pass", version: "pass" };
+  expect((await doctor(dataDir)).status).toEqual(passed);
+  vi.stubEnv("WHETSTONE_BASE_URL", "");
+  vi.stubEnv("WHETSTONE_API_KEY", "");
+  const local = await doctor(dataDir);
+  expect([local.status, local.text["lock"]]).toEqual([passed, expect.stringContaining(`used by the service at ${shared.server.url}`)]);
+  expect((await runHere("doctor", "--data-dir", dataDir)).stdout).toMatch(/^pass {2}node: Node \d+\.\d+\.\d+$/mu);
+});
+
+test("doctor passes without a service, and warns of a stale service file", async () => {
+  vi.stubEnv("WHETSTONE_BASE_URL", "");
+  const dataDir = await temporaryDirectory();
+  expect(await doctor(join(dataDir, "new"))).toMatchObject({ code: 0, status: { ...PASSED, service: "pass" } });
+  await writeFile(join(dataDir, "service.json"), JSON.stringify({ pid: 1, url: "http://127.0.0.1:1", started_at: "" }));
+  expect(await doctor(dataDir)).toMatchObject({ code: 0, status: { lock: "pass", service: "warn" } });
+});
+
+test("doctor fails for a wrong key, a service that does not answer, and a directory that cannot be created", async () => {
+  vi.stubEnv("WHETSTONE_API_KEY", "wrong");
+  const wrong = await doctor(shared.server.dataDir);
+  expect([wrong.code, wrong.status["key"], wrong.text["key"]]).toEqual([1, "fail", expect.stringContaining("401")]);
+  vi.stubEnv("WHETSTONE_BASE_URL", "http://127.0.0.1:1");
+  const gone = await doctor(shared.server.dataDir);
+  expect([gone.code, gone.status["service"], gone.text["service"]]).toEqual([1, "fail", expect.stringContaining("WHETSTONE_BASE_URL")]);
+  const file = join(await temporaryDirectory(), "file");
+  await writeFile(file, "");
+  const blocked = await doctor(join(file, "data"));
+  expect([blocked.code, blocked.status["data directory"]]).toEqual([1, "fail"]);
+});
+
+test.each([
+  ["20.19.0", "pass"],
+  ["24.1.0", "pass"],
+  ["20.18.3", "fail"],
+  ["18.20.0", "fail"],
+])("doctor on Node %s: %s", (version, status) => expect(checkNode(">=20.19", version).status).toBe(status));

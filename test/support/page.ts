@@ -1,0 +1,105 @@
+/**
+ * Runs the code of a documentation page as its reader would: in an empty project that has the built package installed.
+ *
+ * A program is a block of TypeScript whose first line is a comment with its file name and its command, `// a.mts: npx tsx a.mts`; with the
+ * file name alone, the block is a module that later programs import. A block of shell commands is run as it stands, except installations.
+ * The output is compared with the next block of text; there, `…` stands for any text. The comment `<!-- not run: reason -->` before a block
+ * excludes it.
+ */
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, delimiter, join } from "node:path";
+import { promisify } from "node:util";
+import { bundle } from "../../scripts/bundle.js";
+import { ROOT } from "../project/files.ts";
+
+const COMMAND_TIMEOUT_MS = 240_000;
+/** Commands that {@link createProject} has carried out. */
+const INSTALLATION = /^(?:mkdir [\w-]+ && cd [\w-]+ && )?(?:npm init -y|(?:ONNXRUNTIME_NODE_INSTALL=skip )?npm install [\w@/ -]+)$/u;
+
+/** Block of code of a page. */
+export interface PageBlock {
+  readonly line: number;
+  /** File of the block; null for shell commands. */
+  readonly file: string | null;
+  readonly code: string;
+  /** Commands to run; empty for a module. */
+  readonly commands: readonly string[];
+  /** Output that the page shows; empty if it shows none. */
+  readonly shown: string;
+  /** Reason why the block is not run. */
+  readonly excluded: string | null;
+}
+
+/** Returns the blocks of TypeScript and of shell commands of a page. */
+export function pageBlocks(text: string): PageBlock[] {
+  const fences = [...text.matchAll(/(?:<!-- not run: ([^\n]*) -->\n)?^```(ts|sh|text)\n(.*?)^```$/gmsu)];
+  return fences.flatMap(([whole, excluded = null, language, code = ""], index) => {
+    if (language === "text") return [];
+    const next = fences[index + 1];
+    const line = text.slice(0, fences[index]!.index).split("\n").length + (excluded === null ? 0 : 1);
+    const [, file = null, command = ""] = language === "ts" ? (/^\/\/ ([\w.-]+\.mts)(?:: (.*))?\n/u.exec(code) ?? []) : [];
+    if (language === "ts" && file === null && excluded === null)
+      throw new Error(`Line ${line}: expected \`// name.mts: command\` in\n${whole}`);
+    const lines = language === "ts" ? [command] : code.split("\n").map((each) => each.replace(/\s+#.*$/u, ""));
+    const commands = lines.filter((each) => each !== "" && !INSTALLATION.test(each));
+    return [{ line, file, code, commands, shown: next?.[2] === "text" ? (next[3] ?? "") : "", excluded }];
+  });
+}
+
+/** Whether an output is the shown one, in which `…` stands for any text. */
+export function isShown(printed: string, shown: string): boolean {
+  const pattern = shown.trim().split("…").map(escape).join(".*");
+  return new RegExp(`^${pattern}$`, "su").test(printed.trim());
+}
+
+function escape(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|]/gu, "\\$&");
+}
+
+/** Empty project of a reader. */
+export interface Project {
+  /** Writes the block's file and runs its commands; returns what they print. */
+  readonly run: (block: PageBlock) => Promise<string>;
+  readonly remove: () => Promise<void>;
+}
+
+/** Built package in a directory of its own, where it finds its dependencies. */
+export async function buildPackage(): Promise<{ readonly directory: string; readonly remove: () => Promise<void> }> {
+  await mkdir(join(ROOT, "runs"), { recursive: true });
+  const directory = await mkdtemp(join(ROOT, "runs", "package-"));
+  await bundle(`runs/${basename(directory)}/dist`);
+  await cp(join(ROOT, "package.json"), join(directory, "package.json"));
+  for (const name of ["models", "src"]) await symlink(join(ROOT, name), join(directory, name));
+  return { directory, remove: () => rm(directory, { recursive: true, force: true }) };
+}
+
+/** Creates a project as `npm init -y` and `npm install` do, with the given package and the checkout's dependencies. */
+export async function createProject(packageDirectory: string): Promise<Project> {
+  const directory = await mkdtemp(join(tmpdir(), "whetstone-page-"));
+  const modules = join(directory, "node_modules");
+  const commands = join(directory, "commands");
+  await Promise.all([mkdir(modules), mkdir(commands)]);
+  await writeFile(join(directory, "package.json"), JSON.stringify({ name: "page", version: "1.0.0", type: "commonjs" }));
+  const installed = (await readdir(join(ROOT, "node_modules"))).filter((name) => !name.startsWith("."));
+  await Promise.all(installed.map((name) => symlink(join(ROOT, "node_modules", name), join(modules, name))));
+  await symlink(packageDirectory, join(modules, "whetstone"));
+  // `npx` without its own start, which takes longer than most programs.
+  await writeFile(join(commands, "npx"), '#!/bin/sh\nname=$1; shift; exec "$name" "$@"\n', { mode: 0o755 });
+  await writeFile(join(commands, "whetstone"), `#!/bin/sh\nexec node "${join(modules, "whetstone/dist/cli/main.js")}" "$@"\n`, {
+    mode: 0o755,
+  });
+  const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, WHETSTONE_HOME: ___, ...inherited } = process.env;
+  const path = [commands, join(ROOT, "node_modules/.bin"), inherited["PATH"] ?? ""].join(delimiter);
+  const options = { cwd: directory, env: { ...inherited, PATH: path }, timeout: COMMAND_TIMEOUT_MS, maxBuffer: 2 ** 26 };
+  return {
+    async run({ file, code, commands: lines }) {
+      if (file !== null) await writeFile(join(directory, file), code);
+      let printed = "";
+      for (const line of lines) printed += (await promisify(execFile)("sh", ["-c", line], options)).stdout;
+      return printed;
+    },
+    remove: () => rm(directory, { recursive: true, force: true }),
+  };
+}
