@@ -11,6 +11,8 @@ const executable = findChromium();
 if (executable === null)
   process.stderr.write("The dashboard is not looked at: no Chromium was found on PATH. Install one, or set CHROMIUM_PATH.\n");
 
+/** Nine places, each with all rules: seconds on an idle machine. */
+const AXE_TIMEOUT_MS = 90_000;
 const CALL = '<tool_call>{"name": "lookup", "arguments": {"item": "pen"}}</tool_call>';
 const TOOLS = '[{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]';
 
@@ -241,32 +243,36 @@ describe.skipIf(executable === null)("the dashboard in a browser", () => {
   it.each([
     { colorScheme: "light", rules: "undefined", max: 9 },
     { colorScheme: "dark", rules: '["color-contrast"]', max: 4 },
-  ] as const)("breaks no accessibility rule and fits a phone in $colorScheme colors", async ({ colorScheme, rules, max }) => {
-    const phone = await test.browser.newContext({
-      ...{ viewport: { width: 360, height: 740 }, colorScheme, bypassCSP: true },
-      storageState: await context.storageState(),
-    });
-    const narrow = await phone.newPage();
-    const views = ["", "/groups/train/59/2/2", "/trajectories/train/59/2/2", "/answers", "/details"];
-    const places = [
-      "/runs",
-      ...(await Promise.all(views.map((view) => run("arithmetic/rank-8", view)))),
-      "/jobs",
-      "/models",
-      "/playground",
-    ];
-    await openPlace(narrow, test.service, "/runs");
-    await narrow.evaluate(axe.source);
-    for (const place of places.slice(0, max)) {
-      await openPlace(narrow, test.service, place);
-      expect(await narrow.evaluate<number>("document.documentElement.scrollWidth - innerWidth"), place).toBeLessThanOrEqual(0);
-      const violations = await narrow.evaluate<unknown[]>(
-        `axe.run({ runOnly: ${rules} }).then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html.slice(0, 160))]))`,
-      );
-      expect(violations, place).toEqual([]);
-    }
-    await phone.close();
-  });
+  ] as const)(
+    "breaks no accessibility rule and fits a phone in $colorScheme colors",
+    async ({ colorScheme, rules, max }) => {
+      const phone = await test.browser.newContext({
+        ...{ viewport: { width: 360, height: 740 }, colorScheme, bypassCSP: true },
+        storageState: await context.storageState(),
+      });
+      const narrow = await phone.newPage();
+      const views = ["", "/groups/train/59/2/2", "/trajectories/train/59/2/2", "/answers", "/details"];
+      const places = [
+        "/runs",
+        ...(await Promise.all(views.map((view) => run("arithmetic/rank-8", view)))),
+        "/jobs",
+        "/models",
+        "/playground",
+      ];
+      await openPlace(narrow, test.service, "/runs");
+      await narrow.evaluate(axe.source);
+      for (const place of places.slice(0, max)) {
+        await openPlace(narrow, test.service, place);
+        expect(await narrow.evaluate<number>("document.documentElement.scrollWidth - innerWidth"), place).toBeLessThanOrEqual(0);
+        const violations = await narrow.evaluate<unknown[]>(
+          `axe.run({ runOnly: ${rules} }).then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html.slice(0, 160))]))`,
+        );
+        expect(violations, place).toEqual([]);
+      }
+      await phone.close();
+    },
+    AXE_TIMEOUT_MS,
+  );
 
   it("reports the end of the session", async () => {
     const other = await test.login();

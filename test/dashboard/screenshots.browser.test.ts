@@ -15,6 +15,8 @@ if (executable === null)
 
 const COMMITTED = join(ROOT, "test/dashboard/screenshots");
 const ACTUAL = join(ROOT, "runs/screenshots");
+/** Several places per test, which a busy machine draws slowly. */
+const TIMEOUT_MS = 90_000;
 /** Share of the pixels that may differ: controls of the browser differ a little between its versions. */
 const MAX_SHARE = 0.01;
 /** Difference of a pixel's color, 0 to 1, up to which it counts as equal. */
@@ -75,27 +77,31 @@ describe.skipIf(executable === null)("screenshots of the dashboard", () => {
   });
   afterAll(() => test?.close());
 
-  it.each(SHOTS)("equal the committed ones: $name", async ({ name, viewport, colorScheme, places }) => {
-    const context = await test.browser.newContext({
-      ...{ viewport, colorScheme, storageState: session, bypassCSP: true },
-      ...{ reducedMotion: "reduce", locale: "en-US", timezoneId: "UTC" },
-    });
-    await fixFonts(context);
-    const page = await context.newPage();
-    // Charts draw texts once: the fonts must be there before.
-    await openPlace(page, test.service, "/models");
-    await page.evaluate(
-      "Promise.all(['400 12px dejavu-sans', '700 12px dejavu-sans', '400 12px dejavu-mono'].map((font) => document.fonts.load(font)))",
-    );
-    for (const place of places) {
-      let address: string = PLACES[place];
-      for (const [mark, run] of address.matchAll(/@([^@]+)@/gu)) address = address.replace(mark, await test.idOf(run!));
-      await openPlace(page, test.service, address);
-      if (place === "trajectory") await page.waitForSelector('[aria-selected="true"] > :nth-child(2)');
-      if (place === "answers") await page.waitForSelector(".pair-turn");
-      if (place === "curves") await page.waitForSelector(".chip");
-      await compare(page, `${name}-${place}`);
-    }
-    await context.close();
-  });
+  it.each(SHOTS)(
+    "equal the committed ones: $name",
+    async ({ name, viewport, colorScheme, places }) => {
+      const context = await test.browser.newContext({
+        ...{ viewport, colorScheme, storageState: session, bypassCSP: true },
+        ...{ reducedMotion: "reduce", locale: "en-US", timezoneId: "UTC" },
+      });
+      await fixFonts(context);
+      const page = await context.newPage();
+      // Charts draw texts once: the fonts must be there before.
+      await openPlace(page, test.service, "/models");
+      await page.evaluate(
+        "Promise.all(['400 12px dejavu-sans', '700 12px dejavu-sans', '400 12px dejavu-mono'].map((font) => document.fonts.load(font)))",
+      );
+      for (const place of places) {
+        let address: string = PLACES[place];
+        for (const [mark, run] of address.matchAll(/@([^@]+)@/gu)) address = address.replace(mark, await test.idOf(run!));
+        await openPlace(page, test.service, address);
+        if (place === "trajectory") await page.waitForSelector('[aria-selected="true"] > :nth-child(2)');
+        if (place === "answers") await page.waitForSelector(".pair-turn");
+        if (place === "curves") await page.waitForSelector(".chip");
+        await compare(page, `${name}-${place}`);
+      }
+      await context.close();
+    },
+    TIMEOUT_MS,
+  );
 });

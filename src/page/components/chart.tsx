@@ -198,10 +198,9 @@ function addLine(
   }
   // Evaluations are few: each is drawn unsmoothed, and a line connects them. A skipped training step leaves a gap.
   const isSparse = values.filter((value) => value !== null).length < 40;
-  const isAlone = (at: number) => values[at] !== null && (values[at - 1] ?? null) === null && (values[at + 1] ?? null) === null;
   const points = isSparse
     ? { show: true, size: 5, fill: stroke }
-    : { show: true, size: 3, fill: stroke, filter: () => values.flatMap((_, at) => (isAlone(at) ? [at] : [])) };
+    : { show: true, size: 3, fill: stroke, filter: (plot: uPlot, series: number) => alone(plot.data[series] ?? []) };
   const plain = { spanGaps: split === "eval", stroke, width: 1.75, points, ...(isDashed ? { dash: [5, 4] } : {}) };
   if (smoothing === 0 || (isSparse && split === "eval")) {
     columns.push(values);
@@ -211,4 +210,10 @@ function addLine(
   columns.push(values, smoothed(values, smoothing));
   const faint = color(`${variable}-faint`);
   series.push({ ...plain, stroke: faint, width: 1, points: { show: false } }, { ...plain, points: { show: false } });
+}
+
+/** Returns the indexes of values without neighbors, which a line cannot show. */
+function alone(values: ArrayLike<number | null | undefined>): number[] {
+  const isKnown = Array.from(values, (value) => typeof value === "number");
+  return isKnown.flatMap((known, at) => (known && isKnown[at - 1] !== true && isKnown[at + 1] !== true ? [at] : []));
 }
