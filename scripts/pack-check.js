@@ -32,10 +32,10 @@ import { writeReport } from "whetstone/report";
 import { NotFoundError } from "whetstone/errors";
 import { HttpError } from "whetstone/client";
 import { passAtK } from "whetstone/trajectory";
-import { isRetryable } from "whetstone/rollout";
+import { rolloutSeed } from "whetstone/rollout";
 import { pollJob } from "whetstone/follow";
 const { fetch: captureFetch } = capture;
-const found = { connect, trajectory, gatherTrajectoryGroups, readTrajectories, writeTrajectories, captureFetch, evaluate, runAgent, trainRl, HttpError, passAtK, isRetryable, pollJob };
+const found = { connect, trajectory, gatherTrajectoryGroups, readTrajectories, writeTrajectories, captureFetch, evaluate, runAgent, trainRl, HttpError, passAtK, rolloutSeed, pollJob };
 for (const [name, value] of Object.entries(found)) if (typeof value !== "function") throw new Error(name + " is no function");
 if (typeof chatCompletionRequest.parse !== "function") throw new Error("chatCompletionRequest is no schema");
 const native = process.report.getReport().sharedObjects.filter((path) => /onnxruntime|sqlite/.test(path));
@@ -69,7 +69,7 @@ import { startTestService } from "whetstone/testing";
 import { NotFoundError } from "whetstone/errors";
 import { HttpError } from "whetstone/client";
 import { passAtK } from "whetstone/trajectory";
-import { isRetryable } from "whetstone/rollout";
+import { rolloutSeed } from "whetstone/rollout";
 import { pollJob } from "whetstone/follow";
 // @ts-expect-error connect is a function
 export const a: number = connect;
@@ -99,8 +99,8 @@ export const l: number = NotFoundError;
 export const m: number = HttpError;
 // @ts-expect-error passAtK is a function
 export const n: number = passAtK;
-// @ts-expect-error isRetryable is a function
-export const o: number = isRetryable;
+// @ts-expect-error rolloutSeed is a function
+export const o: number = rolloutSeed;
 // @ts-expect-error pollJob is a function
 export const p: number = pollJob;
 `;
