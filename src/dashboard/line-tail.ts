@@ -16,6 +16,8 @@ export class LineTail<T> {
   readonly #schema: z.ZodType<T>;
   #position: LinePosition;
   #inode: number | null = null;
+  /** Size of the file at the last read. */
+  #size: number | null = null;
 
   /**
    * @param root - Directory that the file may not leave by a symbolic link.
@@ -33,6 +35,12 @@ export class LineTail<T> {
     return this.#position.end;
   }
 
+  /** Whether the file has changed since the last read; costs one `stat`. */
+  async hasChanged(): Promise<boolean> {
+    const file = await stat(this.#path).catch(() => null);
+    return (file?.size ?? null) !== this.#size || (file?.ino ?? null) !== this.#inode;
+  }
+
   /**
    * Reads the new lines. A file that was replaced or truncated is read again from its start, after `rows` is emptied. A last line without a
    * line end is left for the next read.
@@ -48,6 +56,7 @@ export class LineTail<T> {
       this.#position = START;
     }
     this.#inode = file?.ino ?? null;
+    this.#size = file?.size ?? null;
     if (file === null || file.size === this.#position.end || !(await isInside(this.#root, this.#path))) return isReset;
     const before = this.rows.length;
     for await (const { line, value, isWhole, end } of readJsonLines(this.#path, { tornLine: "skip", from: this.#position })) {

@@ -54,6 +54,12 @@ export class RunReader {
     return formatPosition({ events: this.#events.end, metrics: this.#metrics.end });
   }
 
+  /** Looks for new events and metrics, and refreshes only if there are some: the end of a process without an event is left to `refresh`. */
+  async poll(): Promise<boolean> {
+    const changed = await Promise.all([this.#events.hasChanged(), this.#metrics.hasChanged()]);
+    return changed.includes(true) && (await this.refresh());
+  }
+
   /** Reads what was appended. Concurrent calls share one reading. Returns whether the summary has changed. */
   refresh(): Promise<boolean> {
     return (this.#refreshing ??= this.#read().finally(() => (this.#refreshing = null)));

@@ -62,7 +62,7 @@ export class Runs {
       const roots = [...this.#roots].join(", ");
       throw new NotFoundError(`There is no run ${id} in ${roots}. Open its directory with \`whetstone ui <dir>\``, { param: "run" });
     }
-    await this.#refresh([reader]);
+    await this.#update([reader]);
     return reader;
   }
 
@@ -88,7 +88,7 @@ export class Runs {
   }
 
   #poll(): Promise<void> {
-    return ++this.#polls % POLLS_PER_SCAN === 0 ? this.#scan() : this.#refresh(this.#active());
+    return ++this.#polls % POLLS_PER_SCAN === 0 ? this.#scan() : this.#update(this.#active(), (reader) => reader.poll());
   }
 
   #active(): RunReader[] {
@@ -101,16 +101,20 @@ export class Runs {
     const before = this.#readers;
     this.#readers = new Map(found.map((run) => [run.id, before.get(run.id) ?? new RunReader(run)]));
     const removed = [...before.keys()].filter((id) => !this.#readers.has(id));
-    await this.#refresh([...this.#readers.values()], removed);
+    await this.#update([...this.#readers.values()], undefined, removed);
   }
 
   /**
    * Refreshes runs and reports the changed ones, also if a request and not the poll caused the refresh. One run after the other: the work is
    * parsing, which has one thread.
    */
-  async #refresh(readers: readonly RunReader[], removed: readonly string[] = []): Promise<void> {
+  async #update(
+    readers: readonly RunReader[],
+    update: (reader: RunReader) => Promise<boolean> = (reader) => reader.refresh(),
+    removed: readonly string[] = [],
+  ): Promise<void> {
     const changed: RunReader[] = [];
-    for (const reader of readers) if (await reader.refresh()) changed.push(reader);
+    for (const reader of readers) if (await update(reader)) changed.push(reader);
     if (changed.length === 0 && removed.length === 0) return;
     for (const { onChange } of this.#subscribers) onChange({ changed, removed });
   }

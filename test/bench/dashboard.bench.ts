@@ -12,6 +12,7 @@ import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { EventSourceParserStream, type EventSourceMessage } from "eventsource-parser/stream";
 import type { RunMetrics, RunSummary, StreamMessages } from "../../src/dashboard/api.ts";
@@ -121,7 +122,7 @@ async function liveDelays(runs: string, steps: number): Promise<number[]> {
 
 /** Trains in another process; `isOpen`: while a client follows the run. */
 async function train(steps: number, isOpen: boolean): Promise<DashboardTrainingResult> {
-  const script = join(import.meta.dirname, "dashboard-train.ts");
+  const script = fileURLToPath(new URL("dashboard-train.ts", import.meta.url));
   const args = ["--conditions=whetstone/source", "--import", "tsx", script, JSON.stringify({ steps } satisfies DashboardTraining)];
   const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
   const lines = child.stdout.setEncoding("utf8")[Symbol.asyncIterator]() as AsyncIterator<string>;

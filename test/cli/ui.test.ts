@@ -42,10 +42,7 @@ test("prints a one-time link to the running service, which then shows the given 
   const text = await runHere("ui", "--data-dir", dataDir, "--no-open");
   expect(text.stdout).toMatch(/^Dashboard: http:\/\/127\.0\.0\.1:\d+\/ui\/login\?code=\S{43}\nThe link works once, for one minute\.\n$/);
   const missing = await runHere("ui", join(other, "missing"), "--data-dir", dataDir, "--no-open");
-  expect([missing.code, missing.stderr]).toEqual([
-    1,
-    expect.stringMatching(/missing does not exist/),
-  ]);
+  expect([missing.code, missing.stderr]).toEqual([1, expect.stringMatching(/missing does not exist/)]);
 
   vi.stubEnv("WHETSTONE_BASE_URL", `${service.url}/v1/`);
   vi.stubEnv("WHETSTONE_API_KEY", service.apiKey);

@@ -68,6 +68,19 @@ describe("LineTail", () => {
     expect([await tail.read(), numbers()]).toEqual([true, [1, 2, 3]]);
   });
 
+  it("notices every change of the file without reading it", async () => {
+    const { path, tail } = await tailed('{"n":1}\n{"n');
+    expect(await tail.hasChanged()).toBe(true);
+    await tail.read();
+    expect(await tail.hasChanged()).toBe(false);
+    for (const change of [() => appendFile(path, ":2}"), () => truncate(path, 8), () => rm(path), () => writeFile(path, "")]) {
+      await change();
+      expect(await tail.hasChanged()).toBe(true);
+      await tail.read();
+      expect(await tail.hasChanged()).toBe(false);
+    }
+  });
+
   it("leaves a complete value without a line end for the next read", async () => {
     const { path, tail, numbers } = await tailed('{"n":1}');
     expect([await tail.read(), numbers(), tail.end]).toEqual([false, [], 0]);
