@@ -46,7 +46,21 @@ export const modules = {
   testing: [...agent, "tokenizer", "engine", "training-rows", "service"],
   // The root export: everything that needs no native code.
   index: [...loop, "environment", "follow", "train", "report"],
-  cli: [...loop, "environment", "follow", "train", "learner", "tokenizer", "engine", "service", "report", "export", "experiment", "trackers", "index"],
+  cli: [
+    ...loop,
+    "environment",
+    "follow",
+    "train",
+    "learner",
+    "tokenizer",
+    "engine",
+    "service",
+    "report",
+    "export",
+    "experiment",
+    "trackers",
+    "index",
+  ],
 };
 
 /**
