@@ -125,7 +125,7 @@ function run(label, command, args, options = {}) {
 /** The first program of the README: its code, file and command. */
 function firstProgram() {
   const [, code, file, command] =
-    /^```ts\n(\/\/ ([\w-]+\.mts): (.*)\n.*?)^```$/msu.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
+    /^```ts\n(\/\/ ([\w-]+\.mts): ([^\n]*)\n.*?)^```$/msu.exec(readFileSync(join(root, "README.md"), "utf8")) ?? [];
   if (code === undefined) throw new Error("Expected a ```ts block with a file name and a command in README.md");
   return { code, file, command };
 }
@@ -141,9 +141,9 @@ function followReadme(npm, node, tarball) {
   if (install === undefined) throw new Error("Expected the commands of a first project in README.md");
   const { code, file, command } = firstProgram();
   writeFileSync(join(cwd, file), code);
-  // `npx` puts the asked versions of node and npm first in the path of the script.
+  // `npx` puts the asked versions of node and npm first in the path of the script; its own settings must not reach the `npx` inside.
   const versions = ["-p", `npm@${npm}`, ...(node === OWN_NODE ? [] : ["-p", `node@${node}`])];
-  const script = [init, install.replace(" whetstone ", ` ${tarball} `), "node --version", command].join(" && ");
+  const script = ["unset npm_config_package npm_config_call", init, install.replace(" whetstone ", ` ${tarball} `), "node --version", command].join(" && ");
   const printed = run(`the README with npm ${npm} and Node ${node}`, "npx", ["--yes", ...versions, "-c", script], { cwd });
   if (!printed.includes(`v${node}.`)) throw new Error(`Expected Node ${node}, got:\n${printed}`);
   if (!/^completed at checkpoint 10$/mu.test(printed)) throw new Error(`Expected a completed run, got:\n${printed}`);
