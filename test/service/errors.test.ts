@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
-import { ARTIFACTS, MODELS, RL_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
+import { ARTIFACTS, MODELS, RL_JOBS, SFT_JOBS, startTestService, UNKNOWN_ID } from "./support.ts";
 
 test("answers 404 for unknown routes and 405 for other methods, with the error body", async () => {
   const { call } = await startTestService();
@@ -9,7 +9,7 @@ test("answers 404 for unknown routes and 405 for other methods, with the error b
     status: 404,
     body: { error: { type: "NotFoundError", param: null, code: 404, error_code: "E_NOT_FOUND" } },
   });
-  const wrong = await call("GET", MODELS);
+  const wrong = await call("GET", SFT_JOBS);
   expect(wrong).toMatchObject({ status: 405, body: { error: { type: "MethodNotAllowedError", code: 405, error_code: "E_METHOD" } } });
   expect(wrong.headers.get("allow")).toBe("POST, OPTIONS");
   expect((await call("DELETE", "/v1/chat/completions")).body.error).toMatchObject({ code: 405, error_code: "E_METHOD" });

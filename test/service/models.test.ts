@@ -26,6 +26,7 @@ test("creates a model with step 0, listed after the base models", async () => {
         created_at: expect.any(String),
         pinned: false,
         lineage: { base_model: "tiny", parent: null, job_id: null, job_type: null },
+        bytes: 0,
       },
     ],
     first_id: list.data[0]?.id,

@@ -194,7 +194,11 @@ test("keeps every acknowledged change after kill -9", async () => {
       expect((await finishedEvents(after, job.id)).at(-1)).toMatchObject({ type: "training_ended", data: { step: index + 1 } });
     expect((await after.ok("GET", `${RL_JOBS}/${jobs[1].id}/events`)).data[0]).toEqual(events[0]);
     expect(await after.ok("GET", `${RL_JOBS}/${jobs[0].id}/events`)).toEqual(before.first);
-    expect((await after.ok("GET", `${MODELS}/${model.id}/checkpoints`)).data.slice(0, 2)).toEqual(before.checkpoints.data);
+    // The second job makes a newer checkpoint, and the optimizer state of the first is deleted.
+    const withoutSize = (checkpoints: readonly any[]) => checkpoints.map(({ bytes: _, ...checkpoint }) => checkpoint);
+    expect(withoutSize((await after.ok("GET", `${MODELS}/${model.id}/checkpoints`)).data.slice(0, 2))).toEqual(
+      withoutSize(before.checkpoints.data),
+    );
     expect((await after.ok("GET", `${ARTIFACTS}/${artifact.id}`)).state).toBe("open");
   } finally {
     child.kill("SIGKILL");

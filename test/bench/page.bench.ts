@@ -1,6 +1,6 @@
 /**
  * First paint of the dashboard's page and its longest task while a list of 100,800 trajectories scrolls, from Chromium's trace:
- * `npm run bench -- dashboard-page [steps] [groups] [size]`.
+ * `npm run bench -- page [steps] [groups] [size]`.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
