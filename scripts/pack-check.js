@@ -143,7 +143,13 @@ function followReadme(npm, node, tarball) {
   writeFileSync(join(cwd, file), code);
   // `npx` puts the asked versions of node and npm first in the path of the script; its own settings must not reach the `npx` inside.
   const versions = ["-p", `npm@${npm}`, ...(node === OWN_NODE ? [] : ["-p", `node@${node}`])];
-  const script = ["unset npm_config_package npm_config_call", init, install.replace(" whetstone ", ` ${tarball} `), "node --version", command].join(" && ");
+  const script = [
+    "unset npm_config_package npm_config_call",
+    init,
+    install.replace(" whetstone ", ` ${tarball} `),
+    "node --version",
+    command,
+  ].join(" && ");
   const printed = run(`the README with npm ${npm} and Node ${node}`, "npx", ["--yes", ...versions, "-c", script], { cwd });
   if (!printed.includes(`v${node}.`)) throw new Error(`Expected Node ${node}, got:\n${printed}`);
   if (!/^completed at checkpoint 10$/mu.test(printed)) throw new Error(`Expected a completed run, got:\n${printed}`);

@@ -41,7 +41,7 @@ const run = trainRl({
   steps,
   maxStepsOffPolicy,
   scenariosPerStep: 4,
-  groupSize: 4,
+  groupSize: 2,
   seed: 3,
   train: { learningRate: 1e-5 },
   evaluation: { every: 3 },
