@@ -8,7 +8,7 @@ import { buildPackage, createProject, isShown, pageBlocks, type PageBlock, type 
 const BLOCK_TIMEOUT_MS = 300_000;
 const PAGES = ["README.md", ...projectFiles("docs/tutorials"), ...projectFiles("docs/how-to")].filter((page) => page.endsWith(".md"));
 /** `DOCS_RUN=all` runs the programs of all pages, `DOCS_RUN=evaluate` of pages with this name; `DOCS_UPDATE=1` writes their output into the page. */
-const { DOCS_RUN: selected = "README|tutorials/01", DOCS_UPDATE: update } = process.env;
+const { DOCS_RUN: selected = "README", DOCS_UPDATE: update } = process.env;
 const isSelected = (page: string): boolean => selected === "all" || new RegExp(selected, "u").test(page);
 
 let built: Awaited<ReturnType<typeof buildPackage>>;

@@ -240,10 +240,10 @@ describe("training", () => {
     await expect(engine.createModel({ base: "oracle", seed: 0, from: path })).rejects.toMatchObject({ code: "E_DATA" });
   });
 
-  test("weights after ten steps are bit-identical with 1, 2 and 4 threads in separate processes", async () => {
+  test("weights after ten steps are bit-identical with 1 and 4 threads in separate processes", async () => {
     const program = join(import.meta.dirname, "ten-steps.ts");
     const hashes: string[] = [];
-    for (const threads of [1, 2, 4]) {
+    for (const threads of [1, 4]) {
       const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", program, String(threads)]);
       hashes.push(stdout.trim());
     }
