@@ -5,6 +5,7 @@ import { ago, timeText } from "../components/time.ts";
 import { send, useResource } from "./requests.ts";
 import { href } from "./router.ts";
 import { Loaded, Problem, State } from "./status.tsx";
+import { TableHead } from "./table-head.tsx";
 
 /** Interval at which the list is read again while a job is not over. */
 const REFRESH_MS = 2000;
@@ -75,26 +76,18 @@ function JobTable({ jobs, names, onCancel }: JobTableProps) {
   return (
     <div class="table-card">
       <table class="list jobs">
-        <thead>
-          <tr>
-            <th scope="col">Job</th>
-            <th scope="col">State</th>
-            <th scope="col">Kind</th>
-            <th scope="col">Model</th>
-            <th scope="col" class="num">
-              Checkpoint
-            </th>
-            <th scope="col" class="num">
-              Duration
-            </th>
-            <th scope="col" class="num">
-              Submitted
-            </th>
-            <th scope="col">
-              <span class="hidden">Actions</span>
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            "Job",
+            "State",
+            "Kind",
+            "Model",
+            { label: "Checkpoint", kind: "number" },
+            { label: "Duration", kind: "number" },
+            { label: "Submitted", kind: "number" },
+            { label: "Actions", kind: "hidden" },
+          ]}
+        />
         <tbody>
           {jobs.map((job) => {
             const model = names.get(job.model_id ?? "");

@@ -7,6 +7,7 @@ import { ago, bytes, timeText } from "../components/time.ts";
 import { useResource } from "./requests.ts";
 import { href, type Route } from "./router.ts";
 import { Loaded } from "./status.tsx";
+import { TableHead } from "./table-head.tsx";
 
 /** Trainable models with their checkpoints, and the use of the disk. */
 export function ModelsPage({ runs, route }: { readonly runs: readonly RunSummary[] | undefined; readonly route: Route }) {
@@ -44,24 +45,16 @@ function ModelTable({ models, opened }: { readonly models: ModelList["data"]; re
   return (
     <div class="table-card">
       <table class="list models">
-        <thead>
-          <tr>
-            <th scope="col">Model</th>
-            <th scope="col">Base model</th>
-            <th scope="col" class="num">
-              Newest step
-            </th>
-            <th scope="col" class="num">
-              Size
-            </th>
-            <th scope="col" class="num">
-              Created
-            </th>
-            <th scope="col">
-              <span class="hidden">Actions</span>
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            "Model",
+            "Base model",
+            { label: "Newest step", kind: "number" },
+            { label: "Size", kind: "number" },
+            { label: "Created", kind: "number" },
+            { label: "Actions", kind: "hidden" },
+          ]}
+        />
         <tbody>
           {models.map((model) => {
             const name = `${model.entity}/${model.project}/${model.name}`;
@@ -169,14 +162,7 @@ function Disk({ disk, models, runs }: DiskProps) {
       {disk.runs.length > 0 && (
         <div class="table-card">
           <table class="list">
-            <thead>
-              <tr>
-                <th scope="col">Run</th>
-                <th scope="col" class="num">
-                  Size
-                </th>
-              </tr>
-            </thead>
+            <TableHead columns={["Run", { label: "Size", kind: "number" }]} />
             <tbody>
               {disk.runs.map(({ id, sizeBytes }) => (
                 <tr key={id}>

@@ -21,7 +21,7 @@ const TABS = [
   { id: "details", label: "Details" },
 ] as const;
 
-/** One run: its numbers, and a view of it in tabs. */
+/** Page of a run: headline numbers, and its views as tabs. */
 export function RunPage({ run, route, live }: { readonly run: string; readonly route: Route; readonly live: Live }) {
   const tab = TABS.find(({ id }) => id === route.path[2])?.id ?? "curves";
   const summary = live.runs?.find(({ id }) => id === run);

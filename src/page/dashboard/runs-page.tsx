@@ -5,6 +5,7 @@ import { Sparkline } from "../components/sparkline.tsx";
 import { ago, timeText } from "../components/time.ts";
 import { href } from "./router.ts";
 import { State } from "./status.tsx";
+import { TableHead } from "./table-head.tsx";
 
 /** List of runs, the last written first. Selected runs are opened together. */
 export function RunsPage({ runs }: { readonly runs: readonly RunSummary[] | undefined }) {
@@ -62,31 +63,19 @@ function RunTable({ runs, selected, onToggle }: RunTableProps) {
   return (
     <div class="table-card">
       <table class="list runs">
-        <thead>
-          <tr>
-            <th scope="col">
-              <span class="hidden">Select</span>
-            </th>
-            <th scope="col">Run</th>
-            <th scope="col">State</th>
-            <th scope="col" class="num">
-              Steps
-            </th>
-            <th scope="col" class="num">
-              Reward
-            </th>
-            <th scope="col" class="num">
-              Evaluation
-            </th>
-            <th scope="col">
-              <span class="hidden">Reward over steps</span>
-            </th>
-            <th scope="col">Model</th>
-            <th scope="col" class="num">
-              Updated
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            { label: "Select", kind: "hidden" },
+            "Run",
+            "State",
+            { label: "Steps", kind: "number" },
+            { label: "Reward", kind: "number" },
+            { label: "Evaluation", kind: "number" },
+            { label: "Reward over steps", kind: "hidden" },
+            "Model",
+            { label: "Updated", kind: "number" },
+          ]}
+        />
         <tbody>
           {runs.map((run) => (
             <tr key={run.id}>
