@@ -12,6 +12,7 @@ import { integer, modelName, positive } from "./arguments.ts";
 import { openModel, withService, type ModelName } from "./connected.ts";
 import { fractionOrFiles, trainingData } from "./dataset.ts";
 import type { OutputOptions } from "./output.ts";
+import { TRACKER_DESCRIPTION, TRACKER_OPTION, trackerChoice, type TrackerChoice } from "./trackers.ts";
 
 interface SftCommandOptions extends OutputOptions {
   readonly model: ModelName;
@@ -25,6 +26,7 @@ interface SftCommandOptions extends OutputOptions {
   readonly validation?: number | string;
   readonly seed: number;
   readonly runDir?: string;
+  readonly tracker: readonly TrackerChoice[];
 }
 
 /** Creates the command `whetstone sft <file…>`, which trains a model on examples. */
@@ -43,18 +45,20 @@ export function sftCommand(): Command {
     .option("--validation <fraction|file>", "validation examples: a fraction to split off, or a file", fractionOrFiles)
     .option("--seed <number>", "seed of the order of examples and of the split", integer(0), 0)
     .option("--run-dir <path>", "directory of the run; an existing run is resumed (default: runs/sft-<model>)")
+    .option(TRACKER_OPTION, TRACKER_DESCRIPTION, trackerChoice, [])
     .action(sft);
 }
 
 async function sft(files: readonly string[], options: SftCommandOptions): Promise<void> {
   const { model: name, base, loraRank, runDir = `runs/sft-${name.name}` } = options;
+  const trackers = await Promise.all(options.tracker.map((create) => create()));
   await withService(async (connected) => {
     const { service, signal } = connected;
     const data = await trainingData(files, options);
     const train = await uploaded(service, data.train, { name: name.name, runDir, signal });
     const validation = data.validation && (await uploaded(service, data.validation, { name: `${name.name}-validation`, runDir, signal }));
     const model = await openModel(connected, name, base, loraRank);
-    const run = trainSft({ model, data: train, train: settings(options, validation), runDir, signal });
+    const run = trainSft({ model, data: train, train: settings(options, validation), runDir, trackers, signal });
     if (options.json === true) for await (const event of run) printLine(JSON.stringify(eventToDisk(event)));
     const { reason, checkpointStep, metrics } = await run.done;
     if (options.json === true) return;
