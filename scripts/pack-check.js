@@ -13,7 +13,7 @@ import { join, resolve } from "node:path";
 const root = resolve(import.meta.dirname, "..");
 const NPM_VERSIONS = ["10", "11"];
 const [OWN_NODE] = process.versions.node.split(".");
-/** Major versions of Node that the README is followed with: the running one, and those of `PACK_NODES=20,24`, which npm downloads. */
+/** Major versions of Node for the README check: the running version, and the versions in `PACK_NODES=20,24`, which npm downloads. */
 const NODE_VERSIONS = [...new Set([OWN_NODE, ...(process.env.PACK_NODES?.split(",") ?? [])])];
 const PROGRAM_TIMEOUT_MS = 240_000;
 

@@ -34,7 +34,7 @@ function fit(text: string, width: number): string {
  * @param width - Terminal columns. @default the width of the terminal; unlimited without one
  */
 export function table<T>(rows: readonly T[], columns: readonly Column<T>[], width = terminalWidth()): string[] {
-  // Control characters are escaped first, so that the widths are those of the printed text.
+  // Control characters are escaped first, because escaping changes the width of the printed text.
   const cells = [columns.map(({ title }) => title), ...rows.map((row) => columns.map(({ cell }) => encodeLine(cell(row))))];
   const widths = columns.map((_, index) => Math.max(...cells.map((line) => widthOf(line[index] ?? ""))));
   const shrinkable = columns.flatMap(({ isWhole }, index) => (isWhole === true ? [] : [index]));

@@ -175,7 +175,7 @@ export interface TrajectoryRow {
   readonly preview: string;
 }
 
-/** One trajectory with its contents. */
+/** Trajectory with its messages, tokens and logs. */
 export interface TrajectoryAnswer {
   readonly split: Split;
   readonly step: number;

@@ -14,7 +14,7 @@ import { openStream } from "./stream.ts";
 const DEFAULT_LIMIT = 100;
 /** Max number of items of a page. */
 const MAX_LIMIT = 500;
-/** Max number of runs of one request: more cannot be told apart in one chart. */
+/** Max runs per request; a chart has no more distinguishable colors. */
 const MAX_RUNS = 32;
 
 const whole = z.coerce.number().int().min(0);

@@ -24,7 +24,7 @@ import { formatPosition } from "./position.ts";
 /** Max number of rewards in the summary of a run. */
 const SPARKLINE_VALUES = 60;
 
-/** Reader of a run directory that reads only what was appended since the last refresh. */
+/** Incremental reader of a run directory: a refresh reads only the lines appended since the last one. */
 export class RunReader {
   readonly run: FoundRun;
   readonly #metrics: LineTail<z.infer<typeof metricsRow>>;
@@ -60,7 +60,7 @@ export class RunReader {
     return changed.includes(true) && (await this.refresh());
   }
 
-  /** Reads what was appended. Concurrent calls share one reading. Returns whether the summary has changed. */
+  /** Reads appended lines; concurrent calls share one read. Returns true if the summary has changed. */
   refresh(): Promise<boolean> {
     return (this.#refreshing ??= this.#read().finally(() => (this.#refreshing = null)));
   }

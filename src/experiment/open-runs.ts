@@ -67,7 +67,7 @@ export async function findRuns(folder: string): Promise<string[]> {
 /**
  * Returns the run directories that a path or a glob selects.
  *
- * @throws NotFoundError `E_NOT_FOUND` if there is none.
+ * @throws NotFoundError `E_NOT_FOUND` if no path is a run directory or contains one.
  */
 export async function runDirs(pattern: string): Promise<string[]> {
   const isDirectory = await stat(pattern).then(

@@ -13,7 +13,7 @@ export type Setting = string | number | boolean | null | readonly Setting[] | { 
 /** Values of each setting; a sweep runs every combination. */
 export type Grid = Readonly<Record<string, readonly Setting[]>>;
 
-/** One combination of a grid's values. */
+/** Combination of one value per grid setting. */
 export type Settings<G extends Grid> = { readonly [K in keyof G]: G[K][number] };
 
 /** Combination of settings and seed in a sweep. */

@@ -113,7 +113,7 @@ function cardsOf(runs: readonly RunMetrics[]): Card[] {
   return cards;
 }
 
-/** Returns the metrics of all runs, those of training first. */
+/** Returns the metrics of all runs, training metrics first. */
 function metricNames(runs: readonly RunMetrics[]): { readonly split: Split; readonly key: string }[] {
   return SPLITS.flatMap((split) => {
     const keys = new Set(runs.flatMap(({ metrics }) => Object.keys(metrics[split].columns)));

@@ -210,7 +210,7 @@ export class Markup extends PyObject {
   }
 }
 
-/** Returns `value`, or `otherwise` if there is none. `None` is a value, so that `??` cannot be used. */
+/** Returns `value`, or `otherwise` if `value` is undefined. `None` is a value, so that `??` cannot be used. */
 export function orElse<T extends Value>(value: Value | undefined, otherwise: T): Value | T {
   return value === undefined ? otherwise : value;
 }

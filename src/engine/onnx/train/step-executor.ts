@@ -36,7 +36,7 @@ export interface Step {
 
 /** Results of one half of a step that the helper thread computed. */
 export interface HalfResult {
-  /** One result per batch of the half. */
+  /** Results, one per batch of the half. */
   readonly results: readonly BatchResult[];
   /** Sum of the gradients of the half; null without a loss. */
   readonly gradients: Float32Array | null;
