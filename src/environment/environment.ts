@@ -2,6 +2,7 @@ import { ConfigError } from "../errors.ts";
 import type { RolloutContext } from "../rollout/index.ts";
 import type { RequestMessage } from "../schema/index.ts";
 import type { Trajectory, TrajectoryBuilder } from "../trajectory/index.ts";
+import { normalizedGroupRewards, type GroupReward, type GroupRewardLike } from "../trajectory/group-scoring.ts";
 import { normalizedRewards, type Reward, type RewardLike } from "../trajectory/scoring.ts";
 
 /** Scenarios: a list, or for an unlimited supply a pure function of the index, so that a resumed run gets the same scenarios. */
@@ -23,11 +24,13 @@ export interface Environment<S> {
   };
   /**
    * Plays a scenario. Returns the unfinished builder, which is finished with the rewards, or a finished trajectory. If the environment has
-   * `rewards`, they replace the reward of a finished trajectory.
+   * `rewards` or `groupRewards`, they replace the reward of a finished trajectory.
    */
   readonly rollout: (scenario: S, context: EnvironmentContext) => Promise<TrajectoryBuilder | Trajectory>;
-  /** Reward components; the total reward is their weighted sum. */
+  /** Reward components; the total reward is the weighted sum of them and of the group rewards. */
   readonly rewards: readonly Reward<S>[];
+  /** Reward components that compare the rollouts of a scenario with each other. */
+  readonly groupRewards: readonly GroupReward<S>[];
   /** Returns the right answer, for `validate`: the text of the last assistant turn, or the messages after the prompt. */
   readonly gold?: ((scenario: S) => string | readonly RequestMessage[]) | undefined;
   /** Returns a stable id of a scenario. @default its string `id`, else the first 16 hex digits of the SHA-256 of its JSON */
@@ -35,7 +38,7 @@ export interface Environment<S> {
 }
 
 /** Input of {@link defineEnvironment}: as {@link Environment}, except that rewards may also be plain named functions. */
-export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards"> {
+export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards" | "groupRewards"> {
   /**
    * Reward components. A named function is a reward of its name with weight 1. TypeScript infers the type of `scenario` for functions and
    * `{ name, score }` written here, but not inside a call such as `reward(…)`: annotate the argument with `RewardInput<S>`.
@@ -43,6 +46,14 @@ export interface EnvironmentDefinition<S> extends Omit<Environment<S>, "rewards"
    * @default [] (the rollout sets its own reward)
    */
   readonly rewards?: readonly RewardLike<NoInfer<S>>[] | undefined;
+  /**
+   * Reward components that are computed from all successful rollouts of a scenario, such as a ranking by a judge. Each returns one value
+   * per trajectory. The total reward is `Σ weight · value` over `rewards` and `groupRewards`; the part of `rewards` (without any, the
+   * reward that the rollout set itself) is recorded as the metric `independent_reward`.
+   *
+   * @default []
+   */
+  readonly groupRewards?: readonly GroupRewardLike<NoInfer<S>>[] | undefined;
 }
 
 /**
@@ -76,8 +87,11 @@ export function defineEnvironment<S>(definition: EnvironmentDefinition<S>): Envi
   checkFunction(name, "rollout", rollout);
   if (gold !== undefined) checkFunction(name, "gold", gold);
   if (scenarioId !== undefined) checkFunction(name, "scenarioId", scenarioId);
-  const rewards = normalizedRewards<S>(definition.rewards ?? [], `environment \`${name}\``);
-  return Object.freeze({ name, scenarios, rollout, rewards, gold, scenarioId });
+  const owner = `environment \`${name}\``;
+  const rewards = normalizedRewards<S>(definition.rewards ?? [], owner);
+  const names = rewards.map((reward) => reward.name);
+  const groupRewards = normalizedGroupRewards<S>(definition.groupRewards ?? [], owner, names);
+  return Object.freeze({ name, scenarios, rollout, rewards, groupRewards, gold, scenarioId });
 }
 
 function checkScenarios(name: string, scenarios: unknown): void {

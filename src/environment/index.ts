@@ -12,6 +12,15 @@ export type { TrainScenariosOptions } from "./scenarios.ts";
 export { similarity } from "./similarity.ts";
 export { jsonSchemaReward, numericReward, regexReward, similarityReward } from "./text-rewards.ts";
 export type { NumericRewardOptions, TextRewardOptions } from "./text-rewards.ts";
+export type {
+  GroupReward,
+  GroupRewardFunction,
+  GroupRewardInput,
+  GroupRewardLike,
+  GroupRewardResult,
+  GroupScore,
+  GroupScores,
+} from "../trajectory/group-scoring.ts";
 export { RewardError } from "../trajectory/scoring.ts";
 export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory } from "../trajectory/scoring.ts";
 export { validate } from "./validate.ts";

@@ -1,7 +1,7 @@
-import { DataError } from "../errors.ts";
+import { ArgumentError, DataError } from "../errors.ts";
 import { Trajectory, type TrajectoryGroup } from "../trajectory/index.ts";
 import type { Environment } from "./environment.ts";
-import { scoreRollout } from "./rollout.ts";
+import { scoreGroup, scoreRollout } from "./rollout.ts";
 import { scenarioIdOf } from "./scenarios.ts";
 
 /** Additional scenarios and a signal for {@link rescore}. */
@@ -26,8 +26,11 @@ const MAX_NAMED = 5;
  * @param items - Trajectories, or groups of trajectories. Not modified.
  * @param options - Additional scenarios and a signal.
  * @returns Scored copies in the same order. Copies of groups keep all other data of their group.
- * @throws DataError `E_DATA` if scenarios of trajectories are unknown, with their number, before anything is scored.
- * @throws RewardError `E_REWARD` for the first trajectory that a reward fails on.
+ * @throws DataError `E_DATA` if scenarios of trajectories are unknown, with their number, before anything is scored, or for a group whose
+ *   trajectories have different scenarios.
+ * @throws ArgumentError `E_ARGUMENT` for trajectories without groups if the environment has group rewards.
+ * @throws RewardError `E_REWARD` for the first trajectory that a reward fails on. A failed group reward is recorded in the `exceptions` of
+ *   its group instead.
  * @throws the signal's reason.
  * @example
  * ```ts
@@ -53,8 +56,9 @@ export async function rescore<S>(
     known.set(scenarioIdOf(environment, scenario), scenario);
   }
   checkKnown(environment.name, items, known);
-  const score = (trajectory: Trajectory) =>
-    scoreRollout(environment, known.get(trajectory.metadata["scenario_id"]) as S, trajectory, signal);
+  if (environment.groupRewards.length > 0) items.forEach((item) => checkGroup(environment.name, item));
+  const scenarioOf = (trajectory: Trajectory) => known.get(trajectory.metadata["scenario_id"]) as S;
+  const score = (trajectory: Trajectory) => scoreRollout(environment, scenarioOf(trajectory), trajectory, signal);
   const results: (Trajectory | TrajectoryGroup)[] = [];
   for (const item of items) {
     if (item instanceof Trajectory) {
@@ -63,7 +67,9 @@ export async function rescore<S>(
     }
     const trajectories: Trajectory[] = [];
     for (const trajectory of item.trajectories) trajectories.push(await score(trajectory));
-    results.push(item.with({ trajectories }));
+    const [first] = trajectories;
+    const scored = item.with({ trajectories });
+    results.push(first === undefined ? scored : await scoreGroup(environment, scenarioOf(first), scored, signal));
   }
   return results;
 }
@@ -79,4 +85,16 @@ function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)
       "Pass the scenarios they were made with as `scenarios`, e.g. `trainScenarios(environment.scenarios.train, { seed, count })`",
     { param: "scenario_id" },
   );
+}
+
+/** Checks that a group reward can score an item: a group with one scenario. */
+function checkGroup(name: string, item: Trajectory | TrajectoryGroup): void {
+  if (item instanceof Trajectory) {
+    throw new ArgumentError(`Environment \`${name}\` has group rewards, which need whole groups: pass trajectory groups`, { param: "items" });
+  }
+  const ids = new Set(item.trajectories.map(({ metadata }) => metadata["scenario_id"]));
+  if (ids.size <= 1) return;
+  throw new DataError(`Expected a group with the trajectories of one scenario, got ${ids.size} values of \`scenario_id\``, {
+    param: "scenario_id",
+  });
 }

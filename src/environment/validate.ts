@@ -3,10 +3,10 @@ import type { AssistantChoice, MessageOrChoice, RequestMessage } from "../schema
 import { textOf } from "../trajectory/messages.ts";
 import { REWARD_PREFIX } from "../trajectory/scoring.ts";
 import { isTrainableGroup } from "../trajectory/trainable.ts";
-import { Trajectory } from "../trajectory/index.ts";
+import { Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
 import type { Environment } from "./environment.ts";
 import { highestReward } from "./highest-reward.ts";
-import { scoreRollout } from "./rollout.ts";
+import { scoreGroup, scoreRollout } from "./rollout.ts";
 import { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 
 /** Number of scenarios and expected reward of {@link validate}. */
@@ -19,6 +19,8 @@ export interface ValidateOptions {
    * @default the sum of the positive reward weights; the highest total of a right answer if a raw value is outside [0, 1]
    */
   readonly expected?: number | undefined;
+  /** Max difference of an answer's total reward between the two orders of a group; at least 0. @default 0.05 */
+  readonly orderTolerance?: number | undefined;
   /** Stops the validation, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -29,6 +31,7 @@ export type ValidationCode =
   | "gold-below-expected"
   | "no-difference"
   | "reward-without-difference"
+  | "order-changes-reward"
   | "same-id"
   | "in-both-splits";
 
@@ -46,7 +49,7 @@ export interface ValidationFinding {
   readonly message: string;
 }
 
-/** Scores of one scenario's right answer and of an empty answer. */
+/** Scores of one scenario's right answer and of an empty answer. Group rewards score the two as one group. */
 export interface GoldScore {
   /** Split of the scenario. */
   readonly split: "train" | "eval";
@@ -80,6 +83,9 @@ const MAX_EXAMPLES = 5;
  * Validates an environment's rewards by scoring the right answer of each scenario and an empty answer. If the right answer earns less than
  * the maximum, or the same as an empty answer, training would optimize something other than the task. No policy is sampled.
  *
+ * Group rewards score the two answers as one group, twice: in this order and in the reverse order. A reward that depends on the order by
+ * more than `orderTolerance` is reported.
+ *
  * The rewards receive only the turns of `gold`, without the prompt and without metrics or metadata that the rollout records.
  *
  * @param environment - Environment with `gold`.
@@ -95,26 +101,31 @@ const MAX_EXAMPLES = 5;
  * ```
  */
 export async function validate<S>(environment: Environment<S>, options: ValidateOptions = {}): Promise<Validation> {
-  const { count = 100, expected, signal = new AbortController().signal } = options;
+  const { count = 100, expected, orderTolerance = 0.05, signal = new AbortController().signal } = options;
   if (!Number.isSafeInteger(count) || count < 1) {
     throw new ArgumentError(`Expected \`count\` to be an integer of at least 1, got \`${count}\``, { param: "count" });
   }
   if (expected !== undefined && !Number.isFinite(expected)) {
     throw new ArgumentError(`Expected \`expected\` to be finite, got \`${expected}\``, { param: "expected" });
   }
-  const { name, gold, rewards } = environment;
+  if (!(orderTolerance >= 0)) {
+    throw new ArgumentError(`Expected \`orderTolerance\` to be at least 0, got \`${orderTolerance}\``, { param: "orderTolerance" });
+  }
+  const { name, gold } = environment;
+  const rewards = [...environment.rewards, ...environment.groupRewards];
   if (gold === undefined)
     throw new ConfigError(`Environment \`${name}\` has no \`gold\`; give it the right answer of a scenario`, { param: "gold" });
   if (rewards.length === 0) throw new ConfigError(`Environment \`${name}\` has no \`rewards\` to validate`, { param: "rewards" });
   const probes: Probe[] = [];
   for (const { split, scenario } of scenariosOf(environment, count)) {
     signal.throwIfAborted();
-    const right = await probe(environment, scenario, goldItems(gold(scenario)), signal);
-    const empty = await probe(environment, scenario, goldItems(""), signal);
-    probes.push({ split, scenarioId: scenarioIdOf(environment, scenario), right, empty });
+    const answers = { right: goldItems(gold(scenario)), empty: goldItems("") };
+    const { right, empty } = await probe(environment, scenario, answers, signal);
+    const reversed = environment.groupRewards.length === 0 ? null : await probe(environment, scenario, answers, signal, true);
+    probes.push({ split, scenarioId: scenarioIdOf(environment, scenario), right, empty, orderChange: orderChange({ right, empty }, reversed) });
   }
   const target = expected ?? expectedOf(environment, probes);
-  const findings = [...findingsOf(probes, target, rewards), ...idFindings(environment, count)];
+  const findings = [...findingsOf(probes, target, rewards), ...orderFindings(probes, orderTolerance), ...idFindings(environment, count)];
   return {
     environment: name,
     isValid: findings.every(({ severity }) => severity !== "fatal"),
@@ -142,6 +153,8 @@ interface Probe {
   readonly scenarioId: string;
   readonly right: Outcome;
   readonly empty: Outcome;
+  /** Largest difference of an answer's total reward between the two orders of the group; 0 without group rewards. */
+  readonly orderChange: number;
 }
 
 function scenariosOf<S>({ scenarios, name }: Environment<S>, count: number): { split: "train" | "eval"; scenario: S }[] {
@@ -155,21 +168,55 @@ function scenariosOf<S>({ scenarios, name }: Environment<S>, count: number): { s
   throw new ConfigError(`Environment \`${name}\` has no scenarios`, { param: "scenarios" });
 }
 
+type Answers = Readonly<Record<"right" | "empty", readonly MessageOrChoice[]>>;
+type Outcomes = Readonly<Record<"right" | "empty", Outcome>>;
+
+/** Scores the two answers, as a group if the environment has group rewards. */
 async function probe<S>(
   environment: Environment<S>,
   scenario: S,
-  items: readonly MessageOrChoice[],
+  answers: Answers,
   signal: AbortSignal,
-): Promise<Outcome> {
-  try {
-    const { reward, metrics } = await scoreRollout(environment, scenario, Trajectory.fromJSON({ messages_and_choices: items }), signal);
-    const values = environment.rewards.map(({ name }) => [name, Number(metrics[REWARD_PREFIX + name])] as const);
-    return { reward, values: Object.fromEntries(values), failure: null };
-  } catch (error) {
-    if (isAbort(error)) throw error;
-    signal.throwIfAborted();
-    return { reward: null, values: {}, failure: error instanceof Error ? error.message : String(error) };
+  isReversed = false,
+): Promise<Outcomes> {
+  const names = isReversed ? (["empty", "right"] as const) : (["right", "empty"] as const);
+  const outcomes: { right?: Outcome; empty?: Outcome } = {};
+  const scored: { readonly name: "right" | "empty"; readonly trajectory: Trajectory }[] = [];
+  for (const name of names) {
+    try {
+      const played = Trajectory.fromJSON({ messages_and_choices: answers[name] });
+      scored.push({ name, trajectory: await scoreRollout(environment, scenario, played, signal) });
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      signal.throwIfAborted();
+      outcomes[name] = failed(error instanceof Error ? error.message : String(error));
+    }
   }
+  const marked = scored.map(({ name, trajectory }) => trajectory.with({ metadata: { [ANSWER]: name } }));
+  const group = await scoreGroup(environment, scenario, new TrajectoryGroup({ trajectories: marked }), signal);
+  const parts = [...environment.rewards, ...environment.groupRewards];
+  for (const { metadata, reward, metrics } of group.trajectories) {
+    const values = Object.fromEntries(parts.map(({ name }) => [name, Number(metrics[REWARD_PREFIX + name])]));
+    outcomes[metadata[ANSWER] as "right" | "empty"] = { reward, values, failure: null };
+  }
+  const rest = failed(group.exceptions[0]?.message ?? "");
+  return { right: outcomes.right ?? rest, empty: outcomes.empty ?? rest };
+}
+
+/** Metadata that names the answer of a probe's trajectory. */
+const ANSWER = "answer";
+
+function failed(failure: string): Outcome {
+  return { reward: null, values: {}, failure };
+}
+
+function orderChange(first: Outcomes, reversed: Outcomes | null): number {
+  if (reversed === null) return 0;
+  const changes = (["right", "empty"] as const).map((name) => {
+    const [a, b] = [first[name].reward, reversed[name].reward];
+    return a === null || b === null ? 0 : Math.abs(a - b);
+  });
+  return Math.max(...changes);
 }
 
 /** Converts a right answer to the end of a conversation. Assistant messages become choices, as in a rollout. */
@@ -183,7 +230,7 @@ function toChoice(message: RequestMessage): AssistantChoice {
   return { index: 0, message: { ...message, content: textOf(message) }, finish_reason: calls.length > 0 ? "tool_calls" : "stop" };
 }
 
-function expectedOf(environment: Pick<Environment<never>, "rewards">, probes: readonly Probe[]): number {
+function expectedOf(environment: Pick<Environment<never>, "rewards" | "groupRewards">, probes: readonly Probe[]): number {
   const isUnit = probes.every(({ right }) => Object.values(right.values).every((value) => value >= 0 && value <= 1));
   const seen = probes.flatMap(({ right }) => (right.reward === null ? [] : [right.reward]));
   return isUnit || seen.length === 0 ? highestReward(environment) : Math.max(...seen);
@@ -224,6 +271,16 @@ function findingsOf(probes: readonly Probe[], expected: number, rewards: readonl
       "A reward gives the right answer and an empty one the same in every scenario. Set its weight to 0 if it is only to be recorded.",
     ),
   ].flat();
+}
+
+function orderFindings(probes: readonly Probe[], tolerance: number): ValidationFinding[] {
+  const isChanged = ({ orderChange: change }: Probe) => change > tolerance;
+  return finding(
+    "order-changes-reward",
+    "warning",
+    probes.filter(isChanged).map(({ scenarioId }) => scenarioId),
+    `A group reward changes by more than ${tolerance} when the rollouts of a group are in another order. Training would reward the position.`,
+  );
 }
 
 /** Checks that scenario ids are unambiguous: ids group trajectories and identify the scenario in `rescore`. */

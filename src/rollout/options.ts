@@ -38,7 +38,16 @@ export interface RolloutContext {
 }
 
 /** Function that runs one scenario and returns the finished trajectory. */
-export type Rollout<S> = (scenario: S, context: RolloutContext) => Trajectory | Promise<Trajectory>;
+export interface Rollout<S> {
+  (scenario: S, context: RolloutContext): Trajectory | Promise<Trajectory>;
+  /**
+   * Scores the rollouts of one scenario relative to each other; called once per group, after its last rollout. Trajectories that it moves
+   * to `exceptions` count as failed. `environmentRollout` sets it for environments with group rewards.
+   *
+   * @default keeps the group
+   */
+  readonly scoreGroup?: ((scenario: S, group: TrajectoryGroup, signal: AbortSignal) => Promise<TrajectoryGroup>) | undefined;
+}
 
 /** Progress of a run. */
 export interface GatherProgress {

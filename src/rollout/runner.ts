@@ -47,6 +47,7 @@ interface OpenGroup {
 
 class Run<S> {
   readonly #scenarios: readonly S[];
+  readonly #rollout: Rollout<S>;
   readonly #options: RunOptions<S>;
   readonly #groupSize: number;
   readonly #seed: number;
@@ -68,6 +69,7 @@ class Run<S> {
 
   constructor(scenarios: readonly S[], rollout: Rollout<S>, options: RunOptions<S>, Queue: typeof PQueue) {
     this.#scenarios = scenarios;
+    this.#rollout = rollout;
     this.#options = options;
     this.#groupSize = options.groupSize ?? 8;
     this.#seed = options.seed ?? randomSeed();
@@ -219,16 +221,34 @@ class Run<S> {
   async #handOver(position: number, outcomes: readonly Outcome[]): Promise<void> {
     const index = this.#indexOf(position);
     this.#open.delete(position);
-    const group = new TrajectoryGroup({
-      trajectories: outcomes.flatMap(({ trajectory }) => trajectory ?? []),
-      exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
-      metadata: { scenario_index: index, seed: this.#seed },
-    });
+    const group = await this.#scored(
+      position,
+      new TrajectoryGroup({
+        trajectories: outcomes.flatMap(({ trajectory }) => trajectory ?? []),
+        exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
+        metadata: { scenario_index: index, seed: this.#seed },
+      }),
+    );
+    if (this.#link.signal.aborted) return;
     this.#reportGroup(index, group);
     const after = this.#options.afterEach === undefined ? group : await this.#options.afterEach(group, index);
     if (this.#link.signal.aborted) return;
     const groups = after === undefined ? [group] : after === null ? [] : after instanceof TrajectoryGroup ? [after] : after;
     await this.#options.onGroups(groups, position);
+  }
+
+  /** Applies the group rewards. Rollouts that fail in it count as failures of the run. */
+  async #scored(position: number, group: TrajectoryGroup): Promise<TrajectoryGroup> {
+    const { scoreGroup } = this.#rollout;
+    if (scoreGroup === undefined) return group;
+    const scored = await scoreGroup(this.#scenarios[position] as S, group, this.#link.signal);
+    const failures = scored.exceptions.slice(group.exceptions.length);
+    this.#exceptions.push(...failures);
+    failures.forEach((exception) => this.#display.warn(exception));
+    const sum = ({ rewards }: TrajectoryGroup) => rewards.reduce((total, reward) => total + reward, 0);
+    this.#rewardSum += sum(scored) - sum(group);
+    this.#checkBudget();
+    return scored;
   }
 
   #reportGroup(index: number, { rewards, exceptions }: TrajectoryGroup): void {
