@@ -86,7 +86,8 @@ export function normalizedGroupRewards<S>(
   const normalized = (rewards as readonly GroupRewardLike<S>[]).map((part) => {
     const { name, weight = 1, scoreGroup } = typeof part === "function" ? { name: part.name, scoreGroup: part } : part;
     if (typeof name !== "string" || name.trim() === "") fail("to have names; write `{ name, scoreGroup }` for a function without one");
-    if (typeof scoreGroup !== "function") fail(`to be functions of \`{ scenario, trajectories }\`, got ${typeof scoreGroup} for \`${name}\``);
+    if (typeof scoreGroup !== "function")
+      fail(`to be functions of \`{ scenario, trajectories }\`, got ${typeof scoreGroup} for \`${name}\``);
     if (!Number.isFinite(weight)) fail(`to have finite weights, got \`${String(weight)}\` for \`${name}\``);
     if (names.has(name)) fail(`to have names that no other reward has, got \`${name}\` twice`);
     names.add(name);
@@ -163,7 +164,10 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
 
 function addScore(scoring: Scoring, { name, weight }: GroupReward<never>, score: unknown, site: string): void {
   if (score instanceof Error) {
-    scoring.failure ??= new RewardError(`${site} failed with ${score.name}: ${score.message}`, { cause: score, retryable: isRetryable(score) });
+    scoring.failure ??= new RewardError(`${site} failed with ${score.name}: ${score.message}`, {
+      cause: score,
+      retryable: isRetryable(score),
+    });
     return;
   }
   const detailed = typeof score === "object" && score !== null ? (score as Partial<GroupScore>) : { value: score };
