@@ -3,7 +3,7 @@ import type { ChatCompletionRequest, RequestMessage, Tool } from "../schema/inde
 import type { Policy } from "../trajectory/index.ts";
 import { checkedAnswer, type CheckedAnswer, type Rejection } from "./check-answer.ts";
 import { batchMessages, responseFormat, retryMessage, type DifficultyRange } from "./prompt.ts";
-import { MAX_DIFFICULTY, MIN_DIFFICULTY, type ToolScenario } from "./scenario.ts";
+import { MAX_DIFFICULTY, MIN_DIFFICULTY, normalizedTask, type ToolScenario } from "./scenario.ts";
 import { sourcesOf, type ScenarioClient, type ScenarioResource } from "./sources.ts";
 
 /** Options of {@link generateScenarios}. */
@@ -18,6 +18,8 @@ export interface GenerateScenariosOptions {
   readonly model: Pick<Policy, "id" | "complete">;
   /** Number of scenarios, at least 1. */
   readonly count: number;
+  /** Scenarios that exist already: new ones have other tasks. They are not part of the result and do not count. @default [] */
+  readonly existing?: readonly Pick<ToolScenario, "task">[] | undefined;
   /** Range of the difficulty; integers from 1 to 5. @default { min: 1, max: 5 } */
   readonly difficulty?: DifficultyRange | undefined;
   /** Further instructions to the model, such as the domain of the tasks. @default none */
@@ -111,14 +113,14 @@ const SPARE_REQUESTS = 2;
  */
 export async function generateScenarios(options: GenerateScenariosOptions): Promise<GeneratedScenarios> {
   const { model, count, difficulty = { min: MIN_DIFFICULTY, max: MAX_DIFFICULTY }, instructions, batchSize = 10, seed } = options;
-  const { maxRequests = 2 * Math.ceil(count / batchSize) + SPARE_REQUESTS, request, allowFewer = false, signal } = options;
+  const { maxRequests = 2 * Math.ceil(count / batchSize) + SPARE_REQUESTS, existing = [], request, allowFewer = false, signal } = options;
   checkNumbers({ count, batchSize, maxRequests, seed, difficulty });
   signal?.throwIfAborted();
   const sources = await sourcesOf(options);
   const toolNames = sources.tools.map(({ name }) => name);
   const scenarios: ToolScenario[] = [];
   const rejected: Rejection[] = [];
-  const known = new Set<string>();
+  const known = new Set(existing.map(({ task }) => normalizedTask(task)));
   let requests = 0;
 
   /** Sends one request and records its scenarios and rejections. */
@@ -141,7 +143,13 @@ export async function generateScenarios(options: GenerateScenariosOptions): Prom
 
   while (scenarios.length < count && requests < maxRequests) {
     const size = Math.min(batchSize, count - scenarios.length);
-    const messages = batchMessages({ ...sources, size, difficulty, instructions, earlier: scenarios.map(({ task }) => task) });
+    const messages = batchMessages({
+      ...sources,
+      size,
+      difficulty,
+      instructions,
+      earlier: [...existing, ...scenarios].map(({ task }) => task),
+    });
     const { text, accepted, problems } = await ask(messages, size);
     const missing = size - accepted.length;
     if (missing === 0 || requests === maxRequests) continue;

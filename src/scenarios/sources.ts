@@ -102,7 +102,10 @@ export async function sourcesOf({
 async function toolsOf(client: ScenarioClient, signal: AbortSignal | undefined): Promise<DescribedTool[]> {
   const pages = await allPages("tools", (params) => client.listTools(params, signal === undefined ? {} : { signal }));
   return pages.flatMap(({ tools }) =>
-    tools.map(({ name, description, inputSchema: { $schema: _, ...parameters } }) => ({ name, description, parameters })),
+    tools.map(({ name, description, inputSchema }) => {
+      const { $schema: _, ...parameters } = inputSchema;
+      return { name, description, parameters };
+    }),
   );
 }
 

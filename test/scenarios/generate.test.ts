@@ -82,6 +82,16 @@ describe("generateScenarios", () => {
     expect(sent.map(({ messages }) => messages.length)).toEqual([2, 2, 2]);
   });
 
+  it("extends existing scenarios: names them to the model, rejects their tasks, and does not return them", async () => {
+    const { tasks, rejected, sent } = await generated([answer(task("OLD"), task("new")), answer(task("newer"))], {
+      count: 2,
+      existing: [{ task: "old." }],
+    });
+    expect(tasks).toEqual(["new", "newer"]);
+    expect(rejected.map(({ reason }) => reason)).toEqual(["duplicate"]);
+    expect(promptOf(sent[0]!)).toContain('exist already; write other ones:\n"old."');
+  });
+
   it("sends consecutive seeds and further fields, which replace the generated ones except model and messages", async () => {
     const { sent } = await generated([answer(task("a")), answer(task("b"))], {
       count: 2,
