@@ -5,7 +5,7 @@ import { Dataset } from "./dataset.ts";
 import { messagesText } from "./keys.ts";
 import { checkCount, rereadable } from "./source.ts";
 
-/** Options of {@link bestOf}. */
+/** Minimum reward, duplicates and constant groups for {@link bestOf}. */
 export interface BestOfOptions {
   /** Minimum reward of a selected trajectory; finite. @default no minimum */
   readonly minReward?: number | undefined;

@@ -1,7 +1,7 @@
 import type { JsonObject, RequestMessage } from "../schema/index.ts";
 import type { Sources } from "./sources.ts";
 
-/** Range of difficulties. */
+/** Smallest and largest accepted difficulty of a scenario, both inclusive. */
 export interface DifficultyRange {
   /** Smallest difficulty, an integer from 1. */
   readonly min: number;
