@@ -28,6 +28,8 @@ export const modules = {
   capture: agent,
   rollout: [...agent, "progress"],
   environment: loop,
+  // Scenarios that a model writes for the tools of an agent.
+  scenarios: [...base, "schema", "trajectory", "dataset", "rollout"],
   follow: [...base, "schema", "client"],
   train: [...loop, "environment", "follow", "report", "progress"],
   // Optional destinations of a run, each its own entry; loaded only by programs that import one.
