@@ -44,7 +44,7 @@ async function play(
 }
 
 /** Samples a turn every 400 ms, with a question after each. */
-async function talk(_: number, { policy: own, sampling, signal }: EnvironmentContext) {
+async function talk(_: number, { policy: own, sampling, signal }: EnvironmentContext): Promise<never> {
   const t = trajectory({ messages: [{ role: "user", content: "q" }] });
   for (;;) {
     await delay(400, { signal });
