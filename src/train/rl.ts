@@ -111,6 +111,15 @@ function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPla
   };
 }
 
+/**
+ * Adds the defaults of a run to the settings of a job. In a run on several environments, advantages are normalized per environment, unless
+ * the normalization is switched off or chosen by the caller.
+ */
+function jobSettings<S>({ environment }: TrainRlOptions<S>, given: RlOptions): RlOptions {
+  const isPerEnvironment = weightedEnvironments(environment).length > 1 && given.lossReduction !== "constant";
+  return isPerEnvironment ? { advantageScope: "environment", ...given } : given;
+}
+
 /** Trains one step on its groups: checks the batch, runs the job and records the result. */
 async function trainStep<S>(
   directory: RunDirectory,
@@ -123,8 +132,7 @@ async function trainStep<S>(
   const startedMs = performance.now();
   const { groups, policyStep, metrics: rollouts } = await readBatch(directory, options, step, batch);
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
-  // Place of the default `advantageScope: "environment"` for a run on several environments.
-  const settings: RlOptions = typeof train === "function" ? train(step) : (train ?? {});
+  const settings = jobSettings(options, typeof train === "function" ? train(step) : (train ?? {}));
   // If the job was requested before a crash, its batch has already passed preflight.
   const isAskedFor = directory.state.openJob?.step === step;
   const findings = isAskedFor ? [] : examine(groups, settings);
