@@ -1,4 +1,6 @@
 /** Reading, processing, writing and uploading of trajectories: the entry point `whetstone/dataset`. */
+export { bestOf } from "./best-of.ts";
+export type { BestOfOptions } from "./best-of.ts";
 export { readChatJsonl, writeChatJsonl } from "./chat.ts";
 export type { ChatExample } from "./chat.ts";
 export { Dataset } from "./dataset.ts";

@@ -7,6 +7,7 @@ export { rescore } from "./rescore.ts";
 export type { RescoreOptions } from "./rescore.ts";
 export { reward, weighted } from "./reward.ts";
 export { environmentRollout } from "./rollout.ts";
+export type { EnvironmentRolloutOptions } from "./rollout.ts";
 export { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 export type { TrainScenariosOptions } from "./scenarios.ts";
 export { similarity } from "./similarity.ts";

@@ -89,6 +89,7 @@ describe("the client-only entries", () => {
     "whetstone/environment",
     "whetstone/judge",
     "whetstone/agent",
+    "whetstone/scenarios",
     "whetstone/train",
     "whetstone/experiment",
     "whetstone/schema",
