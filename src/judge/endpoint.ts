@@ -36,7 +36,7 @@ export interface JudgeEndpointOptions {
 
 /** Requests, tokens and cost of a judge endpoint since its creation. */
 export interface JudgeUsage {
-  /** Answered requests. */
+  /** Number of requests that the endpoint has answered. */
   readonly requests: number;
   /** Prompt tokens, as the endpoint reports them. */
   readonly promptTokens: number;
