@@ -26,6 +26,9 @@ const MAX_SKIPPED_STEPS = 10;
  * The run starts immediately. If it is interrupted, the same call with the same `runDir` resumes it: it re-attaches to a running job and
  * does not replay finished groups. With `maxStepsOffPolicy` 0 the result is the same as without the interruption.
  *
+ * By default a step trains on `scenariosPerStep` groups, with scenarios in order. `refill`, `filters`, `curriculum`, several environments and
+ * `replacements` select other groups and rollouts, see {@link BatchOptions}.
+ *
  * @param options - Model, environment, number of steps and run directory; all other options have defaults.
  * @returns The started run; its `done` resolves to the result.
  * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds. Every other error rejects `done`.
@@ -33,6 +36,12 @@ const MAX_SKIPPED_STEPS = 10;
  * ```ts
  * const run = trainRl({ model, environment, steps: 20, groupSize: 8, maxStepsOffPolicy: 1, runDir: "runs/reverse" });
  * for await (const event of run) if (event.type === "step-end") console.log(event.step, event.metrics["reward/mean"]);
+ * ```
+ * @example
+ * ```ts
+ * // Replaces groups with equal rewards, and prefers scenarios that are solved sometimes.
+ * const selection = { refill: { maxGroups: 64 }, curriculum: { pool: 1000 } };
+ * await trainRl({ model, environment, steps: 20, ...selection, runDir: "runs/selected" }).done;
  * ```
  */
 export function trainRl<S>(options: TrainRlOptions<S>): TrainingRun {
