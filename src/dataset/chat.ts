@@ -156,6 +156,12 @@ function examplesOf(trajectory: Trajectory): ChatExample[] {
   );
 }
 
+/** Returns the messages of all histories that a service trains, the main history first. */
+export function trainedMessages(trajectory: Trajectory): RequestMessage[] {
+  const wire = trajectory.toJSON();
+  return [wire, ...wire.additional_histories].flatMap((history) => messagesOf(history).filter(isTrained));
+}
+
 /** Returns a history as plain messages, with `weight: 0` on the assistant messages that a service does not train. */
 function messagesOf({ messages_and_choices: items }: History): RequestMessage[] {
   const isSampled = items.some(isChoice);

@@ -1,8 +1,9 @@
-import { ArgumentError, ConfigError, ConflictError } from "../errors.ts";
-import { Trajectory, type Scalar } from "../trajectory/index.ts";
+import { ArgumentError, ConfigError } from "../errors.ts";
+import type { Scalar, Trajectory } from "../trajectory/index.ts";
 import { normalizedRewards, scored, type RewardLike } from "../trajectory/scoring.ts";
 import type { Identity } from "./keys.ts";
 import { balanced, deduped, filtered, isInShare, mapped, sampled, shuffled, taken } from "./operators.ts";
+import { checkCount, checkedTrajectory, rereadable } from "./source.ts";
 
 /** Options of {@link Dataset.shuffle}. */
 export interface ShuffleOptions {
@@ -104,7 +105,7 @@ export class Dataset implements AsyncIterable<Trajectory> {
    * ```
    */
   static from(trajectories: Iterable<Trajectory> | AsyncIterable<Trajectory>): Dataset {
-    return new Dataset(rereadable(trajectories));
+    return new Dataset(rereadable(trajectories, checkedTrajectory));
   }
 
   /**
@@ -277,33 +278,6 @@ export class Dataset implements AsyncIterable<Trajectory> {
   #then(stage: (records: AsyncIterable<Trajectory>) => AsyncIterable<Trajectory>): Dataset {
     return new Dataset({ [Symbol.asyncIterator]: () => stage(this.#records)[Symbol.asyncIterator]() });
   }
-}
-
-function rereadable(source: Iterable<Trajectory> | AsyncIterable<Trajectory>): AsyncIterable<Trajectory> {
-  // A generator is its own iterator: on a second iteration it would be exhausted, and the data silently empty.
-  const isReadOnce = "next" in source;
-  let isRead = false;
-  return {
-    async *[Symbol.asyncIterator]() {
-      if (isReadOnce && isRead) {
-        throw new ConflictError(
-          "This dataset comes from a generator and was read before; make it of an array, or write it to a file first",
-        );
-      }
-      isRead = true;
-      for await (const item of source) yield checkedTrajectory(item);
-    },
-  };
-}
-
-function checkedTrajectory(value: Trajectory): Trajectory {
-  if (value instanceof Trajectory) return value;
-  throw new ArgumentError(`Expected a Trajectory, got ${value === null ? "null" : typeof value}`, { param: "trajectory" });
-}
-
-function checkCount(value: number, { param, min }: { readonly param: string; readonly min: number }): void {
-  if (Number.isSafeInteger(value) && value >= min) return;
-  throw new ArgumentError(`Expected \`${param}\` to be a whole number from ${min}, got \`${String(value)}\``, { param });
 }
 
 function checkedSeed(seed: number | bigint): bigint {

@@ -18,7 +18,7 @@ export type Identity = "messages" | "trajectory" | ((trajectory: Trajectory) => 
  *   then be equal.
  */
 export function identityText(trajectory: Trajectory, by: Identity): string {
-  if (typeof by !== "function") return JSON.stringify(by === "messages" ? withNumberedCalls(trajectory.messages()) : trajectory, sortKeys);
+  if (typeof by !== "function") return by === "messages" ? messagesText(trajectory.messages()) : JSON.stringify(trajectory, sortKeys);
   const key = by(trajectory);
   if (key !== undefined) return scalarText(key);
   const names = Object.keys(trajectory.metadata).slice(0, 10).join(", ") || "nothing";
@@ -26,6 +26,11 @@ export function identityText(trajectory: Trajectory, by: Identity): string {
     `Expected \`by\` to give a value of each trajectory, got undefined; the metadata of this trajectory has: ${names}`,
     { param: "by" },
   );
+}
+
+/** Returns a text that two lists of messages have in common if and only if they are equal except for the ids of tool calls. */
+export function messagesText(messages: readonly RequestMessage[]): string {
+  return JSON.stringify(withNumberedCalls(messages), sortKeys);
 }
 
 /** Replaces each tool-call id by its rank of first appearance in the conversation: servers choose ids at random. */

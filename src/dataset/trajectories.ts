@@ -37,9 +37,8 @@ export function readTrajectories(patterns: Patterns, options: ReadOptions = {}):
  *
  * @param patterns - Paths or globs, as for {@link readTrajectories}.
  * @param options - Handling of a torn last line, and a signal.
- * @returns The groups in file order.
- * @throws DataError `E_DATA` with file and line, also for a line that is a single trajectory.
- * @throws the signal's reason.
+ * @returns The groups in file order; each iteration reads the files again. Iterating throws DataError `E_DATA` with file and line, also for
+ *   a line that is a single trajectory, or the signal's reason.
  * @example
  * ```ts
  * for await (const { rewards, exceptions } of readTrajectoryGroups("runs/reverse/trajectories/train/*.jsonl")) {
@@ -47,15 +46,16 @@ export function readTrajectories(patterns: Patterns, options: ReadOptions = {}):
  * }
  * ```
  */
-export async function* readTrajectoryGroups(
-  patterns: Patterns,
-  options: ReadOptions = {},
-): AsyncGenerator<TrajectoryGroup, void, undefined> {
-  for await (const { value, where } of readRecords(patterns, options)) {
-    if (!isGroup(value))
-      throw new DataError(`${where}: expected a trajectory group with \`trajectories\`; \`readTrajectories\` reads both`);
-    yield toGroup(value, where);
-  }
+export function readTrajectoryGroups(patterns: Patterns, options: ReadOptions = {}): AsyncIterable<TrajectoryGroup> {
+  return {
+    async *[Symbol.asyncIterator]() {
+      for await (const { value, where } of readRecords(patterns, options)) {
+        if (!isGroup(value))
+          throw new DataError(`${where}: expected a trajectory group with \`trajectories\`; \`readTrajectories\` reads both`);
+        yield toGroup(value, where);
+      }
+    },
+  };
 }
 
 /**

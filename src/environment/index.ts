@@ -23,6 +23,14 @@ export type {
   GroupScores,
 } from "../trajectory/group-scoring.ts";
 export { RewardError } from "../trajectory/scoring.ts";
-export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory } from "../trajectory/scoring.ts";
+export type {
+  Reward,
+  RewardFunction,
+  RewardInput,
+  RewardLike,
+  RewardResult,
+  RewardScore,
+  ScoredTrajectory,
+} from "../trajectory/scoring.ts";
 export { validate } from "./validate.ts";
 export type { GoldScore, ValidateOptions, Validation, ValidationCode, ValidationFinding } from "./validate.ts";

@@ -128,12 +128,11 @@ async function trainStep<S>(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<void> {
-  const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
+  const { model, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
   const { groups, policyStep, metrics: rollouts } = await readBatch(directory, options, step, batch);
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
-  // Place of the default `advantageScope: "environment"` for a run on several environments.
-  const settings: RlOptions = typeof train === "function" ? train(step) : (train ?? {});
+  const settings = settingsOf(options, step);
   // If the job was requested before a crash, its batch has already passed preflight.
   const isAskedFor = directory.state.openJob?.step === step;
   const findings = isAskedFor ? [] : examine(groups, settings);
@@ -196,6 +195,14 @@ function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogpr
   const findings = preflight(groups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
   if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
   return findings;
+}
+
+/** Returns the settings of a step's job. In a run on several environments, advantages are normalized per environment by default. */
+function settingsOf<S>({ model, environment, train = {} }: TrainRlOptions<S>, step: number): RlOptions {
+  const settings = typeof train === "function" ? train(step) : train;
+  const isScoped = weightedEnvironments(environment).length > 1 && settings.lossReduction !== "constant";
+  // Other services do not know the setting.
+  return isScoped && model.service.features.idempotencyKeys === true ? { advantageScope: "environment", ...settings } : settings;
 }
 
 function hasTokenReport<S>({ model, tokenReportEvery = 10, steps }: TrainRlOptions<S>, step: number): boolean {

@@ -35,11 +35,19 @@ export async function keepTokenReport(
   await writeJsonLines(join(directory.path, "trained", `${String(step).padStart(6, "0")}.jsonl`), lines, { signal });
 }
 
+/** Turn in `trained/NNNNNN.jsonl`. */
+interface KeptTurn {
+  readonly advantage: number | null;
+  readonly advantages?: readonly number[];
+  readonly logprobs: readonly (number | null)[] | null;
+}
+
 /** Returns one entry per choice of a trajectory; nulls for a turn that was too long to train. */
-function byChoice(turns: TrainedTrajectory["turns"]): { advantage: number | null; logprobs: readonly number[] | null }[] {
+function byChoice(turns: TrainedTrajectory["turns"]): KeptTurn[] {
   const known = new Map(turns.map((each) => [each.turn, each]));
   return Array.from({ length: Math.max(-1, ...known.keys()) + 1 }, (_, turn) => {
     const found = known.get(turn);
-    return { advantage: found?.advantage ?? null, logprobs: found?.logprobs ?? null };
+    const advantages = found?.advantages === undefined ? {} : { advantages: found.advantages };
+    return { advantage: found?.advantage ?? null, ...advantages, logprobs: found?.logprobs ?? null };
   });
 }

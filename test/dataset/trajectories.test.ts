@@ -78,7 +78,7 @@ describe("trajectory files", () => {
     const lines = [sampled(1), group(sampled(2), sampled(3)), sampled(4)];
     await writeFile(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
     expect((await readAll(path)).map(({ reward }) => reward)).toEqual([1, 2, 3, 4]);
-    const reading = readTrajectoryGroups(path).next();
+    const reading = readTrajectoryGroups(path)[Symbol.asyncIterator]().next();
     await expect(reading).rejects.toMatchObject({ code: "E_DATA", message: expect.stringMatching(/mixed\.jsonl:1: .*group/) as string });
   });
 

@@ -41,6 +41,12 @@ const EXAMPLES: Readonly<Record<string, Expectation>> = {
   "environment-evaluate": {
     prints: [/isValid: true/, /95 % interval/, /pass@1 0\.\d{3}\npass@4 [01]\.\d{3}\nexact 0\.\d{3}/, /scored again \[/],
   },
+  "generate-scenarios": {
+    args: (directory) => [join(directory, "scenarios")],
+    prints: [
+      /request 1: duplicate: .*\nrequest 1: tool: .*"burn"\n24 scenarios after 4 requests: 16 train, 8 eval\n.*Use find with name bat/s,
+    ],
+  },
   "mcp-tools": { prints: [/\[ 'find', 'open' \]/, /tool +12 *\nassistant 12/, /stopReason: 'answer'/] },
   "rl-in-twenty-lines": { args: () => ["2"], prints: [/^0 0\.\d+ \{[^}]*learning_rate: 0\.0003[^}]*\}\n1 0\.\d+ \{/] },
   sweep: {

@@ -1,5 +1,6 @@
 /** Conversion of rows to the data of a loss on the server, scaled so that the server's reduction yields the port's weighted sum. */
 import { UnsupportedError } from "../../errors.ts";
+import { entropyCoefficientOf } from "../../training-rows.ts";
 import type { LossSpec, Row } from "../port.ts";
 import { tokenLoss } from "../token-loss.ts";
 
@@ -49,9 +50,19 @@ export function forwardCall(rows: readonly Row[]): LossCall {
  *
  * @param rows - Rows with at least one trained token each.
  * @param scale - For `sequence-mean`, the number of sequences that the server will divide by.
- * @throws UnsupportedError `E_UNSUPPORTED` for a negative weight with `ppo`, because it would turn the minimum into a maximum.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a negative weight with `ppo`, because it would turn the minimum into a maximum, and for an
+ *   entropy bonus, which the losses of the protocol lack.
  */
 export function lossCall(rows: readonly Row[], loss: LossSpec, reduction: Reduction, scale: number): LossCall {
+  const coefficient = entropyCoefficientOf(loss);
+  if (coefficient > 0) {
+    throw new UnsupportedError(
+      `A Tinker server's losses have no entropy bonus; leave \`entropy_coef\` out, or send 0 instead of ${coefficient}`,
+      {
+        param: "entropy_coef",
+      },
+    );
+  }
   if (loss.kind === "cross-entropy" && reduction === "sum")
     return { name: "cross_entropy", config: null, data: rows.map((row) => datumOf(row, { weights: row.weights })) };
   // At ratio 1 every policy loss has the gradient of −A·n; cross-entropy equals −A·n with advantage 1.

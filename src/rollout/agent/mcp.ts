@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ConfigError } from "../../errors.ts";
 import type { JsonObject } from "../../schema/index.ts";
+import { allPages } from "./mcp-list.ts";
 import { agentTool, failure, type AgentTool, type ToolResult } from "./tool.ts";
 
 /**
@@ -111,26 +112,18 @@ const toolResult = z.looseObject({
 export async function mcpTools(client: McpClient, { rename = (name) => name, signal }: McpToolsOptions = {}): Promise<AgentTool[]> {
   const tools = new Map<string, AgentTool>();
   const requestOptions = signal === undefined ? {} : { signal };
-  const cursors = new Set<string>();
-  let cursor: string | undefined;
-  do {
-    const page = await client.listTools(cursor === undefined ? {} : { cursor }, requestOptions);
-    for (const { name, description, inputSchema } of page.tools) {
-      const shown = rename(name);
-      if (tools.has(shown)) throw new ConfigError(`Two tools of the MCP server would be named \`${shown}\``, { param: "rename" });
-      const { $schema: _, ...parameters } = inputSchema;
-      tools.set(
-        shown,
-        agentTool({ name: shown, description, parameters: parameters as JsonObject }, async (input, { signal: ended }) =>
-          toResult(await client.callTool({ name, arguments: input }, undefined, { signal: ended })),
-        ),
-      );
-    }
-    cursor = page.nextCursor;
-    if (cursor !== undefined && cursors.has(cursor))
-      throw new ConfigError(`The MCP server's list of tools has no end: cursor \`${cursor}\` again`);
-    if (cursor !== undefined) cursors.add(cursor);
-  } while (cursor !== undefined);
+  const pages = await allPages("tools", (params) => client.listTools(params, requestOptions));
+  for (const { name, description, inputSchema } of pages.flatMap((page) => page.tools)) {
+    const shown = rename(name);
+    if (tools.has(shown)) throw new ConfigError(`Two tools of the MCP server would be named \`${shown}\``, { param: "rename" });
+    const { $schema: _, ...parameters } = inputSchema;
+    tools.set(
+      shown,
+      agentTool({ name: shown, description, parameters: parameters as JsonObject }, async (input, { signal: ended }) =>
+        toResult(await client.callTool({ name, arguments: input }, undefined, { signal: ended })),
+      ),
+    );
+  }
   return [...tools.values()];
 }
 

@@ -77,7 +77,8 @@ export interface BatchOptions<S> {
   /**
    * Task to train on, or a list of tasks with weights. With several environments, every group has the metadata `environment`, rows of
    * metrics have `env/<name>/…`, and each environment has its own order of scenarios. Groups are assigned to environments in a fixed order
-   * in which each environment has its share at all times.
+   * in which each environment has its share at all times. Jobs normalize advantages per environment (`advantageScope: "environment"`) unless
+   * `train` sets another scope or `lossReduction: "constant"`.
    */
   readonly environment: Environment<S> | readonly WeightedEnvironment[];
   /**
