@@ -29,7 +29,15 @@ export interface ScenarioResource {
  * ```
  */
 export interface ScenarioClient extends Pick<McpClient, "listTools"> {
-  /** Returns the capabilities of the connected server; undefined before the connection. */
+  /**
+   * Reads the capabilities that the server announced.
+   *
+   * @returns the capabilities; undefined before the connection.
+   * @example
+   * ```ts
+   * const hasResources = (server: ScenarioClient) => server.getServerCapabilities?.()?.resources !== undefined;
+   * ```
+   */
   getServerCapabilities?():
     | {
         /** Present if the server offers resources. */
@@ -42,6 +50,10 @@ export interface ScenarioClient extends Pick<McpClient, "listTools"> {
    * @param params - Position of the page; absent for the first one.
    * @param options - Signal that aborts the request.
    * @returns the resources, and the cursor of the next page.
+   * @example
+   * ```ts
+   * const firstPage = async (server: ScenarioClient) => (await server.listResources?.())?.resources ?? [];
+   * ```
    */
   listResources?(
     params?: { cursor?: string },
