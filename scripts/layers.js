@@ -30,6 +30,8 @@ export const modules = {
   environment: loop,
   // Scenarios that a model writes for the tools of an agent.
   scenarios: [...base, "schema", "trajectory", "dataset", "rollout"],
+  // Rewards that ask a language model; the types of rewards are those of `trajectory`.
+  judge: agent,
   follow: [...base, "schema", "client"],
   train: [...loop, "environment", "follow", "report", "progress"],
   // Optional destinations of a run, each its own entry; loaded only by programs that import one.

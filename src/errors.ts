@@ -34,6 +34,8 @@ export type ErrorCode =
   | "E_PREFLIGHT"
   | "E_TOO_MANY_EXCEPTIONS"
   | "E_REWARD"
+  | "E_JUDGE"
+  | "E_JUDGE_LIMIT"
   | "E_JOB_FAILED"
   | "E_JOB_CANCELLED"
   | "E_JOB_TIMEOUT";

@@ -23,6 +23,8 @@ export interface PolicyLoss {
   readonly epsilon: number;
   /** Upper clip distance, at least 0. */
   readonly epsilonHigh: number;
+  /** Coefficient `β ≥ 0` of the entropy bonus. @default 0 */
+  readonly entropyCoefficient?: number | undefined;
 }
 
 /**
@@ -32,11 +34,19 @@ export interface PolicyLoss {
  * - `cross-entropy`: `L = −n`.
  * - `cispo`: `L = −sg(clip(ρ, 1 − epsilon, 1 + epsilonHigh))·A·n` (MiniMax-M1, arXiv:2506.13585).
  * - `ppo`: `L = −min(ρ·A, clip(ρ, 1 − epsilon, 1 + epsilonHigh)·A)` (arXiv:1707.06347).
+ *
+ * With an `entropyCoefficient` β above 0, a policy loss is `L − β·H`, where `H = −Σ_v p_v·log p_v` is the entropy in nats of the token's whole
+ * predictive distribution at temperature 1.
  */
 export type LossSpec = { readonly kind: "cross-entropy" } | PolicyLoss;
 
+/** Returns the coefficient of the entropy bonus of a loss; 0 without one. */
+export function entropyCoefficientOf(loss: LossSpec | null): number {
+  return loss === null || loss.kind === "cross-entropy" ? 0 : (loss.entropyCoefficient ?? 0);
+}
+
 /**
- * Computes `factor·L` of one token as {@link LossSpec} defines it, in float64.
+ * Computes `factor·L` of one token as {@link LossSpec} defines it, in float64, without the entropy bonus.
  *
  * @param token - Factor, ratio `ρ` before clipping, advantage and new log-probability.
  * @returns The value, its derivative by the new log-probability with the ratio held constant, and its derivative by the ratio.

@@ -1,4 +1,5 @@
 import { ConfigError } from "../errors.ts";
+import { checkCount, readBaseUrl } from "./address.ts";
 import { localService } from "./embedded.ts";
 import type { ClientPorts } from "./ports.ts";
 import { Service } from "./service.ts";
@@ -67,24 +68,6 @@ export async function connectWith(ports: ClientPorts, options: ConnectOptions = 
 async function openTransport(options: TransportOptions): Promise<Transport> {
   const { Transport } = await import("./transport.ts");
   return new Transport(options);
-}
-
-function readBaseUrl(text: string, param: string): string {
-  const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) {
-    throw new ConfigError(`Expected \`${param}\` to be an http or https address, got \`${text.replace(/\/\/.*@/, "//…@")}\``, { param });
-  }
-  // A key in the address would appear in every error message.
-  if (url.username !== "" || url.password !== "")
-    throw new ConfigError(`Expected \`${param}\` without user name and password; pass the key as \`apiKey\``, { param });
-  if (url.search !== "" || url.hash !== "")
-    throw new ConfigError(`Expected \`${param}\` without query and fragment, got \`${url.origin}${url.pathname}?…\``, { param });
-  return (url.origin + url.pathname).replace(/\/+$/, "");
-}
-
-function checkCount(param: string, value: number | undefined, min: number): void {
-  if (value === undefined || (Number.isInteger(value) && value >= min)) return;
-  throw new ConfigError(`Expected \`${param}\` to be an integer of at least ${min}, got \`${value}\``, { param });
 }
 
 function fromEnvironment(name: string): string | undefined {

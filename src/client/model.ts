@@ -152,9 +152,10 @@ export class Model implements ModelInfo {
    * Returns the weights of one checkpoint as a policy to sample from.
    *
    * @param step - Step of the checkpoint. @default the newest
-   * @param options - Signal and time limit of the request for the newest step; no request is sent if `step` is given.
+   * @param options - Signal and time limit of the requests for the list of checkpoints; none is sent for step 0.
    * @returns a policy of this checkpoint; later training does not change it.
    * @throws ArgumentError `E_ARGUMENT` if `step` is not an integer of at least 0.
+   * @throws NotFoundError `E_NOT_FOUND` if the model has no checkpoint at `step`.
    * @throws HttpError `E_HTTP` for an error status.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
    */

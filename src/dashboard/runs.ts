@@ -5,8 +5,10 @@ import { RunReader } from "./run-reader.ts";
 
 /** Default milliseconds between two looks at the files of running and watched runs. */
 const POLL_MS = 250;
-/** Number of looks at the active runs per look at all roots. */
-const POLLS_PER_SCAN = 8;
+/** Min milliseconds between two searches of the roots for new and removed runs. */
+const SCAN_MS = 500;
+/** Min ratio of the time between two searches to the duration of a search, so that large roots are searched less often. */
+const SCAN_PAUSE = 20;
 
 /** Change of the list of runs. */
 export interface RunChanges {
@@ -35,7 +37,8 @@ export class Runs {
   readonly #subscribers = new Set<RunSubscriber>();
   readonly #pollMs: number;
   #timer: NodeJS.Timeout | undefined;
-  #polls = 0;
+  /** Time of the next search for new runs, in milliseconds of `performance.now()`. */
+  #nextScanMs = 0;
 
   constructor(roots: readonly string[], pollMs = POLL_MS) {
     this.#roots = new Set(roots.map((root) => resolve(root)));
@@ -88,7 +91,7 @@ export class Runs {
   }
 
   #poll(): Promise<void> {
-    return ++this.#polls % POLLS_PER_SCAN === 0 ? this.#scan() : this.#update(this.#active(), (reader) => reader.poll());
+    return performance.now() >= this.#nextScanMs ? this.#scan() : this.#update(this.#active(), (reader) => reader.poll());
   }
 
   #active(): RunReader[] {
@@ -97,11 +100,14 @@ export class Runs {
   }
 
   async #scan(): Promise<void> {
+    const startMs = performance.now();
     const found = await findRuns([...this.#roots]);
     const before = this.#readers;
     this.#readers = new Map(found.map((run) => [run.id, before.get(run.id) ?? new RunReader(run)]));
     const removed = [...before.keys()].filter((id) => !this.#readers.has(id));
     await this.#update([...this.#readers.values()], undefined, removed);
+    const endMs = performance.now();
+    this.#nextScanMs = endMs + Math.max(SCAN_MS, SCAN_PAUSE * (endMs - startMs));
   }
 
   /**

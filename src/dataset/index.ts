@@ -20,7 +20,15 @@ export type { Identity } from "./keys.ts";
 export type { DatasetMetadata } from "./metadata.ts";
 export type { Patterns } from "./paths.ts";
 export { readTrajectories, readTrajectoryGroups, writeTrajectories, writeTrajectoryGroups } from "./trajectories.ts";
-export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory } from "../trajectory/scoring.ts";
+export type {
+  Reward,
+  RewardFunction,
+  RewardInput,
+  RewardLike,
+  RewardResult,
+  RewardScore,
+  ScoredTrajectory,
+} from "../trajectory/scoring.ts";
 export { uploadDataset } from "./upload.ts";
 export type { ArtifactUploader, StoredVersion, UploadDatasetOptions, UploadedDataset } from "./upload.ts";
 export { writeDataset } from "./write-dataset.ts";

@@ -1,5 +1,6 @@
 /** Validation of requests, shared by all engines. */
 import { ArgumentError } from "../errors.ts";
+import { entropyCoefficientOf } from "../training-rows.ts";
 import type { BaseModelInfo, LossSpec, Row, SamplingParams } from "./port.ts";
 
 /** Limits of a base model for rows and prompts. */
@@ -9,9 +10,13 @@ export type ModelBounds = Pick<BaseModelInfo, "contextLength" | "vocabularySize"
  * Checks the rows of a forward or forward-backward pass.
  *
  * @param loss - Loss of the pass; null for a forward pass, which needs no advantages and log-probabilities.
- * @throws ArgumentError `E_ARGUMENT`, param `rows`, for the first invalid row; the message has its index.
+ * @throws ArgumentError `E_ARGUMENT`, param `rows`, for the first invalid row; the message has its index. Param `loss` for an entropy
+ *   coefficient that is negative or not finite.
  */
 export function checkRows(rows: readonly Row[], { contextLength, vocabularySize }: ModelBounds, loss: LossSpec | null): void {
+  const coefficient = entropyCoefficientOf(loss);
+  if (!Number.isFinite(coefficient) || coefficient < 0)
+    throw new ArgumentError(`Expected \`entropyCoefficient\` to be a finite number of at least 0, got ${coefficient}`, { param: "loss" });
   for (const [index, row] of rows.entries()) {
     const { length } = row.tokens;
     const fail = (message: string): never => {

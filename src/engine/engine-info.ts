@@ -12,6 +12,8 @@ export interface Capabilities {
   readonly fullParameter: boolean;
   /** Whether `maxGradNorm` is supported; if not, a value above 0 is rejected. @default true */
   readonly clipsGradients?: boolean | undefined;
+  /** Whether a policy loss may have an entropy bonus; if not, an `entropyCoefficient` above 0 is rejected. @default false */
+  readonly entropyBonus?: boolean | undefined;
   /** Maximum of `topLogprobs`. */
   readonly maxTopLogprobs: number;
   /** Whether `SamplingParams.constraint` is supported. @default false */

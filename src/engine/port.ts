@@ -57,6 +57,8 @@ export interface LossMetrics {
   readonly tokens: number;
   /** Sum of the entropies of the predictive distributions, in nats; NaN if the engine does not report it. */
   readonly entropy: number;
+  /** Sum `Σ weights·H` of the weighted entropies, in nats. Absent for a loss without an entropy bonus. */
+  readonly weightedEntropy?: number | undefined;
   /** Computed positions: a prefix that rows share counts once, and padding counts. Absent if the engine does not report it. */
   readonly positions?: number | undefined;
   /** Computed positions that hold padding instead of a token of a row. Absent if the engine does not report it. */
@@ -199,6 +201,7 @@ export interface Engine {
    * @param options - Signal.
    * @returns New log-probabilities per row, and sums over all rows.
    * @throws ArgumentError `E_ARGUMENT` for an invalid row; the message has its index.
+   * @throws UnsupportedError `E_UNSUPPORTED` for an entropy bonus that the engine does not support; see {@link capabilities}.
    * @throws NonFiniteError `E_NON_FINITE` if the loss or a log-probability is NaN or infinite; nothing is added then.
    * @throws NotFoundError `E_NOT_FOUND` if the model was unloaded.
    */

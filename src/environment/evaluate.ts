@@ -155,7 +155,10 @@ export function evaluationEstimates<S>(
       .filter((each) => clusters.some((trajectories) => trajectories.length >= each))
       .map((each) => passAtK(groups, { k: each, threshold, level })),
     rewards: Object.fromEntries(
-      [...environment.rewards, ...environment.groupRewards].map(({ name }) => [name, estimate(({ metrics }) => Number(metrics[REWARD_PREFIX + name]))]),
+      [...environment.rewards, ...environment.groupRewards].map(({ name }) => [
+        name,
+        estimate(({ metrics }) => Number(metrics[REWARD_PREFIX + name])),
+      ]),
     ),
   };
 }

@@ -7,6 +7,7 @@ export { rescore } from "./rescore.ts";
 export type { RescoreOptions } from "./rescore.ts";
 export { reward, weighted } from "./reward.ts";
 export { environmentRollout } from "./rollout.ts";
+export type { EnvironmentRolloutOptions } from "./rollout.ts";
 export { scenarioIdOf, trainScenarios } from "./scenarios.ts";
 export type { TrainScenariosOptions } from "./scenarios.ts";
 export { similarity } from "./similarity.ts";
@@ -22,6 +23,14 @@ export type {
   GroupScores,
 } from "../trajectory/group-scoring.ts";
 export { RewardError } from "../trajectory/scoring.ts";
-export type { Reward, RewardFunction, RewardInput, RewardLike, ScoredTrajectory } from "../trajectory/scoring.ts";
+export type {
+  Reward,
+  RewardFunction,
+  RewardInput,
+  RewardLike,
+  RewardResult,
+  RewardScore,
+  ScoredTrajectory,
+} from "../trajectory/scoring.ts";
 export { validate } from "./validate.ts";
 export type { GoldScore, ValidateOptions, Validation, ValidationCode, ValidationFinding } from "./validate.ts";

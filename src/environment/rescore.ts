@@ -90,7 +90,9 @@ function checkKnown(name: string, items: readonly (Trajectory | TrajectoryGroup)
 /** Checks that a group reward can score an item: a group with one scenario. */
 function checkGroup(name: string, item: Trajectory | TrajectoryGroup): void {
   if (item instanceof Trajectory) {
-    throw new ArgumentError(`Environment \`${name}\` has group rewards, which need whole groups: pass trajectory groups`, { param: "items" });
+    throw new ArgumentError(`Environment \`${name}\` has group rewards, which need whole groups: pass trajectory groups`, {
+      param: "items",
+    });
   }
   const ids = new Set(item.trajectories.map(({ metadata }) => metadata["scenario_id"]));
   if (ids.size <= 1) return;

@@ -122,7 +122,13 @@ export async function validate<S>(environment: Environment<S>, options: Validate
     const answers = { right: goldItems(gold(scenario)), empty: goldItems("") };
     const { right, empty } = await probe(environment, scenario, answers, signal);
     const reversed = environment.groupRewards.length === 0 ? null : await probe(environment, scenario, answers, signal, true);
-    probes.push({ split, scenarioId: scenarioIdOf(environment, scenario), right, empty, orderChange: orderChange({ right, empty }, reversed) });
+    probes.push({
+      split,
+      scenarioId: scenarioIdOf(environment, scenario),
+      right,
+      empty,
+      orderChange: orderChange({ right, empty }, reversed),
+    });
   }
   const target = expected ?? expectedOf(environment, probes);
   const findings = [...findingsOf(probes, target, rewards), ...orderFindings(probes, orderTolerance), ...idFindings(environment, count)];

@@ -61,6 +61,10 @@ export function groupAdvantages(rewards: readonly number[], options: AdvantageOp
 export interface BatchEntry {
   /** Advantage of the entry; not 0 for a whole trajectory. */
   readonly advantage: number;
+  /** Advantage of each trained token, shape `[tokens]`, in place of `advantage`. @default `advantage` for every token */
+  readonly advantages?: Float64Array | undefined;
+  /** Name of the set of entries that share a normalization of advantages. @default one set with all entries without a name */
+  readonly set?: string | null | undefined;
   /** Trained tokens of the entry over all rows; at least 1. */
   readonly tokens: number;
   /** Trained tokens of the whole trajectory, if the entry is a part such as a turn. @default `tokens` */
@@ -69,11 +73,19 @@ export interface BatchEntry {
 
 /** Output of {@link normalizeBatch} for an entry. */
 export interface NormalizedEntry {
-  /** Weight of each trained token; the mean weight over all trained tokens is 1. */
+  /** Weight of each trained token, to be divided by the number of trained tokens. The mean weight over all trained tokens is 1, unless constant. */
   readonly weight: number;
-  /** Advantage of each trained token; the mean of `|advantage|·weight` over all trained tokens is 1, or 0 if balancing left only zeros. */
+  /**
+   * Advantage of each trained token. Unless the reduction is constant, the mean of `|advantage|·weight` over the trained tokens of a set is
+   * 1, or 0 if balancing left only zeros.
+   */
   readonly advantage: number;
+  /** Advantage of each trained token, if the entry had one per token. */
+  readonly advantages?: Float64Array | undefined;
 }
+
+/** Unit of equal weight in a batch, each trajectory or each token, or a constant divisor of the sum over all tokens. */
+export type Reduction = "trajectory_mean" | "token_mean" | { readonly divisor: number };
 
 /**
  * Normalizes over the `M` trained tokens of a whole batch, so that every trajectory (or with `token_mean` every token) has the
@@ -81,33 +93,45 @@ export interface NormalizedEntry {
  *
  * - `w = 1 / (tokens + 1e-6)`, or 1 with the reduction `token_mean`, then `w / mean_M(w)`;
  * - a balance `b > 0` multiplies negative advantages by `1 − b`, `b < 0` positive ones by `1 + b`;
- * - `A / mean_M(|A|·w)`.
+ * - `A / mean_M(|A|·w)`, over the `M` tokens of each set of entries.
+ *
+ * With a constant divisor `D`, `w = M / D`, so that the weight `w / M` of every token is `1 / D`; balanced advantages stay as they are.
  *
  * @param entries - All trajectories or parts of the batch. Not modified.
  * @param balance - Advantage balance, in [−1, 1].
- * @param reduction - Unit of equal weight: each trajectory, or each token.
+ * @param reduction - Unit of equal weight: each trajectory, or each token; or a constant divisor.
  * @returns One weight and advantage per entry, in the same order.
+ * @source constant divisor: Dr. GRPO, arXiv:2503.20783.
  */
 export function normalizeBatch(
   entries: readonly BatchEntry[],
   balance: number,
-  reduction: "trajectory_mean" | "token_mean" = "trajectory_mean",
+  reduction: Reduction = "trajectory_mean",
 ): NormalizedEntry[] {
   const tokens = entries.reduce((sum, entry) => sum + entry.tokens, 0);
-  const raw = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
-  const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (raw[index] as number), 0) / tokens;
-  const weights = raw.map((weight) => weight / meanWeight);
-  const balanced = entries.map(({ advantage }) => {
+  const balanced = (advantage: number): number => {
     if (balance > 0 && advantage < 0) return advantage * (1 - balance);
     if (balance < 0 && advantage > 0) return advantage * (1 + balance);
     return advantage;
-  });
-  const scale =
-    entries.reduce((sum, entry, index) => sum + entry.tokens * Math.abs(balanced[index] as number) * (weights[index] as number), 0) /
-    tokens;
-  return entries.map((_, index) => ({
-    weight: weights[index] as number,
+  };
+  const normalized = (entry: BatchEntry, weight: number, scale: number): NormalizedEntry => {
     // With balance 1 or −1 all advantages can be 0; 0 / 0 would then make every model weight NaN.
-    advantage: scale === 0 ? 0 : (balanced[index] as number) / scale,
-  }));
+    const scaled = (advantage: number) => (scale === 0 ? 0 : balanced(advantage) / scale);
+    const each = entry.advantages === undefined ? {} : { advantages: entry.advantages.map(scaled) };
+    return { weight, advantage: scaled(entry.advantage), ...each };
+  };
+  if (typeof reduction === "object") return entries.map((entry) => normalized(entry, tokens / reduction.divisor, 1));
+  const raw = entries.map((entry) => (reduction === "token_mean" ? 1 : 1 / ((entry.trajectoryTokens ?? entry.tokens) + COUNT_EPSILON)));
+  const meanWeight = entries.reduce((sum, entry, index) => sum + entry.tokens * (raw[index] as number), 0) / tokens;
+  const sums = new Map<string | null, { tokens: number; weighted: number }>();
+  for (const [index, entry] of entries.entries()) {
+    const { tokens: count, advantage, advantages, set = null } = entry;
+    const total = advantages?.reduce((sum, each) => sum + Math.abs(balanced(each)), 0) ?? count * Math.abs(balanced(advantage));
+    const sum = sums.get(set) ?? { tokens: 0, weighted: 0 };
+    sums.set(set, { tokens: sum.tokens + count, weighted: sum.weighted + total * ((raw[index] as number) / meanWeight) });
+  }
+  return entries.map((entry, index) => {
+    const sum = sums.get(entry.set ?? null) ?? { tokens: 1, weighted: 0 };
+    return normalized(entry, (raw[index] as number) / meanWeight, sum.weighted / sum.tokens);
+  });
 }

@@ -6,7 +6,7 @@ export { trainingWarnings, WARNING_HISTORY, type TrainingWarning, type TrainingW
 export { resolveLoss } from "./loss.ts";
 export { mergeTurns, readTurn, type MergedTurns, type SampledTurn } from "./merge.ts";
 export {
-  LINEAR_LOSS,
+  linearLoss,
   linearRows,
   policyObjective,
   policyObjectiveSteps,

@@ -6,12 +6,12 @@ import type { PolicyLoss } from "../training-rows.ts";
 
 /**
  * Returns the policy loss that a configuration selects. Default loss: CISPO. Default clip bounds: ε = 1 below and 4 above for CISPO (the
- * range [0, 5]), 0.2 on both sides for PPO.
+ * range [0, 5]), 0.2 on both sides for PPO. The loss has an `entropyCoefficient` only if the configuration has one above 0.
  *
  * @param config - RL configuration; absent settings have their defaults.
  * @throws ArgumentError `E_ARGUMENT` if `ppo` and `loss_fn` contradict each other.
  */
-export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon" | "epsilon_high"> = {}): PolicyLoss {
+export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon" | "epsilon_high" | "entropy_coef"> = {}): PolicyLoss {
   const { ppo, loss_fn: named } = config;
   if (typeof ppo === "boolean" && typeof named === "string" && ppo !== (named === "ppo")) {
     throw new ArgumentError(
@@ -23,5 +23,7 @@ export function resolveLoss(config: Pick<RlConfig, "ppo" | "loss_fn" | "epsilon"
   }
   const kind = named ?? (ppo === true ? "ppo" : "cispo");
   const epsilon = config.epsilon ?? (kind === "ppo" ? 0.2 : 1);
-  return { kind, epsilon, epsilonHigh: config.epsilon_high ?? (kind === "ppo" ? epsilon : 4) };
+  const epsilonHigh = config.epsilon_high ?? (kind === "ppo" ? epsilon : 4);
+  const entropyCoefficient = config.entropy_coef ?? 0;
+  return { kind, epsilon, epsilonHigh, ...(entropyCoefficient > 0 ? { entropyCoefficient } : {}) };
 }

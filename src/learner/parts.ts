@@ -1,9 +1,9 @@
 /** Parts of a batch with separate advantages: whole trajectories or single turns. */
 
-import { groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
+import { type BatchEntry, groupAdvantages, normalizeBatch, type NormalizedEntry } from "./advantages.ts";
 import type { ReadTrajectory } from "./read-trajectory.ts";
 import type { RlSettings } from "./rl-config.ts";
-import { tokenWeights } from "./sequences.ts";
+import { tokenWeights, trainedTokens } from "./sequences.ts";
 import { groupTurnAdvantages, turnReturns } from "./turn-rewards.ts";
 import type { SampledSequence } from "./types.ts";
 
@@ -11,23 +11,28 @@ import type { SampledSequence } from "./types.ts";
 export interface KeptTrajectory {
   readonly group: number;
   readonly trajectory: number;
+  /** Metadata entry `environment` of the group; null without one. */
+  readonly environment: string | null;
   readonly sequences: readonly SampledSequence[];
   /** Number of trained tokens. */
   readonly tokens: number;
-  /** Parts with separate advantages: the whole trajectory, or each of its turns. */
+  /** Parts with separate advantages: the whole trajectory, each of its turns, or with token advantages each sequence. */
   readonly parts: readonly AdvantagePart[];
 }
 
-/** Trajectory or turn with its advantage. */
-export interface AdvantagePart {
-  readonly advantage: number;
-  readonly tokens: number;
-  /** Index of the turn; null = the whole trajectory. */
+/** Trajectory, turn or sequence with its advantage. */
+export interface AdvantagePart extends Pick<BatchEntry, "advantage" | "advantages" | "tokens"> {
+  /** Index of the turn; null = the whole trajectory or sequence. */
   readonly turn: number | null;
 }
 
-/** Computes the advantages of one group: per trajectory a single advantage, or with `turnRewards` one per turn. */
+/**
+ * Computes the advantages of one group: per trajectory a single advantage, with `turnRewards` one per turn, and with token advantages one
+ * per trained token.
+ */
 export function advantagesOf(read: readonly ReadTrajectory[], settings: RlSettings): Float64Array[] {
+  if (hasTokenAdvantages(read))
+    return read.map(({ sequences }) => Float64Array.from(sequences.flatMap((each) => [...suppliedAdvantages(each)])));
   if (settings.turnRewards) {
     // A trajectory without a turn still contributes its reward to the baseline of the others.
     const returns = read.map(({ reward, turnRewards }) => (turnRewards.length === 0 ? [reward] : turnReturns(reward, turnRewards)));
@@ -40,27 +45,83 @@ export function advantagesOf(read: readonly ReadTrajectory[], settings: RlSettin
   return Array.from(advantages, (advantage) => Float64Array.of(advantage));
 }
 
-/** Returns one part per turn of the sequences. @param advantages - Advantages indexed by turn. */
-export function turnParts(sequences: readonly SampledSequence[], advantages: Float64Array): AdvantagePart[] {
-  return sequences.flatMap(({ turns }) =>
-    turns.map(({ turn, length }) => ({ advantage: advantages[turn] as number, tokens: length, turn })),
-  );
+/** Whether choices supply the advantages of a group's tokens. */
+export function hasTokenAdvantages(read: readonly ReadTrajectory[]): boolean {
+  return read.some(({ sequences }) => sequences.some(({ tokenAdvantages }) => tokenAdvantages !== undefined));
 }
 
-/** Applies `normalizeBatch` to all parts. Returns one entry per part, grouped by trajectory. */
-export function normalizeParts(kept: readonly KeptTrajectory[], { advantageBalance, reduction }: RlSettings): NormalizedEntry[][] {
-  const entries = kept.flatMap(({ parts, tokens }) => parts.map((part) => ({ ...part, trajectoryTokens: tokens })));
-  const normalized = normalizeBatch(entries, advantageBalance, reduction);
+/** Returns the supplied advantages of the trained tokens of a sequence. */
+function suppliedAdvantages({ tokenAdvantages, mask }: SampledSequence): Float64Array {
+  return (tokenAdvantages ?? new Float64Array(mask.length)).filter((_, t) => mask[t] === 1);
+}
+
+/**
+ * Returns the parts of a trajectory: one per sequence with token advantages, one per turn with `turnRewards`, else a single one.
+ *
+ * @param sequences - Sequences of the trajectory that are trained.
+ * @param advantages - Advantages of {@link advantagesOf}, by turn, or a single one.
+ */
+export function partsOf(sequences: readonly SampledSequence[], advantages: Float64Array, settings: RlSettings): AdvantagePart[] {
+  if (sequences.some(({ tokenAdvantages }) => tokenAdvantages !== undefined)) {
+    return sequences.map((sequence) => {
+      const supplied = suppliedAdvantages(sequence);
+      return { advantage: 0, advantages: supplied, tokens: supplied.length, turn: null };
+    });
+  }
+  if (settings.turnRewards) {
+    return sequences.flatMap(({ mask, turns }) =>
+      turns.map(({ turn, start, length }) => {
+        const tokens = mask.subarray(start, start + length).reduce((sum, bit) => sum + bit, 0);
+        return { advantage: advantages[turn] as number, tokens, turn };
+      }),
+    );
+  }
+  const tokens = sequences.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
+  return [{ advantage: advantages[0] as number, tokens, turn: null }];
+}
+
+/** Whether every trained token of a part has advantage 0. */
+export function isZero({ advantage, advantages }: Pick<BatchEntry, "advantage" | "advantages">): boolean {
+  return advantages?.every((each) => each === 0) ?? advantage === 0;
+}
+
+/**
+ * Applies `normalizeBatch` to all parts. Returns one entry per part, grouped by trajectory.
+ *
+ * @param trajectories - Number of trajectories in the batch, including trajectories that are not trained.
+ */
+export function normalizeParts(
+  kept: readonly KeptTrajectory[],
+  { advantageBalance, reduction, advantageScope }: RlSettings,
+  trajectories: number,
+): NormalizedEntry[][] {
+  const entries = kept.flatMap(({ parts, tokens, environment }) =>
+    parts.map((part) => ({ ...part, trajectoryTokens: tokens, set: advantageScope === "environment" ? environment : null })),
+  );
+  const unit = typeof reduction === "object" ? { divisor: reduction.tokensPerTrajectory * trajectories } : reduction;
+  const normalized = normalizeBatch(entries, advantageBalance, unit);
   let start = 0;
   return kept.map(({ parts }) => normalized.slice(start, (start += parts.length)));
 }
 
-/** Returns the advantage per token, shape `[T]`: the advantage of the part that contains a trained token, 0 elsewhere. */
+/**
+ * Returns the advantage per token, shape `[T]`: the advantage of the part that contains a trained token, 0 elsewhere.
+ *
+ * @param index - Index of the sequence among the trained sequences of its trajectory.
+ */
 export function tokenAdvantages(
   sequence: SampledSequence,
-  parts: readonly AdvantagePart[],
-  normalized: readonly NormalizedEntry[],
+  {
+    parts,
+    normalized,
+    index,
+  }: { readonly parts: readonly AdvantagePart[]; readonly normalized: readonly NormalizedEntry[]; readonly index: number },
 ): Float32Array {
+  const supplied = normalized[index]?.advantages;
+  if (supplied !== undefined) {
+    let next = 0;
+    return Float32Array.from(sequence.mask, (bit) => (bit === 1 ? (supplied[next++] ?? 0) : 0));
+  }
   const whole = parts[0]?.turn === null ? normalized[0] : undefined;
   if (whole !== undefined) return tokenWeights(sequence, whole.advantage);
   const advantages = new Float32Array(sequence.tokens.length);

@@ -39,7 +39,7 @@ export interface PolicyRow {
 
 /** Result of {@link policyObjective}. */
 export interface PolicyGradient {
-  /** Loss of the batch, `Σ weights·L`. */
+  /** Loss of the batch, `Σ weights·L`, without the entropy bonus. */
   readonly loss: number;
   /** Derivatives `∂ loss / ∂ newLogprobs`, shape `[T]` per row; 0 where a token is not trained. */
   readonly derivatives: readonly Float64Array[];
@@ -69,6 +69,8 @@ export interface PolicyGradient {
  *
  * The gradient with respect to the model's parameters is `Σ derivative·∂n`, so any engine with a plain policy gradient can compute it; see
  * {@link linearRows}.
+ *
+ * The entropy bonus depends on whole distributions and not only on `n`: the engine adds it in the pass with {@link linearLoss}.
  *
  * @param rows - All rows of the batch. Not modified.
  * @param objective - Loss and its optional terms.
@@ -116,7 +118,7 @@ export function policyRows(
 
 /**
  * Builds rows on which the plain policy gradient `−A·n` has the given derivatives: without old log-probabilities the ratio is 1, and
- * {@link LINEAR_LOSS} is linear in `n`. Weights are unchanged, so that the same tokens count as trained.
+ * {@link linearLoss} is linear in `n`. Weights are unchanged, so that the same tokens count as trained.
  *
  * @param rows - Rows of the batch. Not modified.
  * @param derivatives - Derivatives from {@link policyObjective}, shape `[T]` per row.
@@ -130,8 +132,10 @@ export function linearRows(rows: readonly Row[], derivatives: readonly Float64Ar
   }));
 }
 
-/** Loss for {@link linearRows}; the ratio 1 is inside its clip range [0, 2]. */
-export const LINEAR_LOSS: PolicyLoss = { kind: "cispo", epsilon: 1, epsilonHigh: 1 };
+/** Returns the loss for {@link linearRows}, with the entropy bonus of the objective; the ratio 1 is inside its clip range [0, 2]. */
+export function linearLoss({ entropyCoefficient }: Pick<PolicyObjective, "entropyCoefficient">): PolicyLoss {
+  return { kind: "cispo", epsilon: 1, epsilonHigh: 1, ...(entropyCoefficient === undefined ? {} : { entropyCoefficient }) };
+}
 
 /**
  * Returns the importance ratio of each trained token of a row as used in the loss, before bounding, masking and clipping.

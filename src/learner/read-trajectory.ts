@@ -4,6 +4,7 @@ import { DataError } from "../errors.ts";
 import type { AssistantChoice, MessageOrChoice, Trajectory, TrajectoryGroup } from "../schema/index.ts";
 import type { ChatTokenizer } from "../tokenizer/index.ts";
 import { isChoice } from "../trajectory/messages.ts";
+import { TOKEN_VALUE_PROBLEMS, tokenValueProblem } from "../trajectory/token-values.ts";
 import { mergeTurns, readTurn, type SampledTurn } from "./merge.ts";
 import { type HistoryAt, renderTurn } from "./render.ts";
 import { requireTokenIds } from "./sequences.ts";
@@ -21,6 +22,10 @@ export interface ReadTrajectory {
   /** Reward of each sampled turn, indexed by `TurnSpan.turn`; 0 for a choice without a reward. */
   readonly turnRewards: readonly number[];
   readonly sequences: readonly SampledSequence[];
+  /** Sampled turns of all histories. */
+  readonly choices: readonly AssistantChoice[];
+  /** Whether a turn ended at the token limit (`finish_reason` is `length`). */
+  readonly isTruncated: boolean;
 }
 
 /** Counters that are updated while trajectories are read. */
@@ -65,7 +70,7 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
       at: `${where}.additional_histories.${index}.messages_and_choices`,
     })),
   ];
-  const turnRewards: number[] = [];
+  const sampled: AssistantChoice[] = [];
   // The policy version of a choice takes precedence over the one of its trajectory.
   const sampledBy = trajectory.initial_policy_version ?? trajectory.final_policy_version ?? null;
   const sequences = histories.flatMap((history) => {
@@ -75,11 +80,11 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
     counts.merged += merged.mergedTurns;
     counts.drifted += merged.driftedTurns;
     for (const sequence of merged.sequences) requireTokenIds(sequence, limits, at);
-    const first = turnRewards.length;
+    const first = sampled.length;
     const choices = items.filter(isChoice);
-    turnRewards.push(...choices.map((choice) => choice.reward ?? 0));
+    sampled.push(...choices);
     return merged.sequences.map((sequence) => ({
-      ...sequence,
+      ...withTokenValues(sequence, choices),
       turns: sequence.turns.map((span) => ({
         ...span,
         turn: first + span.turn,
@@ -88,11 +93,38 @@ export function readTrajectory(trajectory: Trajectory, where: string, reading: T
     }));
   });
   if (sequences.length > 0) counts.sampling++;
-  return { reward: trajectory.reward, turnRewards, sequences };
+  return {
+    reward: trajectory.reward,
+    turnRewards: sampled.map((choice) => choice.reward ?? 0),
+    sequences,
+    choices: sampled,
+    isTruncated: sampled.some((choice) => choice.finish_reason === "length"),
+  };
+}
+
+/** Adds the supplied advantages and weights of the choices to a sequence. A token with weight 0 is excluded by the mask. */
+function withTokenValues(sequence: SampledSequence, choices: readonly AssistantChoice[]): SampledSequence {
+  const spans = sequence.turns.map(({ turn, start }) => ({ start, ...choices[turn] }));
+  const filled = (initial: number, name: "token_advantages" | "token_weights"): Float64Array | undefined => {
+    if (spans.every((span) => !span[name])) return undefined;
+    const values = new Float64Array(sequence.tokens.length).fill(initial);
+    for (const span of spans) values.set(span[name] ?? [], span.start);
+    return values;
+  };
+  const tokenAdvantages = filled(0, "token_advantages");
+  const tokenFactors = filled(1, "token_weights");
+  if (tokenAdvantages === undefined && tokenFactors === undefined) return sequence;
+  const mask = sequence.mask.map((bit, t) => (tokenFactors?.[t] === 0 ? 0 : bit));
+  return { ...sequence, mask, tokenAdvantages, tokenFactors };
 }
 
 function turnOf(history: HistoryAt, index: number, { tokenizer, allowsUnknownLogprobs, counts }: TrajectoryReading): SampledTurn {
   const choice = history.items[index] as AssistantChoice;
+  const invalid = tokenValueProblem(choice);
+  if (invalid !== null) {
+    const where = `${history.at}.${index}`;
+    throw new DataError(`${where}: ${TOKEN_VALUE_PROBLEMS[invalid]}`, { param: where });
+  }
   const isExact = Array.isArray(choice.prompt_token_ids) && Array.isArray(choice.token_ids);
   if (isExact || tokenizer === undefined) return readTurn(choice, `${history.at}.${index}`, { allowsUnknownLogprobs });
   const turn = renderTurn(history, index, { tokenizer, allowsUnknownLogprobs });

@@ -22,8 +22,12 @@ export interface RlSettings {
   readonly allowsUnknownLogprobs: boolean;
   /** Advantage balance in [−1, 1], see `normalizeBatch`. */
   readonly advantageBalance: number;
-  /** Unit of equal weight in the batch: each trajectory, or each token. */
-  readonly reduction: "trajectory_mean" | "token_mean";
+  /** Unit of equal weight in the batch: each trajectory, or each token; or a constant divisor, per trajectory of the batch in tokens. */
+  readonly reduction: "trajectory_mean" | "token_mean" | { readonly tokensPerTrajectory: number };
+  /** Set of tokens over which advantages are normalized. */
+  readonly advantageScope: "batch" | "environment";
+  /** Whether trajectories with a turn that ended at the token limit are not trained. */
+  readonly masksTruncated: boolean;
 }
 
 /** Reference policy of a KL penalty: the base model, a checkpoint, or the checkpoint `steps` steps before the job's start. */
@@ -99,8 +103,38 @@ export function checkRlConfig(config: RlConfig | null | undefined): RlSettings {
     advantageBalance: given.advantage_balance ?? 0,
     turnRewards: given.turn_rewards ?? false,
     allowsUnknownLogprobs: given.allow_training_without_logprobs ?? false,
-    reduction: given.loss_reduction ?? "trajectory_mean",
+    reduction: resolveReduction(given),
+    advantageScope: given.advantage_scope ?? "batch",
+    masksTruncated: given.mask_truncated ?? false,
   };
+}
+
+function resolveReduction({
+  loss_reduction: reduction,
+  loss_normalizer: normalizer,
+  advantage_scope: scope,
+}: RlConfig): RlSettings["reduction"] {
+  const isGiven = typeof normalizer === "number";
+  if (reduction !== "constant") {
+    if (!isGiven) return reduction ?? "trajectory_mean";
+    throw new ArgumentError(
+      `Expected no \`loss_normalizer\` unless \`loss_reduction\` is "constant", got ${normalizer}, which has no effect otherwise. Set \`loss_reduction: "constant"\`, or leave it out.`,
+      { param: "experimental_config.loss_normalizer" },
+    );
+  }
+  if (!isGiven) {
+    throw new ArgumentError(
+      'Expected a `loss_normalizer` with `loss_reduction: "constant"`, got none. Set it to a constant number of tokens, such as the max completion length of the rollouts.',
+      { param: "experimental_config.loss_normalizer" },
+    );
+  }
+  if (scope === "environment") {
+    throw new ArgumentError(
+      'Expected no `advantage_scope: "environment"` with `loss_reduction: "constant"`, which does not normalize advantages over the batch. Set one of them.',
+      { param: "experimental_config.advantage_scope" },
+    );
+  }
+  return { tokensPerTrajectory: normalizer };
 }
 
 /** Returns the objective with the terms that the engine's own losses lack; null if the configuration uses none of them. */

@@ -1,16 +1,17 @@
 /** Conversion of trajectory groups to the training rows of one optimizer step. */
 
-import { ArgumentError } from "../errors.ts";
+import { ArgumentError, DataError } from "../errors.ts";
 import type { RlConfig, TrajectoryGroup } from "../schema/index.ts";
 import type { ChatTokenizer } from "../tokenizer/index.ts";
+import { hasMixedAdvantages, TOKEN_VALUE_PROBLEMS } from "../trajectory/token-values.ts";
 import { NO_SAMPLED_TURN } from "../trajectory/turn.ts";
 import { runSteps, type Steps } from "../util/steps.ts";
 import type { NormalizedEntry } from "./advantages.ts";
-import { advantagesOf, type KeptTrajectory, normalizeParts, tokenAdvantages, turnParts } from "./parts.ts";
+import { advantagesOf, hasTokenAdvantages, isZero, type KeptTrajectory, normalizeParts, partsOf, tokenAdvantages } from "./parts.ts";
 import type { PolicyObjective } from "./policy-objective.ts";
 import { checkRlConfig, type KlReference, type RlSettings } from "./rl-config.ts";
 import { NO_COUNTS, type Reading, readTrajectory, type ReadTrajectory } from "./read-trajectory.ts";
-import { fitsContext, tokenWeights, trainedTokens } from "./sequences.ts";
+import { fitsContext, lossWeights, trainedTokens } from "./sequences.ts";
 import type { SequenceLimits, TurnSpan } from "./types.ts";
 import type { AdamParams, LossSpec, Row } from "../training-rows.ts";
 
@@ -44,8 +45,8 @@ export interface RlBatch {
    * Metrics of the batch: `reward/mean` (all trajectories), `reward/std` (population deviation, averaged over groups of at least two
    * trajectories), `advantage/zero_groups` (groups in which every advantage is 0), `data/groups`, `data/trajectories`,
    * `data/trainable_trajectories`, `data/sequences`, `data/merged_turns`, `data/drifted_turns`, `data/dropped_sequences`
-   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences). If
-   * choices were rendered, also `data/rendered_turns` and `data/rendered_drift` (rendered turns with known sampled tokens that differ from
+   * (longer than the context), `tokens/trained`, `tokens/total`, `tokens/dropped` (trained tokens of dropped sequences). With
+   * `mask_truncated`, also `data/truncated_trajectories` (trajectories with a turn that ended at the token limit). If choices were rendered, also `data/rendered_turns` and `data/rendered_drift` (rendered turns with known sampled tokens that differ from
    * the template's rendering).
    */
   readonly metrics: Readonly<Record<string, number>>;
@@ -63,6 +64,8 @@ export interface RlBatchOptions {
  *
  * Each history becomes separate sequences; all sequences of a trajectory share its advantage, unless `turn_rewards` is set. A trajectory
  * with advantage 0, because its reward equals the group's mean, has no row. Weights are computed after overlong sequences are dropped.
+ * Choices with `token_advantages` supply the advantages of their tokens; `token_weights` multiply the weights, and tokens with weight 0 are
+ * not trained.
  *
  * @param groups - Groups in wire form, as accepted by the schema. Not modified.
  * @param config - Configuration as accepted by the schema; null and absent mean the defaults, see `checkRlConfig`.
@@ -71,7 +74,8 @@ export interface RlBatchOptions {
  * @throws ArgumentError `E_ARGUMENT` with the location, for a choice without token ids (and no tokenizer) or without log-probabilities
  *   (unless allowed), and for a group without any choice; with param `trajectory_groups` and the reasons, for a batch that would train
  *   nothing.
- * @throws DataError `E_DATA` for inconsistent token ids and log-probabilities, a token id outside the vocabulary, or a non-finite reward.
+ * @throws DataError `E_DATA` for inconsistent token ids and log-probabilities, inconsistent token advantages or weights, a token id outside
+ *   the vocabulary, or a non-finite reward.
  * @example
  * ```ts
  * const wire = groups.map((group) => group.toJSON());
@@ -105,13 +109,13 @@ export function* rlBatchSteps(
     const parts = normalized[index] as readonly NormalizedEntry[];
     // All parts of a trajectory have the same weight.
     const { weight } = parts[0] as NormalizedEntry;
-    for (const sequence of entry.sequences) {
+    for (const [at, sequence] of entry.sequences.entries()) {
       total += sequence.tokens.length;
       sources.push({ group: entry.group, trajectory: entry.trajectory, turns: sequence.turns });
       rows.push({
         tokens: sequence.tokens,
-        weights: tokenWeights(sequence, weight / trained),
-        advantages: tokenAdvantages(sequence, entry.parts, parts),
+        weights: lossWeights(sequence, weight / trained),
+        advantages: tokenAdvantages(sequence, { parts: entry.parts, normalized: parts, index: at }),
         logprobs: new Float32Array(sequence.logprobs),
       });
     }
@@ -148,7 +152,7 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
   const { limits } = reading;
   const settings = checkRlConfig(config);
   const { allowsUnknownLogprobs } = settings;
-  const counts = { ...NO_COUNTS, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0 };
+  const counts = { ...NO_COUNTS, droppedSequences: 0, droppedTokens: 0, zeroGroups: 0, zeroTokenGroups: 0, truncated: 0, weightless: 0 };
   const kept: KeptTrajectory[] = [];
   const rewards: number[] = [];
   const deviations: number[] = [];
@@ -164,14 +168,21 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     if (read.length > 0 && read.every(({ sequences }) => sequences.length === 0)) {
       throw new ArgumentError(`${place}: ${NO_SAMPLED_TURN}`, { param: place });
     }
+    checkTokenAdvantages(read, settings, place);
     const groupRewards = read.map((trajectory) => trajectory.reward);
     if (groupRewards.length > 1) deviations.push(populationDeviation(groupRewards));
     const advantages = advantagesOf(read, settings);
-    if (advantages.every((each) => each.every((advantage) => advantage === 0))) counts.zeroGroups++;
-    for (const [index, { sequences }] of read.entries()) {
+    if (advantages.every((each) => each.every((advantage) => advantage === 0))) {
+      counts.zeroGroups++;
+      if (hasTokenAdvantages(read)) counts.zeroTokenGroups++;
+    }
+    const { environment } = group.metadata;
+    for (const [index, { sequences, isTruncated }] of read.entries()) {
       const own = advantages[index] as Float64Array;
-      if (own.every((advantage) => advantage === 0)) continue;
-      const fitting = sequences.filter((sequence) => fitsContext(sequence, limits));
+      if (isTruncated) counts.truncated++;
+      if (sequences.length > 0 && sequences.every((sequence) => trainedTokens(sequence) === 0)) counts.weightless++;
+      if (own.every((advantage) => advantage === 0) || (isTruncated && settings.masksTruncated)) continue;
+      const fitting = sequences.filter((sequence) => fitsContext(sequence, limits) && trainedTokens(sequence) > 0);
       for (const sequence of sequences) {
         if (fitsContext(sequence, limits)) continue;
         counts.droppedSequences++;
@@ -179,19 +190,22 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
       }
       const tokens = fitting.reduce((sum, sequence) => sum + trainedTokens(sequence), 0);
       if (tokens === 0) continue;
-      const parts = settings.turnRewards ? turnParts(fitting, own) : [{ advantage: own[0] as number, tokens, turn: null }];
-      kept.push({ group: groupIndex, trajectory: index, sequences: fitting, tokens, parts });
+      const parts = partsOf(fitting, own, settings);
+      if (hasTokenAdvantages(read) && parts.every(isZero)) continue;
+      const name = typeof environment === "string" ? environment : null;
+      kept.push({ group: groupIndex, trajectory: index, environment: name, sequences: fitting, tokens, parts });
     }
   }
 
-  const normalized = normalizeParts(kept, settings);
+  const normalized = normalizeParts(kept, settings, rewards.length);
   const trained = kept.reduce((sum, entry) => sum + entry.tokens, 0);
-  if (normalized.flat().every((entry) => entry.advantage === 0)) {
+  if (normalized.flat().every(isZero)) {
     throw nothingToTrain({
       isBalancedAway: kept.length > 0,
       groups: groups.length,
       trajectories: rewards.length,
       ...counts,
+      truncated: settings.masksTruncated ? counts.truncated : 0,
       contextLength: limits.contextLength,
     });
   }
@@ -207,9 +221,26 @@ function* readBatch(groups: readonly TrajectoryGroup[], config: RlConfig | null 
     "data/dropped_sequences": counts.droppedSequences,
     "tokens/trained": trained,
     "tokens/dropped": counts.droppedTokens,
+    ...(settings.masksTruncated ? { "data/truncated_trajectories": counts.truncated } : {}),
     ...(counts.rendered === 0 ? {} : { "data/rendered_turns": counts.rendered, "data/rendered_drift": counts.renderedDrift }),
   };
   return { settings, kept, normalized, trained, metrics };
+}
+
+/**
+ * Checks that all choices of a group supply token advantages, or none.
+ *
+ * @throws DataError `E_DATA` if some do; {@link ArgumentError} `E_ARGUMENT` for token advantages in a job with `turn_rewards`.
+ */
+function checkTokenAdvantages(read: readonly ReadTrajectory[], { turnRewards }: RlSettings, place: string): void {
+  if (hasMixedAdvantages(read.flatMap(({ choices }) => choices))) {
+    throw new DataError(`${place}: ${TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]}`, { param: place });
+  }
+  if (!turnRewards || !hasTokenAdvantages(read)) return;
+  throw new ArgumentError(
+    `${place}: expected no \`token_advantages\` in a job with \`turn_rewards\`, which computes the advantages from the rewards of the choices. Use one of them.`,
+    { param: "experimental_config.turn_rewards" },
+  );
 }
 
 function nothingToTrain(found: {
@@ -218,22 +249,36 @@ function nothingToTrain(found: {
   readonly trajectories: number;
   readonly sampling: number;
   readonly zeroGroups: number;
+  readonly zeroTokenGroups: number;
+  readonly truncated: number;
+  readonly weightless: number;
   readonly droppedSequences: number;
   readonly contextLength: number;
 }): ArgumentError {
+  const { trajectories, groups, zeroTokenGroups } = found;
+  const constantGroups = found.zeroGroups - zeroTokenGroups;
   const reasons: string[] = [];
-  if (found.trajectories === 0) reasons.push("there is no trajectory");
+  if (trajectories === 0) reasons.push("there is no trajectory");
   else {
-    if (found.zeroGroups > 0) {
+    if (constantGroups > 0) {
       reasons.push(
-        `the rewards are all equal in ${found.zeroGroups} of ${found.groups} groups (use a finer reward, larger groups, or easier scenarios)`,
+        `the rewards are all equal in ${constantGroups} of ${groups} groups (use a finer reward, larger groups, or easier scenarios)`,
       );
     }
+    if (zeroTokenGroups > 0)
+      reasons.push(`no trained token has an advantage other than 0 in ${zeroTokenGroups} of ${groups} groups with \`token_advantages\``);
+    if (found.truncated > 0) {
+      reasons.push(
+        `${found.truncated} of ${trajectories} trajectories have a turn that ended at the token limit, and \`mask_truncated\` excludes them (allow longer turns, or leave \`mask_truncated\` out)`,
+      );
+    }
+    if (found.weightless > 0)
+      reasons.push(`${found.weightless} of ${trajectories} trajectories have \`token_weights\` of 0 for every token`);
     if (found.droppedSequences > 0) {
       reasons.push(`${found.droppedSequences} sequences are longer than the model's context of ${found.contextLength} tokens`);
     }
-    if (found.sampling < found.trajectories)
-      reasons.push(`${found.trajectories - found.sampling} of ${found.trajectories} trajectories have no sampled turn`);
+    if (found.sampling < trajectories)
+      reasons.push(`${trajectories - found.sampling} of ${trajectories} trajectories have no sampled turn`);
     if (found.isBalancedAway) reasons.push("`advantage_balance` takes away every advantage that is left");
   }
   return new ArgumentError(`The batch would train nothing: ${reasons.join("; ")}.`, { param: "trajectory_groups" });

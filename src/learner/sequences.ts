@@ -1,7 +1,7 @@
 /** Checks and token counts of token sequences, before they are passed to an engine. */
 
 import { DataError } from "../errors.ts";
-import type { SequenceLimits, TokenSequence } from "./types.ts";
+import type { SampledSequence, SequenceLimits, TokenSequence } from "./types.ts";
 
 /** Counts the trained tokens of a sequence. */
 export function trainedTokens(sequence: TokenSequence): number {
@@ -31,6 +31,13 @@ export function requireTokenIds(sequence: TokenSequence, limits: SequenceLimits,
       param: where,
     },
   );
+}
+
+/** Returns {@link tokenWeights}, multiplied by the token factors of the sequence. */
+export function lossWeights(sequence: SampledSequence, weight: number): Float32Array {
+  const weights = tokenWeights(sequence, weight);
+  for (const [t, factor] of (sequence.tokenFactors ?? []).entries()) weights[t] = sequence.mask[t] === 1 ? weight * factor : 0;
+  return weights;
 }
 
 /** Returns token weights of shape `[T]`: `weight` on trained tokens, 0 elsewhere. */

@@ -2,6 +2,7 @@ import type { History, MessageOrChoice, Trajectory as WireTrajectory, Trajectory
 import { isChoice } from "../trajectory/messages.ts";
 import { completionTokens, summarize } from "../trajectory/statistics.ts";
 import { isTrainableGroup } from "../trajectory/trainable.ts";
+import { isTrainableWire } from "../trajectory/token-values.ts";
 import type { DetailData, GroupData, ItemData, TrajectoryData } from "./page-data.ts";
 import { sampledData, type TrainedTurn } from "./tokens.ts";
 
@@ -19,20 +20,20 @@ const DEVIATION_EPSILON = 1e-6;
 export function groupData(group: WireTrajectoryGroup, line: number, details: Details): GroupData {
   const rewards = group.trajectories.map(({ reward }) => reward);
   const { mean, std } = summarize(rewards);
-  const isTrainable = isTrainableGroup(rewards);
+  const hasSpread = isTrainableGroup(rewards);
   return {
     line,
     id: String(group.metadata["scenario_id"] ?? group.metadata["scenario_index"] ?? line - 1),
     mean: rewards.length === 0 ? null : mean,
     deviation: rewards.length === 0 ? null : std,
-    isTrainable,
+    isTrainable: isTrainableWire(group),
     metadata: group.metadata,
     metrics: group.metrics,
     logs: group.logs,
     exceptions: group.exceptions.map(({ type, message, traceback }) => ({ type, message, traceback })),
     trajectories: group.trajectories.map((trajectory, index) =>
       trajectoryData(trajectory, {
-        advantage: isTrainable ? (trajectory.reward - mean) / (std + DEVIATION_EPSILON) : 0,
+        advantage: hasSpread ? (trajectory.reward - mean) / (std + DEVIATION_EPSILON) : 0,
         detail: details(trajectory, index),
       }),
     ),

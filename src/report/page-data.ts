@@ -14,10 +14,12 @@ export interface SampledData {
   readonly ids: readonly number[] | null;
   /** Log-probabilities of the sampler in nats; null if absent. */
   readonly logprobs: readonly number[] | null;
-  /** Log-probabilities of the trainer in nats; null if the run stored none for this turn. */
-  readonly trained: readonly number[] | null;
+  /** Log-probabilities of the trainer in nats, null for a token that was not trained; null if the run stored none for this turn. */
+  readonly trained: readonly (number | null)[] | null;
   /** Advantage of the turn in training; null if the run stored none. */
   readonly advantage: number | null;
+  /** Advantages of the turn's tokens in training; null if all tokens had the turn's advantage. */
+  readonly advantages: readonly number[] | null;
   readonly promptTokens: number | null;
   readonly finish: string | null;
   /** Step of the checkpoint that sampled the turn. */

@@ -13,7 +13,13 @@ import type { TrainedTurn } from "./tokens.ts";
 const trainedRow = z.looseObject({
   scenario_index: z.int(),
   trajectory_index: z.int(),
-  turns: z.array(z.looseObject({ advantage: z.number().nullish(), logprobs: z.array(z.number()).nullish() })),
+  turns: z.array(
+    z.looseObject({
+      advantage: z.number().nullish(),
+      advantages: z.array(z.number()).nullish(),
+      logprobs: z.array(z.number().nullable()).nullish(),
+    }),
+  ),
 });
 
 /** Limits of the trajectories in a page. */
@@ -138,7 +144,7 @@ export async function readTrained(path: string, signal?: AbortSignal): Promise<M
   return new Map(
     rows.map(({ scenario_index: scenario, trajectory_index: trajectory, turns }) => [
       `${scenario}/${trajectory}`,
-      turns.map(({ advantage, logprobs }) => ({ advantage: advantage ?? null, logprobs: logprobs ?? null })),
+      turns.map(({ advantage, advantages, logprobs }) => ({ advantage: advantage ?? null, advantages, logprobs: logprobs ?? null })),
     ]),
   );
 }

@@ -4,7 +4,8 @@ import type { SampledData } from "./page-data.ts";
 /** Trainer values of a sampled turn. */
 export interface TrainedTurn {
   readonly advantage: number | null;
-  readonly logprobs: readonly number[] | null;
+  readonly advantages?: readonly number[] | null | undefined;
+  readonly logprobs: readonly (number | null)[] | null;
 }
 
 /**
@@ -44,8 +45,9 @@ export function sampledData(choice: AssistantChoice, trained: TrainedTurn | unde
     texts: tokenTexts(entries),
     ids: idsFit ? ids : null,
     logprobs: entries.length === 0 ? null : entries.map(({ logprob }) => rounded(logprob)),
-    trained: theirsFit ? theirs.map(rounded) : null,
+    trained: theirsFit ? theirs.map((value) => (value === null ? null : rounded(value))) : null,
     advantage: trained?.advantage ?? null,
+    advantages: theirsFit && trained?.advantages?.length === entries.length ? trained.advantages : null,
     promptTokens: choice.prompt_token_ids?.length ?? null,
     finish: choice.finish_reason ?? null,
     policy: choice.policy_version ?? null,

@@ -6,7 +6,7 @@ import { delay } from "../util/delay.ts";
 import { isRetryable } from "../util/retryable.ts";
 import { attachSlowDown } from "../util/slow-down.ts";
 import { AttemptSignal } from "./attempt-signal.ts";
-import type { RolloutId, RolloutRetryEvent, RolloutStartEvent } from "./events.ts";
+import type { RolloutId, RolloutReplaceEvent, RolloutRetryEvent, RolloutStartEvent } from "./events.ts";
 import { rateLimitOf, toException } from "./failure.ts";
 import type { GatherOptions, Rollout, RolloutContext } from "./options.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
@@ -15,24 +15,32 @@ import { rolloutSeed } from "./seed.ts";
 /** Maximum number of waits per rollout for a service that responds 429; a further 429 counts as a failure. */
 const MAX_SLOW_DOWNS = 50;
 
-/** Result of a rollout, with the number of its last attempt. */
-export type Outcome = { readonly attempt: number } & (
+/** Result of a rollout, with the number of its last attempt and the failures of the rollouts that it replaces. */
+export type Outcome = Result & { readonly replaced: readonly RolloutException[] };
+
+type Result = { readonly attempt: number } & (
   | { readonly trajectory: Trajectory; readonly exception?: undefined }
   | { readonly trajectory?: undefined; readonly exception: RolloutException }
 );
 
-type AttemptResult = { readonly trajectory: Trajectory } | { readonly trajectory?: undefined; readonly error: unknown };
+type AttemptFailure = { readonly trajectory?: undefined; readonly error: unknown };
+
+type AttemptResult = { readonly trajectory: Trajectory } | AttemptFailure;
+
+/** Attempt of a rollout with the seed of the rollout. */
+type Attempt = RolloutId & { readonly seed: number };
 
 /** Settings shared by all rollouts of a run. */
 export interface AttemptsInit<S> {
   readonly rollout: Rollout<S>;
-  readonly options: Pick<GatherOptions, "policy" | "temperature" | "timeoutMs" | "retries">;
+  readonly options: Pick<GatherOptions, "policy" | "temperature" | "timeoutMs" | "retries" | "replacements">;
+  readonly groupSize: number;
   /** Seed of the run. */
   readonly seed: number;
   readonly rateLimiter: RateLimiter;
   /** Signal of the run. */
   readonly signal: AbortSignal;
-  readonly onEvent: (event: RolloutStartEvent | RolloutRetryEvent) => void;
+  readonly onEvent: (event: RolloutStartEvent | RolloutRetryEvent | RolloutReplaceEvent) => void;
 }
 
 /** Runner of rollouts: repeats each until it succeeds or may not be retried. */
@@ -51,18 +59,32 @@ export class Attempts<S> {
   }
 
   /**
-   * Runs one rollout with its retries.
+   * Runs one rollout with its retries and replacements.
    *
    * @throws The run's reason when it is aborted.
    * @throws ArgumentError `E_ARGUMENT` when the rollout does not return a finished trajectory.
    */
   async play(scenario: S, group: number, index: number): Promise<Outcome> {
+    const { options, rateLimiter, groupSize, onEvent } = this.#init;
+    const slowDowns = new SlowDowns(rateLimiter);
+    const replaced: RolloutException[] = [];
+    for (;;) {
+      const seed = rolloutSeed(this.#init.seed, group, index + groupSize * replaced.length);
+      const result = await this.#withRetries(scenario, { group, index, seed }, slowDowns);
+      if (result.exception === undefined || replaced.length >= (options.replacements ?? 0)) return { ...result, replaced };
+      const { attempt, exception } = result;
+      replaced.push(exception);
+      onEvent({ type: "rollout-replace", group, index, attempt, exception, replacement: replaced.length });
+    }
+  }
+
+  /** Runs a rollout until it succeeds or may not be retried. */
+  async #withRetries(scenario: S, rollout: Omit<Attempt, "attempt">, slowDowns: SlowDowns): Promise<Result> {
     const { options, rateLimiter, signal, onEvent } = this.#init;
     const { limit, when = isRetryable } = typeof options.retries === "object" ? options.retries : { limit: options.retries ?? 0 };
-    const slowDowns = new SlowDowns(rateLimiter);
     for (let attempt = 0; ;) {
-      const id: RolloutId = { group, index, attempt };
-      const result = await this.#attempt(scenario, id, slowDowns);
+      const { group, index } = rollout;
+      const result = await this.#attempt(scenario, { ...rollout, attempt }, slowDowns);
       if (result.trajectory !== undefined) {
         rateLimiter.succeeded();
         return { attempt, trajectory: result.trajectory };
@@ -73,25 +95,40 @@ export class Attempts<S> {
       const exception = toException(result.error);
       if (attempt >= limit || !when(result.error, attempt)) return { attempt, exception };
       const waitMs = backoffMs(attempt);
-      onEvent({ type: "rollout-retry", ...id, exception, waitMs });
+      onEvent({ type: "rollout-retry", group, index, attempt, exception, waitMs });
       await delay(waitMs, { signal });
       attempt++;
     }
   }
 
-  async #attempt(scenario: S, id: RolloutId, slowDowns: SlowDowns): Promise<AttemptResult> {
+  async #attempt(scenario: S, id: Attempt, slowDowns: SlowDowns): Promise<AttemptResult> {
     const { rollout, options, signal, onEvent } = this.#init;
-    const seed = rolloutSeed(this.#init.seed, id.group, id.index);
-    onEvent({ type: "rollout-start", ...id, seed });
+    onEvent({ type: "rollout-start", ...id });
     signal.throwIfAborted();
     const own = new AttemptSignal(options.timeoutMs, `rollout ${id.index} of group ${id.group}`);
     slowDowns.attach(own);
+    const context = contextOf(id, own.signal, options);
+    const result = await this.#limited(own, async () => checked(await rollout(scenario, context)));
+    const { afterTimeout } = rollout;
+    if (result.trajectory !== undefined || !own.signal.aborted || afterTimeout === undefined) return result;
+    const scoring = new AttemptSignal(options.timeoutMs, `scoring of rollout ${id.index} of group ${id.group}`);
+    const scored = await this.#limited(scoring, async () => {
+      const trajectory = await afterTimeout(scenario, context, scoring.signal);
+      return trajectory === null ? null : checked(trajectory);
+    });
+    if (scored.trajectory === undefined) return scored;
+    return scored.trajectory === null ? result : { trajectory: scored.trajectory };
+  }
+
+  /** Runs a part of an attempt within the time of its signal. */
+  async #limited<T>(own: AttemptSignal, run: () => Promise<T>): Promise<{ readonly trajectory: T } | AttemptFailure> {
+    const { signal } = this.#init;
     this.#running.add(own);
     try {
-      const trajectory = await rollout(scenario, contextOf(id, seed, own.signal, options));
+      const trajectory = await run();
       // A result after the deadline counts as a timeout.
       own.signal.throwIfAborted();
-      return { trajectory: checked(trajectory) };
+      return { trajectory };
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnfinishedError) throw new ArgumentError(error.message);
@@ -135,8 +172,7 @@ class SlowDowns {
 }
 
 function contextOf(
-  { group, index, attempt }: RolloutId,
-  seed: number,
+  { group, index, attempt, seed }: Attempt,
   signal: AbortSignal,
   { policy, temperature = 1 }: AttemptsInit<never>["options"],
 ): RolloutContext {

@@ -8,6 +8,7 @@ export function checkGatherOptions(options: GatherOptions, scenarios: number): v
   checkInteger("concurrency", options.concurrency, 1);
   checkInteger("concurrencyBy.limit", options.concurrencyBy?.limit, 1);
   checkInteger("seed", options.seed, Number.MIN_SAFE_INTEGER);
+  checkInteger("replacements", options.replacements, 0);
   const { retries } = options;
   if (typeof retries === "object") checkInteger("retries.limit", retries.limit, 0);
   else checkInteger("retries", retries, 0);

@@ -14,7 +14,7 @@ export interface RolloutId {
 export interface RolloutStartEvent extends RolloutId {
   /** Discriminant of {@link RolloutEvent}. */
   readonly type: "rollout-start";
-  /** Seed of the rollout, the same in every attempt. */
+  /** Seed of the rollout, the same in every attempt; a replacement has another one. */
   readonly seed: number;
 }
 
@@ -36,6 +36,16 @@ export interface RolloutRetryEvent extends RolloutId {
   readonly exception: RolloutException;
   /** Milliseconds until the retry starts. */
   readonly waitMs: number;
+}
+
+/** Failure of a rollout that a new rollout replaces. */
+export interface RolloutReplaceEvent extends RolloutId {
+  /** Discriminant of {@link RolloutEvent}. */
+  readonly type: "rollout-replace";
+  /** Failure of the replaced rollout's last attempt. */
+  readonly exception: RolloutException;
+  /** Number of the replacement that starts, from 1. */
+  readonly replacement: number;
 }
 
 /** Response 429 of a service: the concurrency is reduced, and no rollout starts before the wait is over. */
@@ -71,4 +81,11 @@ export interface GroupEndEvent {
 }
 
 /** Events of a run, distinguished by `type`. */
-export type RolloutEvent = RolloutStartEvent | RolloutEndEvent | RolloutRetryEvent | SlowDownEvent | SpeedUpEvent | GroupEndEvent;
+export type RolloutEvent =
+  | RolloutStartEvent
+  | RolloutEndEvent
+  | RolloutRetryEvent
+  | RolloutReplaceEvent
+  | SlowDownEvent
+  | SpeedUpEvent
+  | GroupEndEvent;

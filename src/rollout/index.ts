@@ -5,6 +5,7 @@ export type {
   RolloutEndEvent,
   RolloutEvent,
   RolloutId,
+  RolloutReplaceEvent,
   RolloutRetryEvent,
   RolloutStartEvent,
   SlowDownEvent,

@@ -19,7 +19,7 @@ export interface RolloutContext {
    * waits.
    */
   readonly signal: AbortSignal;
-  /** Seed derived from `seed`, scenario and rollout; pass it to `sample`. The same in every attempt. */
+  /** Seed derived from `seed`, scenario and rollout; pass it to `sample`. The same in every attempt; a replacement has another one. */
   readonly seed: number;
   /** Index of the rollout in its group, from 0. */
   readonly index: number;
@@ -39,6 +39,7 @@ export interface RolloutContext {
 
 /** Function that runs one scenario and returns the finished trajectory. */
 export interface Rollout<S> {
+  /** Runs one attempt at a scenario; a rejection is a failure of this rollout only. */
   (scenario: S, context: RolloutContext): Trajectory | Promise<Trajectory>;
   /**
    * Scores the rollouts of one scenario relative to each other; called once per group, after its last rollout. Trajectories that it moves
@@ -47,6 +48,14 @@ export interface Rollout<S> {
    * @default keeps the group
    */
   readonly scoreGroup?: ((scenario: S, group: TrajectoryGroup, signal: AbortSignal) => Promise<TrajectoryGroup>) | undefined;
+  /**
+   * Scores a rollout that reached its timeout; called with the scenario and the context of the attempt, and with a signal that has a
+   * timeout of its own. The returned trajectory is the result of the rollout; with null the attempt fails. `environmentRollout` sets it with
+   * `scoreTimeouts`.
+   *
+   * @default every timeout is a failure
+   */
+  readonly afterTimeout?: ((scenario: S, context: RolloutContext, signal: AbortSignal) => Promise<Trajectory | null>) | undefined;
 }
 
 /** Progress of a run. */
@@ -124,6 +133,13 @@ export interface GatherOptions<S = unknown> {
   readonly maxExceptions?: number | undefined;
   /** Maximum number of retries per rollout for transient failures, or a full retry policy. @default 0 */
   readonly retries?: number | RetryOptions | undefined;
+  /**
+   * Maximum number of replacements per rollout. A rollout that failed after its retries is replaced by a new rollout with another seed; the
+   * other rollouts of the group are not repeated. Replacement `k` has the seed `rolloutSeed(seed, group, index + groupSize · k)`. A replaced
+   * failure does not count for `maxExceptions`: the group has a line about it in `logs`, and their number as the metric `rollout/replaced`.
+   * Failures of group rewards are not replaced. @default 0
+   */
+  readonly replacements?: number | undefined;
   /** Seed from which the rollouts' seeds are derived; an integer. @default a random one */
   readonly seed?: number | undefined;
   /**

@@ -1,6 +1,6 @@
 import type PQueue from "p-queue";
 import type { RolloutException } from "../schema/index.ts";
-import { TrajectoryGroup } from "../trajectory/index.ts";
+import { TrajectoryGroup, type TrajectoryGroupInit } from "../trajectory/index.ts";
 import { completionTokens } from "../trajectory/statistics.ts";
 import { linkAbort, type LinkedAbort } from "../util/abort.ts";
 import { deferred } from "../util/deferred.ts";
@@ -79,7 +79,8 @@ class Run<S> {
     const onEvent = (event: RolloutEvent) => this.#report(event);
     this.#rateLimiter = new RateLimiter(this.#queue, onEvent);
     const { signal } = this.#link;
-    this.#attempts = new Attempts({ rollout, options, seed: this.#seed, rateLimiter: this.#rateLimiter, signal, onEvent });
+    const settings = { seed: this.#seed, groupSize: this.#groupSize, rateLimiter: this.#rateLimiter };
+    this.#attempts = new Attempts({ rollout, options, ...settings, signal, onEvent });
     signal.addEventListener("abort", () => this.#rateLimiter.dispose(), { once: true });
     this.#display = new RolloutDisplay(options.title ?? "rollouts", this.#total, options.progress);
   }
@@ -177,8 +178,9 @@ class Run<S> {
     return this.#options.indices?.[position] ?? position;
   }
 
-  #record(group: number, index: number, { attempt, trajectory, exception }: Outcome): void {
+  #record(group: number, index: number, { attempt, trajectory, exception, replaced }: Outcome): void {
     this.#completed++;
+    replaced.forEach((each) => this.#display.warn(each));
     if (exception !== undefined) {
       this.#exceptions.push(exception);
       this.#display.warn(exception);
@@ -227,6 +229,7 @@ class Run<S> {
         trajectories: outcomes.flatMap(({ trajectory }) => trajectory ?? []),
         exceptions: outcomes.flatMap(({ exception }) => exception ?? []),
         metadata: { scenario_index: index, seed: this.#seed },
+        ...replacementRecords(outcomes),
       }),
     );
     if (this.#link.signal.aborted) return;
@@ -259,4 +262,12 @@ class Run<S> {
   #report(event: RolloutEvent): void {
     this.#options.onEvent?.(event);
   }
+}
+
+/** Returns the metric and the log lines of a group with replaced rollouts; empty without. */
+function replacementRecords(outcomes: readonly Outcome[]): Pick<TrajectoryGroupInit, "metrics" | "logs"> {
+  const logs = outcomes.flatMap(({ replaced }, index) =>
+    replaced.map(({ type, message }) => `Rollout ${index} was replaced after ${type}: ${message}`),
+  );
+  return logs.length === 0 ? {} : { metrics: { "rollout/replaced": logs.length }, logs };
 }

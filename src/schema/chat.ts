@@ -149,6 +149,13 @@ export const assistantChoice = choice.extend({
   policy_version: z.int().nullish(),
   /** Extension: part of the trajectory's reward earned by this turn; used by jobs with `turn_rewards`. */
   reward: z.number().nullish(),
+  /**
+   * Extension: advantage of each sampled token, in place of the advantage from the group's rewards. All choices of a group have advantages,
+   * or none.
+   */
+  token_advantages: z.array(z.number()).nullish(),
+  /** Extension: factor of each sampled token's loss, at least 0; a token with factor 0 is not trained. @default 1 for every token */
+  token_weights: z.array(z.number().min(0)).nullish(),
 });
 /**
  * A choice inside a trajectory: the sampled turn with the data needed for training. `prompt_token_ids` (top-level in a response) and

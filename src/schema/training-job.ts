@@ -22,8 +22,25 @@ export const rlConfig = z.strictObject({
   advantage_baseline: z.literal(["mean", "leave_one_out"]).nullish(),
   /** Extension: standard deviation by which `scale_rewards` divides; rejected if `scale_rewards` is false. @default "population" */
   advantage_deviation: z.literal(["population", "sample"]).nullish(),
-  /** Extension: unit of equal total weight, each trajectory or each token. @default "trajectory_mean" */
-  loss_reduction: z.literal(["trajectory_mean", "token_mean"]).nullish(),
+  /**
+   * Extension: set of tokens over which the advantages of a batch are normalized: the whole batch, or all groups with the same value of the
+   * metadata entry `environment`. Excludes `loss_reduction: "constant"`. @default "batch"
+   */
+  advantage_scope: z.literal(["batch", "environment"]).nullish(),
+  /**
+   * Extension: unit of equal total weight, each trajectory or each token. `"constant"` divides the sum over all tokens by the number of
+   * trajectories times `loss_normalizer`, and does not normalize advantages over the batch. @default "trajectory_mean"
+   */
+  loss_reduction: z.literal(["trajectory_mean", "token_mean", "constant"]).nullish(),
+  /** Extension: divisor of `loss_reduction: "constant"` in tokens, such as the max completion length. Required with it, else rejected. */
+  loss_normalizer: z.number().positive().nullish(),
+  /** Extension: coefficient of the entropy bonus that is subtracted from the loss of each token. @default 0 */
+  entropy_coef: z.number().min(0).nullish(),
+  /**
+   * Extension: do not train trajectories with a turn whose `finish_reason` is `length`; their rewards still count in the baseline. @default
+   * false
+   */
+  mask_truncated: z.boolean().nullish(),
   /** Extension: use the `reward` of each choice, with one advantage per turn. @default false */
   turn_rewards: z.boolean().nullish(),
   /** Advantage balance in [-1, 1]: positive values shrink negative advantages, negative values shrink positive advantages. @default 0 */
@@ -272,10 +289,12 @@ export const trainedTrajectory = z.looseObject({
     z.looseObject({
       /** Index of the choice. */
       turn: z.int().min(0),
-      /** Advantage of all tokens of the turn, as used in the loss. */
+      /** Advantage of the turn's tokens, as used in the loss; the mean over the trained tokens if they have different advantages. */
       advantage: z.number(),
-      /** Log-probability of each sampled token under the weights before the step. */
-      logprobs: z.array(z.number()),
+      /** Advantage of each sampled token, as used in the loss, 0 for a token that is not trained. Only if the trained tokens have different advantages. */
+      advantages: z.array(z.number()).optional(),
+      /** Log-probability of each sampled token under the weights before the step; null for a token that is not trained. */
+      logprobs: z.array(z.number().nullable()),
     }),
   ),
 });

@@ -20,7 +20,7 @@ import type {
 } from "../engine/port.ts";
 import { OPTIMIZER_FILE } from "../engine/port.ts";
 import { ArgumentError, EngineError, NotFoundError } from "../errors.ts";
-import { completeAdam } from "../training-rows.ts";
+import { completeAdam, entropyCoefficientOf } from "../training-rows.ts";
 import { oneTensor, readState, type ScriptedState, writeSynced } from "./scripted-state.ts";
 
 /** Call of the engine port, as passed to the `before` hook and recorded in `calls`. */
@@ -181,6 +181,7 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       baseModels: bases.map((b) => b.id),
       lora: true,
       fullParameter: true,
+      entropyBonus: true,
       constraints: true,
       maxTopLogprobs: 20,
       deterministic: true,
@@ -210,16 +211,27 @@ export function createScriptedEngine(options: ScriptedEngineOptions = {}): Scrip
       const logprob = -Math.exp(-Math.abs(target.weight));
       let tokens = 0;
       let lossSum = 0;
+      let weightSum = 0;
       for (const row of rows) {
         for (let t = 0; t < row.tokens.length; t++) {
           if (row.weights[t] === 0) continue;
           tokens++;
+          weightSum += row.weights[t]!;
           lossSum += row.weights[t]! * (row.advantages?.[t] ?? 1) * -logprob;
         }
       }
       target.gradient += gradientOf(rows);
       const positions = rows.reduce((sum, row) => sum + row.tokens.length - 1, 0);
-      const metrics: LossMetrics = { loss: lossSum, tokens, entropy: tokens, positions, padding: 0 };
+      const coefficient = entropyCoefficientOf(loss);
+      const metrics: LossMetrics = {
+        loss: lossSum - coefficient * weightSum,
+        tokens,
+        // Each token has an entropy of 1 nat, which does not depend on the weight, so a bonus has no gradient.
+        entropy: tokens,
+        ...(coefficient > 0 ? { weightedEntropy: weightSum } : {}),
+        positions,
+        padding: 0,
+      };
       return { logprobs: rows.map((row): Logprobs => row.weights.map((w) => (w === 0 ? 0 : logprob))), metrics };
     },
     async optimStep(model, adam: AdamParams, callOptions) {

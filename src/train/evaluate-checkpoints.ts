@@ -95,10 +95,11 @@ class EvaluationLoop<S> {
   async run(signal: AbortSignal): Promise<RunResult> {
     const { environment, checkpoints, samples, temperature, seed = 0 } = this.#options;
     const options = { ...this.#options, evaluation: { samples, temperature } };
+    const environments = [environment as Environment<unknown>];
     for (const checkpointStep of checkpoints) {
       if (this.#directory.state.evaluations.some(({ step }) => step === checkpointStep)) continue;
       if (this.#isStopped) return resultOf(this.#directory, "stopped");
-      await evaluateCheckpoint({ directory: this.#directory, options, environment, seed, step: checkpointStep, checkpointStep, signal });
+      await evaluateCheckpoint({ directory: this.#directory, options, environments, seed, step: checkpointStep, checkpointStep, signal });
     }
     return resultOf(this.#directory, "completed");
   }

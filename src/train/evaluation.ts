@@ -1,15 +1,16 @@
 import type { Environment } from "../environment/index.ts";
 import type { Metrics } from "./events.ts";
-import { rolloutMetrics } from "./metrics.ts";
+import { environmentMetrics, rolloutMetrics } from "./metrics.ts";
 import type { RunOptions } from "./options.ts";
 import { playGroups } from "./rollouts.ts";
 import type { RunDirectory } from "./run-directory.ts";
 
 /** Input of {@link evaluateCheckpoint}. */
-export interface Measurement<S> {
+export interface Measurement {
   readonly directory: RunDirectory;
   readonly options: RunOptions;
-  readonly environment: Environment<S>;
+  /** Environments to play, at least one. */
+  readonly environments: readonly Environment<unknown>[];
   readonly seed: number;
   /** Completed steps of the run. */
   readonly step: number;
@@ -20,16 +21,16 @@ export interface Measurement<S> {
 /** Max failed rollouts of an evaluation, as a fraction. */
 const MAX_EXCEPTIONS = 0.05;
 
-/** Plays the environment's `eval` scenarios with one checkpoint and records the metrics, named `eval/…` (timings `time/eval/…`). */
-export async function evaluateCheckpoint<S>({
+/** Plays the environments' `eval` scenarios with one checkpoint and records the metrics, named `eval/…` (timings `time/eval/…`). */
+export async function evaluateCheckpoint({
   directory,
   options,
-  environment,
+  environments,
   seed,
   step,
   checkpointStep,
   signal,
-}: Measurement<S>): Promise<void> {
+}: Measurement): Promise<void> {
   const { evaluation = {}, model, concurrency = 64, timeoutMs } = options;
   const { samples = 1, temperature = samples === 1 ? 0 : 1 } = evaluation;
   const startedMs = performance.now();
@@ -37,17 +38,19 @@ export async function evaluateCheckpoint<S>({
   const groups = await playGroups({
     directory,
     model,
-    environment,
     split: "eval",
     step,
-    scenarios: new Map(environment.scenarios.eval.entries()),
+    scenarios: new Map(
+      environments.flatMap((environment) => environment.scenarios.eval.map((scenario) => ({ environment, scenario }))).entries(),
+    ),
+    isLabeled: environments.length > 1,
     checkpointStep,
     policyVersion: step,
     gather: { groupSize: samples, concurrency, timeoutMs, maxExceptions: MAX_EXCEPTIONS, temperature, seed, retries: 2 },
     signal,
   });
   const metrics: Metrics = Object.fromEntries(
-    Object.entries(rolloutMetrics(groups)).map(([name, value]) => [
+    Object.entries({ ...rolloutMetrics(groups), ...environmentMetrics(groups) }).map(([name, value]) => [
       name.startsWith("time/") ? `time/eval/${name.slice(5)}` : `eval/${name}`,
       value,
     ]),

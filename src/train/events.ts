@@ -1,3 +1,5 @@
+import type { GroupPassRate } from "./batch/curriculum.ts";
+import type { RolloutException } from "../schema/index.ts";
 import { camelCase, snakeCase } from "./names.ts";
 
 /** Metric values by name; finite numbers. */
@@ -44,6 +46,24 @@ export type RecordedEventBody =
       readonly policyVersion: number;
       /** Checkpoint from which the rollouts are sampled. */
       readonly checkpointStep: number;
+    }
+  /** All groups of a step are sampled, and the groups to train are selected. Recorded once per step. */
+  | {
+      readonly type: "batch-end";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Number of sampled groups, including discarded groups. */
+      readonly sampled: number;
+      /** Number of groups to train. */
+      readonly kept: number;
+      /** Number of discarded groups per reason: `old`, `small` or `constant`. */
+      readonly discarded: Readonly<Record<string, number>>;
+      /** Scenario indices of the discarded groups, ascending. */
+      readonly discardedScenarios: readonly number[];
+      /** Number of trajectories removed from their groups per reason: `short` or `long`. */
+      readonly removed: Readonly<Record<string, number>>;
+      /** Pass rates of the groups for the curriculum; empty without a curriculum. */
+      readonly passRates: readonly GroupPassRate[];
     }
   /** The dataset of a supervised step is available. */
   | {
@@ -209,6 +229,21 @@ export type LiveEventBody =
       readonly completed: number;
       /** Number of optimizer steps of the job, at least 1. */
       readonly total: number;
+    }
+  | {
+      readonly type: "rollout-replace";
+      /** Step of the run, from 0. */
+      readonly step: number;
+      /** Purpose of the rollouts. */
+      readonly split: Split;
+      /** Index of the scenario within the run; for `eval`, in the list of the environment. */
+      readonly scenarioIndex: number;
+      /** Index of the rollout in its group, from 0. */
+      readonly index: number;
+      /** Number of the replacement that starts, from 1. */
+      readonly replacement: number;
+      /** Failure of the replaced rollout. */
+      readonly exception: RolloutException;
     }
   | {
       readonly type: "group-end";

@@ -1,4 +1,6 @@
 /** Training runs: rollouts, jobs and checkpoints as one process that can be followed, stopped and resumed. */
+export type { GroupPassRate } from "./batch/curriculum.ts";
+export type { BatchOptions, CurriculumOptions, FilterOptions, RefillOptions, WeightedEnvironment } from "./batch/options.ts";
 export { evaluateCheckpoints } from "./evaluate-checkpoints.ts";
 export type { EvaluateCheckpointsOptions } from "./evaluate-checkpoints.ts";
 export type { LiveEventBody, Metrics, RecordedEvent, RecordedEventBody, RunEndReason, RunEvent, Split } from "./events.ts";

@@ -1,4 +1,6 @@
 import { trajectoryGroups, type TrajectoryGroup } from "../trajectory/index.ts";
+import { DISCARD_REASONS, REMOVAL_REASONS, type ReasonCounts, type Selection } from "./batch/filters.ts";
+import type { BatchOptions } from "./batch/options.ts";
 import type { Metrics } from "./events.ts";
 
 /** Names of metrics that differ between runs of the same work. Their prefix becomes `time/`, so that all other metrics are comparable. */
@@ -27,6 +29,46 @@ export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
     "rollout/completion_tokens_mean": tokens.completionPerTrajectory.mean,
     ...Object.fromEntries(Object.entries(stats.metrics).map(([name, summary]) => [timed(name) ?? `metric/${name}`, summary.mean])),
   });
+}
+
+/**
+ * Computes the metrics of each environment of a run on several, without timings, as `env/<name>/…`; empty for groups without the metadata
+ * `environment`.
+ */
+export function environmentMetrics(groups: readonly TrajectoryGroup[]): Metrics {
+  const byName = new Map<string, TrajectoryGroup[]>();
+  for (const group of groups) {
+    const name = group.metadata["environment"];
+    if (typeof name === "string") byName.set(name, [...(byName.get(name) ?? []), group]);
+  }
+  return Object.fromEntries(
+    [...byName].flatMap(([name, own]) =>
+      Object.entries(rolloutMetrics(own)).flatMap(([metric, value]) =>
+        metric.startsWith("time/") ? [] : [[`env/${name}/${metric}`, value]],
+      ),
+    ),
+  ) as Metrics;
+}
+
+/** Computes the metrics of a selection: `batch/…` with filters or refill, `rollout/replaced` with replacements. */
+export function batchMetrics(
+  { sampled, kept, discarded, removed }: Selection & { readonly sampled: readonly TrajectoryGroup[] },
+  { refill, filters, replacements = 0 }: Pick<BatchOptions<never>, "refill" | "filters" | "replacements">,
+): Metrics {
+  const counts = (prefix: string, byReason: ReasonCounts, reasons: readonly string[]) =>
+    Object.fromEntries(reasons.map((reason) => [`batch/${prefix}_${reason}`, byReason[reason] ?? 0]));
+  const replaced = sampled.reduce((sum, { metrics }) => sum + Number(metrics["rollout/replaced"] ?? 0), 0);
+  return {
+    ...(replacements === 0 ? {} : { "rollout/replaced": replaced }),
+    ...(refill === undefined && filters === undefined
+      ? {}
+      : {
+          "batch/sampled_groups": sampled.length,
+          "batch/kept_groups": kept.length,
+          ...counts("discarded", discarded, DISCARD_REASONS),
+          ...counts("removed", removed, REMOVAL_REASONS),
+        }),
+  };
 }
 
 /** Converts a job's metrics for a row of `metrics.jsonl`: prefixes timings with `time/` and omits metrics that the row already has. */

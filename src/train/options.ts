@@ -4,6 +4,7 @@ import type { Environment } from "../environment/index.ts";
 import { ArgumentError } from "../errors.ts";
 import { checkProgress } from "../progress/index.ts";
 import type { TrajectoryGroup } from "../trajectory/index.ts";
+import { checkBatchOptions, weightedEnvironments, type BatchOptions } from "./batch/options.ts";
 import type { Metrics } from "./events.ts";
 import { checkKeepCheckpoints, type KeepCheckpoints, type KeepTrajectories } from "./retention.ts";
 import type { Tracker } from "./tracker.ts";
@@ -73,9 +74,7 @@ export interface RunOptions {
 }
 
 /** Environment, number of steps and settings of a reinforcement learning run, see `trainRl`. */
-export interface TrainRlOptions<S> extends RunOptions {
-  /** Task to train on. */
-  readonly environment: Environment<S>;
+export interface TrainRlOptions<S> extends RunOptions, BatchOptions<S> {
   /** Training steps of the whole run, including the steps before a resume. */
   readonly steps: number;
   /** Scenarios per step, each played as one group. @default 16 */
@@ -173,7 +172,10 @@ export function checkRlOptions<S>(options: TrainRlOptions<S>): void {
   checkInteger("retries", options.retries, 0);
   checkInteger("maxSkippedSteps", options.maxSkippedSteps, 1);
   checkInteger("tokenReportEvery", options.tokenReportEvery, 0);
-  checkEvaluation(options.evaluation, options.environment);
+  checkInteger("replacements", options.replacements, 0);
+  checkBatchOptions(options);
+  const environments = weightedEnvironments(options.environment).map(({ environment }) => environment);
+  checkEvaluation(options.evaluation, environments.find(({ scenarios }) => scenarios.eval.length > 0) ?? environments[0]);
 }
 
 /**

@@ -8,6 +8,7 @@ const TREND_STEPS = 20;
 /** Share of a step that its rollouts count for in the bar; the rest is its job. */
 const ROLLOUT_SHARE = 0.5;
 
+type BatchEnd = RunEvent & { readonly type: "batch-end" };
 type RolloutProgress = LiveEventBody & { readonly type: "rollout-progress" };
 
 /** Title, number of steps and recorded state of the run of a {@link RunDisplay}. */
@@ -38,6 +39,7 @@ export class RunDisplay {
   #metrics: Metrics;
   #rollouts: RolloutProgress | null = null;
   #rolloutsStartedMs = 0;
+  #batch: BatchEnd | null = null;
   #job: (LiveEventBody & { readonly type: "job-progress" }) | null = null;
   #speed: string | null = null;
   #reason: RunEndReason | null = null;
@@ -86,6 +88,9 @@ export class RunDisplay {
         if (this.#unit === "checkpoints") this.#completed++;
         this.#rollouts = null;
         break;
+      case "batch-end":
+        this.#batch = event;
+        break;
       case "rollouts-end":
         this.#rollouts = null;
         break;
@@ -127,7 +132,7 @@ export class RunDisplay {
       case "step-end":
         return this.#task.isTerminal
           ? null
-          : [this.#steps(), this.#result(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
+          : [this.#steps(), this.#result(), this.#selection(), this.#speed, this.#timeLeft()].filter((part) => part !== null).join(", ");
       default:
         return null;
     }
@@ -137,7 +142,7 @@ export class RunDisplay {
     const fraction = this.#fraction();
     const left = this.#timeLeft();
     const head = `${this.#title}  ${this.#steps()} ${bar(fraction)} ${Math.floor(fraction * 100)} %${left === null ? "" : `, ${left}`}`;
-    const state = [this.#activity(), this.#result(), this.#speed].filter((part) => part !== null);
+    const state = [this.#activity(), this.#result(), this.#selection(), this.#speed].filter((part) => part !== null);
     const warnings = this.#warnings.summary();
     return [head, ...(state.length === 0 ? [] : [`  ${state.join(", ")}`]), ...(warnings === null ? [] : [`  warnings: ${warnings}`])];
   }
@@ -172,6 +177,14 @@ export class RunDisplay {
     }
     const loss = this.#metrics["loss"];
     return loss === undefined ? null : `loss ${loss.toFixed(4)}`;
+  }
+
+  /** Returns the numbers of the newest batch with discarded groups or removed trajectories; null if all are kept. */
+  #selection(): string | null {
+    if (this.#batch === null) return null;
+    const { sampled, kept, discarded, removed } = this.#batch;
+    const reasons = [...Object.entries(discarded), ...Object.entries(removed)].map(([reason, count]) => `${grouped(count)} ${reason}`);
+    return reasons.length === 0 ? null : `kept ${grouped(kept)} of ${grouped(sampled)} groups (${reasons.join(", ")})`;
   }
 
   #fraction(): number {

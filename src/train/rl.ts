@@ -1,12 +1,14 @@
 import type { RlOptions } from "../client/index.ts";
-import { trainScenarios } from "../environment/index.ts";
 import { preflight, PreflightError, type Finding, type TrajectoryGroup } from "../trajectory/index.ts";
+import { ageOf } from "./batch/filters.ts";
+import { weightedEnvironments, type BatchOptions } from "./batch/options.ts";
+import { prepareBatch, type Batch } from "./batch/prepare.ts";
+import { ScenarioSampler } from "./batch/sampler.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "./events.ts";
 import { RunLoop, type StepPlan } from "./loop.ts";
-import { jobMetrics, rolloutMetrics } from "./metrics.ts";
+import { batchMetrics, environmentMetrics, jobMetrics, rolloutMetrics } from "./metrics.ts";
 import { checkRlOptions, ORPHAN_WAIT_MS, type TrainRlOptions } from "./options.ts";
-import { playGroups } from "./rollouts.ts";
 import { toDisk } from "./names.ts";
 import type { RunConfig, RunDirectory } from "./run-directory.ts";
 import { runJob } from "./run-job.ts";
@@ -17,18 +19,15 @@ import { TrainingRun } from "./training-run.ts";
 /** Default of {@link TrainRlOptions.maxSkippedSteps}. */
 const MAX_SKIPPED_STEPS = 10;
 
-/** Groups of a step and the duration of their rollouts. */
-interface Batch {
-  readonly groups: readonly TrajectoryGroup[];
-  readonly seconds: number;
-}
-
 /**
  * Trains a model by reinforcement learning on an environment: each step plays rollouts and runs a training job on them. Supports
  * evaluation, retention of checkpoints and resume.
  *
  * The run starts immediately. If it is interrupted, the same call with the same `runDir` resumes it: it re-attaches to a running job and
  * does not replay finished groups. With `maxStepsOffPolicy` 0 the result is the same as without the interruption.
+ *
+ * By default a step trains on `scenariosPerStep` groups, with scenarios in order. `refill`, `filters`, `curriculum`, several environments and
+ * `replacements` select other groups and rollouts, see {@link BatchOptions}.
  *
  * @param options - Model, environment, number of steps and run directory; all other options have defaults.
  * @returns The started run; its `done` resolves to the result.
@@ -37,6 +36,12 @@ interface Batch {
  * ```ts
  * const run = trainRl({ model, environment, steps: 20, groupSize: 8, maxStepsOffPolicy: 1, runDir: "runs/reverse" });
  * for await (const event of run) if (event.type === "step-end") console.log(event.step, event.metrics["reward/mean"]);
+ * ```
+ * @example
+ * ```ts
+ * // Replaces groups with equal rewards, and prefers scenarios that are solved sometimes.
+ * const selection = { refill: { maxGroups: 64 }, curriculum: { pool: 1000 } };
+ * await trainRl({ model, environment, steps: 20, ...selection, runDir: "runs/selected" }).done;
  * ```
  */
 export function trainRl<S>(options: TrainRlOptions<S>): TrainingRun {
@@ -52,7 +57,9 @@ function configOf<S>(options: TrainRlOptions<S>): RunConfig {
     version: 1,
     kind: "rl",
     fixed: {
-      environment: environment.name,
+      environment: weightedEnvironments(environment)
+        .map((each) => each.environment.name)
+        .join(", "),
       model: `${model.entity}/${model.project}/${model.name}`,
       model_id: model.id,
       base_model: model.baseModel,
@@ -60,6 +67,7 @@ function configOf<S>(options: TrainRlOptions<S>): RunConfig {
       group_size: groupSize,
       seed,
       temperature,
+      ...batchConfig(options),
     },
     free: {
       steps: options.steps,
@@ -75,41 +83,40 @@ function configOf<S>(options: TrainRlOptions<S>): RunConfig {
   };
 }
 
+/** Returns the settings that select the training data; null for each at its default, as in directories of earlier versions. */
+function batchConfig<S>({
+  environment,
+  refill,
+  filters,
+  curriculum,
+  replacements = 0,
+  scoreTimeouts,
+}: BatchOptions<S>): RunConfig["fixed"] {
+  const environments = weightedEnvironments(environment).map((each) => ({ name: each.environment.name, weight: each.weight }));
+  const { key, ...numbers } = curriculum ?? {};
+  return {
+    environments: environments.length > 1 ? environments : null,
+    refill: toDisk(refill ?? null),
+    filters: toDisk(filters ?? null),
+    curriculum: curriculum === undefined ? null : toDisk({ ...numbers, key: key === undefined ? "scenario id" : "a function" }),
+    replacements: replacements === 0 ? null : replacements,
+    score_timeouts: scoreTimeouts === true ? true : null,
+  };
+}
+
 function rlPlan<S>(directory: RunDirectory, options: TrainRlOptions<S>): StepPlan<Batch> {
-  const { model, environment, scenariosPerStep = 16, groupSize = 8, seed = 0, temperature = 1, maxStepsOffPolicy = 0 } = options;
-  const { concurrency = 64, timeoutMs, retries = 0, maxExceptions = 0.05 } = options;
+  const { seed = 0, maxStepsOffPolicy = 0 } = options;
+  const environments = weightedEnvironments(options.environment).map(({ environment }) => environment);
+  const sampler = new ScenarioSampler(options as TrainRlOptions<unknown>);
   return {
     count: options.steps,
     maxAhead: maxStepsOffPolicy,
     isLagExact: options.isLagExact,
-    async prepare(step, { policyVersion, checkpointStep, signal, stopSignal }) {
-      const startedMs = performance.now();
-      const from = step * scenariosPerStep;
-      const scenarios = new Map(
-        trainScenarios(environment.scenarios.train, { seed, from, count: scenariosPerStep }).map((scenario, k) => [from + k, scenario]),
-      );
-      await directory.record({ type: "step-start", step, policyVersion, checkpointStep });
-      const gather = { groupSize, concurrency, timeoutMs, maxExceptions, temperature, seed, retries };
-      const played = {
-        directory,
-        model,
-        environment,
-        split: "train" as const,
-        step,
-        scenarios,
-        checkpointStep,
-        policyVersion,
-        gather,
-        scoreGroup: options.scoreGroup,
-        signal,
-        stopSignal,
-      };
-      const groups = await playGroups(played);
-      return groups.length < scenarios.size ? null : { groups, seconds: (performance.now() - startedMs) / 1000 };
-    },
+    prepare: (step, context) => prepareBatch(directory, options, sampler, step, context),
     isExhausted: () => isExhausted(directory.state.steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS),
     train: (step, batch, signal) => trainStep(directory, options, step, batch, signal),
-    evaluate: (step, checkpointStep, signal) => evaluateCheckpoint({ directory, options, environment, seed, step, checkpointStep, signal }),
+    evaluate: (step, checkpointStep, signal) =>
+      evaluateCheckpoint({ directory, options, environments, seed, step, checkpointStep, signal }),
   };
 }
 
@@ -121,11 +128,11 @@ async function trainStep<S>(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<void> {
-  const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
+  const { model, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
   const { groups, policyStep, metrics: rollouts } = await readBatch(directory, options, step, batch);
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
-  const settings: RlOptions = typeof train === "function" ? train(step) : (train ?? {});
+  const settings = settingsOf(options, step);
   // If the job was requested before a crash, its batch has already passed preflight.
   const isAskedFor = directory.state.openJob?.step === step;
   const findings = isAskedFor ? [] : examine(groups, settings);
@@ -142,7 +149,8 @@ async function trainStep<S>(
   const config = { ...settings, ...(hasReport ? { tokenReport: true } : {}) };
   const send = (idempotencyKey: string, inner: AbortSignal) => model.train(groups, { ...config, idempotencyKey, signal: inner });
   const outcome = await runJob({ directory, model, step, baselineStep, jobRetries, orphanWaitMs, send, signal });
-  if (hasReport && outcome.jobId !== null) await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, signal });
+  if (hasReport && outcome.jobId !== null)
+    await keepTokenReport(directory, model, { step, jobId: outcome.jobId, groups, sampled: batch.sampled, signal });
   const trainSeconds = (performance.now() - startedMs) / 1000;
   const times = { "time/train_seconds": trainSeconds, "time/step_seconds": batch.seconds + trainSeconds };
   const metrics = { ...rollouts, ...jobMetrics(outcome.metrics), skipped: 0, ...times };
@@ -156,26 +164,25 @@ interface ReadBatch {
   readonly metrics: Metrics;
 }
 
-async function readBatch<S>(
-  directory: RunDirectory,
-  { maxStepsOffPolicy = 0 }: TrainRlOptions<S>,
-  step: number,
-  { groups: all, seconds }: Batch,
-): Promise<ReadBatch> {
-  const ages = all.map((group) => step - Number(group.metadata["policy_version"] ?? step));
-  const groups = all.filter((_, index) => (ages[index] as number) <= maxStepsOffPolicy);
-  const staleGroups = all.length - groups.length;
+async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>, step: number, batch: Batch): Promise<ReadBatch> {
+  const { maxStepsOffPolicy = 0 } = options;
+  const { sampled, kept, seconds } = batch;
+  const groups = kept.filter((group) => ageOf(group, step) <= maxStepsOffPolicy);
+  const staleGroups = kept.length - groups.length;
+  const ages = sampled.map((group) => ageOf(group, step));
   const metrics: Metrics = {
-    ...rolloutMetrics(all),
+    ...rolloutMetrics(sampled),
+    ...environmentMetrics(sampled),
+    ...batchMetrics(batch, options),
     "off_policy/steps_mean": ages.reduce((sum, age) => sum + age, 0) / ages.length,
     "off_policy/steps_max": Math.max(...ages),
     "off_policy/stale_groups": staleGroups,
     "time/rollouts_seconds": seconds,
   };
-  const exceptions = all.reduce((sum, group) => sum + group.exceptions.length, 0);
+  const exceptions = sampled.reduce((sum, group) => sum + group.exceptions.length, 0);
   const rewardMean = metrics["reward/mean"] ?? null;
-  await directory.record({ type: "rollouts-end", step, groups: all.length, staleGroups, exceptions, rewardMean });
-  return { groups, policyStep: Math.max(...all.map((group) => Number(group.metadata["checkpoint_step"]))), metrics };
+  await directory.record({ type: "rollouts-end", step, groups: sampled.length, staleGroups, exceptions, rewardMean });
+  return { groups, policyStep: Math.max(...sampled.map((group) => Number(group.metadata["checkpoint_step"]))), metrics };
 }
 
 /**
@@ -188,6 +195,14 @@ function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogpr
   const findings = preflight(groups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
   if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
   return findings;
+}
+
+/** Returns the settings of a step's job. In a run on several environments, advantages are normalized per environment by default. */
+function settingsOf<S>({ model, environment, train = {} }: TrainRlOptions<S>, step: number): RlOptions {
+  const settings = typeof train === "function" ? train(step) : train;
+  const isScoped = weightedEnvironments(environment).length > 1 && settings.lossReduction !== "constant";
+  // Other services do not know the setting.
+  return isScoped && model.service.features.idempotencyKeys === true ? { advantageScope: "environment", ...settings } : settings;
 }
 
 function hasTokenReport<S>({ model, tokenReportEvery = 10, steps }: TrainRlOptions<S>, step: number): boolean {

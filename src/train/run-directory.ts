@@ -273,7 +273,8 @@ async function writeConfig(path: string, config: RunConfig): Promise<void> {
   if (text !== null) {
     const before = JSON.parse(text) as Readonly<Record<string, unknown>>;
     const now: Readonly<Record<string, unknown>> = { version, kind, ...fixed };
-    const differing = Object.keys(now).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(now[key]));
+    // Directories of earlier versions lack the keys of newer options, which are null at their defaults.
+    const differing = Object.keys(now).filter((key) => JSON.stringify(before[key] ?? null) !== JSON.stringify(now[key] ?? null));
     if (differing.length > 0) {
       const details = differing
         .map((key) => `\`${key}\` was ${JSON.stringify(before[key])} and is now ${JSON.stringify(now[key])}`)

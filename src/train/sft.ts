@@ -1,5 +1,6 @@
 import type { SftDataset, SftOptions } from "../client/index.ts";
 import type { UploadedDataset } from "../dataset/index.ts";
+import type { Environment } from "../environment/index.ts";
 import { InternalError } from "../errors.ts";
 import { evaluateCheckpoint } from "./evaluation.ts";
 import type { Metrics } from "./events.ts";
@@ -82,7 +83,8 @@ function sftPlan<S>(directory: RunDirectory, options: TrainSftOptions<S>, count:
     train: (step, dataset, signal) => trainJob(directory, options, step, dataset, signal),
     evaluate(step, checkpointStep, signal) {
       if (environment === undefined) throw new InternalError("An evaluation without an environment passed the check of options");
-      return evaluateCheckpoint({ directory, options, environment, seed: 0, step, checkpointStep, signal });
+      const environments = [environment as Environment<unknown>];
+      return evaluateCheckpoint({ directory, options, environments, seed: 0, step, checkpointStep, signal });
     },
   };
 }

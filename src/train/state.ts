@@ -1,4 +1,5 @@
 import type { UploadedDataset } from "../dataset/index.ts";
+import type { PassRatesOfStep } from "./batch/curriculum.ts";
 import type { Metrics, RecordedEvent } from "./events.ts";
 
 /** Job with a recorded intent and no recorded end. */
@@ -21,6 +22,12 @@ export interface CompletedStep {
   readonly time: string;
 }
 
+/** Step whose batch is prepared. */
+export interface PreparedStep extends PassRatesOfStep {
+  /** Number of sampled groups, including discarded groups. */
+  readonly sampled: number;
+}
+
 /** Completed evaluation. `step` is the number of steps of the run completed before the evaluation. */
 export interface CompletedEvaluation {
   readonly step: number;
@@ -34,6 +41,8 @@ export interface RunState {
   /** Null before the run has begun. */
   readonly startCheckpoint: number | null;
   readonly steps: readonly CompletedStep[];
+  /** Prepared steps by step, also those ahead of training. */
+  readonly prepared: ReadonlyMap<number, PreparedStep>;
   readonly evaluations: readonly CompletedEvaluation[];
   readonly openJob: (OpenJob & { readonly step: number }) | null;
   /** Failed jobs of the current step. */
@@ -50,6 +59,7 @@ export interface RunState {
 const empty: RunState = {
   startCheckpoint: null,
   steps: [],
+  prepared: new Map(),
   evaluations: [],
   openJob: null,
   failedAttempts: 0,
@@ -85,6 +95,10 @@ export function nextState(state: RunState, event: RecordedEvent): RunState {
     case "step-end": {
       const { step, policyStep, checkpointStep, metrics, time } = event;
       return { ...state, openJob: null, failedAttempts: 0, steps: [...state.steps, { step, policyStep, checkpointStep, metrics, time }] };
+    }
+    case "batch-end": {
+      const { step, sampled, passRates } = event;
+      return { ...state, prepared: new Map([...state.prepared, [step, { step, sampled, passRates }]]) };
     }
     case "evaluation-end": {
       const { step, checkpointStep, metrics, time } = event;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Model } from "../client/index.ts";
 import { writeJsonLines } from "../dataset/jsonl.ts";
 import type { TrainedTrajectory } from "../schema/index.ts";
-import type { TrajectoryGroup } from "../trajectory/index.ts";
+import type { Trajectory, TrajectoryGroup } from "../trajectory/index.ts";
 import { scenarioIndex, type RunDirectory } from "./run-directory.ts";
 
 /** Finished job with a token report, and the groups it trained, in the order of the request. */
@@ -11,26 +11,43 @@ export interface ReportedJob {
   readonly step: number;
   readonly jobId: string;
   readonly groups: readonly TrajectoryGroup[];
+  /** All groups of the step as stored. Trained groups may lack trajectories that a filter removed. */
+  readonly sampled: readonly TrajectoryGroup[];
   readonly signal: AbortSignal;
 }
 
 /** Fetches the per-token advantages and log-probabilities of a job and writes them to `trained/NNNNNN.jsonl`, one trajectory per line. */
-export async function keepTokenReport(directory: RunDirectory, model: Model, { step, jobId, groups, signal }: ReportedJob): Promise<void> {
+export async function keepTokenReport(
+  directory: RunDirectory,
+  model: Model,
+  { step, jobId, groups, sampled, signal }: ReportedJob,
+): Promise<void> {
   const entries = await model.service.trainingJobs.tokens(jobId, { signal });
-  const lines = entries.map(({ group, trajectory, turns }) => ({
-    scenario_index: scenarioIndex(groups[group] as TrajectoryGroup),
-    trajectory_index: trajectory,
-    turns: byChoice(turns),
-  }));
+  const stored = new Map(sampled.map((group) => [scenarioIndex(group), group]));
+  const lines = entries.map(({ group: at, trajectory, turns }) => {
+    const group = groups[at] as TrajectoryGroup;
+    const index = scenarioIndex(group);
+    // A filtered group shares its trajectories with the stored group.
+    const position = stored.get(index)?.trajectories.indexOf(group.trajectories[trajectory] as Trajectory) ?? -1;
+    return { scenario_index: index, trajectory_index: position === -1 ? trajectory : position, turns: byChoice(turns) };
+  });
   await mkdir(join(directory.path, "trained"), { recursive: true });
   await writeJsonLines(join(directory.path, "trained", `${String(step).padStart(6, "0")}.jsonl`), lines, { signal });
 }
 
+/** Turn in `trained/NNNNNN.jsonl`. */
+interface KeptTurn {
+  readonly advantage: number | null;
+  readonly advantages?: readonly number[];
+  readonly logprobs: readonly (number | null)[] | null;
+}
+
 /** Returns one entry per choice of a trajectory; nulls for a turn that was too long to train. */
-function byChoice(turns: TrainedTrajectory["turns"]): { advantage: number | null; logprobs: readonly number[] | null }[] {
+function byChoice(turns: TrainedTrajectory["turns"]): KeptTurn[] {
   const known = new Map(turns.map((each) => [each.turn, each]));
   return Array.from({ length: Math.max(-1, ...known.keys()) + 1 }, (_, turn) => {
     const found = known.get(turn);
-    return { advantage: found?.advantage ?? null, logprobs: found?.logprobs ?? null };
+    const advantages = found?.advantages === undefined ? {} : { advantages: found.advantages };
+    return { advantage: found?.advantage ?? null, ...advantages, logprobs: found?.logprobs ?? null };
   });
 }

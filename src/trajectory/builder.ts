@@ -1,6 +1,9 @@
 import { ConflictError } from "../errors.ts";
+import type { MessageOrChoice } from "../schema/index.ts";
+import { addToScope } from "./builder-scope.ts";
 import { Conversation, RolloutState } from "./conversation.ts";
 import { HistoryBuilder, type HistoryOptions } from "./history.ts";
+import { isChoice } from "./messages.ts";
 import { checkMetadata, checkMetrics, checkReward, Trajectory, type Scalar } from "./trajectory.ts";
 
 /** Initial messages, tools and metadata of the rollout that {@link trajectory} starts. */
@@ -62,6 +65,7 @@ export class TrajectoryBuilder extends HistoryBuilder {
     super(main);
     this.#main = main;
     this.metadata = { ...metadata };
+    addToScope(this);
   }
 
   /**
@@ -74,10 +78,28 @@ export class TrajectoryBuilder extends HistoryBuilder {
    * @throws ConflictError `E_CONFLICT` when called twice or while a turn is being sampled.
    */
   finish({ reward, metrics = {} }: FinishOptions): Trajectory {
-    const { state, items, tools } = this.#main;
+    const { state, items } = this.#main;
     state.mustBeOpen();
     if (state.sampling > 0) throw new ConflictError("A turn is still being sampled; await `sample` before `finish`");
     checkReward(reward);
+    return this.#end(items, reward, metrics);
+  }
+
+  /**
+   * Ends a rollout that was interrupted, also while turns are being sampled. Messages after the last completed turn of the main
+   * conversation are left out, because the model has not answered them.
+   *
+   * @returns The trajectory with reward 0; null if the main conversation has no completed turn, or the rollout is finished.
+   * @internal
+   */
+  finishInterrupted(metrics: Readonly<Record<string, number | boolean>>): Trajectory | null {
+    const { state, items } = this.#main;
+    const turns = items.findLastIndex(isChoice) + 1;
+    return state.isFinished || turns === 0 ? null : this.#end(items.slice(0, turns), 0, metrics);
+  }
+
+  #end(items: readonly MessageOrChoice[], reward: number, metrics: Readonly<Record<string, number | boolean>>): Trajectory {
+    const { state, tools } = this.#main;
     const all = { ...state.metrics, ...metrics };
     checkMetrics(all);
     checkMetadata(this.metadata);

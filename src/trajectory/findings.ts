@@ -1,4 +1,5 @@
 import { WhetstoneError } from "../errors.ts";
+import { TOKEN_VALUE_PROBLEMS, type TokenValueProblem } from "./token-values.ts";
 import { NO_SAMPLED_TURN, TURN_PROBLEMS, type TurnProblem } from "./turn.ts";
 
 /** Codes of the problems that preflight reports. */
@@ -11,6 +12,7 @@ export type FindingCode =
   | "nothing-to-learn"
   | "no-logprobs"
   | TurnProblem
+  | TokenValueProblem
   | "non-finite-reward"
   | "rendered-choice"
   | "duplicate-trajectory"
@@ -87,10 +89,13 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
   "empty-choice": ["fatal", TURN_PROBLEMS["empty-choice"]],
   "token-count-mismatch": ["fatal", TURN_PROBLEMS["token-count-mismatch"]],
   "non-finite-logprob": ["fatal", TURN_PROBLEMS["non-finite-logprob"]],
+  "token-value-mismatch": ["fatal", TOKEN_VALUE_PROBLEMS["token-value-mismatch"]],
+  "invalid-token-value": ["fatal", TOKEN_VALUE_PROBLEMS["invalid-token-value"]],
+  "mixed-token-advantages": ["fatal", TOKEN_VALUE_PROBLEMS["mixed-token-advantages"]],
   "no-logprobs": ["fatal", NO_SAMPLED_TURN],
   "nothing-to-learn": [
     "fatal",
-    "No group has two different rewards, so every advantage is zero. Use a finer reward, a larger group, a temperature of 1, or easier scenarios.",
+    "No group has two different rewards or a token advantage other than 0, so every advantage is zero. Use a finer reward, a larger group, a temperature of 1, or easier scenarios.",
   ],
   "only-overlong-rows": [
     "fatal",
@@ -100,7 +105,7 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
     "fatal",
     "The groups are larger than `maxBytes` as JSON. Train on fewer groups at once, or ask for fewer `top_logprobs` while sampling.",
   ],
-  "constant-group": ["warning", "All rewards of a group are equal; it adds nothing to the gradient."],
+  "constant-group": ["warning", "All rewards of a group are equal, or all its token advantages are 0; it adds nothing to the gradient."],
   "group-of-one": ["warning", "A group has a single trajectory: there is nothing to compare it with, so it adds nothing to the gradient."],
   "empty-group": ["warning", "A group has no trajectory (did all its rollouts fail?)."],
   "unbalanced-group": [

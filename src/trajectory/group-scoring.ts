@@ -3,7 +3,7 @@ import { ConfigError, isAbort } from "../errors.ts";
 import type { RolloutException } from "../schema/index.ts";
 import { isRetryable } from "../util/retryable.ts";
 import type { TrajectoryGroup } from "./group.ts";
-import { REWARD_PREFIX, RewardError } from "./scoring.ts";
+import { addMetrics, checkedScore, REWARD_PREFIX, RewardError, type RewardScore } from "./scoring.ts";
 import type { Trajectory } from "./trajectory.ts";
 
 /** Metric with the reward that a rollout had before its group was scored. */
@@ -22,20 +22,13 @@ export interface GroupRewardInput<S> {
 }
 
 /** Value of a group reward for one rollout, with additional data for its trajectory. */
-export interface GroupScore {
-  /** Finite number, or a boolean (1 or 0). */
-  readonly value: number | boolean;
-  /** Metrics added to the trajectory. @default {} */
-  readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
-  /** Log lines appended to the trajectory. @default [] */
-  readonly logs?: readonly string[] | undefined;
-}
+export type GroupScore = RewardScore;
 
 /** Result of a group reward function with data about the group as a whole. */
 export interface GroupScores {
   /** One score per trajectory, in the order of the input. An error fails this rollout only. */
   readonly scores: readonly (number | boolean | GroupScore | Error)[];
-  /** Metrics added to the group. @default {} */
+  /** Metrics added to the group. Numbers of the same name from several rewards are added up. @default {} */
   readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
   /** Log lines appended to the group. @default [] */
   readonly logs?: readonly string[] | undefined;
@@ -86,7 +79,8 @@ export function normalizedGroupRewards<S>(
   const normalized = (rewards as readonly GroupRewardLike<S>[]).map((part) => {
     const { name, weight = 1, scoreGroup } = typeof part === "function" ? { name: part.name, scoreGroup: part } : part;
     if (typeof name !== "string" || name.trim() === "") fail("to have names; write `{ name, scoreGroup }` for a function without one");
-    if (typeof scoreGroup !== "function") fail(`to be functions of \`{ scenario, trajectories }\`, got ${typeof scoreGroup} for \`${name}\``);
+    if (typeof scoreGroup !== "function")
+      fail(`to be functions of \`{ scenario, trajectories }\`, got ${typeof scoreGroup} for \`${name}\``);
     if (!Number.isFinite(weight)) fail(`to have finite weights, got \`${String(weight)}\` for \`${name}\``);
     if (names.has(name)) fail(`to have names that no other reward has, got \`${name}\` twice`);
     names.add(name);
@@ -147,7 +141,7 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
     if (result instanceof RewardError) for (const each of scorings) each.failure ??= result;
     else {
       for (const [index, each] of scorings.entries()) addScore(each, reward, result.scores[index], site);
-      Object.assign(groupMetrics, result.metrics);
+      addMetrics(groupMetrics, result.metrics ?? {});
       groupLogs.push(...(result.logs ?? []));
     }
   }
@@ -163,17 +157,21 @@ export async function scoredGroup<S>(group: TrajectoryGroup, params: GroupScoreP
 
 function addScore(scoring: Scoring, { name, weight }: GroupReward<never>, score: unknown, site: string): void {
   if (score instanceof Error) {
-    scoring.failure ??= new RewardError(`${site} failed with ${score.name}: ${score.message}`, { cause: score, retryable: isRetryable(score) });
+    scoring.failure ??= new RewardError(`${site} failed with ${score.name}: ${score.message}`, {
+      cause: score,
+      retryable: isRetryable(score),
+    });
     return;
   }
-  const detailed = typeof score === "object" && score !== null ? (score as Partial<GroupScore>) : { value: score };
-  const { value, metrics = {}, logs = [] } = detailed as { readonly value: unknown } & Partial<GroupScore>;
-  if (typeof value !== "boolean" && !(typeof value === "number" && Number.isFinite(value))) {
-    scoring.failure ??= new RewardError(`${site} must give a finite number or a boolean, got \`${String(value)}\` (${typeof value})`);
+  const checked = checkedScore(score);
+  if (typeof checked === "string") {
+    scoring.failure ??= new RewardError(`${site} ${checked}`);
     return;
   }
-  scoring.total += weight * Number(value);
-  Object.assign(scoring.metrics, metrics, { [REWARD_PREFIX + name]: Number(value) });
+  const { value, metrics, logs } = checked;
+  scoring.total += weight * value;
+  addMetrics(scoring.metrics, metrics);
+  scoring.metrics[REWARD_PREFIX + name] = value;
   scoring.logs.push(...logs);
 }
 

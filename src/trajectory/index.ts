@@ -19,6 +19,8 @@ export type { PreflightInput, PreflightOptions } from "./preflight.ts";
 export type { SampledTurn, SampleOptions } from "./sample.ts";
 export { summarize } from "./statistics.ts";
 export type { GroupStatistics, Summary } from "./statistics.ts";
+export { withTokenAdvantages, withTokenWeights } from "./token-values.ts";
+export type { TokenValueProblem, TokenValues } from "./token-values.ts";
 export { Trajectory } from "./trajectory.ts";
 export type { TurnProblem } from "./turn.ts";
 export type { Scalar, TrajectoryChanges, TrajectoryHistory } from "./trajectory.ts";

@@ -5,7 +5,7 @@ import { Findings, refuseFatal, type Finding, type FindingCode } from "./finding
 import { isChoice } from "./messages.ts";
 import { samplingKinds } from "./sampling.ts";
 import { sequenceTokens } from "./statistics.ts";
-import { isTrainableGroup } from "./trainable.ts";
+import { hasMixedAdvantages, isTrainableWire, tokenValueProblem } from "./token-values.ts";
 import { allChoices, historiesOf } from "./trajectory.ts";
 import { turnProblem } from "./turn.ts";
 
@@ -159,8 +159,9 @@ function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly
   examineAge(group, site);
   const rewards = trajectories.map((trajectory) => trajectory.reward);
   // A non-finite reward has its own finding; whether the rewards differ is then undecidable, and the group counts as varied.
-  const isVaried = isTrainableGroup(rewards) || !rewards.every(Number.isFinite);
-  if (trajectories.length === 1) note("group-of-one", path);
+  const isVaried = isTrainableWire(group) || !rewards.every(Number.isFinite);
+  if (hasMixedAdvantages(trajectories.flatMap(allChoices))) note("mixed-token-advantages", path);
+  if (trajectories.length === 1 && !isVaried) note("group-of-one", path);
   else if (!isVaried) note("constant-group", path);
   return { isVaried, fits };
 }
@@ -190,6 +191,8 @@ function examineChoice(choice: AssistantChoice, path: string, { note, options }:
   // The service renders a choice without token ids; its other problems can be checked only after rendering.
   if (problem === "choice-without-token-ids" && options.rendersTokenIds === true) note("rendered-choice", path);
   else if (problem !== null && !(problem === "choice-without-logprobs" && options.allowsUnknownLogprobs === true)) note(problem, path);
+  const invalid = tokenValueProblem(choice);
+  if (invalid !== null) note(invalid, path);
   for (const kind of samplingKinds(choice)) note(SAMPLING_CODES[kind], path);
 }
 

@@ -44,8 +44,21 @@ export interface RewardInput<S> {
   readonly signal: AbortSignal;
 }
 
-/** Function that scores a rollout with a finite number, or a boolean (1 or 0). */
-export type RewardFunction<S> = (input: RewardInput<S>) => number | boolean | Promise<number | boolean>;
+/** Value of a reward for one rollout, with additional data for its trajectory. */
+export interface RewardScore {
+  /** Finite number, or a boolean (1 or 0). */
+  readonly value: number | boolean;
+  /** Metrics added to the trajectory. Numbers of the same name from several rewards are added up. @default {} */
+  readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;
+  /** Log lines appended to the trajectory. @default [] */
+  readonly logs?: readonly string[] | undefined;
+}
+
+/** Result of a reward function: a finite number, a boolean (1 or 0), or either with metrics and log lines. */
+export type RewardResult = number | boolean | RewardScore;
+
+/** Function that scores a rollout. */
+export type RewardFunction<S> = (input: RewardInput<S>) => RewardResult | Promise<RewardResult>;
 
 /** Named component of the total reward. */
 export interface Reward<S> {
@@ -53,7 +66,7 @@ export interface Reward<S> {
   readonly name: string;
   /** Factor of the raw value in the total reward; finite. 0 records the value without rewarding it. */
   readonly weight: number;
-  /** Returns the raw value for one rollout. */
+  /** Returns the raw value for one rollout, alone or with metrics and log lines. */
   readonly score: RewardFunction<S>;
 }
 
@@ -134,24 +147,28 @@ export interface ScoreParams<S> {
  * Returns a copy of a trajectory with the reward `Σ weight · value` and each raw value as the metric `reward/<name>`. Calls the rewards one
  * after the other, in the order of the list. Reward metrics of an earlier scoring are removed because they are not part of the new total.
  *
- * @throws RewardError `E_REWARD` for the first reward that throws, or returns neither a finite number nor a boolean.
+ * @throws RewardError `E_REWARD` for the first reward that throws, or returns no valid {@link RewardResult}.
  * @throws the signal's reason.
  */
 export async function scored<S>(trajectory: Trajectory, { rewards, scenario, subject, signal }: ScoreParams<S>): Promise<Trajectory> {
   const input: RewardInput<S> = { scenario, text: trajectory.lastText, trajectory, signal };
   const stale = Object.keys(trajectory.metrics).filter((name) => name.startsWith(REWARD_PREFIX));
-  const metrics: Record<string, number | undefined> = Object.fromEntries(stale.map((name) => [name, undefined]));
+  const removed: Record<string, undefined> = Object.fromEntries(stale.map((name) => [name, undefined]));
+  const metrics: Record<string, number | boolean> = {};
+  const logs: string[] = [];
   let total = 0;
   for (const reward of rewards) {
     signal.throwIfAborted();
-    const value = await valueOf(reward, input, subject);
-    metrics[REWARD_PREFIX + reward.name] = value;
-    total += reward.weight * value;
+    const score = await scoreOf(reward, input, subject);
+    addMetrics(metrics, score.metrics);
+    metrics[REWARD_PREFIX + reward.name] = score.value;
+    logs.push(...score.logs);
+    total += reward.weight * score.value;
   }
-  return trajectory.with({ reward: total, metrics });
+  return trajectory.with({ reward: total, metrics: { ...removed, ...metrics }, logs });
 }
 
-async function valueOf<S>({ name, score }: Reward<S>, input: RewardInput<S>, subject: () => string): Promise<number> {
+async function scoreOf<S>({ name, score }: Reward<S>, input: RewardInput<S>, subject: () => string): Promise<CheckedScore> {
   let value: unknown;
   try {
     value = await score(input);
@@ -164,7 +181,35 @@ async function valueOf<S>({ name, score }: Reward<S>, input: RewardInput<S>, sub
       retryable: isRetryable(error),
     });
   }
-  if (typeof value === "boolean" || (typeof value === "number" && Number.isFinite(value))) return Number(value);
-  const got = `\`${String(value)}\` (${typeof value})`;
-  throw new RewardError(`Reward \`${name}\` of ${subject()}, must give a finite number or a boolean, got ${got}`);
+  const checked = checkedScore(value);
+  if (typeof checked !== "string") return checked;
+  throw new RewardError(`Reward \`${name}\` of ${subject()}, ${checked}`);
+}
+
+/** Valid result of a reward for one rollout. */
+export interface CheckedScore {
+  readonly value: number;
+  readonly metrics: Readonly<Record<string, number | boolean>>;
+  readonly logs: readonly string[];
+}
+
+/** Checks the result of a reward for one rollout. Returns the problem as the end of a sentence if the result is invalid. */
+export function checkedScore(result: unknown): CheckedScore | string {
+  const isDetailed = typeof result === "object" && result !== null && "value" in result;
+  const { value, metrics, logs } = (isDetailed ? result : { value: result }) as Partial<Record<keyof RewardScore, unknown>>;
+  if (typeof value !== "boolean" && !(typeof value === "number" && Number.isFinite(value))) {
+    return `must give a finite number or a boolean, got \`${String(value)}\` (${typeof value})`;
+  }
+  const named = (metrics ?? {}) as Readonly<Record<string, number | boolean>>;
+  const bad = Object.entries(named).find(([, each]) => typeof each !== "boolean" && !Number.isFinite(each));
+  if (bad !== undefined) return `must give metrics that are finite numbers or booleans, got \`${String(bad[1])}\` for \`${bad[0]}\``;
+  return { value: Number(value), metrics: named, logs: (logs ?? []) as readonly string[] };
+}
+
+/** Adds metrics to `target`: numbers of the same name are added up, any other value replaces the present one. */
+export function addMetrics(target: Record<string, number | boolean>, metrics: Readonly<Record<string, number | boolean>>): void {
+  for (const [name, value] of Object.entries(metrics)) {
+    const present = target[name];
+    target[name] = typeof present === "number" && typeof value === "number" ? present + value : value;
+  }
 }

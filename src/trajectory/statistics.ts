@@ -2,7 +2,7 @@ import type { AssistantChoice, RolloutException } from "../schema/index.ts";
 import { histogram, type Histogram } from "./histogram.ts";
 import { clusteredMean, type Estimate } from "./interval.ts";
 import { byScenario } from "./scenarios.ts";
-import { isTrainableGroup } from "./trainable.ts";
+import { isTrainable } from "./token-values.ts";
 import type { Scalar } from "./trajectory.ts";
 
 /** Summary statistics. All except `count` are NaN when `count` is 0. */
@@ -35,7 +35,7 @@ export interface GroupStatistics {
   readonly exceptions: number;
   /** Fraction of failed rollouts: `exceptions / (trajectories + exceptions)`; 0 when both are 0. */
   readonly exceptionRate: number;
-  /** Number of trainable groups: at least two trajectories with different rewards. */
+  /** Number of trainable groups: at least two trajectories with different rewards, or token advantages other than 0. */
   readonly trainableGroups: number;
   /** Summary of the rewards of all trajectories. */
   readonly reward: Summary;
@@ -144,7 +144,12 @@ export function statisticsOf(groups: readonly StatisticsInput[]): GroupStatistic
     trajectories: trajectories.length,
     exceptions,
     exceptionRate: total === 0 ? 0 : exceptions / total,
-    trainableGroups: rewardsByGroup.filter(isTrainableGroup).length,
+    trainableGroups: groups.filter((group, index) =>
+      isTrainable(
+        rewardsByGroup[index] ?? [],
+        group.trajectories.flatMap(({ allChoices }) => allChoices),
+      ),
+    ).length,
     reward: summarize(trajectories.map((trajectory) => trajectory.reward)),
     rewardMean: clusteredMean(
       byScenario(groups).map((same) => same.flatMap((group) => group.trajectories.map((trajectory) => trajectory.reward))),

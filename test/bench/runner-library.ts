@@ -21,7 +21,7 @@ const model = new Model(service, {
   runId: null,
   lora: null,
 });
-const policy = await model.policy(3);
+const policy = await model.policy(0);
 
 async function rollout(scenario: number, context: RolloutContext) {
   const t = trajectory({ messages: [{ role: "user", content: promptOf(scenario) }] });

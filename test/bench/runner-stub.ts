@@ -39,7 +39,7 @@ function completion(index: number): unknown {
     id: `chatcmpl-${index}`,
     object: "chat.completion",
     created: 1_760_000_000,
-    model: "team/bench/runner:step3",
+    model: "team/bench/runner:step0",
     choices: [
       {
         index: 0,

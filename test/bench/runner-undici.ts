@@ -14,7 +14,7 @@ async function complete(seed: number): Promise<void> {
     method: "POST",
     headers,
     body: JSON.stringify({
-      model: "team/bench/runner:step3",
+      model: "team/bench/runner:step0",
       messages: [{ role: "user", content: promptOf(seed) }],
       logprobs: true,
       return_token_ids: true,

@@ -24,7 +24,7 @@ PROMPT = "Task {}: write the words of the following sentence in reverse order. T
 async def sample(client, scenario, seed):
     messages = [{"role": "user", "content": PROMPT.format(scenario)}]
     completion = await client.chat.completions.create(
-        model="team/bench/runner:step3",
+        model="team/bench/runner:step0",
         messages=messages,
         logprobs=True,
         temperature=1,

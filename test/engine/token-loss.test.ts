@@ -51,14 +51,15 @@ describe("tokenLoss", () => {
 
   it("takes the ratio as 1 for an unknown old log-probability", () => {
     const input = { newLogprob: -0.7, oldLogprob: Number.NaN, advantage: 2 };
-    expect(tokenLoss({ kind: "cispo", epsilon: 1, epsilonHigh: 4 }, input)).toEqual({ value: 1.4, derivative: -2 });
-    expect(tokenLoss({ kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 }, input)).toEqual({ value: -2, derivative: -2 });
+    expect(tokenLoss({ kind: "cispo", epsilon: 1, epsilonHigh: 4 }, input)).toEqual({ value: 1.4, derivative: -2, byEntropy: 0 });
+    expect(tokenLoss({ kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 }, input)).toEqual({ value: -2, derivative: -2, byEntropy: 0 });
   });
 
   it("is minus the log-probability for cross-entropy", () => {
     expect(tokenLoss({ kind: "cross-entropy" }, { newLogprob: -0.7, oldLogprob: Number.NaN, advantage: 9 })).toEqual({
       value: 0.7,
       derivative: -1,
+      byEntropy: 0,
     });
   });
 

@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -76,6 +78,62 @@ describe("a training run that is killed repeatedly", () => {
     expect(metrics).toEqual(await timelessMetrics(calm));
   });
 });
+
+/** Groups of a run by step, without times and names of requests. */
+async function groupsOf(runDir: string): Promise<object[]> {
+  const groups: object[] = [];
+  for (let step = 0; step < STEPS; step++) {
+    const lines = await readLines(runDir, `trajectories/train/${String(step).padStart(6, "0")}.jsonl`);
+    groups.push(...lines.toSorted((a, b) => a.metadata.scenario_index - b.metadata.scenario_index));
+  }
+  const isTimed = (name: string) => name === "start_time" || name === "duration" || name === "traceback";
+  return JSON.parse(JSON.stringify(groups, (name, value: unknown) => (isTimed(name) ? undefined : value))) as object[];
+}
+
+/** Digest of the weights of a model's newest checkpoint. */
+async function weightsOf(service: Address, name: string, directory: string): Promise<string> {
+  const client = await connect({ baseUrl: service.url, apiKey: service.apiKey });
+  onTestFinished(() => client.close());
+  const model = await client.models.create({ project: "demo", name, baseModel: "whetstone-tiny", returnExisting: true });
+  const to = join(directory, `weights-${name}`);
+  await client.checkpoints.download(model.id, "latest", to);
+  return createHash("sha256")
+    .update(await readFile(join(to, "model.safetensors")))
+    .digest("hex");
+}
+
+test(
+  "a run with every option of its batches that is killed repeatedly ends with the same batches, groups, metrics and weights",
+  { timeout: 300_000 + KILLS * 30_000 },
+  async () => {
+    const directory = await temporaryDirectory();
+    const service = await startProcess(join(directory, "service"));
+    const settings = { steps: STEPS, maxStepsOffPolicy: 0, isSelective: true };
+    const [killed, calm] = [join(directory, "killed"), join(directory, "calm")];
+    let seq = -1;
+    for (let kill = 0; kill < KILLS; kill++) {
+      const drawn = (what: number, below: number) => Math.floor(uniform(13n, 2 * kill + what) * below);
+      seq += NEAREST + drawn(0, FARTHEST - NEAREST + 1);
+      const death = { seq, delayMs: drawn(1, 150) };
+      expect(await runHost(service, killed, { ...settings, name: "killed", death }), `killed ${kill} times`).toBe(false);
+    }
+    expect(await runHost(service, killed, { ...settings, name: "killed" })).toBe(true);
+    expect(await runHost(service, calm, { ...settings, name: "calm" })).toBe(true);
+    const batches = async (runDir: string) =>
+      (await readLines(runDir, "events.jsonl"))
+        .filter(({ type }) => type === "batch-end")
+        .map(({ seq: _seq, time: _time, ...rest }) => rest as Record<string, unknown>);
+    const expected = await batches(calm);
+    expect(expected).toHaveLength(STEPS);
+    expect(expected.some(({ sampled }) => Number(sampled) > 4)).toBe(true);
+    expect(await batches(killed)).toEqual(expected);
+    const rows = await timelessMetrics(calm);
+    expect(rows.some((row) => Number((row as Record<string, unknown>)["rollout/replaced"]) > 0)).toBe(true);
+    expect(await timelessMetrics(killed)).toEqual(rows);
+    expect(await groupsOf(killed)).toEqual(await groupsOf(calm));
+    expect(await weightsOf(service, "killed", directory)).toBe(await weightsOf(service, "calm", directory));
+  },
+);
 
 test("a run whose service is killed and restarted waits, continues its job and completes", { timeout: 400_000 }, async () => {
   const directory = await temporaryDirectory();

@@ -8,12 +8,14 @@ export interface HostSettings {
   readonly name: string;
   readonly steps: number;
   readonly maxStepsOffPolicy: number;
+  /** Whether the run uses every option that selects its training data. @default false */
+  readonly isSelective?: boolean | undefined;
   /** The process kills itself so many milliseconds after the run has written an event of this number. @default never */
   readonly death?: { readonly seq: number; readonly delayMs: number } | undefined;
 }
 
 const [, , baseUrl = "", apiKey = "", runDir = "", settings = "{}"] = process.argv;
-const { name, steps, maxStepsOffPolicy, death } = JSON.parse(settings) as HostSettings;
+const { name, steps, maxStepsOffPolicy, isSelective = false, death } = JSON.parse(settings) as HostSettings;
 
 const environment = defineEnvironment<{ readonly id: string; readonly text: string }>({
   name: "noise",
@@ -32,11 +34,42 @@ const environment = defineEnvironment<{ readonly id: string; readonly text: stri
   ],
 });
 
+type Scenario = Parameters<typeof environment.rollout>[0];
+
+/** Constant for every third scenario, fails on some seeds, and has a group reward. */
+const selective = defineEnvironment<Scenario>({
+  ...environment,
+  rollout(scenario, context) {
+    if (context.seed % 5 === 0) throw new Error(`seed ${context.seed}`);
+    return environment.rollout(scenario, context);
+  },
+  rewards: environment.rewards.map(({ name: own, score }) =>
+    reward(own, (input) => (input.scenario.text.startsWith("c") || input.scenario.text.startsWith("f") ? 0.5 : score(input))),
+  ),
+  groupRewards: [
+    { name: "longer", weight: 0.01, scoreGroup: ({ trajectories }) => trajectories.map(({ lastText }) => lastText.length > 20) },
+  ],
+});
+
+const second = defineEnvironment<Scenario>({
+  ...environment,
+  name: "second",
+  scenarios: { train: ["p", "q", "r", "s", "t"].map((text) => ({ id: text, text })), eval: [{ id: "eval-1", text: "w" }] },
+});
+
+const selection = {
+  environment: [{ environment: selective, weight: 2 }, { environment: second }],
+  refill: { maxGroups: 8 },
+  filters: { constant: true, minCompletionTokens: 2 },
+  curriculum: { pool: 12, key: ({ text }: Scenario) => text },
+  replacements: 4,
+};
+
 const service = await connect({ baseUrl, apiKey });
 const model = await service.models.create({ project: "demo", name, baseModel: "whetstone-tiny", returnExisting: true });
 const run = trainRl({
   model,
-  environment,
+  ...(isSelective ? selection : { environment }),
   runDir,
   steps,
   maxStepsOffPolicy,

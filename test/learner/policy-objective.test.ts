@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
 import { tokenLoss } from "../../src/engine/token-loss.ts";
-import { checkRlConfig, LINEAR_LOSS, linearRows, policyObjective, policyRows, type PolicyObjective } from "../../src/learner/index.ts";
+import { checkRlConfig, linearLoss, linearRows, policyObjective, policyRows, type PolicyObjective } from "../../src/learner/index.ts";
 import type { RlConfig } from "../../src/schema/index.ts";
 
 type Numbers = readonly number[];
@@ -165,7 +165,7 @@ describe("linearRows", () => {
     const [linear] = linearRows(rows, derivatives);
     expect(linear?.weights).toEqual(rows[0]?.weights);
     for (const t of [1, 3]) {
-      const { derivative } = tokenLoss(LINEAR_LOSS, {
+      const { derivative } = tokenLoss(linearLoss({}), {
         newLogprob: fresh[0]?.[t] as number,
         oldLogprob: linear?.logprobs?.[t] as number,
         advantage: linear?.advantages?.[t] as number,

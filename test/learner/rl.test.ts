@@ -233,6 +233,8 @@ describe("checkRlConfig", () => {
       turnRewards: false,
       advantageBalance: 0,
       reduction: "trajectory_mean",
+      advantageScope: "batch",
+      masksTruncated: false,
     };
     expect(checkRlConfig(null)).toEqual(expected);
     expect(checkRlConfig(undefined)).toEqual(expected);
@@ -277,6 +279,9 @@ describe("checkRlConfig", () => {
       allow_training_without_logprobs: false,
       kl_penalty_coef: 0,
       kl_penalty_source: "current_learner",
+      entropy_coef: 0,
+      mask_truncated: false,
+      advantage_scope: "batch",
       logprob_calculation_chunk_size: 1024,
       num_trajectories_learning_rate_multiplier_power: 0,
       plot_tensors: false,
@@ -326,6 +331,10 @@ describe("checkRlConfig", () => {
     advantage_baseline: { advantage_baseline: "leave_one_out" },
     advantage_deviation: { advantage_deviation: "sample" },
     loss_reduction: { loss_reduction: "token_mean" },
+    loss_normalizer: { loss_reduction: "constant", loss_normalizer: 64 },
+    advantage_scope: { advantage_scope: "environment" },
+    entropy_coef: { entropy_coef: 0.01 },
+    mask_truncated: { mask_truncated: true },
     importance_sampling_level: { importance_sampling_level: "sequence" },
     model_k2_tau: { model_k2_tau: 0.5 },
     kimi_k2_tau: { kimi_k2_tau: 0.5 },
@@ -338,7 +347,9 @@ describe("checkRlConfig", () => {
 
   it.each(Object.entries(supported))("supports %s: it changes the settings", (name, config) => {
     const { [name as keyof RlConfig]: _, ...others } = config;
-    expect(checkRlConfig(config)).not.toEqual(checkRlConfig(others));
+    // A constant reduction needs its normalizer; another normalizer gives other settings.
+    const neutral = name === "loss_normalizer" ? { ...others, loss_normalizer: 1 } : others;
+    expect(checkRlConfig(config)).not.toEqual(checkRlConfig(neutral));
   });
 
   it("supports or rejects every setting of the schema; only `token_report` is read elsewhere", () => {

@@ -6,7 +6,7 @@ import { readModelConfig } from "../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../src/engine/onnx/model/parameters.ts";
 import { unpackTensors } from "../../src/engine/onnx/model/weights.ts";
 import { Trainer } from "../../src/engine/onnx/train/trainer.ts";
-import { LINEAR_LOSS, linearRows, policyObjective, policyRows, type PolicyObjective, type Row } from "../../src/learner/index.ts";
+import { linearLoss, linearRows, policyObjective, policyRows, type PolicyObjective, type Row } from "../../src/learner/index.ts";
 
 /** Losses and gradients of a small random Llama computed by Hugging Face transformers; see `llama-policy.py`. */
 interface Case {
@@ -46,7 +46,7 @@ describe("policy losses through a Llama in transformers", () => {
     const reference = rows.map(({ logprobs }) => logprobs!.map((value) => value * 0.9 - 0.1));
     const result = policyObjective(policyRows(rows, fresh, reference), objective);
     expect(Math.abs(result.loss - loss)).toBeLessThan(1e-5 * Math.max(1, Math.abs(loss)));
-    await trainer.forwardBackward(id, linearRows(rows, result.derivatives), LINEAR_LOSS, signal);
+    await trainer.forwardBackward(id, linearRows(rows, result.derivatives), linearLoss({}), signal);
     const tensors = new Map(
       unpackTensors(trainer.gradients(id), baseLayout(await readModelConfig(directory))).map(({ name, data }) => [name, data]),
     );
@@ -85,7 +85,7 @@ describe("policy losses against finite differences through the engine", () => {
         const trainer = new Trainer({ threads: 1 });
         const id = await trainer.createModel({ id: "oracle", directory }, { seed: 0 });
         const { derivatives } = policyObjective(policyRows(rows, await trainer.forward(id, rows, signal)), objective);
-        await trainer.forwardBackward(id, linearRows(rows, derivatives), LINEAR_LOSS, signal);
+        await trainer.forwardBackward(id, linearRows(rows, derivatives), linearLoss({}), signal);
         slope = trainer.gradients(id).reduce((sum, value) => sum + Math.abs(value), 0);
         await trainer.optimStep(id, { learningRate, epsilon: 1e-12 });
         losses.push(policyObjective(policyRows(rows, await trainer.forward(id, rows, signal)), objective).loss);

@@ -87,6 +87,7 @@ describe("the client-only entries", () => {
     "whetstone/dataset",
     "whetstone/capture",
     "whetstone/environment",
+    "whetstone/judge",
     "whetstone/agent",
     "whetstone/scenarios",
     "whetstone/train",

@@ -1,8 +1,9 @@
 import { expect, it } from "vitest";
 import { z } from "zod";
-import { environmentRollout, defineEnvironment, reward } from "../../src/environment/index.ts";
+import { environmentRollout, defineEnvironment, reward, trainScenarios } from "../../src/environment/index.ts";
 import { gatherTrajectoryGroups, trainSft, trajectory, uploadDataset } from "../../src/index.ts";
 import { defineTool, runAgent } from "../../src/rollout/agent/index.ts";
+import { relativeJudge } from "../../src/judge/index.ts";
 import { createScriptedPolicy } from "../../src/testing/index.ts";
 import {
   chatExamples,
@@ -118,4 +119,19 @@ it("lists exactly the metrics that are set on a trajectory", async () => {
   };
   const keys = Object.keys(group?.trajectories[0]?.metrics ?? {}).map((key) => names[key] ?? key);
   expect(keys.toSorted()).toEqual(documented("Metrics of a trajectory"));
+});
+
+it("lists exactly the metrics that a judge sets on a group", async () => {
+  const policy = createScriptedPolicy([{ text: "yes" }]);
+  const model = {
+    ...createScriptedPolicy(({ messages }) => {
+      const [, id] = /<candidate id="(\w+)">/u.exec(String(messages[1]?.content)) ?? [];
+      return { text: JSON.stringify({ scores: [{ id, score: 1 }] }) };
+    }),
+    prices: { inputPerMillion: 1, outputPerMillion: 1 },
+  };
+  const judged = defineEnvironment({ ...environment, rewards: [], groupRewards: [relativeJudge({ model })] });
+  const [scenario] = trainScenarios(environment.scenarios.train, { count: 1 });
+  const [group] = await gatherTrajectoryGroups([scenario!], environmentRollout(judged), { policy, groupSize: 1 });
+  expect(Object.keys(group?.metrics ?? {}).toSorted()).toEqual(documented("Metrics of a judge"));
 });

@@ -105,7 +105,8 @@ describe("the embedded engine's gradients are the reference's", () => {
       await engine.optimStep(reference, { learningRate: 1e-2 });
       await trainer.forwardBackward(id, given, { kind: "cross-entropy" }, signal);
       await trainer.optimStep(id, { learningRate: 1e-2 });
-      for (const loss of LOSSES) {
+      const bonus: LossSpec = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.3, entropyCoefficient: 0.3 };
+      for (const loss of [...LOSSES, bonus]) {
         await engine.forwardBackward(reference, given, loss);
         await trainer.forwardBackward(id, given, loss, signal);
       }

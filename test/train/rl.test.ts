@@ -14,7 +14,7 @@ describe("trainRl", () => {
     const given = await setUp();
     const run = start(given);
     const events = await recorded(run);
-    const step = ["step-start", "rollouts-end", "job-intent", "job-start", "gradient-step", "warning", "step-end"];
+    const step = ["step-start", "batch-end", "rollouts-end", "job-intent", "job-start", "gradient-step", "warning", "step-end"];
     expect(typesOf(events)).toEqual(["run-start", ...step, ...step, ...step, "run-end"]);
     // The scripted engine samples at −0.5 and trains at −1.
     expect(events.find(({ type }) => type === "warning")).toMatchObject({ code: "sampler-mismatch", jobEventId: expect.any(String) });

@@ -155,6 +155,7 @@ class OnnxEngine implements Engine {
       baseModels: Object.keys(this.#baseModels),
       lora: true,
       fullParameter: true,
+      entropyBonus: true,
       maxTopLogprobs: MAX_TOP_LOGPROBS,
       constraints: true,
       deterministic: true,

@@ -1,5 +1,6 @@
 /** Conversion of rows to the data of a loss on the server, scaled so that the server's reduction yields the port's weighted sum. */
 import { UnsupportedError } from "../../errors.ts";
+import { entropyCoefficientOf } from "../../training-rows.ts";
 import type { LossSpec, Row } from "../port.ts";
 import { tokenLoss } from "../token-loss.ts";
 
@@ -36,6 +37,20 @@ function isUnsampled(row: Row): boolean {
 export function needsOldLogprobs(rows: readonly Row[], loss: LossSpec): boolean {
   if (loss.kind === "cross-entropy" || rows.every(isUnsampled)) return false;
   return rows.some((row) => row.weights.some((weight, t) => weight !== 0 && Number.isNaN(row.logprobs?.[t] ?? NaN)));
+}
+
+/**
+ * Checks that a loss has no entropy bonus, which the losses of the protocol lack.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for an entropy coefficient above 0.
+ */
+export function requireNoEntropyBonus(loss: LossSpec): void {
+  const coefficient = entropyCoefficientOf(loss);
+  if (coefficient === 0) return;
+  throw new UnsupportedError(
+    `A Tinker server's losses have no entropy bonus; leave \`entropy_coef\` out, or send 0 instead of ${coefficient}`,
+    { param: "entropy_coef" },
+  );
 }
 
 /** Returns the data of a forward pass, with weight 1 for every trained token. */

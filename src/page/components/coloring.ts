@@ -21,8 +21,13 @@ export interface Coloring {
 
 /** Returns the trainer's log-probability of a token minus the sampler's; null if one of them is missing. */
 export function difference({ trained, logprobs }: SampledData, at: number): number | null {
-  const [ours, theirs] = [trained?.[at], logprobs?.[at]];
-  return ours === undefined || theirs === undefined ? null : ours - theirs;
+  const [ours, theirs] = [trained?.[at] ?? null, logprobs?.[at]];
+  return ours === null || theirs === undefined ? null : ours - theirs;
+}
+
+/** Returns the advantage of a token: its own, else the turn's, else the trajectory's; null for an answer outside training. */
+export function advantageOf({ sampled, advantage }: Turn, at: number): number | null {
+  return sampled.advantages?.[at] ?? sampled.advantage ?? advantage;
 }
 
 /** Colorings in the order of their control; the first is the default. */
@@ -42,7 +47,7 @@ export const COLORINGS = [
     label: "Advantage",
     legend: ["less of this", "more of this"],
     kind: "diverging",
-    scale: ({ sampled, advantage }) => Math.max(-1, Math.min(1, (sampled.advantage ?? advantage ?? 0) / 2)),
+    scale: (turn, at) => Math.max(-1, Math.min(1, (advantageOf(turn, at) ?? 0) / 2)),
   },
   {
     name: "difference",

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Coloring, difference, type Turn } from "./coloring.ts";
+import { advantageOf, type Coloring, difference, type Turn } from "./coloring.ts";
 import { probability, signed } from "./format.ts";
 
 /** Steps of the arrow keys in tokens. */
@@ -96,9 +96,11 @@ function Token({
 }
 
 /** Facts of a token in the line below its turn. */
-function TokenFacts({ turn: { sampled, advantage }, at }: { readonly turn: Turn; readonly at: number }) {
+function TokenFacts({ turn, at }: { readonly turn: Turn; readonly at: number }) {
+  const { sampled } = turn;
+  const advantage = advantageOf(turn, at);
   const logprob = sampled.logprobs?.[at];
-  const trained = sampled.trained?.[at];
+  const trained = sampled.trained?.[at] ?? null;
   const gap = difference(sampled, at);
   const share = logprob === undefined ? "" : ` (${probability(logprob)})`;
   return (
@@ -108,10 +110,10 @@ function TokenFacts({ turn: { sampled, advantage }, at }: { readonly turn: Turn;
       </Fact>
       {sampled.ids && <Fact name="id">{sampled.ids[at]}</Fact>}
       {logprob !== undefined && <Fact name="sampled">{`${minus(logprob)}${share}`}</Fact>}
-      {advantage !== null && <Fact name="trained">{trained === undefined ? "not kept" : minus(trained)}</Fact>}
+      {advantage !== null && <Fact name="trained">{trained === null ? "not kept" : minus(trained)}</Fact>}
       {gap !== null && <Fact name="difference">{`${gap < 0 ? "" : "+"}${minus(gap)}`}</Fact>}
       {gap !== null && <Fact name="ratio">{Math.exp(gap).toFixed(4)}</Fact>}
-      {advantage !== null && <Fact name="advantage">{signed(sampled.advantage ?? advantage)}</Fact>}
+      {advantage !== null && <Fact name="advantage">{signed(advantage)}</Fact>}
     </>
   );
 }

@@ -51,6 +51,7 @@ function sampledOf({ entries, finish }: Answer): SampledData {
     logprobs: entries.map(({ logprob }) => logprob),
     trained: null,
     advantage: null,
+    advantages: null,
     promptTokens: null,
     finish,
     policy: null,

@@ -1,5 +1,5 @@
 import type { Engine, Logprobs, LossMetrics, ModelHandle, Row } from "../../engine/port.ts";
-import { LINEAR_LOSS, linearRows, policyObjectiveSteps, policyRows, type RlBatch } from "../../learner/index.ts";
+import { linearLoss, linearRows, policyObjectiveSteps, policyRows, type RlBatch } from "../../learner/index.ts";
 import { runStepsInSlices } from "../../util/steps.ts";
 
 /** Engine, model and reference policy for a gradient computation. */
@@ -23,7 +23,7 @@ export interface RlGradient {
 /**
  * Accumulates the gradient of the batch's loss in the engine. A loss that the engine implements takes one call. Any other loss takes two: a
  * forward pass, from which the learner computes the loss and its derivative with respect to every log-probability, then a backward pass
- * with a linear loss that uses these derivatives as advantages.
+ * with a linear loss that uses these derivatives as advantages. The backward pass alone adds the entropy bonus.
  */
 export async function computeGradient({ engine, handle, signal, reference }: GradientScope, batch: RlBatch): Promise<RlGradient> {
   const { rows, loss, objective } = batch;
@@ -31,6 +31,8 @@ export async function computeGradient({ engine, handle, signal, reference }: Gra
   const logprobs = await engine.forward(handle, rows, { signal });
   const referenceLogprobs = objective.kl === null ? null : await reference(rows);
   const gradient = await runStepsInSlices(policyObjectiveSteps(policyRows(rows, logprobs, referenceLogprobs), objective), { signal });
-  const { metrics } = await engine.forwardBackward(handle, linearRows(rows, gradient.derivatives), LINEAR_LOSS, { signal });
-  return { logprobs, metrics: { ...metrics, loss: gradient.loss }, kl: gradient.kl };
+  const linear = linearLoss(objective);
+  const { metrics } = await engine.forwardBackward(handle, linearRows(rows, gradient.derivatives), linear, { signal });
+  const bonus = (linear.entropyCoefficient ?? 0) * (metrics.weightedEntropy ?? 0);
+  return { logprobs, metrics: { ...metrics, loss: gradient.loss - bonus }, kl: gradient.kl };
 }

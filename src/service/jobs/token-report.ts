@@ -11,16 +11,30 @@ import { digestBytes, type Digests } from "../digests.ts";
 import type { StoredFiles } from "../stored-files/stored-files.ts";
 import type { JobRow } from "../store/tables.ts";
 
-/** Returns, for each turn, its advantage and the trainer's log-probability of every sampled token before the step. */
+/**
+ * Returns, for each turn, its advantage and the trainer's log-probability of every sampled token before the step; null for a token that was
+ * not trained. Turns whose trained tokens have different advantages also have one advantage per token.
+ */
 export function tokenReport(sources: readonly RowSource[], rows: readonly Row[], logprobs: readonly Logprobs[]): TrainedTokens {
   const found = new Map<string, TrainedTrajectory>();
   for (const [index, { group, trajectory, turns }] of sources.entries()) {
     const key = `${group}.${trajectory}`;
     const entry = found.get(key) ?? { group, trajectory, turns: [] };
     found.set(key, entry);
+    const row = rows[index];
     for (const { turn, start, length } of turns) {
-      const advantage = rows[index]?.advantages?.[start] ?? 0;
-      entry.turns.push({ turn, advantage, logprobs: Array.from(logprobs[index]?.subarray(start, start + length) ?? []) });
+      const positions = Array.from({ length }, (_, at) => start + at);
+      const isTrained = (t: number) => (row?.weights[t] ?? 0) !== 0;
+      const advantages = positions.map((t) => row?.advantages?.[t] ?? 0);
+      const trained = advantages.filter((_, at) => isTrained(start + at));
+      const isEqual = trained.every((advantage) => advantage === trained[0]);
+      const mean = trained.reduce((sum, advantage) => sum + advantage, 0) / trained.length;
+      entry.turns.push({
+        turn,
+        advantage: isEqual ? (trained[0] ?? 0) : mean,
+        ...(isEqual ? {} : { advantages }),
+        logprobs: positions.map((t) => (isTrained(t) ? (logprobs[index]?.[t] ?? 0) : null)),
+      });
     }
   }
   return { object: "list", data: [...found.values()] };

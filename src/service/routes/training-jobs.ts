@@ -15,6 +15,7 @@ import {
   trainingJobList,
   type JobEvent,
   type JobEventList,
+  type RlConfig,
   type TrainingJob,
   type TrainingJobList,
 } from "../../schema/index.ts";
@@ -190,6 +191,7 @@ async function requireStart(store: Store, model: ModelRow): Promise<void> {
 async function prepareRl(context: ServiceContext, { head, accept }: OpenRlRequest): Promise<Creation> {
   const { store, engine, directory, jobs } = context;
   const model = await getModel(store, head.modelId);
+  requireEntropyBonus(head.config, engine);
   const config = offeredClipping(head.config, engine);
   const base = await engine.describeBase(model.base_model);
   const id = randomUUID();
@@ -236,6 +238,17 @@ async function prepareSft(context: ServiceContext, request: CreateSftJobRequest)
     },
     afterwards: () => jobs.wake(),
   };
+}
+
+/** Checks that the engine supports an entropy bonus if the job has one. @throws UnsupportedError `E_UNSUPPORTED` if it does not. */
+function requireEntropyBonus(config: RlConfig | null, engine: Engine): void {
+  const coefficient = config?.entropy_coef ?? 0;
+  const { name, entropyBonus = false } = engine.capabilities();
+  if (coefficient === 0 || entropyBonus) return;
+  throw new UnsupportedError(
+    `The engine "${name}" of this service has no entropy bonus; leave \`entropy_coef\` out, or send 0 instead of ${coefficient}`,
+    { param: "experimental_config.entropy_coef" },
+  );
 }
 
 /**

@@ -118,6 +118,7 @@ export function createReferenceEngine({ baseModels }: { readonly baseModels: Rea
       baseModels: Object.keys(baseModels),
       lora: true,
       fullParameter: true,
+      entropyBonus: true,
       maxTopLogprobs: MAX_TOP_LOGPROBS,
       constraints: true,
       deterministic: true,

@@ -3,7 +3,8 @@ import { rotaryTables } from "../../engine/onnx/model/rope.ts";
 import type { ModelConfig } from "../../engine/onnx/model/config.ts";
 import type { Adapter } from "../../engine/onnx/model/parameters.ts";
 import type { LossSpec, Row } from "../../engine/port.ts";
-import { tokenLoss } from "../../engine/token-loss.ts";
+import { logitsLoss } from "../../engine/token-loss.ts";
+import { entropyCoefficientOf } from "../../training-rows.ts";
 import { createMatrix, type Matrix, Tape } from "./tape.ts";
 
 /** Parameters by their names in weight files; adapter matrices have PEFT's names. */
@@ -53,26 +54,30 @@ export function distributionsOf({ config, parameters, lora }: ReferenceModel, to
  * parameters' gradients.
  */
 export function passRows(model: ReferenceModel, rows: readonly Row[], loss: LossSpec | null) {
-  const metrics = { loss: 0, tokens: 0, entropy: 0 };
+  const sums = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0 };
   const logprobs = rows.map(({ tokens, weights, logprobs: old, advantages }) => {
     const tape = new Tape();
-    const { probs: p } = distributionsOf(model, tokens.subarray(0, -1), tape);
+    const { logits } = distributionsOf(model, tokens.subarray(0, -1), tape);
     const found = new Float32Array(tokens.length);
     for (const [t, weight] of weights.entries()) {
       if (weight === 0) continue;
-      const row = p.data.subarray((t - 1) * p.columns, t * p.columns);
-      const newLogprob = Math.log(row[tokens[t]!]!);
-      found[t] = newLogprob;
-      metrics.tokens++;
-      for (const each of row) metrics.entropy -= each === 0 ? 0 : each * Math.log(each);
-      if (loss === null) continue;
-      const { value, derivative } = tokenLoss(loss, { newLogprob, oldLogprob: old?.[t] ?? NaN, advantage: advantages?.[t] ?? 0 });
-      metrics.loss += weight * value;
-      // Chain rule: `derivative` is with respect to log p.
-      p.gradient[(t - 1) * p.columns + tokens[t]!] = (weight * derivative) / row[tokens[t]!]!;
+      const start = (t - 1) * logits.columns;
+      const { value, logprob, entropy, gradient } = logitsLoss(loss ?? { kind: "cross-entropy" }, {
+        logits: logits.data.subarray(start, start + logits.columns),
+        target: tokens[t]!,
+        oldLogprob: old?.[t] ?? NaN,
+        advantage: advantages?.[t] ?? 0,
+      });
+      found[t] = logprob;
+      sums.tokens++;
+      sums.entropy += entropy;
+      sums.weightedEntropy += weight * entropy;
+      sums.loss += loss === null ? 0 : weight * value;
+      for (const [v, derivative] of gradient.entries()) logits.gradient[start + v] = weight * derivative;
     }
     if (loss !== null) tape.backward();
     return found;
   });
-  return { logprobs, metrics };
+  const { weightedEntropy, ...metrics } = sums;
+  return { logprobs, metrics: entropyCoefficientOf(loss) > 0 ? { ...metrics, weightedEntropy } : metrics };
 }

@@ -116,6 +116,38 @@ export function trainingBehaviours(get: () => Subject): void {
       }
     });
 
+    it("includes an entropy bonus, or rejects the bonus by name if the engine has none", async () => {
+      const { engine } = get();
+      const [plain, bonus] = [await newModel(get()), await newModel(get())];
+      for (const model of [plain, bonus]) await train(engine, model);
+      const rows = await sampledRows(engine, plain, rowsOf(5));
+      for (const loss of LOSSES) {
+        if (loss.kind === "cross-entropy") continue;
+        const call = () => engine.forwardBackward(bonus, rows, { ...loss, entropyCoefficient: 0.5 });
+        if (engine.capabilities().entropyBonus !== true) {
+          await expect(call()).rejects.toMatchObject({ code: "E_UNSUPPORTED", param: "entropy_coef" });
+          continue;
+        }
+        const { metrics } = await call();
+        const { metrics: without } = await engine.forwardBackward(plain, rows, loss);
+        expect(without.weightedEntropy).toBeUndefined();
+        expect(metrics.entropy).toBeCloseTo(without.entropy, 3);
+        expect(metrics.weightedEntropy).toBeGreaterThan(0.1);
+        expect(metrics.loss).toBeCloseTo(without.loss - 0.5 * metrics.weightedEntropy!, 4);
+      }
+    });
+
+    it("rejects a negative entropy coefficient", async () => {
+      const { engine } = get();
+      const model = await newModel(get());
+      if (engine.capabilities().entropyBonus !== true) return;
+      const loss = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.3 } as const;
+      for (const entropyCoefficient of [-0.1, Number.NaN]) {
+        const call = engine.forwardBackward(model, rowsOf(2), { ...loss, entropyCoefficient });
+        await expect(call).rejects.toMatchObject({ code: "E_ARGUMENT", param: "loss" });
+      }
+    });
+
     it("is zero after the step", async () => {
       const { engine } = get();
       const model = await newModel(get());

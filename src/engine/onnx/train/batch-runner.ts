@@ -1,4 +1,5 @@
 /** Runner of batches: feeds rows to compiled gradient graphs and reads their results. */
+import { entropyCoefficientOf } from "../../../training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
@@ -36,6 +37,8 @@ export interface BatchResult {
   readonly logprobs: Float32Array;
   /** Sum of the entropies at the trained tokens, in nats. */
   readonly entropy: number;
+  /** Sum of the entropies times the weights of the tokens, in nats. */
+  readonly weightedEntropy: number;
   readonly loss: number;
 }
 
@@ -66,7 +69,7 @@ export class BatchRunner {
     const { base, layout, lora, parameters } = model;
     const { config } = base;
     const selection = selectTrained(rows, batch, minTrainedEntries(config, lora !== null));
-    if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, loss: 0 };
+    if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, weightedEntropy: 0, loss: 0 };
     const size = selection.selected.length;
     const half = config.headSize / 2;
     const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
@@ -83,6 +86,7 @@ export class BatchRunner {
     };
     if (lora) Object.assign(feeds, views(parameters, layout), { adapter_scale: scalar(lora.alpha / lora.rank) });
     const fetches: Tensors = { logprob: column(new Float32Array(size)), entropy: column(new Float32Array(size)) };
+    const coefficient = entropyCoefficientOf(loss);
     if (loss && gradients) {
       feeds["weights"] = column(selection.weights);
       if (loss.kind !== "cross-entropy") {
@@ -91,6 +95,7 @@ export class BatchRunner {
         feeds["known"] = column(selection.known);
         feeds["low"] = scalar(1 - loss.epsilon);
         feeds["high"] = scalar(1 + loss.epsilonHigh);
+        if (coefficient > 0) feeds["entropy_coef"] = scalar(coefficient);
       }
       fetches["loss"] = scalar(0);
       for (const parameter of layout.parameters) {
@@ -99,25 +104,35 @@ export class BatchRunner {
         fetches[ACCUMULATOR + parameter.name] = accumulator;
       }
     }
-    const program = await this.#program(model, loss?.kind ?? "forward", batch);
+    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus: coefficient > 0 });
     await program.run(feeds, fetches);
 
     const entropies = fetches["entropy"]!.data as Float32Array;
     let entropy = 0;
-    for (let i = 0; i < selection.count; i++) entropy += entropies[i]!;
+    let weightedEntropy = 0;
+    for (let i = 0; i < selection.count; i++) {
+      entropy += entropies[i]!;
+      weightedEntropy += selection.weights[i]! * entropies[i]!;
+    }
     return {
       logprobs: (fetches["logprob"]!.data as Float32Array).slice(0, selection.count),
       entropy,
+      weightedEntropy,
       loss: loss ? (fetches["loss"]!.data as Float32Array)[0]! : 0,
     };
   }
 
-  #program({ base, lora }: BatchModel, kind: GradientKind, batch: Batch): Promise<Program> {
+  #program(
+    { base, lora }: BatchModel,
+    batch: Batch,
+    { kind, hasEntropyBonus }: { readonly kind: GradientKind; readonly hasEntropyBonus: boolean },
+  ): Promise<Program> {
     const rank = lora?.rank ?? null;
     const shape = graphShape(batch);
-    return this.#programs.get(JSON.stringify([base.config, kind, rank, shape]), () =>
-      Program.compile(gradientGraph(base.config, kind, rank, shape), `train-${kind}`, { threads: this.#threads, memoryPattern: false }),
-    );
+    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape]), () => {
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus });
+      return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false });
+    });
   }
 }
 

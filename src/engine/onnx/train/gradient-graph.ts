@@ -48,7 +48,13 @@ export const ACCUMULATOR = "acc_";
  *
  * @param rank - LoRA rank; null if every parameter is trained.
  */
-export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: number | null, shape: GraphShape): Graph {
+export function gradientGraph(
+  config: ModelConfig,
+  kind: GradientKind,
+  rank: number | null,
+  shape: GraphShape,
+  { hasEntropyBonus = false }: { readonly hasEntropyBonus?: boolean | undefined } = {},
+): Graph {
   const graph = new Graph();
   const half = config.headSize / 2;
   const base = baseLayout(config);
@@ -71,7 +77,9 @@ export function gradientGraph(config: ModelConfig, kind: GradientKind, rank: num
   graph.output("entropy", entropy);
   if (kind === "forward") return graph;
 
-  const loss = sumAll(mul(tokenLoss(graph, kind, logprob), graph.input("weights", ["selected", 1])));
+  const policy = tokenLoss(graph, kind, logprob);
+  const each = hasEntropyBonus ? sub(policy, mul(entropy, graph.input("entropy_coef", []))) : policy;
+  const loss = sumAll(mul(each, graph.input("weights", ["selected", 1])));
   graph.output("loss", loss);
   const trainable: Layout = adapters ?? base;
   const values = trainable.parameters.map(({ name }) => (adapterWeights ?? weights).get(name)!);

@@ -2,6 +2,7 @@
  * Trainable models in memory, with the training operations of the engine port. Runs in a worker: calls block its thread while they compute.
  */
 import { NotFoundError } from "../../../errors.ts";
+import { entropyCoefficientOf } from "../../../training-rows.ts";
 import { uniform } from "../../../util/rng.ts";
 import { type Lease, Leases } from "../../../util/leases.ts";
 import { checkRows } from "../../check-request.ts";
@@ -212,7 +213,9 @@ export class Trainer {
       const { results, threads } = await this.#executor.run({ model, rows, batches, loss, signal });
       const { logprobs, metrics } = summary(rows, results);
       requireFinitePass(model, logprobs, loss && metrics.loss);
-      return { logprobs, metrics: { ...metrics, threads } };
+      const { weightedEntropy, ...sums } = metrics;
+      const bonus = entropyCoefficientOf(loss) > 0 ? { weightedEntropy } : {};
+      return { logprobs, metrics: { ...sums, ...bonus, threads } };
     } catch (error) {
       if (before) model.gradients.set(before);
       else if (loss) dropGradients(model);
@@ -222,15 +225,19 @@ export class Trainer {
 }
 
 /** Collects the results of a step: log-probabilities per row, and metrics summed over all rows. */
-function summary(rows: readonly Row[], results: ReadonlyMap<Batch, BatchResult>): { logprobs: Logprobs[]; metrics: LossMetrics } {
+function summary(
+  rows: readonly Row[],
+  results: ReadonlyMap<Batch, BatchResult>,
+): { logprobs: Logprobs[]; metrics: LossMetrics & { weightedEntropy: number } } {
   const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
-  const metrics = { loss: 0, tokens: 0, entropy: 0, positions: 0, padding: 0 };
+  const metrics = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0, positions: 0, padding: 0 };
   for (const [batch, result] of results) {
     let at = 0;
     forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = result.logprobs[at++]!));
     if (at === 0) continue;
     metrics.loss += result.loss;
     metrics.entropy += result.entropy;
+    metrics.weightedEntropy += result.weightedEntropy;
     metrics.tokens += at;
     metrics.positions += positionsIn(batch);
     metrics.padding += positionsIn(batch) - batch.groups.reduce((sum, { length }) => sum + length, 0);

@@ -42,7 +42,8 @@ describe("rows with a shared prefix", () => {
     { kind: "cross-entropy" },
     { kind: "cispo", epsilon: 0.5, epsilonHigh: 0.5 },
     { kind: "ppo", epsilon: 0.2, epsilonHigh: 0.2 },
-  ])("$kind: have the log-probabilities and gradients of each row alone", async (loss) => {
+    { kind: "cispo", epsilon: 0.5, epsilonHigh: 0.5, entropyCoefficient: 0.4 },
+  ])("$kind, entropy bonus $entropyCoefficient: have the log-probabilities and gradients of each row alone", async (loss) => {
     const trainer = new Trainer({ threads: 1 });
     const [packed, single] = [
       await trainer.createModel({ id: "m", directory }, { seed: 0 }),

@@ -2,7 +2,7 @@
 import { ShapeError } from "../../../../errors.ts";
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
-import { exp, mul, neg, sub } from "./elementwise.ts";
+import { add, exp, mul, neg, sub } from "./elementwise.ts";
 import { matmul } from "./linear.ts";
 import { reshape } from "./shape.ts";
 
@@ -124,7 +124,8 @@ function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
  * Computes the log-probability of one class per row, `logprob[r] = log softmax(logits[r])[targets[r]]`, and the entropy of each row's
  * distribution, `H[r] = −Σ p·log p`.
  *
- * `∂logits = g · (onehot(target) − softmax)`; the entropy is a metric and has no gradient.
+ * `∂logits = g · (onehot(target) − softmax)` for the log-probability, and `−g · softmax · (log softmax + H)` for the entropy. Both are recorded
+ * only if the differentiated value depends on them.
  *
  * @param logits - `[R, V]`.
  * @param targets - `[R]`, int64.
@@ -148,13 +149,25 @@ export function targetLogprob(logits: Value, targets: Value): { logprob: Value; 
     attributes: { axis: { int: 1 } },
     outputs: [{ shape: [rows, 1] }],
     variables: [logits],
-    vjp: ([g]) =>
-      graph.record({
-        op: "ScatterElements",
-        inputs: [mul(probabilities, neg(g!)), column, g!],
-        attributes: { axis: { int: 1 }, reduction: { string: "add" } },
-        outputs: [{ shape: logits.shape }],
-      }),
+    vjp: ([g]) => [
+      (sum) => {
+        const spread = mul(probabilities, neg(g!));
+        return graph.record({
+          op: "ScatterElements",
+          inputs: [sum ? add(sum, spread) : spread, column, g!],
+          attributes: { axis: { int: 1 }, reduction: { string: "add" } },
+          outputs: [{ shape: logits.shape }],
+        })[0]!;
+      },
+    ],
   })[0]!;
-  return { logprob, entropy: neg(reduceSum(mul(probabilities, all), [1])) };
+  const negativeEntropy = reduceSum(mul(probabilities, all), [1]);
+  const entropy = graph.record({
+    op: "Neg",
+    inputs: [negativeEntropy],
+    outputs: [{ shape: negativeEntropy.shape }],
+    variables: [logits],
+    vjp: ([g]) => [mul(mul(probabilities, sub(all, negativeEntropy)), neg(g!))],
+  })[0]!;
+  return { logprob, entropy };
 }

@@ -1,0 +1,15 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { TrajectoryBuilder } from "./builder.ts";
+
+/** Builders created in the async context of a rollout, in order of creation. */
+const scopes = new AsyncLocalStorage<TrajectoryBuilder[]>();
+
+/** Runs a rollout and adds every trajectory builder that it creates to `builders`, also if the rollout throws. */
+export function recordBuilders<T>(builders: TrajectoryBuilder[], run: () => T): T {
+  return scopes.run(builders, run);
+}
+
+/** Adds a new builder to the list of the rollout that creates it, if that rollout is recorded. */
+export function addToScope(builder: TrajectoryBuilder): void {
+  scopes.getStore()?.push(builder);
+}
