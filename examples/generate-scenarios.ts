@@ -6,6 +6,7 @@
  * The server runs in the same process. By default the model is a script whose first answer has a duplicate and an unknown tool. With
  * SCENARIO_BASE_URL, SCENARIO_API_KEY and SCENARIO_MODEL, it is a model of that endpoint. Prints the rejections, the sizes and a task.
  */
+import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
@@ -16,7 +17,10 @@ import { createScriptedPolicy } from "whetstone/testing";
 import { z } from "zod";
 
 const [directory = "runs/scenarios"] = process.argv.slice(2);
-const books = Array.from({ length: 26 }, (_, i) => `${"bdfgklmnprstv"[i % 13]}${"ao"[Math.floor(i / 13)]}${"tlk"[i % 3]}`);
+/** Titles of six letters in no pattern: a small model often copies a letter wrong. */
+const title = (i: number) =>
+  [...createHash("sha256").update(`${i}`).digest("hex").slice(0, 6)].map((digit) => "bdfgklmnprstaeiu"[parseInt(digit, 16)]);
+const books = Array.from({ length: 26 }, (_, i) => title(i).join(""));
 
 const server = new McpServer({ name: "library", version: "1.0.0" });
 server.registerTool("find", { description: "Finds a book's shelf.", inputSchema: { name: z.string() } }, ({ name }) => ({

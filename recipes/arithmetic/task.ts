@@ -49,6 +49,12 @@ export function goldAnswer({ x, y }: ArithmeticScenario): string {
   return `<answer>${x + y}</answer>`;
 }
 
+/** Returns the key of problems that share a pass rate in a curriculum: the tens of both numbers in either order, and the carry of the units. */
+export function difficulty({ x, y }: ArithmeticScenario): string {
+  const tens = [Math.floor(x / 10), Math.floor(y / 10)].toSorted((a, b) => a - b);
+  return `${tens.join("+")}${(x % 10) + (y % 10) > 9 ? " carry" : ""}`;
+}
+
 /** Returns 1 if the text between the tags is the sum, else 0. */
 export function correct(text: string, { x, y }: ArithmeticScenario): number {
   return /<answer>(\d+)<\/answer>/.exec(text)?.[1] === String(x + y) ? 1 : 0;

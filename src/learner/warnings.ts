@@ -57,7 +57,7 @@ function entropyCollapse(metrics: Metrics, before: readonly Metrics[]): Training
     code: "entropy-collapse",
     value,
     threshold,
-    message: `The policy's entropy fell to ${short(value)} nats, below a quarter of the highest of the last ${before.length} steps: it hardly explores any more. Lower the learning rate, add a KL penalty (\`kl_penalty_coef\`), or go back to an earlier checkpoint.`,
+    message: `The policy's entropy fell to ${short(value)} nats, below a quarter of the highest of the last ${before.length} steps: it hardly explores any more. Lower the learning rate, add an entropy bonus (\`entropy_coef\`) or a KL penalty (\`kl_penalty_coef\`), or go back to an earlier checkpoint.`,
   };
 }
 

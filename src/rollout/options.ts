@@ -39,6 +39,7 @@ export interface RolloutContext {
 
 /** Function that runs one scenario and returns the finished trajectory. */
 export interface Rollout<S> {
+  /** Runs one attempt at a scenario; a rejection is a failure of this rollout only. */
   (scenario: S, context: RolloutContext): Trajectory | Promise<Trajectory>;
   /**
    * Scores the rollouts of one scenario relative to each other; called once per group, after its last rollout. Trajectories that it moves

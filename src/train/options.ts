@@ -89,8 +89,8 @@ export interface TrainRlOptions<S> extends RunOptions, BatchOptions<S> {
    */
   readonly isLagExact?: boolean | undefined;
   /**
-   * Called with each training group after its rollouts; returns the group to use instead. Intended for rewards that compare the rollouts
-   * of a scenario with each other. @default keeps the group
+   * Called with each training group after its rollouts and group rewards; returns the group to use instead, such as a control with permuted
+   * rewards. Rewards that compare the rollouts of a scenario belong into the environment's `groupRewards`. @default keeps the group
    */
   readonly scoreGroup?: ((group: TrajectoryGroup) => TrajectoryGroup | Promise<TrajectoryGroup>) | undefined;
   /** Settings of each step's job, or a function of the step for schedules. @default the service's */

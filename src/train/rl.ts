@@ -26,6 +26,9 @@ const MAX_SKIPPED_STEPS = 10;
  * The run starts immediately. If it is interrupted, the same call with the same `runDir` resumes it: it re-attaches to a running job and
  * does not replay finished groups. With `maxStepsOffPolicy` 0 the result is the same as without the interruption.
  *
+ * By default a step trains on `scenariosPerStep` groups, with scenarios in order. `refill`, `filters`, `curriculum`, several environments and
+ * `replacements` select other groups and rollouts, see {@link BatchOptions}.
+ *
  * @param options - Model, environment, number of steps and run directory; all other options have defaults.
  * @returns The started run; its `done` resolves to the result.
  * @throws ArgumentError `E_ARGUMENT` for an option outside its bounds. Every other error rejects `done`.
@@ -33,6 +36,12 @@ const MAX_SKIPPED_STEPS = 10;
  * ```ts
  * const run = trainRl({ model, environment, steps: 20, groupSize: 8, maxStepsOffPolicy: 1, runDir: "runs/reverse" });
  * for await (const event of run) if (event.type === "step-end") console.log(event.step, event.metrics["reward/mean"]);
+ * ```
+ * @example
+ * ```ts
+ * // Replaces groups with equal rewards, and prefers scenarios that are solved sometimes.
+ * const selection = { refill: { maxGroups: 64 }, curriculum: { pool: 1000 } };
+ * await trainRl({ model, environment, steps: 20, ...selection, runDir: "runs/selected" }).done;
  * ```
  */
 export function trainRl<S>(options: TrainRlOptions<S>): TrainingRun {
@@ -119,12 +128,11 @@ async function trainStep<S>(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<void> {
-  const { model, train, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
+  const { model, jobRetries = 0, orphanWaitMs = ORPHAN_WAIT_MS } = options;
   const startedMs = performance.now();
   const { groups, policyStep, metrics: rollouts } = await readBatch(directory, options, step, batch);
   const baselineStep = directory.state.steps.at(-1)?.checkpointStep ?? directory.state.startCheckpoint ?? 0;
-  // Place of the default `advantageScope: "environment"` for a run on several environments.
-  const settings: RlOptions = typeof train === "function" ? train(step) : (train ?? {});
+  const settings = settingsOf(options, step);
   // If the job was requested before a crash, its batch has already passed preflight.
   const isAskedFor = directory.state.openJob?.step === step;
   const findings = isAskedFor ? [] : examine(groups, settings);
@@ -187,6 +195,14 @@ function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogpr
   const findings = preflight(groups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
   if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
   return findings;
+}
+
+/** Returns the settings of a step's job. In a run on several environments, advantages are normalized per environment by default. */
+function settingsOf<S>({ model, environment, train = {} }: TrainRlOptions<S>, step: number): RlOptions {
+  const settings = typeof train === "function" ? train(step) : train;
+  const isScoped = weightedEnvironments(environment).length > 1 && settings.lossReduction !== "constant";
+  // Other services do not know the setting.
+  return isScoped && model.service.features.idempotencyKeys === true ? { advantageScope: "environment", ...settings } : settings;
 }
 
 function hasTokenReport<S>({ model, tokenReportEvery = 10, steps }: TrainRlOptions<S>, step: number): boolean {

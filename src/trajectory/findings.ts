@@ -105,7 +105,7 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
     "fatal",
     "The groups are larger than `maxBytes` as JSON. Train on fewer groups at once, or ask for fewer `top_logprobs` while sampling.",
   ],
-  "constant-group": ["warning", "All rewards of a group are equal; it adds nothing to the gradient."],
+  "constant-group": ["warning", "All rewards of a group are equal, or all its token advantages are 0; it adds nothing to the gradient."],
   "group-of-one": ["warning", "A group has a single trajectory: there is nothing to compare it with, so it adds nothing to the gradient."],
   "empty-group": ["warning", "A group has no trajectory (did all its rollouts fail?)."],
   "unbalanced-group": [

@@ -57,6 +57,14 @@ describe("the comparison", () => {
     expect(isShown("one\ntwo", "one")).toBe(false);
   });
 
+  it("finds blocks that are excluded and blocks that keep running", () => {
+    const text = "<!-- keeps running -->\n```sh\nserve\n```\n```text\nready\n```\n<!-- not run: no GPU -->\n```sh\ntrain\n```\n";
+    expect(pageBlocks(text)).toMatchObject([
+      { line: 2, commands: ["serve"], shown: "ready\n", keepsRunning: true, excluded: null },
+      { line: 9, commands: ["train"], keepsRunning: false, excluded: "no GPU" },
+    ]);
+  });
+
   it("reports a block without a file name", () => {
     expect(() => pageBlocks("text\n```ts\nconsole.log(1);\n```\n")).toThrow(/name\.mts/u);
   });

@@ -23,6 +23,8 @@ interface Expectation {
 /** Working directory of the notebook, with the runs of the example `sweep`. */
 const NOTEBOOK_DIRECTORY = mkdtempSync(join(tmpdir(), "whetstone-notebook-"));
 const SWEEP = join(NOTEBOOK_DIRECTORY, "runs/sweep");
+/** Tasks that one example writes and another trains on. */
+const SCENARIOS = join(NOTEBOOK_DIRECTORY, "scenarios");
 afterAll(() => rm(NOTEBOOK_DIRECTORY, { recursive: true, force: true }));
 
 const EXAMPLES: Readonly<Record<string, Expectation>> = {
@@ -42,13 +44,14 @@ const EXAMPLES: Readonly<Record<string, Expectation>> = {
     prints: [/isValid: true/, /95 % interval/, /pass@1 0\.\d{3}\npass@4 [01]\.\d{3}\nexact 0\.\d{3}/, /scored again \[/],
   },
   "generate-scenarios": {
-    args: (directory) => [join(directory, "scenarios")],
+    args: () => [SCENARIOS],
     prints: [
-      /request 1: duplicate: .*\nrequest 1: tool: .*"burn"\n24 scenarios after 4 requests: 16 train, 8 eval\n.*Use find with name bat/s,
+      /request 1: duplicate: .*\nrequest 1: tool: .*"burn"\n24 scenarios after 4 requests: 16 train, 8 eval\n.*Use find with name [a-z]{6}/s,
     ],
   },
   "mcp-tools": { prints: [/\[ 'find', 'open' \]/, /tool +12 *\nassistant 12/, /stopReason: 'answer'/] },
   "rl-in-twenty-lines": { args: () => ["2"], prints: [/^0 0\.\d+ \{[^}]*learning_rate: 0\.0003[^}]*\}\n1 0\.\d+ \{/] },
+  "train-with-a-judge": { args: () => ["2", SCENARIOS], prints: [/^mean score [01]\.\d{3}\nmean score [01]\.\d{3}\n$/] },
   sweep: {
     args: () => ["1", SWEEP],
     prints: [

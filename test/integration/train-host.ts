@@ -54,7 +54,7 @@ const selective = defineEnvironment<Scenario>({
 const second = defineEnvironment<Scenario>({
   ...environment,
   name: "second",
-  scenarios: { train: [..."pqrst"].map((text) => ({ id: text, text })), eval: [{ id: "eval-1", text: "w" }] },
+  scenarios: { train: ["p", "q", "r", "s", "t"].map((text) => ({ id: text, text })), eval: [{ id: "eval-1", text: "w" }] },
 });
 
 const selection = {

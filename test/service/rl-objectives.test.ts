@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createModel, finishedEvents, goodGroup, group, RL_JOBS, startTestService, type TestService } from "./support.ts";
+import { choice, createModel, finishedEvents, goodGroup, group, RL_JOBS, startTestService, type TestService } from "./support.ts";
 
 async function train(service: TestService, modelId: string, config: object, groups: readonly unknown[] = [goodGroup()]) {
   const { id } = await service.ok("POST", RL_JOBS, { model_id: modelId, trajectory_groups: groups, experimental_config: config });
@@ -28,6 +28,57 @@ describe("a loss that the engine lacks", () => {
     const { id } = await createModel(service);
     await train(service, id, { importance_sampling_level: "token", model_k2_tau: 0, compat: "art" });
     expect(verbs(service)).not.toContain("forward");
+  });
+});
+
+describe("the entropy bonus", () => {
+  test.each([
+    ["in the loss of the engine", {}, 1],
+    ["in the second pass of a loss that the engine lacks, once", { importance_sampling_level: "sequence" }, 1],
+  ])("is %s", async (_, config, count) => {
+    const losses: number[] = [];
+    for (const bonus of [{}, { entropy_coef: 0.25 }]) {
+      const service = await startTestService();
+      const { id } = await createModel(service);
+      const [, step] = await train(service, id, { ...config, ...bonus });
+      losses.push(step?.data.loss);
+      const passes = service.engine.calls.filter((call) => call.verb === "forwardBackward");
+      expect(passes).toHaveLength(1);
+      const { loss } = passes[0]?.detail as { readonly loss: { readonly entropyCoefficient?: number } };
+      expect(loss.entropyCoefficient).toBe("entropy_coef" in bonus ? 0.25 : undefined);
+    }
+    // Every token of the scripted engine has an entropy of 1 nat, and the weights add up to 1.
+    expect(losses[0]! - losses[1]!).toBeCloseTo(0.25 * count, 6);
+  });
+
+  test("is rejected by name before the job is created if the engine has none", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    const { capabilities } = service.engine;
+    service.engine.capabilities = () => ({ ...capabilities(), entropyBonus: undefined });
+    const body = { model_id: id, trajectory_groups: [goodGroup()], experimental_config: { entropy_coef: 0.1 } };
+    const answer = await service.call("POST", RL_JOBS, body);
+    expect(answer).toMatchObject({
+      status: 422,
+      body: { error: { param: "experimental_config.entropy_coef", error_code: "E_UNSUPPORTED" } },
+    });
+    await train(service, id, { entropy_coef: 0 });
+  });
+});
+
+describe("truncated trajectories", () => {
+  test("are counted, and a job without any other is rejected", async () => {
+    const service = await startTestService();
+    const { id } = await createModel(service);
+    const cut = { ...choice([1], [2]), finish_reason: "length" };
+    const groups = [group({ reward: 1, choices: [choice([1], [3])] }, { reward: 0, choices: [cut] })];
+    const [, step] = await train(service, id, { mask_truncated: true }, groups);
+    expect(step?.data).toMatchObject({ "data/truncated_trajectories": 1, "data/trainable_trajectories": 1 });
+    const only = [group({ reward: 1, choices: [cut] }, { reward: 0, choices: [cut] })];
+    const body = { model_id: id, trajectory_groups: only, experimental_config: { mask_truncated: true } };
+    const answer = await service.call("POST", RL_JOBS, body);
+    expect(answer.status).toBe(422);
+    expect(JSON.stringify(answer.body)).toContain("`mask_truncated` excludes them");
   });
 });
 

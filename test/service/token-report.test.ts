@@ -49,6 +49,29 @@ describe("the token report of an RL job", () => {
     for (const each of report.data) for (const { logprobs } of each.turns) expect(new Set(logprobs)).toEqual(new Set([-1]));
   });
 
+  it("has the advantage of each token of a choice with token advantages, and null for a token that was not trained", async () => {
+    const test = await startTestService();
+    const { id: modelId } = await createModel(test);
+    const values = { token_advantages: [1, -3, 2], token_weights: [1, 1, 0] };
+    const groups = [
+      group(
+        { reward: 1, choices: [{ ...choice([1], [2, 3, 4]), ...values }] },
+        { reward: 1, choices: [{ ...choice([1], [5, 6]), token_advantages: [0.5, 0.5] }] },
+      ),
+    ];
+    const { id } = await test.ok("POST", RL_JOBS, {
+      model_id: modelId,
+      trajectory_groups: groups,
+      experimental_config: { token_report: true, loss_reduction: "constant", loss_normalizer: 8 },
+    });
+    await finishedEvents(test, id);
+    const { data } = await test.ok("GET", `${RL_JOBS}/${id}/tokens`);
+    expect(data).toEqual([
+      { group: 0, trajectory: 0, turns: [{ turn: 0, advantage: -1, advantages: [1, -3, 0], logprobs: [-1, -1, null] }] },
+      { group: 0, trajectory: 1, turns: [{ turn: 0, advantage: 0.5, logprobs: [-1, -1] }] },
+    ]);
+  });
+
   it.each([
     ["of a job that did not ask for one", {}],
     ["of a job that said no", { token_report: false }],

@@ -2,12 +2,15 @@
  * Runs the code of a documentation page as its reader would: in an empty project that has the built package installed.
  *
  * A program is a block of TypeScript whose first line is a comment with its file name and its command, `// a.mts: npx tsx a.mts`; with the
- * file name alone, the block is a module that later programs import. A block of shell commands is run as it stands, except installations.
+ * file name alone, the block is a module that later programs import. A block of shell commands is run as one script, without installations.
  * The output is compared with the next block of text; there, `…` stands for any text. The comment `<!-- not run: reason -->` before a block
- * excludes it.
+ * excludes it. A block with the comment `<!-- keeps running -->` is started, must print the next block of text, and runs until the end of
+ * the page. The port 8321 stands for a free port.
  */
-import { execFile } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
 import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join } from "node:path";
 import { promisify } from "node:util";
@@ -15,6 +18,10 @@ import { bundle } from "../../scripts/bundle.js";
 import { ROOT } from "../project/files.ts";
 
 const COMMAND_TIMEOUT_MS = 240_000;
+/** Time for a program that keeps running to print its text. */
+const START_TIMEOUT_MS = 60_000;
+/** Port in pages. */
+const PAGE_PORT = "8321";
 /** Commands that {@link createProject} has carried out. */
 const INSTALLATION = /^(?:mkdir [\w-]+ && cd [\w-]+ && )?(?:npm init -y|(?:ONNXRUNTIME_NODE_INSTALL=skip )?npm install [\w@/ -]+)$/u;
 
@@ -30,21 +37,25 @@ export interface PageBlock {
   readonly shown: string;
   /** Reason why the block is not run. */
   readonly excluded: string | null;
+  /** Whether the block runs until the end of the page. */
+  readonly keepsRunning: boolean;
 }
 
 /** Returns the blocks of TypeScript and of shell commands of a page. */
 export function pageBlocks(text: string): PageBlock[] {
-  const fences = [...text.matchAll(/(?:<!-- not run: ([^\n]*) -->\n)?^```(ts|sh|text)\n(.*?)^```$/gmsu)];
-  return fences.flatMap(([whole, excluded = null, language, code = ""], index) => {
+  const fences = [...text.matchAll(/(?:<!-- (?:not run: ([^\n]*)|(keeps running)) -->\n)?^```(ts|sh|text)\n(.*?)^```$/gmsu)];
+  return fences.flatMap(([whole, excluded = null, running, language, code = ""], index) => {
     if (language === "text") return [];
     const next = fences[index + 1];
-    const line = text.slice(0, fences[index]!.index).split("\n").length + (excluded === null ? 0 : 1);
+    const line = text.slice(0, fences[index]!.index).split("\n").length + (excluded === null && running === undefined ? 0 : 1);
     const [, file = null, command = ""] = language === "ts" ? (/^\/\/ ([\w.-]+\.mts)(?:: (.*))?\n/u.exec(code) ?? []) : [];
     if (language === "ts" && file === null && excluded === null)
       throw new Error(`Line ${line}: expected \`// name.mts: command\` in\n${whole}`);
     const lines = language === "ts" ? [command] : code.split("\n").map((each) => each.replace(/\s+#.*$/u, ""));
     const commands = lines.filter((each) => each !== "" && !INSTALLATION.test(each));
-    return [{ line, file, code, commands, shown: next?.[2] === "text" ? (next[3] ?? "") : "", excluded }];
+    return [
+      { line, file, code, commands, shown: next?.[3] === "text" ? (next[4] ?? "") : "", excluded, keepsRunning: running !== undefined },
+    ];
   });
 }
 
@@ -93,13 +104,61 @@ export async function createProject(packageDirectory: string): Promise<Project> 
   const { WHETSTONE_BASE_URL: _, WHETSTONE_API_KEY: __, WHETSTONE_HOME: ___, ...inherited } = process.env;
   const path = [commands, join(ROOT, "node_modules/.bin"), inherited["PATH"] ?? ""].join(delimiter);
   const options = { cwd: directory, env: { ...inherited, PATH: path }, timeout: COMMAND_TIMEOUT_MS, maxBuffer: 2 ** 26 };
+  const port = String(await freePort());
+  const started: ChildProcess[] = [];
   return {
-    async run({ file, code, commands: lines }) {
-      if (file !== null) await writeFile(join(directory, file), code);
-      let printed = "";
-      for (const line of lines) printed += (await promisify(execFile)("sh", ["-c", line], options)).stdout;
-      return printed;
+    async run({ file, code, commands: lines, shown, keepsRunning }) {
+      if (file !== null) await writeFile(join(directory, file), code.replaceAll(PAGE_PORT, port));
+      const script = lines.join("\n").replaceAll(PAGE_PORT, port);
+      if (!keepsRunning) return (await promisify(execFile)("sh", ["-ec", script], options)).stdout.replaceAll(port, PAGE_PORT);
+      const child = spawn("sh", ["-ec", script], {
+        cwd: directory,
+        env: options.env,
+        detached: true,
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      started.push(child);
+      return printedUntil(child, (printed) => isShown(printed.replaceAll(port, PAGE_PORT), shown)).then((printed) =>
+        printed.replaceAll(port, PAGE_PORT),
+      );
     },
-    remove: () => rm(directory, { recursive: true, force: true }),
+    async remove() {
+      await Promise.all(started.map(stop));
+      await rm(directory, { recursive: true, force: true });
+    },
   };
+}
+
+/** Returns the output of a process once it is as expected, has ended, or has not come in time. */
+async function printedUntil(child: ChildProcess, isExpected: (printed: string) => boolean): Promise<string> {
+  let printed = "";
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(() => resolve(), START_TIMEOUT_MS);
+    const end = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    child.stdout?.on("data", (chunk: Buffer) => {
+      printed += chunk.toString();
+      if (isExpected(printed)) end();
+    });
+    child.once("close", end);
+  });
+  return printed;
+}
+
+/** Stops a process with its children, which are a group of their own. */
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  const closed = once(child, "close");
+  process.kill(-child.pid, "SIGTERM");
+  await closed;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await promisify(server.close.bind(server))();
+  return port;
 }

@@ -1,5 +1,6 @@
 import { expectTypeOf, it } from "vitest";
 import { defineEnvironment, reward, weighted, type Environment, type RewardInput } from "../../src/environment/index.ts";
+import type { TrainRlOptions } from "../../src/train/index.ts";
 import { trajectory } from "../../src/trajectory/index.ts";
 
 interface Sum {
@@ -49,4 +50,17 @@ it("refuses a reward for other scenarios", () => {
     // @ts-expect-error the scenarios have no `word`
     rewards: [spelled],
   });
+});
+
+it("accepts environments of different scenarios as tasks of one run, and only environments", () => {
+  const environmentOf = <S>(scenario: S) =>
+    defineEnvironment<S>({
+      name: "one",
+      scenarios: { train: [scenario], eval: [] },
+      rollout: async () => trajectory({ messages: [] }),
+      rewards: [reward("text", ({ scenario: own, text }: RewardInput<S>) => text === String(own))],
+    });
+  const environments = [{ environment: environmentOf({ a: 1, b: 2 }), weight: 2 }, { environment: environmentOf("text") }];
+  expectTypeOf(environments).toExtend<TrainRlOptions<unknown>["environment"]>();
+  expectTypeOf([{ environment: { name: "one" } }]).not.toExtend<TrainRlOptions<unknown>["environment"]>();
 });

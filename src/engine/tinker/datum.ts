@@ -39,6 +39,20 @@ export function needsOldLogprobs(rows: readonly Row[], loss: LossSpec): boolean 
   return rows.some((row) => row.weights.some((weight, t) => weight !== 0 && Number.isNaN(row.logprobs?.[t] ?? NaN)));
 }
 
+/**
+ * Checks that a loss has no entropy bonus, which the losses of the protocol lack.
+ *
+ * @throws UnsupportedError `E_UNSUPPORTED` for an entropy coefficient above 0.
+ */
+export function requireNoEntropyBonus(loss: LossSpec): void {
+  const coefficient = entropyCoefficientOf(loss);
+  if (coefficient === 0) return;
+  throw new UnsupportedError(
+    `A Tinker server's losses have no entropy bonus; leave \`entropy_coef\` out, or send 0 instead of ${coefficient}`,
+    { param: "entropy_coef" },
+  );
+}
+
 /** Returns the data of a forward pass, with weight 1 for every trained token. */
 export function forwardCall(rows: readonly Row[]): LossCall {
   const data = rows.map((row) => datumOf(row, { weights: row.weights.map((weight) => (weight === 0 ? 0 : 1)) }));
@@ -50,19 +64,9 @@ export function forwardCall(rows: readonly Row[]): LossCall {
  *
  * @param rows - Rows with at least one trained token each.
  * @param scale - For `sequence-mean`, the number of sequences that the server will divide by.
- * @throws UnsupportedError `E_UNSUPPORTED` for a negative weight with `ppo`, because it would turn the minimum into a maximum, and for an
- *   entropy bonus, which the losses of the protocol lack.
+ * @throws UnsupportedError `E_UNSUPPORTED` for a negative weight with `ppo`, because it would turn the minimum into a maximum.
  */
 export function lossCall(rows: readonly Row[], loss: LossSpec, reduction: Reduction, scale: number): LossCall {
-  const coefficient = entropyCoefficientOf(loss);
-  if (coefficient > 0) {
-    throw new UnsupportedError(
-      `A Tinker server's losses have no entropy bonus; leave \`entropy_coef\` out, or send 0 instead of ${coefficient}`,
-      {
-        param: "entropy_coef",
-      },
-    );
-  }
   if (loss.kind === "cross-entropy" && reduction === "sum")
     return { name: "cross_entropy", config: null, data: rows.map((row) => datumOf(row, { weights: row.weights })) };
   // At ratio 1 every policy loss has the gradient of −A·n; cross-entropy equals −A·n with advantage 1.

@@ -3,7 +3,7 @@ import { EngineError, NonFiniteError, UnsupportedError } from "../../errors.ts";
 import { requireFiniteLogprobs } from "../check-results.ts";
 import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../port.ts";
 import { passAnswer, stepAnswer } from "./answers.ts";
-import { forwardCall, lossCall, lossValue, needsOldLogprobs } from "./datum.ts";
+import { forwardCall, lossCall, lossValue, needsOldLogprobs, requireNoEntropyBonus } from "./datum.ts";
 import { decodePass, encodeForward, encodePass, type PassPart, type TinkerEncoding } from "./encoding.ts";
 import type { ServerModel } from "./server-model.ts";
 import type { ServerTraits } from "./servers.ts";
@@ -65,6 +65,7 @@ export class Trainable {
     signal: AbortSignal | undefined,
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
     this.#requireCertain();
+    requireNoEntropyBonus(loss);
     const known = needsOldLogprobs(rows, loss) ? withOldLogprobs(rows, await this.forward(rows, signal)) : rows;
     const trained = known.filter(isTrained);
     // Gradients that are not finite stay on the server, so the model cannot be used after a failure.

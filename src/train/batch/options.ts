@@ -3,10 +3,8 @@ import { ArgumentError } from "../../errors.ts";
 
 /** Environment of a run on several environments, with its share of the groups. */
 export interface WeightedEnvironment {
-  /** Environment to train on. Names must be unique within a run. */
-  // Environments of different scenario types have no common type argument, because rollouts and rewards take a scenario.
-  // oxlint-disable-next-line typescript/no-explicit-any
-  readonly environment: Environment<any>;
+  /** Environment with scenarios of any type. Names must be unique within a run. */
+  readonly environment: Omit<Environment<never>, "scenarios"> & Pick<Environment<unknown>, "scenarios">;
   /** Share of the sampled groups, relative to the sum of all weights; finite and above 0. @default 1 */
   readonly weight?: number | undefined;
 }
@@ -79,7 +77,8 @@ export interface BatchOptions<S> {
   /**
    * Task to train on, or a list of tasks with weights. With several environments, every group has the metadata `environment`, rows of
    * metrics have `env/<name>/…`, and each environment has its own order of scenarios. Groups are assigned to environments in a fixed order
-   * in which each environment has its share at all times.
+   * in which each environment has its share at all times. Jobs normalize advantages per environment (`advantageScope: "environment"`) unless
+   * `train` sets another scope or `lossReduction: "constant"`.
    */
   readonly environment: Environment<S> | readonly WeightedEnvironment[];
   /**
@@ -108,6 +107,7 @@ export function weightedEnvironments<S>(
   environment: BatchOptions<S>["environment"],
 ): readonly { readonly environment: Environment<unknown>; readonly weight: number }[] {
   const list: readonly WeightedEnvironment[] = isList(environment) ? environment : [{ environment }];
+  // An environment receives only its own scenarios, so that the type of a scenario does not matter to the run.
   return list.map(({ environment: each, weight = 1 }) => ({ environment: each as Environment<unknown>, weight }));
 }
 

@@ -230,6 +230,18 @@ describe("a run on several environments", () => {
     });
   });
 
+  it("normalizes advantages per environment, unless the settings of the job say otherwise", async () => {
+    const deviation = async (train?: TrainRlOptions<Scenario>["train"]) => {
+      const given = await setUp();
+      await start(given, { environment: two, steps: 1, scenariosPerStep: 4, train }).done;
+      return (await readLines(given.runDir, "metrics.jsonl"))[0]["advantage/std"] as number;
+    };
+    const own = await deviation();
+    expect(own).toBe(await deviation({ advantageScope: "environment" }));
+    expect(own).not.toBe(await deviation({ advantageScope: "batch" }));
+    await expect(deviation({ lossReduction: "constant", lossNormalizer: 2 })).resolves.toBeGreaterThan(0);
+  });
+
   it("keeps a curriculum for each", async () => {
     const given = await setUp();
     const events = await recorded(start(given, { environment: two, steps: 2, scenariosPerStep: 4, curriculum: { pool: 4 } }));

@@ -1,0 +1,169 @@
+/**
+ * Rollouts that the RL stage of the arithmetic recipe samples until a share of the held-out problems is exact, with problems in random order
+ * (`uniform`) and with a curriculum and refill (`curriculum`).
+ *
+ *   npm run bench -- sampling [--seeds 1,2,3] [--target 0.8] [--prompts 32] [--attempts 16] [--max-steps 200] [--every 5] [--only uniform|curriculum] [--dir DIR]
+ *
+ * All runs of a seed start from the same checkpoint, trained on the recipe's examples. The held-out problems are answered greedily before
+ * the first step and every `--every` steps; a run stops at the first evaluation that reaches the target. Rollouts include those of discarded
+ * groups. With `--dir`, an interrupted benchmark resumes.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { defaults } from "../../recipes/arithmetic/config.ts";
+import { arithmeticEnvironment } from "../../recipes/arithmetic/environment.ts";
+import { arithmeticMessages, type ArithmeticScenario, arithmeticScenario, difficulty, goldAnswer } from "../../recipes/arithmetic/task.ts";
+import { learnFromExamples, type Recipe, rlLearningRate } from "../../recipes/shared/sft-then-rl.ts";
+import { connect, type Service, trainRl } from "../../src/index.ts";
+import type { TrainRlOptions } from "../../src/train/index.ts";
+import { median, printTable, whole } from "./support.ts";
+
+const VARIANTS = ["uniform", "curriculum"] as const;
+type Variant = (typeof VARIANTS)[number];
+
+/** Number of problems that the curriculum samples from. */
+const POOL = 4096;
+
+interface Settings {
+  readonly target: number;
+  readonly prompts: number;
+  readonly attempts: number;
+  readonly maxSteps: number;
+  readonly every: number;
+  readonly dir: string;
+}
+
+interface Outcome {
+  readonly seed: number;
+  readonly variant: Variant;
+  readonly steps: number;
+  readonly rollouts: number;
+  readonly start: number;
+  /** Share of exact answers at the last evaluation. */
+  readonly exact: number;
+}
+
+export async function run(args: string[]): Promise<void> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      seeds: { type: "string", default: "1,2,3" },
+      target: { type: "string", default: "0.8" },
+      prompts: { type: "string", default: String(defaults.rl.prompts) },
+      attempts: { type: "string", default: String(defaults.rl.groupSize) },
+      "max-steps": { type: "string", default: String(defaults.rl.steps) },
+      every: { type: "string", default: "5" },
+      only: { type: "string" },
+      dir: { type: "string" },
+    },
+  });
+  const target = Number(values.target);
+  if (!(target > 0 && target <= 1)) throw new RangeError(`Expected --target to be above 0 and at most 1, got "${values.target}"`);
+  const variants = VARIANTS.filter((variant) => values.only === undefined || values.only === variant);
+  if (variants.length === 0) throw new RangeError(`Expected --only to be ${VARIANTS.join(" or ")}, got "${values.only}"`);
+  const temporary = values.dir === undefined ? await mkdtemp(join(tmpdir(), "whetstone-bench-")) : null;
+  const settings: Settings = {
+    target,
+    prompts: whole("prompts", values.prompts),
+    attempts: whole("attempts", values.attempts, 2),
+    maxSteps: whole("max-steps", values["max-steps"]),
+    every: whole("every", values.every),
+    dir: temporary ?? resolve(values.dir ?? ""),
+  };
+  const outcomes: Outcome[] = [];
+  try {
+    for (const seed of values.seeds.split(",").map((text) => whole("seeds", text))) {
+      const service = await connect({ dataDir: join(settings.dir, `service-${seed}`) });
+      try {
+        for (const variant of variants) {
+          outcomes.push(await practice(service, seed, variant, settings));
+          print(outcomes.slice(-1), settings);
+        }
+      } finally {
+        await service.close();
+      }
+    }
+    print(outcomes, settings);
+    for (const variant of variants) {
+      const rollouts = outcomes.filter((each) => each.variant === variant).map((each) => each.rollouts);
+      console.log(`${variant}: median ${median(rollouts)} rollouts`);
+    }
+  } finally {
+    if (temporary !== null) await rm(temporary, { recursive: true, force: true });
+  }
+}
+
+/** Trains the examples of a seed unless they are trained, then one variant from their checkpoint. */
+async function practice(service: Service, seed: number, variant: Variant, settings: Settings): Promise<Outcome> {
+  const { prompts, attempts, maxSteps, every, target, dir } = settings;
+  const config = { ...defaults, seed };
+  const { signal } = new AbortController();
+  const environment = arithmeticEnvironment(seed, config.heldOut);
+  const recipe: Recipe<ArithmeticScenario> = {
+    environment,
+    exact: "correct",
+    validation: Array.from({ length: config.sft.validation }, (_, index) => arithmeticScenario("validation", seed, index)),
+    example: (index) => {
+      const scenario = arithmeticScenario("sft", seed, index);
+      return { messages: [...arithmeticMessages(scenario), { role: "assistant", content: goldAnswer(scenario) }] };
+    },
+  };
+  const base = { project: "bench", baseModel: "whetstone-tiny", returnExisting: true };
+  const taught = await service.models.create({ ...base, name: "taught" });
+  const { checkpointStep } = await learnFromExamples({ service, model: taught, recipe, config, runDir: join(dir, `sft-${seed}`), signal })
+    .done;
+  const name = `${variant}-${prompts}x${attempts}`;
+  const model = await service.models.create({ ...base, name, from: (await taught.policy(checkpointStep)).id, keepOptimizer: true });
+  const selection: Partial<TrainRlOptions<ArithmeticScenario>> =
+    variant === "uniform"
+      ? {}
+      : { curriculum: { pool: POOL, key: difficulty, metric: "reward/correct" }, refill: { maxGroups: 2 * prompts } };
+  const run = trainRl({
+    model,
+    environment,
+    runDir: join(dir, `${name}-${seed}`),
+    steps: maxSteps,
+    scenariosPerStep: prompts,
+    groupSize: attempts,
+    train: (step) => ({ learningRate: rlLearningRate(config, step), maxGradNorm: config.rl.maxGradNorm }),
+    seed,
+    evaluation: { every },
+    stopWhen: ({ evaluation }) => exactOf(evaluation) >= target,
+    maxSkippedSteps: maxSteps + 1,
+    keepCheckpoints: { recent: 2 },
+    keepTrajectories: { every: maxSteps },
+    tokenReportEvery: 0,
+    concurrency: 256,
+    retries: 2,
+    report: false,
+    ...selection,
+  });
+  let rollouts = 0;
+  const exact: number[] = [];
+  for await (const event of run) {
+    if (event.type === "batch-end") rollouts += event.sampled * attempts;
+    if (event.type === "evaluation-end") exact.push(exactOf(event.metrics));
+  }
+  const { steps } = await run.done;
+  return { seed, variant, steps, rollouts, start: exact[0] ?? NaN, exact: exact.at(-1) ?? NaN };
+}
+
+function exactOf(metrics: Readonly<Record<string, number>> | null): number {
+  return metrics?.["eval/metric/reward/correct"] ?? 0;
+}
+
+function print(outcomes: readonly Outcome[], { target }: Settings): void {
+  printTable(
+    ["seed", "sampling", "exact at the start", "at the end", "RL steps", "rollouts"],
+    outcomes.map(({ seed, variant, steps, rollouts, start, exact }) => [
+      String(seed),
+      variant,
+      start.toFixed(3),
+      exact.toFixed(3),
+      String(steps),
+      exact >= target ? String(rollouts) : `more than ${rollouts}`,
+    ]),
+  );
+}
