@@ -53,7 +53,9 @@ export interface JudgeUsage {
  * @example
  * ```ts
  * await using judge = judgeEndpoint({ baseUrl: "http://127.0.0.1:8000/v1", model: "qwen3-32b", maxTotalTokens: 5_000_000 });
+ * await judge.complete({ model: judge.id, messages: [{ role: "user", content: "Answer with one word." }] });
  * console.log(judge.usage.promptTokens);
+ * await judge.close(); // otherwise at the end of the block
  * ```
  */
 export class JudgeEndpoint implements JudgeModel {

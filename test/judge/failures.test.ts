@@ -117,7 +117,7 @@ describe("a judge that misbehaves", () => {
     const groups = await Promise.all(
       cases.map(async ([texts, , seed], index) => {
         const headers = { "x-case": String(index) };
-        await using model = judgeEndpoint({ baseUrl: server.baseUrl, model: "judge", maxRetries: 1, timeoutMs: 3000, headers });
+        await using model = judgeEndpoint({ baseUrl: server.baseUrl, model: "judge", maxRetries: 1, timeoutMs: 6000, headers });
         const rollouts = texts.map((text) => rollout(text));
         return await judged(relativeJudge({ model }), rollouts, seed);
       }),

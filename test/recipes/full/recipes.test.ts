@@ -22,4 +22,16 @@ describe.sequential("complete recipe runs", () => {
     },
     HOUR_MS,
   );
+
+  test(
+    "relative-judge reaches 0.7 with the judge, and its control does not improve",
+    async () => {
+      const { result } = await runRecipe("relative-judge", [], { timeoutMs: HOUR_MS });
+      expect(result.exact.rl).toBeGreaterThanOrEqual(0.7);
+      const control = await runRecipe("relative-judge", ["--shuffle-scores"], { timeoutMs: HOUR_MS });
+      expect(control.result.exact.base).toBe(result.exact.base);
+      expect(control.result.exact.rl).toBeLessThanOrEqual(control.result.exact.base);
+    },
+    HOUR_MS,
+  );
 });
