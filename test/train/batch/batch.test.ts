@@ -2,6 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { defineEnvironment, reward, type Environment } from "../../../src/environment/index.ts";
+import { openRun } from "../../../src/experiment/index.ts";
 import type { RecordedEvent, TrainRlOptions } from "../../../src/train/index.ts";
 import { Lines } from "../../progress/screen.ts";
 import { environment, readLines, recorded, setUp, start, timelessMetrics, type Scenario } from "../support.ts";
@@ -220,6 +221,12 @@ describe("a run on several environments", () => {
     expect(Object.keys(train as object).filter((name) => name.startsWith("env/") && name.includes("time/"))).toEqual([]);
     const evaluation = rows.findLast(({ split }) => split === "eval");
     expect(evaluation).toMatchObject({ "eval/rollout/groups": 3, "eval/env/first/rollout/groups": 2, "eval/env/second/rollout/groups": 1 });
+    const scenarios = await (await openRun(given.runDir)).evaluation();
+    expect(scenarios.map(({ index, scenario }) => [index, scenario])).toEqual([
+      [0, "first/eval-0"],
+      [1, "first/eval-1"],
+      [2, "second/e"],
+    ]);
     const config = JSON.parse(await readFile(join(given.runDir, "config.json"), "utf8")) as object;
     expect(config).toMatchObject({
       environment: "first, second",
