@@ -67,6 +67,11 @@ describe("refill", () => {
     const rows = await readLines(given.runDir, "metrics.jsonl");
     expect(rows.map((row) => row.skipped as number)).toEqual([0, 1]);
     expect(rows[0]["data/groups"]).toBe(1);
+    const [skip] = events.filter(({ type }) => type === "step-skip");
+    expect(skip).toMatchObject({
+      step: 1,
+      message: expect.stringMatching(/^The filters discarded all 3 sampled groups \(3 constant\)\..*`refill\.maxGroups`/) as unknown,
+    });
   });
 
   it("allows `maxExceptions` as a share of all rollouts of the step, not of one round", async () => {
