@@ -182,6 +182,19 @@ describe("a curriculum", () => {
     expect(batchEnds(events)[2]?.passRates.map(({ rate }) => rate)).toEqual(means.map((each) => expect.closeTo(each, 12) as number));
   });
 
+  it("uses the recorded batches of all earlier steps when rollouts are ahead of training, reproducibly", async () => {
+    const options = { steps: 5, maxStepsOffPolicy: 2, isLagExact: true, curriculum: {}, refill: { maxGroups: 4 } };
+    const run = async () => {
+      const given = await setUp();
+      const events = await recorded(start(given, { ...options, environment: listed((n) => n % 2 === 0) }));
+      return { batches: batchEnds(events).map(({ seq: _seq, time: _time, ...rest }) => rest), rows: await timelessMetrics(given.runDir) };
+    };
+    const first = await run();
+    expect(first.batches.map(({ step }) => step)).toEqual([0, 1, 2, 3, 4]);
+    expect(first.batches.flatMap(({ passRates }) => passRates)).toHaveLength(first.batches.reduce((sum, { sampled }) => sum + sampled, 0));
+    expect(await run()).toEqual(first);
+  });
+
   it("is a function of the seed", async () => {
     const [one, two, other] = [await setUp(), await setUp(), await setUp()];
     const run = async (given: Awaited<ReturnType<typeof setUp>>, seed: number) =>
