@@ -1,6 +1,6 @@
 import type { RlOptions } from "../client/index.ts";
 import { preflight, PreflightError, type Finding, type TrajectoryGroup } from "../trajectory/index.ts";
-import { ageOf } from "./batch/filters.ts";
+import { ageOf, discardMessage } from "./batch/filters.ts";
 import { weightedEnvironments, type BatchOptions } from "./batch/options.ts";
 import { prepareBatch, type Batch } from "./batch/prepare.ts";
 import { ScenarioSampler } from "./batch/sampler.ts";
@@ -137,8 +137,13 @@ async function trainStep<S>(
   const isAskedFor = directory.state.openJob?.step === step;
   const findings = isAskedFor ? [] : examine(groups, settings);
   if (findings.some(isFatal)) {
-    const message = findings.filter(isFatal).map((each) => each.message);
-    await directory.record({ type: "step-skip", step, message: message.join(" ") });
+    const message =
+      discardMessage(batch) ??
+      findings
+        .filter(isFatal)
+        .map((each) => each.message)
+        .join(" ");
+    await directory.record({ type: "step-skip", step, message });
     const metrics = { ...rollouts, skipped: 1, "time/step_seconds": batch.seconds };
     const { steps } = await directory.record({ type: "step-end", step, policyStep, checkpointStep: baselineStep, metrics });
     if (isExhausted(steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS) && steps.every(isSkipped)) throw new PreflightError(findings);
