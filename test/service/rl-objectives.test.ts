@@ -44,7 +44,7 @@ describe("the entropy bonus", () => {
       losses.push(step?.data.loss);
       const passes = service.engine.calls.filter((call) => call.verb === "forwardBackward");
       expect(passes).toHaveLength(1);
-      const { loss } = passes[0]?.detail as { readonly loss: { readonly entropyCoefficient?: number } };
+      const { loss } = passes[0]!.detail as { readonly loss: { readonly entropyCoefficient?: number } };
       expect(loss.entropyCoefficient).toBe("entropy_coef" in bonus ? 0.25 : undefined);
     }
     // Every token of the scripted engine has an entropy of 1 nat, and the weights add up to 1.
