@@ -78,7 +78,7 @@ describe("truncated trajectories", () => {
     const body = { model_id: id, trajectory_groups: only, experimental_config: { mask_truncated: true } };
     const answer = await service.call("POST", RL_JOBS, body);
     expect(answer.status).toBe(422);
-    expect(JSON.stringify(answer.body)).toContain("`mask_truncated` excludes them");
+    expect(JSON.stringify(answer.body)).toContain("`mask_truncated` excludes it");
   });
 });
 
