@@ -195,9 +195,13 @@ async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>,
  *
  * @throws PreflightError `E_PREFLIGHT` for a broken batch. A batch with nothing to learn is not an error.
  */
-function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogprobs }: RlOptions): Finding[] {
+function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogprobs, maskTruncated }: RlOptions): Finding[] {
   const isLenient = allowTrainingWithoutLogprobs === true;
-  const findings = preflight(groups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
+  const findings = preflight(groups, {
+    allowsUnknownLogprobs: isLenient,
+    rendersTokenIds: isLenient,
+    masksTruncated: maskTruncated === true,
+  });
   if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
   return findings;
 }
@@ -221,7 +225,7 @@ function isFatal({ severity }: Finding): boolean {
 
 /** Whether a finding means only that nothing can be learned: normal at the start and end of training, and not a failure. */
 function isNothingToLearn({ code }: Finding): boolean {
-  return code === "nothing-to-learn" || code === "no-groups";
+  return code === "nothing-to-learn" || code === "no-groups" || code === "only-truncated";
 }
 
 /** Whether each of the last `count` steps was skipped. */
