@@ -21,11 +21,13 @@ export interface ScenarioResource {
  *
  * @example
  * ```ts
- * const server: ScenarioClient = {
- *   listTools: async () => ({ tools: [{ name: "now", inputSchema: { type: "object" } }] }),
- * };
+ * const server = {
+ *   listTools: async () => ({ tools: [{ name: "now", inputSchema: { type: "object" as const } }] }),
+ *   getServerCapabilities: () => ({ resources: {} }),
+ *   listResources: async () => ({ resources: [{ uri: "zones://all", name: "Time zones" }] }),
+ * } satisfies ScenarioClient;
  * const { tools } = await server.listTools();
- * const resources = server.getServerCapabilities?.()?.resources && (await server.listResources?.());
+ * const resources = "resources" in server.getServerCapabilities() ? await server.listResources() : null;
  * ```
  */
 export interface ScenarioClient extends Pick<McpClient, "listTools"> {
