@@ -1,4 +1,4 @@
-import { trajectoryGroups, type TrajectoryGroup } from "../trajectory/index.ts";
+import { summarize, trajectoryGroups, type TrajectoryGroup } from "../trajectory/index.ts";
 import { DISCARD_REASONS, REMOVAL_REASONS, type ReasonCounts, type Selection } from "./batch/filters.ts";
 import type { BatchOptions } from "./batch/options.ts";
 import type { Metrics } from "./events.ts";
@@ -9,8 +9,8 @@ const TIMED = /(^|_)(duration|seconds|tokens_per_second)$/;
 const OF_THE_ENGINE = /^engine\//;
 
 /**
- * Computes the metrics of groups for a row of `metrics.jsonl`: rewards, failures, tokens, and each trajectory metric's mean as
- * `metric/<name>`. Non-finite numbers are omitted.
+ * Computes the metrics of groups for a row of `metrics.jsonl`: rewards, failures, tokens, each trajectory metric's mean as `metric/<name>`,
+ * and each group metric's mean as `group/<name>`. Non-finite numbers are omitted.
  */
 export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
   const { stats } = trajectoryGroups(groups);
@@ -28,7 +28,20 @@ export function rolloutMetrics(groups: readonly TrajectoryGroup[]): Metrics {
     "rollout/completion_tokens": tokens.completion,
     "rollout/completion_tokens_mean": tokens.completionPerTrajectory.mean,
     ...Object.fromEntries(Object.entries(stats.metrics).map(([name, summary]) => [timed(name) ?? `metric/${name}`, summary.mean])),
+    ...groupMeans(groups),
   });
+}
+
+/** Computes the mean of each metric of the groups, over the groups with that metric; booleans are 0 and 1. */
+function groupMeans(groups: readonly TrajectoryGroup[]): Metrics {
+  const byName = new Map<string, number[]>();
+  for (const { metrics } of groups) {
+    for (const [name, value] of Object.entries(metrics)) {
+      // Metrics of the runner have rows of their own.
+      if (!name.startsWith("rollout/")) byName.set(name, [...(byName.get(name) ?? []), Number(value)]);
+    }
+  }
+  return Object.fromEntries([...byName].map(([name, values]) => [timed(name) ?? `group/${name}`, summarize(values).mean]));
 }
 
 /**
