@@ -23,7 +23,7 @@ const START_TIMEOUT_MS = 60_000;
 /** Port in pages. */
 const PAGE_PORT = "8321";
 /** Commands that {@link createProject} has carried out. */
-const INSTALLATION = /^(?:mkdir [\w-]+ && cd [\w-]+ && )?(?:npm init -y|(?:ONNXRUNTIME_NODE_INSTALL=skip )?npm install [\w@/ -]+)$/u;
+const INSTALLATION = /^(?:mkdir [\w-]+ && cd [\w-]+ && )?(?:npm init -y|npm install [\w@/ -]+)$/u;
 
 /** Block of code of a page. */
 export interface PageBlock {

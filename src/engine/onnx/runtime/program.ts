@@ -21,7 +21,7 @@ export function loadRuntime(): Promise<typeof Ort> {
   loading ??= import("onnxruntime-node").catch((cause: unknown) => {
     loading = undefined;
     throw new EngineMissingError(
-      "The embedded engine needs onnxruntime-node, which could not be loaded. Run: ONNXRUNTIME_NODE_INSTALL=skip npm install onnxruntime-node@1.30.0",
+      "The embedded engine needs onnxruntime-node, which could not be loaded. Run: npm install --ignore-scripts onnxruntime-node@1.30.0",
       { cause },
     );
   });
