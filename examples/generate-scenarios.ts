@@ -11,8 +11,8 @@ import { join } from "node:path";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
-import { connect, type Policy } from "whetstone";
-import { generateScenarios, readScenarios, splitScenarios, writeScenarios } from "whetstone/scenarios";
+import { judgeEndpoint } from "whetstone/judge";
+import { generateScenarios, readScenarios, splitScenarios, writeScenarios, type GenerateScenariosOptions } from "whetstone/scenarios";
 import { createScriptedPolicy } from "whetstone/testing";
 import { z } from "zod";
 
@@ -31,21 +31,15 @@ const client = new Client({ name: "example", version: "1.0.0" });
 await Promise.all([server.connect(theirs), client.connect(ours)]);
 
 /** Answers of the script: eight tasks, of which two are rejected; two replacements; two further batches. */
-function script(): Pick<Policy, "id" | "complete"> {
+function script(): GenerateScenariosOptions["model"] {
   const tasks = books.map((name) => ({ task: `Use find with name ${name}`, difficulty: 1, tools: ["find"] }));
   const first = [...tasks.slice(0, 6), tasks[0], { ...tasks[6], tools: ["burn"] }];
   const batches = [first, tasks.slice(6, 8), tasks.slice(8, 16), tasks.slice(16, 24)];
   return createScriptedPolicy(batches.map((scenarios) => ({ text: JSON.stringify({ scenarios }) })));
 }
 
-async function endpoint(baseUrl: string): Promise<Pick<Policy, "id" | "complete">> {
-  const service = await connect({ baseUrl, apiKey: process.env["SCENARIO_API_KEY"] });
-  const complete: Policy["complete"] = (request, options) => service.chat.completions.create({ ...request, stream: false }, options);
-  return { id: process.env["SCENARIO_MODEL"] ?? "whetstone-tiny", complete };
-}
-
-const address = process.env["SCENARIO_BASE_URL"];
-const model = address === undefined ? script() : await endpoint(address);
+const { SCENARIO_BASE_URL: baseUrl, SCENARIO_API_KEY: apiKey, SCENARIO_MODEL: name = "whetstone-tiny" } = process.env;
+const model = baseUrl === undefined ? script() : judgeEndpoint({ baseUrl, apiKey, model: name });
 const { scenarios, rejected, requests } = await generateScenarios({ client, model, count: 24, batchSize: 8 });
 for (const { request, reason, message } of rejected) console.log(`request ${request}: ${reason}: ${message}`);
 const { train, eval: held } = splitScenarios(scenarios, { eval: 0.25, seed: 7 });

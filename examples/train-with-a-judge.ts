@@ -49,15 +49,9 @@ const environment = defineEnvironment({
 
 const service = await connect();
 const model = await service.models.create({ project: "demo", name: "judged", baseModel: "whetstone-tiny", returnExisting: true });
-const settings = { scenariosPerStep: 6, refill: { maxGroups: 12 }, evaluation: { every: Number(steps), samples: 4 } };
-const run = trainRl({
-  model,
-  environment,
-  steps: Number(steps),
-  ...settings,
-  train: { learningRate: 2e-4 },
-  runDir: join(directory, "rl"),
-});
+const settings = { steps: Number(steps), scenariosPerStep: 6, refill: { maxGroups: 12 }, train: { learningRate: 2e-4 } };
+const evaluation = { every: Number(steps), samples: 4 };
+const run = trainRl({ model, environment, ...settings, evaluation, runDir: join(directory, "rl") });
 for await (const event of run)
   if (event.type === "evaluation-end") console.log("mean score", event.metrics["eval/reward/mean"]?.toFixed(3));
 await service.close();

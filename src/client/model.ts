@@ -208,7 +208,11 @@ export class Model implements ModelInfo {
     const wireGroups = groups.map((group) => group.toJSON());
     // Turns without log-probabilities may come from other services, which do not return token ids either.
     const isLenient = config.allowTrainingWithoutLogprobs === true;
-    const warnings = this.#service.examineBatch(wireGroups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
+    const warnings = this.#service.examineBatch(wireGroups, {
+      allowsUnknownLogprobs: isLenient,
+      rendersTokenIds: isLenient,
+      masksTruncated: config.maskTruncated === true,
+    });
     const baselineStep = await this.#baselineStep(signal);
     const body = { model_id: this.id, trajectory_groups: wireGroups, experimental_config: experimental };
     const { id } = await withOptionNames(RL_NAMES, () => this.#service.trainingJobs.createRl(body, { signal, timeoutMs, idempotencyKey }));

@@ -57,6 +57,8 @@ export interface ExamineOptions {
   readonly allowsUnknownLogprobs?: boolean | undefined;
   /** Whether the service renders choices without token ids through the chat template. @default false */
   readonly rendersTokenIds?: boolean | undefined;
+  /** Whether the job does not train trajectories with a turn that ended at the token limit. @default false */
+  readonly masksTruncated?: boolean | undefined;
 }
 
 /** Injected functions of {@link connectWith}. */

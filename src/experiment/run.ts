@@ -172,10 +172,10 @@ export class Run {
     const wanted = this.evaluationStep(step);
     const results: ScenarioResult[] = [];
     for await (const { scenario: index, group } of this.#groupLines("eval", wanted, signal)) {
-      const id = group.metadata["scenario_id"];
+      const { scenario_id: id, environment } = group.metadata;
       results.push({
         index,
-        scenario: id === undefined ? null : String(id),
+        scenario: id === undefined ? null : environment === undefined ? String(id) : `${environment}/${id}`,
         rewards: group.trajectories.map(({ reward }) => reward),
         metrics: group.trajectories.map(({ metrics }) => metrics),
         exceptions: group.exceptions.length,

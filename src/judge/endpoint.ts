@@ -107,6 +107,12 @@ export class JudgeEndpoint implements JudgeModel {
    * @throws ConnectionError `E_CONNECTION` without a complete response in time, after the retries.
    * @throws ProtocolError `E_PROTOCOL` for an answer that is not a chat completion, or without token counts although a limit needs them.
    * @throws the signal's reason.
+   * @example
+   * ```ts
+   * const endpoint = judgeEndpoint({ baseUrl: "http://127.0.0.1:8000/v1", model: "qwen3-32b" });
+   * const { choices } = await endpoint.complete({ messages: [{ role: "user", content: "Is 7 prime?" }] });
+   * console.log(choices[0]?.message.content, endpoint.usage);
+   * ```
    */
   async complete(request: ChatCompletionRequest, { signal }: { readonly signal?: AbortSignal | undefined } = {}): Promise<ChatCompletion> {
     // A signal of its own: a rollout runner attached to the caller's signal would answer a 429 of the judge by slowing its rollouts down.
@@ -118,7 +124,16 @@ export class JudgeEndpoint implements JudgeModel {
     }
   }
 
-  /** Closes idle sockets and waits for running requests. */
+  /**
+   * Closes idle sockets and waits for running requests.
+   *
+   * @returns a promise that resolves when all connections are closed.
+   * @example
+   * ```ts
+   * const endpoint = judgeEndpoint({ baseUrl: "http://127.0.0.1:8000/v1", model: "qwen3-32b" });
+   * await endpoint.close();
+   * ```
+   */
   async close(): Promise<void> {
     await this.#transport.close();
   }

@@ -21,15 +21,25 @@ export interface ScenarioResource {
  *
  * @example
  * ```ts
- * const server: ScenarioClient = {
- *   listTools: async () => ({ tools: [{ name: "now", inputSchema: { type: "object" } }] }),
- * };
+ * const server = {
+ *   listTools: async () => ({ tools: [{ name: "now", inputSchema: { type: "object" as const } }] }),
+ *   getServerCapabilities: () => ({ resources: {} }),
+ *   listResources: async () => ({ resources: [{ uri: "zones://all", name: "Time zones" }] }),
+ * } satisfies ScenarioClient;
  * const { tools } = await server.listTools();
- * const resources = server.getServerCapabilities?.()?.resources && (await server.listResources?.());
+ * const resources = "resources" in server.getServerCapabilities() ? await server.listResources() : null;
  * ```
  */
 export interface ScenarioClient extends Pick<McpClient, "listTools"> {
-  /** Returns the capabilities of the connected server; undefined before the connection. */
+  /**
+   * Reads the capabilities that the server announced.
+   *
+   * @returns the capabilities; undefined before the connection.
+   * @example
+   * ```ts
+   * const hasResources = (server: ScenarioClient) => server.getServerCapabilities?.()?.resources !== undefined;
+   * ```
+   */
   getServerCapabilities?():
     | {
         /** Present if the server offers resources. */
@@ -42,6 +52,10 @@ export interface ScenarioClient extends Pick<McpClient, "listTools"> {
    * @param params - Position of the page; absent for the first one.
    * @param options - Signal that aborts the request.
    * @returns the resources, and the cursor of the next page.
+   * @example
+   * ```ts
+   * const firstPage = async (server: ScenarioClient) => (await server.listResources?.())?.resources ?? [];
+   * ```
    */
   listResources?(
     params?: { cursor?: string },

@@ -1,6 +1,6 @@
 import type { RlOptions } from "../client/index.ts";
 import { preflight, PreflightError, type Finding, type TrajectoryGroup } from "../trajectory/index.ts";
-import { ageOf } from "./batch/filters.ts";
+import { ageOf, discardMessage } from "./batch/filters.ts";
 import { weightedEnvironments, type BatchOptions } from "./batch/options.ts";
 import { prepareBatch, type Batch } from "./batch/prepare.ts";
 import { ScenarioSampler } from "./batch/sampler.ts";
@@ -137,8 +137,13 @@ async function trainStep<S>(
   const isAskedFor = directory.state.openJob?.step === step;
   const findings = isAskedFor ? [] : examine(groups, settings);
   if (findings.some(isFatal)) {
-    const message = findings.filter(isFatal).map((each) => each.message);
-    await directory.record({ type: "step-skip", step, message: message.join(" ") });
+    const message =
+      discardMessage(batch) ??
+      findings
+        .filter(isFatal)
+        .map((each) => each.message)
+        .join(" ");
+    await directory.record({ type: "step-skip", step, message });
     const metrics = { ...rollouts, skipped: 1, "time/step_seconds": batch.seconds };
     const { steps } = await directory.record({ type: "step-end", step, policyStep, checkpointStep: baselineStep, metrics });
     if (isExhausted(steps, options.maxSkippedSteps ?? MAX_SKIPPED_STEPS) && steps.every(isSkipped)) throw new PreflightError(findings);
@@ -190,9 +195,13 @@ async function readBatch<S>(directory: RunDirectory, options: TrainRlOptions<S>,
  *
  * @throws PreflightError `E_PREFLIGHT` for a broken batch. A batch with nothing to learn is not an error.
  */
-function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogprobs }: RlOptions): Finding[] {
+function examine(groups: readonly TrajectoryGroup[], { allowTrainingWithoutLogprobs, maskTruncated }: RlOptions): Finding[] {
   const isLenient = allowTrainingWithoutLogprobs === true;
-  const findings = preflight(groups, { allowsUnknownLogprobs: isLenient, rendersTokenIds: isLenient });
+  const findings = preflight(groups, {
+    allowsUnknownLogprobs: isLenient,
+    rendersTokenIds: isLenient,
+    masksTruncated: maskTruncated === true,
+  });
   if (findings.some((each) => isFatal(each) && !isNothingToLearn(each))) throw new PreflightError(findings);
   return findings;
 }
@@ -216,7 +225,7 @@ function isFatal({ severity }: Finding): boolean {
 
 /** Whether a finding means only that nothing can be learned: normal at the start and end of training, and not a failure. */
 function isNothingToLearn({ code }: Finding): boolean {
-  return code === "nothing-to-learn" || code === "no-groups";
+  return code === "nothing-to-learn" || code === "no-groups" || code === "only-truncated";
 }
 
 /** Whether each of the last `count` steps was skipped. */

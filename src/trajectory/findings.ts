@@ -18,6 +18,7 @@ export type FindingCode =
   | "duplicate-trajectory"
   | "overlong-row"
   | "only-overlong-rows"
+  | "only-truncated"
   | "stale-group"
   | "payload-too-large"
   | "temperature"
@@ -100,6 +101,10 @@ export const RULES: Readonly<Record<FindingCode, readonly [Finding["severity"], 
   "only-overlong-rows": [
     "fatal",
     "Every row that could teach anything is longer than `maxTokens`. Sample fewer tokens, compact the conversation, or train a model with a longer context.",
+  ],
+  "only-truncated": [
+    "fatal",
+    "Every trajectory of the groups that could teach anything has a turn that ended at the token limit, and `mask_truncated` excludes it. Allow longer turns, or leave `mask_truncated` out.",
   ],
   "payload-too-large": [
     "fatal",

@@ -30,6 +30,8 @@ export interface PreflightOptions {
    * @default false
    */
   readonly rendersTokenIds?: boolean | undefined;
+  /** Whether the job does not train trajectories with a turn that ended at the token limit (`mask_truncated`). @default false */
+  readonly masksTruncated?: boolean | undefined;
 }
 
 /** Group as a `TrajectoryGroup` or in its wire form. */
@@ -83,14 +85,17 @@ export function* preflightSteps(inputs: readonly PreflightInput[], options: Pref
   const note: Note = (code, path) => findings.note(code, path);
   let learnable = 0;
   let fitting = 0;
+  let whole = 0;
   for (const [index, group] of groups.entries()) {
     const verdict = yield* examineGroup(group, { path: `trajectory_groups.${index}`, note, options });
     if (verdict.isVaried) learnable++;
     if (verdict.isVaried && verdict.fits) fitting++;
+    if (verdict.isVaried && (options.masksTruncated !== true || group.trajectories.some(isWhole))) whole++;
   }
   if (groups.every((group) => group.trajectories.length === 0)) note("no-groups", "trajectory_groups");
   else if (learnable === 0) note("nothing-to-learn", "trajectory_groups");
   else if (fitting === 0) note("only-overlong-rows", "trajectory_groups");
+  else if (whole === 0) note("only-truncated", "trajectory_groups");
   examineSizes(groups, note);
   if (options.maxBytes !== undefined) yield* examineBytes(groups, options.maxBytes, note);
   return findings.list();
@@ -132,6 +137,12 @@ function checkOptions(options: PreflightOptions): void {
   throw new ArgumentError("Expected `currentStep` beside `maxStepsOffPolicy`: the step that groups are compared with", {
     param: "currentStep",
   });
+}
+
+/** Whether a trajectory has sampled turns, and none of them ended at the token limit. */
+function isWhole(trajectory: WireTrajectory): boolean {
+  const choices = allChoices(trajectory);
+  return choices.length > 0 && choices.every(({ finish_reason: reason }) => reason !== "length");
 }
 
 function* examineGroup(group: WireTrajectoryGroup, site: Site): Steps<{ readonly isVaried: boolean; readonly fits: boolean }> {

@@ -46,7 +46,7 @@ const EXAMPLES: Readonly<Record<string, Expectation>> = {
   "generate-scenarios": {
     args: () => [SCENARIOS],
     prints: [
-      /request 1: duplicate: .*\nrequest 1: tool: .*"burn"\n24 scenarios after 4 requests: 16 train, 8 eval\n.*Use find with name [a-z]{6}/s,
+      /request 1: duplicate: .*\nrequest 1: tool: .*"burn"\n24 scenarios after 4 requests: 20 train, 4 eval\n.*Use find with name [a-z]{6}/s,
     ],
   },
   "mcp-tools": { prints: [/\[ 'find', 'open' \]/, /tool +12 *\nassistant 12/, /stopReason: 'answer'/] },

@@ -29,6 +29,12 @@ describe("tokenTexts", () => {
 describe("sampledData", () => {
   const choice = assistantChoice.parse(sampled());
 
+  it("has the advantage of each token if they differ, and null for a token that was not trained", () => {
+    const trained = { advantage: 0.5, advantages: [1, 0, 0, 0.5], logprobs: [-0.123456, null, -0.5, -1] };
+    expect(sampledData(choice, trained)).toMatchObject({ advantage: 0.5, advantages: [1, 0, 0, 0.5], trained: [-0.1235, null, -0.5, -1] });
+    expect(sampledData(choice, { ...trained, advantages: [1] }).advantages).toBeNull();
+  });
+
   it("aligns texts, ids, sampled and trained log-probabilities", () => {
     const found = sampledData(choice, { advantage: 0.5, logprobs: [-0.11, -0.22, -0.33, -0.44] });
     expect(found).toEqual({
@@ -37,6 +43,7 @@ describe("sampledData", () => {
       logprobs: [-0.1, -0.2, -0.3, -0.4],
       trained: [-0.11, -0.22, -0.33, -0.44],
       advantage: 0.5,
+      advantages: null,
       promptTokens: 3,
       finish: "stop",
       policy: 4,

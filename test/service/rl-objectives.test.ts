@@ -44,7 +44,7 @@ describe("the entropy bonus", () => {
       losses.push(step?.data.loss);
       const passes = service.engine.calls.filter((call) => call.verb === "forwardBackward");
       expect(passes).toHaveLength(1);
-      const { loss } = passes[0]?.detail as { readonly loss: { readonly entropyCoefficient?: number } };
+      const { loss } = passes[0]!.detail as { readonly loss: { readonly entropyCoefficient?: number } };
       expect(loss.entropyCoefficient).toBe("entropy_coef" in bonus ? 0.25 : undefined);
     }
     // Every token of the scripted engine has an entropy of 1 nat, and the weights add up to 1.
@@ -78,7 +78,7 @@ describe("truncated trajectories", () => {
     const body = { model_id: id, trajectory_groups: only, experimental_config: { mask_truncated: true } };
     const answer = await service.call("POST", RL_JOBS, body);
     expect(answer.status).toBe(422);
-    expect(JSON.stringify(answer.body)).toContain("`mask_truncated` excludes them");
+    expect(JSON.stringify(answer.body)).toContain("`mask_truncated` excludes it");
   });
 });
 

@@ -200,6 +200,14 @@ describe("relaxations of a job", () => {
     expect(found(noIds, { rendersTokenIds: false, allowsUnknownLogprobs: true })).toEqual([["choice-without-token-ids", "fatal"]]);
   });
 
+  it("report a batch with truncated trajectories alone if the job masks them", () => {
+    const cut = group(sampled(0, "a", { finish_reason: "length" }), sampled(1, "b", { finish_reason: "length" }));
+    expect(found(cut, {})).toEqual([]);
+    expect(found(cut, { masksTruncated: true })).toEqual([["only-truncated", "fatal"]]);
+    const half = group(sampled(0, "a", { finish_reason: "length" }), sampled(1, "b"));
+    expect(found(half, { masksTruncated: true })).toEqual([]);
+  });
+
   it("report no choices without log-probabilities if they are allowed", () => {
     expect(found(noLogprobs, { allowsUnknownLogprobs: true })).toEqual([]);
     expect(found(noLogprobs, { rendersTokenIds: true })).toEqual([["choice-without-logprobs", "fatal"]]);

@@ -205,6 +205,11 @@ describe("groups", () => {
     });
   });
 
+  it("keep scenarios of different environments apart", () => {
+    const of = (environment: string) => scored([1], "a").with({ metadata: { scenario_id: "a", environment } });
+    expect(trajectoryGroups([of("x"), of("y"), of("x")]).stats.rewardMean.clusters).toBe(2);
+  });
+
   it("freeze copies of their contents, not the inputs", () => {
     const failed = { type: "E", message: "m", traceback: "t" };
     const metadata = { a: 1 };

@@ -73,6 +73,23 @@ function discardReason(
   return isTrainableGroup(group.rewards) ? null : "constant";
 }
 
+/** Remedy for each reason of {@link DISCARD_REASONS}. */
+const REMEDIES = {
+  old: "raise `filters.maxAge`",
+  small: "look for failed rollouts, or widen the range of completion tokens in `filters`",
+  constant: "use scenarios that the policy solves sometimes (`curriculum`), a finer reward, larger groups, or a larger `refill.maxGroups`",
+};
+
+/** Describes why no group of a batch is left, with remedies; null if some are, or none was sampled. */
+export function discardMessage({ kept, discarded }: Pick<Selection, "kept" | "discarded">): string | null {
+  const reasons = DISCARD_REASONS.filter((reason) => discarded[reason] !== undefined);
+  if (kept.length > 0 || reasons.length === 0) return null;
+  const total = reasons.reduce((sum, reason) => sum + (discarded[reason] ?? 0), 0);
+  const counts = reasons.map((reason) => `${discarded[reason]} ${reason}`).join(", ");
+  const remedies = reasons.map((reason) => `for ${reason}, ${REMEDIES[reason]}`).join("; ");
+  return `The filters discarded all ${total} sampled groups (${counts}). If this persists: ${remedies}.`;
+}
+
 /** Returns the number of steps before `step` that were not yet trained when the rollouts of a group started. */
 export function ageOf({ metadata }: TrajectoryGroup, step: number): number {
   return step - Number(metadata["policy_version"] ?? step);

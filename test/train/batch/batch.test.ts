@@ -2,6 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { defineEnvironment, reward, type Environment } from "../../../src/environment/index.ts";
+import { openRun } from "../../../src/experiment/index.ts";
 import type { RecordedEvent, TrainRlOptions } from "../../../src/train/index.ts";
 import { Lines } from "../../progress/screen.ts";
 import { environment, readLines, recorded, setUp, start, timelessMetrics, type Scenario } from "../support.ts";
@@ -66,6 +67,11 @@ describe("refill", () => {
     const rows = await readLines(given.runDir, "metrics.jsonl");
     expect(rows.map((row) => row.skipped as number)).toEqual([0, 1]);
     expect(rows[0]["data/groups"]).toBe(1);
+    const [skip] = events.filter(({ type }) => type === "step-skip");
+    expect(skip).toMatchObject({
+      step: 1,
+      message: expect.stringMatching(/^The filters discarded all 3 sampled groups \(3 constant\)\..*`refill\.maxGroups`/) as unknown,
+    });
   });
 
   it("allows `maxExceptions` as a share of all rollouts of the step, not of one round", async () => {
@@ -176,6 +182,19 @@ describe("a curriculum", () => {
     expect(batchEnds(events)[2]?.passRates.map(({ rate }) => rate)).toEqual(means.map((each) => expect.closeTo(each, 12) as number));
   });
 
+  it("uses the recorded batches of all earlier steps when rollouts are ahead of training, reproducibly", async () => {
+    const options = { steps: 5, maxStepsOffPolicy: 2, isLagExact: true, curriculum: {}, refill: { maxGroups: 4 } };
+    const run = async () => {
+      const given = await setUp();
+      const events = await recorded(start(given, { ...options, environment: listed((n) => n % 2 === 0) }));
+      return { batches: batchEnds(events).map(({ seq: _seq, time: _time, ...rest }) => rest), rows: await timelessMetrics(given.runDir) };
+    };
+    const first = await run();
+    expect(first.batches.map(({ step }) => step)).toEqual([0, 1, 2, 3, 4]);
+    expect(first.batches.flatMap(({ passRates }) => passRates)).toHaveLength(first.batches.reduce((sum, { sampled }) => sum + sampled, 0));
+    expect(await run()).toEqual(first);
+  });
+
   it("is a function of the seed", async () => {
     const [one, two, other] = [await setUp(), await setUp(), await setUp()];
     const run = async (given: Awaited<ReturnType<typeof setUp>>, seed: number) =>
@@ -220,6 +239,12 @@ describe("a run on several environments", () => {
     expect(Object.keys(train as object).filter((name) => name.startsWith("env/") && name.includes("time/"))).toEqual([]);
     const evaluation = rows.findLast(({ split }) => split === "eval");
     expect(evaluation).toMatchObject({ "eval/rollout/groups": 3, "eval/env/first/rollout/groups": 2, "eval/env/second/rollout/groups": 1 });
+    const scenarios = await (await openRun(given.runDir)).evaluation();
+    expect(scenarios.map(({ index, scenario }) => [index, scenario])).toEqual([
+      [0, "first/eval-0"],
+      [1, "first/eval-1"],
+      [2, "second/e"],
+    ]);
     const config = JSON.parse(await readFile(join(given.runDir, "config.json"), "utf8")) as object;
     expect(config).toMatchObject({
       environment: "first, second",
