@@ -81,7 +81,7 @@ export class Questioner {
       problems.push(parsed.problem);
       conversation = [
         ...messages,
-        { role: "assistant", content: text.slice(0, MAX_QUOTED) },
+        { role: "assistant", content: text.slice(0, MAX_QUOTED).trim() || NO_TEXT },
         { role: "user", content: correction(parsed.problem) },
       ];
     }
@@ -131,6 +131,8 @@ export class Questioner {
   }
 }
 
+/** Stands for an empty answer in the repeated question, because some servers reject messages without text. */
+const NO_TEXT = "(no text)";
 /** Max characters of an invalid answer that are shown to the judge again. */
 const MAX_QUOTED = 8000;
 

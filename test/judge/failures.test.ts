@@ -148,7 +148,7 @@ function succeeds(script: readonly string[]): boolean {
 }
 
 describe("an invalid answer", () => {
-  it.each(Object.entries(INVALID))("with %s is rejected, and the judge is told the problem once", async (_, change) => {
+  it.each(Object.entries(INVALID))("with %s is rejected, and the second request states the problem", async (_, change) => {
     const model = judgeOf((request, index) =>
       index === 0 ? change(rightEntries(request, hundredth), 0) : scoresText(rightEntries(request, hundredth)),
     );
@@ -158,7 +158,7 @@ describe("an invalid answer", () => {
     expect(group.metrics["judge/prompt_tokens"]).toBe(200);
     const [question, answer, complaint] = model.requests[1]!.messages.slice(1);
     expect(question).toEqual(model.requests[0]!.messages[1]);
-    expect(answer).toMatchObject({ role: "assistant" });
+    expect(answer).toMatchObject({ role: "assistant", content: expect.stringMatching(/\S/) });
     expect(complaint).toMatchObject({ role: "user", content: expect.stringMatching(/^This answer is not valid: .{10,}/s) });
   });
 
