@@ -14,6 +14,8 @@ const BATCH_EVENTS = 500;
 const DELIVERY_TIMEOUT_MS = 30_000;
 /** Max time for the remaining deliveries at the end of a run, milliseconds. */
 const FLUSH_TIMEOUT_MS = 30_000;
+/** Max failed attempts to deliver the remaining events when the run has ended. */
+const FINAL_ATTEMPTS = 3;
 /** Max wait between two attempts to deliver, milliseconds. */
 const MAX_WAIT_MS = 60_000;
 
@@ -150,8 +152,12 @@ class Feed {
     clearTimeout(timer);
   }
 
-  /** Delivers pending events until none is left; after a failure, tries again with growing waits, and once when the run ends. */
+  /**
+   * Delivers pending events until none is left; after a failure, tries again with growing waits. When the run ends, stops after
+   * {@link FINAL_ATTEMPTS} further failures.
+   */
   async #work(): Promise<void> {
+    let finalFailures = 0;
     try {
       for (let attempt = 0; this.#pending.length > 0 && !this.#stop.signal.aborted;) {
         try {
@@ -161,7 +167,7 @@ class Feed {
           this.#fail(error);
           // A new session starts from the saved state, without the effects of the failed delivery.
           await this.#close();
-          if (this.#isFinishing && attempt > 0) return;
+          if (this.#isFinishing && ++finalFailures >= FINAL_ATTEMPTS) return;
           await this.#wait(backoffMs(attempt++, { maxMs: MAX_WAIT_MS }));
         }
       }
