@@ -30,7 +30,7 @@ export const modules = {
   environment: loop,
   // Scenarios that a model writes for the tools of an agent.
   scenarios: [...base, "schema", "trajectory", "dataset", "rollout"],
-  // Rewards that ask a language model; the types of rewards are those of `trajectory`.
+  // Rewards computed by a language model; their types are defined in `trajectory`.
   judge: agent,
   follow: [...base, "schema", "client"],
   train: [...loop, "environment", "follow", "report", "progress"],

@@ -83,7 +83,7 @@ function timedRollout<S>(environment: Environment<S>): Rollout<S> {
   return Object.assign(rollout, { afterTimeout });
 }
 
-/** Returns the trajectory of an attempt that has timed out, not scored yet; null if there is none to score. */
+/** Returns the unscored trajectory of an attempt that has timed out; null if no turn was completed. */
 function interrupted<S>({ rewards, groupRewards }: Environment<S>, { builders, late }: TimedAttempt): Trajectory | null {
   const metrics = { timed_out: 1 };
   if (late instanceof Trajectory) return late.with({ metrics });

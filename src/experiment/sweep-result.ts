@@ -83,7 +83,7 @@ export class SweepResult<S, V> {
 
   /**
    * Compares the combinations of settings by a number per cell. Differences to the baseline are paired by seed, and the bootstrap draws seeds:
-   * the intervals cover the randomness of training, unlike those of `compare`, which cover the choice of scenarios. With few seeds a bootstrap
+   * the intervals cover the randomness of training, while `compare` covers the choice of scenarios. With few seeds a bootstrap
    * interval is too narrow; use five or more. Seeds of which a cell failed have no pair and are counted in `missing`.
    *
    * @param options - Number of a cell, baseline and bootstrap.

@@ -11,7 +11,7 @@ export class AnswerCache {
     this.#directory = directory;
   }
 
-  /** Returns the stored text of an answer; null if there is none, or if its file is not of this form. */
+  /** Returns the stored text of an answer; null if the cache has no valid file for it. */
   async read(key: string): Promise<string | null> {
     let stored: unknown;
     try {

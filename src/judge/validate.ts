@@ -130,7 +130,7 @@ type Call = readonly number[] | string;
 
 interface JudgedCase {
   readonly quality: readonly number[];
-  /** One call per order, then a repetition of the first. */
+  /** Scores of one call per order, then of a second call with the first order. */
   readonly calls: readonly Call[];
 }
 

@@ -26,7 +26,7 @@ export type GroupScore = RewardScore;
 
 /** Result of a group reward function with data about the group as a whole. */
 export interface GroupScores {
-  /** One score per trajectory, in the order of the input. An error fails this rollout only. */
+  /** One score per trajectory, in the order of the input. An error in the list fails the rollout at its position. */
   readonly scores: readonly (number | boolean | GroupScore | Error)[];
   /** Metrics added to the group. Numbers of the same name from several rewards are added up. @default {} */
   readonly metrics?: Readonly<Record<string, number | boolean>> | undefined;

@@ -5,8 +5,8 @@
  *   npm run bench -- sampling [--seeds 1,2,3] [--target 0.8] [--prompts 32] [--attempts 16] [--max-steps 200] [--every 5] [--only uniform|curriculum] [--dir DIR]
  *
  * All runs of a seed start from the same checkpoint, trained on the recipe's examples. The held-out problems are answered greedily before
- * the first step and every `--every` steps; a run stops at the first evaluation that reaches the target. Rollouts include those of discarded
- * groups. With `--dir`, an interrupted benchmark resumes.
+ * the first step and every `--every` steps; a run stops at the first evaluation that reaches the target. Rollouts of discarded groups
+ * are counted, too. With `--dir`, an interrupted benchmark resumes.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

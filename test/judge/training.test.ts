@@ -7,7 +7,7 @@ import { TooManyExceptionsError } from "../../src/rollout/index.ts";
 import { environment, readLines, setUp, start } from "../train/support.ts";
 import { judgeOf, rightEntries, scoresText } from "./support.ts";
 
-/** Score of a sampled text, whatever its tokens are. */
+/** Returns a score that depends only on the sampled text. */
 const byLength = (text: string) => (text.length % 10) / 10;
 
 describe("a training run with a judge as its reward", () => {

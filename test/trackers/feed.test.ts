@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import type { RunEvent, TrackedEvent, Tracker } from "../../src/train/index.ts";
 import { setUp, start } from "../train/support.ts";
 
-/** Tracker in memory that keeps what it confirmed. `failures` deliveries throw first. */
+/** Tracker that stores delivered events in memory. The first `failures` deliveries throw. */
 function memoryTracker({ failures = 0, name = "memory" } = {}) {
   const received: TrackedEvent[] = [];
   const states: unknown[] = [];

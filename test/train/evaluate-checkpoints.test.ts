@@ -42,7 +42,7 @@ describe("the evaluation of checkpoints", () => {
     expect((await readFile(join(runDir, "trajectories/eval/000002.jsonl"), "utf8")).startsWith(played)).toBe(true);
     const run = await openRun(runDir);
     expect(run).toMatchObject({ state: "completed", steps: 0, evaluations: [0, 1, 2], config: { kind: "eval", group_size: 1 } });
-    // The draws are those of the training run's own evaluation.
+    // The evaluation of the training run uses the same seeds.
     const own = await openRun(trained);
     expect(await run.evaluation(2)).toEqual(
       (await own.evaluation(2)).map((each) => expect.objectContaining({ rewards: each.rewards }) as object),

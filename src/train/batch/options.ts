@@ -48,7 +48,7 @@ export interface FilterOptions {
  */
 export interface CurriculumOptions<S> {
   /**
-   * Number of scenarios to sample from if the environment's `train` is a function: those of the indices 0 to `pool` − 1. Required for a
+   * Number of scenarios to sample from if the environment's `train` is a function: the scenarios with indices 0 to `pool` − 1. Required for a
    * function. For a list, the curriculum samples from the whole list.
    */
   readonly pool?: number | undefined;
