@@ -211,6 +211,12 @@ const OPS: Record<string, Evaluate> = {
     const width = x!.shape[1]!;
     return [{ shape: indices!.shape, data: indices!.data.map((column, row) => x!.data[row * width + column]!) }];
   },
+  ScatterAddRows: ([table, indices, updates]) => {
+    const width = table!.shape[1]!;
+    const data = Float64Array.from(table!.data);
+    updates!.data.forEach((value, i) => (data[indices!.data[Math.floor(i / width)]! * width + (i % width)]! += value));
+    return [{ shape: table!.shape, data }];
+  },
   ScatterElements: ([base, indices, updates], node) => {
     const width = base!.shape[1]!;
     const columns = updates!.shape[1]!;

@@ -197,6 +197,19 @@ export class Graph {
   }
 }
 
+/** Returns the nodes that an output depends on, in recording order, which is topological. */
+export function liveNodes(graph: Graph): Node[] {
+  const needed = new Set<Value>(graph.outputs.values());
+  const live: Node[] = [];
+  for (let i = graph.nodes.length - 1; i >= 0; i--) {
+    const node = graph.nodes[i]!;
+    if (!node.outputs.some((output) => needed.has(output))) continue;
+    for (const input of node.inputs) needed.add(input);
+    live.push(node);
+  }
+  return live.reverse();
+}
+
 /** Formats a shape such as `[2, "T", 32]` for error messages. */
 export function formatShape(shape: readonly Dim[]): string {
   return `[${shape.join(", ")}]`;

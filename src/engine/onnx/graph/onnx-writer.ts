@@ -1,5 +1,5 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import type { Attribute, ConstantData, DType, Graph, Node, Value } from "./graph.ts";
+import { type Attribute, type ConstantData, type DType, type Graph, liveNodes, type Node, type Value } from "./graph.ts";
 
 /** Version of the ONNX file format. */
 const IR_VERSION = 10;
@@ -41,19 +41,6 @@ export function writeOnnx(graph: Graph, name: string): Uint8Array {
     });
   }
   return model.finish();
-}
-
-/** Returns the nodes that an output depends on, in recording order, which is topological. */
-function liveNodes(graph: Graph): Node[] {
-  const needed = new Set<Value>(graph.outputs.values());
-  const live: Node[] = [];
-  for (let i = graph.nodes.length - 1; i >= 0; i--) {
-    const node = graph.nodes[i]!;
-    if (!node.outputs.some((output) => needed.has(output))) continue;
-    for (const input of node.inputs) needed.add(input);
-    live.push(node);
-  }
-  return live.reverse();
 }
 
 function message(writer: BinaryWriter, field: number, body: (writer: BinaryWriter) => void): void {

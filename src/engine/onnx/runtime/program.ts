@@ -2,6 +2,8 @@
 import type * as Ort from "onnxruntime-node";
 import { EngineError, EngineMissingError } from "../../../errors.ts";
 import { type Graph, writeOnnx } from "../graph/index.ts";
+import { cpu, type Device } from "./device.ts";
+import { newProfile, readPlacement } from "./placement.ts";
 
 export type Tensor = Ort.Tensor;
 /** Input tensors or preallocated output tensors, by name. */
@@ -37,22 +39,40 @@ export interface ProgramOptions {
    * of the first run with that shape. @default true
    */
   readonly memoryPattern?: boolean | undefined;
+  /** Device that computes the graph. @default the processor */
+  readonly device?: Device | undefined;
+  /**
+   * Outputs that stay in the device's memory; all others are returned in the process's memory. Without effect on the processor, whose
+   * memory is the process's. @default none
+   */
+  readonly resident?: ((output: string) => boolean) | undefined;
 }
 
 /** Compiled graph. `run` blocks the calling thread during the computation, so it must be called in a worker. */
 export class Program {
   readonly #session: Ort.InferenceSession;
+  readonly #name: string;
+  readonly #device: Device;
+  #profile: string | null;
 
-  private constructor(session: Ort.InferenceSession) {
+  private constructor(session: Ort.InferenceSession, name: string, device: Device, profile: string | null) {
     this.#session = session;
+    this.#name = name;
+    this.#device = device;
+    this.#profile = profile;
   }
 
   /** Compiles a graph. @throws EngineError `E_ENGINE` if the runtime rejects the graph. */
   static async compile(graph: Graph, name: string, options: ProgramOptions): Promise<Program> {
+    const { device = cpu, resident = () => false } = options;
     const ort = await loadRuntime();
+    const lowered = device.lower(graph);
+    const outputs = [...graph.outputs.keys()].filter(resident);
+    const profile = device.onPlacement === null ? null : await newProfile();
     try {
-      const session = await ort.InferenceSession.create(writeOnnx(graph, name), {
-        executionProviders: ["cpu"],
+      const session = await ort.InferenceSession.create(writeOnnx(lowered, name), {
+        ...device.sessionOptions(outputs),
+        ...(profile === null ? {} : { enableProfiling: true, profileFilePrefix: profile }),
         intraOpNumThreads: options.threads,
         interOpNumThreads: 1,
         executionMode: "sequential",
@@ -62,9 +82,9 @@ export class Program {
         enableMemPattern: options.memoryPattern ?? true,
         logSeverityLevel: 3,
         // A spinning thread would occupy a core that samplers, trainer and server share.
-        extra: { session: { intra_op: { allow_spinning: "0" } } },
+        extra: { session: { intra_op: { allow_spinning: "0" } }, ...device.extra },
       });
-      return new Program(session);
+      return new Program(session, name, device, profile);
     } catch (cause) {
       throw new EngineError(`The graph "${name}" did not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
     }
@@ -84,10 +104,20 @@ export class Program {
    */
   async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     try {
-      return (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
+      const results = (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
+      this.#device.count(feeds, results);
+      if (this.#profile !== null) await this.#reportPlacement(this.#profile);
+      return results;
     } catch (cause) {
       throw new EngineError(`The engine failed to run a graph: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
     }
+  }
+
+  /** Reports where the nodes of the first run were computed. */
+  async #reportPlacement(profile: string): Promise<void> {
+    this.#profile = null;
+    this.#session.endProfiling();
+    this.#device.onPlacement!({ program: this.#name, ...(await readPlacement(profile)) });
   }
 
   /** Frees the compiled graph and its memory. */

@@ -88,8 +88,7 @@ export function rotaryEmbedding(x: Value, positions: Value, cos: Value, sin: Val
 }
 
 /**
- * Gathers rows of a table: `y[r] = table[indices[r]]`. The gradient scatter-adds rows. Indices repeat, so the addition must be correct
- * with several threads: ScatterElements is, ScatterND is not.
+ * Gathers rows of a table: `y[r] = table[indices[r]]`. The gradient scatter-adds rows.
  *
  * @param table - `[V, H]`.
  * @param indices - `[R]`, int64.
@@ -108,14 +107,15 @@ export function gatherRows(table: Value, indices: Value): Value {
   })[0]!;
 }
 
-/** Returns `table` after `table[indices[r]] += updates[r]`. Has no gradient. */
+/**
+ * Returns `table` after `table[indices[r]] += updates[r]`. Has no gradient. The ONNX operators that compute it without loss or a varying
+ * order of summation differ by device: see the lowering tables.
+ */
 function scatterAddRows(table: Value, indices: Value, updates: Value): Value {
-  const { graph } = table;
-  const wide = expandTo(reshape(indices, [indices.shape[0]!, 1]), updates.shape);
-  return graph.record({
-    op: "ScatterElements",
-    inputs: [table, wide, updates],
-    attributes: { axis: { int: 0 }, reduction: { string: "add" } },
+  return table.graph.record({
+    op: "ScatterAddRows",
+    domain: "whetstone",
+    inputs: [table, indices, updates],
     outputs: [{ shape: table.shape }],
   })[0]!;
 }

@@ -1,0 +1,18 @@
+/** Lowerings for the CPU execution provider of ONNX Runtime. */
+import type { LoweringTable } from "../lower.ts";
+import { expandTo } from "../ops/broadcast.ts";
+import { reshape } from "../ops/shape.ts";
+
+/** Lowerings of the device `cpu`. */
+export const CPU_LOWERINGS: LoweringTable = {
+  // Indices repeat. ScatterElements adds them all with any number of threads; ScatterND loses some.
+  "whetstone.ScatterAddRows": (_, [table, indices, updates]) => {
+    const wide = expandTo(reshape(indices!, [indices!.shape[0]!, 1]), updates!.shape);
+    return table!.graph.record({
+      op: "ScatterElements",
+      inputs: [table!, wide, updates!],
+      attributes: { axis: { int: 0 }, reduction: { string: "add" } },
+      outputs: [{ shape: table!.shape }],
+    });
+  },
+};
