@@ -3,6 +3,7 @@ import { DataError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
 import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import type { NamedTensor } from "./safetensors.ts";
+import { uniform } from "../../../util/rng.ts";
 import { openBaseWeights, openWeights, type WeightSource } from "./weight-source.ts";
 
 /**
@@ -103,4 +104,14 @@ export function initialAdapter(layout: Layout, uniform: (index: number) => numbe
     for (let i = 0; i < view.length; i++) view[i] = bound * (2 * uniform(parameter.offset + i) - 1);
   }
   return flat;
+}
+
+/** Returns the initial weights of a seed. */
+export function freshWeights(config: ModelConfig, layout: Layout, seed: number): Float32Array {
+  return initialWeights(config, layout, normalFrom(BigInt(seed)));
+}
+
+/** Returns a source of standard normal numbers by index: Box-Muller over the counter-based generator. */
+function normalFrom(seed: bigint): (index: number) => number {
+  return (index) => Math.sqrt(-2 * Math.log(uniform(seed, index, 0))) * Math.cos(2 * Math.PI * uniform(seed, index, 1));
 }

@@ -3,13 +3,12 @@ import { entropyCoefficientOf } from "../../../training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
-import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
-import { type Batch, minTrainedEntries, type PaddedBlock } from "./batch.ts";
+import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
+import { type Batch, minTrainedEntries } from "./batch.ts";
+import { batchInputs, type BatchResult, batchResult, NOTHING } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
-import { promptOfPackedRows, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
-import { packedMasks, type Mask, promptMasks } from "./masks.ts";
+import { selectTrained } from "./inputs.ts";
 import { graphShape } from "./query-blocks.ts";
-import { PACKED, maskName, PROMPT } from "./padded-blocks.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 
 /** Base model as gradient graphs read it. */
@@ -29,17 +28,6 @@ export interface BatchModel {
   /** Layout of the trained parameters. */
   readonly layout: Layout;
   readonly parameters: Float32Array;
-}
-
-/** Results of a batch, except gradients. */
-export interface BatchResult {
-  /** Log-probabilities of the trained tokens, in the order of `forEachTrained`. */
-  readonly logprobs: Float32Array;
-  /** Sum of the entropies at the trained tokens, in nats. */
-  readonly entropy: number;
-  /** Sum of the entropies times the weights of the tokens, in nats. */
-  readonly weightedEntropy: number;
-  readonly loss: number;
 }
 
 /** Runs batches with a fixed number of threads inside one op, and caches compiled graphs. */
@@ -69,57 +57,30 @@ export class BatchRunner {
     const { base, layout, lora, parameters } = model;
     const { config } = base;
     const selection = selectTrained(rows, batch, minTrainedEntries(config, lora !== null));
-    if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, weightedEntropy: 0, loss: 0 };
-    const size = selection.selected.length;
-    const half = config.headSize / 2;
-    const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
-    const scalar = (x: number) => new Tensor("float32", new Float32Array([x]), []);
+    if (selection.count === 0) return NOTHING;
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
+    const half = config.headSize / 2;
     const feeds: Tensors = {
       cos: new Tensor("float32", base.rotary.cos, [base.rotary.cos.length / half, half]),
       sin: new Tensor("float32", base.rotary.sin, [base.rotary.sin.length / half, half]),
-      ...blockFeeds(Tensor, rows, batch, config.heads / config.kvHeads),
-      selected: new Tensor("int64", selection.selected, [size]),
-      targets: new Tensor("int64", selection.targets, [size]),
+      ...batchInputs(Tensor, { config, lora }, { rows, batch, selection, loss: gradients && loss, masks: "given" }),
       ...views(lora ? base.weights : parameters, base.layout),
+      ...(lora ? views(parameters, layout) : {}),
     };
-    if (lora) Object.assign(feeds, views(parameters, layout), { adapter_scale: scalar(lora.alpha / lora.rank) });
-    const fetches: Tensors = { logprob: column(new Float32Array(size)), entropy: column(new Float32Array(size)) };
-    const coefficient = entropyCoefficientOf(loss);
+    const column = () => new Tensor("float32", new Float32Array(selection.selected.length), [selection.selected.length, 1]);
+    const fetches: Tensors = { logprob: column(), entropy: column() };
     if (loss && gradients) {
-      feeds["weights"] = column(selection.weights);
-      if (loss.kind !== "cross-entropy") {
-        feeds["advantages"] = column(selection.advantages);
-        feeds["old"] = column(selection.old);
-        feeds["known"] = column(selection.known);
-        feeds["low"] = scalar(1 - loss.epsilon);
-        feeds["high"] = scalar(1 + loss.epsilonHigh);
-        if (coefficient > 0) feeds["entropy_coef"] = scalar(coefficient);
-      }
-      fetches["loss"] = scalar(0);
+      fetches["loss"] = new Tensor("float32", new Float32Array(1), []);
       for (const parameter of layout.parameters) {
         const accumulator = new Tensor("float32", viewOf(gradients, parameter), parameter.shape);
         feeds[`${ACCUMULATOR}${parameter.name}_in`] = accumulator;
         fetches[ACCUMULATOR + parameter.name] = accumulator;
       }
     }
-    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus: coefficient > 0 });
+    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus: entropyCoefficientOf(loss) > 0 });
     await program.run(feeds, fetches);
-
-    const entropies = fetches["entropy"]!.data as Float32Array;
-    let entropy = 0;
-    let weightedEntropy = 0;
-    for (let i = 0; i < selection.count; i++) {
-      entropy += entropies[i]!;
-      weightedEntropy += selection.weights[i]! * entropies[i]!;
-    }
-    return {
-      logprobs: (fetches["logprob"]!.data as Float32Array).slice(0, selection.count),
-      entropy,
-      weightedEntropy,
-      loss: loss ? (fetches["loss"]!.data as Float32Array)[0]! : 0,
-    };
+    return batchResult(selection, fetches, loss !== null);
   }
 
   #program(
@@ -134,21 +95,4 @@ export class BatchRunner {
       return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false });
     });
   }
-}
-
-/** Builds the tensors with tokens, positions and masks of a batch's padded blocks. */
-function blockFeeds(Tensor: TensorConstructor, rows: readonly Row[], batch: Batch, copies: number): Tensors {
-  const feeds: Tensors = {};
-  const add = (prefix: string, { count, time }: PaddedBlock, { tokens, positions }: Tokens, masks: readonly Mask[]) => {
-    feeds[`${prefix}tokens`] = new Tensor("int64", tokens, [count * time]);
-    feeds[`${prefix}positions`] = new Tensor("int64", positions, [count, masks.length, time / masks.length]);
-    masks.forEach(({ data, shape }, block) => (feeds[maskName(prefix, block)] = new Tensor("float32", data, shape)));
-  };
-  const { prompts, packedRows } = tokenInputs(rows, batch);
-  add(PACKED, batch.packedRows, packedRows, packedMasks(batch, copies));
-  if (batch.prompts && prompts) {
-    add(PROMPT, batch.prompts, prompts, promptMasks(batch.prompts, copies));
-    feeds["prompt_of"] = new Tensor("float32", promptOfPackedRows(batch, batch.prompts), [batch.packedRows.count, batch.prompts.count]);
-  }
-  return feeds;
 }

@@ -23,13 +23,21 @@ import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
 import { logits, type Projection, transformer, weightInputs } from "../model/transformer.ts";
 import type { GraphShape } from "./query-blocks.ts";
-import { type Model, rowsOf } from "./padded-blocks.ts";
+import { type MaskSource, type Model, rowsOf } from "./padded-blocks.ts";
 
 /** Output of a gradient graph: a loss with gradients, or log-probabilities alone. */
 export type GradientKind = LossSpec["kind"] | "forward";
 
 /** Name prefix of the gradient accumulators, which are inputs and, with the batch's gradient added, outputs. */
 export const ACCUMULATOR = "acc_";
+
+/** Options of {@link gradientGraph}. */
+export interface GradientOptions {
+  /** Whether the loss has an entropy bonus. @default false */
+  readonly hasEntropyBonus?: boolean | undefined;
+  /** Where attention masks come from. @default "given" */
+  readonly masks?: MaskSource | undefined;
+}
 
 /**
  * Builds the graph for one model shape.
@@ -53,7 +61,7 @@ export function gradientGraph(
   kind: GradientKind,
   rank: number | null,
   shape: GraphShape,
-  { hasEntropyBonus = false }: { readonly hasEntropyBonus?: boolean | undefined } = {},
+  { hasEntropyBonus = false, masks = "given" }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
   const half = config.headSize / 2;
@@ -69,7 +77,7 @@ export function gradientGraph(
     cos: graph.input("cos", ["table_positions", half]),
     sin: graph.input("sin", ["table_positions", half]),
   };
-  const { inputs, tokens, attentionLayer } = rowsOf(model, shape);
+  const { inputs, tokens, attentionLayer } = rowsOf(model, shape, masks);
   const selected = graph.input("selected", ["selected"], "int64");
   const hidden = transformer(inputs, tokens, attentionLayer, selected);
   const { logprob, entropy } = targetLogprob(logits(inputs, hidden), graph.input("targets", ["selected"], "int64"));

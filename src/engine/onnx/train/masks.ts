@@ -75,3 +75,50 @@ function continuationMask(batch: Batch, causal: Mask, start: number, copies: num
   });
   return { data, shape: [count, 1, lines, keys] };
 }
+
+/** Keys that the queries of a block attend to, one range per query and copy; and the prompt keys that all queries of a row attend to. */
+export interface Range {
+  /** First key after the prompt, `[rows, copies·queries]`. */
+  readonly first: Float32Array;
+  /** Last key, `[rows, copies·queries]`. */
+  readonly last: Float32Array;
+  /** Last prompt key of each row; −1 for none. */
+  readonly prompt: Float32Array;
+  /** Queries of the block times `copies`. */
+  readonly lines: number;
+  readonly keys: number;
+}
+
+/**
+ * Builds the ranges from which a graph computes the masks of a padded block itself: the same visible keys as {@link promptMasks} and
+ * {@link packedMasks}, in memory linear in the number of tokens.
+ *
+ * @param copies - Query heads per key head.
+ */
+export function attentionRanges(batch: Batch, isPrompt: boolean, copies: number): Range[] {
+  const { count, time } = isPrompt ? batch.prompts! : batch.packedRows;
+  const before = isPrompt ? 0 : (batch.prompts?.time ?? 0);
+  const blocks = queryBlocks(time);
+  const size = time / blocks;
+  const starts = new Int32Array(count * time);
+  const prompt = new Float32Array(count).fill(before - 1);
+  if (before > 0)
+    forEachGroup(batch, ({ shared, packedRows, continuations }, _prompt, firstPackedRow) => {
+      prompt.fill(shared - 1, firstPackedRow, firstPackedRow + packedRows);
+      for (const { packedRow, start, length } of continuations) {
+        const at = (firstPackedRow + packedRow) * time + start;
+        starts.fill(start, at, at + length);
+      }
+    });
+  return Array.from({ length: blocks }, (_, block) => {
+    const lines = copies * size;
+    const first = new Float32Array(count * lines);
+    const last = new Float32Array(count * lines);
+    for (let line = 0; line < count * lines; line++) {
+      const query = block * size + (line % size);
+      first[line] = before + starts[Math.floor(line / lines) * time + query]!;
+      last[line] = before + query;
+    }
+    return { first, last, prompt, lines, keys: before + (block + 1) * size };
+  });
+}

@@ -66,7 +66,7 @@ export class Optimizer {
 type Vectors = Parameters<AdamKernel["update"]>[0];
 
 /** Computes the kernel's scalars of step `t`, with weight decay and without. */
-function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: AdamScalars; rest: AdamScalars } {
+export function scalarsOf(adam: AdamParams, gradNorm: number, t: number): { decayed: AdamScalars; rest: AdamScalars } {
   const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = completeAdam(adam);
   const rest = {
     // The 1e-6 comes from torch.nn.utils.clip_grad_norm_.
@@ -93,7 +93,7 @@ const HARMLESS_UPDATE = 1e30;
  * Whether an update can take a finite weight to infinity or NaN. With usual settings it cannot, by the bound `|rate · m / (√v / correction
  * + ε)| ≤ rate · |m| / ε`, and the weights need no check after the step.
  */
-function mayOverflow({ scaledRate, epsilon, correction, shrink }: AdamScalars): boolean {
+export function mayOverflow({ scaledRate, epsilon, correction, shrink }: AdamScalars): boolean {
   const isBounded = (scaledRate * MAX_MOMENT) / Math.fround(epsilon) < HARMLESS_UPDATE;
   return !(isBounded && shrink <= 1 && Math.fround(correction) > 0);
 }

@@ -1,5 +1,18 @@
 /** Padded blocks of a batch in a gradient graph: their inputs, and attention over them. */
-import { attention, type AttentionOptions, concat, type Dim, matmul, reshape, split, type Value } from "../graph/index.ts";
+import {
+  attention,
+  type AttentionOptions,
+  concat,
+  type Dim,
+  type Graph,
+  lessOrEqual,
+  MASKED,
+  matmul,
+  reshape,
+  split,
+  type Value,
+  where,
+} from "../graph/index.ts";
 import { type Heads, perHeadAttention, joinHeads, type AttentionLayer, type ModelInputs, splitHeads } from "../model/transformer.ts";
 import type { GraphShape, QueryBlocks } from "./query-blocks.ts";
 
@@ -14,6 +27,19 @@ export const PACKED = "";
 /** Returns the name of the graph input with the mask of a block of queries. */
 export const maskName = (prefix: string, block: number) => `${prefix}mask${block}`;
 
+/** Returns the name of the graph input with the places of a block's keys, `0, 1, …`. */
+export const keysName = (prefix: string, block: number) => `${prefix}key_places${block}`;
+
+/** Returns the names of the graph inputs with the ranges of a block of queries. */
+export const rangeNames = (prefix: string, block: number) => ({
+  first: `${prefix}first_key${block}`,
+  last: `${prefix}last_key${block}`,
+  prompt: `${prefix}last_prompt_key${block}`,
+});
+
+/** Where attention masks come from: graph inputs, or computed in the graph from the range of keys that each query attends to. */
+export type MaskSource = "given" | "ranges";
+
 /** Rows of a graph: their model inputs, their tokens, and their attention layer. */
 export interface Rows {
   readonly inputs: ModelInputs;
@@ -22,14 +48,14 @@ export interface Rows {
 }
 
 /** Declares the inputs of a batch's padded blocks. With prompts, the returned rows are the prompts followed by the packed rows. */
-export function rowsOf(model: Model, { prompts, packedRows }: GraphShape): Rows {
-  const packed = blockInputs(model, PACKED, packedRows, prompts === null ? null : "reach");
+export function rowsOf(model: Model, { prompts, packedRows }: GraphShape, source: MaskSource): Rows {
+  const packed = blockInputs(model, PACKED, packedRows, prompts === null ? null : "reach", source);
   if (prompts === null)
     return {
       ...packed,
       attentionLayer: perHeadAttention(packed.inputs, (_layer, queries, keys, values) => attention(queries, keys, values, packed.options)),
     };
-  const prompt = blockInputs(model, PROMPT, prompts, null);
+  const prompt = blockInputs(model, PROMPT, prompts, null, source);
   const rows = "all_rows";
   const inputs = { ...packed.inputs, dims: { ...packed.inputs.dims, rows } };
   const tokens = concat([prompt.tokens, packed.tokens], 0, rows);
@@ -48,7 +74,7 @@ interface BlockInputs {
  *
  * @param reach - Dimension of the keys if the rows attend to more keys than their own, else null.
  */
-function blockInputs(model: Model, prefix: string, { count, recompute }: QueryBlocks, reach: Dim | null): BlockInputs {
+function blockInputs(model: Model, prefix: string, { count, recompute }: QueryBlocks, reach: Dim | null, source: MaskSource): BlockInputs {
   const { graph, config } = model;
   const name = (dim: string) => `${prefix}${dim}`;
   const [batch, time, rows, grouped] = [name("rows"), name("time"), name("flat"), name("grouped")];
@@ -62,12 +88,27 @@ function blockInputs(model: Model, prefix: string, { count, recompute }: QueryBl
     options: {
       group: config.heads / config.kvHeads,
       scale: 1 / Math.sqrt(config.headSize),
-      masks: Array.from({ length: count }, (_, index) => graph.input(maskName(prefix, index), [batch, 1, queries, keys(index)])),
+      masks: Array.from({ length: count }, (_, index) =>
+        source === "given"
+          ? graph.input(maskName(prefix, index), [batch, 1, queries, keys(index)])
+          : maskOfRanges(graph, prefix, index, [batch, queries, keys(index)]),
+      ),
       block,
       time,
       recompute,
     },
   };
+}
+
+/** Computes the mask of a block, `[B, 1, queries, keys]`, from the ranges of its queries. */
+function maskOfRanges(graph: Graph, prefix: string, block: number, [batch, queries, keys]: readonly [Dim, Dim, Dim]): Value {
+  const names = rangeNames(prefix, block);
+  const places = graph.input(keysName(prefix, block), [keys]);
+  const line = (name: string) => graph.input(name, [batch, 1, queries, 1]);
+  const [seen, hidden] = [graph.scalar(0), graph.scalar(MASKED)];
+  const upToQuery = where(lessOrEqual(places, line(names.last)), seen, hidden);
+  const own = where(lessOrEqual(line(names.first), places), upToQuery, hidden);
+  return where(lessOrEqual(places, graph.input(names.prompt, [batch, 1, 1, 1])), seen, own);
 }
 
 /** Returns the attention layer of a batch with prompts: prompts attend to themselves, packed rows to their prompt and themselves. */

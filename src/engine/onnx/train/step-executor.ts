@@ -5,7 +5,8 @@
 import type { LossSpec, Row, ThreadReport } from "../../port.ts";
 import { isLarge } from "../model/size.ts";
 import { type Batch, positionsIn } from "./batch.ts";
-import type { BatchModel, BatchResult } from "./batch-runner.ts";
+import type { BatchResult } from "./batch-inputs.ts";
+import type { BatchModel } from "./batch-runner.ts";
 import { addTo, splitInHalves } from "./halves.ts";
 import { Runners } from "./runners.ts";
 import { distinctCandidates, ThreadChoice } from "./thread-choice.ts";

@@ -2,7 +2,6 @@
  * Trainable models in memory, with the training operations of the engine port. Runs in a worker: calls block its thread while they compute.
  */
 import { NotFoundError } from "../../../errors.ts";
-import { entropyCoefficientOf } from "../../../training-rows.ts";
 import { uniform } from "../../../util/rng.ts";
 import { type Lease, Leases } from "../../../util/leases.ts";
 import { checkRows } from "../../check-request.ts";
@@ -12,12 +11,12 @@ import { type Adapter, adapterLayout, baseLayout } from "../model/parameters.ts"
 import { isLarge } from "../model/size.ts";
 import { readState, writeState } from "../model/state.ts";
 import { rotaryTables } from "../model/transformer.ts";
-import { initialAdapter, initialWeights, readBaseWeights } from "../model/weights.ts";
-import { type Batch, batchLimits, positionsNeeded, planBatches, positionsIn } from "./batch.ts";
-import type { BatchResult, FrozenBase } from "./batch-runner.ts";
-import { forEachTrained } from "./inputs.ts";
+import { freshWeights, initialAdapter, readBaseWeights } from "../model/weights.ts";
+import { batchLimits, positionsNeeded, planBatches } from "./batch.ts";
+import type { FrozenBase } from "./batch-runner.ts";
 import { Optimizer, type OptimizerState } from "./optimizer.ts";
 import { requireFinitePass } from "./require-finite.ts";
+import { summarize } from "./summary.ts";
 import { MAX_HALF_BATCH_TOKENS, type StartHelper, StepExecutor, type StepModel } from "./step-executor.ts";
 
 /** Model being trained. */
@@ -189,8 +188,7 @@ export class Trainer {
     return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<FrozenBase> => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
-      const weights =
-        freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
+      const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : freshWeights(config, layout, freshSeed);
       return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
     });
   }
@@ -211,11 +209,9 @@ export class Trainer {
     if (loss) model.hasGradients = true;
     try {
       const { results, threads } = await this.#executor.run({ model, rows, batches, loss, signal });
-      const { logprobs, metrics } = summary(rows, results);
+      const { logprobs, metrics } = summarize(rows, results, loss);
       requireFinitePass(model, logprobs, loss && metrics.loss);
-      const { weightedEntropy, ...sums } = metrics;
-      const bonus = entropyCoefficientOf(loss) > 0 ? { weightedEntropy } : {};
-      return { logprobs, metrics: { ...sums, ...bonus, threads } };
+      return { logprobs, metrics: { ...metrics, threads } };
     } catch (error) {
       if (before) model.gradients.set(before);
       else if (loss) dropGradients(model);
@@ -224,33 +220,7 @@ export class Trainer {
   }
 }
 
-/** Collects the results of a step: log-probabilities per row, and metrics summed over all rows. */
-function summary(
-  rows: readonly Row[],
-  results: ReadonlyMap<Batch, BatchResult>,
-): { logprobs: Logprobs[]; metrics: LossMetrics & { weightedEntropy: number } } {
-  const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
-  const metrics = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0, positions: 0, padding: 0 };
-  for (const [batch, result] of results) {
-    let at = 0;
-    forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = result.logprobs[at++]!));
-    if (at === 0) continue;
-    metrics.loss += result.loss;
-    metrics.entropy += result.entropy;
-    metrics.weightedEntropy += result.weightedEntropy;
-    metrics.tokens += at;
-    metrics.positions += positionsIn(batch);
-    metrics.padding += positionsIn(batch) - batch.groups.reduce((sum, { length }) => sum + length, 0);
-  }
-  return { logprobs, metrics };
-}
-
 function dropGradients(model: TrainableModel): void {
   model.gradients.fill(0);
   model.hasGradients = false;
-}
-
-/** Returns a source of standard normal numbers by index: Box-Muller over the counter-based generator. */
-function normalFrom(seed: bigint): (index: number) => number {
-  return (index) => Math.sqrt(-2 * Math.log(uniform(seed, index, 0))) * Math.cos(2 * Math.PI * uniform(seed, index, 1));
 }

@@ -1,0 +1,81 @@
+import type { DeviceMemory, DeviceTensor } from "./device-memory.ts";
+import type { Tensors } from "./program.ts";
+
+/** Named tensor of a vector: its place in the flat vector, and its shape. */
+export interface NamedPart {
+  readonly name: string;
+  readonly offset: number;
+  readonly size: number;
+  readonly shape: readonly number[];
+}
+
+/** Vector in a device's memory, one tensor per parameter. Several holders may share a tensor, which is never changed in place. */
+export class DeviceVector {
+  readonly #memory: DeviceMemory;
+  readonly #parts: readonly NamedPart[];
+  readonly #tensors: Map<string, DeviceTensor>;
+
+  private constructor(memory: DeviceMemory, parts: readonly NamedPart[], tensors: Map<string, DeviceTensor>) {
+    this.#memory = memory;
+    this.#parts = parts;
+    this.#tensors = tensors;
+  }
+
+  /** Copies a flat vector to the device, part by part. @throws EngineError `E_ENGINE` if the device has no room for it. */
+  static async upload(memory: DeviceMemory, parts: readonly NamedPart[], flat: Float32Array): Promise<DeviceVector> {
+    const vector = new DeviceVector(memory, parts, new Map());
+    try {
+      for (const { name, offset, size, shape } of parts) vector.set(name, await memory.upload(flat.subarray(offset, offset + size), shape));
+    } catch (error) {
+      vector.release();
+      throw error;
+    }
+    return vector;
+  }
+
+  /** Returns zeros in the shape of this vector, written on the device. */
+  async zeros(): Promise<DeviceVector> {
+    const zeros = new DeviceVector(this.#memory, this.#parts, new Map());
+    for (const [name, tensor] of this.#tensors) zeros.set(name, await this.#memory.zerosLike(tensor));
+    return zeros;
+  }
+
+  /** Returns another holder of the same tensors. */
+  clone(): DeviceVector {
+    return new DeviceVector(this.#memory, this.#parts, new Map([...this.#tensors].map(([name, tensor]) => [name, tensor.hold()])));
+  }
+
+  /** Returns the tensor of a part. */
+  get(name: string): DeviceTensor {
+    return this.#tensors.get(name)!;
+  }
+
+  /** Replaces the tensor of a part and takes ownership of the new one. */
+  set(name: string, tensor: DeviceTensor): void {
+    this.#tensors.get(name)?.release();
+    this.#tensors.set(name, tensor);
+  }
+
+  /** Replaces all parts by those of another vector and takes ownership of them. */
+  become(other: DeviceVector): void {
+    for (const [name, tensor] of other.#tensors) this.set(name, tensor);
+  }
+
+  /** Returns graph inputs. @param nameOf - Name of the input of a part. @default the name of the part */
+  feeds(nameOf: (name: string) => string = (name) => name): Tensors {
+    return Object.fromEntries([...this.#tensors].map(([name, { tensor }]) => [nameOf(name), tensor]));
+  }
+
+  /** Copies the vector into the process's memory. @param length - Length of the flat vector, padding included. */
+  async download(length: number): Promise<Float32Array> {
+    const flat = new Float32Array(length);
+    for (const { name, offset } of this.#parts) flat.set(await this.#memory.download(this.get(name)), offset);
+    return flat;
+  }
+
+  /** Releases all tensors. */
+  release(): void {
+    for (const tensor of this.#tensors.values()) tensor.release();
+    this.#tensors.clear();
+  }
+}

@@ -1,0 +1,255 @@
+/**
+ * Trainable models in a device's memory, with the training operations of the engine port. Weights, moments and gradients stay on the
+ * device: a step sends rows and returns log-probabilities, entropies and the gradient norm.
+ */
+import { NotFoundError } from "../../../errors.ts";
+import { entropyCoefficientOf } from "../../../training-rows.ts";
+import { uniform } from "../../../util/rng.ts";
+import { checkRows } from "../../check-request.ts";
+import type { AdamParams, Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
+import type { BaseSource } from "../model/config.ts";
+import type { DeviceBase, DeviceBases } from "../model/device-bases.ts";
+import { type Adapter, adapterLayout, type Layout } from "../model/parameters.ts";
+import { readState, type StateVectors, writeState } from "../model/state.ts";
+import { initialAdapter } from "../model/weights.ts";
+import type { DeviceMemory } from "../runtime/device-memory.ts";
+import { DeviceVector } from "../runtime/device-vector.ts";
+import { ProgramCache } from "../runtime/program-cache.ts";
+import { loadRuntime, Program } from "../runtime/program.ts";
+import { type Batch, batchLimits, minTrainedEntries, planBatches, positionsNeeded } from "./batch.ts";
+import { batchInputs, type BatchResult, batchResult, NOTHING } from "./batch-inputs.ts";
+import { DeviceOptimizer, type DeviceVectors } from "./device-optimizer.ts";
+import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
+import { selectTrained } from "./inputs.ts";
+import { graphShape } from "./query-blocks.ts";
+import { requireFinitePass } from "./require-finite.ts";
+import { summarize } from "./summary.ts";
+import type { TrainedModelSpec } from "./trainer.ts";
+
+interface DeviceModel {
+  readonly baseId: string;
+  readonly base: DeviceBase;
+  readonly lora: Adapter | null;
+  readonly layout: Layout;
+  readonly vectors: DeviceVectors;
+  /** Releases the base model. */
+  readonly release: () => void;
+  step: number;
+}
+
+/** Weights of a model for the sampler of the same device: the tensors themselves, held until the vector is released. */
+export interface DeviceWeights {
+  readonly weights: DeviceVector;
+  readonly lora: Adapter | null;
+}
+
+/** Trainable models by id. */
+export class DeviceTrainer {
+  readonly #memory: DeviceMemory;
+  readonly #bases: DeviceBases;
+  readonly #optimizer: DeviceOptimizer;
+  readonly #programs = new ProgramCache(8);
+  readonly #models = new Map<string, DeviceModel>();
+  #nextId = 0;
+
+  constructor(memory: DeviceMemory, bases: DeviceBases) {
+    this.#memory = memory;
+    this.#bases = bases;
+    this.#optimizer = new DeviceOptimizer(memory);
+  }
+
+  async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
+    const freshSeed = spec.fresh === true ? spec.seed : undefined;
+    const { value: shared, release } = await this.#bases.lease(base.directory, positionsNeeded, freshSeed);
+    try {
+      const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
+      const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
+      const seed = BigInt(spec.seed);
+      const parameters = lora
+        ? await DeviceVector.upload(
+            this.#memory,
+            layout.parameters,
+            initialAdapter(layout, (index) => uniform(seed, index)),
+          )
+        : shared.weights.clone();
+      const model: DeviceModel = {
+        baseId: base.id,
+        base: shared,
+        lora,
+        layout,
+        vectors: {
+          parameters,
+          gradients: await parameters.zeros(),
+          first: await parameters.zeros(),
+          second: await parameters.zeros(),
+        },
+        release,
+        step: 0,
+      };
+      const id = `model-${this.#nextId++}`;
+      this.#models.set(id, model);
+      if (spec.from !== undefined) await this.loadState(id, spec.from);
+      return id;
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  /** Computes new log-probabilities of every row, in the caller's order. */
+  async forward(id: string, rows: readonly Row[], signal: AbortSignal): Promise<Logprobs[]> {
+    return (await this.#run(this.#model(id), rows, null, signal)).logprobs;
+  }
+
+  /**
+   * Computes log-probabilities and loss of the rows and adds their gradients. After an error or an abort the gradients are as before the
+   * call.
+   */
+  async forwardBackward(
+    id: string,
+    rows: readonly Row[],
+    loss: LossSpec,
+    signal: AbortSignal,
+  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+    return this.#run(this.#model(id), rows, loss, signal);
+  }
+
+  /** Updates a model's weights with the accumulated gradients and zeroes the gradients. */
+  async optimStep(id: string, adam: AdamParams): Promise<{ gradNorm: number; step: number }> {
+    const model = this.#model(id);
+    const { vectors, layout } = model;
+    try {
+      const gradNorm = await this.#optimizer.step(vectors, layout, adam, model.step + 1);
+      model.step++;
+      return { gradNorm, step: model.step };
+    } finally {
+      vectors.gradients.become(await vectors.gradients.zeros());
+    }
+  }
+
+  /** Zeroes a model's optimizer moments and gradients and sets its step to 0. */
+  async resetOptimizer(id: string): Promise<void> {
+    const model = this.#model(id);
+    for (const vector of [model.vectors.first, model.vectors.second, model.vectors.gradients]) vector.become(await vector.zeros());
+    model.step = 0;
+  }
+
+  async saveState(id: string, path: string): Promise<void> {
+    const model = this.#model(id);
+    await writeState(path, this.#identity(model), await this.#stored(model));
+  }
+
+  async loadState(id: string, path: string): Promise<void> {
+    const model = this.#model(id);
+    const { vectors, layout } = model;
+    const empty = () => new Float32Array(layout.length);
+    const stored: StateVectors = { parameters: empty(), first: empty(), second: empty(), step: 0 };
+    await readState(path, this.#identity(model), stored);
+    for (const name of ["parameters", "first", "second"] as const)
+      vectors[name].become(await DeviceVector.upload(this.#memory, layout.parameters, stored[name]));
+    vectors.gradients.become(await vectors.gradients.zeros());
+    model.step = stored.step;
+  }
+
+  /** Returns a copy of the accumulated gradients, flat, in the layout of the trained parameters. */
+  gradients(id: string): Promise<Float32Array> {
+    const { vectors, layout } = this.#model(id);
+    return vectors.gradients.download(layout.length);
+  }
+
+  /** Returns the trained weights as they are now. The caller must release them. */
+  weights(id: string): DeviceWeights {
+    const { vectors, lora } = this.#model(id);
+    return { weights: vectors.parameters.clone(), lora };
+  }
+
+  /** Frees a model, and its base model if nothing else uses it. */
+  unload(id: string): void {
+    const model = this.#models.get(id);
+    this.#models.delete(id);
+    if (!model) return;
+    for (const vector of Object.values(model.vectors)) (vector as DeviceVector).release();
+    model.release();
+  }
+
+  #identity({ baseId, lora, layout }: DeviceModel) {
+    return { base: baseId, lora, layout };
+  }
+
+  async #stored({ vectors, layout, step }: DeviceModel): Promise<StateVectors> {
+    const { length } = layout;
+    return {
+      parameters: await vectors.parameters.download(length),
+      first: await vectors.first.download(length),
+      second: await vectors.second.download(length),
+      step,
+    };
+  }
+
+  #model(id: string): DeviceModel {
+    const model = this.#models.get(id);
+    if (!model) throw new NotFoundError(`The engine holds no trainable model "${id}"; it was unloaded`);
+    return model;
+  }
+
+  async #run(
+    model: DeviceModel,
+    rows: readonly Row[],
+    loss: LossSpec | null,
+    signal: AbortSignal,
+  ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
+    const { base, vectors, layout } = model;
+    checkRows(rows, base.config, loss);
+    const before = vectors.gradients.clone();
+    try {
+      const results = new Map<Batch, BatchResult>();
+      for (const batch of planBatches(rows, batchLimits(base.config))) {
+        signal.throwIfAborted();
+        results.set(batch, await this.#runBatch(model, rows, batch, loss));
+        // Between two batches the sampler decodes a token, and an abort message is received.
+        await new Promise(setImmediate);
+      }
+      const { logprobs, metrics } = summarize(rows, results, loss);
+      if (logprobs.some((row) => row.some((each) => !Number.isFinite(each))) || !Number.isFinite(metrics.loss))
+        requireFinitePass({ layout, parameters: await vectors.parameters.download(layout.length) }, logprobs, loss && metrics.loss);
+      before.release();
+      return { logprobs, metrics };
+    } catch (error) {
+      vectors.gradients.become(before);
+      throw error;
+    }
+  }
+
+  async #runBatch(model: DeviceModel, rows: readonly Row[], batch: Batch, loss: LossSpec | null): Promise<BatchResult> {
+    const { base, lora, layout, vectors } = model;
+    const { config } = base;
+    const selection = selectTrained(rows, batch, minTrainedEntries(config, lora !== null));
+    if (selection.count === 0) return NOTHING;
+    const { Tensor } = await loadRuntime();
+    const program = await this.#program(model, batch, loss);
+    const feeds = {
+      ...base.rotary.feeds(),
+      ...batchInputs(Tensor, { config, lora }, { rows, batch, selection, loss, masks: "ranges" }),
+      ...(lora ? { ...base.weights.feeds(), ...vectors.parameters.feeds() } : vectors.parameters.feeds()),
+      ...(loss ? vectors.gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
+    };
+    const accumulators = loss ? layout.parameters.map(({ name }) => ACCUMULATOR + name) : [];
+    const results = await program.run(feeds, ["logprob", "entropy", ...(loss ? ["loss"] : []), ...accumulators]);
+    if (loss) for (const { name } of layout.parameters) vectors.gradients.set(name, this.#memory.adopt(results[ACCUMULATOR + name]!));
+    return batchResult(selection, results, loss !== null);
+  }
+
+  #program({ base, lora }: DeviceModel, batch: Batch, loss: LossSpec | null): Promise<Program> {
+    const kind = loss?.kind ?? "forward";
+    const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
+    const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
+    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape]), () => {
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, masks: "ranges" });
+      return Program.compile(graph, `train-${kind}`, {
+        threads: 1,
+        device: this.#memory.device,
+        resident: (output) => output.startsWith(ACCUMULATOR),
+      });
+    });
+  }
+}

@@ -1,0 +1,28 @@
+import { entropyCoefficientOf } from "../../../training-rows.ts";
+import type { Logprobs, LossMetrics, LossSpec, Row } from "../../port.ts";
+import { type Batch, positionsIn } from "./batch.ts";
+import type { BatchResult } from "./batch-inputs.ts";
+import { forEachTrained } from "./inputs.ts";
+
+/** Collects the results of a step: log-probabilities per row, and metrics summed over all rows. */
+export function summarize(
+  rows: readonly Row[],
+  results: ReadonlyMap<Batch, BatchResult>,
+  loss: LossSpec | null,
+): { logprobs: Logprobs[]; metrics: LossMetrics } {
+  const logprobs = rows.map((row) => new Float32Array(row.tokens.length));
+  const metrics = { loss: 0, tokens: 0, entropy: 0, weightedEntropy: 0, positions: 0, padding: 0 };
+  for (const [batch, result] of results) {
+    let at = 0;
+    forEachTrained(rows, batch, (_row, t, _place, index) => (logprobs[index]![t] = result.logprobs[at++]!));
+    if (at === 0) continue;
+    metrics.loss += result.loss;
+    metrics.entropy += result.entropy;
+    metrics.weightedEntropy += result.weightedEntropy;
+    metrics.tokens += at;
+    metrics.positions += positionsIn(batch);
+    metrics.padding += positionsIn(batch) - batch.groups.reduce((sum, { length }) => sum + length, 0);
+  }
+  const { weightedEntropy, ...sums } = metrics;
+  return { logprobs, metrics: entropyCoefficientOf(loss) > 0 ? { ...sums, weightedEntropy } : sums };
+}
