@@ -7,55 +7,66 @@ import { baseLayout, type Layout } from "./parameters.ts";
 import { rotaryTables } from "./rope.ts";
 import { freshWeights, readBaseWeights } from "./weights.ts";
 
-/** Base model in a device's memory. */
+/** Weights in a device's memory, with the rotary tables `cos` and `sin`, `[positions, headSize / 2]`. */
 export interface DeviceBase {
   readonly config: ModelConfig;
   readonly layout: Layout;
   readonly weights: DeviceVector;
-  /** Rotary tables `cos` and `sin`, `[positions, headSize / 2]`. */
   readonly rotary: DeviceVector;
 }
 
-/** Base models of a device, each loaded once and kept while it is leased. */
+/** Base models and rotary tables of a device, each loaded once and kept while it is leased. */
 export class DeviceBases {
   readonly #memory: DeviceMemory;
-  readonly #bases = new Leases<string, DeviceBase>({
-    dispose: ({ weights, rotary }) => {
-      weights.release();
-      rotary.release();
-    },
-  });
+  readonly #positions: (config: ModelConfig) => number;
+  readonly #rotary = new Leases<string, DeviceVector>({ dispose: (tables) => tables.release() });
+  readonly #bases = new Leases<string, DeviceBase & { readonly release: () => void }>({ dispose: (base) => base.release() });
 
-  constructor(memory: DeviceMemory) {
+  /** @param positions - Returns the number of positions of the rotary tables. */
+  constructor(memory: DeviceMemory, positions: (config: ModelConfig) => number) {
     this.#memory = memory;
+    this.#positions = positions;
   }
 
   /**
    * Leases the base model of a directory.
    *
-   * @param positions - Returns the number of positions of the rotary tables.
-   * @param freshSeed - Seed of random weights; undefined = the weights of the directory.
+   * @param freshSeed - Seed of random weights. @default the weights of the directory
    */
-  lease(directory: string, positions: (config: ModelConfig) => number, freshSeed?: number): Promise<Lease<DeviceBase>> {
+  lease(directory: string, freshSeed?: number): Promise<Lease<DeviceBase>> {
     return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async () => {
       const config = await readModelConfig(directory);
       const layout = baseLayout(config);
       const flat = freshSeed === undefined ? await readBaseWeights(directory, layout) : freshWeights(config, layout, freshSeed);
-      const weights = await DeviceVector.upload(this.#memory, layout.parameters, flat);
-      const { cos, sin } = rotaryTables({ ...config, contextLength: positions(config) });
-      const shape = [positions(config), config.headSize / 2];
-      const tables = new Float32Array(2 * cos.length);
-      tables.set(cos);
-      tables.set(sin, cos.length);
-      const rotary = await DeviceVector.upload(
-        this.#memory,
-        [
-          { name: "cos", offset: 0, size: cos.length, shape },
-          { name: "sin", offset: cos.length, size: sin.length, shape },
-        ],
-        tables,
-      );
-      return { config, layout, weights, rotary };
+      const rotary = await this.rotary(config);
+      try {
+        const weights = await DeviceVector.upload(this.#memory, layout.parameters, flat);
+        const release = () => {
+          weights.release();
+          rotary.release();
+        };
+        return { config, layout, weights, rotary: rotary.value, release };
+      } catch (error) {
+        rotary.release();
+        throw error;
+      }
+    });
+  }
+
+  /** Leases the rotary tables of a model. */
+  rotary(config: ModelConfig): Promise<Lease<DeviceVector>> {
+    return this.#rotary.lease(JSON.stringify(config), () => {
+      const contextLength = this.#positions(config);
+      const { cos, sin } = rotaryTables({ ...config, contextLength });
+      const both = new Float32Array(2 * cos.length);
+      both.set(cos);
+      both.set(sin, cos.length);
+      const part = { size: cos.length, shape: [contextLength, config.headSize / 2] };
+      const parts = [
+        { name: "cos", offset: 0, ...part },
+        { name: "sin", offset: cos.length, ...part },
+      ];
+      return DeviceVector.upload(this.#memory, parts, both);
     });
   }
 }

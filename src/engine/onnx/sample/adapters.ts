@@ -1,6 +1,6 @@
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, adapterLayout, type Layout, viewOf } from "../model/parameters.ts";
-import type { loadRuntime, Tensors } from "../runtime/program.ts";
+import type { PlacedStack } from "./place.ts";
 
 /** Adapter with its weights. */
 export interface LoadedAdapter extends Adapter {
@@ -9,10 +9,8 @@ export interface LoadedAdapter extends Adapter {
 }
 
 /** Adapters of a batch, as stacks `[adapters, in, rank]` and `[adapters, rank, out]`. */
-export interface StackedAdapters {
+export interface StackedAdapters extends PlacedStack {
   readonly members: readonly LoadedAdapter[];
-  /** Returns the graph inputs of a batch in which row `b` has the adapter `owners[b]`; null = no adapter. */
-  feeds(TensorClass: Awaited<ReturnType<typeof loadRuntime>>["Tensor"], owners: readonly (LoadedAdapter | null)[]): Tensors;
 }
 
 /**
@@ -43,8 +41,9 @@ export function stackAdapters(
   });
   return {
     members,
+    release: () => {},
     feeds(TensorClass, owners) {
-      const index = BigInt64Array.from(owners, (owner) => BigInt(owner ? members.indexOf(owner) + 1 : 0));
+      const index = BigInt64Array.from(owners, (owner) => BigInt(owner ? members.findIndex((member) => member === owner) + 1 : 0));
       return {
         ...Object.fromEntries(stacks.map(({ name, shape, stack }) => [name, new TensorClass("float32", stack, shape)])),
         adapter: new TensorClass("int64", index, [owners.length]),

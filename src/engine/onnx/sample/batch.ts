@@ -1,16 +1,12 @@
 /** Batch of running requests, which advance together, one token at a time. */
-import { isLarge } from "../model/size.ts";
 import { loadRuntime, type TensorConstructor, type Tensors } from "../runtime/program.ts";
-import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
+import type { Adapter } from "../model/parameters.ts";
 import { advance } from "./advance.ts";
-import type { Distributions, Forward } from "./forward.ts";
-import { KvCache } from "./kv-cache.ts";
-import type { Weights } from "./policies.ts";
-import type { PromptCache } from "./prompt-cache.ts";
+import type { Distributions } from "./forward.ts";
+import type { BatchKeys, PlacedStack, PlacedWeights, PromptKeys, SamplingPlace } from "./place.ts";
 import type { Request, RunningRow, SampledEvent } from "./request.ts";
 import { cacheNames } from "./sampler-graph.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
-import { inGroups } from "./transposed.ts";
 
 /** Callbacks for the requests of a batch. */
 export interface RowListener {
@@ -27,24 +23,26 @@ export interface RowListener {
  */
 export interface NewRow {
   readonly row: RunningRow;
-  readonly source: PromptCache;
+  readonly source: PromptKeys;
   readonly slot: number;
   readonly index: number;
 }
 
 /** Running rows on the same weights; row `i` is slot `i` of the cache. */
 export class Batch {
-  readonly weights: Weights;
+  readonly weights: PlacedWeights;
+  readonly #place: SamplingPlace;
   readonly #listener: RowListener;
-  readonly #cache: KvCache;
+  readonly #cache: BatchKeys;
   readonly #rows: RunningRow[] = [];
   readonly #fetches: Readonly<Record<string, null>>;
-  #adapters: StackedAdapters | null = null;
+  #adapters: PlacedStack | null = null;
 
-  constructor(weights: Weights, listener: RowListener) {
+  constructor(place: SamplingPlace, weights: PlacedWeights, listener: RowListener) {
+    this.#place = place;
     this.weights = weights;
     this.#listener = listener;
-    this.#cache = new KvCache(weights.config);
+    this.#cache = place.newBatchKeys(weights.config);
     this.#fetches = fetchesOf(weights.config.layers);
   }
 
@@ -53,9 +51,11 @@ export class Batch {
   }
 
   /** Returns the stack with these adapters and the adapters of the rows; each adapter is in it once. */
-  adaptersWith(more: readonly LoadedAdapter[]): StackedAdapters | null {
+  adaptersWith(more: readonly Adapter[]): PlacedStack | null {
     const all = [...this.#rows.flatMap((row) => row.request.policy.adapter ?? []), ...more];
-    return (this.#adapters = stackAdapters(this.weights.config, all, this.#adapters));
+    const stack = this.#place.stack(this.weights.config, all, this.#adapters);
+    if (stack !== this.#adapters) this.#adapters?.release();
+    return (this.#adapters = stack);
   }
 
   /**
@@ -77,16 +77,15 @@ export class Batch {
   }
 
   /** Compiles the graph that {@link decode} runs, so that the time of a step does not include compilation. */
-  prepare(forward: Forward): Promise<void> {
-    return forward.prepare("decode", this.weights, this.adaptersWith([]) !== null);
+  prepare(): Promise<void> {
+    return this.#place.prepare("decode", this.weights, this.adaptersWith([]) !== null);
   }
 
   /** Decodes one more token for every row. */
-  async decode(forward: Forward): Promise<void> {
+  async decode(): Promise<void> {
     const rows = this.#rows;
-    const size = Math.max(MIN_ROWS, rows.length);
-    const isPadded = isLarge(this.weights.config);
-    const padded = isPadded ? inGroups(size) : size;
+    const { cached: size, grouped } = this.#place.batchRows(this.weights.config, Math.max(MIN_ROWS, rows.length));
+    const padded = grouped ?? size;
     const tokens = new Int32Array(padded);
     const pasts = new Int32Array(padded);
     let longest = 1;
@@ -97,14 +96,17 @@ export class Batch {
     });
     this.#cache.reserve(size, longest, rows.length);
     const { Tensor } = await loadRuntime();
-    const distributions = await forward.run({
+    const distributions = await this.#place.run({
       kind: "decode",
       weights: this.weights,
       adapters: this.adaptersWith([]),
       owners: Array.from({ length: size }, (_, b) => rows[b]?.request.policy.adapter ?? null),
       tokens,
       pasts,
-      feeds: { ...this.#cache.feeds(Tensor, size), ...(isPadded ? paddingFeeds(Tensor, size, padded) : {}) },
+      feeds: {
+        ...(await this.#cache.feeds(Tensor, size, pasts)),
+        ...(grouped === null ? {} : paddingFeeds(Tensor, size, grouped)),
+      },
       fetches: this.#fetches,
       last: Int32Array.from({ length: padded }, (_, b) => b),
       needsLogits: rows.some((row) => row.request.rules?.needsLogits),
@@ -112,6 +114,12 @@ export class Batch {
     this.#cache.append(distributions.results, pasts, rows.length);
     for (const row of rows) row.length++;
     this.#advance(distributions, 0, (index) => index);
+  }
+
+  /** Frees the cache and the adapters; the batch must not be used again. */
+  release(): void {
+    this.#cache.release();
+    this.#adapters?.release();
   }
 
   /** Removes the rows with requests for which `isEnded` is true. */

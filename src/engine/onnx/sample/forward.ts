@@ -1,36 +1,33 @@
-/** Forward pass of the sampler: new tokens of some rows of a cache in, distributions over the next tokens out. */
+/** Forward pass of a sampler: new tokens of some rows of a cache in, distributions over the next tokens out. */
 import type { ModelConfig } from "../model/config.ts";
-import { viewOf } from "../model/parameters.ts";
-import { rotaryTables } from "../model/transformer.ts";
+import type { Adapter } from "../model/parameters.ts";
+import type { Graph } from "../graph/index.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
-import { loadRuntime, Program, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
-import type { LoadedAdapter, StackedAdapters } from "./adapters.ts";
-import { decodeGraph } from "./decode-graph.ts";
-import type { Weights } from "./policies.ts";
-import { BLOCK_TOKENS } from "./prefix-cache.ts";
-import { promptGraph } from "./prompt-graph.ts";
-import { decodeThreads, promptThreads } from "./thread-counts.ts";
-import { originalShape } from "./transposed.ts";
+import { loadRuntime, Program, type ProgramOptions, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import type { PlacedStack, PlacedWeights } from "./place.ts";
 
-/** Graph to run: prefill of prompts, or the next token of running rows. */
-export type ForwardKind = "prompt" | "decode";
+/** Graph to run: prefill of prompts from their start, or after their first piece; or the next token of running rows. */
+export type ForwardKind = "prompt" | "continuation" | "decode";
 
-/** Max compiled graphs kept. A model shape has four: two kinds, with and without adapters. */
+/** Max compiled graphs kept. A model shape has at most six: three kinds, with and without adapters. */
 const MAX_PROGRAMS = 16;
 
-const GRAPHS = {
-  prompt: { build: promptGraph, threads: promptThreads },
-  decode: { build: decodeGraph, threads: decodeThreads },
-};
+/** Graphs of a place and the weights that they read. */
+export interface ForwardPlace<W extends PlacedWeights> {
+  build(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Graph;
+  options(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): ProgramOptions;
+  /** Returns the graph inputs that are the same for all runs: weights and rotary tables. */
+  constants(TensorClass: TensorConstructor, weights: W): Tensors;
+}
 
 /** Inputs of one forward pass. */
-export interface ForwardInput {
+export interface ForwardInput<W extends PlacedWeights = PlacedWeights> {
   readonly kind: ForwardKind;
-  readonly weights: Weights;
+  readonly weights: W;
   /** Stack with the adapters of the rows; null if no row has an adapter. */
-  readonly adapters: StackedAdapters | null;
+  readonly adapters: PlacedStack | null;
   /** Adapter of each row; null = no adapter. */
-  readonly owners: readonly (LoadedAdapter | null)[];
+  readonly owners: readonly (Adapter | null)[];
   /** New tokens `[B, T]`, flat. */
   readonly tokens: Int32Array;
   /** Number of tokens of each row that are already in the cache, `[B]`. */
@@ -59,24 +56,21 @@ export interface Distributions {
   readonly results: Tensors;
 }
 
-/** Forward passes of a sampler, with caches of compiled graphs and weight tensors. */
-export class Forward {
-  readonly #maxThreads: number;
+/** Forward passes of a sampler, with a cache of compiled graphs. */
+export class Forward<W extends PlacedWeights> {
+  readonly #place: ForwardPlace<W>;
   readonly #programs = new ProgramCache(MAX_PROGRAMS);
-  readonly #constants = new WeakMap<Weights, Tensors>();
-  readonly #rotary = new WeakMap<ModelConfig, Tensors>();
 
-  /** @param maxThreads - Max threads inside one op. Graphs use only as many as leave every bit of the results unchanged. */
-  constructor(maxThreads: number) {
-    this.#maxThreads = maxThreads;
+  constructor(place: ForwardPlace<W>) {
+    this.#place = place;
   }
 
   /** Compiles the graph that {@link run} needs, so that the time of a run does not include compilation. */
-  async prepare(kind: ForwardKind, { config }: Weights, hasAdapters: boolean): Promise<void> {
+  async prepare(kind: ForwardKind, { config }: PlacedWeights, hasAdapters: boolean): Promise<void> {
     await this.#program(kind, config, hasAdapters);
   }
 
-  async run(input: ForwardInput): Promise<Distributions> {
+  async run(input: ForwardInput<W>): Promise<Distributions> {
     const { kind, weights, adapters, owners, tokens, pasts, last } = input;
     const { Tensor } = await loadRuntime();
     const program = await this.#program(kind, weights.config, adapters !== null);
@@ -84,8 +78,8 @@ export class Forward {
     const time = tokens.length / size;
     const results = await program.run(
       {
-        ...this.#constantsOf(Tensor, weights),
-        ...adapters?.feeds(Tensor, owners),
+        ...this.#place.constants(Tensor, weights),
+        ...(await adapters?.feeds(Tensor, owners)),
         ...input.feeds,
         tokens: new Tensor("int64", wide(tokens), [size, time]),
         positions: new Tensor("int64", wide(positionsOf(pasts, time)), [size, time]),
@@ -104,35 +98,9 @@ export class Forward {
   }
 
   #program(kind: ForwardKind, config: ModelConfig, hasAdapters: boolean): Promise<Program> {
-    const { build, threads } = GRAPHS[kind];
     return this.#programs.get(JSON.stringify([kind, config, hasAdapters]), () =>
-      Program.compile(build(config, hasAdapters), kind, { threads: threads(config, hasAdapters, this.#maxThreads) }),
+      Program.compile(this.#place.build(kind, config, hasAdapters), kind, this.#place.options(kind, config, hasAdapters)),
     );
-  }
-
-  #constantsOf(TensorClass: TensorConstructor, weights: Weights): Tensors {
-    let tensors = this.#constants.get(weights);
-    if (!tensors) {
-      const { config, layout, flat } = weights;
-      tensors = { ...this.#rotaryOf(TensorClass, config) };
-      for (const parameter of layout.parameters)
-        tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), originalShape(config, parameter));
-      this.#constants.set(weights, tensors);
-    }
-    return tensors;
-  }
-
-  #rotaryOf(TensorClass: TensorConstructor, config: ModelConfig): Tensors {
-    let tensors = this.#rotary.get(config);
-    if (!tensors) {
-      // The padding of a prompt's last piece may reach beyond the context.
-      const contextLength = Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS;
-      const { cos, sin } = rotaryTables({ ...config, contextLength });
-      const shape = [contextLength, config.headSize / 2];
-      tensors = { cos: new TensorClass("float32", cos, shape), sin: new TensorClass("float32", sin, shape) };
-      this.#rotary.set(config, tensors);
-    }
-    return tensors;
   }
 }
 

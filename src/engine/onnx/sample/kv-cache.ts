@@ -1,6 +1,7 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import { MASKED } from "../graph/index.ts";
+import type { BatchKeys } from "./place.ts";
 import type { PromptCache } from "./prompt-cache.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
@@ -23,7 +24,7 @@ interface LayerCache {
  * Positions without a token hold zeros. Masking adds to a score and multiplies a value by 0, so a NaN, an infinity or a huge number left by
  * an earlier row would reach the row that uses the slot now.
  */
-export class KvCache {
+export class KvCache implements BatchKeys {
   readonly #config: ModelConfig;
   readonly #rowSize: (capacity: number) => number;
   #slots = 0;
@@ -143,6 +144,8 @@ export class KvCache {
     });
     for (let slot = 0; slot < rows; slot++) this.#mask[slot * capacity + places[slot]!] = 0;
   }
+
+  release(): void {}
 
   /** Returns the number of tokens of the last row in a slot. */
   #lengthOf(slot: number): number {

@@ -2,12 +2,8 @@
 import { NotFoundError } from "../../../errors.ts";
 import { type Lease, Leases } from "../../../util/leases.ts";
 import { type ModelConfig, readModelConfig, type BaseSource } from "../model/config.ts";
-import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
-import { isLarge } from "../model/size.ts";
-import { readAdapterOrWeights } from "../model/state.ts";
-import { readBaseWeights } from "../model/weights.ts";
-import type { LoadedAdapter } from "./adapters.ts";
-import { turnMatrices } from "./transposed.ts";
+import type { Adapter, Layout } from "../model/parameters.ts";
+import type { PlacedWeights, WeightsSource } from "./place.ts";
 
 /** Weights that a batch runs on: a base model, with or without adapters, or a fully trained model. */
 export interface Weights {
@@ -17,19 +13,12 @@ export interface Weights {
   readonly flat: Float32Array;
 }
 
-/** Prepares trained weights for sampling. Takes ownership of `flat` and transposes the matrices of a large model in place. */
-function forSampling(config: ModelConfig, flat: Float32Array): Weights {
-  const layout = baseLayout(config);
-  if (isLarge(config)) turnMatrices(flat, layout);
-  return { config, layout, flat };
-}
-
 /** Weights published under an id, held until the policy is released and its last request has ended. */
-export interface Policy {
+export interface Policy<W extends PlacedWeights = PlacedWeights, A extends Adapter = Adapter> {
   /** Batch key: requests with equal keys run in one batch. */
   readonly batchKey: string;
-  readonly weights: Weights;
-  readonly adapter: LoadedAdapter | null;
+  readonly weights: W;
+  readonly adapter: A | null;
   /** Number of running and waiting requests. */
   users: number;
   isReleased: boolean;
@@ -38,32 +27,40 @@ export interface Policy {
 }
 
 /** Policies of a sampler, with reference counts of their requests. */
-export class Policies {
-  readonly #onForgotten: (policy: Policy) => void;
+export class Policies<T extends { readonly lora: Adapter | null }, W extends PlacedWeights, A extends Adapter> {
+  readonly #source: WeightsSource<T, W, A>;
+  readonly #onForgotten: (policy: Policy<W, A>) => void;
   /** Configurations, one object per directory: programs and tables are cached by object identity. */
   readonly #configs = new Leases<string, ModelConfig>();
-  readonly #bases = new Leases<string, Weights>();
-  readonly #policies = new Map<string, Policy>();
+  readonly #policies = new Map<string, Policy<W, A>>();
 
   /** @param onForgotten - Called with each policy that no request can use any more. */
-  constructor(onForgotten: (policy: Policy) => void) {
+  constructor(source: WeightsSource<T, W, A>, onForgotten: (policy: Policy<W, A>) => void) {
+    this.#source = source;
     this.#onForgotten = onForgotten;
   }
 
   /** Adds trained weights, or an adapter's, under a new id and takes ownership of them; null = the base model unchanged. */
-  async add(id: string, { directory }: BaseSource, trained: { flat: Float32Array; lora: Adapter | null } | null): Promise<void> {
+  async add(id: string, { directory }: BaseSource, trained: T | null): Promise<void> {
     const config = await this.#config(directory);
+    const source = this.#source;
     try {
       if (trained && !trained.lora) {
-        const weights = forSampling(config.value, trained.flat);
-        this.#set(id, { batchKey: id, weights, adapter: null, release: config.release });
+        const weights = await source.own(directory, config.value, trained);
+        const release = () => {
+          source.free(weights);
+          config.release();
+        };
+        this.#set(id, { batchKey: id, weights, adapter: null, release });
         return;
       }
-      const base = await this.#base(directory, config.value);
-      const release = () => [base, config].forEach((held) => held.release());
-      const adapter = trained?.lora
-        ? { ...trained.lora, flat: trained.flat, layout: adapterLayout(config.value, trained.lora.rank) }
-        : null;
+      const base = await source.base(directory, config.value);
+      const adapter = trained?.lora ? source.adapter(config.value, trained, trained.lora) : null;
+      const release = () => {
+        if (adapter) source.free(adapter);
+        base.release();
+        config.release();
+      };
       // Adapters of one rank share a batch. Another rank would widen the products and so change a row's last bits.
       this.#set(id, { batchKey: `rank ${adapter?.rank ?? 0} on ${directory}`, weights: base.value, adapter, release });
     } catch (error) {
@@ -77,7 +74,7 @@ export class Policies {
     if (state === undefined) return this.add(id, base, null);
     const config = await this.#config(base.directory);
     try {
-      await this.add(id, base, await readAdapterOrWeights(state, base.id, config.value));
+      await this.add(id, base, await this.#source.read(state, base.id, config.value));
     } finally {
       config.release();
     }
@@ -96,7 +93,7 @@ export class Policies {
    *
    * @throws NotFoundError `E_NOT_FOUND` if the policy does not exist or was released.
    */
-  take(id: string): Policy {
+  take(id: string): Policy<W, A> {
     const policy = this.#policies.get(id);
     if (!policy || policy.isReleased) throw new NotFoundError(`The engine holds no policy "${id}"; it was released`);
     policy.users++;
@@ -104,7 +101,7 @@ export class Policies {
   }
 
   /** Returns a policy after one of its requests has ended. */
-  giveBack(id: string, policy: Policy): void {
+  giveBack(id: string, policy: Policy<W, A>): void {
     policy.users--;
     this.#forget(id, policy);
   }
@@ -114,11 +111,11 @@ export class Policies {
     return [...this.#policies.values()].some((policy) => policy.batchKey === batchKey);
   }
 
-  #set(id: string, policy: Omit<Policy, "users" | "isReleased">): void {
+  #set(id: string, policy: Omit<Policy<W, A>, "users" | "isReleased">): void {
     this.#policies.set(id, { ...policy, users: 0, isReleased: false });
   }
 
-  #forget(id: string, policy: Policy): void {
+  #forget(id: string, policy: Policy<W, A>): void {
     if (!policy.isReleased || policy.users > 0 || !this.#policies.delete(id)) return;
     policy.release();
     this.#onForgotten(policy);
@@ -126,9 +123,5 @@ export class Policies {
 
   #config(directory: string): Promise<Lease<ModelConfig>> {
     return this.#configs.lease(directory, () => readModelConfig(directory));
-  }
-
-  #base(directory: string, config: ModelConfig): Promise<Lease<Weights>> {
-    return this.#bases.lease(directory, async () => forSampling(config, await readBaseWeights(directory, baseLayout(config))));
   }
 }

@@ -4,10 +4,9 @@
  */
 import type { PromptToken } from "../../port.ts";
 import { loadRuntime, type TensorConstructor } from "../runtime/program.ts";
-import type { StackedAdapters } from "./adapters.ts";
 import { placeToken, requireDistribution } from "./choose.ts";
-import type { Distributions, Forward } from "./forward.ts";
-import { PromptCache } from "./prompt-cache.ts";
+import type { Distributions } from "./forward.ts";
+import type { PlacedStack, PromptKeys, SamplingPlace } from "./place.ts";
 import { BLOCK_TOKENS, type PrefixCache } from "./prefix-cache.ts";
 import type { Request } from "./request.ts";
 
@@ -22,7 +21,7 @@ export interface SharedPrompt {
 
 /** Completely prefilled prompt. */
 export interface Prefilled extends SharedPrompt {
-  readonly cache: PromptCache;
+  readonly cache: PromptKeys;
   readonly slot: number;
   /** Index of the distribution for the token after the prompt. */
   readonly index: number;
@@ -47,7 +46,8 @@ export class PrefillTask {
   /** First request of each prompt, kept even after its cancellation. */
   readonly #heads: readonly Request[];
   readonly #prefixes: PrefixCache;
-  readonly #cache: PromptCache;
+  readonly #cache: PromptKeys;
+  readonly #place: SamplingPlace;
   readonly #time: number;
   readonly #scored: PromptToken[] | null;
   readonly #cachedTokens: number;
@@ -57,15 +57,17 @@ export class PrefillTask {
     prompts: readonly SharedPrompt[],
     known: readonly Float32Array[],
     prefixes: PrefixCache,
+    place: SamplingPlace,
     TensorClass: TensorConstructor,
   ) {
+    this.#place = place;
     this.prompts = [...prompts];
     this.#heads = prompts.map(({ requests }) => requests[0]!);
     this.#prefixes = prefixes;
     this.#time = paddedLength(prompts[0]!.prompt.length);
     this.#scored = this.#heads[0]!.params.promptLogprobs === undefined ? null : [];
     this.#cachedTokens = this.#done = known.length * BLOCK_TOKENS;
-    this.#cache = new PromptCache(this.#heads[0]!.policy.weights.config, TensorClass, prompts.length, this.#time);
+    this.#cache = place.newPromptKeys(TensorClass, this.#heads[0]!.policy.weights.config, prompts.length, this.#time);
     known.forEach((block, index) => this.#cache.write(0, index * BLOCK_TOKENS, BLOCK_TOKENS, block));
   }
 
@@ -75,9 +77,14 @@ export class PrefillTask {
    * @param known - Cached blocks that a single prompt begins with.
    * @throws RangeError if the keys and values of the prompts do not fit into memory.
    */
-  static async start(prompts: readonly SharedPrompt[], known: readonly Float32Array[], prefixes: PrefixCache): Promise<PrefillTask> {
+  static async start(
+    prompts: readonly SharedPrompt[],
+    known: readonly Float32Array[],
+    prefixes: PrefixCache,
+    place: SamplingPlace,
+  ): Promise<PrefillTask> {
     const { Tensor } = await loadRuntime();
-    return new PrefillTask(prompts, known, prefixes, Tensor);
+    return new PrefillTask(prompts, known, prefixes, place, Tensor);
   }
 
   get requests(): Request[] {
@@ -88,10 +95,10 @@ export class PrefillTask {
    * Computes the next piece: at most `most` tokens of a prompt, but at least one block. Several prompts are computed whole, because only a
    * single prompt may have a past.
    */
-  async step(forward: Forward, adapters: StackedAdapters | null, maxTokens: number): Promise<PieceResult> {
+  async step(adapters: PlacedStack | null, maxTokens: number): Promise<PieceResult> {
     const size = this.prompts.length;
     const head = this.#heads[0]!;
-    const limit = this.#scored === null ? maxTokens : Math.min(maxTokens, SCORED_TOKENS);
+    const limit = Math.min(maxTokens, this.#place.maxPiece, this.#scored === null ? Infinity : SCORED_TOKENS);
     const piece = Math.max(BLOCK_TOKENS, Math.floor(limit / BLOCK_TOKENS) * BLOCK_TOKENS);
     const end = size > 1 ? this.#time : Math.min(this.#time, this.#done + piece);
     const [start, time] = [this.#done, end - this.#done];
@@ -99,24 +106,33 @@ export class PrefillTask {
     this.prompts.forEach(({ prompt }, b) => tokens.set(prompt.subarray(start, end), b * time));
     const isLast = end === this.#time;
     const last = this.#scored === null ? this.#lastTokens(time, isLast) : Int32Array.from({ length: time }, (_, t) => t);
-    const { Tensor } = await loadRuntime();
-    const ints = (values: Int32Array) => new Tensor("int32", values, [values.length]);
-    const distributions = await forward.run({
-      kind: "prompt",
+    const distributions = await this.#place.run({
+      kind: this.#cache.kind,
       weights: head.policy.weights,
       adapters,
       owners: this.#heads.map(({ policy }) => policy.adapter),
       tokens,
       pasts: new Int32Array(size).fill(start),
-      feeds: { ...this.#cache.feeds, last_places: ints(new Int32Array(size).fill(end - 1)), total: ints(Int32Array.of(end)) },
+      feeds: this.#cache.feeds(start, end),
       fetches: this.#cache.fetches,
       last,
       needsLogits: isLast && this.requests.some((request) => request.rules?.needsLogits),
     });
+    this.#cache.update(distributions.results);
     this.#done = end;
     this.#keep();
     this.#score(distributions, start, time);
     return { distributions, completed: isLast ? this.#completed(start) : [], computed: size * time };
+  }
+
+  /** Graph that {@link step} runs. */
+  get kind(): PromptKeys["kind"] {
+    return this.#cache.kind;
+  }
+
+  /** Frees the keys and values of the prompts. */
+  release(): void {
+    this.#cache.release();
   }
 
   /** Removes and returns the requests for which `isEnded` is true. */

@@ -1,5 +1,6 @@
 import type { ModelConfig } from "../model/config.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
+import type { PromptKeys } from "./place.ts";
 import { cacheNames } from "./sampler-graph.ts";
 
 /** Keys and values of one layer, both `[slots, kv, C, d]`. */
@@ -12,16 +13,21 @@ interface LayerCache {
  * Keys and values of prompts being prefilled. The arrays are both inputs and outputs of a graph, over the same memory: the graph reads the
  * existing tokens and adds the new tokens next to them.
  */
-export class PromptCache {
+export class PromptCache implements PromptKeys {
+  readonly kind = "prompt";
   readonly #config: ModelConfig;
   readonly layers: readonly LayerCache[];
   /** Tokens that each slot has room for, `C`. */
   readonly capacity: number;
-  readonly feeds: Tensors = {};
   readonly fetches: Tensors = {};
+  readonly #TensorClass: TensorConstructor;
+  readonly #slots: number;
+  readonly #past: Tensors = {};
 
   constructor(config: ModelConfig, TensorClass: TensorConstructor, slots: number, capacity: number) {
     this.#config = config;
+    this.#TensorClass = TensorClass;
+    this.#slots = slots;
     this.capacity = capacity;
     const { kvHeads, headSize } = config;
     const size = slots * kvHeads * capacity * headSize;
@@ -29,10 +35,19 @@ export class PromptCache {
     const tensor = (data: Float32Array) => new TensorClass("float32", data, [slots, kvHeads, capacity, headSize]);
     this.layers.forEach(({ keys, values }, layer) => {
       const names = cacheNames(layer);
-      this.feeds[names.pastKeys] = this.fetches[names.keys] = tensor(keys);
-      this.feeds[names.pastValues] = this.fetches[names.values] = tensor(values);
+      this.#past[names.pastKeys] = this.fetches[names.keys] = tensor(keys);
+      this.#past[names.pastValues] = this.fetches[names.values] = tensor(values);
     });
   }
+
+  feeds(_start: number, end: number): Tensors {
+    const ints = (values: Int32Array) => new this.#TensorClass("int32", values, [values.length]);
+    return { ...this.#past, last_places: ints(new Int32Array(this.#slots).fill(end - 1)), total: ints(Int32Array.of(end)) };
+  }
+
+  update(): void {}
+
+  release(): void {}
 
   /** Returns a copy of the keys and values of the tokens `[start, start + count)` of a slot in all layers. */
   read(slot: number, start: number, count: number): Float32Array {

@@ -1,7 +1,7 @@
 /** Common parts of the prefill and decode graphs: everything except attention. */
 import { add, concat, type Dim, gatherRows, Graph, logSoftmax, matmul, reshape, softmax, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { adapterNames } from "../model/parameters.ts";
+import { adapterNames, baseLayout } from "../model/parameters.ts";
 import {
   type BatchDims,
   logits,
@@ -11,6 +11,7 @@ import {
   type Projection,
   times,
   transformer,
+  weightInputs,
 } from "../model/transformer.ts";
 import { originalWeights } from "./transposed.ts";
 
@@ -54,7 +55,7 @@ export function samplerGraph(
   const all: BatchDims = filling ? { batch: "filled", time: 1, rows: "filled" } : dims;
   const half = config.headSize / 2;
   const tokens = graph.input("tokens", [all.batch, all.time], "int64");
-  const weights = originalWeights(graph, config);
+  const weights = transposed ? originalWeights(graph, config) : weightInputs(graph, baseLayout(config));
   const shared = {
     graph,
     config,

@@ -8,7 +8,7 @@ import type { ModelConfig, BaseSource } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import { type Admission, admit } from "./admission.ts";
 import { Batch } from "./batch.ts";
-import { Forward } from "./forward.ts";
+import type { PlacedWeights, SamplerPlace, SamplingPlace } from "./place.ts";
 import type { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
 import { LogitRules } from "./logits/rules.ts";
 import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES, type SamplerOptions } from "./options.ts";
@@ -19,15 +19,15 @@ import { BLOCK_TOKENS, PrefixCache } from "./prefix-cache.ts";
 import { WaitingQueue } from "./queue.ts";
 import { priorityOf, type Request, type SampledEvent } from "./request.ts";
 
-/** Sampler with continuous batching, for any number of policies. */
-export class Sampler {
+/** Sampler with continuous batching, for any number of policies. `T` are trained weights as {@link addPolicy} takes them. */
+export class Sampler<T extends { readonly lora: Adapter | null }> {
   readonly #maxRows: number;
   readonly #maxPrefillTokens: number;
   readonly #emit: (events: SampledEvent[]) => void;
   readonly #onError: (requests: number[], error: unknown) => void;
   readonly #prefixes: PrefixCache;
-  readonly #policies: Policies;
-  readonly #forward: Forward;
+  readonly #policies: Policies<T, PlacedWeights, Adapter>;
+  readonly #place: SamplingPlace;
   readonly #batches = new Map<string, Batch>();
   readonly #limiters = new WeakMap<ModelConfig, PrefillLimiter>();
   readonly #cancelled = new Set<number>();
@@ -37,22 +37,27 @@ export class Sampler {
   #events: SampledEvent[] = [];
   #isRunning = false;
 
-  constructor(options: SamplerOptions, emit: (events: SampledEvent[]) => void, onError: (requests: number[], error: unknown) => void) {
+  constructor(
+    options: SamplerOptions,
+    emit: (events: SampledEvent[]) => void,
+    onError: (requests: number[], error: unknown) => void,
+    { place, weights }: SamplerPlace<T>,
+  ) {
+    this.#place = place;
     this.#maxRows = options.maxRows ?? DEFAULT_MAX_ROWS;
     this.#maxPrefillTokens = options.maxPrefillTokens ?? 2048;
-    this.#prefixes = new PrefixCache(options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES);
-    this.#policies = new Policies((policy) => {
+    this.#prefixes = new PrefixCache(place.keepsPrefixes ? (options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES) : 0);
+    this.#policies = new Policies(weights, (policy) => {
       this.#prefixes.forget(policy);
       // An empty batch keeps its cache, and so the weights, for the next request.
-      if (!this.#policies.hasBatch(policy.batchKey)) this.#batches.delete(policy.batchKey);
+      if (!this.#policies.hasBatch(policy.batchKey)) this.#dropBatch(policy.batchKey);
     });
-    this.#forward = new Forward(options.threads);
     this.#emit = emit;
     this.#onError = onError;
   }
 
   /** Adds trained weights, or an adapter's, under a new policy id and takes ownership of them; null = the base model unchanged. */
-  addPolicy(id: string, base: BaseSource, trained: { flat: Float32Array; lora: Adapter | null } | null): Promise<void> {
+  addPolicy(id: string, base: BaseSource, trained: T | null): Promise<void> {
     return this.#policies.add(id, base, trained);
   }
 
@@ -93,7 +98,7 @@ export class Sampler {
       await this.#prefill();
       for (const [key, batch] of this.#batches) {
         if (batch.size > 0) await this.#decode(batch);
-        else this.#batches.delete(key);
+        else this.#dropBatch(key);
       }
       if (this.#events.length > 0) {
         this.#emit(this.#events);
@@ -135,7 +140,7 @@ export class Sampler {
   /** Starts prefilling prompts; returns null if that failed. */
   async #start({ prompts, known }: Admission): Promise<PrefillTask | null> {
     try {
-      const task = await PrefillTask.start(prompts, known, this.#prefixes);
+      const task = await PrefillTask.start(prompts, known, this.#prefixes, this.#place);
       this.#tasks.unshift(task);
       return task;
     } catch (error) {
@@ -153,13 +158,13 @@ export class Sampler {
     try {
       const batch = this.#batch(policy);
       const adapters = batch.adaptersWith(task.requests.flatMap((request) => request.policy.adapter ?? []));
-      await this.#forward.prepare("prompt", weights, adapters !== null);
+      await this.#place.prepare(task.kind, weights, adapters !== null);
       const startMs = performance.now();
-      const result = await task.step(this.#forward, adapters, this.#promptTokens(policy, endMs));
+      const result = await task.step(adapters, this.#promptTokens(policy, endMs));
       this.#limiterOf(weights.config).notePrefill(result.computed, performance.now() - startMs);
       if (result.completed.length === 0) return;
-      this.#end(task);
       this.#enter(batch, policy.batchKey, result);
+      this.#end(task);
     } catch (error) {
       this.#end(task);
       this.#fail(task.requests, error);
@@ -170,6 +175,7 @@ export class Sampler {
   #end(task: PrefillTask): void {
     const at = this.#tasks.indexOf(task);
     if (at >= 0) this.#tasks.splice(at, 1);
+    task.release();
   }
 
   /** Adds the requests of completed prompts to their batch. */
@@ -181,9 +187,9 @@ export class Sampler {
 
   async #decode(batch: Batch): Promise<void> {
     try {
-      await batch.prepare(this.#forward);
+      await batch.prepare();
       const startMs = performance.now();
-      await batch.decode(this.#forward);
+      await batch.decode();
       this.#limiterOf(batch.weights.config).noteDecode(performance.now() - startMs);
     } catch (error) {
       const requests: Request[] = [];
@@ -232,10 +238,15 @@ export class Sampler {
     return pace;
   }
 
+  #dropBatch(key: string): void {
+    this.#batches.get(key)?.release();
+    this.#batches.delete(key);
+  }
+
   #batch({ batchKey, weights }: Policy): Batch {
     let batch = this.#batches.get(batchKey);
     if (!batch) {
-      batch = new Batch(weights, {
+      batch = new Batch(this.#place, weights, {
         onToken: (event) => this.#events.push(event),
         onEnd: (request) => this.#giveBack(request),
         onFailure: (request, error) => this.#onError([request.id], error),

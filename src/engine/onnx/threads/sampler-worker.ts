@@ -1,58 +1,13 @@
 /** Entry point of a sampler thread. */
 import { parentPort, workerData } from "node:worker_threads";
-import type { GrammarConstraint } from "../../../grammar/decode/constraint.ts";
-import { Grammars, type GrammarText } from "../sample/grammar-cache.ts";
-import type { SentParams } from "../sample/logits/lists.ts";
-import type { SampledEvent } from "../sample/request.ts";
+import { serveCalls } from "../../../util/worker-rpc.ts";
+import { onHost } from "../sample/host-place.ts";
 import type { SamplerOptions } from "../sample/options.ts";
-import { Sampler } from "../sample/sampler.ts";
-import { describeError, serveCalls, type SentError } from "../../../util/worker-rpc.ts";
+import { samplerMethods } from "./sampler-methods.ts";
 
-/** Event that a sampler posts: sampled tokens, or failed requests with their error. */
-export type SamplerEvent = { readonly tokens: readonly SampledEvent[] } | { readonly failed: readonly number[]; readonly error: SentError };
-
+const options = workerData as SamplerOptions;
 const port = parentPort!;
-const post = (event: SamplerEvent) => port.postMessage({ event });
-
-const sampler = new Sampler(
-  workerData as SamplerOptions,
-  (tokens) => post({ tokens }),
-  (failed, error) => post({ failed, error: describeError(error) }),
-);
-
-const grammars = new Grammars();
-
-/** Grammar of a request's output, with the directory of the tokenizer. */
-type OutputForm = GrammarText & { readonly directory: string };
-
-/** Requests that wait for the compilation of their grammar. */
-const awaiting = new Set<number>();
-
-async function addConstrained(id: number, form: OutputForm, add: (constraint: GrammarConstraint) => void): Promise<void> {
-  awaiting.add(id);
-  try {
-    const constraint = await grammars.constraint(form.directory, form);
-    if (awaiting.has(id)) add(constraint);
-  } catch (error) {
-    post({ failed: [id], error: describeError(error) });
-  } finally {
-    awaiting.delete(id);
-  }
-}
-
-const methods = {
-  addPolicy: (input: Parameters<Sampler["addPolicy"]>) => sampler.addPolicy(...input),
-  loadPolicy: (input: Parameters<Sampler["loadPolicy"]>) => sampler.loadPolicy(...input),
-  releasePolicy: ([id]: readonly [string]) => sampler.releasePolicy(id),
-  add: ([id, policy, prompt, params, form]: readonly [number, string, Int32Array, SentParams, OutputForm | null]) => {
-    if (form === null) sampler.add(id, policy, prompt, params, null);
-    // Not awaited, so that later calls do not wait for the compilation.
-    else void addConstrained(id, form, (constraint) => sampler.add(id, policy, prompt, params, constraint));
-  },
-  cancel: ([id]: readonly [number]) => {
-    if (!awaiting.delete(id)) sampler.cancel(id);
-  },
-};
+const methods = samplerMethods(options, onHost(options.threads), (event) => port.postMessage({ event }));
 
 /** Methods of a sampler thread. */
 export type SamplerMethods = typeof methods;

@@ -16,7 +16,7 @@ import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
-import { type Batch, batchLimits, minTrainedEntries, planBatches, positionsNeeded } from "./batch.ts";
+import { type Batch, batchLimits, minTrainedEntries, planBatches } from "./batch.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING } from "./batch-inputs.ts";
 import { DeviceOptimizer, type DeviceVectors } from "./device-optimizer.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
@@ -60,7 +60,7 @@ export class DeviceTrainer {
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
     const freshSeed = spec.fresh === true ? spec.seed : undefined;
-    const { value: shared, release } = await this.#bases.lease(base.directory, positionsNeeded, freshSeed);
+    const { value: shared, release } = await this.#bases.lease(base.directory, freshSeed);
     try {
       const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;

@@ -4,6 +4,7 @@ import { readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
 import { baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
 import { Program } from "../../../../src/engine/onnx/runtime/program.ts";
 import { Forward } from "../../../../src/engine/onnx/sample/forward.ts";
+import { hostGraphs } from "../../../../src/engine/onnx/sample/host-place.ts";
 
 afterEach(() => void vi.restoreAllMocks());
 
@@ -16,7 +17,7 @@ test("keeps at most 16 compiled graphs, releases the least recently used and com
     layout: baseLayout(config),
     flat: new Float32Array(0),
   });
-  const forward = new Forward(1);
+  const forward = new Forward(hostGraphs(1));
   for (let i = 0; i < 20; i++) {
     await forward.prepare("decode", weightsOf(64), false);
     await forward.prepare("decode", weightsOf(65 + i), false);

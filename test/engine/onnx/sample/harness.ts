@@ -1,5 +1,6 @@
 /** A sampler on the shipped model, its requests as promises. */
 import { join } from "node:path";
+import { type HostTrained, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import type { SamplerOptions } from "../../../../src/engine/onnx/sample/options.ts";
 import type { SampledEvent } from "../../../../src/engine/onnx/sample/request.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
@@ -19,7 +20,7 @@ export const params = (seed: number, more: Partial<SamplingParams> = {}): Sampli
 });
 
 export class Harness {
-  readonly sampler: Sampler;
+  readonly sampler: Sampler<HostTrained>;
   readonly tokens = new Map<number, SampledToken[]>();
   #next = 0;
   #waiting = new Map<number, { resolve: (tokens: SampledToken[]) => void; reject: (error: unknown) => void }>();
@@ -30,6 +31,7 @@ export class Harness {
       { threads: 1, ...options },
       (events) => events.forEach((event) => this.#take(event)),
       (requests, error) => requests.forEach((id) => this.#waiting.get(id)?.reject(error)),
+      onHost(options.threads ?? 1),
     );
   }
 

@@ -6,7 +6,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Program, type Tensors } from "../../../../src/engine/onnx/runtime/program.ts";
-import { Policies, type Policy } from "../../../../src/engine/onnx/sample/policies.ts";
+import { hostWeights, onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
+import { Policies, type Policy, type Weights } from "../../../../src/engine/onnx/sample/policies.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 import { deferred } from "../../../../src/util/deferred.ts";
 
@@ -18,8 +19,8 @@ afterAll(() => rm(scratch, { recursive: true, force: true }));
 test("reads a base once for all its policies, and again after the last was released", async () => {
   const base = { id: "base", directory: join(scratch, "base") };
   await cp(oracle, base.directory, { recursive: true });
-  const forgotten: Policy[] = [];
-  const policies = new Policies((policy) => forgotten.push(policy));
+  const forgotten: Policy<Weights>[] = [];
+  const policies = new Policies(hostWeights(), (policy) => forgotten.push(policy));
   await expect(policies.load("none", base, join(scratch, "nothing"))).rejects.toThrow();
   await policies.load("a", base, undefined);
   const a = policies.take("a");
@@ -44,7 +45,7 @@ test("reads a base once for all its policies, and again after the last was relea
 test("a fully trained policy keeps its base's configuration and not the base's weights", async () => {
   const base = { id: "base", directory: join(scratch, "other") };
   await cp(oracle, base.directory, { recursive: true });
-  const policies = new Policies(() => {});
+  const policies = new Policies(hostWeights(), () => {});
   await policies.load("base", base, undefined);
   const own = policies.take("base");
   await policies.add("trained", base, { flat: own.weights.flat.slice(), lora: null });
@@ -66,6 +67,7 @@ test("a sampler whose last policy is released holds no weights", async () => {
     { threads: 1 },
     (events) => events.forEach(({ token }) => token.finish && resolve()),
     (_requests, error) => reject(error),
+    onHost(1),
   );
   let weights: WeakRef<object> | undefined;
   const { run } = Program.prototype;

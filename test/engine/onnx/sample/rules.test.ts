@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createOnnxEngine, type Engine, type PolicyVersion, type SampledToken, type SamplingParams } from "../../../../src/engine/index.ts";
+import { onHost } from "../../../../src/engine/onnx/sample/host-place.ts";
 import { Sampler } from "../../../../src/engine/onnx/sample/sampler.ts";
 
 const base = join(import.meta.dirname, "../../../oracle/llama/model");
@@ -111,6 +112,7 @@ describe("rules", () => {
           if (ended.length === priorities.length) resolve();
         },
         (_, error) => reject(error as Error),
+        onHost(1),
       );
       const params = { maxTokens: 3, temperature: 1, topP: 1, topK: 0, seed: 1n, stopTokenIds: [], topLogprobs: 0 };
       // All are there before the first runs.

@@ -1,0 +1,257 @@
+/** Keys and values in a device's memory. */
+import { concat, type Dim, Graph, type Value } from "../graph/index.ts";
+import type { ModelConfig } from "../model/config.ts";
+import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
+import { ProgramCache } from "../runtime/program-cache.ts";
+import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import type { BatchKeys, PromptKeys } from "./place.ts";
+import { cacheNames } from "./sampler-graph.ts";
+
+/** Step of capacities, in tokens. */
+const CAPACITY_STEP = 64;
+
+/** Keys and values of all layers by output name, `[rows, kv, C, d]`. */
+type Layers = ReadonlyMap<string, DeviceTensor>;
+
+const namesOf = ({ layers }: ModelConfig) =>
+  Array.from({ length: layers }, (_, layer) => cacheNames(layer)).flatMap(({ keys, values, pastKeys, pastValues }) => [
+    { output: keys, input: pastKeys },
+    { output: values, input: pastValues },
+  ]);
+
+const range = (count: number) => Float32Array.from({ length: count }, (_, i) => i);
+
+function adoptLayers(memory: DeviceMemory, config: ModelConfig, results: Tensors): Layers {
+  return new Map(namesOf(config).map(({ output }) => [output, memory.adopt(results[output]!)]));
+}
+
+function pastFeeds(config: ModelConfig, layers: Layers): Tensors {
+  return Object.fromEntries(namesOf(config).map(({ output, input }) => [input, layers.get(output)!.tensor]));
+}
+
+function holdAll(layers: Layers): Layers {
+  return new Map([...layers].map(([name, tensor]) => [name, tensor.hold()]));
+}
+
+function releaseAll(layers: Layers | null): void {
+  for (const tensor of layers?.values() ?? []) tensor.release();
+}
+
+/** Outputs of a prefill or decode graph that stay on the device. */
+export function residentKeys(config: ModelConfig): (output: string) => boolean {
+  const names = new Set(namesOf(config).map(({ output }) => output));
+  return (output) => names.has(output);
+}
+
+function fetchesOf(config: ModelConfig): Readonly<Record<string, null>> {
+  return Object.fromEntries(namesOf(config).map(({ output }) => [output, null]));
+}
+
+/** Keys and values of prompts being prefilled; they grow with every piece. */
+export class DevicePromptKeys implements PromptKeys {
+  readonly #memory: DeviceMemory;
+  readonly #config: ModelConfig;
+  readonly #TensorClass: TensorConstructor;
+  readonly fetches: Readonly<Record<string, null>>;
+  #layers: Layers | null = null;
+
+  constructor(memory: DeviceMemory, config: ModelConfig, TensorClass: TensorConstructor) {
+    this.#memory = memory;
+    this.#config = config;
+    this.#TensorClass = TensorClass;
+    this.fetches = fetchesOf(config);
+  }
+
+  get kind(): PromptKeys["kind"] {
+    return this.#layers === null ? "prompt" : "continuation";
+  }
+
+  feeds(start: number, end: number): Tensors {
+    const { heads, kvHeads } = this.#config;
+    const [group, time] = [heads / kvHeads, end - start];
+    const queries = Float32Array.from({ length: group * time }, (_, i) => start + (i % time));
+    return {
+      ...(this.#layers === null ? {} : pastFeeds(this.#config, this.#layers)),
+      key_places: new this.#TensorClass("float32", range(end), [end]),
+      query_places: new this.#TensorClass("float32", queries, [group * time, 1]),
+    };
+  }
+
+  update(results: Tensors): void {
+    releaseAll(this.#layers);
+    this.#layers = adoptLayers(this.#memory, this.#config, results);
+  }
+
+  /** Returns another holder of the keys and values so far. */
+  hold(): Layers {
+    return holdAll(this.#layers!);
+  }
+
+  read(): Float32Array {
+    throw new TypeError("Keys and values stay in the device's memory");
+  }
+
+  write(): void {
+    throw new TypeError("Keys and values stay in the device's memory");
+  }
+
+  release(): void {
+    releaseAll(this.#layers);
+    this.#layers = null;
+  }
+}
+
+/** Prompts whose keys and values have not been copied into the cache yet. */
+interface Source {
+  readonly prompt: DevicePromptKeys;
+  readonly layers: Layers;
+}
+
+/** Row of the cache: a row of the current tensors, or a slot of a prompt that has not been copied yet. */
+interface RowSource {
+  readonly from: Source | null;
+  readonly index: number;
+}
+
+/**
+ * Keys and values of the rows of one batch. Changes are collected, and one program per prompt copies rows, drops rows that ended and extends
+ * the capacity before the next token.
+ */
+export class DeviceBatchKeys implements BatchKeys {
+  readonly #memory: DeviceMemory;
+  readonly #config: ModelConfig;
+  readonly #programs: ProgramCache;
+  #layers: Layers | null = null;
+  #rows: RowSource[] = [];
+  #sources: Source[] = [];
+  #slots = 0;
+  #capacity = 0;
+  #wanted = 0;
+
+  /** @param programs - Programs that rearrange caches, shared by all batches. */
+  constructor(memory: DeviceMemory, config: ModelConfig, programs: ProgramCache) {
+    this.#memory = memory;
+    this.#config = config;
+    this.#programs = programs;
+  }
+
+  reserve(_slots: number, length: number): void {
+    this.#wanted = Math.max(this.#wanted, Math.ceil(length / CAPACITY_STEP) * CAPACITY_STEP);
+  }
+
+  load(slot: number, prompt: PromptKeys, index: number): void {
+    // All prompts of a device's batch are in the memory of the device.
+    const keys = prompt as DevicePromptKeys;
+    let from = this.#sources.find((source) => source.prompt === keys);
+    if (from === undefined) this.#sources.push((from = { prompt: keys, layers: keys.hold() }));
+    this.#rows[slot] = { from, index };
+  }
+
+  async feeds(TensorClass: TensorConstructor, rows: number, lengths: Int32Array): Promise<Tensors> {
+    await this.#rearrange(rows);
+    const places = new Float32Array(rows);
+    for (let row = 0; row < rows; row++) places[row] = lengths[row] ?? 0;
+    return {
+      ...pastFeeds(this.#config, this.#layers!),
+      key_places: new TensorClass("float32", range(this.#capacity), [this.#capacity]),
+      places: new TensorClass("float32", places, [rows, 1, 1, 1]),
+    };
+  }
+
+  append(results: Tensors): void {
+    releaseAll(this.#layers);
+    this.#layers = adoptLayers(this.#memory, this.#config, results);
+  }
+
+  copy(from: number, to: number): void {
+    this.#rows[to] = this.#rows[from]!;
+  }
+
+  release(): void {
+    releaseAll(this.#layers);
+    this.#layers = null;
+    for (const { layers } of this.#sources) releaseAll(layers);
+    this.#sources = [];
+  }
+
+  /** Brings the tensors into the shape `[slots, kv, capacity, d]` with every row in its place. */
+  async #rearrange(slots: number): Promise<void> {
+    const rows = Array.from({ length: slots }, (_, slot): RowSource => this.#rows[slot] ?? { from: null, index: 0 });
+    const isInPlace = rows.every(({ from, index }, slot) => from === null && (index === slot || this.#rows[slot] === undefined));
+    if (this.#sources.length === 0 && isInPlace && slots === this.#slots && this.#capacity === this.#wanted) return;
+    // Rows of the current tensors first, then the slots of each prompt in turn.
+    let available = rows.map(({ from, index }) => (from === null && this.#layers !== null ? index : 0));
+    if (this.#sources.length === 0) await this.#merge(null, available);
+    for (let source = this.#sources[0]; source !== undefined; source = this.#sources[0]) {
+      const before = this.#layers === null ? 0 : this.#slots;
+      const own = source;
+      await this.#merge(
+        own,
+        rows.map(({ from, index }, slot) => (from === own ? before + index : before === 0 ? 0 : available[slot]!)),
+      );
+      this.#sources.shift();
+      releaseAll(source.layers);
+      available = available.map((_, slot) => slot);
+    }
+    this.#rows = rows.map((_, slot) => ({ from: null, index: slot }));
+  }
+
+  /** Gathers rows of the current tensors, followed by the slots of a source, into new tensors of the wanted capacity. */
+  async #merge(source: Source | null, index: readonly number[]): Promise<void> {
+    const { Tensor } = await loadRuntime();
+    const parts = [this.#layers, source?.layers ?? null].filter((each) => each !== null);
+    const names = namesOf(this.#config);
+    const program = await this.#programs.get(JSON.stringify([this.#config, parts.length]), () =>
+      Program.compile(gatherGraph(this.#config, parts.length), "gather-cache", {
+        threads: 1,
+        device: this.#memory.device,
+        resident: () => true,
+      }),
+    );
+    const feeds: Tensors = {
+      index: new Tensor(
+        "int64",
+        BigInt64Array.from(index, (row) => BigInt(row)),
+        [index.length],
+      ),
+    };
+    parts.forEach((layers, part) => {
+      const capacity = layers.get(names[0]!.output)!.tensor.dims[2]!;
+      const pads = [0, 0, 0, 0, 0, 0, this.#wanted - capacity, 0];
+      feeds[`pads${part}`] = new Tensor(
+        "int64",
+        BigInt64Array.from(pads, (pad) => BigInt(pad)),
+        [8],
+      );
+      for (const { output } of names) feeds[`${part}_${output}`] = layers.get(output)!.tensor;
+    });
+    const results = await program.run(
+      feeds,
+      names.map(({ output }) => output),
+    );
+    releaseAll(this.#layers);
+    this.#layers = adoptLayers(this.#memory, this.#config, results);
+    this.#slots = index.length;
+    this.#capacity = this.#wanted;
+  }
+}
+
+/** Builds the graph that pads `parts` caches to one capacity, joins them and gathers rows by `index`. */
+function gatherGraph(config: ModelConfig, parts: number): Graph {
+  const graph = new Graph();
+  const { kvHeads, headSize } = config;
+  const index = graph.input("index", ["slots"], "int64");
+  const pads = Array.from({ length: parts }, (_, part) => graph.input(`pads${part}`, [8], "int64"));
+  const record = (op: string, inputs: readonly Value[], rows: Dim, attributes = {}) =>
+    graph.record({ op, inputs, attributes, outputs: [{ shape: [rows, kvHeads, "capacity", headSize] }] })[0]!;
+  for (const { output } of namesOf(config)) {
+    const padded = pads.map((pad, part) =>
+      record("Pad", [graph.input(`${part}_${output}`, [`rows${part}`, kvHeads, `capacity${part}`, headSize]), pad], `rows${part}`),
+    );
+    graph.output(
+      output,
+      record("Gather", [padded.length === 1 ? padded[0]! : concat(padded, 0, "rows"), index], "slots", { axis: { int: 0 } }),
+    );
+  }
+  return graph;
+}

@@ -1,0 +1,162 @@
+/** Sampling on a device, with weights, adapters and caches in its memory. */
+import { concat, expandTo, Graph, mul, reshape } from "../graph/index.ts";
+import type { ModelConfig } from "../model/config.ts";
+import type { DeviceBases } from "../model/device-bases.ts";
+import { type Adapter, adapterLayout, baseLayout, type Layout } from "../model/parameters.ts";
+import { readAdapterOrWeights } from "../model/state.ts";
+import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
+import { DeviceVector } from "../runtime/device-vector.ts";
+import { ProgramCache } from "../runtime/program-cache.ts";
+import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { deviceGraph } from "./device-graphs.ts";
+import { DeviceBatchKeys, DevicePromptKeys, residentKeys } from "./device-keys.ts";
+import { Forward } from "./forward.ts";
+import type { PlacedStack, PlacedWeights, SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
+
+/** Trained weights in a device's memory; whoever receives the vector releases it. */
+export interface DeviceTrained {
+  readonly weights: DeviceVector;
+  readonly lora: Adapter | null;
+}
+
+/** Weights that a batch runs on. */
+interface OnDevice extends PlacedWeights {
+  readonly weights: DeviceVector;
+  readonly rotary: DeviceVector;
+}
+
+/** Weights of a fully trained model. */
+interface OwnWeights extends OnDevice {
+  readonly release: () => void;
+}
+
+/** Adapter in the memory of a device. */
+interface DeviceAdapter extends Adapter {
+  readonly weights: DeviceVector;
+  readonly layout: Layout;
+}
+
+/** Max tokens of a piece of a prompt: the scores of a piece are `heads × tokens × keys`. */
+const MAX_PIECE = 512;
+
+/** Creates the place of a sampler on a device, and its source of weights. */
+export function onDevice(memory: DeviceMemory, bases: DeviceBases): SamplerPlace<DeviceTrained> {
+  return { place: devicePlace(memory), weights: deviceWeights(memory, bases) };
+}
+
+function deviceWeights(memory: DeviceMemory, bases: DeviceBases): WeightsSource<DeviceTrained, OnDevice, DeviceAdapter> {
+  return {
+    base: (directory) => bases.lease(directory),
+    async own(_directory, config, { weights }): Promise<OwnWeights> {
+      const rotary = await bases.rotary(config);
+      const release = () => {
+        weights.release();
+        rotary.release();
+      };
+      return { config, weights, rotary: rotary.value, release };
+    },
+    adapter: (config, { weights }, lora) => ({ ...lora, weights, layout: adapterLayout(config, lora.rank) }),
+    async read(state, base, config) {
+      const { flat, lora } = await readAdapterOrWeights(state, base, config);
+      const layout = lora ? adapterLayout(config, lora.rank) : baseLayout(config);
+      return { weights: await DeviceVector.upload(memory, layout.parameters, flat), lora };
+    },
+    free: (held) => ("release" in held ? (held as OwnWeights).release() : held.weights.release()),
+  };
+}
+
+function devicePlace(memory: DeviceMemory): SamplingPlace {
+  const { device } = memory;
+  const forward = new Forward<OnDevice>({
+    build: deviceGraph,
+    options: (_kind, config) => ({ threads: 1, device, resident: residentKeys(config) }),
+    constants: (_TensorClass, { weights, rotary }) => ({ ...weights.feeds(), ...rotary.feeds() }),
+  });
+  const rearranging = new ProgramCache(8);
+  const stacking = new ProgramCache(16);
+  return {
+    batchRows: (_config, count) => ({ cached: paddedRows(count), grouped: null }),
+    prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
+    run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
+    keepsPrefixes: false,
+    maxPiece: MAX_PIECE,
+    newPromptKeys: (TensorClass, config) => new DevicePromptKeys(memory, config, TensorClass),
+    newBatchKeys: (config) => new DeviceBatchKeys(memory, config, rearranging),
+    stack(config, adapters, previous) {
+      const members = [...new Set(adapters as readonly DeviceAdapter[])];
+      if (members.length === 0) return null;
+      if (previous && members.every((adapter) => (previous as DeviceStack).members.includes(adapter))) return previous;
+      return new DeviceStack(memory, config, members, stacking);
+    },
+  };
+}
+
+/** Rounds a number of rows up, so that graphs run with few distinct shapes: to a power of two up to 8, then to a multiple of 8. */
+function paddedRows(count: number): number {
+  return count <= 8 ? 2 ** Math.ceil(Math.log2(count)) : Math.ceil(count / 8) * 8;
+}
+
+/** Adapters of a batch as stacks `[adapters + 1, in, rank]` and `[adapters + 1, rank, out]`; entry 0 is zero, for rows without an adapter. */
+class DeviceStack implements PlacedStack {
+  readonly members: readonly DeviceAdapter[];
+  readonly #memory: DeviceMemory;
+  readonly #config: ModelConfig;
+  readonly #programs: ProgramCache;
+  #stacks: ReadonlyMap<string, DeviceTensor> | null = null;
+
+  constructor(memory: DeviceMemory, config: ModelConfig, members: readonly DeviceAdapter[], programs: ProgramCache) {
+    this.#memory = memory;
+    this.#config = config;
+    this.members = members;
+    this.#programs = programs;
+  }
+
+  async feeds(TensorClass: TensorConstructor, owners: readonly (Adapter | null)[]): Promise<Tensors> {
+    const stacks = (this.#stacks ??= await this.#build());
+    const index = BigInt64Array.from(owners, (owner) => BigInt(this.members.findIndex((member) => member === owner) + 1));
+    return {
+      ...Object.fromEntries([...stacks].map(([name, { tensor }]) => [name, tensor])),
+      adapter: new TensorClass("int64", index, [owners.length]),
+    };
+  }
+
+  release(): void {
+    for (const stack of this.#stacks?.values() ?? []) stack.release();
+    this.#stacks = null;
+  }
+
+  async #build(): Promise<ReadonlyMap<string, DeviceTensor>> {
+    const { Tensor } = await loadRuntime();
+    const { layout } = this.members[0]!;
+    const count = this.members.length;
+    const key = JSON.stringify([this.#config, this.members[0]!.rank, count]);
+    const program = await this.#programs.get(key, () =>
+      Program.compile(stackGraph(layout, count), "stack-adapters", { threads: 1, device: this.#memory.device, resident: () => true }),
+    );
+    const feeds: Tensors = {};
+    this.members.forEach(({ weights, alpha, rank }, member) => {
+      Object.assign(
+        feeds,
+        weights.feeds((name) => `${member}_${name}`),
+      );
+      feeds[`factor${member}`] = new Tensor("float32", Float32Array.of(alpha / rank), []);
+    });
+    const names = layout.parameters.map(({ name }) => name);
+    const results = await program.run(feeds, names);
+    return new Map(names.map((name) => [name, this.#memory.adopt(results[name]!)]));
+  }
+}
+
+/** Builds the graph that stacks the matrices of `count` adapters; the factor `alpha / rank` is folded into `B`. */
+function stackGraph({ parameters }: Layout, count: number): Graph {
+  const graph = new Graph();
+  const factors = Array.from({ length: count }, (_, member) => graph.input(`factor${member}`, []));
+  for (const { name, shape } of parameters) {
+    const entries = factors.map((factor, member) => {
+      const matrix = graph.input(`${member}_${name}`, shape);
+      return reshape(name.endsWith("_b") ? mul(matrix, factor) : matrix, [1, ...shape]);
+    });
+    graph.output(name, concat([expandTo(graph.scalar(0), [1, ...shape]), ...entries], 0, count + 1));
+  }
+  return graph;
+}

@@ -1,0 +1,100 @@
+/** Sampling on the processor. */
+import { Leases } from "../../../util/leases.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { type Adapter, adapterLayout, baseLayout, viewOf } from "../model/parameters.ts";
+import { rotaryTables } from "../model/transformer.ts";
+import { isLarge } from "../model/size.ts";
+import { readAdapterOrWeights } from "../model/state.ts";
+import { readBaseWeights } from "../model/weights.ts";
+import { type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { type LoadedAdapter, stackAdapters, type StackedAdapters } from "./adapters.ts";
+import { decodeGraph } from "./decode-graph.ts";
+import { Forward, type ForwardPlace } from "./forward.ts";
+import { KvCache } from "./kv-cache.ts";
+import type { SamplerPlace, SamplingPlace, WeightsSource } from "./place.ts";
+import type { Weights } from "./policies.ts";
+import { BLOCK_TOKENS } from "./prefix-cache.ts";
+import { PromptCache } from "./prompt-cache.ts";
+import { promptGraph } from "./prompt-graph.ts";
+import { decodeThreads, promptThreads } from "./thread-counts.ts";
+import { inGroups, originalShape, turnMatrices } from "./transposed.ts";
+
+/** Trained weights in the process's memory. */
+export interface HostTrained {
+  readonly flat: Float32Array;
+  readonly lora: Adapter | null;
+}
+
+/** Prepares trained weights for sampling. Takes ownership of `flat` and transposes the matrices of a large model in place. */
+function forSampling(config: ModelConfig, flat: Float32Array): Weights {
+  const layout = baseLayout(config);
+  if (isLarge(config)) turnMatrices(flat, layout);
+  return { config, layout, flat };
+}
+
+/** Returns the source of weights in the process's memory. */
+export function hostWeights(): WeightsSource<HostTrained, Weights, LoadedAdapter> {
+  const bases = new Leases<string, Weights>();
+  return {
+    base: (directory, config) =>
+      bases.lease(directory, async () => forSampling(config, await readBaseWeights(directory, baseLayout(config)))),
+    own: (_directory, config, { flat }) => forSampling(config, flat),
+    adapter: (config, { flat }, lora) => ({ ...lora, flat, layout: adapterLayout(config, lora.rank) }),
+    read: readAdapterOrWeights,
+    free: () => {},
+  };
+}
+
+/** Creates the graphs of the processor. @param maxThreads - Max threads inside one op. */
+export function hostGraphs(maxThreads: number): ForwardPlace<Weights> {
+  const constants = new WeakMap<Weights, Tensors>();
+  const rotary = new WeakMap<ModelConfig, Tensors>();
+  const rotaryOf = (TensorClass: TensorConstructor, config: ModelConfig): Tensors => {
+    let tensors = rotary.get(config);
+    if (!tensors) {
+      // The padding of a prompt's last piece may reach beyond the context.
+      const contextLength = Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS;
+      const { cos, sin } = rotaryTables({ ...config, contextLength });
+      const shape = [contextLength, config.headSize / 2];
+      tensors = { cos: new TensorClass("float32", cos, shape), sin: new TensorClass("float32", sin, shape) };
+      rotary.set(config, tensors);
+    }
+    return tensors;
+  };
+  return {
+    build: (kind, config, hasAdapters) => (kind === "decode" ? decodeGraph : promptGraph)(config, hasAdapters),
+    options: (kind, config, hasAdapters) => ({
+      threads: (kind === "decode" ? decodeThreads : promptThreads)(config, hasAdapters, maxThreads),
+    }),
+    constants(TensorClass, weights) {
+      let tensors = constants.get(weights);
+      if (!tensors) {
+        const { config, layout, flat } = weights;
+        tensors = { ...rotaryOf(TensorClass, config) };
+        for (const parameter of layout.parameters)
+          tensors[parameter.name] = new TensorClass("float32", viewOf(flat, parameter), originalShape(config, parameter));
+        constants.set(weights, tensors);
+      }
+      return tensors;
+    },
+  };
+}
+
+/** Creates the place of a sampler on the processor, and its source of weights. @param maxThreads - Max threads inside one op. */
+export function onHost(maxThreads: number): SamplerPlace<HostTrained> {
+  return { place: hostPlace(maxThreads), weights: hostWeights() };
+}
+
+function hostPlace(maxThreads: number): SamplingPlace {
+  const forward = new Forward(hostGraphs(maxThreads));
+  return {
+    batchRows: (config, count) => ({ cached: count, grouped: isLarge(config) ? inGroups(count) : null }),
+    prepare: (kind, weights, hasAdapters) => forward.prepare(kind, weights, hasAdapters),
+    run: (input) => forward.run(input as Parameters<typeof forward.run>[0]),
+    keepsPrefixes: true,
+    maxPiece: Infinity,
+    newPromptKeys: (TensorClass, config, slots, capacity) => new PromptCache(config, TensorClass, slots, capacity),
+    newBatchKeys: (config) => new KvCache(config),
+    stack: (config, adapters, previous) => stackAdapters(config, adapters as readonly LoadedAdapter[], previous as StackedAdapters | null),
+  };
+}

@@ -1,0 +1,100 @@
+/** Place where a sampler computes: the memory of weights and caches, and the programs that run on them. */
+import type { Lease } from "../../../util/leases.ts";
+import type { ModelConfig } from "../model/config.ts";
+import type { Adapter } from "../model/parameters.ts";
+import type { TensorConstructor, Tensors } from "../runtime/program.ts";
+import type { Distributions, ForwardInput, ForwardKind } from "./forward.ts";
+
+/** Weights that a batch runs on, in the memory of a place. */
+export interface PlacedWeights {
+  readonly config: ModelConfig;
+}
+
+/** Keys and values of prompts being prefilled. */
+export interface PromptKeys {
+  /** Graph that computes the next piece. */
+  readonly kind: "prompt" | "continuation";
+  /** Returns the graph inputs for the tokens `[start, end)` of all slots. */
+  feeds(start: number, end: number): Tensors;
+  /** Graph outputs for the cache, by name: a tensor to write in place, or null to allocate one. */
+  readonly fetches: Readonly<Record<string, Tensors[string] | null>>;
+  /** Takes the outputs of a run. */
+  update(results: Tensors): void;
+  /** Returns a copy of the keys and values of the tokens `[start, start + count)` of a slot in all layers. */
+  read(slot: number, start: number, count: number): Float32Array;
+  /** Writes a block that {@link read} returned into a slot. */
+  write(slot: number, start: number, count: number, block: Float32Array): void;
+  /** Frees the memory. Further calls have no effect. */
+  release(): void;
+}
+
+/** Keys and values of the rows of one batch; rows `0 … count − 1` are in use. */
+export interface BatchKeys {
+  /**
+   * Makes room for `slots` rows of `length` tokens and keeps the first `rows` rows.
+   *
+   * @param longest - Length that rows may reach later. @default length
+   */
+  reserve(slots: number, length: number, rows: number, longest?: number): void;
+  /** Copies the first `length` tokens of a prompt's slot `source` into a row. The prompt's keys may be released afterwards. */
+  load(slot: number, prompt: PromptKeys, source: number, length: number): void;
+  /** Returns the graph inputs of the first `rows` rows. @param lengths - Tokens of each row that are in the cache. */
+  feeds(TensorClass: TensorConstructor, rows: number, lengths: Int32Array): Tensors | Promise<Tensors>;
+  /**
+   * Stores one new token of each of the first rows, from a graph's outputs.
+   *
+   * @param places - Position of the new token in each row.
+   */
+  append(results: Tensors, places: Int32Array, rows: number): void;
+  /** Copies a row over another. */
+  copy(from: number, to: number): void;
+  /** Frees the memory. Further calls have no effect. */
+  release(): void;
+}
+
+/** Adapters of a batch as one stack. */
+export interface PlacedStack {
+  /** Returns the graph inputs of a batch in which row `b` has the adapter `owners[b]`; null = no adapter. */
+  feeds(TensorClass: TensorConstructor, owners: readonly (Adapter | null)[]): Tensors | Promise<Tensors>;
+  /** Frees the memory. Further calls have no effect. */
+  release(): void;
+}
+
+/** Source of the weights of policies. `T` are trained weights on their way to the sampler. */
+export interface WeightsSource<T extends { readonly lora: Adapter | null }, W extends PlacedWeights, A extends Adapter> {
+  /** Leases the weights of a base model. */
+  base(directory: string, config: ModelConfig): Promise<Lease<W>>;
+  /** Takes ownership of the weights of a fully trained model. */
+  own(directory: string, config: ModelConfig, trained: T): W | Promise<W>;
+  /** Takes ownership of the weights of an adapter. */
+  adapter(config: ModelConfig, trained: T, lora: Adapter): A;
+  /** Reads weights or an adapter from a saved state. */
+  read(state: string, base: string, config: ModelConfig): Promise<T>;
+  /** Frees weights that {@link own} returned, or an adapter. */
+  free(weights: W | A): void;
+}
+
+/** Memory and programs of a sampler. */
+export interface SamplingPlace {
+  /**
+   * Returns the number of rows of the cache, and of all rows if products are computed in whole groups of rows, for a batch of `count` rows.
+   */
+  batchRows(config: ModelConfig, count: number): { readonly cached: number; readonly grouped: number | null };
+  /** Compiles a graph, so that the time of a run does not include compilation. */
+  prepare(kind: ForwardKind, weights: PlacedWeights, hasAdapters: boolean): Promise<void>;
+  run(input: ForwardInput): Promise<Distributions>;
+  /** Whether keys and values of prompts can be kept as blocks in the process's memory. */
+  readonly keepsPrefixes: boolean;
+  /** Max tokens of a piece of a prompt. */
+  readonly maxPiece: number;
+  newPromptKeys(TensorClass: TensorConstructor, config: ModelConfig, slots: number, capacity: number): PromptKeys;
+  newBatchKeys(config: ModelConfig): BatchKeys;
+  /** Stacks the distinct adapters of a batch, all of one rank; returns `previous` if it already holds all of them, null for no adapters. */
+  stack(config: ModelConfig, adapters: readonly Adapter[], previous: PlacedStack | null): PlacedStack | null;
+}
+
+/** Place of a sampler and the source of its weights. */
+export interface SamplerPlace<T extends { readonly lora: Adapter | null }> {
+  readonly place: SamplingPlace;
+  readonly weights: WeightsSource<T, PlacedWeights, Adapter>;
+}
