@@ -76,7 +76,7 @@ export const layers = {
   "engine/onnx": {
     graph: [],
     runtime: ["graph"],
-    model: ["graph"],
+    model: ["graph", "runtime"],
     sample: ["graph", "runtime", "model"],
     train: ["graph", "runtime", "model"],
     threads: ["graph", "runtime", "model", "sample", "train"],

@@ -36,6 +36,14 @@ export interface BaseModelInfo {
   readonly parameters: number;
 }
 
+/** Device that an engine computes on. */
+export interface DeviceInfo {
+  /** The processor, or a GPU through WebGPU. */
+  readonly name: "cpu" | "webgpu";
+  /** Name of the GPU as its driver reports it; null for the processor, and where the system does not say. */
+  readonly adapter: string | null;
+}
+
 /** State of one worker of an engine. */
 export interface WorkerStatus {
   /** Name, unique within the engine, such as `sampler-0`. */

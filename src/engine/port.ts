@@ -6,11 +6,11 @@
  */
 
 import type { AdamParams, Logprobs, LossSpec, Row } from "../training-rows.ts";
-import type { BaseModelInfo, Capabilities, WorkerStatus } from "./engine-info.ts";
+import type { BaseModelInfo, Capabilities, DeviceInfo, WorkerStatus } from "./engine-info.ts";
 import type { SampledToken, SamplingParams } from "./sampling.ts";
 
 export type { AdamParams, Logprobs, LossSpec, PolicyLoss, Row } from "../training-rows.ts";
-export type { BaseModelInfo, Capabilities, WorkerStatus } from "./engine-info.ts";
+export type { BaseModelInfo, Capabilities, DeviceInfo, WorkerStatus } from "./engine-info.ts";
 export type { GrammarParams, PromptToken, SampledToken, SamplingParams, TokenLogprob } from "./sampling.ts";
 
 /** Options of every call of an engine that computes. */
@@ -123,6 +123,16 @@ export interface Engine {
    * ```
    */
   workers?(): readonly WorkerStatus[];
+  /**
+   * Returns the devices that models are trained and sampled on. Absent if the engine does not know them.
+   *
+   * @returns one entry per device in use, the processor or the default device first.
+   * @example
+   * ```ts
+   * for (const { name, adapter } of engine.devices?.() ?? []) console.log(name, adapter);
+   * ```
+   */
+  devices?(): readonly DeviceInfo[];
   /**
    * Returns false if a worker that held the policy or the model has died, even if other workers still hold a copy. Load it again.
    * Calls on a lost policy or model reject with `E_UNAVAILABLE`; releasing it has no effect. Absent if the engine loses nothing.

@@ -1,3 +1,4 @@
+import { type ChildProcess, fork } from "node:child_process";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { packageFile } from "./package-file.ts";
 
@@ -15,4 +16,20 @@ export function spawnWorker(path: string, options: Omit<WorkerOptions, "eval" | 
   const tsx = import.meta.resolve("tsx/esm/api");
   const start = `import(${JSON.stringify(tsx)}).then(({ register }) => { register(); return import(${JSON.stringify(url)}); });`;
   return new Worker(start, { ...options, eval: true, execArgv: [] });
+}
+
+/**
+ * Starts a process of its own from source or from the built package. Messages are copied as between threads, and standard error is a pipe.
+ *
+ * @param path - Module below `src`, without its extension, such as `engine/onnx/threads/device-worker`.
+ * @param data - JSON value, passed as the first argument of the process.
+ */
+export function spawnProcess(path: string, data: unknown, env: NodeJS.ProcessEnv): ChildProcess {
+  const isSource = import.meta.url.endsWith(".ts");
+  return fork(packageFile(isSource ? `src/${path}.ts` : `dist/${path}.js`), [JSON.stringify(data)], {
+    env,
+    execArgv: isSource ? ["--import", import.meta.resolve("tsx")] : [],
+    serialization: "advanced",
+    stdio: ["ignore", "ignore", "pipe", "ipc"],
+  });
 }

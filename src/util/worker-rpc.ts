@@ -5,10 +5,18 @@
  * A worker is never terminated from outside, because stopping a thread inside the native runtime crashes the process. Instead, the
  * worker receives a close message, finishes the calls before it, and exits.
  */
-import type { MessagePort, Worker } from "node:worker_threads";
+import type { EventEmitter } from "node:events";
+import type { MessagePort } from "node:worker_threads";
 import * as errors from "../errors.ts";
 import { EngineError, NoSpaceError, UnavailableError, WhetstoneError, type ErrorCode, type WhetstoneErrorOptions } from "../errors.ts";
 import { isNoSpace } from "./no-space.ts";
+
+/** Worker as its client sees it: a thread, or a process behind an adapter. */
+export interface WorkerEnd extends Pick<EventEmitter, "on" | "once"> {
+  postMessage(message: unknown, transfer?: readonly ArrayBuffer[]): void;
+  ref(): void;
+  unref(): void;
+}
 
 /** Error classes by name. */
 export type ErrorClasses = Readonly<Record<string, new (message: string, options: WhetstoneErrorOptions) => WhetstoneError>>;
@@ -161,7 +169,7 @@ export interface WorkerClientOptions<E> {
 
 /** Client of a worker with the methods `M` and the events `E`, in the calling thread. */
 export class WorkerClient<M extends Methods, E = never> {
-  readonly #worker: Worker;
+  readonly #worker: WorkerEnd;
   readonly #restore: (error: SentError) => Error;
   readonly #pending = new Map<number, Pending>();
   /** Resolves when the worker has exited. */
@@ -171,7 +179,7 @@ export class WorkerClient<M extends Methods, E = never> {
   #holders = 0;
   #isClosing = false;
 
-  constructor(worker: Worker, { onEvent, onDeath, restore = restoreError }: WorkerClientOptions<E>) {
+  constructor(worker: WorkerEnd, { onEvent, onDeath, restore = restoreError }: WorkerClientOptions<E>) {
     this.#worker = worker;
     this.#restore = restore;
     worker.on("message", (message: FromWorker) => {
@@ -222,7 +230,7 @@ export class WorkerClient<M extends Methods, E = never> {
           reject(signal!.reason);
         };
         signal?.addEventListener("abort", onAbort, { once: true });
-        this.#worker.postMessage({ call, method, input } satisfies ToWorker, transfer as ArrayBuffer[]);
+        this.#worker.postMessage({ call, method, input } satisfies ToWorker, transfer);
       });
     } finally {
       this.#pending.delete(call);

@@ -10,6 +10,7 @@ import type {
   BaseModelInfo,
   CallOptions,
   Capabilities,
+  DeviceInfo,
   Engine,
   Logprobs,
   LoraSpec,
@@ -29,12 +30,11 @@ import { countParameters } from "./model/transformer.ts";
 import { BaseInspector } from "./threads/base-inspector.ts";
 import { loadRuntime } from "./runtime/program.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
-import { DEFAULT_MAX_ROWS, DEFAULT_PREFIX_CACHE_BYTES } from "./sample/options.ts";
-import { SamplerPool } from "./threads/sampler-pool.ts";
+import { DEFAULT_MAX_ROWS } from "./sample/options.ts";
+import { type ComputeUnit, type DeviceOptions, deviceUnit, isSoftware, processorUnit } from "./threads/compute-unit.ts";
 import type { WorkerDeath } from "./threads/supervised-worker.ts";
 import { MAX_THREADS } from "./runtime/thread-limits.ts";
 import { threadCandidates } from "./train/thread-choice.ts";
-import { TrainerClient } from "./threads/trainer-client.ts";
 
 /** Settings of the embedded engine. */
 export interface OnnxEngineOptions {
@@ -69,9 +69,25 @@ export interface OnnxEngineOptions {
   readonly maxSamplingRows?: number | undefined;
   /** Size of the prefix cache in bytes, divided among the samplers; 0 = no prefix cache. @default 256 MiB */
   readonly prefixCacheBytes?: number | undefined;
+  /**
+   * Device that trains and samples: the processor; a GPU through WebGPU, an error without one; or `"auto"`, the GPU for models of more
+   * than 16 M weights if there is one that is not computed by the processor itself. @default "cpu"
+   */
+  readonly device?: DeviceChoice | undefined;
+  /**
+   * Called once per compiled graph with nodes that the processor computes although the graph runs on a GPU, except arithmetic on shapes and
+   * token ids. @default no callback
+   */
+  readonly onFallback?: DeviceOptions["onFallback"] | undefined;
   /** Called after a worker died, which the engine restarts. @default no callback */
   readonly onWorkerDeath?: ((death: WorkerDeath) => void) | undefined;
 }
+
+/** Device option of the engine. */
+export type DeviceChoice = "auto" | "cpu" | "webgpu";
+
+/** Values of {@link DeviceChoice}. */
+export const DEVICE_CHOICES = ["auto", "cpu", "webgpu"] as const satisfies readonly DeviceChoice[];
 
 /** Maximum of `topLogprobs`, larger than any vocabulary. The service applies the limit for its callers. */
 const MAX_TOP_LOGPROBS = 2 ** 20;
@@ -105,48 +121,68 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
       { param: "trainerThreads" },
     );
   }
+  const device = options.device ?? "cpu";
+  if (!DEVICE_CHOICES.includes(device))
+    throw new ConfigError(`Expected \`device\` to be "auto", "cpu" or "webgpu", got ${JSON.stringify(device)}`, { param: "device" });
   await checkDirectories(options.baseModels);
   await loadRuntime();
-  return new OnnxEngine({ ...options, samplers, samplerThreads, maxSamplingRows });
+  const { onWorkerDeath: onDeath = () => {}, onFallback = () => {} } = options;
+  const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
+  const startDevice = () => deviceUnit({ sampler, onDeath, onFallback });
+  const units =
+    device === "webgpu"
+      ? { main: await startDevice(), large: null }
+      : {
+          main: processorUnit({
+            samplers,
+            sampler,
+            trainer: { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 },
+            onDeath,
+          }),
+          large: device === "auto" ? startDevice : null,
+        };
+  return new OnnxEngine(options, units);
 }
 
 class OnnxEngine implements Engine {
   readonly #baseModels: Readonly<Record<string, string>>;
   readonly #allowedRoots: readonly string[];
   readonly #resolveBase: (base: string) => Promise<string | null>;
-  readonly #samplers: SamplerPool;
-  readonly #trainer: TrainerClient;
   readonly #inspector = new BaseInspector();
   readonly #configs = new Lru<string, Promise<ModelConfig>>();
   readonly #parameterCounts = new Map<string, number>();
+  readonly #main: ComputeUnit;
+  readonly #startLarge: (() => Promise<ComputeUnit>) | null;
+  #large: Promise<ComputeUnit | null> | null = null;
+  readonly #started: ComputeUnit[];
+  /** Unit of each base whose models were trained or sampled. */
+  readonly #units = new Map<string, ComputeUnit>();
   #nextPolicy = 0;
 
-  constructor(options: OnnxEngineOptions & Record<"samplers" | "samplerThreads" | "maxSamplingRows", number>) {
+  /** @param units - Unit of all models, and a function that starts the unit of large models; null = there is none. */
+  constructor(
+    options: Pick<OnnxEngineOptions, "baseModels" | "allowedRoots" | "resolveBase">,
+    units: { readonly main: ComputeUnit; readonly large: (() => Promise<ComputeUnit>) | null },
+  ) {
     this.#baseModels = options.baseModels;
     this.#allowedRoots = options.allowedRoots ?? [];
     this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
-    const { onWorkerDeath = () => {} } = options;
-    this.#samplers = new SamplerPool(
-      options.samplers,
-      {
-        threads: options.samplerThreads,
-        maxRows: options.maxSamplingRows,
-        prefixCacheBytes: options.prefixCacheBytes ?? DEFAULT_PREFIX_CACHE_BYTES,
-      },
-      onWorkerDeath,
-    );
-    this.#trainer = new TrainerClient(
-      { threads: options.trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 },
-      onWorkerDeath,
-    );
+    this.#main = units.main;
+    this.#startLarge = units.large;
+    this.#started = [units.main];
   }
 
   workers(): readonly WorkerStatus[] {
-    return [...this.#samplers.status, ...this.#trainer.status];
+    return this.#started.flatMap((unit) => unit.workers());
+  }
+
+  devices(): readonly DeviceInfo[] {
+    return this.#started.map(({ device }) => device);
   }
 
   holds(held: PolicyVersion | ModelHandle): boolean {
-    return held.id.startsWith("policy-") ? this.#samplers.holds(held.id) : this.#trainer.holds(held);
+    const unit = this.#units.get(held.base);
+    return unit !== undefined && (held.id.startsWith("policy-") ? unit.samplers.holds(held.id) : unit.trainer.holds(held));
   }
 
   capabilities(): Capabilities {
@@ -191,50 +227,50 @@ class OnnxEngine implements Engine {
     { signal }: CallOptions = {},
   ): Promise<ModelHandle> {
     const { base, ...rest } = spec;
-    return this.#trainer.createModel(await this.#resolve(base), rest, { signal });
+    const source = await this.#resolve(base);
+    return (await this.#unitOf(source)).trainer.createModel(source, rest, { signal });
   }
 
-  forward(model: ModelHandle, rows: readonly Row[], options: CallOptions = {}): Promise<Logprobs[]> {
-    return this.#trainer.call(model, "forward", (id) => [id, rows], options);
+  async forward(model: ModelHandle, rows: readonly Row[], options: CallOptions = {}): Promise<Logprobs[]> {
+    return (await this.#trainerOf(model)).call(model, "forward", (id) => [id, rows], options);
   }
 
-  forwardBackward(
+  async forwardBackward(
     model: ModelHandle,
     rows: readonly Row[],
     loss: LossSpec,
     options: CallOptions = {},
   ): Promise<{ logprobs: Logprobs[]; metrics: LossMetrics }> {
-    return this.#trainer.call(model, "forwardBackward", (id) => [id, rows, loss], options);
+    return (await this.#trainerOf(model)).call(model, "forwardBackward", (id) => [id, rows, loss], options);
   }
 
-  optimStep(model: ModelHandle, adam: AdamParams, options: CallOptions = {}): Promise<{ gradNorm: number; step: number }> {
-    return this.#trainer.call(model, "optimStep", (id) => [id, adam], options);
+  async optimStep(model: ModelHandle, adam: AdamParams, options: CallOptions = {}): Promise<{ gradNorm: number; step: number }> {
+    return (await this.#trainerOf(model)).call(model, "optimStep", (id) => [id, adam], options);
   }
 
-  resetOptimizer(model: ModelHandle, options: CallOptions = {}): Promise<void> {
-    return this.#trainer.call(model, "resetOptimizer", (id) => [id], options);
+  async resetOptimizer(model: ModelHandle, options: CallOptions = {}): Promise<void> {
+    return (await this.#trainerOf(model)).call(model, "resetOptimizer", (id) => [id], options);
   }
 
-  saveState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
-    return this.#trainer.call(model, "saveState", (id) => [id, path], options);
+  async saveState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
+    return (await this.#trainerOf(model)).call(model, "saveState", (id) => [id, path], options);
   }
 
-  loadState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
-    return this.#trainer.call(model, "loadState", (id) => [id, path], options);
+  async loadState(model: ModelHandle, path: StatePath, options: CallOptions = {}): Promise<void> {
+    return (await this.#trainerOf(model)).call(model, "loadState", (id) => [id, path], options);
   }
 
   async publish(model: ModelHandle, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const base = await this.#resolve(model.base);
-    const weights = await this.#trainer.call(model, "weights", (id) => [id], { signal });
-    const policyId = `policy-${this.#nextPolicy++}`;
-    await this.#samplers.addPolicy(policyId, base, weights, await this.#isSmall(base), { signal });
-    return { id: policyId, base: model.base };
+    const id = `policy-${this.#nextPolicy++}`;
+    await (await this.#unitOf(base)).publish(model, id, base, await this.#isSmall(base), { signal });
+    return { id, base: model.base };
   }
 
   async loadPolicy(spec: { base: string; state?: StatePath | undefined }, { signal }: CallOptions = {}): Promise<PolicyVersion> {
     const id = `policy-${this.#nextPolicy++}`;
     const base = await this.#resolve(spec.base);
-    await this.#samplers.loadPolicy(id, base, spec.state, await this.#isSmall(base), { signal });
+    await (await this.#unitOf(base)).samplers.loadPolicy(id, base, spec.state, await this.#isSmall(base), { signal });
     return { id, base: spec.base };
   }
 
@@ -245,23 +281,51 @@ class OnnxEngine implements Engine {
     { signal }: CallOptions = {},
   ): AsyncGenerator<SampledToken, void> {
     signal?.throwIfAborted();
-    const { directory } = await this.#resolve(policy.base);
+    const base = await this.#resolve(policy.base);
+    const { directory } = base;
     const config = await this.#config(directory);
     checkSampling(prompt, params, { ...config, maxTopLogprobs: MAX_TOP_LOGPROBS });
     checkLogitParams(params, config.vocabularySize);
-    yield* this.#samplers.sample(policy.id, directory, prompt, params, signal);
+    yield* (await this.#unitOf(base)).samplers.sample(policy.id, directory, prompt, params, signal);
   }
 
-  release(policy: PolicyVersion): Promise<void> {
-    return this.#samplers.releasePolicy(policy.id);
+  async release(policy: PolicyVersion): Promise<void> {
+    await this.#units.get(policy.base)?.samplers.releasePolicy(policy.id);
   }
 
-  unload(model: ModelHandle): Promise<void> {
-    return this.#trainer.unload(model);
+  async unload(model: ModelHandle): Promise<void> {
+    await this.#units.get(model.base)?.trainer.unload(model);
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#samplers.close(), this.#trainer.close(), this.#inspector.close()]);
+    await this.#large;
+    await Promise.all([...this.#started.map((unit) => unit.close()), this.#inspector.close()]);
+  }
+
+  async #trainerOf({ base }: ModelHandle): Promise<ComputeUnit["trainer"]> {
+    return (this.#units.get(base) ?? (await this.#unitOf(await this.#resolve(base)))).trainer;
+  }
+
+  /** Returns the unit of a base, which never changes. */
+  async #unitOf(base: BaseSource): Promise<ComputeUnit> {
+    const known = this.#units.get(base.id);
+    if (known !== undefined) return known;
+    const isLargeUnit = this.#startLarge !== null && !(await this.#isSmall(base));
+    const unit = (isLargeUnit ? await (this.#large ??= this.#openLarge(this.#startLarge)) : null) ?? this.#main;
+    const first = this.#units.get(base.id) ?? unit;
+    this.#units.set(base.id, first);
+    return first;
+  }
+
+  /** Opens the device of large models; null if there is none, or only one that the processor computes. */
+  async #openLarge(start: () => Promise<ComputeUnit>): Promise<ComputeUnit | null> {
+    const unit = await start().catch(() => null);
+    if (unit !== null && !isSoftware(unit.device)) {
+      this.#started.push(unit);
+      return unit;
+    }
+    await unit?.close();
+    return null;
   }
 
   async #isSmall({ directory }: BaseSource): Promise<boolean> {

@@ -12,7 +12,7 @@ import type { SamplerMethods } from "./sampler-worker.ts";
 import { spawnWorker } from "../../../util/spawn-worker.ts";
 import { SupervisedWorker, type WorkerDeath } from "./supervised-worker.ts";
 import type { BaseSource } from "../model/config.ts";
-import { restoreError, type WorkerClient } from "../../../util/worker-rpc.ts";
+import { restoreError, type WorkerClient, type WorkerEnd } from "../../../util/worker-rpc.ts";
 
 /** Trained weights of a model or an adapter, as a flat vector. */
 interface TrainedWeights {
@@ -33,10 +33,10 @@ class SamplerThread {
   /** Policies with weights in the thread's memory. */
   readonly policies = new Set<string>();
 
-  constructor(index: number, options: SamplerOptions, onDeath: (death: WorkerDeath) => void) {
+  constructor(name: string, spawn: () => WorkerEnd, onDeath: (death: WorkerDeath) => void) {
     this.worker = new SupervisedWorker({
-      name: `sampler-${index}`,
-      spawn: () => spawnWorker("engine/onnx/threads/sampler-worker", { workerData: options }),
+      name,
+      spawn,
       onEvent: (event) => this.#onEvent(event),
       onDeath: (death, error) => {
         this.policies.clear();
@@ -70,20 +70,30 @@ export class SamplerPool {
   #nextRequest = 0;
 
   /**
-   * @param count - Number of threads, among which rows and prefix cache memory are divided.
-   * @param onDeath - Called after each death of a thread.
+   * @param workers - Functions that start the samplers, by name.
+   * @param onDeath - Called after each death of a sampler.
    */
-  constructor(
+  constructor(workers: Readonly<Record<string, () => WorkerEnd>>, onDeath: (death: WorkerDeath) => void) {
+    this.#threads = Object.entries(workers).map(([name, spawn]) => new SamplerThread(name, spawn, onDeath));
+  }
+
+  /**
+   * Creates a pool of threads.
+   *
+   * @param count - Number of threads, among which rows and prefix cache memory are divided.
+   */
+  static ofThreads(
     count: number,
     options: SamplerOptions & { readonly maxRows: number; readonly prefixCacheBytes: number },
     onDeath: (death: WorkerDeath) => void,
-  ) {
+  ): SamplerPool {
     const share: SamplerOptions = {
       ...options,
       maxRows: Math.ceil(options.maxRows / count),
       prefixCacheBytes: Math.floor(options.prefixCacheBytes / count),
     };
-    this.#threads = Array.from({ length: count }, (_, index) => new SamplerThread(index, share, onDeath));
+    const spawn = () => spawnWorker("engine/onnx/threads/sampler-worker", { workerData: share });
+    return new SamplerPool(Object.fromEntries(Array.from({ length: count }, (_, index) => [`sampler-${index}`, spawn])), onDeath);
   }
 
   /** States of the threads, for `Engine.workers`. */
@@ -110,6 +120,11 @@ export class SamplerPool {
       const own = isLast ? weights : { ...weights, flat: weights.flat.slice() };
       return client.call("addPolicy", [id, base, own], { signal, transfer: [own.flat.buffer as ArrayBuffer] });
     });
+  }
+
+  /** Adds a policy that `publish` makes known to the only sampler. */
+  async addPublished(id: string, publish: () => Promise<unknown>): Promise<void> {
+    await this.#onEach(id, false, publish);
   }
 
   /** Adds a policy with the weights of the base, or of a saved state. */

@@ -1,8 +1,7 @@
-/** Worker thread that is replaced when it dies, after a delay that grows with repeated deaths. */
-import type { Worker } from "node:worker_threads";
+/** Worker that is replaced when it dies, after a delay that grows with repeated deaths. */
 import { EngineError, UnavailableError } from "../../../errors.ts";
 import type { WorkerStatus } from "../../port.ts";
-import { WorkerClient, type Methods } from "../../../util/worker-rpc.ts";
+import { WorkerClient, type Methods, type WorkerEnd } from "../../../util/worker-rpc.ts";
 
 /** Delay before the first replacement, in milliseconds. */
 const MIN_DELAY_MS = 100;
@@ -24,7 +23,7 @@ export interface WorkerDeath {
 /** Options of {@link SupervisedWorker}. */
 export interface SupervisorOptions<E> {
   readonly name: string;
-  readonly spawn: () => Worker;
+  readonly spawn: () => WorkerEnd;
   /** Receives the events that the worker posts. */
   readonly onEvent: (event: E) => void;
   /** Called once per death, after all pending calls have been rejected. */

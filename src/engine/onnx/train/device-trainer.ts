@@ -164,12 +164,14 @@ export class DeviceTrainer {
   }
 
   /** Frees a model, and its base model if nothing else uses it. */
-  unload(id: string): void {
+  unload(id: string): Promise<void> {
     const model = this.#models.get(id);
     this.#models.delete(id);
-    if (!model) return;
-    for (const vector of Object.values(model.vectors)) (vector as DeviceVector).release();
-    model.release();
+    if (model) {
+      for (const vector of Object.values(model.vectors)) (vector as DeviceVector).release();
+      model.release();
+    }
+    return Promise.resolve();
   }
 
   #identity({ baseId, lora, layout }: DeviceModel) {

@@ -1,0 +1,123 @@
+/** The device's process as two workers, one that samples and one that trains. Both die and start together. */
+import type { ChildProcess } from "node:child_process";
+import { EventEmitter } from "node:events";
+import { spawnProcess } from "../../../util/spawn-worker.ts";
+import type { WorkerEnd } from "../../../util/worker-rpc.ts";
+import type { SamplerOptions } from "../sample/options.ts";
+import type { DeviceRole, RoleClosed, RoleMessage } from "./device-worker.ts";
+
+/** Max characters of the process's standard error that are kept to explain its death. */
+const MAX_STDERR = 4096;
+
+/** Processes of a device, at most one at a time. */
+export class DeviceProcess {
+  readonly #options: SamplerOptions;
+  #child: ChildProcess | null = null;
+  #ends = new Map<DeviceRole, RoleEnd>();
+  #adapter: string | null = null;
+
+  constructor(options: SamplerOptions) {
+    this.#options = options;
+  }
+
+  /** Name of the adapter as its driver reports it; null if the system does not say. */
+  get adapter(): string | null {
+    return this.#adapter;
+  }
+
+  /** Identifier of the running process; null while there is none. */
+  get pid(): number | null {
+    return this.#child?.pid ?? null;
+  }
+
+  /** Returns the worker of a role; starts the process if none is running. */
+  open(role: DeviceRole): WorkerEnd {
+    this.#child ??= this.#start();
+    const end = new RoleEnd(this.#child, role);
+    this.#ends.set(role, end);
+    return end;
+  }
+
+  #start(): ChildProcess {
+    // The Vulkan loader names the adapters at this level.
+    const child = spawnProcess("engine/onnx/threads/device-worker", this.#options, { ...process.env, VK_LOADER_DEBUG: "info" });
+    const ends = (this.#ends = new Map());
+    let stderr = "";
+    child.stderr!.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+      this.#adapter ??= adapterIn(stderr);
+      stderr = withoutLoaderLines(stderr).slice(-MAX_STDERR);
+    });
+    child.on("message", (message: RoleMessage | RoleClosed) => {
+      if ("closed" in message) ends.get(message.closed)?.end(0);
+      else ends.get(message.role)?.emit("message", message.message);
+    });
+    child.once("exit", (code, signal) => {
+      if (this.#child === child) this.#child = null;
+      for (const end of ends.values()) {
+        if (code !== 0) end.emit("error", new Error(explain(code, signal, stderr)));
+        end.end(code ?? 1);
+      }
+    });
+    return child;
+  }
+}
+
+/** End of a role in the parent. */
+class RoleEnd extends EventEmitter implements WorkerEnd {
+  readonly #child: ChildProcess;
+  readonly #role: DeviceRole;
+  #hasEnded = false;
+  static readonly #held = new WeakMap<ChildProcess, Set<DeviceRole>>();
+
+  constructor(child: ChildProcess, role: DeviceRole) {
+    super();
+    this.#child = child;
+    this.#role = role;
+  }
+
+  postMessage(message: unknown): void {
+    if (this.#child.connected) this.#child.send({ role: this.#role, message } satisfies RoleMessage);
+  }
+
+  /** Reports the end of the worker, once. */
+  end(code: number): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.emit("exit", code);
+  }
+
+  ref(): void {
+    this.#hold((held) => held.add(this.#role));
+  }
+
+  unref(): void {
+    this.#hold((held) => held.delete(this.#role));
+  }
+
+  /** The process keeps this one alive while either role does. */
+  #hold(change: (held: Set<DeviceRole>) => void): void {
+    const held = RoleEnd.#held.get(this.#child) ?? new Set();
+    RoleEnd.#held.set(this.#child, held);
+    change(held);
+    const handles = [this.#child, this.#child.channel, this.#child.stderr as unknown as { ref(): void; unref(): void } | null];
+    for (const handle of handles) held.size > 0 ? handle?.ref() : handle?.unref();
+  }
+}
+
+/** Finds the first adapter that the Vulkan loader lists. */
+function adapterIn(text: string): string | null {
+  return /Sorted order:\s*\n[^\n]*\[0\]\s+([^\n]*\S)/u.exec(text)?.[1] ?? null;
+}
+
+/** Removes the lines of the Vulkan loader, except the last lines, which may be incomplete. */
+function withoutLoaderLines(text: string): string {
+  const lines = text.split("\n");
+  return lines.filter((line, at) => at >= lines.length - 6 || !/^(?:INFO|WARNING|DEBUG|DRIVER|LAYER|error: XDG)/u.test(line)).join("\n");
+}
+
+function explain(code: number | null, signal: NodeJS.Signals | null, stderr: string): string {
+  const lines = stderr.split("\n").filter((line) => line.trim() !== "" && !/^(?:INFO|WARNING|DEBUG|DRIVER|LAYER|error: XDG)/u.test(line));
+  const end = signal === null ? `exited with code ${code}` : `was ended by ${signal}`;
+  return `the process of the device ${end}${lines.length === 0 ? "" : `: ${lines.slice(-3).join(" ")}`}`;
+}

@@ -1,0 +1,123 @@
+/**
+ * Entry point of the device's process, which trains and samples on a GPU. One process owns the device: the provider's state is one per
+ * process and not safe for threads, and a fault in a driver ends this process and not the service.
+ *
+ * Sampler and trainer have a queue of calls each, so sampling continues between the batches of a training step.
+ */
+import { MessageChannel } from "node:worker_threads";
+import { serveCalls, type Methods } from "../../../util/worker-rpc.ts";
+import type { AdamParams, LossSpec, Row, StatePath } from "../../port.ts";
+import { Graph, matmul } from "../graph/index.ts";
+import type { BaseSource, ModelConfig } from "../model/config.ts";
+import { DeviceBases } from "../model/device-bases.ts";
+import { type TransferCount, webgpu } from "../runtime/device.ts";
+import { DeviceMemory } from "../runtime/device-memory.ts";
+import type { Placement } from "../runtime/placement.ts";
+import { loadRuntime, Program } from "../runtime/program.ts";
+import { onDevice } from "../sample/device-place.ts";
+import type { SamplerOptions } from "../sample/options.ts";
+import { BLOCK_TOKENS } from "../sample/prefix-cache.ts";
+import { positionsNeeded } from "../train/batch.ts";
+import { DeviceTrainer } from "../train/device-trainer.ts";
+import type { TrainedModelSpec } from "../train/trainer.ts";
+import { samplerMethods, type SamplerEvent } from "./sampler-methods.ts";
+
+/** Role of a queue of calls. */
+export type DeviceRole = "sampler" | "trainer";
+
+/** Message between the device's process and its parent. */
+export interface RoleMessage {
+  readonly role: DeviceRole;
+  readonly message: unknown;
+}
+
+/** Message of a role whose queue has been closed. */
+export interface RoleClosed {
+  readonly closed: DeviceRole;
+}
+
+/** Event of the trainer's queue: nodes of a program that the processor computes instead of the device. */
+export interface DeviceEvent {
+  readonly fallback: Placement & { readonly program: string };
+}
+
+/** Use of the device. */
+export interface DeviceReport {
+  /** Bytes of tensors in the device's memory, without the intermediates of a running graph. */
+  readonly bytes: number;
+  /** Bytes that crossed between the process's memory and the device's since the start. */
+  readonly transferred: TransferCount;
+}
+
+const options = JSON.parse(process.argv[2]!) as SamplerOptions;
+
+const channels = { sampler: new MessageChannel(), trainer: new MessageChannel() };
+const open = new Set<DeviceRole>(["sampler", "trainer"]);
+for (const role of open) {
+  const { port2 } = channels[role];
+  port2.on("message", (message: unknown) => {
+    process.send!({ role, message } satisfies RoleMessage);
+    if (isLost(message)) process.exit(1);
+  });
+  port2.on("close", () => {
+    open.delete(role);
+    if (open.size === 0) process.disconnect();
+    else process.send!({ closed: role } satisfies RoleClosed);
+  });
+}
+process.on("message", ({ role, message }: RoleMessage) => channels[role].port2.postMessage(message));
+process.on("disconnect", () => process.exit(0));
+
+/** Whether a message reports that the device was lost. A new process opens it again; this one cannot. */
+function isLost(message: unknown): boolean {
+  return (message as { error?: { message: string } }).error?.message.includes("device lost") === true;
+}
+
+const memory = new DeviceMemory(
+  webgpu((placement) => {
+    if (Object.keys(placement.onProcessor).length > 0) post("trainer", { fallback: placement } satisfies DeviceEvent);
+  }),
+);
+const positions = (config: ModelConfig) => Math.max(positionsNeeded(config), Math.ceil(config.contextLength / BLOCK_TOKENS) * BLOCK_TOKENS);
+const bases = new DeviceBases(memory, positions);
+const trainer = new DeviceTrainer(memory, bases);
+
+function post(role: DeviceRole, event: SamplerEvent | DeviceEvent): void {
+  channels[role].port1.postMessage({ event });
+}
+
+const sampling = samplerMethods(options, onDevice(memory, bases), (event) => post("sampler", event));
+
+const training = {
+  /** Opens the device and computes a product on it. */
+  open: async (_: readonly []) => {
+    const { Tensor } = await loadRuntime();
+    const graph = new Graph();
+    const x = graph.input("x", [2, 2]);
+    graph.output("y", matmul(x, x));
+    const program = await Program.compile(graph, "open", { threads: 1, device: memory.device });
+    await program.run({ x: new Tensor("float32", Float32Array.of(1, 2, 3, 4), [2, 2]) }, ["y"]);
+    await program.release();
+  },
+  createModel: ([base, spec]: readonly [BaseSource, TrainedModelSpec]) => trainer.createModel(base, spec),
+  forward: ([id, rows]: readonly [string, readonly Row[]], signal: AbortSignal) => trainer.forward(id, rows, signal),
+  forwardBackward: ([id, rows, loss]: readonly [string, readonly Row[], LossSpec], signal: AbortSignal) =>
+    trainer.forwardBackward(id, rows, loss, signal),
+  optimStep: ([id, adam]: readonly [string, AdamParams]) => trainer.optimStep(id, adam),
+  resetOptimizer: ([id]: readonly [string]) => trainer.resetOptimizer(id),
+  saveState: ([id, path]: readonly [string, StatePath]) => trainer.saveState(id, path),
+  loadState: ([id, path]: readonly [string, StatePath]) => trainer.loadState(id, path),
+  /** Makes the weights of a model a policy of the sampler, without a copy. */
+  publish: ([id, policy, base]: readonly [string, string, BaseSource]) => sampling.addPolicy([policy, base, trainer.weights(id)]),
+  unload: ([id]: readonly [string]) => trainer.unload(id),
+  report: (_: readonly []): DeviceReport => ({
+    bytes: memory.bytes,
+    transferred: (memory.device as ReturnType<typeof webgpu>).transferred,
+  }),
+};
+
+/** Methods of the trainer's queue. */
+export type DeviceTrainerMethods = typeof training;
+
+serveCalls(channels.sampler.port1, sampling as Methods);
+serveCalls(channels.trainer.port1, training);
