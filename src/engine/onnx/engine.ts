@@ -31,7 +31,8 @@ import { BaseInspector } from "./threads/base-inspector.ts";
 import { loadRuntime } from "./runtime/program.ts";
 import { checkLogitParams } from "./sample/check-params.ts";
 import { DEFAULT_MAX_ROWS } from "./sample/options.ts";
-import { type ComputeUnit, type DeviceOptions, deviceUnit, isSoftware, processorUnit } from "./threads/compute-unit.ts";
+import { type ComputeUnit, type DeviceOptions, deviceUnit, processorUnit } from "./threads/compute-unit.ts";
+import { ComputeUnits } from "./threads/compute-units.ts";
 import type { WorkerDeath } from "./threads/supervised-worker.ts";
 import { MAX_THREADS } from "./runtime/thread-limits.ts";
 import { threadCandidates } from "./train/thread-choice.ts";
@@ -129,19 +130,10 @@ export async function createOnnxEngine(options: OnnxEngineOptions): Promise<Engi
   const { onWorkerDeath: onDeath = () => {}, onFallback = () => {} } = options;
   const sampler = { threads: samplerThreads, maxRows: maxSamplingRows, prefixCacheBytes: options.prefixCacheBytes };
   const startDevice = () => deviceUnit({ sampler, onDeath, onFallback });
-  const units =
-    device === "webgpu"
-      ? { main: await startDevice(), large: null }
-      : {
-          main: processorUnit({
-            samplers,
-            sampler,
-            trainer: { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 },
-            onDeath,
-          }),
-          large: device === "auto" ? startDevice : null,
-        };
-  return new OnnxEngine(options, units);
+  if (device === "webgpu") return new OnnxEngine(options, new ComputeUnits(await startDevice(), null));
+  const trainer = { threads: trainerThreads ?? threadCandidates(availableParallelism()), niceness: options.trainerNiceness ?? 10 };
+  const processor = processorUnit({ samplers, sampler, trainer, onDeath });
+  return new OnnxEngine(options, new ComputeUnits(processor, device === "auto" ? startDevice : null));
 }
 
 class OnnxEngine implements Engine {
@@ -151,37 +143,26 @@ class OnnxEngine implements Engine {
   readonly #inspector = new BaseInspector();
   readonly #configs = new Lru<string, Promise<ModelConfig>>();
   readonly #parameterCounts = new Map<string, number>();
-  readonly #main: ComputeUnit;
-  readonly #startLarge: (() => Promise<ComputeUnit>) | null;
-  #large: Promise<ComputeUnit | null> | null = null;
-  readonly #started: ComputeUnit[];
-  /** Unit of each base whose models were trained or sampled. */
-  readonly #units = new Map<string, ComputeUnit>();
+  readonly #units: ComputeUnits;
   #nextPolicy = 0;
 
-  /** @param units - Unit of all models, and a function that starts the unit of large models; null = there is none. */
-  constructor(
-    options: Pick<OnnxEngineOptions, "baseModels" | "allowedRoots" | "resolveBase">,
-    units: { readonly main: ComputeUnit; readonly large: (() => Promise<ComputeUnit>) | null },
-  ) {
+  constructor(options: Pick<OnnxEngineOptions, "baseModels" | "allowedRoots" | "resolveBase">, units: ComputeUnits) {
     this.#baseModels = options.baseModels;
     this.#allowedRoots = options.allowedRoots ?? [];
     this.#resolveBase = options.resolveBase ?? (() => Promise.resolve(null));
-    this.#main = units.main;
-    this.#startLarge = units.large;
-    this.#started = [units.main];
+    this.#units = units;
   }
 
   workers(): readonly WorkerStatus[] {
-    return this.#started.flatMap((unit) => unit.workers());
+    return this.#units.started.flatMap((unit) => unit.workers());
   }
 
   devices(): readonly DeviceInfo[] {
-    return this.#started.map(({ device }) => device);
+    return this.#units.started.map(({ device }) => device);
   }
 
   holds(held: PolicyVersion | ModelHandle): boolean {
-    const unit = this.#units.get(held.base);
+    const unit = this.#units.known(held.base);
     return unit !== undefined && (held.id.startsWith("policy-") ? unit.samplers.holds(held.id) : unit.trainer.holds(held));
   }
 
@@ -290,42 +271,23 @@ class OnnxEngine implements Engine {
   }
 
   async release(policy: PolicyVersion): Promise<void> {
-    await this.#units.get(policy.base)?.samplers.releasePolicy(policy.id);
+    await this.#units.known(policy.base)?.samplers.releasePolicy(policy.id);
   }
 
   async unload(model: ModelHandle): Promise<void> {
-    await this.#units.get(model.base)?.trainer.unload(model);
+    await this.#units.known(model.base)?.trainer.unload(model);
   }
 
   async close(): Promise<void> {
-    await this.#large;
-    await Promise.all([...this.#started.map((unit) => unit.close()), this.#inspector.close()]);
+    await Promise.all([this.#units.close(), this.#inspector.close()]);
   }
 
   async #trainerOf({ base }: ModelHandle): Promise<ComputeUnit["trainer"]> {
-    return (this.#units.get(base) ?? (await this.#unitOf(await this.#resolve(base)))).trainer;
+    return (this.#units.known(base) ?? (await this.#unitOf(await this.#resolve(base)))).trainer;
   }
 
-  /** Returns the unit of a base, which never changes. */
-  async #unitOf(base: BaseSource): Promise<ComputeUnit> {
-    const known = this.#units.get(base.id);
-    if (known !== undefined) return known;
-    const isLargeUnit = this.#startLarge !== null && !(await this.#isSmall(base));
-    const unit = (isLargeUnit ? await (this.#large ??= this.#openLarge(this.#startLarge)) : null) ?? this.#main;
-    const first = this.#units.get(base.id) ?? unit;
-    this.#units.set(base.id, first);
-    return first;
-  }
-
-  /** Opens the device of large models; null if there is none, or only one that the processor computes. */
-  async #openLarge(start: () => Promise<ComputeUnit>): Promise<ComputeUnit | null> {
-    const unit = await start().catch(() => null);
-    if (unit !== null && !isSoftware(unit.device)) {
-      this.#started.push(unit);
-      return unit;
-    }
-    await unit?.close();
-    return null;
+  #unitOf(base: BaseSource): Promise<ComputeUnit> {
+    return this.#units.of(base.id, () => this.#isSmall(base));
   }
 
   async #isSmall({ directory }: BaseSource): Promise<boolean> {

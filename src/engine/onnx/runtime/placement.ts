@@ -3,9 +3,13 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
-/** Number of nodes on the device, and of nodes on the processor by operator. */
+/** Where the nodes of a program are computed. */
 export interface Placement {
+  /** Number of nodes on the device. */
   readonly onDevice: number;
+  /** Number of nodes on the processor that compute with integers only: shapes, and the indices of tokens, which the process has anyway. */
+  readonly integers: number;
+  /** Number of other nodes on the processor, by operator. Each costs a transfer to the processor and back. */
   readonly onProcessor: Readonly<Record<string, number>>;
 }
 
@@ -16,7 +20,12 @@ export async function newProfile(): Promise<string> {
 
 interface ProfileEvent {
   readonly name: string;
-  readonly args?: { readonly op_name?: string; readonly provider?: string };
+  readonly args?: {
+    readonly op_name?: string;
+    readonly provider?: string;
+    /** Type and shape of each input, such as `{"int64": [4]}`. */
+    readonly input_type_shape?: readonly Readonly<Record<string, readonly number[]>>[];
+  };
 }
 
 /** Reads the profile with the given prefix and removes its directory. */
@@ -27,12 +36,14 @@ export async function readPlacement(prefix: string): Promise<Placement> {
     const events = JSON.parse(await readFile(join(directory, file!), "utf8")) as ProfileEvent[];
     const nodes = events.filter(({ name, args }) => name.endsWith("_kernel_time") && args?.provider !== undefined);
     const onProcessor: Record<string, number> = {};
-    let onDevice = 0;
+    let [onDevice, integers] = [0, 0];
     for (const { args } of nodes) {
+      const types = args!.input_type_shape?.flatMap(Object.keys) ?? [];
       if (args!.provider !== "CPUExecutionProvider") onDevice++;
+      else if (args!.op_name === "Shape" || (types.length > 0 && types.every((type) => type.startsWith("int")))) integers++;
       else onProcessor[args!.op_name!] = (onProcessor[args!.op_name!] ?? 0) + 1;
     }
-    return { onDevice, onProcessor };
+    return { onDevice, integers, onProcessor };
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

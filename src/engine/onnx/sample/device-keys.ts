@@ -2,7 +2,7 @@
 import { concat, type Dim, Graph, type Value } from "../graph/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { DeviceMemory, DeviceTensor } from "../runtime/device-memory.ts";
-import { ProgramCache } from "../runtime/program-cache.ts";
+import type { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
 import type { BatchKeys, PromptKeys } from "./place.ts";
 import { cacheNames } from "./sampler-graph.ts";

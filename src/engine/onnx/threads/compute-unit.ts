@@ -83,7 +83,7 @@ export async function deviceUnit({ sampler, onDeath, onFallback }: DeviceOptions
   });
   const close = async () => void (await Promise.all([samplers.close(), trainer.close()]));
   try {
-    await trainer.ask("open", []);
+    await trainer.ask("open", undefined as never);
   } catch (cause) {
     await close();
     const reason = cause instanceof Error ? cause.message : String(cause);

@@ -101,7 +101,10 @@ class RoleEnd extends EventEmitter implements WorkerEnd {
     RoleEnd.#held.set(this.#child, held);
     change(held);
     const handles = [this.#child, this.#child.channel, this.#child.stderr as unknown as { ref(): void; unref(): void } | null];
-    for (const handle of handles) held.size > 0 ? handle?.ref() : handle?.unref();
+    for (const handle of handles) {
+      if (held.size > 0) handle?.ref();
+      else handle?.unref();
+    }
   }
 }
 

@@ -90,7 +90,7 @@ const sampling = samplerMethods(options, onDevice(memory, bases), (event) => pos
 
 const training = {
   /** Opens the device and computes a product on it. */
-  open: async (_: readonly []) => {
+  open: async () => {
     const { Tensor } = await loadRuntime();
     const graph = new Graph();
     const x = graph.input("x", [2, 2]);
@@ -110,7 +110,7 @@ const training = {
   /** Makes the weights of a model a policy of the sampler, without a copy. */
   publish: ([id, policy, base]: readonly [string, string, BaseSource]) => sampling.addPolicy([policy, base, trainer.weights(id)]),
   unload: ([id]: readonly [string]) => trainer.unload(id),
-  report: (_: readonly []): DeviceReport => ({
+  report: (): DeviceReport => ({
     bytes: memory.bytes,
     transferred: (memory.device as ReturnType<typeof webgpu>).transferred,
   }),

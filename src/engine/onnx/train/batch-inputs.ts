@@ -5,7 +5,6 @@ import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
 import type { TensorConstructor, Tensors } from "../runtime/program.ts";
 import type { Batch, PaddedBlock } from "./batch.ts";
-import type { GradientKind } from "./gradient-graph.ts";
 import { promptOfPackedRows, type Selection, type Tokens, tokenInputs } from "./inputs.ts";
 import { attentionRanges, type Mask, packedMasks, promptMasks, type Range } from "./masks.ts";
 import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames } from "./padded-blocks.ts";

@@ -33,6 +33,8 @@ export interface BatchLimits {
   readonly maxTrained: number;
   /** Min rows in a padded block: attention is one product per row and key head, and there must be at least as many products as threads. */
   readonly minRows: number;
+  /** Min positions of a batch. @default {@link MIN_PRODUCT_ROWS} */
+  readonly minPositions?: number | undefined;
   /** Cost of one query-key pair, in tokens: attention cost grows with the square of a row's length. */
   readonly pairCost: number;
 }
@@ -83,9 +85,9 @@ export function minTrainedEntries({ hiddenSize, innerSize, heads, headSize, voca
 /** Fixed cost of a batch, in tokens: starting a graph and adding into the gradient accumulators. */
 const BATCH_OVERHEAD = 128;
 
-/** Returns the cost of a batch in tokens, whether or not the batch is padded to {@link MIN_PRODUCT_ROWS} positions yet. */
-export function costOf(shape: Pick<Batch, "prompts" | "packedRows">): number {
-  return Math.max(positionsIn(shape), MIN_PRODUCT_ROWS) + BATCH_OVERHEAD;
+/** Returns the cost of a batch in tokens, whether or not the batch is padded to `minPositions` positions yet. */
+export function costOf(shape: Pick<Batch, "prompts" | "packedRows">, minPositions = MIN_PRODUCT_ROWS): number {
+  return Math.max(positionsIn(shape), minPositions) + BATCH_OVERHEAD;
 }
 
 /** Returns the number of positions in the rotary tables: the length of the longest padded row, which may exceed the model's context. */
@@ -113,7 +115,11 @@ export function planBatches(rows: readonly Row[], limits: BatchLimits): Batch[] 
 }
 
 /** Cuts sorted prefix groups into batches of consecutive groups at the lowest total cost, by dynamic programming. */
-function cut(groups: readonly PrefixGroup[], maxTokens: number, { maxTrained, minRows }: BatchLimits): Batch[] {
+function cut(
+  groups: readonly PrefixGroup[],
+  maxTokens: number,
+  { maxTrained, minRows, minPositions = MIN_PRODUCT_ROWS }: BatchLimits,
+): Batch[] {
   // cheapest[i]: the lowest cost of the first i groups, and the start of the last batch of that plan.
   const cheapest = [{ cost: 0, start: 0 }];
   for (let end = 1; end <= groups.length; end++) {
@@ -122,7 +128,7 @@ function cut(groups: readonly PrefixGroup[], maxTokens: number, { maxTrained, mi
     for (let start = end - 1; start >= 0; start--) {
       shape.add(groups[start]!);
       if (start < end - 1 && (positionsIn(shape) > maxTokens || shape.trained > maxTrained)) break;
-      const cost = cheapest[start]!.cost + costOf(shape);
+      const cost = cheapest[start]!.cost + costOf(shape, minPositions);
       if (cost < best.cost) best = { cost, start };
     }
     cheapest.push(best);
@@ -132,7 +138,7 @@ function cut(groups: readonly PrefixGroup[], maxTokens: number, { maxTrained, mi
     const members = groups.slice(cheapest[end]!.start, end);
     const shape = new Shape();
     for (const group of members) shape.add(group);
-    batches.push({ groups: members, ...padded(shape, minRows) });
+    batches.push({ groups: members, ...padded(shape, minRows, minPositions) });
   }
   return batches.reverse();
 }
@@ -151,21 +157,21 @@ class Shape {
 }
 
 /**
- * Pads a shape to at least {@link MIN_PRODUCT_ROWS} positions in all and `minRows` rows per block: by more rows, or by one longer row if
+ * Pads a shape to at least `minPositions` positions in all and `minRows` rows per block: by more rows, or by one longer row if
  * that adds fewer positions.
  */
-function padded({ prompts, packedRows }: Shape, minRows: number): Pick<Batch, "prompts" | "packedRows"> {
+function padded({ prompts, packedRows }: Shape, minRows: number, minPositions: number): Pick<Batch, "prompts" | "packedRows"> {
   if (prompts) {
     const filled = { ...prompts, count: Math.max(prompts.count, minRows) };
-    const missing = MIN_PRODUCT_ROWS - filled.count * filled.time;
+    const missing = minPositions - filled.count * filled.time;
     return {
       prompts: filled,
       packedRows: { ...packedRows, count: Math.max(packedRows.count, minRows, Math.ceil(missing / packedRows.time)) },
     };
   }
   const { count, time } = packedRows;
-  const filled = Math.max(count, minRows, Math.ceil(MIN_PRODUCT_ROWS / time));
-  const long = paddedTime(MIN_PRODUCT_ROWS);
+  const filled = Math.max(count, minRows, Math.ceil(minPositions / time));
+  const long = paddedTime(minPositions);
   const isLonger = count === 1 && minRows === 1 && long < filled * time;
   return { prompts, packedRows: isLonger ? { count: 1, time: Math.max(time, long) } : { count: filled, time } };
 }

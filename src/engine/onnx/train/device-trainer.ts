@@ -16,7 +16,8 @@ import type { DeviceMemory } from "../runtime/device-memory.ts";
 import { DeviceVector } from "../runtime/device-vector.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
-import { type Batch, batchLimits, minTrainedEntries, planBatches } from "./batch.ts";
+import { type Batch, batchLimits, planBatches } from "./batch.ts";
+import { MIN_ROWS } from "../runtime/thread-limits.ts";
 import { batchInputs, type BatchResult, batchResult, NOTHING } from "./batch-inputs.ts";
 import { DeviceOptimizer, type DeviceVectors } from "./device-optimizer.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
@@ -205,7 +206,7 @@ export class DeviceTrainer {
     const before = vectors.gradients.clone();
     try {
       const results = new Map<Batch, BatchResult>();
-      for (const batch of planBatches(rows, batchLimits(base.config))) {
+      for (const batch of planBatches(rows, { ...batchLimits(base.config), minRows: 1, minPositions: MIN_ROWS })) {
         signal.throwIfAborted();
         results.set(batch, await this.#runBatch(model, rows, batch, loss));
         // Between two batches the sampler decodes a token, and an abort message is received.
@@ -225,7 +226,7 @@ export class DeviceTrainer {
   async #runBatch(model: DeviceModel, rows: readonly Row[], batch: Batch, loss: LossSpec | null): Promise<BatchResult> {
     const { base, lora, layout, vectors } = model;
     const { config } = base;
-    const selection = selectTrained(rows, batch, minTrainedEntries(config, lora !== null));
+    const selection = selectTrained(rows, batch, MIN_ROWS);
     if (selection.count === 0) return NOTHING;
     const { Tensor } = await loadRuntime();
     const program = await this.#program(model, batch, loss);

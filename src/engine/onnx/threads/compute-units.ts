@@ -1,0 +1,59 @@
+/** Compute units of an engine: one for all models, or one for small models and a device for large ones. */
+import { type ComputeUnit, isSoftware } from "./compute-unit.ts";
+
+/** Assigns each base model to a unit. */
+export class ComputeUnits {
+  readonly #main: ComputeUnit;
+  readonly #startLarge: (() => Promise<ComputeUnit>) | null;
+  readonly #started: ComputeUnit[];
+  readonly #ofBase = new Map<string, ComputeUnit>();
+  #large: Promise<ComputeUnit | null> | null = null;
+
+  /**
+   * @param main - Unit of small models, and of large ones if there is no other.
+   * @param startLarge - Starts the unit of large models, when the first of them is used; null = there is none.
+   */
+  constructor(main: ComputeUnit, startLarge: (() => Promise<ComputeUnit>) | null) {
+    this.#main = main;
+    this.#startLarge = startLarge;
+    this.#started = [main];
+  }
+
+  /** Units in use. */
+  get started(): readonly ComputeUnit[] {
+    return this.#started;
+  }
+
+  /** Returns the unit of a base that was used before. */
+  known(base: string): ComputeUnit | undefined {
+    return this.#ofBase.get(base);
+  }
+
+  /** Returns the unit of a base, which never changes. */
+  async of(base: string, isSmall: () => Promise<boolean>): Promise<ComputeUnit> {
+    const known = this.#ofBase.get(base);
+    if (known !== undefined) return known;
+    const start = this.#startLarge;
+    const large = start === null || (await isSmall()) ? null : await (this.#large ??= this.#open(start));
+    const unit = this.#ofBase.get(base) ?? large ?? this.#main;
+    this.#ofBase.set(base, unit);
+    return unit;
+  }
+
+  async close(): Promise<void> {
+    await this.#large;
+    await Promise.all(this.#started.map((unit) => unit.close()));
+  }
+
+  /** Opens the device of large models; null if there is none, or only one that the processor computes. */
+  async #open(start: () => Promise<ComputeUnit>): Promise<ComputeUnit | null> {
+    const unit = await start().catch(() => null);
+    if (unit === null) return null;
+    if (isSoftware(unit.device)) {
+      await unit.close();
+      return null;
+    }
+    this.#started.push(unit);
+    return unit;
+  }
+}
