@@ -1,5 +1,6 @@
 /** Adapter that the tests of the device `webgpu` run on: a software driver where one is installed, else none. */
 import { existsSync } from "node:fs";
+import { tmpdir } from "node:os";
 
 /** Driver files of SwiftShader, as Debian's package `chromium` installs them. */
 const SOFTWARE_DRIVERS = ["/usr/lib/chromium/vk_swiftshader_icd.json", "/usr/lib64/chromium-browser/vk_swiftshader_icd.json"];
@@ -16,4 +17,6 @@ export const missingAdapter = driver === undefined || !LOADERS.some(existsSync) 
 if (missingAdapter === null) {
   process.env["VK_DRIVER_FILES"] = driver;
   process.env["VK_ICD_FILENAMES"] = driver;
+  // Otherwise the driver complains on standard error.
+  process.env["XDG_RUNTIME_DIR"] ??= tmpdir();
 }
