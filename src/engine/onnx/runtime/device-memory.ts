@@ -77,7 +77,7 @@ export class DeviceMemory {
     } catch (cause) {
       const megabytes = (count: number) => `${Math.ceil(count / 2 ** 20)} MiB`;
       throw new EngineError(
-        `The device could not allocate ${megabytes(bytes)}; ${megabytes(this.#bytes)} are in use. Train an adapter instead of all parameters, use a smaller base model, or start the service with device "cpu"`,
+        `The device could not allocate ${megabytes(bytes)}; ${megabytes(this.#bytes)} are in use. ${cause instanceof Error ? cause.message : String(cause)}`,
         { cause },
       );
     }

@@ -5,7 +5,7 @@ import { lower } from "../graph/lower.ts";
 import { CPU_LOWERINGS } from "../graph/lowerings/cpu.ts";
 import { WEBGPU_LOWERINGS } from "../graph/lowerings/webgpu.ts";
 import type { Placement } from "./placement.ts";
-import type { Tensors } from "./program.ts";
+import type { Tensor } from "./program.ts";
 
 /** Bytes that crossed between the process's memory and the device's. */
 export interface TransferCount {
@@ -20,10 +20,10 @@ export interface Device {
   readonly lower: (graph: Graph) => Graph;
   /** Returns the options of a session. @param resident - Outputs that stay in the device's memory. */
   readonly sessionOptions: (resident: readonly string[]) => InferenceSession.SessionOptions;
-  /** Configuration entries of a session, nested by the parts of their names. */
-  readonly extra: Readonly<Record<string, unknown>>;
   /** Counts the bytes that a run transferred. */
-  readonly count: (feeds: Tensors, results: Tensors) => void;
+  readonly count: (inputs: readonly Tensor[], outputs: readonly Tensor[]) => void;
+  /** Returns what to do about an error of the runtime, as a sentence with a space before it; empty if there is nothing to say. */
+  readonly remedyOf: (message: string) => string;
   /** Called once per program with the placement of its nodes; null if every node is placed on the device by definition. */
   readonly onPlacement: ((placement: Placement & { readonly program: string }) => void) | null;
 }
@@ -33,8 +33,8 @@ export const cpu: Device = {
   name: "cpu",
   lower: (graph) => lower(graph, CPU_LOWERINGS),
   sessionOptions: () => ({ executionProviders: ["cpu"] }),
-  extra: {},
   count: () => {},
+  remedyOf: () => "",
   onPlacement: null,
 };
 
@@ -53,20 +53,22 @@ export function webgpu(onPlacement: Device["onPlacement"] = null): Device & { re
       executionProviders: ["webgpu"],
       preferredOutputLocation: Object.fromEntries(resident.map((output) => [output, "gpu-buffer"])),
     }),
-    // Token ids are 64-bit integers.
-    extra: { ep: { webgpuexecutionprovider: { enableInt64: "1" } } },
-    count(feeds, results) {
-      transferred.uploaded += bytesInProcess(feeds);
-      transferred.downloaded += bytesInProcess(results);
+    count(inputs, outputs) {
+      transferred.uploaded += bytesInProcess(inputs);
+      transferred.downloaded += bytesInProcess(outputs);
     },
+    remedyOf: (message) =>
+      OUT_OF_MEMORY.test(message)
+        ? ' The memory of the device is too small: train an adapter instead of all parameters, send shorter rows, use a smaller base model, or start the service with device "cpu"'
+        : "",
     onPlacement,
   };
 }
 
+/** Messages of the provider when a buffer does not fit into the memory or exceeds the adapter's limit. */
+const OUT_OF_MEMORY = /out.of.(?:device.)?memory|max buffer size limit|maxStorageBufferBindingSize/iu;
+
 /** Returns the bytes of the tensors that lie in the process's memory. */
-function bytesInProcess(tensors: Tensors): number {
-  return Object.values(tensors).reduce(
-    (sum, tensor) => sum + (tensor.location === "cpu" ? (tensor.data as Float32Array).byteLength : 0),
-    0,
-  );
+function bytesInProcess(tensors: readonly Tensor[]): number {
+  return tensors.reduce((sum, tensor) => sum + (tensor.location === "cpu" ? (tensor.data as Float32Array).byteLength : 0), 0);
 }

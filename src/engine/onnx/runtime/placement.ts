@@ -28,6 +28,11 @@ interface ProfileEvent {
   };
 }
 
+/** Removes the directory of a profile. */
+export async function dropProfile(prefix: string): Promise<void> {
+  await rm(dirname(prefix), { recursive: true, force: true });
+}
+
 /** Reads the profile with the given prefix and removes its directory. */
 export async function readPlacement(prefix: string): Promise<Placement> {
   const directory = dirname(prefix);
@@ -45,6 +50,6 @@ export async function readPlacement(prefix: string): Promise<Placement> {
     }
     return { onDevice, integers, onProcessor };
   } finally {
-    await rm(directory, { recursive: true, force: true });
+    await dropProfile(prefix);
   }
 }

@@ -3,7 +3,7 @@ import type * as Ort from "onnxruntime-node";
 import { EngineError, EngineMissingError } from "../../../errors.ts";
 import { type Graph, writeOnnx } from "../graph/index.ts";
 import { cpu, type Device } from "./device.ts";
-import { newProfile, readPlacement } from "./placement.ts";
+import { dropProfile, newProfile, readPlacement } from "./placement.ts";
 
 export type Tensor = Ort.Tensor;
 /** Input tensors or preallocated output tensors, by name. */
@@ -82,10 +82,11 @@ export class Program {
         enableMemPattern: options.memoryPattern ?? true,
         logSeverityLevel: 3,
         // A spinning thread would occupy a core that samplers, trainer and server share.
-        extra: { session: { intra_op: { allow_spinning: "0" } }, ...device.extra },
+        extra: { session: { intra_op: { allow_spinning: "0" } } },
       });
       return new Program(session, name, device, profile);
     } catch (cause) {
+      if (profile !== null) await dropProfile(profile);
       throw new EngineError(`The graph "${name}" did not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
     }
   }
@@ -105,11 +106,15 @@ export class Program {
   async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     try {
       const results = (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
-      this.#device.count(feeds, results);
+      this.#device.count(
+        this.inputNames.map((name) => feeds[name]!),
+        Object.values(results),
+      );
       if (this.#profile !== null) await this.#reportPlacement(this.#profile);
       return results;
     } catch (cause) {
-      throw new EngineError(`The engine failed to run a graph: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+      const message = cause instanceof Error ? cause.message.trim() : String(cause);
+      throw new EngineError(`The engine failed to run a graph: ${message}${this.#device.remedyOf(message)}`, { cause });
     }
   }
 
@@ -123,5 +128,7 @@ export class Program {
   /** Frees the compiled graph and its memory. */
   async release(): Promise<void> {
     await this.#session.release();
+    if (this.#profile !== null) await dropProfile(this.#profile);
+    this.#profile = null;
   }
 }

@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import type { Row } from "../../../src/engine/index.ts";
+import type { ModelConfig } from "../../../src/engine/onnx/model/config.ts";
+import { adapterLayout } from "../../../src/engine/onnx/model/parameters.ts";
+import { countParameters } from "../../../src/engine/onnx/model/transformer.ts";
+import { loadRuntime } from "../../../src/engine/onnx/runtime/program.ts";
+import { batchInputs } from "../../../src/engine/onnx/train/batch-inputs.ts";
+import { batchLimits, planBatches } from "../../../src/engine/onnx/train/batch.ts";
+import { selectTrained } from "../../../src/engine/onnx/train/inputs.ts";
+
+/** Shape of 27 M parameters. */
+const config: ModelConfig = {
+  vocabularySize: 16_384,
+  contextLength: 1024,
+  hiddenSize: 384,
+  innerSize: 1280,
+  layers: 11,
+  heads: 6,
+  kvHeads: 2,
+  headSize: 64,
+  isTied: true,
+  normEpsilon: 1e-5,
+  initializerRange: 0.02,
+  hasQueryKeyNorm: false,
+  attentionBias: "none",
+  hasMlpBias: false,
+  unrotatedLayers: [],
+  rope: { theta: 10_000, scaling: null },
+} as unknown as ModelConfig;
+
+/** Bytes of the optimizer's scalars for one tensor. */
+const SCALAR_BYTES = 9 * 4;
+
+test.each([0, 128])("a step of 64 rows of 256 tokens that share %i transfers at most 3 MB", async (shared) => {
+  const { Tensor } = await loadRuntime();
+  expect(countParameters(config) / 1e6).toBeCloseTo(26.9, 1);
+  const rows = Array.from({ length: 64 }, (_, r): Row => {
+    const tokenAt = (t: number) => (t < shared ? t + 300 * Math.floor(r / 8) : (t * 31 + r * 17) % 8000);
+    return {
+      tokens: Int32Array.from({ length: 256 }, (_, t) => tokenAt(t)),
+      weights: Float32Array.from({ length: 256 }, (_, t) => Number(t >= Math.max(1, shared))),
+      logprobs: new Float32Array(256),
+      advantages: new Float32Array(256),
+    };
+  });
+  const loss = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 } as const;
+  let bytes = SCALAR_BYTES * adapterLayout(config, 16).parameters.length;
+  for (const batch of planBatches(rows, { ...batchLimits(config), minRows: 1, minPositions: 2 })) {
+    const selection = selectTrained(rows, batch, 2);
+    const inputs = batchInputs(Tensor, { config, lora: { rank: 16, alpha: 32 } }, { rows, batch, selection, loss, masks: "ranges" });
+    for (const { data } of Object.values(inputs)) bytes += (data as Float32Array).byteLength;
+    // Log-probabilities, entropies and the loss.
+    bytes += 8 * selection.selected.length + 4;
+  }
+  expect(bytes).toBeLessThan(3e6);
+});
