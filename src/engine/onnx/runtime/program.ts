@@ -79,12 +79,14 @@ export class Program {
    * Runs the graph. Inputs are read in place, not copied.
    *
    * @param fetches - Names of outputs, or a map from output name to a preallocated tensor or null. A preallocated tensor is written in
-   *   place, and the output is also returned as a copy.
+   *   place.
+   * @returns Outputs by name, except preallocated ones.
    * @throws EngineError `E_ENGINE` if the run fails.
    */
   async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
     try {
-      return (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
+      const results = (await this.#session.run(feeds, fetches as Ort.InferenceSession.FetchesType)) as Tensors;
+      return Array.isArray(fetches) ? results : withoutCopies(results, fetches as Readonly<Record<string, Tensor | null>>);
     } catch (cause) {
       throw new EngineError(`The engine failed to run a graph: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
     }
@@ -94,4 +96,22 @@ export class Program {
   async release(): Promise<void> {
     await this.#session.release();
   }
+}
+
+/**
+ * Frees the copies of preallocated outputs, which the binding makes after every run. Left to the garbage collector, the copies of several
+ * runs are in memory at once: gigabytes, where every parameter of a large model is trained.
+ */
+function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
+  const isCopy = ([name]: readonly [string, Tensor]) => fetches[name] !== null;
+  const copies = Object.entries(results).filter(isCopy);
+  // A message to a closed port is dropped with the memory transferred to it.
+  const { port1, port2 } = new MessageChannel();
+  port2.close();
+  port1.postMessage(
+    null,
+    copies.map(([, { data }]) => (data as Float32Array).buffer as ArrayBuffer),
+  );
+  port1.close();
+  return Object.fromEntries(Object.entries(results).filter((entry) => !isCopy(entry)));
 }

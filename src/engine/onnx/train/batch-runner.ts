@@ -3,11 +3,13 @@ import { entropyCoefficientOf } from "../../../training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
-import { loadRuntime, Program, type TensorConstructor, type Tensors } from "../runtime/program.ts";
-import { type Batch, minTrainedEntries, type PaddedBlock } from "./batch.ts";
+import { loadRuntime, Program, type Tensor, type TensorConstructor, type Tensors } from "../runtime/program.ts";
+import { type Batch, minTrainedEntries, type PaddedBlock, positionsIn } from "./batch.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
 import { promptOfPackedRows, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
+import { sliceName } from "./head-loss.ts";
 import { packedMasks, type Mask, promptMasks } from "./masks.ts";
+import { type MemoryPlan, memoryPlan } from "./memory-plan.ts";
 import { graphShape } from "./query-blocks.ts";
 import { PACKED, maskName, PROMPT } from "./padded-blocks.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
@@ -68,11 +70,19 @@ export class BatchRunner {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora, parameters } = model;
     const { config } = base;
-    const selection = selectTrained(rows, batch, minTrainedEntries(config, lora !== null));
-    if (selection.count === 0) return { logprobs: new Float32Array(0), entropy: 0, weightedEntropy: 0, loss: 0 };
-    const size = selection.selected.length;
+    const trained = batch.groups.reduce((sum, group) => sum + group.trained, 0);
+    if (trained === 0) return { logprobs: new Float32Array(0), entropy: 0, weightedEntropy: 0, loss: 0 };
+    const entries = Math.max(trained, minTrainedEntries(config, lora !== null));
+    const plan = memoryPlan(config, positionsIn(batch), entries);
+    const size = Math.ceil(entries / plan.headSlices) * plan.headSlices;
+    const selection = selectTrained(rows, batch, size);
     const half = config.headSize / 2;
-    const column = (data: Float32Array) => new Tensor("float32", data, [size, 1]);
+    const column = (data: Float32Array) => new Tensor("float32", data, [data.length, 1]);
+    const sliced = <T extends Float32Array | BigInt64Array>(name: string, data: T, tensorOf: (part: T) => Tensor): Tensors => {
+      const length = size / plan.headSlices;
+      const parts = Array.from({ length: plan.headSlices }, (_, slice) => data.subarray(slice * length, (slice + 1) * length) as T);
+      return Object.fromEntries(parts.map((part, slice) => [sliceName(name, slice), tensorOf(part)]));
+    };
     const scalar = (x: number) => new Tensor("float32", new Float32Array([x]), []);
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
@@ -81,18 +91,16 @@ export class BatchRunner {
       sin: new Tensor("float32", base.rotary.sin, [base.rotary.sin.length / half, half]),
       ...blockFeeds(Tensor, rows, batch, config.heads / config.kvHeads),
       selected: new Tensor("int64", selection.selected, [size]),
-      targets: new Tensor("int64", selection.targets, [size]),
+      ...sliced("targets", selection.targets, (part) => new Tensor("int64", part, [part.length])),
       ...views(lora ? base.weights : parameters, base.layout),
     };
     if (lora) Object.assign(feeds, views(parameters, layout), { adapter_scale: scalar(lora.alpha / lora.rank) });
     const fetches: Tensors = { logprob: column(new Float32Array(size)), entropy: column(new Float32Array(size)) };
     const coefficient = entropyCoefficientOf(loss);
     if (loss && gradients) {
-      feeds["weights"] = column(selection.weights);
+      Object.assign(feeds, sliced("weights", selection.weights, column));
       if (loss.kind !== "cross-entropy") {
-        feeds["advantages"] = column(selection.advantages);
-        feeds["old"] = column(selection.old);
-        feeds["known"] = column(selection.known);
+        for (const name of ["advantages", "old", "known"] as const) Object.assign(feeds, sliced(name, selection[name], column));
         feeds["low"] = scalar(1 - loss.epsilon);
         feeds["high"] = scalar(1 + loss.epsilonHigh);
         if (coefficient > 0) feeds["entropy_coef"] = scalar(coefficient);
@@ -104,7 +112,7 @@ export class BatchRunner {
         fetches[ACCUMULATOR + parameter.name] = accumulator;
       }
     }
-    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus: coefficient > 0 });
+    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus: coefficient > 0, plan });
     await program.run(feeds, fetches);
 
     const entropies = fetches["entropy"]!.data as Float32Array;
@@ -125,12 +133,12 @@ export class BatchRunner {
   #program(
     { base, lora }: BatchModel,
     batch: Batch,
-    { kind, hasEntropyBonus }: { readonly kind: GradientKind; readonly hasEntropyBonus: boolean },
+    { kind, hasEntropyBonus, plan }: { readonly kind: GradientKind; readonly hasEntropyBonus: boolean; readonly plan: MemoryPlan },
   ): Promise<Program> {
     const rank = lora?.rank ?? null;
     const shape = graphShape(batch);
-    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape]), () => {
-      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus });
+    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape]), () => {
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan });
       return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false });
     });
   }

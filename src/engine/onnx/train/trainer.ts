@@ -4,7 +4,7 @@
 import { NotFoundError } from "../../../errors.ts";
 import { entropyCoefficientOf } from "../../../training-rows.ts";
 import { uniform } from "../../../util/rng.ts";
-import { type Lease, Leases } from "../../../util/leases.ts";
+import { Leases } from "../../../util/leases.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, StatePath } from "../../port.ts";
 import { type BaseSource, readModelConfig } from "../model/config.ts";
@@ -73,9 +73,14 @@ export class Trainer {
   }
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
-    const { value: shared, release } = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
+    const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
+    const load = () => loadBase(base, spec.fresh === true ? spec.seed : undefined);
+    // The weights of a fully trained model are its own: a base in memory as well would be a second copy.
+    const { value, release } = lora
+      ? await this.#bases.lease(baseKey(base, spec), load)
+      : { value: await load(), release: () => undefined };
     try {
-      const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
+      const shared = lora ? value : { ...value, weights: new Float32Array(0) };
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
       const seed = BigInt(spec.seed);
       const model: TrainableModel = {
@@ -85,7 +90,7 @@ export class Trainer {
         release,
         lora,
         layout,
-        parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : shared.weights.slice(),
+        parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : value.weights,
         gradients: new Float32Array(layout.length),
         first: new Float32Array(layout.length),
         second: new Float32Array(layout.length),
@@ -185,16 +190,6 @@ export class Trainer {
     return model;
   }
 
-  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Lease<FrozenBase>> {
-    return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<FrozenBase> => {
-      const config = await readModelConfig(directory);
-      const layout = baseLayout(config);
-      const weights =
-        freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
-      return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
-    });
-  }
-
   async #run(
     model: TrainableModel,
     rows: readonly Row[],
@@ -253,4 +248,18 @@ function dropGradients(model: TrainableModel): void {
 /** Returns a source of standard normal numbers by index: Box-Muller over the counter-based generator. */
 function normalFrom(seed: bigint): (index: number) => number {
   return (index) => Math.sqrt(-2 * Math.log(uniform(seed, index, 0))) * Math.cos(2 * Math.PI * uniform(seed, index, 1));
+}
+
+/** Returns the key of the weights that a model starts from: models with equal keys have equal bases. */
+function baseKey({ directory }: BaseSource, { fresh, seed }: TrainedModelSpec): string {
+  return fresh === true ? `${directory}#${seed}` : directory;
+}
+
+/** Reads a base model. @param freshSeed - Seed of random weights instead; undefined to read the weights. */
+async function loadBase({ directory }: BaseSource, freshSeed: number | undefined): Promise<FrozenBase> {
+  const config = await readModelConfig(directory);
+  const layout = baseLayout(config);
+  const weights =
+    freshSeed === undefined ? await readBaseWeights(directory, layout) : initialWeights(config, layout, normalFrom(BigInt(freshSeed)));
+  return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
 }
