@@ -77,6 +77,18 @@ export const CASES: OpCase[] = [
     ...R,
   },
   {
+    name: "adaptedProduct, not merged",
+    inputs: [matrix, { shape: [24, 40], isFixed: true }, { shape: [24, 4] }, { shape: [4, 40] }],
+    build: ([x, w, a, b]) => g.adaptedProduct(x!, w!, a!, b!, { isMerged: false }),
+    ...R,
+  },
+  {
+    name: "after",
+    inputs: [matrix, { shape: ["R", 1] }, { shape: [40, 2], isFixed: true }],
+    build: ([x, a, b]) => g.mul(g.after(x!, [a!, b!]), a!),
+    ...R,
+  },
+  {
     name: "blockDiagonal",
     inputs: [matrix, { shape: [4, 16] }, { shape: [4, 8] }, { shape: [16, 12] }],
     build: ([x, a, b, c]) => g.matmul(x!, g.blockDiagonal([a!, b!, c!])),

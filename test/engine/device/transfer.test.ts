@@ -4,9 +4,8 @@ import type { ModelConfig } from "../../../src/engine/onnx/model/config.ts";
 import { adapterLayout } from "../../../src/engine/onnx/model/parameters.ts";
 import { countParameters } from "../../../src/engine/onnx/model/transformer.ts";
 import { loadRuntime } from "../../../src/engine/onnx/runtime/program.ts";
-import { batchInputs } from "../../../src/engine/onnx/train/batch-inputs.ts";
+import { batchInputs, selectAndPlan } from "../../../src/engine/onnx/train/batch-inputs.ts";
 import { batchLimits, planBatches } from "../../../src/engine/onnx/train/batch.ts";
-import { selectTrained } from "../../../src/engine/onnx/train/inputs.ts";
 
 /** Shape of 27 M parameters. */
 const config: ModelConfig = {
@@ -46,8 +45,12 @@ test.each([0, 128])("a step of 64 rows of 256 tokens that share %i transfers at 
   const loss = { kind: "cispo", epsilon: 0.2, epsilonHigh: 0.2 } as const;
   let bytes = SCALAR_BYTES * adapterLayout(config, 16).parameters.length;
   for (const batch of planBatches(rows, { ...batchLimits(config), minRows: 1, minPositions: 2 })) {
-    const selection = selectTrained(rows, batch, 2);
-    const inputs = batchInputs(Tensor, { config, lora: { rank: 16, alpha: 32 } }, { rows, batch, selection, loss, masks: "ranges" });
+    const { selection, plan } = selectAndPlan(config, rows, batch, 2)!;
+    const inputs = batchInputs(
+      Tensor,
+      { config, lora: { rank: 16, alpha: 32 } },
+      { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" },
+    );
     for (const { data } of Object.values(inputs)) bytes += (data as Float32Array).byteLength;
     // Log-probabilities, entropies and the loss.
     bytes += 8 * selection.selected.length + 4;

@@ -5,9 +5,6 @@ import { add } from "./ops/elementwise.ts";
 /**
  * Appends the nodes that compute `∂ target / ∂ wrt[i]` to the graph, by reverse-mode differentiation.
  *
- * Gradients are recorded only along paths from a `wrt` value to the target, so a frozen weight costs nothing. Several contributions to
- * the same value are added in the fixed order of the backward traversal, so equal graphs sum in equal order.
- *
  * @param target - Scalar, shape `[]`.
  * @param wrt - Inputs or intermediate values of the same graph.
  * @param start - For graph inputs among `wrt`, the value that the gradient is added to, for accumulation over several runs.
@@ -15,16 +12,36 @@ import { add } from "./ops/elementwise.ts";
  * @throws ShapeError `E_SHAPE` if the target is not a scalar or does not depend on one of `wrt`.
  */
 export function differentiate(target: Value, wrt: readonly Value[], start: ReadonlyMap<Value, Value> = new Map()): Value[] {
-  const { graph } = target;
   if (target.shape.length !== 0) throw new ShapeError(`Expected a scalar to differentiate, got shape [${target.shape.join(", ")}]`);
-  const forward = [...graph.nodes];
+  return pullback(new Map([[target, target.graph.scalar(1)]]), wrt, start);
+}
+
+/**
+ * Appends the nodes that compute the vector-Jacobian product `Σ cotangentᵀ · ∂ target / ∂ wrt[i]` to the graph.
+ *
+ * Gradients are recorded only along paths from a `wrt` value to a target, so a frozen weight costs nothing. Several contributions to the
+ * same value are added in the fixed order of the backward traversal, so equal graphs sum in equal order.
+ *
+ * @param cotangents - At least one target, each with its gradient, of the same shape.
+ * @param wrt - Inputs or intermediate values of the same graph. They are independent variables: no gradient flows through one to another.
+ * @param start - For values among `wrt`, the value that the gradient is added to.
+ * @returns One gradient per `wrt`, of the same shape.
+ * @throws ShapeError `E_SHAPE` if no target depends on one of `wrt`.
+ */
+export function pullback(
+  cotangents: ReadonlyMap<Value, Value>,
+  wrt: readonly Value[],
+  start: ReadonlyMap<Value, Value> = new Map(),
+): Value[] {
+  const forward = [...wrt[0]!.graph.nodes];
   const active = dependents(forward, wrt);
-  const gradients = new Map<Value, Value>([[target, graph.scalar(1)], ...start]);
+  const gradients = new Map<Value, Value>([...cotangents, ...start]);
   const reached = new Set<Value>();
+  const variables = new Set(wrt);
 
   for (let i = forward.length - 1; i >= 0; i--) {
     const node = forward[i]!;
-    if (!node.vjp || !node.outputs.some((output) => active.has(output))) continue;
+    if (!node.vjp || !node.outputs.some((output) => active.has(output)) || node.outputs.some((output) => variables.has(output))) continue;
     const incoming = node.outputs.map((output) => gradients.get(output) ?? null);
     if (incoming.every((gradient) => gradient === null)) continue;
     const needed = node.variables.map((variable) => active.has(variable));
@@ -40,7 +57,7 @@ export function differentiate(target: Value, wrt: readonly Value[], start: Reado
 
   return wrt.map((value) => {
     const gradient = gradients.get(value);
-    if (!gradient || (value !== target && !reached.has(value)))
+    if (!gradient || !(cotangents.has(value) || reached.has(value)))
       throw new ShapeError(`Expected the target to depend on "${value.name}", found no path between them`);
     return gradient;
   });

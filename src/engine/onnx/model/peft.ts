@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DataError } from "../../../errors.ts";
 import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import { openSafetensors } from "./safetensors.ts";
-import { packTensor } from "./weights.ts";
+import { packPiece } from "./weights.ts";
 
 /** Name of the weights file in PEFT layout. */
 export const ADAPTER_FILE = "adapter_model.safetensors";
@@ -25,7 +25,7 @@ export async function readForeignAdapter(directory: string, layout: Layout, para
     for (const parameter of layout.parameters) {
       const name = nameOf(parameter);
       const data = read.get(name);
-      if (data !== undefined) packTensor(data, parameter, viewOf(parameters, parameter), 0, parameter.files[0]!.width);
+      if (data !== undefined) packPiece(data, 0, parameter, viewOf(parameters, parameter), parameter.files[0]!);
       else if (isSecond(name)) viewOf(parameters, parameter).fill(0);
     }
   } finally {

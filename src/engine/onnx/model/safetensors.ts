@@ -27,7 +27,7 @@ const MAX_HEADER_BYTES = 16 * 1024 * 1024;
 /** Maximum number of tensors in a file; a model of 1,024 layers has 12,000. */
 const MAX_TENSORS = 65_536;
 
-/** Writes tensors to a new file and syncs it to disk. */
+/** Writes tensors to a new file, one after the other, and syncs it to disk. */
 export async function writeSafetensors(
   path: string,
   tensors: readonly NamedTensor[],
@@ -35,14 +35,19 @@ export async function writeSafetensors(
 ): Promise<void> {
   const header: Record<string, unknown> = { __metadata__: metadata };
   let offset = 0;
-  for (const { name, shape, data } of tensors) {
-    header[name] = { dtype: "F32", shape, data_offsets: [offset, offset + data.byteLength] };
-    offset += data.byteLength;
+  for (const { name, shape } of tensors) {
+    const end = shape.reduce((bytes, size) => bytes * size, Float32Array.BYTES_PER_ELEMENT) + offset;
+    header[name] = { dtype: "F32", shape, data_offsets: [offset, end] };
+    offset = end;
   }
   const start = safetensorsHeader(header);
   const file = await open(path, "wx");
   try {
-    await file.writev([start, ...tensors.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))]);
+    await file.writeFile(start);
+    for (const tensor of tensors) {
+      const { data } = tensor;
+      await file.writeFile(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    }
     await file.sync();
   } finally {
     await file.close();
@@ -96,6 +101,12 @@ export interface OpenSafetensors {
    *   since it was opened.
    */
   read(name: string): Promise<Float32Array>;
+  /**
+   * Reads one tensor like {@link read}, in pieces of at most 2 M elements.
+   *
+   * @param visit - Called with each piece and the index of its first element in the tensor.
+   */
+  readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
   /** Checks one tensor like {@link read}, in pieces and without keeping it; takes about 1 s per 10⁹ elements in addition to file reads. */
   check(name: string): Promise<void>;
   close(): Promise<void>;
@@ -122,6 +133,16 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
       const [start, end] = entry.data_offsets;
       return { dtype: entry.dtype, start: dataStart + start, end: dataStart + end };
     };
+    const forEachPiece = async (name: string, visit: (piece: Piece) => void) => {
+      const { dtype, start, end } = place(name);
+      for (let at = start; at < end; at += PIECE_BYTES) {
+        const raw = new ArrayBuffer(Math.min(PIECE_BYTES, end - at));
+        await readFully(label, file, new Uint8Array(raw), at);
+        const piece = { dtype, raw, first: (at - start) / ELEMENT_TYPES[dtype]!.width };
+        requireFinite(label, name, piece);
+        visit(piece);
+      }
+    };
     return {
       shapes: new Map([...entries].map(([name, { shape }]) => [name, shape])),
       metadata,
@@ -132,14 +153,11 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
         requireFinite(label, name, { dtype, raw, first: 0 });
         return ELEMENT_TYPES[dtype]!.decode(raw);
       },
-      async check(name) {
-        const { dtype, start, end } = place(name);
-        for (let at = start; at < end; at += CHECKED_BYTES) {
-          const raw = new ArrayBuffer(Math.min(CHECKED_BYTES, end - at));
-          await readFully(label, file, new Uint8Array(raw), at);
-          requireFinite(label, name, { dtype, raw, first: (at - start) / ELEMENT_TYPES[dtype]!.width });
-        }
-      },
+      readPieces: (name, visit) =>
+        forEachPiece(name, ({ dtype, raw, first }) => {
+          visit(ELEMENT_TYPES[dtype]!.decode(raw), first);
+        }),
+      check: (name) => forEachPiece(name, () => {}),
       close: () => file.close(),
     };
   } catch (error) {
@@ -148,11 +166,18 @@ export async function openSafetensors(path: string): Promise<OpenSafetensors> {
   }
 }
 
-/** Number of bytes that {@link OpenSafetensors.check} reads at once; a multiple of every element size. */
-const CHECKED_BYTES = 8 * 1024 * 1024;
+/** Raw elements of a tensor, of which the first has index `first` in the tensor. */
+interface Piece {
+  readonly dtype: string;
+  readonly raw: ArrayBuffer;
+  readonly first: number;
+}
 
-/** Checks that elements of a tensor are finite. @param part - Raw elements, of which the first has index `first` in the tensor. */
-function requireFinite(label: string, name: string, { dtype, raw, first }: { dtype: string; raw: ArrayBuffer; first: number }): void {
+/** Number of bytes in a piece of a tensor; a multiple of every element size. */
+const PIECE_BYTES = 4 * 1024 * 1024;
+
+/** Checks that the elements of a piece are finite. */
+function requireFinite(label: string, name: string, { dtype, raw, first }: Piece): void {
   const decoder = ELEMENT_TYPES[dtype]!;
   const index = decoder.findNonFinite(raw);
   if (index < 0) return;

@@ -13,9 +13,9 @@ import { type Adapter, adapterLayout, baseLayout, type Layout } from "./paramete
 import { reasonOf } from "../../../util/regular-file.ts";
 import { ADAPTER_CONFIG_FILE } from "./adapter-config.ts";
 import { ADAPTER_FILE, readForeignAdapter } from "./peft.ts";
-import { readSafetensors, writeSafetensors } from "./safetensors.ts";
+import { openSafetensors, type OpenSafetensors, writeSafetensors } from "./safetensors.ts";
 import { WEIGHTS_FILE } from "./weight-source.ts";
-import { readWeights, unpackTensors } from "./weights.ts";
+import { readWeights, readWeightsInto, unpackTensors } from "./weights.ts";
 
 /** Version of the directory format. */
 const FORMAT = 1;
@@ -89,23 +89,32 @@ export async function readState(directory: string, identity: StateIdentity, vect
       `Expected a state of base "${base}" with adapter ${JSON.stringify(lora)}, found one of "${state.base}" with ${JSON.stringify(state.lora)}`,
     );
   }
-  const parameters = await readWeights(join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), layout);
   const path = join(directory, OPTIMIZER_FILE);
   const hasMoments = await stat(path).then(
     () => true,
     () => false,
   );
-  const moments = hasMoments ? (await readSafetensors(path)).tensors : null;
-  const [first, second] = [moments?.get("first")?.data, moments?.get("second")?.data];
-  if (moments && (first?.length !== layout.length || second?.length !== layout.length)) {
-    throw new DataError(`${OPTIMIZER_FILE}: expected two vectors of ${layout.length} elements`);
-  }
-  vectors.parameters.set(parameters);
-  if (first && second) {
-    vectors.first.set(first);
-    vectors.second.set(second);
+  const moments = hasMoments ? await openSafetensors(path) : null;
+  try {
+    if (moments) await checkMoments(moments, layout);
+    await readWeightsInto(vectors.parameters, join(directory, lora ? ADAPTER_FILE : WEIGHTS_FILE), layout);
+    if (!moments) return resetMoments(vectors);
+    for (const name of MOMENTS) await moments.readPieces(name, (piece, first) => vectors[name].set(piece, first));
     vectors.step = state.step;
-  } else resetMoments(vectors);
+  } finally {
+    await moments?.close();
+  }
+}
+
+/** Names of the moments in {@link OPTIMIZER_FILE}. */
+const MOMENTS = ["first", "second"] as const;
+
+async function checkMoments(file: OpenSafetensors, { length }: Layout): Promise<void> {
+  for (const name of MOMENTS) {
+    if (file.shapes.get(name)?.join() !== String(length))
+      throw new DataError(`${OPTIMIZER_FILE}: expected two vectors of ${length} elements`);
+    await file.check(name);
+  }
 }
 
 function resetMoments(vectors: StateVectors): void {

@@ -81,30 +81,83 @@ export type AttentionLayer = (layer: number, projected: Value) => Value;
  * @returns `[R, H]`, or `[S, H]` for the chosen rows.
  */
 export function transformer(inputs: ModelInputs, tokens: Value, attentionLayer: AttentionLayer, chosen?: Value): Value {
-  const { config, weights } = inputs;
-  let x = gatherRows(weights.get("embedding")!, tokens);
-  for (let layer = 0; layer < config.layers; layer++) {
-    const linears = layerLinears(config, layer);
-    const normed = rmsNorm(x, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
-    let mixed = attentionLayer(layer, linear(inputs, linears.qkv, normed));
-    if (chosen && layer === config.layers - 1) {
-      mixed = gatherRows(mixed, chosen);
-      x = gatherRows(x, chosen);
-    }
-    x = add(x, linear(inputs, linears.output, mixed));
-    const inner = rmsNorm(x, weights.get(`layer${layer}_norm2`)!, config.normEpsilon);
-    x = add(x, linear(inputs, linears.down, mul(silu(linear(inputs, linears.gate, inner)), linear(inputs, linears.up, inner))));
-  }
+  const { layers } = inputs.config;
+  let x = embed(inputs, tokens);
+  for (let layer = 0; layer < layers; layer++)
+    x = transformerLayer(inputs, layer, x, attentionLayer, layer === layers - 1 ? chosen : undefined).output;
   return x;
+}
+
+/** Returns the embeddings `[R, H]` of token ids `[R]`. */
+export function embed({ weights }: ModelInputs, tokens: Value): Value {
+  return gatherRows(weights.get("embedding")!, tokens);
+}
+
+/** Result of one layer, with the values that {@link gatedOutput} computes the output from. */
+export interface LayerResult {
+  /** Input of the second half: the layer's input plus attention. */
+  readonly residual: Value;
+  /** Products of the gate and up projections. */
+  readonly gate: Value;
+  readonly up: Value;
+  readonly output: Value;
+}
+
+/**
+ * Computes one layer from its input `[R, H]`.
+ *
+ * @param chosen - Indices of the rows that are computed after attention, `[S]`, int64. @default all rows
+ */
+export function transformerLayer(
+  inputs: ModelInputs,
+  layer: number,
+  input: Value,
+  attentionLayer: AttentionLayer,
+  chosen?: Value,
+): LayerResult {
+  const { config, weights } = inputs;
+  const linears = layerLinears(config, layer);
+  const normed = rmsNorm(input, weights.get(`layer${layer}_norm1`)!, config.normEpsilon);
+  let mixed = attentionLayer(layer, linear(inputs, linears.qkv, normed));
+  let x = input;
+  if (chosen) {
+    mixed = gatherRows(mixed, chosen);
+    x = gatherRows(x, chosen);
+  }
+  const residual = add(x, linear(inputs, linears.output, mixed));
+  const inner = rmsNorm(residual, weights.get(`layer${layer}_norm2`)!, config.normEpsilon);
+  const gate = linear(inputs, linears.gate, inner);
+  const activated = silu(gate);
+  const up = linear(inputs, linears.up, inner);
+  return { residual, gate, up, output: add(residual, linear(inputs, linears.down, mul(activated, up))) };
+}
+
+/** Computes the output of a layer, `residual + down(silu(gate) · up)`, from its other results. */
+export function gatedOutput(inputs: ModelInputs, layer: number, { residual, gate, up }: Omit<LayerResult, "output">): Value {
+  return add(residual, linear(inputs, layerLinears(inputs.config, layer).down, mul(silu(gate), up)));
 }
 
 /** Computes logits `[S, V]` of hidden states `[S, H]`: final norm, then the head. */
 export function logits(inputs: ModelInputs, hidden: Value): Value {
+  return headProduct(inputs, finalNorm(inputs, hidden));
+}
+
+/** Applies the final norm to hidden states `[S, H]`. */
+export function finalNorm({ config, weights }: ModelInputs, hidden: Value): Value {
+  return rmsNorm(hidden, weights.get("norm")!, config.normEpsilon);
+}
+
+/** Computes logits `[S, V]` of normed hidden states `[S, H]`. */
+export function headProduct(inputs: ModelInputs, normed: Value): Value {
   const { config, weights, product } = inputs;
-  const normed = rmsNorm(hidden, weights.get("norm")!, config.normEpsilon);
-  if (!config.isTied) return times(inputs, normed, weights.get("head")!);
-  const embedding = weights.get("embedding")!;
-  return product ? product(normed, embedding) : matmul(normed, embedding, { transposeB: true });
+  const head = weights.get(headName(config))!;
+  if (!config.isTied) return times(inputs, normed, head);
+  return product ? product(normed, head) : matmul(normed, head, { transposeB: true });
+}
+
+/** Returns the name of the output head's parameter: the embedding if the two are tied. */
+export function headName({ isTied }: ModelConfig): string {
+  return isTied ? "embedding" : "head";
 }
 
 /** Multiplies rows by a matrix, which is transposed if `product` is set. */

@@ -20,6 +20,8 @@ export interface WeightSource {
   readonly label: string;
   shapeOf(name: string): readonly number[] | undefined;
   read(name: string): Promise<Float32Array>;
+  /** Reads a tensor in pieces. @param visit - Called with each piece and the index of its first element in the tensor. */
+  readPieces(name: string, visit: (piece: Float32Array, first: number) => void): Promise<void>;
   /** Checks the values of a tensor like {@link read}, without keeping them. */
   check(name: string): Promise<void>;
   close(): Promise<void>;
@@ -38,6 +40,7 @@ export async function openWeights(path: string): Promise<WeightSource> {
     label: basename(path),
     shapeOf: (name) => file.shapes.get(name),
     read: (name) => file.read(name),
+    readPieces: (name, visit) => file.readPieces(name, visit),
     check: (name) => file.check(name),
     close: () => file.close(),
   };
@@ -79,6 +82,7 @@ async function openShards(directory: string, index: string): Promise<WeightSourc
     label: INDEX_FILE,
     shapeOf: (name) => holder(name)?.shapes.get(name),
     read: async (name) => require(name).read(name),
+    readPieces: async (name, visit) => require(name).readPieces(name, visit),
     check: async (name) => require(name).check(name),
     close,
   };

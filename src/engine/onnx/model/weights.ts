@@ -1,7 +1,7 @@
 /** Conversion of weights between files in Hugging Face layout and the flat vector, and initialization. */
 import { DataError } from "../../../errors.ts";
 import type { ModelConfig } from "./config.ts";
-import { fileShape, type Layout, type Parameter, viewOf } from "./parameters.ts";
+import { fileShape, type FileTensor, type Layout, type Parameter, viewOf } from "./parameters.ts";
 import type { NamedTensor } from "./safetensors.ts";
 import { uniform } from "../../../util/rng.ts";
 import { openBaseWeights, openWeights, type WeightSource } from "./weight-source.ts";
@@ -43,26 +43,59 @@ async function packTensors(source: WeightSource, layout: Layout): Promise<Float3
   try {
     checkShapes(source, layout);
     const flat = new Float32Array(layout.length);
-    for (const parameter of layout.parameters) {
-      for (const { name, start, width } of parameter.files)
-        packTensor(await source.read(name), parameter, viewOf(flat, parameter), start, width);
-    }
+    await fill(flat, source, layout);
     return flat;
   } finally {
     await source.close();
   }
 }
 
-/** Copies a tensor from file layout `[out, in]` to columns `[start, start + width)` of a parameter in the flat vector. */
-export function packTensor(data: Float32Array, parameter: Parameter, view: Float32Array, start: number, width: number): void {
-  if (parameter.kind !== "matrix") return view.set(data, start);
-  const [rows, columns] = parameter.shape as [number, number];
-  for (let out = 0; out < width; out++) {
-    for (let row = 0; row < rows; row++) view[row * columns + start + out] = data[out * rows + row]!;
+/**
+ * Reads the tensors of `layout` from a file into an existing flat vector, without a second copy in memory. Reads the file twice.
+ *
+ * @throws DataError `E_DATA` if a tensor is missing, has another shape, or contains NaN or an infinity; then the vector is unchanged.
+ */
+export async function readWeightsInto(flat: Float32Array, path: string, layout: Layout): Promise<void> {
+  const source = await openWeights(path);
+  try {
+    checkShapes(source, layout);
+    for (const { files } of layout.parameters) for (const { name } of files) await source.check(name);
+    await fill(flat, source, layout);
+  } finally {
+    await source.close();
   }
 }
 
-/** Returns the tensors of a flat vector in file layout: matrices as `[out, in]`, fused matrices and biases split. */
+async function fill(flat: Float32Array, source: WeightSource, layout: Layout): Promise<void> {
+  for (const parameter of layout.parameters) {
+    const view = viewOf(flat, parameter);
+    for (const file of parameter.files)
+      await source.readPieces(file.name, (piece, first) => packPiece(piece, first, parameter, view, file));
+  }
+}
+
+/**
+ * Copies a piece of a tensor from file layout `[out, in]` to a parameter in the flat vector.
+ *
+ * @param first - Index of the piece's first element in the tensor.
+ * @param view - The parameter in the flat vector.
+ * @param file - Columns of the parameter that the tensor holds.
+ */
+export function packPiece(piece: Float32Array, first: number, parameter: Parameter, view: Float32Array, { start }: FileTensor): void {
+  if (parameter.kind !== "matrix") return view.set(piece, start + first);
+  const [rows, columns] = parameter.shape as [number, number];
+  for (let i = 0; i < piece.length;) {
+    const row = (first + i) % rows;
+    const column = start + (first + i - row) / rows;
+    const end = Math.min(piece.length, i + rows - row);
+    for (let at = row * columns + column; i < end; i++, at += columns) view[at] = piece[i]!;
+  }
+}
+
+/**
+ * Returns the tensors of a flat vector in file layout: matrices as `[out, in]`, fused matrices and biases split. A matrix is transposed at
+ * each access to its `data`, so a writer that accesses one tensor at a time needs memory for one.
+ */
 export function unpackTensors(flat: Float32Array, layout: Layout): NamedTensor[] {
   return layout.parameters.flatMap((parameter) => {
     const view = viewOf(flat, parameter);
@@ -70,14 +103,25 @@ export function unpackTensors(flat: Float32Array, layout: Layout): NamedTensor[]
       const shape = fileShape(parameter, width);
       if (parameter.kind === "embedding") return { name, shape, data: view };
       if (parameter.kind !== "matrix") return { name, shape, data: view.subarray(start, start + width) };
-      const [rows, columns] = parameter.shape as [number, number];
-      const data = new Float32Array(rows * width);
-      for (let row = 0; row < rows; row++) {
-        for (let out = 0; out < width; out++) data[out * rows + row] = view[row * columns + start + out]!;
-      }
-      return { name, shape, data };
+      return {
+        name,
+        shape,
+        get data() {
+          return transposedColumns(view, parameter, start, width);
+        },
+      };
     });
   });
+}
+
+/** Returns columns `[start, start + width)` of a matrix, transposed. */
+function transposedColumns(view: Float32Array, { shape }: Parameter, start: number, width: number): Float32Array {
+  const [rows, columns] = shape as [number, number];
+  const data = new Float32Array(rows * width);
+  for (let row = 0; row < rows; row++) {
+    for (let out = 0; out < width; out++) data[out * rows + row] = view[row * columns + start + out]!;
+  }
+  return data;
 }
 
 /** Source of standard normal random numbers by index, from 0. */

@@ -100,7 +100,8 @@ export class Program {
    * Runs the graph. Inputs are read in place, not copied.
    *
    * @param fetches - Names of outputs, or a map from output name to a preallocated tensor or null. A preallocated tensor is written in
-   *   place, and the output is also returned as a copy.
+   *   place.
+   * @returns Outputs by name, except preallocated ones.
    * @throws EngineError `E_ENGINE` if the run fails.
    */
   async run(feeds: Tensors, fetches: readonly string[] | Readonly<Record<string, Tensor | null>>): Promise<Tensors> {
@@ -111,7 +112,7 @@ export class Program {
         Object.values(results),
       );
       if (this.#profile !== null) await this.#reportPlacement(this.#profile);
-      return results;
+      return Array.isArray(fetches) ? results : withoutCopies(results, fetches as Readonly<Record<string, Tensor | null>>);
     } catch (cause) {
       const message = cause instanceof Error ? cause.message.trim() : String(cause);
       throw new EngineError(`The engine failed to run a graph: ${message}${this.#device.remedyOf(message)}`, { cause });
@@ -131,4 +132,22 @@ export class Program {
     if (this.#profile !== null) await dropProfile(this.#profile);
     this.#profile = null;
   }
+}
+
+/**
+ * Frees the copies of preallocated outputs, which the binding makes after every run. Left to the garbage collector, the copies of several
+ * runs are in memory at once: gigabytes, where every parameter of a large model is trained.
+ */
+function withoutCopies(results: Tensors, fetches: Readonly<Record<string, Tensor | null>>): Tensors {
+  const isCopy = ([name]: readonly [string, Tensor]) => fetches[name] !== null;
+  const copies = Object.entries(results).filter(isCopy);
+  // A message to a closed port is dropped with the memory transferred to it.
+  const { port1, port2 } = new MessageChannel();
+  port2.close();
+  port1.postMessage(
+    null,
+    copies.map(([, { data }]) => (data as Float32Array).buffer as ArrayBuffer),
+  );
+  port1.close();
+  return Object.fromEntries(Object.entries(results).filter((entry) => !isCopy(entry)));
 }

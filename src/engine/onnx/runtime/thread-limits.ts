@@ -8,3 +8,12 @@ export const MIN_SLICE_COLUMNS = 80;
 
 /** Minimum number of rows of a product. A product of a single row uses another code path and may round differently. */
 export const MIN_ROWS = 2;
+
+/**
+ * Min rows of a matrix product with a narrow result. With fewer rows the runtime cuts the product differently for each thread count, which
+ * changes its last bits; with at least this many rows it cuts along rows, and the bits do not depend on the thread count (up to 4).
+ */
+export const MIN_PRODUCT_ROWS = 320;
+
+/** Min width at which a result is cut into column slices that sum exactly as the whole matrix does. */
+export const WIDE = MAX_THREADS * MIN_SLICE_COLUMNS;

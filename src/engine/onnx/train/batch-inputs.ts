@@ -3,10 +3,12 @@ import { entropyCoefficientOf } from "../../../training-rows.ts";
 import type { LossSpec, Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Adapter } from "../model/parameters.ts";
-import type { TensorConstructor, Tensors } from "../runtime/program.ts";
-import type { Batch, PaddedBlock } from "./batch.ts";
-import { promptOfPackedRows, type Selection, type Tokens, tokenInputs } from "./inputs.ts";
+import type { Tensor, TensorConstructor, Tensors } from "../runtime/program.ts";
+import { type Batch, type PaddedBlock, positionsIn } from "./batch.ts";
+import { sliceName } from "./head-loss.ts";
+import { promptOfPackedRows, type Selection, selectTrained, type Tokens, tokenInputs } from "./inputs.ts";
 import { attentionRanges, type Mask, packedMasks, promptMasks, type Range } from "./masks.ts";
+import { type MemoryPlan, memoryPlan } from "./memory-plan.ts";
 import { keysName, maskName, type MaskSource, PACKED, PROMPT, rangeNames } from "./padded-blocks.ts";
 import { queryBlocks } from "./query-blocks.ts";
 
@@ -26,35 +28,62 @@ export interface BatchRequest {
   readonly rows: readonly Row[];
   readonly batch: Batch;
   readonly selection: Selection;
+  /** Slices of the trained tokens, see {@link MemoryPlan}. */
+  readonly slices: number;
   /** Loss whose gradients are computed; null to compute log-probabilities only. */
   readonly loss: LossSpec | null;
   readonly masks: MaskSource;
+}
+
+/**
+ * Selects the trained tokens of a batch and plans its memory.
+ *
+ * @param minEntries - Min number of entries; padding entries have weight 0.
+ * @returns Null if the batch has no trained tokens.
+ */
+export function selectAndPlan(
+  config: ModelConfig,
+  rows: readonly Row[],
+  batch: Batch,
+  minEntries: number,
+): { readonly selection: Selection; readonly plan: MemoryPlan } | null {
+  const trained = batch.groups.reduce((sum, group) => sum + group.trained, 0);
+  if (trained === 0) return null;
+  const entries = Math.max(trained, minEntries);
+  const plan = memoryPlan(config, positionsIn(batch), entries);
+  return { plan, selection: selectTrained(rows, batch, Math.ceil(entries / plan.headSlices) * plan.headSlices) };
 }
 
 /** Builds all inputs of a gradient graph except weights, accumulators and rotary tables. */
 export function batchInputs(
   TensorClass: TensorConstructor,
   { config, lora }: { readonly config: ModelConfig; readonly lora: Adapter | null },
-  { rows, batch, selection, loss, masks }: BatchRequest,
+  { rows, batch, selection, slices, loss, masks }: BatchRequest,
 ): Tensors {
   const size = selection.selected.length;
-  const column = (data: Float32Array) => new TensorClass("float32", data, [size, 1]);
+  const sliced = <T extends Float32Array | BigInt64Array>(name: string, data: T, tensorOf: (part: T) => Tensor): Tensors => {
+    const length = size / slices;
+    const parts = Array.from({ length: slices }, (_, slice) => data.subarray(slice * length, (slice + 1) * length) as T);
+    return Object.fromEntries(parts.map((part, slice) => [sliceName(name, slice), tensorOf(part)]));
+  };
+  const columns = (name: "weights" | "advantages" | "old" | "known") =>
+    sliced(name, selection[name], (part) => new TensorClass("float32", part, [part.length, 1]));
   const scalar = (x: number) => new TensorClass("float32", new Float32Array([x]), []);
   const feeds: Tensors = {
     ...blockInputs(TensorClass, rows, batch, config.heads / config.kvHeads, masks),
     selected: new TensorClass("int64", selection.selected, [size]),
-    targets: new TensorClass("int64", selection.targets, [size]),
+    ...sliced("targets", selection.targets, (part) => new TensorClass("int64", part, [part.length])),
   };
   if (lora) feeds["adapter_scale"] = scalar(lora.alpha / lora.rank);
   if (loss === null) return feeds;
-  feeds["weights"] = column(selection.weights);
+  Object.assign(feeds, columns("weights"));
   if (loss.kind === "cross-entropy") return feeds;
   const coefficient = entropyCoefficientOf(loss);
   return {
     ...feeds,
-    advantages: column(selection.advantages),
-    old: column(selection.old),
-    known: column(selection.known),
+    ...columns("advantages"),
+    ...columns("old"),
+    ...columns("known"),
     low: scalar(1 - loss.epsilon),
     high: scalar(1 + loss.epsilonHigh),
     ...(coefficient > 0 ? { entropy_coef: scalar(coefficient) } : {}),

@@ -5,9 +5,9 @@ import type { ModelConfig } from "../model/config.ts";
 import { type Adapter, type Layout, viewOf } from "../model/parameters.ts";
 import { loadRuntime, Program, type Tensors } from "../runtime/program.ts";
 import { type Batch, minTrainedEntries } from "./batch.ts";
-import { batchInputs, type BatchResult, batchResult, NOTHING } from "./batch-inputs.ts";
+import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
 import { ACCUMULATOR, gradientGraph, type GradientKind } from "./gradient-graph.ts";
-import { selectTrained } from "./inputs.ts";
+import type { MemoryPlan } from "./memory-plan.ts";
 import { graphShape } from "./query-blocks.ts";
 import { ProgramCache } from "../runtime/program-cache.ts";
 
@@ -56,15 +56,20 @@ export class BatchRunner {
     const { Tensor } = await loadRuntime();
     const { base, layout, lora, parameters } = model;
     const { config } = base;
-    const selection = selectTrained(rows, batch, minTrainedEntries(config, lora !== null));
-    if (selection.count === 0) return NOTHING;
+    const planned = selectAndPlan(config, rows, batch, minTrainedEntries(config, lora !== null));
+    if (planned === null) return NOTHING;
+    const { selection, plan } = planned;
     const views = (flat: Float32Array, of: Layout): Tensors =>
       Object.fromEntries(of.parameters.map((each) => [each.name, new Tensor("float32", viewOf(flat, each), each.shape)]));
     const half = config.headSize / 2;
     const feeds: Tensors = {
       cos: new Tensor("float32", base.rotary.cos, [base.rotary.cos.length / half, half]),
       sin: new Tensor("float32", base.rotary.sin, [base.rotary.sin.length / half, half]),
-      ...batchInputs(Tensor, { config, lora }, { rows, batch, selection, loss: gradients && loss, masks: "given" }),
+      ...batchInputs(
+        Tensor,
+        { config, lora },
+        { rows, batch, selection, slices: plan.headSlices, loss: gradients && loss, masks: "given" },
+      ),
       ...views(lora ? base.weights : parameters, base.layout),
       ...(lora ? views(parameters, layout) : {}),
     };
@@ -78,7 +83,8 @@ export class BatchRunner {
         fetches[ACCUMULATOR + parameter.name] = accumulator;
       }
     }
-    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus: entropyCoefficientOf(loss) > 0 });
+    const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
+    const program = await this.#program(model, batch, { kind: loss?.kind ?? "forward", hasEntropyBonus, plan });
     await program.run(feeds, fetches);
     return batchResult(selection, fetches, loss !== null);
   }
@@ -86,12 +92,12 @@ export class BatchRunner {
   #program(
     { base, lora }: BatchModel,
     batch: Batch,
-    { kind, hasEntropyBonus }: { readonly kind: GradientKind; readonly hasEntropyBonus: boolean },
+    { kind, hasEntropyBonus, plan }: { readonly kind: GradientKind; readonly hasEntropyBonus: boolean; readonly plan: MemoryPlan },
   ): Promise<Program> {
     const rank = lora?.rank ?? null;
     const shape = graphShape(batch);
-    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape]), () => {
-      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus });
+    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, plan, rank, shape]), () => {
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, plan });
       return Program.compile(graph, `train-${kind}`, { threads: this.#threads, memoryPattern: false });
     });
   }

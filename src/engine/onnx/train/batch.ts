@@ -1,7 +1,7 @@
 /** Batches of prefix groups: padded blocks of rows that run through a gradient graph together. */
 import type { Row } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { MIN_ROWS, MIN_SLICE_COLUMNS, MAX_THREADS } from "../runtime/thread-limits.ts";
+import { MIN_PRODUCT_ROWS, MIN_ROWS, WIDE } from "../runtime/thread-limits.ts";
 import { type PrefixGroup, findPrefixGroups } from "./prefix-groups.ts";
 import { paddedTime } from "./query-blocks.ts";
 
@@ -61,15 +61,6 @@ export function batchLimits({ hiddenSize, innerSize, layers, kvHeads, headSize, 
 
 /** Max bytes of a batch's activations, and of the activations of its trained tokens; both limits yield to the minimum of 512 tokens. */
 const ACTIVATION_BYTES = 1e9;
-
-/**
- * Min rows of a matrix product with a narrow result. With fewer rows the runtime cuts the product differently for each thread count, which
- * changes its last bits; with at least this many rows it cuts along rows, and the bits do not depend on the thread count (up to 4).
- */
-export const MIN_PRODUCT_ROWS = 320;
-
-/** Min width at which a result is cut into column slices that sum exactly as the whole matrix does. */
-const WIDE = MAX_THREADS * MIN_SLICE_COLUMNS;
 
 /**
  * Returns the number of trained tokens that a batch is padded to, so that no bit computed after the last attention depends on the thread

@@ -18,10 +18,10 @@ import { ProgramCache } from "../runtime/program-cache.ts";
 import { loadRuntime, Program } from "../runtime/program.ts";
 import { type Batch, batchLimits, planBatches } from "./batch.ts";
 import { MIN_ROWS } from "../runtime/thread-limits.ts";
-import { batchInputs, type BatchResult, batchResult, NOTHING } from "./batch-inputs.ts";
+import { batchInputs, type BatchResult, batchResult, NOTHING, selectAndPlan } from "./batch-inputs.ts";
 import { DeviceOptimizer, type DeviceVectors } from "./device-optimizer.ts";
 import { ACCUMULATOR, gradientGraph } from "./gradient-graph.ts";
-import { selectTrained } from "./inputs.ts";
+import type { MemoryPlan } from "./memory-plan.ts";
 import { graphShape } from "./query-blocks.ts";
 import { requireFinitePass } from "./require-finite.ts";
 import { summarize } from "./summary.ts";
@@ -226,13 +226,14 @@ export class DeviceTrainer {
   async #runBatch(model: DeviceModel, rows: readonly Row[], batch: Batch, loss: LossSpec | null): Promise<BatchResult> {
     const { base, lora, layout, vectors } = model;
     const { config } = base;
-    const selection = selectTrained(rows, batch, MIN_ROWS);
-    if (selection.count === 0) return NOTHING;
+    const planned = selectAndPlan(config, rows, batch, MIN_ROWS);
+    if (planned === null) return NOTHING;
+    const { selection, plan } = planned;
     const { Tensor } = await loadRuntime();
-    const program = await this.#program(model, batch, loss);
+    const program = await this.#program(model, batch, loss, plan);
     const feeds = {
       ...base.rotary.feeds(),
-      ...batchInputs(Tensor, { config, lora }, { rows, batch, selection, loss, masks: "ranges" }),
+      ...batchInputs(Tensor, { config, lora }, { rows, batch, selection, slices: plan.headSlices, loss, masks: "ranges" }),
       ...(lora ? { ...base.weights.feeds(), ...vectors.parameters.feeds() } : vectors.parameters.feeds()),
       ...(loss ? vectors.gradients.feeds((name) => `${ACCUMULATOR}${name}_in`) : {}),
     };
@@ -242,12 +243,12 @@ export class DeviceTrainer {
     return batchResult(selection, results, loss !== null);
   }
 
-  #program({ base, lora }: DeviceModel, batch: Batch, loss: LossSpec | null): Promise<Program> {
+  #program({ base, lora }: DeviceModel, batch: Batch, loss: LossSpec | null, plan: MemoryPlan): Promise<Program> {
     const kind = loss?.kind ?? "forward";
     const hasEntropyBonus = entropyCoefficientOf(loss) > 0;
     const [rank, shape] = [lora?.rank ?? null, graphShape(batch)];
-    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape]), () => {
-      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, masks: "ranges" });
+    return this.#programs.get(JSON.stringify([base.config, kind, hasEntropyBonus, rank, shape, plan]), () => {
+      const graph = gradientGraph(base.config, kind, rank, shape, { hasEntropyBonus, masks: "ranges", plan });
       return Program.compile(graph, `train-${kind}`, {
         threads: 1,
         device: this.#memory.device,

@@ -1,27 +1,20 @@
 /** Gradient graph: loss, log-probabilities and accumulated gradients of one batch of rows. */
-import {
-  adaptedProduct,
-  blockDiagonal,
-  concat,
-  differentiate,
-  exp,
-  Graph,
-  lessOrEqual,
-  maximum,
-  minimum,
-  mul,
-  neg,
-  stopGradient,
-  sumAll,
-  targetLogprob,
-  type Value,
-  where,
-  sub,
-} from "../graph/index.ts";
+import { adaptedProduct, after, blockDiagonal, concat, Graph, mul, pullback, type Value } from "../graph/index.ts";
 import type { LossSpec } from "../../port.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { adapterLayout, adapterNames, baseLayout, type Layout } from "../model/parameters.ts";
-import { logits, type Projection, transformer, weightInputs } from "../model/transformer.ts";
+import {
+  embed,
+  finalNorm,
+  gatedOutput,
+  headName,
+  type LayerResult,
+  type Projection,
+  transformerLayer,
+  weightInputs,
+} from "../model/transformer.ts";
+import { headLoss } from "./head-loss.ts";
+import { type MemoryPlan, WHOLE } from "./memory-plan.ts";
 import type { GraphShape } from "./query-blocks.ts";
 import { type MaskSource, type Model, rowsOf } from "./padded-blocks.ts";
 
@@ -37,6 +30,8 @@ export interface GradientOptions {
   readonly hasEntropyBonus?: boolean | undefined;
   /** Where attention masks come from. @default "given" */
   readonly masks?: MaskSource | undefined;
+  /** Slices, order and recomputation. @default {@link WHOLE} */
+  readonly plan?: MemoryPlan | undefined;
 }
 
 /**
@@ -61,7 +56,7 @@ export function gradientGraph(
   kind: GradientKind,
   rank: number | null,
   shape: GraphShape,
-  { hasEntropyBonus = false, masks = "given" }: GradientOptions = {},
+  { hasEntropyBonus = false, masks = "given", plan = WHOLE }: GradientOptions = {},
 ): Graph {
   const graph = new Graph();
   const half = config.headSize / 2;
@@ -73,26 +68,59 @@ export function gradientGraph(
     graph,
     config,
     weights,
-    project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", [])) : undefined,
+    project: adapterWeights ? adapted(weights, adapterWeights, graph.input("adapter_scale", []), !plan.isOrdered) : undefined,
     cos: graph.input("cos", ["table_positions", half]),
     sin: graph.input("sin", ["table_positions", half]),
   };
   const { inputs, tokens, attentionLayer } = rowsOf(model, shape, masks);
   const selected = graph.input("selected", ["selected"], "int64");
-  const hidden = transformer(inputs, tokens, attentionLayer, selected);
-  const { logprob, entropy } = targetLogprob(logits(inputs, hidden), graph.input("targets", ["selected"], "int64"));
+  const applyLayer = (layer: number, x: Value) =>
+    transformerLayer(inputs, layer, x, attentionLayer, layer === config.layers - 1 ? selected : undefined);
+  const embedded = embed(inputs, tokens);
+  const layers: LayerResult[] = [];
+  for (let layer = 0; layer < config.layers; layer++) layers.push(applyLayer(layer, layers.at(-1)?.output ?? embedded));
+  const hidden = layers.at(-1)!.output;
+  const normed = finalNorm(inputs, hidden);
+
+  const sums = new GradientSums(graph, kind === "forward" ? [] : (adapters ?? base).parameters, adapterWeights ?? weights);
+  const head = headName(config);
+  const options = { kind, hasEntropyBonus, slices: plan.headSlices, trained: sums.of(head) };
+  const { logprob, entropy, backward } = headLoss(inputs, normed, options);
   graph.output("logprob", logprob);
   graph.output("entropy", entropy);
-  if (kind === "forward") return graph;
+  if (!backward) return graph;
 
-  const policy = tokenLoss(graph, kind, logprob);
-  const each = hasEntropyBonus ? sub(policy, mul(entropy, graph.input("entropy_coef", []))) : policy;
-  const loss = sumAll(mul(each, graph.input("weights", ["selected", 1])));
-  graph.output("loss", loss);
-  const trainable: Layout = adapters ?? base;
-  const values = trainable.parameters.map(({ name }) => (adapterWeights ?? weights).get(name)!);
-  const start = new Map(trainable.parameters.map(({ name, shape }, i) => [values[i]!, graph.input(`${ACCUMULATOR}${name}_in`, shape)]));
-  differentiate(loss, values, start).forEach((gradient, i) => graph.output(ACCUMULATOR + trainable.parameters[i]!.name, gradient));
+  graph.output("loss", backward.loss);
+  if (backward.head) sums.set(head, backward.head);
+  const finished = [logprob, entropy, ...(backward.head ? [backward.head] : [])];
+  const gradient = plan.isOrdered ? after(backward.hidden, finished) : backward.hidden;
+  let current = sums.pullback(new Map([[normed, gradient]]), [hidden], isNamed("norm"));
+  for (let layer = config.layers - 1; layer >= 0; layer--) {
+    const input = layers[layer - 1]?.output ?? embedded;
+    // Under an adapter, nothing before the first layer is trained.
+    const ends = (value: Value) => (layer === 0 && adapters ? [] : [value]);
+    const isOwn = isNamed(`layer${layer}_`);
+    const [gradient] = current.gradients;
+    const finished = [gradient!, ...current.updated];
+    if (layer < plan.recomputedLayers) {
+      const again = after(input, finished);
+      current = sums.pullback(new Map([[applyLayer(layer, again).output, gradient!]]), ends(again), isOwn);
+    } else if (plan.isOrdered) {
+      const { residual, gate, up } = layers[layer]!;
+      const late = after(gate, finished);
+      const isDown = isNamed(`layer${layer}_down`);
+      const half = sums.pullback(
+        new Map([[gatedOutput(inputs, layer, { residual, gate: late, up }), gradient!]]),
+        [residual, late, up],
+        isDown,
+      );
+      const cotangents = new Map([residual, gate, up].map((value, i) => [value, half.gradients[i]!]));
+      const rest = sums.pullback(cotangents, ends(input), (name) => isOwn(name) && !isDown(name));
+      current = { gradients: rest.gradients, updated: [...half.updated, ...rest.updated] };
+    } else current = sums.pullback(new Map([[layers[layer]!.output, gradient!]]), ends(input), isOwn);
+  }
+  if (!adapters) sums.pullback(new Map([[embedded, current.gradients[0]!]]), [], isNamed("embedding"));
+  for (const [name, sum] of sums.all) graph.output(ACCUMULATOR + name, sum);
   return graph;
 }
 
@@ -100,30 +128,68 @@ export function gradientGraph(
  * Returns the projection `x·(W + scale·A·B)`. For a linear map with several parts, the `A` matrices are concatenated by columns and the `B`
  * matrices form a block diagonal.
  */
-function adapted(weights: ReadonlyMap<string, Value>, adapters: ReadonlyMap<string, Value>, scale: Value): Projection {
+function adapted(weights: ReadonlyMap<string, Value>, adapters: ReadonlyMap<string, Value>, scale: Value, isMerged: boolean): Projection {
   return (linear, x) => {
     const names = linear.parts.map((_, part) => adapterNames(linear, part));
     const columns = names.map(({ a }) => adapters.get(a)!);
     const rank = columns.reduce((sum, { shape }) => sum + (shape[1] as number), 0);
     const a = columns.length === 1 ? columns[0]! : concat(columns, 1, rank);
     const b = mul(blockDiagonal(names.map((each) => adapters.get(each.b)!)), scale);
-    return adaptedProduct(x, weights.get(linear.name)!, a, b);
+    return adaptedProduct(x, weights.get(linear.name)!, a, b, { isMerged });
   };
 }
 
-/** Computes the loss of each token, `[S, 1]`, as {@link LossSpec} defines it. */
-function tokenLoss(graph: Graph, kind: LossSpec["kind"], logprob: Value): Value {
-  if (kind === "cross-entropy") return neg(logprob);
-  const column = (name: string) => graph.input(name, ["selected", 1]);
-  const advantages = column("advantages");
-  // An unknown old logprob means on-policy: the ratio is 1, with the gradient of the new logprob.
-  const old = where(lessOrEqual(graph.scalar(0.5), column("known")), column("old"), stopGradient(logprob));
-  const ratio = exp(sub(logprob, old));
-  const clipped = minimum(maximum(ratio, graph.input("low", [])), graph.input("high", []));
-  switch (kind) {
-    case "cispo":
-      return neg(mul(mul(stopGradient(clipped), advantages), logprob));
-    case "ppo":
-      return neg(minimum(mul(ratio, advantages), mul(clipped, advantages)));
+/** Returns whether a parameter's name starts with `prefix`. */
+const isNamed = (prefix: string) => (name: string) => name.startsWith(prefix);
+
+/** Result of one part of the backward pass. */
+interface Backward {
+  /** Gradients of the part's inputs. */
+  readonly gradients: readonly Value[];
+  /** Gradient sums that the part has added to. */
+  readonly updated: readonly Value[];
+}
+
+/** Gradient sums of the trained parameters: at first the accumulators, which are graph inputs. */
+class GradientSums {
+  readonly #weights = new Map<string, Value>();
+  readonly #sums = new Map<string, Value>();
+
+  constructor(graph: Graph, parameters: Layout["parameters"], weights: ReadonlyMap<string, Value>) {
+    for (const { name, shape } of parameters) {
+      this.#weights.set(name, weights.get(name)!);
+      this.#sums.set(name, graph.input(`${ACCUMULATOR}${name}_in`, shape));
+    }
+  }
+
+  /** Sums by the name of the parameter. */
+  get all(): ReadonlyMap<string, Value> {
+    return this.#sums;
+  }
+
+  /** Returns a parameter and its sum; null if the parameter is frozen. */
+  of(name: string): { readonly weight: Value; readonly sum: Value } | null {
+    const [weight, sum] = [this.#weights.get(name), this.#sums.get(name)];
+    return weight && sum ? { weight, sum } : null;
+  }
+
+  set(name: string, sum: Value): void {
+    this.#sums.set(name, sum);
+  }
+
+  /**
+   * Back-propagates from the outputs of a part of the graph to its inputs, and adds the gradients of the part's parameters.
+   *
+   * @param cotangents - Outputs with their gradients.
+   * @param isOwn - Whether a parameter belongs to the part.
+   */
+  pullback(cotangents: ReadonlyMap<Value, Value>, inputs: readonly Value[], isOwn: (name: string) => boolean): Backward {
+    const names = [...this.#weights.keys()].filter(isOwn);
+    const weights = names.map((name) => this.#weights.get(name)!);
+    const start = new Map(names.map((name, i) => [weights[i]!, this.#sums.get(name)!]));
+    const gradients = pullback(cotangents, [...weights, ...inputs], start);
+    const updated = gradients.splice(0, names.length);
+    names.forEach((name, i) => this.#sums.set(name, updated[i]!));
+    return { gradients, updated };
   }
 }

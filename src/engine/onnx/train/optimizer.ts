@@ -15,17 +15,26 @@ export interface OptimizerState {
   step: number;
 }
 
+/** Max blocks whose squares are in memory at once: 64 MiB. */
+const MAX_BLOCKS = 16_384;
+
 /** Global-norm clipping and AdamW, shared by all models of a trainer. */
 export class Optimizer {
-  readonly #norm: Program;
+  readonly #squares: Program;
+  readonly #root: Program;
   readonly #adam = new AdamKernel();
 
-  private constructor(norm: Program) {
-    this.#norm = norm;
+  private constructor(squares: Program, root: Program) {
+    this.#squares = squares;
+    this.#root = root;
   }
 
   static async create(threads: number): Promise<Optimizer> {
-    return new Optimizer(await Program.compile(normGraph(), "gradient-norm", { threads }));
+    const [squares, root] = [squaresGraph(), rootGraph()];
+    return new Optimizer(
+      await Program.compile(squares, "gradient-squares", { threads, memoryPattern: false }),
+      await Program.compile(root, "gradient-norm", { threads }),
+    );
   }
 
   /**
@@ -36,11 +45,8 @@ export class Optimizer {
    *   unchanged.
    */
   async step(state: OptimizerState, layout: Layout, adam: AdamParams): Promise<number> {
-    const { Tensor } = await loadRuntime();
     try {
-      const gradient = new Tensor("float32", state.gradients, [layout.length / BLOCK, BLOCK]);
-      const { norm } = await this.#norm.run({ gradient }, ["norm"]);
-      const gradNorm = (norm!.data as Float32Array)[0]!;
+      const gradNorm = await this.#norm(state.gradients);
       requireFiniteGradient(layout, state.gradients, gradNorm);
       const t = state.step + 1;
       const { decayed, rest } = scalarsOf(adam, gradNorm, t);
@@ -60,6 +66,20 @@ export class Optimizer {
     } finally {
       state.gradients.fill(0);
     }
+  }
+
+  /** Computes `√Σ g²`. Squares are summed in blocks first: one running float32 sum over millions of squares loses three digits. */
+  async #norm(gradients: Float32Array): Promise<number> {
+    const { Tensor } = await loadRuntime();
+    const blocks = gradients.length / BLOCK;
+    const sums = new Float32Array(blocks);
+    for (let first = 0; first < blocks; first += MAX_BLOCKS) {
+      const end = Math.min(first + MAX_BLOCKS, blocks);
+      const gradient = new Tensor("float32", gradients.subarray(first * BLOCK, end * BLOCK), [end - first, BLOCK]);
+      await this.#squares.run({ gradient }, { sums: new Tensor("float32", sums.subarray(first, end), [end - first, 1]) });
+    }
+    const { norm } = await this.#root.run({ sums: new Tensor("float32", sums, [blocks, 1]) }, ["norm"]);
+    return (norm!.data as Float32Array)[0]!;
   }
 }
 
@@ -98,15 +118,17 @@ export function mayOverflow({ scaledRate, epsilon, correction, shrink }: AdamSca
   return !(isBounded && shrink <= 1 && Math.fround(correction) > 0);
 }
 
-/**
- * Builds the graph of the gradient norm `√Σ g²`. Squares are summed in blocks first: one running float32 sum over millions of squares loses
- * three digits.
- *
- * Input `gradient` `[blocks, BLOCK]`; output `norm`, a scalar.
- */
-function normGraph(): Graph {
+/** Builds the graph of the sums of squares. Input `gradient` `[blocks, BLOCK]`; output `sums` `[blocks, 1]`. */
+function squaresGraph(): Graph {
   const graph = new Graph();
   const gradient = graph.input("gradient", ["blocks", BLOCK]);
-  graph.output("norm", sqrt(reshape(reduceSum(reduceSum(mul(gradient, gradient), [1]), [0]), [])));
+  graph.output("sums", reduceSum(mul(gradient, gradient), [1]));
+  return graph;
+}
+
+/** Builds the graph of the norm from sums of squares. Input `sums` `[blocks, 1]`; output `norm`, a scalar. */
+function rootGraph(): Graph {
+  const graph = new Graph();
+  graph.output("norm", sqrt(reshape(reduceSum(graph.input("sums", ["blocks", 1]), [0]), [])));
   return graph;
 }

@@ -3,7 +3,7 @@
  */
 import { NotFoundError } from "../../../errors.ts";
 import { uniform } from "../../../util/rng.ts";
-import { type Lease, Leases } from "../../../util/leases.ts";
+import { Leases } from "../../../util/leases.ts";
 import { checkRows } from "../../check-request.ts";
 import type { AdamParams, Logprobs, LoraSpec, LossMetrics, LossSpec, Row, StatePath } from "../../port.ts";
 import { type BaseSource, readModelConfig } from "../model/config.ts";
@@ -57,7 +57,10 @@ export interface TrainerOptions {
   readonly startHelper?: StartHelper | undefined;
 }
 
-/** Trainable models by id. Models on the same base share its weights; all models share compiled programs and the helper thread. */
+/**
+ * Trainable models by id. Adapters on the same base share its weights; a fully trained model has weights of its own. All models share
+ * compiled programs and the helper thread.
+ */
 export class Trainer {
   readonly #options: TrainerOptions;
   readonly #bases = new Leases<string, FrozenBase>();
@@ -72,9 +75,14 @@ export class Trainer {
   }
 
   async createModel(base: BaseSource, spec: TrainedModelSpec): Promise<string> {
-    const { value: shared, release } = await this.#base(base, spec.fresh === true ? spec.seed : undefined);
+    const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
+    const load = () => loadBase(base, spec.fresh === true ? spec.seed : undefined);
+    // The weights of a fully trained model are its own: a base in memory as well would be a second copy.
+    const { value, release } = lora
+      ? await this.#bases.lease(baseKey(base, spec), load)
+      : { value: await load(), release: () => undefined };
     try {
-      const lora = spec.lora ? { rank: spec.lora.rank, alpha: spec.lora.alpha ?? 2 * spec.lora.rank } : null;
+      const shared = lora ? value : { ...value, weights: new Float32Array(0) };
       const layout = lora ? adapterLayout(shared.config, lora.rank) : shared.layout;
       const seed = BigInt(spec.seed);
       const model: TrainableModel = {
@@ -84,7 +92,7 @@ export class Trainer {
         release,
         lora,
         layout,
-        parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : shared.weights.slice(),
+        parameters: lora ? initialAdapter(layout, (index) => uniform(seed, index)) : value.weights,
         gradients: new Float32Array(layout.length),
         first: new Float32Array(layout.length),
         second: new Float32Array(layout.length),
@@ -184,15 +192,6 @@ export class Trainer {
     return model;
   }
 
-  #base({ directory }: BaseSource, freshSeed: number | undefined): Promise<Lease<FrozenBase>> {
-    return this.#bases.lease(freshSeed === undefined ? directory : `${directory}#${freshSeed}`, async (): Promise<FrozenBase> => {
-      const config = await readModelConfig(directory);
-      const layout = baseLayout(config);
-      const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : freshWeights(config, layout, freshSeed);
-      return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
-    });
-  }
-
   async #run(
     model: TrainableModel,
     rows: readonly Row[],
@@ -223,4 +222,16 @@ export class Trainer {
 function dropGradients(model: TrainableModel): void {
   model.gradients.fill(0);
   model.hasGradients = false;
+}
+/** Returns the key of the weights that a model starts from: models with equal keys have equal bases. */
+function baseKey({ directory }: BaseSource, { fresh, seed }: TrainedModelSpec): string {
+  return fresh === true ? `${directory}#${seed}` : directory;
+}
+
+/** Reads a base model. @param freshSeed - Seed of random weights instead; undefined to read the weights. */
+async function loadBase({ directory }: BaseSource, freshSeed: number | undefined): Promise<FrozenBase> {
+  const config = await readModelConfig(directory);
+  const layout = baseLayout(config);
+  const weights = freshSeed === undefined ? await readBaseWeights(directory, layout) : freshWeights(config, layout, freshSeed);
+  return { config, layout, weights, rotary: rotaryTables({ ...config, contextLength: positionsNeeded(config) }) };
 }

@@ -1,10 +1,11 @@
 /** Attention in blocks of queries, with a custom gradient. Memory grows linearly with the sequence length, not quadratically. */
 import type { Dim, Value } from "../graph.ts";
 import { expandTo, reduceSum } from "./broadcast.ts";
-import { add, maximum, mul, neg } from "./elementwise.ts";
+import { add, mul, neg } from "./elementwise.ts";
 import { concat, split } from "./join.ts";
 import { matmul } from "./linear.ts";
 import { softmax } from "./neural.ts";
+import { after } from "./order.ts";
 import { reshape } from "./shape.ts";
 
 /** Term that attention masks add to a masked score, which makes its exponential exactly 0. */
@@ -166,21 +167,4 @@ function firstRows(x: Value, size: Dim): Value {
     inputs: [x, graph.ints([0]), graph.shapeVector([size]), graph.ints([2])],
     outputs: [{ shape: x.shape.map((dim, i) => (i === 2 ? size : dim)) }],
   })[0]!;
-}
-
-/** Returns `x`, with a dependency on `others`: its shape is derived from their shapes, so it is not available before them. */
-function after(x: Value, others: readonly Value[]): Value {
-  const { graph } = x;
-  const batches = others.map(
-    (other) =>
-      graph.record({
-        op: "Shape",
-        inputs: [other],
-        attributes: { start: { int: 0 }, end: { int: 1 } },
-        outputs: [{ shape: [1], dtype: "int64" }],
-      })[0]!,
-  );
-  const rest = graph.shapeVector(x.shape.slice(1));
-  const shape = concat([batches.reduce((a, b) => maximum(a, b)), rest], 0, x.shape.length);
-  return graph.record({ op: "Reshape", inputs: [x, shape], outputs: [{ shape: x.shape }] })[0]!;
 }

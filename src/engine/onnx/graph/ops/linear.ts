@@ -58,23 +58,34 @@ export function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
   })[0]!;
 }
 
+/** Options of {@link adaptedProduct}. */
+export interface AdaptedProductOptions {
+  /**
+   * Whether the backward pass multiplies by the merged matrix `W + a·b`, in one product. The runtime computes merged matrices before the
+   * forward pass and keeps them, which takes as much memory as the weights. @default true
+   */
+  readonly isMerged?: boolean | undefined;
+}
+
 /**
- * Computes `x·W + (x·a)·b` for a frozen matrix `W` `[in, out]` and a low-rank adapter `a` `[in, r]`, `b` `[r, out]`. The backward pass
- * multiplies by the merged matrix `W + a·b`. The forward pass keeps the two products separate so that it rounds exactly as decoding does,
- * where rows have different adapters.
+ * Computes `x·W + (x·a)·b` for a frozen matrix `W` `[in, out]` and a low-rank adapter `a` `[in, r]`, `b` `[r, out]`. The forward pass keeps
+ * the two products separate so that it rounds exactly as decoding does, where rows have different adapters.
  *
- * `∂x = G·(W + a·b)ᵀ`, `∂a = xᵀ·(G·bᵀ)`, `∂b = (x·a)ᵀ·G`; `W` has no gradient.
+ * `∂x = G·(W + a·b)ᵀ` if merged, else `G·Wᵀ + (G·bᵀ)·aᵀ`; `∂a = xᵀ·(G·bᵀ)`, `∂b = (x·a)ᵀ·G`; `W` has no gradient.
  */
-export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value): Value {
+export function adaptedProduct(x: Value, weight: Value, a: Value, b: Value, { isMerged = true }: AdaptedProductOptions = {}): Value {
   const low = matmul(x, a);
   const result = matmul(low, b, { plus: matmul(x, weight) });
+  const merged = (g: Value, plus: Value | undefined) => matmul(g, matmul(a, b, { plus: weight }), { transposeB: true, plus });
+  const separate = (g: Value, plus: Value | undefined) =>
+    matmul(matmul(g, b, { transposeB: true }), a, { transposeB: true, plus: matmul(g, weight, { transposeB: true, plus }) });
   return x.graph.record({
     op: "Identity",
     inputs: [result],
     outputs: [{ shape: result.shape }],
     variables: [x, a, b],
     vjp: ([g], needed) => [
-      needed[0] ? (sum) => matmul(g!, matmul(a, b, { plus: weight }), { transposeB: true, plus: sum ?? undefined }) : null,
+      needed[0] ? (sum) => (isMerged ? merged : separate)(g!, sum ?? undefined) : null,
       needed[1] ? (sum) => matmul(x, matmul(g!, b, { transposeB: true }), { transposeA: true, plus: sum ?? undefined }) : null,
       needed[2] ? (sum) => matmul(low, g!, { transposeA: true, plus: sum ?? undefined }) : null,
     ],

@@ -1,0 +1,48 @@
+/** Order of execution. The runtime orders nodes by their dependencies alone, so an order is expressed as a dependency of a shape. */
+import { ShapeError } from "../../../../errors.ts";
+import { formatShape, type Value } from "../graph.ts";
+import { div, maximum } from "./elementwise.ts";
+
+/**
+ * Returns `x`, which is not available before `others`: its shape is computed from theirs. Copies nothing except one row of each of
+ * `others`. The runtime cannot merge a computation on the result with the same computation on `x`.
+ *
+ * @param x - The first dimension is named; no dimension is 0.
+ * @param others - At least one value, each with at least one dimension, none of them 0.
+ * @throws ShapeError `E_SHAPE` if the first dimension of `x` is not named.
+ */
+export function after(x: Value, others: readonly Value[]): Value {
+  const { graph } = x;
+  if (typeof x.shape[0] !== "string") throw new ShapeError(`Expected a first dimension with a name, got ${formatShape(x.shape)}`);
+  const size = sizeOf(x, 1);
+  const one = div(size, size);
+  const ones = others.map((other) => sizeOf(firstRow(other, one), 1));
+  // Not a Concat: if only one of its parts is unknown, the runtime replaces the part by -1, which Reshape infers.
+  const shape = ones.reduce((a, b) => maximum(a, b), sizeOf(x, x.shape.length));
+  return graph.record({ op: "Reshape", inputs: [x, shape], outputs: [{ shape: x.shape }], vjp: ([g]) => [g!, null] })[0]!;
+}
+
+/** Returns the run-time sizes of the first `count` dimensions, as an int64 vector. */
+function sizeOf(x: Value, count: number): Value {
+  return x.graph.record({
+    op: "Shape",
+    inputs: [x],
+    attributes: { start: { int: 0 }, end: { int: count } },
+    outputs: [{ shape: [count], dtype: "int64" }],
+  })[0]!;
+}
+
+/**
+ * Returns the first row of `x`.
+ *
+ * @param one - The number 1, computed at run time. With a constant, the runtime would derive the shape of the row while it compiles the
+ *   graph, and with the shape of `x` it would replace the row by any value of equal shape; both would drop the dependency.
+ */
+function firstRow(x: Value, one: Value): Value {
+  const { graph } = x;
+  return graph.record({
+    op: "Slice",
+    inputs: [x, graph.ints([0]), one, graph.ints([0])],
+    outputs: [{ shape: ["first_row", ...x.shape.slice(1)] }],
+  })[0]!;
+}

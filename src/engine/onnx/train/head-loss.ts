@@ -1,0 +1,123 @@
+/**
+ * Output head and loss of a gradient graph, in slices of the trained tokens. A slice computes logits, loss and gradients before the next
+ * slice starts, so logits of one slice are in memory at a time. Nothing is computed twice.
+ */
+import {
+  add,
+  after,
+  concat,
+  differentiate,
+  exp,
+  type Graph,
+  lessOrEqual,
+  maximum,
+  minimum,
+  mul,
+  neg,
+  split,
+  stopGradient,
+  sub,
+  sumAll,
+  targetLogprob,
+  type Value,
+  where,
+} from "../graph/index.ts";
+import type { LossSpec } from "../../port.ts";
+import { headProduct, type ModelInputs } from "../model/transformer.ts";
+import type { GradientKind } from "./gradient-graph.ts";
+
+/** Settings of {@link headLoss}. */
+export interface HeadOptions {
+  readonly kind: GradientKind;
+  readonly hasEntropyBonus: boolean;
+  /** Number of slices; divides the number of trained tokens. */
+  readonly slices: number;
+  /** Parameter of the head and the value that its gradient is added to; null if the head is frozen. */
+  readonly trained: { readonly weight: Value; readonly sum: Value } | null;
+}
+
+/** Results of {@link headLoss}. */
+export interface HeadResult {
+  /** Log-probability of each trained token, `[S, 1]`. */
+  readonly logprob: Value;
+  /** Entropy of each trained token's distribution, `[S, 1]`. */
+  readonly entropy: Value;
+  /** Loss and gradients; null without a loss. */
+  readonly backward: {
+    readonly loss: Value;
+    /** Gradient of the normed hidden states, `[S, H]`. */
+    readonly hidden: Value;
+    /** Gradient sum of the head's parameter; null if the head is frozen. */
+    readonly head: Value | null;
+  } | null;
+}
+
+/** Returns the name of the graph input with the values of `name` for one slice of the trained tokens. */
+export const sliceName = (name: string, slice: number) => `${name}${slice}`;
+
+/** Computes log-probabilities, entropies, loss and gradients of `S` trained tokens from their normed hidden states, `[S, H]`. */
+export function headLoss(inputs: ModelInputs, normed: Value, { kind, hasEntropyBonus, slices, trained }: HeadOptions): HeadResult {
+  const { graph } = inputs;
+  const total = normed.shape[0]!;
+  const rows = slices === 1 ? total : "slice";
+  const results: { logprob: Value; entropy: Value; gradient: Value | null }[] = [];
+  let loss: Value | null = null;
+  let head = trained?.sum ?? null;
+  const targets = Array.from({ length: slices }, (_, slice) => graph.input(sliceName("targets", slice), [rows], "int64"));
+  const pieces =
+    slices === 1
+      ? [normed]
+      : split(
+          normed,
+          0,
+          targets.map(() => rows),
+        );
+  for (const [slice, piece] of pieces.entries()) {
+    const previous = results.at(-1);
+    const finished = previous && [previous.logprob, previous.entropy, previous.gradient, trained && head].filter((value) => value !== null);
+    const x = finished ? after(piece, finished) : piece;
+    const { logprob, entropy } = targetLogprob(headProduct(inputs, x), targets[slice]!);
+    let gradient: Value | null = null;
+    if (kind !== "forward") {
+      const column = (name: string) => graph.input(sliceName(name, slice), [rows, 1]);
+      const policy = tokenLoss(graph, kind, logprob, column);
+      const each = hasEntropyBonus ? sub(policy, mul(entropy, scalar(graph, "entropy_coef"))) : policy;
+      const part = sumAll(mul(each, column("weights")));
+      loss = loss ? add(loss, part) : part;
+      if (trained && head) [gradient, head] = differentiate(part, [x, trained.weight], new Map([[trained.weight, head]])) as [Value, Value];
+      else gradient = differentiate(part, [x])[0]!;
+    }
+    results.push({ logprob, entropy, gradient });
+  }
+  const join = (parts: readonly Value[]) => (parts.length === 1 ? parts[0]! : concat(parts, 0, total));
+  return {
+    logprob: join(results.map(({ logprob }) => logprob)),
+    entropy: join(results.map(({ entropy }) => entropy)),
+    backward: loss && { loss, hidden: join(results.map(({ gradient }) => gradient!)), head },
+  };
+}
+
+/** Returns the scalar input `name`, declared at its first use. */
+function scalar(graph: Graph, name: string): Value {
+  return graph.inputs.find((input) => input.name === name) ?? graph.input(name, []);
+}
+
+/**
+ * Computes the loss of each token, `[S, 1]`, as {@link LossSpec} defines it.
+ *
+ * @param column - Returns the input `name` of the tokens, `[S, 1]`.
+ */
+function tokenLoss(graph: Graph, kind: LossSpec["kind"], logprob: Value, column: (name: string) => Value): Value {
+  if (kind === "cross-entropy") return neg(logprob);
+  const advantages = column("advantages");
+  // An unknown old logprob means on-policy: the ratio is 1, with the gradient of the new logprob.
+  const old = where(lessOrEqual(graph.scalar(0.5), column("known")), column("old"), stopGradient(logprob));
+  const ratio = exp(sub(logprob, old));
+  const clipped = minimum(maximum(ratio, scalar(graph, "low")), scalar(graph, "high"));
+  switch (kind) {
+    case "cispo":
+      return neg(mul(mul(stopGradient(clipped), advantages), logprob));
+    case "ppo":
+      return neg(minimum(mul(ratio, advantages), mul(clipped, advantages)));
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * Memory plan of a batch: the one rule that decides, from the bytes of a batch, which of its intermediate values a gradient graph keeps. The
+ * numbers are measured in `docs/notebook/2026-11-22-memory-of-training.md`.
+ */
+import type { ModelConfig } from "../model/config.ts";
+import { MIN_PRODUCT_ROWS, WIDE } from "../runtime/thread-limits.ts";
+
+/** Memory plan: a property that a graph is compiled for, so there are few different plans. */
+export interface MemoryPlan {
+  /** Slices of the trained tokens, which pass through the output head one after the other. */
+  readonly headSlices: number;
+  /**
+   * Whether the backward pass completes each layer, weight gradients included, before it starts the layer below. Gated activations are
+   * then recomputed, and adapters are not merged with their matrices.
+   */
+  readonly isOrdered: boolean;
+  /** Number of layers, from the first, that keep only their input and are recomputed in the backward pass. */
+  readonly recomputedLayers: number;
+}
+
+/** Plan of a batch that fits into memory whole. */
+export const WHOLE: MemoryPlan = { headSlices: 1, isOrdered: false, recomputedLayers: 0 };
+
+/** Max bytes of logits in one piece. */
+const MAX_LOGITS_BYTES = 2 ** 26;
+/** Max trained tokens in a slice. In shorter slices, reading the head's weights takes longer than the products. */
+const MAX_SLICE_ROWS = 128;
+/** Max bytes of kept activations in a batch without order. */
+const MAX_UNORDERED_BYTES = 2 ** 28;
+/** Max bytes of kept activations in a batch without recomputed layers. */
+const MAX_KEPT_BYTES = 400 * 2 ** 20;
+/** Recomputed layers are a multiple of this fraction of all layers. */
+const RECOMPUTED_PARTS = 8;
+
+/**
+ * Returns the plan of a batch.
+ *
+ * @param positions - Token positions of the batch, padding included.
+ * @param entries - Trained tokens of the batch, padding included.
+ */
+export function memoryPlan(config: ModelConfig, positions: number, entries: number): MemoryPlan {
+  const { layers, hiddenSize, innerSize } = config;
+  // An ordered backward pass keeps some 10 hidden and 2 inner vectors per layer and token.
+  const keptBytes = 4 * positions * layers * (10 * hiddenSize + 2 * innerSize);
+  const headSlices = slicesOf(config, entries);
+  const excess = Math.max(0, 1 - MAX_KEPT_BYTES / keptBytes);
+  return {
+    headSlices,
+    isOrdered: headSlices > 1 || keptBytes > MAX_UNORDERED_BYTES,
+    recomputedLayers: Math.ceil((Math.ceil(excess * RECOMPUTED_PARTS) / RECOMPUTED_PARTS) * layers),
+  };
+}
+
+/** Returns the number of slices, a power of two, so that batches of many sizes run through few graphs. */
+function slicesOf({ hiddenSize, vocabularySize }: ModelConfig, entries: number): number {
+  if (4 * entries * vocabularySize <= MAX_LOGITS_BYTES) return 1;
+  // Products with a narrow result need more rows, so that their bits do not depend on the thread count.
+  return hiddenSize < WIDE
+    ? Math.max(1, 2 ** Math.floor(Math.log2(entries / MIN_PRODUCT_ROWS)))
+    : Math.max(1, 2 ** Math.ceil(Math.log2(entries / MAX_SLICE_ROWS)));
+}

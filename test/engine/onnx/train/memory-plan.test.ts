@@ -1,0 +1,124 @@
+/** Memory plans: their rule, and gradients of graphs in slices, in order and with recomputed layers. */
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type ModelConfig, readModelConfig } from "../../../../src/engine/onnx/model/config.ts";
+import { adapterLayout, baseLayout } from "../../../../src/engine/onnx/model/parameters.ts";
+import { rotaryTables } from "../../../../src/engine/onnx/model/transformer.ts";
+import { batchLimits, planBatches } from "../../../../src/engine/onnx/train/batch.ts";
+import { type BatchModel, BatchRunner } from "../../../../src/engine/onnx/train/batch-runner.ts";
+import { gradientGraph } from "../../../../src/engine/onnx/train/gradient-graph.ts";
+import { type MemoryPlan, memoryPlan, WHOLE } from "../../../../src/engine/onnx/train/memory-plan.ts";
+import type { Row } from "../../../../src/engine/port.ts";
+import { uniform } from "../../../../src/util/rng.ts";
+import { ROOT } from "../../../project/files.ts";
+import { type Array64, array64, interpret } from "../../../support/graph-interpreter.ts";
+
+const FAMILIES = join(ROOT, "test/oracle/families");
+const families = await readdir(FAMILIES);
+
+const SIZES: Record<string, number> = { rows: 2, time: 4, flat: 8, selected: 6, table_positions: 8 };
+
+/** Float64 outputs of a gradient graph under a plan, from inputs that depend on nothing but their names. */
+function outputs(config: ModelConfig, rank: number | null, plan: MemoryPlan): Record<string, Array64> {
+  const shape = { prompts: null, packedRows: { count: 1, recompute: true } };
+  const graph = gradientGraph(config, "ppo", rank, shape, { hasEntropyBonus: true, plan });
+  const sizes: Record<string, number> = { ...SIZES, grouped: 4 * (config.heads / config.kvHeads), slice: 6 / plan.headSlices };
+  // Slices of one input continue its values.
+  const offsets = new Map<string, number>();
+  const feeds = Object.fromEntries(
+    graph.inputs.map(({ name, shape: named, dtype }) => {
+      const dims = named.map((dim) => (typeof dim === "number" ? dim : sizes[dim]!));
+      const length = dims.reduce((a, b) => a * b, 1);
+      const stem = /^(targets|weights|advantages|old|known)\d$/.exec(name)?.[1] ?? name;
+      const seed = BigInt([...stem].reduce((sum, char) => (sum * 31 + char.codePointAt(0)!) % 1_000_003, 7));
+      const offset = offsets.get(stem) ?? 0;
+      offsets.set(stem, offset + length);
+      const limit = stem === "positions" ? 4 : stem === "selected" ? 8 : config.vocabularySize;
+      const value = (i: number) => uniform(seed, offset + i);
+      const data = Float64Array.from({ length }, (_, i) => (dtype === "int64" ? Math.floor(value(i) * limit) : value(i) - 0.5));
+      return [name, array64(dims, data)];
+    }),
+  );
+  return interpret(graph, feeds);
+}
+
+describe.each(families)("%s", (family) => {
+  test.each([
+    { label: "slices", plan: { headSlices: 3, isOrdered: true, recomputedLayers: 0 } },
+    { label: "slices and recomputed layers", plan: { headSlices: 2, isOrdered: true, recomputedLayers: 1 } },
+  ])("$label: results and gradients equal those of the whole graph", async ({ plan }) => {
+    const config = await readModelConfig(join(FAMILIES, family, "model"));
+    for (const rank of [null, 2]) {
+      const whole = outputs(config, rank, WHOLE);
+      const sliced = outputs(config, rank, plan);
+      expect(Object.keys(sliced)).toEqual(Object.keys(whole));
+      for (const [name, { shape, data }] of Object.entries(whole)) {
+        expect(sliced[name]!.shape, name).toEqual(shape);
+        data.forEach((each, i) =>
+          expect(Math.abs(sliced[name]!.data[i]! - each), `${name}[${i}]`).toBeLessThan(1e-10 * Math.max(1, Math.abs(each))),
+        );
+      }
+    }
+  });
+});
+
+/** A model whose logits do not fit in one piece. */
+let wide: ModelConfig;
+let directory: string;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "whetstone-plan-"));
+  const shipped = JSON.parse(await readFile(join(ROOT, "models/whetstone-tiny/config.json"), "utf8")) as object;
+  const sizes = { vocab_size: 40_000, hidden_size: 320, intermediate_size: 320, num_attention_heads: 10, num_hidden_layers: 1 };
+  await writeFile(join(directory, "config.json"), JSON.stringify({ ...shipped, ...sizes }));
+  wide = await readModelConfig(directory);
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+test("keeps whole what fits, and orders, slices and recomputes by bytes", async () => {
+  const shipped = await readModelConfig(join(ROOT, "models/whetstone-tiny"));
+  expect(memoryPlan(shipped, 1024, 2048)).toEqual(WHOLE);
+  expect(memoryPlan(wide, 512, 100).headSlices).toBe(1);
+  expect(memoryPlan(wide, 512, 480)).toEqual({ headSlices: 4, isOrdered: true, recomputedLayers: 0 });
+  const deep = { ...wide, vocabularySize: 1024, hiddenSize: 1024, innerSize: 4096, layers: 16 };
+  expect(memoryPlan(deep, 256, 256)).toEqual({ headSlices: 1, isOrdered: true, recomputedLayers: 0 });
+  // 1.2 · 10⁹ bytes for 400 · 2²⁰: 11/16 must go, rounded up to an eighth.
+  expect(memoryPlan(deep, 1024, 256)).toEqual({ headSlices: 1, isOrdered: true, recomputedLayers: 12 });
+  // Narrow products have at least 320 rows.
+  expect(memoryPlan({ ...wide, hiddenSize: 256 }, 1024, 1000).headSlices).toBe(2);
+});
+
+test.each([
+  { label: "every parameter", rank: null },
+  { label: "an adapter", rank: 4 },
+])("$label: gradients of a batch in slices equal the sum over its rows and are bit-identical with 1, 2 and 4 threads", async ({ rank }) => {
+  const layout = baseLayout(wide);
+  const period = Float32Array.from({ length: 10_007 }, (_, i) => (uniform(1n, i) - 0.5) * 0.2);
+  const random = (length: number, shift: number) => Float32Array.from({ length }, (_, i) => period[(i + shift) % period.length]!);
+  const weights = random(layout.length, 0);
+  const base = { config: wide, layout, weights, rotary: rotaryTables(wide) };
+  const adapters = adapterLayout(wide, 4);
+  const model: BatchModel = rank
+    ? { base, lora: { rank, alpha: 8 }, layout: adapters, parameters: random(adapters.length, 99) }
+    : { base, lora: null, layout, parameters: weights };
+  const rows = Array.from({ length: 2 }, (_, row): Row => {
+    const tokens = Int32Array.from({ length: 240 }, (__, t) => (row * 3100 + t * 167 + ((row * t) % 7)) % wide.vocabularySize);
+    return { tokens, weights: new Float32Array(240).fill(1 / 480, 1) };
+  });
+  const gradients = async (of: readonly Row[], threads: number) => {
+    const sum = new Float32Array(model.layout.length);
+    const runner = new BatchRunner(threads);
+    const batches = planBatches(of, batchLimits(wide));
+    expect(batches).toHaveLength(1);
+    await runner.run(model, of, batches[0]!, { kind: "cross-entropy" }, sum);
+    return sum;
+  };
+  const one = await gradients(rows, 1);
+  for (const threads of [2, 4])
+    expect(Buffer.compare(Buffer.from((await gradients(rows, threads)).buffer), Buffer.from(one.buffer))).toBe(0);
+  const [first, second] = [await gradients(rows.slice(0, 1), 2), await gradients(rows.slice(1), 2)];
+  const largest = one.reduce((most, each) => Math.max(most, Math.abs(each)), 0);
+  expect(largest).toBeGreaterThan(0);
+  expect(one.every((each, at) => Math.abs(each - first[at]! - second[at]!) <= 1e-5 * largest)).toBe(true);
+});
