@@ -5,7 +5,10 @@ import { requireKey } from "./auth.ts";
 import { BodyBudget, budgetBodies } from "./body-budget.ts";
 import { limitBody, maxBytesOf, type ServiceEnvironment } from "./body.ts";
 import { ChatForwarder } from "./chat/forward/forward.ts";
-import type { ChatLimits } from "./routes/chat.ts";
+import { forwardingPipeline } from "./chat/forwarding.ts";
+import type { ChatLimits } from "./chat/generate/admit.ts";
+import type { ChatPipeline } from "./chat/pipeline.ts";
+import { ChatService } from "./chat/service.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { ServiceContext } from "./context.ts";
 import { errorResponse, toErrorResponse } from "./http-errors.ts";
@@ -72,13 +75,18 @@ function isUpload(method: string, path: string): boolean {
   return method === "PUT" && path.startsWith("/v1/preview/artifacts/");
 }
 
-/** Creates the complete route table. Every route is also part of the OpenAPI document. */
-function createRoutes(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): Route[] {
+/** Creates the pipeline that answers the requests of all dialects. */
+function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): ChatPipeline {
   const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
-  const forwarder =
-    upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal });
+  const chat = new ChatService({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal });
+  if (upstream === null) return chat;
+  return forwardingPipeline(chat, new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal }));
+}
+
+/** Creates the complete route table. Every route is also part of the OpenAPI document. */
+function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
   const routes = [
-    ...chatRoutes({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal }, forwarder),
+    ...chatRoutes(chat),
     ...servedModelRoutes(context),
     ...baseModelRoutes(context),
     ...modelRoutes(context),
@@ -104,7 +112,7 @@ export function createApp(
     const allowed = allowedMethods(app, c.req.path);
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
-  const routes = createRoutes(context, { chatLimits, signal });
+  const routes = createRoutes(context, createPipeline(context, { chatLimits, signal }));
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
   app.use(

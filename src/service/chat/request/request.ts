@@ -116,6 +116,8 @@ export interface ChatBody {
   readonly contentType: string | undefined;
   /** Server features that some fields need. */
   readonly needs: FieldNeeds;
+  /** Whether the body has `messages`; false for a prompt that is given besides the body. @default true */
+  readonly hasMessages?: boolean | undefined;
 }
 
 /** {@link ChatRequest} as plain data, which can be passed between threads. */
@@ -132,7 +134,7 @@ export function toChatRequest(parsed: ParsedChat): ChatRequest {
  * @throws {@link BodyError} `E_ARGUMENT` for another media type, invalid JSON, a wrong type, contradicting fields.
  * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
  */
-export function readChat({ bytes, contentType, needs }: ChatBody): ParsedChat {
+export function readChat({ bytes, contentType, needs, hasMessages = true }: ChatBody): ParsedChat {
   const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
   if (mediaType !== "application/json")
     throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
@@ -141,7 +143,7 @@ export function readChat({ bytes, contentType, needs }: ChatBody): ParsedChat {
   const raw = withoutAliases(given);
   checkRawBody(raw);
 
-  const read = readFields(raw);
+  const read = readFields(raw, { hasMessages });
   if ("issues" in read) throw new BodyError(describeIssues(read.issues));
 
   const { body, members } = read;
