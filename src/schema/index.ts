@@ -11,6 +11,7 @@ export * from "./checkpoint.ts";
 export * from "./common.ts";
 export * from "./error.ts";
 export * from "./health.ts";
+export * from "./messages.ts";
 export * from "./model.ts";
 export * from "./training-job.ts";
 export * from "./trajectory.ts";

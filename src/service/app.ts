@@ -9,6 +9,8 @@ import { forwardingPipeline } from "./chat/forwarding.ts";
 import type { ChatLimits } from "./chat/generate/admit.ts";
 import type { ChatPipeline } from "./chat/pipeline.ts";
 import { ChatService } from "./chat/service.ts";
+import { messagesErrors } from "./dialects/messages/errors.ts";
+import { messagesRoutes } from "./routes/messages.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { ServiceContext } from "./context.ts";
 import { errorResponse, toErrorResponse } from "./http-errors.ts";
@@ -87,6 +89,7 @@ function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<Ap
 function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
   const routes = [
     ...chatRoutes(chat),
+    ...messagesRoutes(chat),
     ...servedModelRoutes(context),
     ...baseModelRoutes(context),
     ...modelRoutes(context),
@@ -107,6 +110,7 @@ export function createApp(
   const app = new Hono<ServiceEnvironment>();
   if (onRequest !== undefined) app.use(reportRequests(onRequest));
   app.use(cancelUnread);
+  app.use(messagesErrors);
   // Describes the route without running it, so it needs no key. There are no CORS headers: a page of another origin gets no access.
   app.options("*", (c) => {
     const allowed = allowedMethods(app, c.req.path);

@@ -11,7 +11,7 @@ export type DialectName = "chat" | "responses" | "messages" | "completions" | "g
 /** Origin of a call, for decorators of a {@link ChatPipeline} that record turns or recognize repeated requests. */
 export interface CallSource {
   readonly dialect: DialectName;
-  /** SHA-256 of the client's body, hexadecimal. */
+  /** SHA-256 of the client's body, hexadecimal; followed by `:` and the index of the call, for the second and later calls of one body. */
   readonly digest: string;
   /** Value of the header `x-stainless-retry-count`: 0 for a first attempt; null without the header. */
   readonly retryCount: number | null;

@@ -127,13 +127,18 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   });
   const { components, forRequest } = joined(
     requests.reachable(operations.map(({ request }) => request)),
-    answers.reachable([answers.at(errorBody), operations.map(({ successes }) => successes)]),
+    answers.reachable([routes.map((spec) => answers.at(spec.errorBody ?? errorBody)), operations.map(({ successes }) => successes)]),
   );
   const paths: Record<string, Record<string, DocumentPart>> = {};
   for (const { spec, request, successes } of operations) {
     const note = spec.isExtension === true ? "Extension of the interface." : "";
     const description = [spec.description ?? "", note].filter((text) => text !== "").join(" ");
-    const errors = errorStatuses(spec).map((status) => [status, { $ref: `#/components/responses/${ERROR_TYPES[status]}${status}` }]);
+    const errors = errorStatuses(spec).map((status) => [
+      status,
+      spec.errorBody === undefined
+        ? { $ref: `#/components/responses/${ERROR_TYPES[status]}${status}` }
+        : errorPart(status, answers.at(spec.errorBody)),
+    ]);
     (paths[spec.path] ??= {})[spec.method.toLowerCase()] = {
       operationId: spec.id,
       tags: [spec.tag],
@@ -167,11 +172,11 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   };
 }
 
-function errorPart(status: ErrorStatus): DocumentPart {
+function errorPart(status: ErrorStatus, schema: DocumentPart = { $ref: "#/components/schemas/ErrorBody" }): DocumentPart {
   const header = ERROR_HEADERS[status];
   return {
     description: ERROR_DESCRIPTIONS[status],
     ...(header === undefined ? {} : { headers: { [header]: { required: true, schema: { type: "string" } } } }),
-    content: { "application/json": { schema: { $ref: "#/components/schemas/ErrorBody" } } },
+    content: { "application/json": { schema } },
   };
 }

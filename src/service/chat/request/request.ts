@@ -128,6 +128,13 @@ export function toChatRequest(parsed: ParsedChat): ChatRequest {
   return { ...parsed, forcedCalls: toForcedCalls(parsed.output) };
 }
 
+/** Rejects a body of another media type than JSON. @throws {@link BodyError} `E_ARGUMENT` */
+export function checkMediaType(contentType: string | undefined): void {
+  const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
+  if (mediaType !== "application/json")
+    throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
+}
+
 /**
  * Parses the body of a chat completion.
  *
@@ -135,9 +142,7 @@ export function toChatRequest(parsed: ParsedChat): ChatRequest {
  * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
  */
 export function readChat({ bytes, contentType, needs, hasMessages = true }: ChatBody): ParsedChat {
-  const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
-  if (mediaType !== "application/json")
-    throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
+  checkMediaType(contentType);
   const given = parseBody(bodyText("chat", bytes));
   checkLimits(given);
   const raw = withoutAliases(given);
