@@ -13,5 +13,6 @@ export * from "./error.ts";
 export * from "./health.ts";
 export * from "./messages.ts";
 export * from "./model.ts";
+export * from "./responses.ts";
 export * from "./training-job.ts";
 export * from "./trajectory.ts";

@@ -22,6 +22,7 @@ import { deletionRoutes } from "./routes/deletions.ts";
 import { descriptionRoutes } from "./routes/description.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
+import { responsesRoutes } from "./routes/responses.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
 import { trainingJobRoutes } from "./routes/training-jobs.ts";
 
@@ -89,6 +90,7 @@ function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<Ap
 function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
   const routes = [
     ...chatRoutes(chat),
+    ...responsesRoutes(chat, context.store),
     ...messagesRoutes(chat),
     ...servedModelRoutes(context),
     ...baseModelRoutes(context),

@@ -38,6 +38,7 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   model_id: { description: "Identifier of a trainable model.", schema: uuid },
   job_id: { description: "Identifier of a training job.", schema: uuid },
   artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
+  response_id: { description: "Identifier of a stored response.", schema: { type: "string" } },
   step: { description: "Step of a checkpoint, or `latest`.", schema: STEP },
   path: { description: "Path of a file inside the artifact. Slashes may be percent-encoded.", schema: artifactPath },
 };

@@ -1,0 +1,89 @@
+/** The Responses dialect (`POST /v1/responses`). */
+import { createHash, randomBytes } from "node:crypto";
+import { NotFoundError } from "../../../errors.ts";
+import type { ResponsesAnswer, ResponsesItem, ResponsesRequest } from "../../../schema/index.ts";
+import { findResponse, saveResponse } from "../../store/responses.ts";
+import type { Store } from "../../store/tables.ts";
+import type { Dialect } from "../dialect.ts";
+import { parseItemId, toResponse } from "./answer.ts";
+import { ResponseEvents } from "./events.ts";
+import { itemsOf, readRequest, toChat } from "./request.ts";
+
+/** Max length of a chain of previous responses. */
+const MAX_CHAIN = 4096;
+
+/** Returns the owner of a credential's stored responses. No other credential can read them. */
+export function ownerOf(credential: string): string {
+  return createHash("sha256").update(credential).digest("hex");
+}
+
+/** Returns a stored response. @throws NotFoundError `E_NOT_FOUND`, param `param`, if the owner has none with this identifier. */
+export async function requireResponse(store: Store, owner: string, id: string, param: string) {
+  const row = await findResponse(store, owner, id);
+  if (row !== undefined) return row;
+  throw new NotFoundError(`There is no stored response '${id}': it was not stored, or it has been deleted`, { param });
+}
+
+/** Returns the items of a response and of all responses before it, oldest first. */
+async function chainItems(store: Store, owner: string, lastId: string | null): Promise<ResponsesItem[]> {
+  const parts: ResponsesItem[][] = [];
+  for (let id = lastId; id !== null && parts.length < MAX_CHAIN;) {
+    const row = await requireResponse(store, owner, id, "previous_response_id");
+    const { output } = JSON.parse(row.response) as ResponsesAnswer;
+    parts.push([...(JSON.parse(row.input) as ResponsesItem[]), ...output]);
+    id = row.previous_id;
+  }
+  return parts.toReversed().flat();
+}
+
+/** Replaces references by the items of stored responses. */
+async function resolved(store: Store, owner: string, items: readonly ResponsesItem[]): Promise<ResponsesItem[]> {
+  const found: ResponsesItem[] = [];
+  for (const item of items) {
+    if (item.type !== "item_reference") {
+      found.push(item);
+      continue;
+    }
+    const place = parseItemId(item.id ?? "");
+    const row = place === null ? undefined : await findResponse(store, owner, place.responseId);
+    const target = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
+    if (target === undefined) throw new NotFoundError(`There is no item '${String(item.id)}' in a stored response`, { param: "input" });
+    found.push(target);
+  }
+  return found;
+}
+
+/** Creates the dialect of OpenAI's Responses API, which keeps responses in `store`. */
+export function responsesDialect(store: Store): Dialect {
+  return {
+    name: "responses",
+    async open(members, credential) {
+      const request: ResponsesRequest = readRequest(members);
+      const owner = ownerOf(credential);
+      const previousId = request.previous_response_id ?? null;
+      const input = await resolved(store, owner, itemsOf(request.input));
+      const items = [...(await chainItems(store, owner, previousId)), ...input];
+      const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
+      const keep = async (response: ResponsesAnswer): Promise<void> => {
+        if (request.store !== false)
+          await saveResponse(store, {
+            id: response.id,
+            owner,
+            previousId,
+            input: JSON.stringify(input),
+            response: JSON.stringify(response),
+          });
+      };
+      return {
+        calls: [{ body: toChat(members, request, items) }],
+        isStream: request.stream === true,
+        async answer([completion]) {
+          const response = toResponse(head, completion!);
+          await keep(response);
+          return response;
+        },
+        shaper: () => new ResponseEvents(head, keep),
+      };
+    },
+  };
+}
