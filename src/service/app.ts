@@ -19,6 +19,7 @@ import { artifactRoutes } from "./routes/artifacts.ts";
 import { baseModelRoutes } from "./routes/base-models.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
 import { deletionRoutes } from "./routes/deletions.ts";
+import { completionRoutes } from "./routes/completions.ts";
 import { descriptionRoutes } from "./routes/description.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
@@ -92,6 +93,7 @@ function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
     ...chatRoutes(chat),
     ...responsesRoutes(chat, context.store),
     ...messagesRoutes(chat),
+    ...completionRoutes(chat),
     ...servedModelRoutes(context),
     ...baseModelRoutes(context),
     ...modelRoutes(context),

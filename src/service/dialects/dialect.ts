@@ -1,6 +1,6 @@
 /** The interface of an API dialect: translation of requests to chat completions, and of their answers and errors back. */
 import type { ChatCompletion, ChatCompletionChunk, ErrorBody } from "../../schema/index.ts";
-import type { DialectName } from "../chat/pipeline.ts";
+import type { DialectName, RenderedCall } from "../chat/pipeline.ts";
 import type { RawPrompt } from "../chat/prompt/raw-prompt.ts";
 
 /** Members of a JSON object. 64-bit integers beyond 2^53 are bigint. */
@@ -35,11 +35,18 @@ export interface EventShaper {
 export interface Exchange {
   /** Chat completions, which run concurrently; at least one. */
   readonly calls: readonly DialectCall[];
-  readonly isStream: boolean;
   /** Returns the response body. `completions` has one completion per call. */
-  answer(completions: readonly ChatCompletion[]): unknown;
-  /** Returns the converter of a streamed response. */
-  shaper(): EventShaper;
+  readonly answer: (completions: readonly ChatCompletion[]) => unknown;
+  /** Converter of a streamed response; null for a response that is not streamed. */
+  readonly shaper: EventShaper | null;
+}
+
+/** Caller of a dialect. */
+export interface Caller {
+  /** Credential that authenticated the request. */
+  readonly credential: string;
+  /** Renders and encodes the prompt of a chat completion. */
+  readonly render: (call: DialectCall) => Promise<RenderedCall>;
 }
 
 /** An API dialect. */
@@ -49,10 +56,9 @@ export interface Dialect {
    * Translates a request.
    *
    * @param body - Members of the request body.
-   * @param credential - Credential that authenticated the request.
    * @throws BodyError `E_ARGUMENT` for a malformed body; UnsupportedError `E_UNSUPPORTED` naming an unsupported field or value.
    */
-  open(body: Members, credential: string): Exchange | Promise<Exchange>;
+  open(body: Members, caller: Caller): Exchange | Promise<Exchange>;
   /** Event that keeps an idle connection open. @default a comment */
   readonly ping?: ServerEvent | undefined;
 }

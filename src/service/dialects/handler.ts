@@ -66,8 +66,8 @@ async function release(answers: readonly ChatAnswer[]): Promise<void> {
 }
 
 /** Starts all completions of an exchange. If one is rejected, the others are cancelled. */
-async function start(pipeline: ChatPipeline, { calls, isStream }: Exchange, { toCall }: OpenCall): Promise<readonly ChatAnswer[]> {
-  const settled = await Promise.allSettled(calls.map((call, index) => pipeline.complete(toCall(withStream(call, isStream), index))));
+async function start(pipeline: ChatPipeline, { calls, shaper }: Exchange, { toCall }: OpenCall): Promise<readonly ChatAnswer[]> {
+  const settled = await Promise.allSettled(calls.map((call, index) => pipeline.complete(toCall(withStream(call, shaper !== null), index))));
   const answers = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
   const failure = settled.find((each) => each.status === "rejected");
   if (failure !== undefined || refused(answers) !== undefined) await release(answers);
@@ -92,7 +92,8 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
   const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
   try {
     const call = await openCall(dialect.name, context);
-    const exchange = await dialect.open(call.body, call.credential);
+    const render = (part: DialectCall) => pipeline.render(call.toCall(part));
+    const exchange = await dialect.open(call.body, { credential: call.credential, render });
     const answers = await start(pipeline, exchange, call);
     const refusal = refused(answers);
     if (refusal !== undefined) {
@@ -100,13 +101,14 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
       return Response.json(refusal.body, { status: refusal.status, headers: { ...idHeader, ...retry } });
     }
     const accepted = answers as readonly Accepted[];
-    if (!exchange.isStream) {
+    const { shaper } = exchange;
+    if (shaper === null) {
       const completions = await Promise.all(accepted.map(completionOf));
       return Response.json(await exchange.answer(completions), { headers: idHeader });
     }
     const streams = accepted.flatMap((answer) => (answer.kind === "stream" ? [answer.events] : []));
     const explain = (error: unknown) => pipeline.explain(error).body;
-    const events = shapedStream(streams, { shaper: exchange.shaper(), ping: dialect.ping, explain });
+    const events = shapedStream(streams, { shaper, ping: dialect.ping, explain });
     return new Response(events, { headers: { ...STREAM_HEADERS, ...idHeader } });
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);

@@ -12,9 +12,8 @@ export const messagesDialect: Dialect = {
     const { body, isStream } = toChat(members);
     return {
       calls: [{ body }],
-      isStream,
       answer: ([completion]) => toMessage(completion!),
-      shaper: () => new MessageEvents(),
+      shaper: isStream ? new MessageEvents() : null,
     };
   },
 };

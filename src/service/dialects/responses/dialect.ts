@@ -57,7 +57,7 @@ async function resolved(store: Store, owner: string, items: readonly ResponsesIt
 export function responsesDialect(store: Store): Dialect {
   return {
     name: "responses",
-    async open(members, credential) {
+    async open(members, { credential }) {
       const request: ResponsesRequest = readRequest(members);
       const owner = ownerOf(credential);
       const previousId = request.previous_response_id ?? null;
@@ -76,13 +76,12 @@ export function responsesDialect(store: Store): Dialect {
       };
       return {
         calls: [{ body: toChat(members, request, items) }],
-        isStream: request.stream === true,
         async answer([completion]) {
           const response = toResponse(head, completion!);
           await keep(response);
           return response;
         },
-        shaper: () => new ResponseEvents(head, keep),
+        shaper: request.stream === true ? new ResponseEvents(head, keep) : null,
       };
     },
   };
