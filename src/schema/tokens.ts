@@ -64,7 +64,7 @@ export const tokenizeRequest = z.looseObject({
 /** Body of `POST /tokenize`. @interface */
 export type TokenizeRequest = z.infer<typeof tokenizeRequest>;
 
-/** Schema of {@link TokenizeAnswer}. */
+/** Schema of {@link TokenizeAnswer}, the tokens of a text or a conversation. */
 export const tokenizeAnswer = z.object({
   /** Number of tokens. */
   count: z.int(),
@@ -75,7 +75,7 @@ export const tokenizeAnswer = z.object({
   /** Texts of the tokens; null unless requested. */
   token_strs: z.array(z.string()).nullable(),
 });
-/** Answer of `POST /tokenize`. @interface */
+/** Tokens of a text or a conversation, from `POST /tokenize`. @interface */
 export type TokenizeAnswer = z.infer<typeof tokenizeAnswer>;
 
 /** Schema of {@link DetokenizeRequest}. */
@@ -88,10 +88,10 @@ export const detokenizeRequest = z.looseObject({
 /** Body of `POST /detokenize`. @interface */
 export type DetokenizeRequest = z.infer<typeof detokenizeRequest>;
 
-/** Schema of {@link DetokenizeAnswer}. */
+/** Schema of {@link DetokenizeAnswer}, the text of tokens. */
 export const detokenizeAnswer = z.object({
   /** Text of the tokens, special tokens included. */
   prompt: z.string(),
 });
-/** Answer of `POST /detokenize`. @interface */
+/** Text of tokens, from `POST /detokenize`. @interface */
 export type DetokenizeAnswer = z.infer<typeof detokenizeAnswer>;
