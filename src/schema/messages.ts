@@ -165,6 +165,15 @@ export const messagesError = z.object({
     code: z.int(),
     /** Extension: permanent code, such as `E_NOT_FOUND`. */
     error_code: z.string(),
+    /** Details for Anthropic's client. */
+    details: z
+      .object({
+        /** Code of the rejection. */
+        error_code: z.string(),
+        /** Rejected features. */
+        unsupported: z.array(z.string()),
+      })
+      .optional(),
   }),
 });
 /** Error body of the routes of the Messages API. @interface */

@@ -13,11 +13,15 @@ const TYPES: Readonly<Record<number, string>> = {
   503: "overloaded_error",
 };
 
+/** Details by which the tool runner of Anthropic's client recognizes that it has to send whole conversations. */
+const NO_THREADS = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
+
 /** Converts an error body of the service. */
 export function toMessagesError({ error }: ErrorBody): MessagesError {
   const { message, param, code, error_code } = error;
   const type = TYPES[code] ?? (code >= 500 ? "api_error" : "invalid_request_error");
-  return { type: "error", error: { type, message, param, code, error_code } };
+  const details = param === "thread" && error_code === "E_UNSUPPORTED" ? { details: NO_THREADS } : {};
+  return { type: "error", error: { type, message, param, code, error_code, ...details } };
 }
 
 /** Whether the path belongs to the Messages API. */

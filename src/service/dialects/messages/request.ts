@@ -8,7 +8,7 @@ import { chatMessages, textsOf } from "./blocks.ts";
 const OWN_FIELDS = new Set([
   ...["system", "messages", "tools", "tool_choice", "stop_sequences", "thinking", "output_config", "output_format", "stream"],
   ...["metadata", "service_tier", "betas", "context_management", "cache_control", "inference_geo", "speed", "max_tokens"],
-  ...["container", "mcp_servers", "n"],
+  ...["container", "mcp_servers", "thread", "n"],
 ]);
 
 /** Tool of a chat completion. @throws UnsupportedError `E_UNSUPPORTED` for a tool that a server runs. */
@@ -66,7 +66,7 @@ function prefillFields(messages: readonly MessagesMessage[]): Members {
  */
 export function toChat(members: Members): { readonly body: Members; readonly isStream: boolean } {
   const request = readMembers(messagesRequest, members);
-  rejectFields(members, { container: [], n: [1] });
+  rejectFields(members, { container: [], thread: [], n: [1] });
   if (Array.isArray(members["mcp_servers"]) && members["mcp_servers"].length > 0)
     throw unsupported("mcp_servers", members["mcp_servers"], "Connect to MCP servers in the client, and offer their tools in `tools`");
   const system = request.system ? [{ role: "system", content: textsOf(request.system, "system") }] : [];
