@@ -26,7 +26,7 @@ export type ResponsesItem = z.infer<typeof responsesItem>;
 
 /** Schema of a tool of the Responses API. */
 export const responsesTool = z.looseObject({
-  /** Kind of tool: `function`. Tools that a server runs are not supported. */
+  /** Kind of tool: `function`, or `namespace` with functions in `tools`. Tools that a server runs are not supported. */
   type: z.string(),
   /** Name by which the model calls the function. */
   name: z.string().min(1).optional(),

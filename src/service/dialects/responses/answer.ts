@@ -3,6 +3,7 @@ import type { ChatCompletion, LogprobEntry, ResponsesAnswer, ResponsesItem, Resp
 import type { Members } from "../dialect.ts";
 import { cachedTokens, firstChoice, tokenMembers } from "../translate.ts";
 import { toOpaque } from "./items.ts";
+import { calledName } from "./tools.ts";
 
 /** A request and the identity of its response. */
 export interface ResponseHead {
@@ -63,7 +64,14 @@ export interface CalledFunction {
 
 /** Returns a function call item. */
 export function callItem(head: ResponseHead, index: number, { id, name, text }: CalledFunction, status: string): ResponsesItem {
-  return { id: itemId(head, "function_call", index), type: "function_call", call_id: id, name, arguments: text, status };
+  return {
+    id: itemId(head, "function_call", index),
+    type: "function_call",
+    call_id: id,
+    ...calledName(head.request, name),
+    arguments: text,
+    status,
+  };
 }
 
 /** Returns the log-probabilities that a text part shows. */

@@ -14,6 +14,7 @@ import {
   textPart,
   type ResponseHead,
 } from "./answer.ts";
+import { calledName } from "./tools.ts";
 
 type ChunkChoice = ChatCompletionChunk["choices"][number];
 type CallDelta = NonNullable<ChunkChoice["delta"]["tool_calls"]>[number];
@@ -156,7 +157,9 @@ export class ResponseEvents implements EventShaper {
     let item: ResponsesItem;
     if (call !== undefined) {
       item = callItem(this.#head, index, { ...call, text }, status);
-      events.push(this.#event("response.function_call_arguments.done", { ...at, name: call.name, arguments: text }));
+      events.push(
+        this.#event("response.function_call_arguments.done", { ...at, ...calledName(this.#head.request, call.name), arguments: text }),
+      );
     } else {
       const part = this.#part();
       item = type === "message" ? messageItem(this.#head, index, [part], status) : reasoningItem(this.#head, index, text);

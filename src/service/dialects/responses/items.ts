@@ -3,6 +3,7 @@ import type { ResponsesItem } from "../../../schema/index.ts";
 import { BodyError } from "../../chat/request/errors.ts";
 import type { Members } from "../dialect.ts";
 import { unsupported } from "../translate.ts";
+import { chatName } from "./tools.ts";
 
 const TEXT_TYPES = new Set(["input_text", "output_text", "text", "refusal"]);
 
@@ -95,7 +96,9 @@ class Messages {
           reasoningText(item);
         return;
       case "function_call": {
-        const called = { name: required(item, "name", at), arguments: required(item, "arguments", at) };
+        const { namespace } = item;
+        const name = { name: required(item, "name", at), ...(typeof namespace === "string" ? { namespace } : {}) };
+        const called = { name: chatName(name), arguments: required(item, "arguments", at) };
         this.#assistant(() => false).calls.push({ id: required(item, "call_id", at), type: "function", function: called });
         return;
       }

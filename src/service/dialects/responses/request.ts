@@ -1,9 +1,9 @@
 /** Translation of a Responses request to a chat completion. */
-import { responsesRequest, type ResponsesItem, type ResponsesRequest, type ResponsesTool } from "../../../schema/index.ts";
-import { BodyError } from "../../chat/request/errors.ts";
+import { responsesRequest, type ResponsesItem, type ResponsesRequest } from "../../../schema/index.ts";
 import type { Members } from "../dialect.ts";
 import { given, readMembers, rejectFields, unsupported, without } from "../translate.ts";
 import { messagesOf } from "./items.ts";
+import { chatName, chatTools } from "./tools.ts";
 
 /** Fields that chat completions do not have; every other field passes unchanged. */
 const OWN_FIELDS = new Set([
@@ -26,17 +26,11 @@ const REJECTED = {
   n: [1],
 };
 
-function chatTool({ type, name, description, parameters }: ResponsesTool, index: number): Members {
-  if (type !== "function") throw unsupported(`tools.${index}.type`, type, "Only functions that the client runs are supported");
-  if (name === undefined) throw new BodyError(`Expected \`tools.${index}.name\` to be a string`, { param: `tools.${index}.name` });
-  return { type, function: { name, ...given({ description, parameters }) } };
-}
-
 function chatChoice(choice: ResponsesRequest["tool_choice"]): unknown {
   if (typeof choice !== "object" || choice === null) return choice;
-  const { type, name } = choice;
+  const { type, name, namespace } = choice;
   if (type !== "function") throw unsupported("tool_choice.type", type, 'Expected none, auto, required or {"type": "function", "name": …}');
-  return { type, function: { name } };
+  return { type, function: { name: typeof namespace === "string" ? chatName({ name: String(name), namespace }) : name } };
 }
 
 function responseFormat(text: ResponsesRequest["text"]): Members | null {
@@ -79,7 +73,7 @@ export function toChat(members: Members, request: ResponsesRequest, items: reado
     ...without(members, OWN_FIELDS),
     messages: [...(instructions ? [{ role: "system", content: instructions }] : []), ...messagesOf(items)],
     ...given({
-      tools: tools?.length ? tools.map(chatTool) : null,
+      tools: tools?.length ? chatTools(tools) : null,
       tool_choice: tools?.length ? chatChoice(request.tool_choice) : null,
       parallel_tool_calls,
       max_completion_tokens: max_output_tokens,
