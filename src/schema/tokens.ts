@@ -50,7 +50,7 @@ export type GenerateAnswer = z.infer<typeof generateAnswer>;
 
 /** Schema of {@link TokenizeRequest}. */
 export const tokenizeRequest = z.looseObject({
-  /** Model whose tokenizer is used, as in chat completions. */
+  /** Model that has the tokenizer, as in chat completions. */
   model: z.string().nullish(),
   /** Text; excludes `messages`. */
   prompt: z.string().nullish(),
@@ -80,7 +80,7 @@ export type TokenizeAnswer = z.infer<typeof tokenizeAnswer>;
 
 /** Schema of {@link DetokenizeRequest}. */
 export const detokenizeRequest = z.looseObject({
-  /** Model whose tokenizer is used, as in chat completions. */
+  /** Model that has the tokenizer, as in chat completions. */
   model: z.string().nullish(),
   /** Token identifiers. */
   tokens: z.array(z.int()).min(1),

@@ -1,9 +1,9 @@
 /**
  * Coding agents' command-line tools, headless. `CODING_AGENTS` names a directory with their installation; without it the tests are skipped:
  *
- *   npm install --prefix /tmp/agents @mariozechner/pi-coding-agent @openai/codex @anthropic-ai/claude-code
- *   (cd /tmp/agents/node_modules/@anthropic-ai/claude-code && node install.cjs)
- *   CODING_AGENTS=/tmp/agents npx vitest run test/clients/coding-agents.test.ts
+ *   npm install --prefix ../agents @mariozechner/pi-coding-agent @openai/codex @anthropic-ai/claude-code
+ *   (cd ../agents/node_modules/@anthropic-ai/claude-code && node install.cjs)
+ *   CODING_AGENTS=../agents npx vitest run test/clients/coding-agents.test.ts
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -6,7 +6,7 @@ import type { RawPrompt } from "../chat/prompt/raw-prompt.ts";
 /** Members of a JSON object. 64-bit integers beyond 2^53 are bigint. */
 export type Members = Readonly<Record<string, unknown>>;
 
-/** One chat completion that a request is translated to. */
+/** Chat completion to which a request is translated. */
 export interface DialectCall {
   /** Members of the chat completion's body, without `stream`. */
   readonly body: Members;

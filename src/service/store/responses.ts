@@ -41,7 +41,7 @@ export async function saveResponse(store: Store, { id, owner, previousId, input,
   });
 }
 
-/** Deletes a stored response of an owner. Returns false if there is none. */
+/** Deletes a stored response of an owner. Returns false if nothing was deleted. */
 export async function deleteResponse(store: Store, owner: string, id: string): Promise<boolean> {
   const { numDeletedRows } = await store.deleteFrom("responses").where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
   return numDeletedRows > 0n;

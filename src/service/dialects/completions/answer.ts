@@ -23,7 +23,7 @@ export interface Echo {
 
 /** A translated request with its echoed prompts. */
 export interface CompletionContext extends TranslatedCompletion {
-  /** One per prompt; null without `echo`. */
+  /** Echoed prompts, in the order of the calls; null without `echo`. */
   readonly echoes: readonly Echo[] | null;
 }
 

@@ -29,7 +29,7 @@ function isMessagesPath(path: string): boolean {
   return path === "/v1/messages" || path.startsWith("/v1/messages/");
 }
 
-/** Middleware that converts the error responses of the Messages routes, also those of other middlewares. */
+/** Middleware that converts every error response of the Messages routes, also if another middleware created it. */
 export const messagesErrors: MiddlewareHandler<ServiceEnvironment> = async (c, next) => {
   await next();
   const { res } = c;
