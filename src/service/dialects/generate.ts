@@ -32,6 +32,9 @@ export const generateDialect: Dialect = {
     const { model, token_ids: ids, sampling_params: sampling, cache_salt, priority } = readMembers(generateRequest, known);
     const params: Members = sampling ?? {};
     rejectMessageFields(params);
+    const { seed } = params;
+    if (typeof seed === "number" && !Number.isSafeInteger(seed))
+      throw unsupported("sampling_params.seed", seed, "Send an integer beyond 2^53 as a string of digits");
     const { logprobs } = params;
     const body = {
       ...Object.fromEntries(Object.entries(params).filter(([name]) => !TEXT_FIELDS.has(name))),

@@ -21,7 +21,13 @@ export interface OpenCall {
 
 /** Serializes a chat body. Integers beyond 2^53 become strings of digits, which the pipeline parses as integers. */
 function bytesOf(body: Members): Uint8Array {
-  return Buffer.from(JSON.stringify(body, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value)));
+  const entries = Object.entries(body).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]);
+  return Buffer.from(JSON.stringify(Object.fromEntries(entries)));
+}
+
+/** Returns a response with a JSON body. A body given as text is written without a stream. */
+function jsonResponse(body: unknown, headers: Readonly<Record<string, string>>): Response {
+  return new Response(JSON.stringify(body), { headers: { "content-type": "application/json", ...headers } });
 }
 
 /**
@@ -104,7 +110,7 @@ export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, co
     const { shaper } = exchange;
     if (shaper === null) {
       const completions = await Promise.all(accepted.map(completionOf));
-      return Response.json(await exchange.answer(completions), { headers: idHeader });
+      return jsonResponse(await exchange.answer(completions), idHeader);
     }
     const streams = accepted.flatMap((answer) => (answer.kind === "stream" ? [answer.events] : []));
     const explain = (error: unknown) => pipeline.explain(error).body;
@@ -133,7 +139,7 @@ export async function answerRendered(
   try {
     const { body, toCall } = await openCall("tokenize", context);
     const rendered = await pipeline.render(toCall(open(body)));
-    return Response.json(answer(rendered, body), { headers: idHeader });
+    return jsonResponse(answer(rendered, body), idHeader);
   } catch (error) {
     return failedResponse(pipeline, error, idHeader);
   }

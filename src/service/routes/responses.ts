@@ -6,7 +6,7 @@ import type { ChatPipeline } from "../chat/pipeline.ts";
 import { answerDialect } from "../dialects/handler.ts";
 import { ownerOf, requireResponse, responsesDialect } from "../dialects/responses/dialect.ts";
 import { pathParameter, route, type Route } from "../openapi/route.ts";
-import { deleteResponse } from "../store/responses.ts";
+import { StoredResponses } from "../store/responses.ts";
 import type { Store } from "../store/tables.ts";
 
 /** Returns the owner of the responses that a request may address. */
@@ -16,7 +16,8 @@ function caller(c: ServiceRequest): string {
 
 /** Creates `POST /v1/responses`, and `GET` and `DELETE` of `/v1/responses/{response_id}`. */
 export function responsesRoutes(chat: ChatPipeline, store: Store): Route[] {
-  const dialect = responsesDialect(store);
+  const stored = new StoredResponses(store);
+  const dialect = responsesDialect(stored);
   return [
     route(
       {
@@ -48,7 +49,7 @@ export function responsesRoutes(chat: ChatPipeline, store: Store): Route[] {
         answer: responsesAnswer,
       },
       async (c) => {
-        const { response } = await requireResponse(store, caller(c), pathParameter(c, "response_id"), "response_id");
+        const { response } = await requireResponse(stored, caller(c), pathParameter(c, "response_id"), "response_id");
         return new Response(response, { headers: { "content-type": "application/json" } });
       },
     ),
@@ -64,8 +65,8 @@ export function responsesRoutes(chat: ChatPipeline, store: Store): Route[] {
         answer: deletedResponse,
       },
       async (c) => {
-        const { id } = await requireResponse(store, caller(c), pathParameter(c, "response_id"), "response_id");
-        await deleteResponse(store, caller(c), id);
+        const { id } = await requireResponse(stored, caller(c), pathParameter(c, "response_id"), "response_id");
+        await stored.delete(caller(c), id);
         return Response.json({ id, object: "response", deleted: true } satisfies DeletedResponse);
       },
     ),

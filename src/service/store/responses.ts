@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { sql } from "kysely";
 import type { ResponseRow, Store } from "./tables.ts";
 
@@ -6,43 +7,57 @@ const RETENTION_MS = 30 * 24 * 60 * 60 * 1000;
 /** Max number of stored responses; the oldest are deleted first. */
 const RETENTION_COUNT = 10_000;
 
-/** A response to store. */
-export interface NewResponse {
-  readonly id: string;
-  /** Digest of the credential. */
-  readonly owner: string;
-  readonly previousId: string | null;
-  /** Input items as JSON. */
-  readonly input: string;
-  /** The response as JSON. */
-  readonly response: string;
-}
+/** A response to store. `owner` is the digest of its credential. */
+export type NewResponse = Omit<ResponseRow, "created_at">;
 
-/** Returns a stored response of an owner. */
-export function findResponse(store: Store, owner: string, id: string): Promise<ResponseRow | undefined> {
-  return store.selectFrom("responses").selectAll().where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
-}
+/** Stored responses of the Responses API. Every owner has its own. */
+export class StoredResponses {
+  readonly #store: Store;
+  #pending: ResponseRow[] = [];
+  #writing: Promise<void> | null = null;
 
-/** Stores a response, and deletes responses over the age or count limit. */
-export async function saveResponse(store: Store, { id, owner, previousId, input, response }: NewResponse): Promise<void> {
-  const now = Date.now();
-  const row = { id, owner, previous_id: previousId, input, response, created_at: new Date(now).toISOString() };
-  await store.transaction().execute(async (transaction) => {
-    await transaction.insertInto("responses").values(row).execute();
-    await transaction
-      .deleteFrom("responses")
-      .where((where) =>
-        where.or([
-          where("created_at", "<", new Date(now - RETENTION_MS).toISOString()),
-          where(sql<number>`rowid`, "<=", sql<number>`(select max(rowid) from responses) - ${RETENTION_COUNT}`),
-        ]),
-      )
-      .execute();
-  });
-}
+  constructor(store: Store) {
+    this.#store = store;
+  }
 
-/** Deletes a stored response of an owner. Returns false if nothing was deleted. */
-export async function deleteResponse(store: Store, owner: string, id: string): Promise<boolean> {
-  const { numDeletedRows } = await store.deleteFrom("responses").where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
-  return numDeletedRows > 0n;
+  /** Returns a stored response of an owner. */
+  find(owner: string, id: string): Promise<ResponseRow | undefined> {
+    return this.#store.selectFrom("responses").selectAll().where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
+  }
+
+  /**
+   * Stores a response, and deletes responses over the age or count limit. Responses that end in the same turn of the event loop share one
+   * transaction, because each waits for the disk.
+   */
+  save(response: NewResponse): Promise<void> {
+    this.#pending.push({ ...response, created_at: new Date().toISOString() });
+    this.#writing ??= this.#write();
+    return this.#writing;
+  }
+
+  async #write(): Promise<void> {
+    await setImmediate();
+    const rows = this.#pending;
+    this.#pending = [];
+    this.#writing = null;
+    const oldest = new Date(Date.now() - RETENTION_MS).toISOString();
+    await this.#store.transaction().execute(async (transaction) => {
+      for (const row of rows) await transaction.insertInto("responses").values(row).execute();
+      await transaction
+        .deleteFrom("responses")
+        .where((where) =>
+          where.or([
+            where("created_at", "<", oldest),
+            where(sql<number>`rowid`, "<=", sql<number>`(select max(rowid) from responses) - ${RETENTION_COUNT}`),
+          ]),
+        )
+        .execute();
+    });
+  }
+
+  /** Deletes a stored response of an owner. Returns false if nothing was deleted. */
+  async delete(owner: string, id: string): Promise<boolean> {
+    const { numDeletedRows } = await this.#store.deleteFrom("responses").where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
+    return numDeletedRows > 0n;
+  }
 }

@@ -2,8 +2,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { NotFoundError } from "../../../errors.ts";
 import type { ResponsesAnswer, ResponsesItem, ResponsesRequest } from "../../../schema/index.ts";
-import { findResponse, saveResponse } from "../../store/responses.ts";
-import type { Store } from "../../store/tables.ts";
+import type { StoredResponses } from "../../store/responses.ts";
 import type { Dialect } from "../dialect.ts";
 import { parseItemId, toResponse } from "./answer.ts";
 import { ResponseEvents } from "./events.ts";
@@ -18,17 +17,17 @@ export function ownerOf(credential: string): string {
 }
 
 /** Returns a stored response. @throws NotFoundError `E_NOT_FOUND`, param `param`, if the owner has none with this identifier. */
-export async function requireResponse(store: Store, owner: string, id: string, param: string) {
-  const row = await findResponse(store, owner, id);
+export async function requireResponse(stored: StoredResponses, owner: string, id: string, param: string) {
+  const row = await stored.find(owner, id);
   if (row !== undefined) return row;
   throw new NotFoundError(`There is no stored response '${id}': it was not stored, or it has been deleted`, { param });
 }
 
 /** Returns the items of a response and of all responses before it, oldest first. */
-async function chainItems(store: Store, owner: string, lastId: string | null): Promise<ResponsesItem[]> {
+async function chainItems(stored: StoredResponses, owner: string, lastId: string | null): Promise<ResponsesItem[]> {
   const parts: ResponsesItem[][] = [];
   for (let id = lastId; id !== null && parts.length < MAX_CHAIN;) {
-    const row = await requireResponse(store, owner, id, "previous_response_id");
+    const row = await requireResponse(stored, owner, id, "previous_response_id");
     const { output } = JSON.parse(row.response) as ResponsesAnswer;
     parts.push([...(JSON.parse(row.input) as ResponsesItem[]), ...output]);
     id = row.previous_id;
@@ -37,7 +36,7 @@ async function chainItems(store: Store, owner: string, lastId: string | null): P
 }
 
 /** Replaces references by the items of stored responses. */
-async function resolved(store: Store, owner: string, items: readonly ResponsesItem[]): Promise<ResponsesItem[]> {
+async function resolved(stored: StoredResponses, owner: string, items: readonly ResponsesItem[]): Promise<ResponsesItem[]> {
   const found: ResponsesItem[] = [];
   for (const item of items) {
     if (item.type !== "item_reference") {
@@ -45,7 +44,7 @@ async function resolved(store: Store, owner: string, items: readonly ResponsesIt
       continue;
     }
     const place = parseItemId(item.id ?? "");
-    const row = place === null ? undefined : await findResponse(store, owner, place.responseId);
+    const row = place === null ? undefined : await stored.find(owner, place.responseId);
     const target = row === undefined ? undefined : (JSON.parse(row.response) as ResponsesAnswer).output[place!.index];
     if (target === undefined) throw new NotFoundError(`There is no item '${String(item.id)}' in a stored response`, { param: "input" });
     found.push(target);
@@ -53,23 +52,23 @@ async function resolved(store: Store, owner: string, items: readonly ResponsesIt
   return found;
 }
 
-/** Creates the dialect of OpenAI's Responses API, which keeps responses in `store`. */
-export function responsesDialect(store: Store): Dialect {
+/** Creates the dialect of OpenAI's Responses API, which keeps responses in `stored`. */
+export function responsesDialect(stored: StoredResponses): Dialect {
   return {
     name: "responses",
     async open(members, { credential }) {
       const request: ResponsesRequest = readRequest(members);
       const owner = ownerOf(credential);
       const previousId = request.previous_response_id ?? null;
-      const input = await resolved(store, owner, itemsOf(request.input));
-      const items = [...(await chainItems(store, owner, previousId)), ...input];
+      const input = await resolved(stored, owner, itemsOf(request.input));
+      const items = [...(await chainItems(stored, owner, previousId)), ...input];
       const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
       const keep = async (response: ResponsesAnswer): Promise<void> => {
         if (request.store !== false)
-          await saveResponse(store, {
+          await stored.save({
             id: response.id,
             owner,
-            previousId,
+            previous_id: previousId,
             input: JSON.stringify(input),
             response: JSON.stringify(response),
           });
