@@ -162,11 +162,14 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
         "Chat completions, trainable models, checkpoints, training jobs and artifacts. Every GET route answers HEAD; OPTIONS lists the methods of a path in the header Allow. Bodies, lists and strings have upper bounds, which this document does not repeat.",
     },
     servers: [{ url: "/" }],
-    security: [{ key: [] }],
+    security: [{ key: [] }, { headerKey: [] }],
     tags: TAGS.filter((tag) => routes.some((spec) => spec.tag === tag)).map((name) => ({ name })),
     paths,
     components: {
-      securitySchemes: { key: { type: "http", scheme: "bearer", description: "The one key of the service." } },
+      securitySchemes: {
+        key: { type: "http", scheme: "bearer", description: "The one key of the service." },
+        headerKey: { type: "apiKey", in: "header", name: "x-api-key", description: "The same key, for clients of the Messages API." },
+      },
       responses: Object.fromEntries(usedErrors.map((status) => [`${ERROR_TYPES[status]}${status}`, errorPart(status)])),
       schemas: components,
     },

@@ -4,7 +4,7 @@ import type { ResponseRow, Store } from "./tables.ts";
 
 /** Milliseconds for which a response is stored. */
 const RETENTION_MS = 30 * 24 * 60 * 60 * 1000;
-/** Max number of stored responses; the oldest are deleted first. */
+/** Default of the max number of stored responses. */
 const RETENTION_COUNT = 10_000;
 
 /** A response to store. `owner` is the digest of its credential. */
@@ -13,11 +13,14 @@ export type NewResponse = Omit<ResponseRow, "created_at">;
 /** Stored responses of the Responses API. Every owner has its own. */
 export class StoredResponses {
   readonly #store: Store;
+  readonly #maxCount: number;
   #pending: ResponseRow[] = [];
   #writing: Promise<void> | null = null;
 
-  constructor(store: Store) {
+  /** @param maxCount - Max number of stored responses; the oldest are deleted first. @default 10 000 */
+  constructor(store: Store, { maxCount = RETENTION_COUNT }: { readonly maxCount?: number | undefined } = {}) {
     this.#store = store;
+    this.#maxCount = maxCount;
   }
 
   /** Returns a stored response of an owner. */
@@ -48,7 +51,7 @@ export class StoredResponses {
         .where((where) =>
           where.or([
             where("created_at", "<", oldest),
-            where(sql<number>`rowid`, "<=", sql<number>`(select max(rowid) from responses) - ${RETENTION_COUNT}`),
+            where(sql<number>`rowid`, "<=", sql<number>`(select max(rowid) from responses) - ${this.#maxCount}`),
           ]),
         )
         .execute();
