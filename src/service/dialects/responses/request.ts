@@ -35,7 +35,8 @@ function chatChoice(choice: ResponsesRequest["tool_choice"]): unknown {
 
 function responseFormat(text: ResponsesRequest["text"]): Members | null {
   const format = text?.format as Members | null | undefined;
-  rejectFields(text ?? {}, { verbosity: ["medium"] });
+  const verbosity = text?.["verbosity"] ?? "medium";
+  if (verbosity !== "medium") throw unsupported("text.verbosity", verbosity, "Leave it out, and ask for brevity in the input");
   if (!format || format["type"] !== "json_schema") return format ?? null;
   const { type, ...schema } = format;
   return { type, json_schema: schema };
