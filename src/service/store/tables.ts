@@ -123,6 +123,8 @@ export interface ResponseRow {
   input: string;
   /** The response as JSON. */
   response: string;
+  /** Bytes of both JSON texts. */
+  size_bytes: number;
   created_at: string;
 }
 

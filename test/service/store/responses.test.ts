@@ -1,15 +1,15 @@
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { openStore } from "../../../src/service/store/database.ts";
-import { StoredResponses } from "../../../src/service/store/responses.ts";
+import { StoredResponses, type ResponseLimits } from "../../../src/service/store/responses.ts";
 import { temporaryDirectory } from "../support.ts";
 
 const response = (id: string, owner = "a") => ({ id, owner, previous_id: null, input: "[]", response: "{}" });
 
-async function open(maxCount?: number): Promise<StoredResponses> {
+async function open(limits?: ResponseLimits): Promise<StoredResponses> {
   const store = await openStore(join(await temporaryDirectory(), "whetstone.db"));
   onTestFinished(() => store.destroy());
-  return new StoredResponses(store, { maxCount });
+  return new StoredResponses(store, limits);
 }
 
 const found = async (stored: StoredResponses, ids: readonly string[]): Promise<readonly string[]> => {
@@ -27,12 +27,19 @@ it("an owner finds and deletes its own responses alone", async () => {
 });
 
 it("the oldest responses over the max count are deleted, also if many are saved at once", async () => {
-  const stored = await open(3);
+  const stored = await open({ maxCount: 3 });
   const ids = ["one", "two", "three", "four", "five"];
   await Promise.all(ids.slice(0, 4).map((id) => stored.save(response(id))));
   expect(await found(stored, ids)).toEqual(ids.slice(1, 4));
   await stored.save(response("five"));
   expect(await found(stored, ids)).toEqual(ids.slice(2));
+});
+
+it("the oldest responses over the max bytes are deleted", async () => {
+  const stored = await open({ maxBytes: 25 });
+  const ids = ["one", "two", "three"];
+  for (const id of ids) await stored.save({ ...response(id), response: '{"a":"é"}' });
+  expect(await found(stored, ids)).toEqual(["two", "three"]);
 });
 
 it("responses of more than 30 days ago are deleted", async () => {
