@@ -1,7 +1,8 @@
 /** The Responses dialect (`POST /v1/responses`). */
 import { createHash, randomBytes } from "node:crypto";
-import { NotFoundError } from "../../../errors.ts";
+import { NoSpaceError, NotFoundError } from "../../../errors.ts";
 import type { ResponsesAnswer, ResponsesItem, ResponsesRequest } from "../../../schema/index.ts";
+import { isNoSpace } from "../../../util/no-space.ts";
 import type { StoredResponses } from "../../store/responses.ts";
 import type { Dialect } from "../dialect.ts";
 import { parseItemId, toResponse } from "./answer.ts";
@@ -52,6 +53,15 @@ async function resolved(stored: StoredResponses, owner: string, items: readonly 
   return found;
 }
 
+/** Throws the error of a response that could not be stored. */
+function explainFullDisk(error: unknown): never {
+  if (!isNoSpace(error)) throw error;
+  throw new NoSpaceError(
+    "The service's disk is full: the response was sampled and cannot be stored. Send the request with `store: false`, or make room on the file system of the data directory",
+    { cause: error },
+  );
+}
+
 /** Creates the dialect of OpenAI's Responses API, which keeps responses in `stored`. */
 export function responsesDialect(stored: StoredResponses): Dialect {
   return {
@@ -64,14 +74,9 @@ export function responsesDialect(stored: StoredResponses): Dialect {
       const items = [...(await chainItems(stored, owner, previousId)), ...input];
       const head = { id: `resp_${randomBytes(16).toString("hex")}`, request };
       const keep = async (response: ResponsesAnswer): Promise<void> => {
-        if (request.store !== false)
-          await stored.save({
-            id: response.id,
-            owner,
-            previous_id: previousId,
-            input: JSON.stringify(input),
-            response: JSON.stringify(response),
-          });
+        if (request.store === false) return;
+        const texts = { input: JSON.stringify(input), response: JSON.stringify(response) };
+        await stored.save({ id: response.id, owner, previous_id: previousId, ...texts }).catch(explainFullDisk);
       };
       return {
         calls: [{ body: toChat(members, request, items) }],
