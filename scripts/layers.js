@@ -94,8 +94,9 @@ export const layers = {
     work: ["training-data", "chat"],
     jobs: ["store", "artifacts", "disk", "stored-files", "checkpoints", "training-data", "work"],
     history: ["store", "artifacts", "jobs"],
+    dialects: ["store", "chat"],
     openapi: ["chat"],
-    routes: ["store", "artifacts", "checkpoints", "training-data", "chat", "work", "jobs", "history", "openapi"],
+    routes: ["dialects", "store", "artifacts", "checkpoints", "training-data", "chat", "work", "jobs", "history", "openapi"],
   },
   // The steps of a request, in order; `forward` replaces all steps after `request` for a model on another server.
   "service/chat": {

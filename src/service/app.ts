@@ -5,7 +5,12 @@ import { requireKey } from "./auth.ts";
 import { BodyBudget, budgetBodies } from "./body-budget.ts";
 import { limitBody, maxBytesOf, type ServiceEnvironment } from "./body.ts";
 import { ChatForwarder } from "./chat/forward/forward.ts";
-import type { ChatLimits } from "./routes/chat.ts";
+import { forwardingPipeline } from "./chat/forwarding.ts";
+import type { ChatLimits } from "./chat/generate/admit.ts";
+import type { ChatPipeline } from "./chat/pipeline.ts";
+import { ChatService } from "./chat/service.ts";
+import { messagesErrors } from "./dialects/messages/errors.ts";
+import { messagesRoutes } from "./routes/messages.ts";
 import { chatRoutes } from "./routes/chat.ts";
 import type { ServiceContext } from "./context.ts";
 import { errorResponse, toErrorResponse } from "./http-errors.ts";
@@ -14,9 +19,11 @@ import { artifactRoutes } from "./routes/artifacts.ts";
 import { baseModelRoutes } from "./routes/base-models.ts";
 import { checkpointRoutes } from "./routes/checkpoints.ts";
 import { deletionRoutes } from "./routes/deletions.ts";
+import { completionRoutes } from "./routes/completions.ts";
 import { descriptionRoutes } from "./routes/description.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { modelRoutes } from "./routes/models.ts";
+import { responsesRoutes } from "./routes/responses.ts";
 import { servedModelRoutes } from "./routes/served-models.ts";
 import { trainingJobRoutes } from "./routes/training-jobs.ts";
 
@@ -72,13 +79,21 @@ function isUpload(method: string, path: string): boolean {
   return method === "PUT" && path.startsWith("/v1/preview/artifacts/");
 }
 
-/** Creates the complete route table. Every route is also part of the OpenAPI document. */
-function createRoutes(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): Route[] {
+/** Creates the pipeline that answers the requests of all dialects. */
+function createPipeline(context: ServiceContext, { chatLimits, signal }: Pick<AppOptions, "chatLimits" | "signal">): ChatPipeline {
   const { policies, engine, tokenizers, work, logger, upstream, store, files, directory, defaultBase } = context;
-  const forwarder =
-    upstream === null ? null : new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal });
+  const chat = new ChatService({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal });
+  if (upstream === null) return chat;
+  return forwardingPipeline(chat, new ChatForwarder({ upstream, store, files, root: directory.root, defaultBase, logger, signal }));
+}
+
+/** Creates the complete route table. Every route is also part of the OpenAPI document. */
+function createRoutes(context: ServiceContext, chat: ChatPipeline): Route[] {
   const routes = [
-    ...chatRoutes({ policies, engine, tokenizers, work, limits: chatLimits, logger, signal }, forwarder),
+    ...chatRoutes(chat),
+    ...responsesRoutes(chat, context.store),
+    ...messagesRoutes(chat),
+    ...completionRoutes(chat),
     ...servedModelRoutes(context),
     ...baseModelRoutes(context),
     ...modelRoutes(context),
@@ -99,12 +114,13 @@ export function createApp(
   const app = new Hono<ServiceEnvironment>();
   if (onRequest !== undefined) app.use(reportRequests(onRequest));
   app.use(cancelUnread);
+  app.use(messagesErrors);
   // Describes the route without running it, so it needs no key. There are no CORS headers: a page of another origin gets no access.
   app.options("*", (c) => {
     const allowed = allowedMethods(app, c.req.path);
     return allowed.length === 0 ? c.notFound() : c.body(null, 204, { Allow: allowed.join(", ") });
   });
-  const routes = createRoutes(context, { chatLimits, signal });
+  const routes = createRoutes(context, createPipeline(context, { chatLimits, signal }));
   // Public paths need no key for any method, so that an unsupported method yields 405 with and without a key.
   const publicPaths = new Set(routes.filter(({ isPublic }) => isPublic === true).map(({ path }) => path));
   app.use(

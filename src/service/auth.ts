@@ -1,4 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http";
 import type { MiddlewareHandler } from "hono";
 import type { ServiceEnvironment, ServiceRequest } from "./body.ts";
 import { errorResponse } from "./http-errors.ts";
@@ -8,7 +9,17 @@ function digest(text: string): Buffer {
 }
 
 /**
- * Creates a middleware that rejects requests without `Authorization: Bearer <key>` with 401. Digests are compared in constant time, so that
+ * Returns the API key of a request: of the header `Authorization: Bearer <key>`, or without that header of `x-api-key`, which clients of the
+ * Messages API send. Undefined for neither header, and for an `Authorization` of another form.
+ */
+export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
+  const { authorization, "x-api-key": key } = headers;
+  if (authorization !== undefined) return /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+  return typeof key === "string" ? key : undefined;
+}
+
+/**
+ * Creates a middleware that rejects requests without `Authorization: Bearer <key>` or `x-api-key: <key>` with 401. Digests are compared in constant time, so that
  * timing reveals neither the key nor its length. A session of the dashboard replaces the key where `session` allows it.
  *
  * @param key - The API key of the service.
@@ -21,8 +32,9 @@ export function requireKey(
 ): MiddlewareHandler<ServiceEnvironment> {
   const expected = digest(key);
   return async function requireKeyMiddleware(c, next) {
-    const header = c.env.incoming.headers.authorization;
-    const token = header === undefined ? undefined : /^bearer +(\S+) *$/i.exec(header)?.[1];
+    const { headers } = c.env.incoming;
+    const token = presentedKey(headers);
+    const header = headers.authorization ?? token;
     if (open(c.req.path) || (token !== undefined && timingSafeEqual(digest(token), expected))) return next();
     const allowed = header === undefined ? session(c) : null;
     if (allowed === true) return next();

@@ -57,9 +57,11 @@ export function isClientGone(error: unknown): boolean {
   return isAbort(error) || (error instanceof Error && error.message === "aborted" && "code" in error && error.code === "ECONNRESET");
 }
 
-/** Whether the path is a chat route, where existing clients expect validation errors as 400 instead of 422. */
+const CHAT_PATH = /^\/(?:v1\/(?:chat|responses|messages|completions)|inference|tokenize|detokenize)(?:\/|$)/u;
+
+/** Whether the path belongs to an API dialect of chat, where existing clients expect validation errors as 400 instead of 422. */
 export function isChatPath(path: string): boolean {
-  return path.startsWith("/v1/chat/");
+  return CHAT_PATH.test(path);
 }
 
 /** Fields of an error body. */

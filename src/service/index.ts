@@ -2,7 +2,7 @@
 export { startService } from "./start.ts";
 export type { RunningService, ServiceOptions } from "./start.ts";
 export type { HubOptions } from "./hub/hub.ts";
-export type { ChatLimits } from "./routes/chat.ts";
+export type { ChatLimits } from "./chat/generate/admit.ts";
 export type { RequestRecord } from "./app.ts";
 export type { ServiceLimits } from "./limits.ts";
 export type { ServiceLogger } from "./logger.ts";

@@ -33,7 +33,7 @@ import { DEFAULT_LIMITS, type ServiceLimits } from "./limits.ts";
 import { redacting, stderrLogger, type ServiceLogger } from "./logger.ts";
 import { createRedactor } from "./redact.ts";
 import { Policies } from "./policies.ts";
-import type { ChatLimits } from "./routes/chat.ts";
+import type { ChatLimits } from "./chat/generate/admit.ts";
 import { closeServer, limitSilence, listen, trackRequests, trackSockets } from "./server.ts";
 import { SHIPPED_BASE, shippedDirectory } from "./shipped-base.ts";
 import { createStoredFiles } from "./stored-files/stored-files.ts";

@@ -30,7 +30,8 @@ test("answers 401 without the key on every route that needs it", async () => {
         ...(authorization === undefined ? {} : { headers: { authorization } }),
       });
       expect([method, path, authorization, answer.status]).toEqual([method, path, authorization, 401]);
-      expect(answer.body.error).toMatchObject({ type: "AuthenticationError", param: null });
+      const type = path.startsWith("/v1/messages") ? "authentication_error" : "AuthenticationError";
+      expect(answer.body.error).toMatchObject({ type, param: null });
       expect(answer.body.error).toMatchObject({ code: 401, error_code: "E_UNAUTHORIZED" });
       expect(JSON.stringify(answer.body)).not.toContain(service.apiKey);
     }

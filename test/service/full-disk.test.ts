@@ -83,6 +83,13 @@ test.skipIf(!canMount)("answers writes on a full disk with 507, stores nothing, 
   const answers = [];
   for (const [method, path, body] of writes) answers.push({ path, ...(await service.call(method, path, body)) });
   for (const answer of answers) expect(answer).toMatchObject({ path: answer.path, ...FULL });
+  const ask = { model: "tiny", input: "hello", metadata: { pad: "x".repeat(9000) } };
+  const stored = await service.call("POST", "/v1/responses", ask);
+  expect(stored).toMatchObject({
+    status: 507,
+    body: { error: { error_code: "E_NO_SPACE", message: expect.stringContaining("store: false") } },
+  });
+  expect((await service.call("POST", "/v1/responses", { ...ask, store: false })).status).toBe(200);
   expect(JSON.stringify(answers.map(({ body }) => body))).not.toContain(disk.path);
   expect(await readdir(join(disk.path, "tmp"))).toEqual([]);
   expect(await service.ok("GET", `${ARTIFACTS}/${open.id}`)).toEqual(open);

@@ -26,6 +26,7 @@ import { truncatePrompt } from "./prompt/length.ts";
 import { echoedText, responseRole } from "./request/prompt-request.ts";
 import { RecentPrompts } from "./prompt/recent-prompts.ts";
 import { hasEndedReasoning } from "./text/reasoning.ts";
+import { encodeRawPrompt } from "./prompt/raw-prompt.ts";
 import { rememberTurn, renderPrompt, terminatorsOf, type PromptEncoder } from "./prompt/render.ts";
 import { generateRun, type Run } from "./run.ts";
 import { toChatRequest, type ChatRequest } from "./request/request.ts";
@@ -36,6 +37,7 @@ import { OutputGrammars } from "./generate/output-grammar.ts";
 import { returningMessages } from "./answer/returning-messages.ts";
 import { completionPieces, countLogprobs, toMessage, type ChoiceMessage } from "./answer/shape.ts";
 import { CompletionStream } from "./answer/stream.ts";
+import { type ChatAnswer, type ChatCall, type ChatPipeline, type RenderedCall } from "./pipeline.ts";
 import { textStream } from "./answer/text-stream.ts";
 import { IgnoredFieldLog } from "./request/ignored-fields.ts";
 
@@ -54,24 +56,6 @@ export interface ChatDependencies {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Unparsed chat completion request. */
-export interface ChatCall {
-  /** Bytes of the body; the service takes ownership. */
-  readonly body: Uint8Array;
-  readonly contentType: string | undefined;
-  /** The `x-request-id` header; takes precedence over the body's `request_id`. */
-  readonly requestId: string | undefined;
-  /** Credential that authenticated the request; sampled ids are not shared between credentials. */
-  readonly credential: string;
-  /** Aborted when the client disconnects. */
-  readonly signal: AbortSignal;
-}
-
-/** Response to a request: a whole body, or a stream of events. */
-export type ChatAnswer =
-  | { readonly kind: "json"; readonly body: string | ReadableStream<Uint8Array> }
-  | { readonly kind: "stream"; readonly events: ReadableStream<Uint8Array> };
-
 /** Resources that a request holds until it ends or fails. */
 interface Held {
   readonly abort: AbortController;
@@ -86,7 +70,7 @@ function release(held: Held): void {
 const MAX_WHOLE_LOGPROBS = 4096;
 
 /** Chat completion service. */
-export class ChatService {
+export class ChatService implements ChatPipeline {
   readonly #dependencies: ChatDependencies;
   readonly #limits: ResolvedChatLimits;
   readonly #admission: Admission;
@@ -128,11 +112,7 @@ export class ChatService {
    * @throws Any error of the request, for {@link toChatError} to convert into a response.
    */
   async complete(call: ChatCall): Promise<ChatAnswer> {
-    const needs = { parsesReasoning: this.#limits.reasoningParser !== "none" };
-    const body = { bytes: call.body, contentType: call.contentType, needs };
-    const request = toChatRequest(await this.#work.readChat(body, call.signal));
-    this.#unknownFields.report(request.unknownFields, this.#dependencies.logger);
-    this.#inertFields.report(request.inertFields, this.#dependencies.logger);
+    const request = await this.#read(call);
     checkCounts(request, this.#limits);
     const held = this.#hold(call.signal, request.n);
     let isStreaming = false;
@@ -155,6 +135,31 @@ export class ChatService {
     }
   }
 
+  /**
+   * Renders and encodes the prompt of a request.
+   *
+   * @throws Any error of the request, for {@link toChatError} to convert into a response.
+   */
+  async render(call: ChatCall): Promise<RenderedCall> {
+    const request = await this.#read(call);
+    const held = this.#hold(call.signal, 0);
+    try {
+      const { lease, tokenizer, prompt } = await this.#open(call, request, held);
+      return { ids: prompt.ids, contextLength: lease.base.contextLength, tokenizer };
+    } finally {
+      release(held);
+    }
+  }
+
+  async #read(call: ChatCall): Promise<ChatRequest> {
+    const needs = { parsesReasoning: this.#limits.reasoningParser !== "none" };
+    const body = { bytes: call.body, contentType: call.contentType, needs, hasMessages: call.prompt === undefined };
+    const request = toChatRequest(await this.#work.readChat(body, call.signal));
+    this.#unknownFields.report(request.unknownFields, this.#dependencies.logger);
+    this.#inertFields.report(request.inertFields, this.#dependencies.logger);
+    return request;
+  }
+
   #endAll(): void {
     for (const abort of this.#running) abort.abort(new ShutdownError());
   }
@@ -170,23 +175,37 @@ export class ChatService {
     return { abort, releases };
   }
 
-  /** Converts a request into a plan. The policy, and with it the step that the response names, is fixed here. */
-  async #prepare(call: ChatCall, request: ChatRequest, held: Held): Promise<Run> {
-    const { engine, policies } = this.#dependencies;
+  /** Resolves the model of a request and renders its prompt. The policy, and with it the step that the response names, is fixed here. */
+  async #open(call: ChatCall, request: ChatRequest, held: Held) {
     const { signal } = held.abort;
-    const lease = await policies.resolvePolicy(request.model, { signal });
+    const lease = await this.#dependencies.policies.resolvePolicy(request.model, { signal });
     held.releases.push(() => lease.release());
     const { base } = lease;
-    const [tokenizer, defaults] = await Promise.all([this.#tokenizer(lease), this.#generationDefaults(base.directory)]);
+    const tokenizer = await this.#tokenizer(lease);
     signal.throwIfAborted();
-
     const splice = { memory: this.#sampledIds.of(call.credential), scope: lease.resolvedName.replace(/:step\d+$/, "") };
-    checkToolParser(request, this.#limits);
-    checkTemplate(request, this.#limits);
+    const isRaw = call.prompt !== undefined;
+    if (!isRaw) {
+      checkToolParser(request, this.#limits);
+      checkTemplate(request, this.#limits);
+    }
     const encoder = this.#encoder(tokenizer, request, { base, signal });
-    const whole = await renderPrompt(request, { recent: this.#recentPrompts, splice, encoder });
+    const whole =
+      call.prompt === undefined
+        ? await renderPrompt(request, { recent: this.#recentPrompts, splice, encoder })
+        : await encodeRawPrompt(call.prompt, request, encoder);
     signal.throwIfAborted();
-    const prompt = truncatePrompt(whole, request, base.contextLength);
+    return { lease, tokenizer, splice, encoder, whole, prompt: truncatePrompt(whole, request, base.contextLength), isRaw };
+  }
+
+  /** Converts a request into a plan. */
+  async #prepare(call: ChatCall, request: ChatRequest, held: Held): Promise<Run> {
+    const { engine } = this.#dependencies;
+    const { signal } = held.abort;
+    const { lease, tokenizer, splice, encoder, whole, prompt, isRaw } = await this.#open(call, request, held);
+    const { base } = lease;
+    const defaults = await this.#generationDefaults(base.directory);
+    signal.throwIfAborted();
     const params = resolveSampling(request, this.#limits, {
       base,
       tokenizer,
@@ -194,7 +213,8 @@ export class ChatService {
       defaults,
       engineTopLogprobs: engine.capabilities().maxTopLogprobs,
     });
-    const shouldParseReasoning = this.#limits.reasoningParser !== "none" && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
+    const parsesReasoning = !isRaw && this.#limits.reasoningParser !== "none";
+    const shouldParseReasoning = parsesReasoning && !hasEndedReasoning(whole.text, terminatorsOf(tokenizer));
     const constraint = await constraintOf(request, {
       grammars: this.#outputGrammars,
       canConstrain: engine.capabilities().constraints === true,

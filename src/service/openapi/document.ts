@@ -38,6 +38,7 @@ const PATH_PARAMETERS: Readonly<Record<string, { readonly description: string; r
   model_id: { description: "Identifier of a trainable model.", schema: uuid },
   job_id: { description: "Identifier of a training job.", schema: uuid },
   artifact_id: { description: "Identifier of an artifact version.", schema: uuid },
+  response_id: { description: "Identifier of a stored response.", schema: { type: "string" } },
   step: { description: "Step of a checkpoint, or `latest`.", schema: STEP },
   path: { description: "Path of a file inside the artifact. Slashes may be percent-encoded.", schema: artifactPath },
 };
@@ -127,13 +128,18 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
   });
   const { components, forRequest } = joined(
     requests.reachable(operations.map(({ request }) => request)),
-    answers.reachable([answers.at(errorBody), operations.map(({ successes }) => successes)]),
+    answers.reachable([routes.map((spec) => answers.at(spec.errorBody ?? errorBody)), operations.map(({ successes }) => successes)]),
   );
   const paths: Record<string, Record<string, DocumentPart>> = {};
   for (const { spec, request, successes } of operations) {
     const note = spec.isExtension === true ? "Extension of the interface." : "";
     const description = [spec.description ?? "", note].filter((text) => text !== "").join(" ");
-    const errors = errorStatuses(spec).map((status) => [status, { $ref: `#/components/responses/${ERROR_TYPES[status]}${status}` }]);
+    const errors = errorStatuses(spec).map((status) => [
+      status,
+      spec.errorBody === undefined
+        ? { $ref: `#/components/responses/${ERROR_TYPES[status]}${status}` }
+        : errorPart(status, answers.at(spec.errorBody)),
+    ]);
     (paths[spec.path] ??= {})[spec.method.toLowerCase()] = {
       operationId: spec.id,
       tags: [spec.tag],
@@ -156,22 +162,25 @@ export function openApiDocument(routes: readonly RouteSpec[]): DocumentPart {
         "Chat completions, trainable models, checkpoints, training jobs and artifacts. Every GET route answers HEAD; OPTIONS lists the methods of a path in the header Allow. Bodies, lists and strings have upper bounds, which this document does not repeat.",
     },
     servers: [{ url: "/" }],
-    security: [{ key: [] }],
+    security: [{ key: [] }, { headerKey: [] }],
     tags: TAGS.filter((tag) => routes.some((spec) => spec.tag === tag)).map((name) => ({ name })),
     paths,
     components: {
-      securitySchemes: { key: { type: "http", scheme: "bearer", description: "The one key of the service." } },
+      securitySchemes: {
+        key: { type: "http", scheme: "bearer", description: "The one key of the service." },
+        headerKey: { type: "apiKey", in: "header", name: "x-api-key", description: "The same key, for clients of the Messages API." },
+      },
       responses: Object.fromEntries(usedErrors.map((status) => [`${ERROR_TYPES[status]}${status}`, errorPart(status)])),
       schemas: components,
     },
   };
 }
 
-function errorPart(status: ErrorStatus): DocumentPart {
+function errorPart(status: ErrorStatus, schema: DocumentPart = { $ref: "#/components/schemas/ErrorBody" }): DocumentPart {
   const header = ERROR_HEADERS[status];
   return {
     description: ERROR_DESCRIPTIONS[status],
     ...(header === undefined ? {} : { headers: { [header]: { required: true, schema: { type: "string" } } } }),
-    content: { "application/json": { schema: { $ref: "#/components/schemas/ErrorBody" } } },
+    content: { "application/json": { schema } },
   };
 }

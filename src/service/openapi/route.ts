@@ -43,6 +43,8 @@ export interface RouteSpec {
   readonly otherAnswers?: Readonly<Record<number, z.ZodType>> | undefined;
   /** Error statuses in addition to the implied ones (see `document.ts`). @default none */
   readonly errors?: readonly ErrorStatus[] | undefined;
+  /** Schema of error bodies. @default the error body of the service */
+  readonly errorBody?: z.ZodType | undefined;
   /** Status of a validation error. @default 422 */
   readonly validationStatus?: 400 | 422 | undefined;
 }

@@ -1,47 +1,41 @@
 /** The route `POST /v1/chat/completions`. */
 import { chatCompletion } from "../../schema/index.ts";
+import { presentedKey } from "../auth.ts";
 import { readBytes, type ServiceRequest } from "../body.ts";
 import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
 import { wireRequest } from "../chat/request/fields.ts";
+import { sourceOf, type ChatPipeline } from "../chat/pipeline.ts";
 import { route, type Route, type RouteSpec } from "../openapi/route.ts";
-import type { ChatForwarder } from "../chat/forward/forward.ts";
-import { ChatService, type ChatDependencies } from "../chat/service.ts";
-import { bodyText } from "../requests.ts";
-
-export type { ChatLimits } from "../chat/generate/admit.ts";
-export type { ChatDependencies } from "../chat/service.ts";
 
 const JSON_HEADERS = { "content-type": "application/json" };
 const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
-/** Returns the API key of an `Authorization` header, so that spellings of the header with the same key count as one credential. */
-function credentialOf(authorization: string | undefined): string {
-  return authorization === undefined ? "" : (/^bearer +(\S+) *$/i.exec(authorization)?.[1] ?? authorization);
-}
-
-/** Handlers of chat completions: the service itself, and the forwarder to another server. */
-interface Places {
-  readonly chat: ChatService;
-  readonly forwarder: ChatForwarder | null;
-}
-
-async function handle({ chat, forwarder }: Places, context: ServiceRequest): Promise<Response> {
+async function handle(chat: ChatPipeline, context: ServiceRequest): Promise<Response> {
   const { req } = context;
-  const idHeader = chat.requestIdHeader(req.header("x-request-id"));
-  const [contentType, requestId, { signal }] = [req.header("content-type"), req.header("x-request-id"), req.raw];
+  const requestId = req.header("x-request-id");
+  const idHeader = chat.requestIdHeader(requestId);
   try {
     const body = await readBytes(context);
-    const isJson = /^\s*application\/json\b/i.test(contentType ?? "");
-    const forwarded = forwarder !== null && isJson ? await forwarder.forward({ body: bodyText("chat", body), requestId, signal }) : null;
-    if (forwarded) {
-      for (const [name, value] of Object.entries(idHeader)) forwarded.headers.set(name, value);
-      return forwarded;
+    const source = sourceOf("chat", body, req.header("x-stainless-retry-count"));
+    const credential = presentedKey(context.env.incoming.headers) ?? "";
+    const answer = await chat.complete({
+      body,
+      contentType: req.header("content-type"),
+      requestId,
+      credential,
+      signal: req.raw.signal,
+      source,
+    });
+    switch (answer.kind) {
+      case "json":
+        return new Response(answer.body, { headers: { ...JSON_HEADERS, ...idHeader } });
+      case "stream":
+        return new Response(answer.events, { headers: { ...STREAM_HEADERS, ...idHeader } });
+      case "refusal": {
+        const retry = answer.retryAfter === null ? {} : { "retry-after": answer.retryAfter };
+        return Response.json(answer.body, { status: answer.status, headers: { ...idHeader, ...retry } });
+      }
     }
-    const credential = credentialOf(req.header("authorization"));
-    const answer = await chat.complete({ body, contentType, requestId, credential, signal });
-    return answer.kind === "json"
-      ? new Response(answer.body, { headers: { ...JSON_HEADERS, ...idHeader } })
-      : new Response(answer.events, { headers: { ...STREAM_HEADERS, ...idHeader } });
   } catch (error) {
     const { status, body } = chat.explain(error);
     const retry: Record<string, string> = status === 429 || status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS) } : {};
@@ -49,13 +43,8 @@ async function handle({ chat, forwarder }: Places, context: ServiceRequest): Pro
   }
 }
 
-/**
- * Creates the chat completion route, with and without a trailing slash. The surrounding app handles authentication and body limits.
- *
- * @param forwarder - Forwarder of requests for models that another server samples. @default the service answers all requests
- */
-export function chatRoutes(dependencies: ChatDependencies, forwarder: ChatForwarder | null = null): Route[] {
-  const places: Places = { chat: new ChatService(dependencies), forwarder };
+/** Creates the chat completion route, with and without a trailing slash. The surrounding app handles authentication and body limits. */
+export function chatRoutes(chat: ChatPipeline): Route[] {
   const spec: RouteSpec = {
     method: "POST",
     path: "/v1/chat/completions",
@@ -72,7 +61,7 @@ export function chatRoutes(dependencies: ChatDependencies, forwarder: ChatForwar
     errors: [404, 409, 429],
     validationStatus: 400,
   };
-  const answerTo = (context: ServiceRequest) => handle(places, context);
+  const answerTo = (context: ServiceRequest) => handle(chat, context);
   const withSlash = { ...spec, path: `${spec.path}/`, id: "createChatCompletionWithSlash", summary: "The same with a slash at the end" };
   return [route(spec, answerTo), route(withSlash, answerTo)];
 }

@@ -5,7 +5,25 @@ export const MIGRATIONS: Record<string, Migration> = {
   "0001-initial": { up: initial },
   "0002-lineage": { up: lineage },
   "0003-digests": { up: digests },
+  "0004-responses": { up: responses },
 };
+
+/** Adds the stored responses of the Responses API. */
+async function responses(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable("responses")
+    .addColumn("id", "text", (c) => c.primaryKey())
+    .addColumn("owner", "text", (c) => c.notNull())
+    .addColumn("previous_id", "text")
+    .addColumn("input", "text", (c) => c.notNull())
+    .addColumn("response", "text", (c) => c.notNull())
+    .addColumn("size_bytes", "integer", (c) => c.notNull())
+    .addColumn("created_at", "text", (c) => c.notNull())
+    .execute();
+  await db.schema.createIndex("responses_by_age").on("responses").column("created_at").execute();
+  // The sum of the sizes is read after each write, from this index alone.
+  await db.schema.createIndex("responses_by_size").on("responses").column("size_bytes").execute();
+}
 
 /** Adds digest columns. Digests of existing files are unknown; digests of a checkpoint are recorded at its first use. */
 async function digests(db: Kysely<unknown>): Promise<void> {

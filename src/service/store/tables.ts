@@ -9,6 +9,7 @@ export interface Tables {
   artifacts: ArtifactRow;
   artifact_files: ArtifactFileRow;
   idempotency_keys: IdempotencyKeyRow;
+  responses: ResponseRow;
 }
 
 /** Database connection, or a transaction on it. */
@@ -109,6 +110,22 @@ export interface ArtifactFileRow {
   path: string;
   size_bytes: number;
   sha256: string;
+}
+
+/** Stored response of the Responses API. */
+export interface ResponseRow {
+  id: string;
+  /** SHA-256 of the credential that created the response, hexadecimal. */
+  owner: string;
+  /** Response that this one continues; null for the first of a conversation. */
+  previous_id: string | null;
+  /** Input items as JSON. */
+  input: string;
+  /** The response as JSON. */
+  response: string;
+  /** Bytes of both JSON texts. */
+  size_bytes: number;
+  created_at: string;
 }
 
 export interface IdempotencyKeyRow {

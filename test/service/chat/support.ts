@@ -12,7 +12,9 @@ import type { ServiceLogger } from "../../../src/service/logger.ts";
 import type { PolicyLease } from "../../../src/service/policies.ts";
 import type { ServiceEnvironment } from "../../../src/service/body.ts";
 import { register } from "../../../src/service/openapi/route.ts";
-import { chatRoutes, type ChatLimits } from "../../../src/service/routes/chat.ts";
+import type { ChatLimits } from "../../../src/service/chat/generate/admit.ts";
+import { ChatService } from "../../../src/service/chat/service.ts";
+import { chatRoutes } from "../../../src/service/routes/chat.ts";
 import { createScriptedEngine, type SampleScriptInput, type ScriptedCall, type ScriptedEngine } from "../../../src/testing/index.ts";
 import { loadTokenizer, type ChatTokenizer } from "../../../src/tokenizer/index.ts";
 
@@ -81,32 +83,34 @@ export async function startChatServer(options: ChatServerOptions = {}): Promise<
   const app = new Hono<ServiceEnvironment>();
   register(
     app,
-    chatRoutes({
-      engine: options.wrap?.(engine) ?? engine,
-      tokenizers: () => Promise.resolve(tokenizer),
-      policies: {
-        resolvePolicy: (name): Promise<PolicyLease> => {
-          const resolvedName = name ? MODELS[name] : "whetstone-tiny";
-          if (resolvedName === undefined)
-            return Promise.reject(new NotFoundError(`The model '${name}' does not exist`, { param: "model" }));
-          openLeases++;
-          let isOpen = true;
-          return Promise.resolve({
-            policy,
-            resolvedName,
-            step: null,
-            base,
-            release: () => {
-              if (isOpen) openLeases--;
-              isOpen = false;
-            },
-          });
+    chatRoutes(
+      new ChatService({
+        engine: options.wrap?.(engine) ?? engine,
+        tokenizers: () => Promise.resolve(tokenizer),
+        policies: {
+          resolvePolicy: (name): Promise<PolicyLease> => {
+            const resolvedName = name ? MODELS[name] : "whetstone-tiny";
+            if (resolvedName === undefined)
+              return Promise.reject(new NotFoundError(`The model '${name}' does not exist`, { param: "model" }));
+            openLeases++;
+            let isOpen = true;
+            return Promise.resolve({
+              policy,
+              resolvedName,
+              step: null,
+              base,
+              release: () => {
+                if (isOpen) openLeases--;
+                isOpen = false;
+              },
+            });
+          },
         },
-      },
-      limits: options.limits,
-      signal: options.signal,
-      logger,
-    }),
+        limits: options.limits,
+        signal: options.signal,
+        logger,
+      }),
+    ),
   );
   const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
   await once(server, "listening");

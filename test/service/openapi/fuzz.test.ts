@@ -19,16 +19,23 @@ const RUNS = Number(process.env["OPENAPI_FUZZ_RUNS"] ?? 12);
 
 /** Operations with rules that no JSON schema holds, between fields or about stored objects; they may refuse a body that fits. */
 const HAVE_RULES = [
+  "countMessageTokens",
   "createChatCompletion",
   "createChatCompletionWithSlash",
+  "createCompletion",
+  "createMessage",
   "createModel",
+  "createResponse",
   "createRlJob",
   "createSftJob",
+  "detokenize",
+  "generate",
   "listArtifactVersions",
   "listCheckpoints",
   "listJobEvents",
   "listJobs",
   "listModels",
+  "tokenize",
 ];
 
 interface Operation extends Schema {

@@ -101,6 +101,14 @@ export class ChatForwarder {
     }
   }
 
+  /** Whether the upstream samples the model that a body names. */
+  async samples(body: string): Promise<boolean> {
+    const fields = membersOf(body);
+    const target = fields === null ? null : await this.#target(fields["model"]);
+    target?.release();
+    return target !== null;
+  }
+
   async #forward(call: ForwardCall): Promise<Response | null> {
     const fields = membersOf(call.body);
     if (fields === null) return null;

@@ -55,6 +55,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_DATA_CORRUPTED: 500,
   E_ENGINE_MISSING: 503,
   E_UNAVAILABLE: 503,
+  E_NO_SPACE: 507,
   E_NON_FINITE: 500,
 };
 

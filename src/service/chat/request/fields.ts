@@ -134,16 +134,18 @@ export const FIELD_NAMES: ReadonlyMap<string, FieldName> = new Map([
  * them is a considerable part of the cost of a short request.
  *
  * @param raw - Top-level members of the body.
+ * @param hasMessages - Whether `messages` is required; otherwise the fields have an empty list.
  * @returns The typed fields, or the issues of all fields that fail.
  */
 export function readFields(
   raw: Readonly<Record<string, unknown>>,
+  { hasMessages }: { readonly hasMessages: boolean },
 ): { readonly body: ChatFields; readonly members: FieldMembers } | { readonly issues: readonly z.core.$ZodIssue[] } {
-  const body: Record<string, unknown> = {};
+  const body: Record<string, unknown> = hasMessages ? {} : { messages: [] };
   const members: Record<string, unknown> = { ...DEFAULT_MEMBERS };
   const issues: z.core.$ZodIssue[] = [];
   for (const { name, schema, isRequired, isMember, member } of ROWS) {
-    if (!Object.hasOwn(raw, name) && isRequired !== true) continue;
+    if (!Object.hasOwn(raw, name) && (isRequired !== true || !hasMessages)) continue;
     const { success, data, error } = schema.safeParse(raw[name]);
     if (!success) for (const issue of error.issues) issues.push({ ...issue, path: [name, ...issue.path] });
     body[name] = data;

@@ -116,6 +116,8 @@ export interface ChatBody {
   readonly contentType: string | undefined;
   /** Server features that some fields need. */
   readonly needs: FieldNeeds;
+  /** Whether the body has `messages`; false for a prompt that is given besides the body. @default true */
+  readonly hasMessages?: boolean | undefined;
 }
 
 /** {@link ChatRequest} as plain data, which can be passed between threads. */
@@ -126,22 +128,27 @@ export function toChatRequest(parsed: ParsedChat): ChatRequest {
   return { ...parsed, forcedCalls: toForcedCalls(parsed.output) };
 }
 
+/** Rejects a body of another media type than JSON. @throws {@link BodyError} `E_ARGUMENT` */
+export function checkMediaType(contentType: string | undefined): void {
+  const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
+  if (mediaType !== "application/json")
+    throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
+}
+
 /**
  * Parses the body of a chat completion.
  *
  * @throws {@link BodyError} `E_ARGUMENT` for another media type, invalid JSON, a wrong type, contradicting fields.
  * @throws ArgumentError `E_ARGUMENT` for a field over its limit, and for message content that is not text.
  */
-export function readChat({ bytes, contentType, needs }: ChatBody): ParsedChat {
-  const mediaType = contentType?.split(";", 1)[0]!.trim().toLowerCase();
-  if (mediaType !== "application/json")
-    throw new BodyError(`Expected the content type application/json, got ${mediaType ? shown(mediaType) : "none"}`);
+export function readChat({ bytes, contentType, needs, hasMessages = true }: ChatBody): ParsedChat {
+  checkMediaType(contentType);
   const given = parseBody(bodyText("chat", bytes));
   checkLimits(given);
   const raw = withoutAliases(given);
   checkRawBody(raw);
 
-  const read = readFields(raw);
+  const read = readFields(raw, { hasMessages });
   if ("issues" in read) throw new BodyError(describeIssues(read.issues));
 
   const { body, members } = read;

@@ -1,0 +1,146 @@
+/** The request handler shared by the routes of all dialects. */
+import type { ChatCompletion } from "../../schema/index.ts";
+import { presentedKey } from "../auth.ts";
+import { readBytes, type ServiceRequest } from "../body.ts";
+import { sourceOf, type ChatAnswer, type ChatCall, type ChatPipeline, type RenderedCall } from "../chat/pipeline.ts";
+import { RETRY_AFTER_SECONDS } from "../chat/request/errors.ts";
+import { checkMediaType, parseBody } from "../chat/request/request.ts";
+import { bodyText } from "../requests.ts";
+import { shapedStream } from "./chunks.ts";
+import type { Dialect, DialectCall, Exchange, Members } from "./dialect.ts";
+
+const STREAM_HEADERS = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
+
+/** A request of any dialect, parsed as JSON. */
+export interface OpenCall {
+  readonly body: Members;
+  readonly credential: string;
+  /** Returns the call of a pipeline for one chat completion. `index` distinguishes the digests of several. @default 0 */
+  readonly toCall: (call: DialectCall, index?: number) => ChatCall;
+}
+
+/** Serializes a chat body. Integers beyond 2^53 become strings of digits, which the pipeline parses as integers. */
+function bytesOf(body: Members): Uint8Array {
+  const entries = Object.entries(body).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]);
+  return Buffer.from(JSON.stringify(Object.fromEntries(entries)));
+}
+
+/** Returns a response with a JSON body. A body given as text is written without a stream. */
+function jsonResponse(body: unknown, headers: Readonly<Record<string, string>>): Response {
+  return new Response(JSON.stringify(body), { headers: { "content-type": "application/json", ...headers } });
+}
+
+/**
+ * Reads the body of a request.
+ *
+ * @throws BodyError `E_ARGUMENT` for another media type than JSON, and a body that is not a JSON object.
+ */
+export async function openCall(dialect: Dialect["name"], context: ServiceRequest): Promise<OpenCall> {
+  const { req } = context;
+  const bytes = await readBytes(context);
+  checkMediaType(req.header("content-type"));
+  const source = sourceOf(dialect, bytes, req.header("x-stainless-retry-count"));
+  const credential = presentedKey(context.env.incoming.headers) ?? "";
+  const rest = { contentType: "application/json", requestId: req.header("x-request-id"), credential, signal: req.raw.signal };
+  const sourceAt = (index: number) => (index === 0 ? source : { ...source, digest: `${source.digest}:${index}` });
+  return {
+    body: parseBody(bodyText("chat", bytes)),
+    credential,
+    toCall: ({ body, prompt }, index = 0) => ({ ...rest, body: bytesOf(body), prompt, source: sourceAt(index) }),
+  };
+}
+
+/** Returns the body of a call with streaming as the exchange needs it. */
+function withStream({ body, prompt }: DialectCall, isStream: boolean): DialectCall {
+  // The first chunk needs the number of prompt tokens, the last one the number of output tokens.
+  const stream = isStream ? { stream: true, stream_options: { include_usage: true, continuous_usage_stats: true } } : { stream: false };
+  return { body: { ...body, ...stream }, prompt };
+}
+
+/** Answers that are not the error of another server. */
+type Accepted = Exclude<ChatAnswer, { kind: "refusal" }>;
+
+function refused(answers: readonly ChatAnswer[]): Extract<ChatAnswer, { kind: "refusal" }> | undefined {
+  return answers.find((answer) => answer.kind === "refusal");
+}
+
+async function release(answers: readonly ChatAnswer[]): Promise<void> {
+  for (const answer of answers) {
+    if (answer.kind === "stream") await answer.events.cancel();
+    else if (answer.kind === "json" && typeof answer.body !== "string") await answer.body.cancel();
+  }
+}
+
+/** Starts all completions of an exchange. If one is rejected, the others are cancelled. */
+async function start(pipeline: ChatPipeline, { calls, shaper }: Exchange, { toCall }: OpenCall): Promise<readonly ChatAnswer[]> {
+  const settled = await Promise.allSettled(calls.map((call, index) => pipeline.complete(toCall(withStream(call, shaper !== null), index))));
+  const answers = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  const failure = settled.find((each) => each.status === "rejected");
+  if (failure !== undefined || refused(answers) !== undefined) await release(answers);
+  if (failure !== undefined) throw failure.reason;
+  return answers;
+}
+
+async function completionOf(answer: Accepted): Promise<ChatCompletion> {
+  if (answer.kind === "json" && typeof answer.body === "string") return JSON.parse(answer.body) as ChatCompletion;
+  return (await new Response(answer.kind === "json" ? answer.body : answer.events).json()) as ChatCompletion;
+}
+
+/** Returns the response to a failure in the format of chat completions. */
+export function failedResponse(pipeline: ChatPipeline, error: unknown, idHeader: Readonly<Record<string, string>>): Response {
+  const { status, body } = pipeline.explain(error);
+  const retry: Record<string, string> = status === 429 || status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS) } : {};
+  return Response.json(body, { status, headers: { ...idHeader, ...retry } });
+}
+
+/** Answers a request of a dialect: translates it, runs its chat completions, and shapes their answer. */
+export async function answerDialect(pipeline: ChatPipeline, dialect: Dialect, context: ServiceRequest): Promise<Response> {
+  const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
+  try {
+    const call = await openCall(dialect.name, context);
+    const render = (part: DialectCall) => pipeline.render(call.toCall(part));
+    const exchange = await dialect.open(call.body, { credential: call.credential, render });
+    const answers = await start(pipeline, exchange, call);
+    const refusal = refused(answers);
+    if (refusal !== undefined) {
+      const retry = refusal.retryAfter === null ? {} : { "retry-after": refusal.retryAfter };
+      return Response.json(refusal.body, { status: refusal.status, headers: { ...idHeader, ...retry } });
+    }
+    const accepted = answers as readonly Accepted[];
+    const { shaper } = exchange;
+    if (shaper === null) {
+      const completions = await Promise.all(accepted.map(completionOf));
+      return jsonResponse(await exchange.answer(completions), idHeader);
+    }
+    const streams = accepted.flatMap((answer) => (answer.kind === "stream" ? [answer.events] : []));
+    const explain = (error: unknown) => pipeline.explain(error).body;
+    const events = shapedStream(streams, { shaper, ping: dialect.ping, explain });
+    return new Response(events, { headers: { ...STREAM_HEADERS, ...idHeader } });
+  } catch (error) {
+    return failedResponse(pipeline, error, idHeader);
+  }
+}
+
+/** Request that is rendered and not sampled. */
+export interface RenderedRequest {
+  /** Translates the body to a chat completion. */
+  readonly open: (body: Members) => DialectCall;
+  /** Returns the response body. */
+  readonly answer: (rendered: RenderedCall, body: Members) => unknown;
+}
+
+/** Answers a request about tokens, for which the prompt is rendered and encoded, and nothing is sampled. */
+export async function answerRendered(
+  pipeline: ChatPipeline,
+  context: ServiceRequest,
+  { open, answer }: RenderedRequest,
+): Promise<Response> {
+  const idHeader = pipeline.requestIdHeader(context.req.header("x-request-id"));
+  try {
+    const { body, toCall } = await openCall("tokenize", context);
+    const rendered = await pipeline.render(toCall(open(body)));
+    return jsonResponse(answer(rendered, body), idHeader);
+  } catch (error) {
+    return failedResponse(pipeline, error, idHeader);
+  }
+}

@@ -1,0 +1,56 @@
+/** Tools of the Responses API as functions of a chat completion. */
+import type { ResponsesRequest, ResponsesTool } from "../../../schema/index.ts";
+import { BodyError } from "../../chat/request/errors.ts";
+import type { Members } from "../dialect.ts";
+import { given, unsupported } from "../translate.ts";
+
+/** Name of a function, and its namespace if it is in one. */
+export interface QualifiedName {
+  readonly name: string;
+  readonly namespace?: string | undefined;
+}
+
+/** Returns the name of a function in a chat completion. */
+export function chatName({ name, namespace }: QualifiedName): string {
+  return namespace === undefined ? name : `${namespace}.${name}`;
+}
+
+function required(tool: Members, at: string): string {
+  if (typeof tool["name"] === "string") return tool["name"];
+  throw new BodyError(`Expected \`${at}.name\` to be a string`, { param: `${at}.name` });
+}
+
+function chatTool(tool: Members, at: string, namespace?: string): Members {
+  const { type, description, parameters } = tool;
+  if (type !== "function") throw unsupported(`${at}.type`, type, "Only functions that the client runs are supported");
+  return { type, function: { name: chatName({ name: required(tool, at), namespace }), ...given({ description, parameters }) } };
+}
+
+/** Returns the functions of a namespace. */
+function membersOf({ tools }: ResponsesTool): readonly Members[] {
+  return Array.isArray(tools) ? (tools as readonly Members[]) : [];
+}
+
+/**
+ * Returns the tools of a chat completion. The functions of a namespace are named `namespace.function`.
+ *
+ * @throws BodyError `E_ARGUMENT` for a tool without a name; UnsupportedError `E_UNSUPPORTED` for hosted and custom tools.
+ */
+export function chatTools(tools: readonly ResponsesTool[]): Members[] {
+  return tools.flatMap((tool, index) => {
+    const at = `tools.${index}`;
+    if (tool.type !== "namespace") return [chatTool(tool, at)];
+    const namespace = required(tool, at);
+    return membersOf(tool).map((inner, place) => chatTool(inner, `${at}.tools.${place}`, namespace));
+  });
+}
+
+/** Returns the function that a chat completion calls by its name. */
+export function calledName({ tools }: ResponsesRequest, name: string): QualifiedName {
+  for (const tool of tools ?? []) {
+    if (tool.type !== "namespace" || tool.name === undefined) continue;
+    const inner = membersOf(tool).find((each) => chatName({ name: String(each["name"]), namespace: tool.name }) === name);
+    if (inner !== undefined) return { name: String(inner["name"]), namespace: tool.name };
+  }
+  return { name };
+}

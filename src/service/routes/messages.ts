@@ -1,0 +1,53 @@
+/** The routes of the Messages API. */
+import { messagesAnswer, messagesError, messagesRequest, messagesTokenCount } from "../../schema/index.ts";
+import type { ChatPipeline } from "../chat/pipeline.ts";
+import { messagesDialect } from "../dialects/messages/dialect.ts";
+import { answerDialect, answerRendered } from "../dialects/handler.ts";
+import { toChat } from "../dialects/messages/request.ts";
+import { route, type Route } from "../openapi/route.ts";
+
+/** Creates `POST /v1/messages` and `POST /v1/messages/count_tokens`. */
+export function messagesRoutes(chat: ChatPipeline): Route[] {
+  return [
+    route(
+      {
+        method: "POST",
+        path: "/v1/messages",
+        id: "createMessage",
+        tag: "Chat",
+        summary: "Generate the next message of a conversation, in the format of the Messages API",
+        description: "With `stream: true` the answer is a stream of server-sent events from `message_start` to `message_stop`.",
+        isExtension: true,
+        body: messagesRequest,
+        answer: {
+          description: "A message, or a stream of its events.",
+          content: { "application/json": messagesAnswer, "text/event-stream": "text" },
+        },
+        errors: [404, 409, 429],
+        validationStatus: 400,
+        errorBody: messagesError,
+      },
+      (context) => answerDialect(chat, messagesDialect, context),
+    ),
+    route(
+      {
+        method: "POST",
+        path: "/v1/messages/count_tokens",
+        id: "countMessageTokens",
+        tag: "Chat",
+        summary: "Count the tokens of the prompt of a message",
+        isExtension: true,
+        body: messagesRequest,
+        answer: messagesTokenCount,
+        errors: [404, 409, 429],
+        validationStatus: 400,
+        errorBody: messagesError,
+      },
+      (context) =>
+        answerRendered(chat, context, {
+          open: (members) => ({ body: toChat(members).body }),
+          answer: ({ ids }) => ({ input_tokens: ids.length }),
+        }),
+    ),
+  ];
+}

@@ -1,0 +1,89 @@
+import { setImmediate } from "node:timers/promises";
+import { sql } from "kysely";
+import type { ResponseRow, Store } from "./tables.ts";
+
+/** Milliseconds for which a response is stored. */
+const RETENTION_MS = 30 * 24 * 60 * 60 * 1000;
+/** Default of the max number of stored responses. */
+const RETENTION_COUNT = 10_000;
+/** Default of the max bytes of all stored responses. */
+const RETENTION_BYTES = 512 * 2 ** 20;
+
+/** Limits of {@link StoredResponses}. The oldest responses over a limit are deleted. */
+export interface ResponseLimits {
+  /** Max number of stored responses. @default 10 000 */
+  readonly maxCount?: number | undefined;
+  /** Max bytes of all stored responses with their inputs. @default 512 MiB */
+  readonly maxBytes?: number | undefined;
+}
+
+/** A response to store. `owner` is the digest of its credential. */
+export type NewResponse = Omit<ResponseRow, "created_at" | "size_bytes">;
+
+/** Stored responses of the Responses API. Every owner has its own. */
+export class StoredResponses {
+  readonly #store: Store;
+  readonly #maxCount: number;
+  readonly #maxBytes: number;
+  #pending: ResponseRow[] = [];
+  #writing: Promise<void> | null = null;
+
+  constructor(store: Store, { maxCount = RETENTION_COUNT, maxBytes = RETENTION_BYTES }: ResponseLimits = {}) {
+    this.#store = store;
+    this.#maxCount = maxCount;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Returns a stored response of an owner. */
+  find(owner: string, id: string): Promise<ResponseRow | undefined> {
+    return this.#store.selectFrom("responses").selectAll().where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
+  }
+
+  /**
+   * Stores a response, and deletes responses over a limit. Responses that end in the same turn of the event loop share one
+   * transaction, because each waits for the disk.
+   */
+  save(response: NewResponse): Promise<void> {
+    const sizeBytes = Buffer.byteLength(response.input) + Buffer.byteLength(response.response);
+    this.#pending.push({ ...response, size_bytes: sizeBytes, created_at: new Date().toISOString() });
+    this.#writing ??= this.#write();
+    return this.#writing;
+  }
+
+  async #write(): Promise<void> {
+    await setImmediate();
+    const rows = this.#pending;
+    this.#pending = [];
+    this.#writing = null;
+    const oldest = new Date(Date.now() - RETENTION_MS).toISOString();
+    await this.#store.transaction().execute(async (transaction) => {
+      for (const row of rows) await transaction.insertInto("responses").values(row).execute();
+      await this.#prune(transaction, oldest);
+    });
+  }
+
+  async #prune(store: Store, oldest: string): Promise<void> {
+    await store
+      .deleteFrom("responses")
+      .where((where) =>
+        where.or([
+          where("created_at", "<", oldest),
+          where(sql<number>`rowid`, "<=", sql<number>`(select max(rowid) from responses) - ${this.#maxCount}`),
+        ]),
+      )
+      .execute();
+    const { total } = await store
+      .selectFrom("responses")
+      .select(sql<number>`total(size_bytes)`.as("total"))
+      .executeTakeFirstOrThrow();
+    if (total <= this.#maxBytes) return;
+    const sums = sql`(select rowid as place, sum(size_bytes) over (order by rowid desc) as newer from responses)`;
+    await sql`delete from responses where rowid in (select place from ${sums} where newer > ${this.#maxBytes})`.execute(store);
+  }
+
+  /** Deletes a stored response of an owner. Returns false if nothing was deleted. */
+  async delete(owner: string, id: string): Promise<boolean> {
+    const { numDeletedRows } = await this.#store.deleteFrom("responses").where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
+    return numDeletedRows > 0n;
+  }
+}

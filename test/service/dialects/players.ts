@@ -1,0 +1,160 @@
+/** One conversation through each API dialect: requests, and histories as a client of the dialect keeps them. */
+import { createParser } from "eventsource-parser";
+import type { TestService } from "../support.ts";
+
+/** An event of a stream. */
+export interface SentEvent {
+  readonly name: string | undefined;
+  readonly data: any;
+}
+
+/** A turn as the client receives it. */
+export interface Turn {
+  readonly prompt: readonly number[];
+  readonly ids: readonly number[];
+  readonly logprobs: readonly number[];
+  /** Identifiers of the tool calls. */
+  readonly calls: readonly string[];
+}
+
+/** Client of one dialect. */
+export interface Player {
+  readonly name: string;
+  /** Adds a user's message. */
+  say(text: string): void;
+  /** Adds the results of tool calls. */
+  returnResults(calls: readonly string[]): void;
+  /** Asks for the next turn and adds it to the history. */
+  ask(more: object, isStreamed: boolean): Promise<Turn>;
+}
+
+export const SYSTEM = "you talk";
+const PARAMETERS = { type: "object", properties: {} };
+const EXTENSIONS = { return_token_ids: true, logprobs: true, max_tokens: 400 };
+
+/** Sends a body and returns the parsed answer, or the events of a streamed one. */
+export async function send(
+  { service }: TestService,
+  path: string,
+  body: object,
+  headers: Record<string, string> = { authorization: `Bearer ${service.apiKey}` },
+): Promise<{ readonly status: number; readonly body: any; readonly events: readonly SentEvent[] }> {
+  const init = { method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body) };
+  const response = await fetch(`${service.url}${path}`, init);
+  const text = await response.text();
+  const isStream = response.headers.get("content-type")!.startsWith("text/event-stream");
+  const events: SentEvent[] = [];
+  if (isStream) {
+    const parser = createParser({
+      onEvent: ({ event, data }) => events.push({ name: event, data: data === "[DONE]" ? data : JSON.parse(data) }),
+    });
+    parser.feed(text);
+  }
+  return { status: response.status, body: isStream ? null : JSON.parse(text), events };
+}
+
+async function ok(test: TestService, path: string, body: object): ReturnType<typeof send> {
+  const answer = await send(test, path, body);
+  if (answer.status !== 200) throw new Error(`${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+  return answer;
+}
+
+const numbers = (entries: readonly { logprob: number }[]): number[] => entries.map(({ logprob }) => logprob);
+
+function chatPlayer(test: TestService, model: string): Player {
+  const messages: any[] = [{ role: "system", content: SYSTEM }];
+  const tools = [{ type: "function", function: { name: "add", parameters: PARAMETERS } }];
+  return {
+    name: "chat",
+    say: (content) => void messages.push({ role: "user", content }),
+    returnResults: (calls) => void messages.push(...calls.map((id) => ({ role: "tool", tool_call_id: id, content: "done" }))),
+    async ask(more) {
+      const { body } = await ok(test, "/v1/chat/completions", { model, messages, tools, ...EXTENSIONS, ...more });
+      const [choice] = body.choices;
+      const { content, tool_calls, reasoning } = choice.message;
+      messages.push({ role: "assistant", content, tool_calls, reasoning });
+      return {
+        prompt: body.prompt_token_ids,
+        ids: choice.token_ids,
+        logprobs: numbers(choice.logprobs.content),
+        calls: tool_calls.map((call: any) => call.id),
+      };
+    },
+  };
+}
+
+/** Assembles a streamed message as the client of the Messages API does. */
+export function assembledMessage(events: readonly SentEvent[]): any {
+  const { message } = events[0]!.data;
+  for (const { data } of events) {
+    if (data.type === "content_block_start") message.content[data.index] = { ...data.content_block };
+    const block = message.content[data.index];
+    if (data.type === "content_block_delta") {
+      if (data.delta.type === "input_json_delta") block.json = (block.json ?? "") + data.delta.partial_json;
+      else for (const [key, value] of Object.entries(data.delta)) if (key !== "type") block[key] = (block[key] ?? "") + value;
+    }
+    if (data.type === "content_block_stop" && block.json !== undefined) {
+      block.input = JSON.parse(block.json);
+      delete block.json;
+    }
+    if (data.type === "message_delta") {
+      const { type: _, delta, ...rest } = data;
+      Object.assign(message, delta, rest);
+    }
+  }
+  return message;
+}
+
+function messagesPlayer(test: TestService, model: string): Player {
+  const messages: any[] = [];
+  const tools = [{ name: "add", input_schema: PARAMETERS }];
+  let results: object[] = [];
+  return {
+    name: "messages",
+    // Clients send tool results and the next text in one message.
+    say: (text) => void messages.push({ role: "user", content: [...results.splice(0), { type: "text", text }] }),
+    returnResults: (calls) => {
+      results = calls.map((id) => ({ type: "tool_result", tool_use_id: id, content: [{ type: "text", text: "done" }] }));
+    },
+    async ask(more, isStreamed) {
+      const ask = { model, messages, system: SYSTEM, tools, ...EXTENSIONS, ...more, stream: isStreamed };
+      const { body, events } = await ok(test, "/v1/messages?beta=true", ask);
+      const message = isStreamed ? assembledMessage(events) : body;
+      messages.push({ role: "assistant", content: message.content });
+      const calls = message.content.filter((block: any) => block.type === "tool_use").map((block: any) => block.id);
+      return { prompt: message.prompt_token_ids, ids: message.token_ids, logprobs: message.logprobs, calls };
+    },
+  };
+}
+
+function responsesPlayer(test: TestService, model: string, isStored: boolean): Player {
+  let input: any[] = [];
+  const tools = [{ type: "function", name: "add", parameters: PARAMETERS }];
+  let previous: string | null = null;
+  return {
+    name: isStored ? "responses, stored" : "responses",
+    say: (content) => void input.push({ role: "user", content }),
+    returnResults: (calls) => void input.push(...calls.map((call_id) => ({ type: "function_call_output", call_id, output: "done" }))),
+    async ask({ max_tokens, ...more }: any, isStreamed) {
+      const own = { store: isStored, previous_response_id: previous, max_output_tokens: max_tokens ?? EXTENSIONS.max_tokens };
+      const { max_tokens: _, ...extensions } = EXTENSIONS;
+      const ask = { model, input, instructions: SYSTEM, tools, ...extensions, ...more, ...own, stream: isStreamed };
+      const { body, events } = await ok(test, "/v1/responses", ask);
+      const response = isStreamed ? events.at(-1)!.data.response : body;
+      if (isStored) {
+        previous = response.id;
+        input = [];
+      } else input.push(...response.output);
+      const calls = response.output.filter((item: any) => item.type === "function_call").map((item: any) => item.call_id);
+      return { prompt: response.prompt_token_ids, ids: response.token_ids, logprobs: response.logprobs, calls };
+    },
+  };
+}
+
+/** Clients of all dialects with conversations. */
+export const PLAYERS: readonly ((test: TestService, model: string) => Player)[] = [
+  chatPlayer,
+  messagesPlayer,
+  (test, model) => responsesPlayer(test, model, false),
+  (test, model) => responsesPlayer(test, model, true),
+];

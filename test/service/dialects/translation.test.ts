@@ -1,0 +1,215 @@
+/** Translation of fields, items and blocks, and streams that end in the answer of a request without a stream. */
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { toChat as messagesToChat } from "../../../src/service/dialects/messages/request.ts";
+import { messagesOf } from "../../../src/service/dialects/responses/items.ts";
+import { readRequest, toChat as responsesToChat } from "../../../src/service/dialects/responses/request.ts";
+import { loadTokenizer } from "../../../src/tokenizer/index.ts";
+import { startTestService } from "../support.ts";
+import { assembledMessage, send } from "./players.ts";
+
+const user = { role: "user", content: "hi" };
+const messages = (body: object) => messagesToChat({ messages: [user], ...body }).body;
+const responses = (body: object) => {
+  const members = { input: "hi", ...body };
+  return responsesToChat(members, readRequest(members), []);
+};
+
+describe("a Messages request", () => {
+  it("has its system prompt first, and tool results before the text of the same message", () => {
+    const { messages: translated } = messages({
+      system: [
+        { type: "text", text: "a", cache_control: { type: "ephemeral" } },
+        { type: "text", text: "b" },
+      ],
+      messages: [
+        user,
+        {
+          role: "assistant",
+          content: [
+            { type: "thinking", thinking: "why", signature: "" },
+            { type: "text", text: "so" },
+            { type: "tool_use", id: "c1", name: "add", input: { b: 1, a: 2 } },
+          ],
+        },
+        {
+          role: "user",
+          content: [
+            { type: "tool_result", tool_use_id: "c1", content: [{ type: "text", text: "3" }], is_error: false },
+            { type: "text", text: "and?" },
+          ],
+        },
+        { role: "system", content: "remember" },
+      ],
+    });
+    expect(translated).toEqual([
+      {
+        role: "system",
+        content: [
+          { type: "text", text: "a" },
+          { type: "text", text: "b" },
+        ],
+      },
+      user,
+      {
+        role: "assistant",
+        content: [{ type: "text", text: "so" }],
+        tool_calls: [{ id: "c1", type: "function", function: { name: "add", arguments: '{"b":1,"a":2}' } }],
+        reasoning: "why",
+      },
+      { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "3" }] },
+      { role: "user", content: [{ type: "text", text: "and?" }] },
+      { role: "system", content: "remember" },
+    ]);
+  });
+  it.each([
+    [{ stop_sequences: ["."] }, { stop: ["."] }],
+    [{ thinking: { type: "enabled", budget_tokens: 1024 } }, { chat_template_kwargs: { enable_thinking: true } }],
+    [{ thinking: { type: "disabled" } }, { chat_template_kwargs: { enable_thinking: false } }],
+    [{ thinking: { type: "adaptive", display: "omitted" } }, { include_reasoning: false }],
+    [{ output_config: { effort: "max" } }, { reasoning_effort: "high" }],
+    [
+      { output_config: { format: { type: "json_schema", schema: { type: "object" } } } },
+      { response_format: { type: "json_schema", json_schema: { name: "output", schema: { type: "object" }, strict: true } } },
+    ],
+    [{ tools: [{ name: "add" }], tool_choice: { type: "any" } }, { tool_choice: "required" }],
+    [
+      { tools: [{ name: "add" }], tool_choice: { type: "tool", name: "add", disable_parallel_tool_use: true } },
+      { tool_choice: { type: "function", function: { name: "add" } }, parallel_tool_calls: false },
+    ],
+    [{ messages: [user, { role: "assistant", content: "I" }] }, { continue_final_message: true, add_generation_prompt: false }],
+    [
+      { seed: 3, top_k: 5, return_token_ids: true },
+      { seed: 3, top_k: 5, return_token_ids: true },
+    ],
+  ])("%o is translated to %o", (body, expected) => {
+    expect(messages(body)).toMatchObject(expected);
+  });
+  it("leaves out the fields of other services", () => {
+    const ignored = { metadata: { user_id: "u" }, service_tier: "auto", context_management: { edits: [] }, betas: ["x"], mcp_servers: [] };
+    expect(messages(ignored)).toEqual({ messages: [user] });
+  });
+  it.each([
+    [{ messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }, "messages.0.content.0.type"],
+    [
+      { messages: [{ role: "user", content: [{ type: "tool_result", tool_use_id: "c", content: [{ type: "document" }] }] }] },
+      "messages.0.content.0.content.0.type",
+    ],
+    [{ messages: [{ role: "assistant", content: [{ type: "tool_use", id: "c" }] }] }, "messages.0.content.0.name"],
+    [{ tools: [{ type: "bash_20250124", name: "bash" }] }, "tools.0.type"],
+    [{ mcp_servers: [{ url: "x" }] }, "mcp_servers"],
+    [{ container: "c" }, "container"],
+    [{ output_config: { format: { type: "xml" } } }, "output_config.format.type"],
+    [{ max_tokens: "many" }, "max_tokens"],
+  ])("%o is rejected by name", (body, param) => {
+    expect(() => messages(body)).toThrow(expect.objectContaining({ param }));
+  });
+});
+
+describe("a Responses request", () => {
+  it("has adjacent items of the assistant as one message", () => {
+    const call = (call_id: string, more = {}) => ({ type: "function_call", call_id, name: "add", arguments: "{}", ...more });
+    const called = (id: string, name = "add") => ({ id, type: "function", function: { name, arguments: "{}" } });
+    const output = [{ type: "output_text", text: "so" }];
+    expect(
+      messagesOf([
+        { role: "user", content: "hi" },
+        { type: "reasoning", id: "rs_1", content: [{ type: "reasoning_text", text: "why" }] },
+        { type: "message", role: "assistant", content: output },
+        call("c1"),
+        call("c2", { namespace: "math" }),
+        { type: "function_call_output", call_id: "c1", output: "3" },
+        { type: "function_call_output", call_id: "c2", output: [{ type: "input_text", text: "4" }] },
+        { type: "reasoning", id: "rs_2", summary: [], encrypted_content: Buffer.from("hidden").toString("base64") },
+        call("c3"),
+        { type: "message", role: "assistant", content: "one" },
+        { type: "message", role: "assistant", content: "two" },
+      ]),
+    ).toEqual([
+      { role: "user", content: "hi" },
+      { role: "assistant", content: output, tool_calls: [called("c1"), called("c2", "math.add")], reasoning: "why" },
+      { role: "tool", tool_call_id: "c1", content: "3" },
+      { role: "tool", tool_call_id: "c2", content: [{ type: "input_text", text: "4" }] },
+      { role: "assistant", content: "", tool_calls: [called("c3")], reasoning: "hidden" },
+      { role: "assistant", content: "one" },
+      { role: "assistant", content: "two" },
+    ]);
+  });
+  it.each([
+    [{ max_output_tokens: 5, instructions: "be brief" }, { max_completion_tokens: 5 }],
+    [
+      { include: ["message.output_text.logprobs"], top_logprobs: 2 },
+      { logprobs: true, top_logprobs: 2 },
+    ],
+    [{ reasoning: { effort: "low" } }, { reasoning_effort: "low" }],
+    [{ text: { format: { type: "json_object" } } }, { response_format: { type: "json_object" } }],
+    [
+      { text: { format: { type: "json_schema", name: "n", schema: {} } } },
+      { response_format: { type: "json_schema", json_schema: { name: "n", schema: {} } } },
+    ],
+    [
+      {
+        tools: [{ type: "namespace", name: "math", tools: [{ type: "function", name: "add" }] }],
+        tool_choice: { type: "function", name: "add", namespace: "math" },
+      },
+      {
+        tools: [{ type: "function", function: { name: "math.add" } }],
+        tool_choice: { type: "function", function: { name: "math.add" } },
+      },
+    ],
+  ])("%o is translated to %o", (body, expected) => {
+    expect(responses(body)).toMatchObject(expected);
+  });
+  it.each([
+    [{ tools: [{ type: "file_search" }] }, "tools.0.type"],
+    [{ tools: [{ type: "function", name: "a" }], tool_choice: { type: "allowed_tools" } }, "tool_choice.type"],
+    [{ truncation: "auto" }, "truncation"],
+    [{ conversation: "conv_1" }, "conversation"],
+    [{ include: ["file_search_call.results"] }, "include"],
+    [{ text: { verbosity: "low" } }, "text.verbosity"],
+    [{ input: 5 }, "input"],
+  ])("%o is rejected by name", (body, param) => {
+    expect(() => responses(body)).toThrow(expect.objectContaining({ param }));
+  });
+});
+
+it("a stream with reasoning, text and calls ends in the answer of a request without a stream", async () => {
+  const directory = fileURLToPath(new URL("../../../models/whetstone-tiny", import.meta.url));
+  const tokenizer = await loadTokenizer(directory);
+  const call = (name: string): string => `<tool_call>{"name": "${name}", "arguments": {"a": "naïve 🦊"}}</tool_call>`;
+  const texts = [
+    `the plan</think>See. ${call("add")}${call("math.sub")}`,
+    `</think>${call("add")}`,
+    "all reasoning",
+    "why</think>so",
+    "</think>",
+  ];
+  let said = "";
+  const test = await startTestService({
+    limits: { chat: { reasoningParser: "think" } },
+    engine: {
+      bases: [{ id: "tiny", directory, vocabularySize: tokenizer.vocabularySize, contextLength: 4000, parameters: 1 }],
+      script: () => [...tokenizer.encode(said), tokenizer.eosTokenIds[0]!],
+    },
+  });
+  const functions = [
+    { type: "function", name: "add" },
+    { type: "namespace", name: "math", tools: [{ type: "function", name: "sub" }] },
+  ];
+  const more = { return_token_ids: true, logprobs: true };
+  const stable = (value: object): unknown =>
+    JSON.parse(JSON.stringify(value, (key, inner: unknown) => (["id", "call_id", "created_at"].includes(key) ? undefined : inner)));
+  for (const text of texts) {
+    said = text;
+    const message = { messages: [user], tools: [{ name: "add" }, { name: "math.sub" }], ...more };
+    const plain = (await send(test, "/v1/messages", message)).body;
+    expect(stable(assembledMessage((await send(test, "/v1/messages", { ...message, stream: true })).events))).toEqual(stable(plain));
+    const response = { input: "hi", tools: functions, include: ["reasoning.encrypted_content"], reasoning: { summary: "auto" }, ...more };
+    const whole = (await send(test, "/v1/responses", response)).body;
+    const { events } = await send(test, "/v1/responses", { ...response, stream: true });
+    expect(stable(events.at(-1)!.data.response)).toEqual(stable(whole));
+    expect(events.map(({ data }) => data.sequence_number)).toEqual(events.map((_, index) => index));
+    const done = events.filter(({ name }) => name === "response.output_item.done").map(({ data }) => data.item);
+    expect(done).toEqual(events.at(-1)!.data.response.output);
+  }
+});
