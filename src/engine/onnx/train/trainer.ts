@@ -58,7 +58,10 @@ export interface TrainerOptions {
   readonly startHelper?: StartHelper | undefined;
 }
 
-/** Trainable models by id. Models on the same base share its weights; all models share compiled programs and the helper thread. */
+/**
+ * Trainable models by id. Adapters on the same base share its weights; a fully trained model has weights of its own. All models share
+ * compiled programs and the helper thread.
+ */
 export class Trainer {
   readonly #options: TrainerOptions;
   readonly #bases = new Leases<string, FrozenBase>();
