@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { writeRandomWeights } from "./random-weights.ts";
 
 const run = promisify(execFile);
 export const SHIPPED = join(import.meta.dirname, "../../models/whetstone-tiny");
@@ -34,6 +35,20 @@ const SHAPES: Readonly<Record<string, object>> = {
     max_position_embeddings: 2048,
     rope_theta: 100_000,
   },
+  // Qwen2.5-0.5B.
+  "0.5b": {
+    architectures: ["Qwen2ForCausalLM"],
+    vocab_size: 151_936,
+    hidden_size: 896,
+    intermediate_size: 4864,
+    num_hidden_layers: 24,
+    num_attention_heads: 14,
+    num_key_value_heads: 2,
+    head_dim: 64,
+    max_position_embeddings: 32_768,
+    rope_theta: 1_000_000,
+    rms_norm_eps: 1e-6,
+  },
   "qwen3-33m": {
     architectures: ["Qwen3ForCausalLM"],
     vocab_size: 32_768,
@@ -48,7 +63,13 @@ const SHAPES: Readonly<Record<string, object>> = {
   },
 };
 
-/** Calls `body` with a directory that holds the `config.json` of a shape; weights are made from a seed, so none are needed. */
+/** Shapes with a weights file: a base model is then read as a downloaded one is. */
+const WITH_WEIGHTS: ReadonlySet<string> = new Set(["0.5b"]);
+
+/** Whether {@link withShape} writes weights for a shape. */
+export const hasWeights = (name: string) => WITH_WEIGHTS.has(name);
+
+/** Calls `body` with a directory that holds the `config.json` of a shape and, for large ones, random weights; others need only a seed. */
 export async function withShape<T>(name: string, body: (directory: string) => Promise<T>): Promise<T> {
   const shape = SHAPES[name];
   if (shape === undefined) throw new RangeError(`Expected --params to be one of ${Object.keys(SHAPES).join(", ")}, got "${name}"`);
@@ -56,6 +77,7 @@ export async function withShape<T>(name: string, body: (directory: string) => Pr
   const directory = await mkdtemp(join(tmpdir(), "whetstone-bench-"));
   try {
     await writeFile(join(directory, "config.json"), JSON.stringify({ ...config, ...shape }));
+    if (hasWeights(name)) await writeRandomWeights(directory);
     return await body(directory);
   } finally {
     await rm(directory, { recursive: true, force: true });

@@ -15,7 +15,7 @@ export interface OptimizerState {
   step: number;
 }
 
-/** Max blocks whose squares are in memory at once: 64 MiB. */
+/** Max blocks of squares in memory at once: 64 MiB. */
 const MAX_BLOCKS = 16_384;
 
 /** Global-norm clipping and AdamW, shared by all models of a trainer. */
