@@ -1,8 +1,8 @@
 /** Public interface of capturing: a fetch for the client, and a scope for the rollout. */
 import { ArgumentError } from "../errors.ts";
+import { driftLine, toHistories, toHistoryMembers } from "../trajectory/histories.ts";
 import { Trajectory, trajectory, type Scalar } from "../trajectory/index.ts";
 import { captureFetch, type Fetch } from "./fetch.ts";
-import { toHistories } from "./histories.ts";
 import { CaptureScope, scopes, type CapturedPolicy } from "./scope.ts";
 
 /** Result of a captured rollout. */
@@ -114,23 +114,15 @@ function checkedResult(result: CaptureResult): CaptureResult {
 function toTrajectory(scope: CaptureScope, builder: ReturnType<typeof trajectory>, result: CaptureResult): Trajectory {
   const { calls, logs, policy } = scope;
   const { histories, drifted } = toHistories(calls, policy?.step ?? null);
-  const [main, ...others] = histories;
+  const [main] = histories;
   if (main === undefined) throw nothingCaptured(scope);
   for (const item of main.items) builder.add(item);
   for (const line of logs) builder.log(line);
-  for (const { order } of drifted) {
-    builder.log(`capture: call ${order} continues an earlier turn by its messages but not by its token ids; kept as an additional history`);
-  }
+  for (const call of drifted) builder.log(driftLine(call));
   Object.assign(builder.metadata, result.metadata);
   const { reward, metrics } = result;
   const wire = builder.finish({ reward, metrics }).toJSON();
-  return Trajectory.fromWire({
-    ...wire,
-    tools: main.tools.length === 0 ? null : structuredClone([...main.tools]),
-    additional_histories: others.map(({ items, tools }) =>
-      structuredClone({ messages_and_choices: [...items], tools: tools.length === 0 ? null : [...tools] }),
-    ),
-  });
+  return Trajectory.fromWire({ ...wire, ...toHistoryMembers(histories) });
 }
 
 function nothingCaptured({ policy, logs, otherModels }: CaptureScope): ArgumentError {
