@@ -49,6 +49,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_UNSUPPORTED: 400,
   E_NOT_FOUND: 404,
   E_CONFLICT: 409,
+  E_FORBIDDEN: 403,
   E_TOO_LARGE: 413,
   E_OVERLOADED: 429,
   E_OUTPUT: 422,
@@ -57,6 +58,7 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_UNAVAILABLE: 503,
   E_NO_SPACE: 507,
   E_NON_FINITE: 500,
+  E_NO_SPACE: 507,
 };
 
 /** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without details. */
