@@ -251,6 +251,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
           isDraining = true;
           // Its streams would otherwise last until they are cut off.
           dashboard.close();
+          context.sessions.close();
           // The queue closes first, which ends long polls; the store and the engine close last.
           const jobsClosed = context.jobs.close();
           await closeServer(server, { graceMs, requests, onCut: () => cut.abort() });

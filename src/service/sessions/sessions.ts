@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { ForbiddenError, NotFoundError } from "../../errors.ts";
 import type { CreateSessionRequest } from "../../schema/index.ts";
 import { Lru } from "../../util/lru.ts";
+import { onceAborted } from "../chat/request/client-signal.ts";
 import { checkMetrics } from "../../trajectory/trajectory.ts";
 import { deleteSession, findSession, insertSession, updateSession, type TurnKey } from "../store/sessions.ts";
 import type { SessionRow, Store } from "../store/tables.ts";
@@ -27,6 +28,8 @@ export class Sessions {
   readonly store: Store;
   readonly writer: TurnWriter;
   readonly #graceMs: number;
+  readonly #waiting = new Map<string, Set<() => void>>();
+  #isClosed = false;
   readonly #activities = new Map<string, Activity>();
   /** Number of failed attempts by request, since their last repetition. */
   readonly #failures = new Lru<string, number>({ maxEntries: MAX_FAILURES });
@@ -99,8 +102,36 @@ export class Sessions {
       await this.#cancel(activity, finished());
     } finally {
       this.#drop(row.id, activity);
+      this.#wake(row.id);
     }
     return this.get(id);
+  }
+
+  /** Waits until a session is no longer open, the time has passed, the signal is aborted or the service shuts down. */
+  async untilOver(id: string, ms: number, signal: AbortSignal): Promise<void> {
+    const row = await this.get(id);
+    const remainingMs = new Date(row.open_until).getTime() - Date.now();
+    if (row.finished_at !== null || remainingMs <= 0 || this.#isClosed) return;
+    const { promise, resolve } = withResolve();
+    const waiting = this.#waiting.get(row.id) ?? new Set();
+    this.#waiting.set(row.id, waiting.add(resolve));
+    const timer = setTimeout(resolve, Math.min(ms, remainingMs)).unref();
+    const removeListener = onceAborted(signal, resolve);
+    await promise;
+    clearTimeout(timer);
+    removeListener();
+    waiting.delete(resolve);
+    if (waiting.size === 0) this.#waiting.delete(row.id);
+  }
+
+  /** Ends all calls of {@link untilOver}. */
+  close(): void {
+    this.#isClosed = true;
+    for (const id of this.#waiting.keys()) this.#wake(id);
+  }
+
+  #wake(id: string): void {
+    for (const resolve of this.#waiting.get(id) ?? []) resolve();
   }
 
   /** Deletes a session and its turns; running requests are cancelled. Returns the number of turns. */
@@ -113,6 +144,7 @@ export class Sessions {
       return (await deleteSession(this.store, row.id)) ?? 0;
     } finally {
       this.#drop(row.id, activity);
+      this.#wake(row.id);
     }
   }
 
@@ -180,6 +212,12 @@ export class Sessions {
   #drop(id: string, activity: Activity): void {
     if (activity.running.size === 0) this.#activities.delete(id);
   }
+}
+
+function withResolve(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve = (): void => {};
+  const promise = new Promise<void>((done) => (resolve = done));
+  return { promise, resolve };
 }
 
 type Metrics = Readonly<Record<string, number | boolean>>;
