@@ -54,7 +54,8 @@ test("kill -9 during sessions keeps completed turns, and the agents' retries con
     const { trajectory, requests } = await send(service, "GET", `${SESSIONS}/${id}`);
     const choices = allChoices(trajectorySchema.parse(trajectory));
     expect(requests).toBe(TURNS);
-    expect(choices.map(({ message }) => message.content).toSorted()).toEqual(said[agent]!.toSorted());
+    expect(new Set(choices.map(({ message }) => message.content))).toEqual(new Set(said[agent]));
+    expect(choices).toHaveLength(TURNS);
     for (const { token_ids: ids, logprobs } of choices) expect(logprobs?.content).toHaveLength(ids!.length);
   }
 });

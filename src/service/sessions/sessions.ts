@@ -124,8 +124,9 @@ export class Sessions {
     if (waiting.size === 0) this.#waiting.delete(row.id);
   }
 
-  /** Ends all calls of {@link untilOver}. */
+  /** Ends all calls of {@link untilOver}. Turns that still run are recorded. */
   close(): void {
+    this.writer.close();
     this.#isClosed = true;
     for (const id of this.#waiting.keys()) this.#wake(id);
   }

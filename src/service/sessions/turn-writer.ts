@@ -1,6 +1,10 @@
-/** Recording of turns: all turns that end in one round of the event loop share a transaction, and with it one synchronization of the disk. */
+/**
+ * Recording of turns. Turns that end in one round of the event loop share a transaction. A recorded turn survives the end of the process at
+ * once, and a failure of the system after a second: synchronizing the disk for each turn would block the event loop for milliseconds.
+ */
 import { NoSpaceError } from "../../errors.ts";
 import { isNoSpace } from "../../util/no-space.ts";
+import { synchronize, unsynchronized } from "../store/database.ts";
 import { insertTurns, type NewTurn } from "../store/sessions.ts";
 import type { Store } from "../store/tables.ts";
 
@@ -12,18 +16,21 @@ interface Waiting {
 
 /** Max turns in one transaction, which blocks the event loop while it runs. */
 const MAX_TURNS = 64;
+/** Milliseconds after a transaction at which the disk is synchronized. */
+const SYNCHRONIZE_MS = 1000;
 
 export class TurnWriter {
   readonly #store: Store;
   #waiting: Waiting[] = [];
   #isWriting = false;
+  #synchronization: NodeJS.Timeout | null = null;
 
   constructor(store: Store) {
     this.#store = store;
   }
 
   /**
-   * Resolves when the turn is durable.
+   * Resolves when the turn survives the end of the process.
    *
    * @throws NoSpaceError `E_NO_SPACE` if the disk is full.
    */
@@ -41,8 +48,9 @@ export class TurnWriter {
       const batch = this.#waiting.splice(0, MAX_TURNS);
       try {
         const turns = batch.map(({ turn }) => turn);
-        await this.#store.transaction().execute((transaction) => insertTurns(transaction, turns));
+        await unsynchronized(this.#store, (transaction) => insertTurns(transaction, turns));
         for (const { resolve } of batch) resolve();
+        this.#synchronization ??= setTimeout(() => this.#synchronize(), SYNCHRONIZE_MS).unref();
       } catch (error) {
         const reason = isNoSpace(error)
           ? new NoSpaceError("The service's disk is full: the turn was not recorded. Make room and send the request again", {
@@ -53,5 +61,16 @@ export class TurnWriter {
       }
     }
     this.#isWriting = false;
+  }
+
+  #synchronize(): void {
+    this.#synchronization = null;
+    // The next synchronized transaction includes all earlier ones, so a failure is not lost turns.
+    synchronize(this.#store).catch(() => {});
+  }
+
+  /** Ends the synchronization; closing the store synchronizes everything. */
+  close(): void {
+    if (this.#synchronization !== null) clearTimeout(this.#synchronization);
   }
 }

@@ -60,18 +60,17 @@ export interface NewTurn {
 /** Inserts turns and adds them to the counts of their sessions. Call in a transaction. Turns of deleted sessions are dropped. */
 export async function insertTurns(transaction: Store, turns: readonly NewTurn[]): Promise<void> {
   for (const { row, tokens } of turns) {
+    const { seq } = row;
     const { numUpdatedRows } = await transaction
       .updateTable("sessions")
-      .set((eb) => ({ requests: eb("requests", "+", 1), tokens: eb("tokens", "+", tokens) }))
+      .set((eb) => ({
+        requests: eb("requests", "+", 1),
+        tokens: eb("tokens", "+", tokens),
+        last_seq: eb.case().when("last_seq", "<", seq).then(seq).else(eb.ref("last_seq")).end(),
+      }))
       .where("id", "=", row.session_id)
       .executeTakeFirst();
     if (numUpdatedRows === 0n) continue;
-    await transaction
-      .updateTable("sessions")
-      .set({ last_seq: row.seq })
-      .where("id", "=", row.session_id)
-      .where("last_seq", "<", row.seq)
-      .execute();
     await transaction.insertInto("session_turns").values(row).execute();
   }
 }
