@@ -17,11 +17,11 @@ export interface ListSessionsOptions extends ListOptions {
 
 /** Wait of `sessions.get`. */
 export interface ReadSessionOptions extends CallOptions {
-  /** Max seconds to wait until the session is no longer open, 0 to 60. @default 0 */
+  /** Max seconds to wait until the session is no longer open, 0 to 30. @default 0 */
   readonly waitSeconds?: number | undefined;
 }
 
-/** Score of a session. */
+/** Reward and metrics of a rollout, from its agent or its trainer. */
 export interface SessionScore {
   /** Reward of the rollout, finite. @default the reward set before */
   readonly reward?: number | undefined;
@@ -59,6 +59,10 @@ export interface Sessions {
    * @returns the sessions, newest first.
    * @throws HttpError `E_HTTP` for an error status, 404 or 405 if the service lacks this extension.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const open = (await service.sessions.list({ model: policy.id })).filter(({ status }) => status === "open");
+   * ```
    */
   list(options?: ListSessionsOptions): Promise<SessionInfo[]>;
   /**
@@ -69,6 +73,10 @@ export interface Sessions {
    * @returns the session.
    * @throws HttpError `E_HTTP` for an error status, 404 for a session that has expired or was deleted.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { requests, tokens } = await service.sessions.get("5f0c5a1e-7b3d-4b8e-9a55-3f6f1f0f6c1d");
+   * ```
    */
   get(sessionId: string, options?: ReadSessionOptions): Promise<SessionInfo>;
   /**
@@ -100,6 +108,10 @@ export interface Sessions {
    * @returns the changed session.
    * @throws HttpError `E_HTTP` for an error status.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * await service.sessions.score("5f0c5a1e-7b3d-4b8e-9a55-3f6f1f0f6c1d", { reward: 0.5, metrics: { judged: true } });
+   * ```
    */
   score(sessionId: string, score: SessionScore, options?: CallOptions): Promise<SessionInfo>;
   /**
@@ -111,6 +123,10 @@ export interface Sessions {
    * @returns the finished session.
    * @throws HttpError `E_HTTP` for an error status.
    * @throws ConnectionError `E_CONNECTION` without a complete response; ProtocolError `E_PROTOCOL` for an invalid response.
+   * @example
+   * ```ts
+   * const { reward } = await service.sessions.finish("5f0c5a1e-7b3d-4b8e-9a55-3f6f1f0f6c1d", { reward: 1 });
+   * ```
    */
   finish(sessionId: string, score?: SessionScore, options?: CallOptions): Promise<SessionInfo>;
   /**
@@ -144,7 +160,7 @@ export function sessionsResource(api: Api): Sessions {
       return (await allPages(api, PATH, sessionList, { model }, "sessions", options)).map(sessionFromWire);
     },
     get: async (id, { waitSeconds = 0, ...options } = {}) =>
-      sessionFromWire(await read(id, { trajectory: "omit", wait_seconds: waitSeconds }, options)),
+      sessionFromWire(await read(id, { trajectory: "omit", wait: waitSeconds }, options)),
     async trajectory(id, options = {}) {
       const { trajectory } = await read(id, {}, options);
       return trajectory!;

@@ -161,8 +161,8 @@ export type SessionWithTrajectory = z.infer<typeof sessionWithTrajectory>;
 export const sessionReadQuery = z.strictObject({
   /** Whether the answer has the trajectory. @default "include" */
   trajectory: z.literal(["include", "omit"]).default("include"),
-  /** Max seconds to wait until the session is no longer open. @default 0 */
-  wait_seconds: z.coerce.number().min(0).max(60).default(0),
+  /** Max seconds to wait until the session is no longer open, 0 to 30. @default 0 */
+  wait: z.coerce.number().min(0).max(30).default(0),
 });
 /** Query parameters of `GET /v1/preview/sessions/{session_id}`. Extension. @interface */
 export type SessionReadQuery = z.infer<typeof sessionReadQuery>;

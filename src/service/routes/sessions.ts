@@ -110,12 +110,12 @@ export function sessionRoutes(context: ServiceContext): Route[] {
         path: ONE,
         id: "getSession",
         summary: "Read a session with its trajectory",
-        description: "With `wait_seconds`, the answer is delayed until the session is no longer open.",
+        description: "With `wait`, the answer is delayed until the session is no longer open.",
         query: sessionReadQuery,
         answer: sessionWithTrajectory,
       },
       async (c) => {
-        const { trajectory, wait_seconds: waitSeconds } = readQuery(c, sessionReadQuery);
+        const { trajectory, wait: waitSeconds } = readQuery(c, sessionReadQuery);
         if (waitSeconds > 0) await sessions.untilOver(idOf(c), waitSeconds * 1000, c.req.raw.signal);
         const row = await sessions.get(idOf(c));
         const recorded = trajectory === "omit" ? null : await recordedTrajectory(store, row);
