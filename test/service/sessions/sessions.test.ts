@@ -103,3 +103,27 @@ test("takes reward, metrics and the end from the session's own key", async () =>
   expect(await service.ok("DELETE", `${SESSIONS}/${session.id}`)).toEqual({ session_id: session.id, deleted_turns: 1 });
   expect((await ask(service, session, { messages: [user("b")] })).status).toBe(401);
 });
+
+test("keeps the turns of concurrent sessions apart, in their order", async () => {
+  const service = await startTestService();
+  const sessions = await Promise.all(Array.from({ length: 32 }, () => createSession(service)));
+  const said = await Promise.all(
+    sessions.map(async (session, agent) => {
+      const messages: { role: string; content: string }[] = [];
+      for (let turn = 0; turn < 5; turn++) {
+        messages.push(user(`agent ${agent} turn ${turn}`));
+        const { body } = await ask(service, session, { messages, max_tokens: 3, stream: false });
+        messages.push({ role: "assistant", content: body.choices[0].message.content });
+      }
+      return messages;
+    }),
+  );
+  for (const [agent, { id }] of sessions.entries()) {
+    const { trajectory, requests } = await service.ok("GET", `${SESSIONS}/${id}`);
+    expect(requests).toBe(5);
+    expect(trajectory.additional_histories).toEqual([]);
+    expect(trajectory.messages_and_choices.map((item: any) => (item.message ?? item).content)).toEqual(
+      said[agent]!.map(({ content }) => content),
+    );
+  }
+});
