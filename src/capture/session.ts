@@ -1,4 +1,4 @@
-/** One rollout of an agent outside of this process, recorded by the service. */
+/** Rollouts of agents outside of this process, recorded by the service. */
 import type { CreateSessionOptions, Service, SessionInfo, SessionScore } from "../client/index.ts";
 import { ArgumentError } from "../errors.ts";
 import { Trajectory } from "../trajectory/index.ts";
@@ -35,7 +35,7 @@ export async function sessionTrajectory(
     return Trajectory.fromJSON(await sessions.trajectory(session.id, { signal: ends }));
   } finally {
     ended.abort();
-    // The record is in the trajectory; deletion also cancels requests of an agent that was left behind.
+    // The record is in the trajectory; deletion also cancels requests of an agent that still runs.
     await sessions.delete(session.id).catch(() => {});
   }
 }

@@ -51,7 +51,7 @@ export interface SessionInfo {
 
 /** Model, sampling fields and limits of a session. */
 export interface CreateSessionFields {
-  /** Model that every request of the session samples, whatever model it names; e.g. `policy.id`. */
+  /** Model that every request of the session samples, instead of the model that it names; e.g. `policy.id`. */
   readonly model: string;
   /** Fields of requests that do not set them. @default none */
   readonly samplingDefaults?: SessionSampling | undefined;

@@ -45,7 +45,10 @@ const metrics = z.record(z.string(), z.union([z.number(), z.boolean()]));
 
 /** Schema of {@link CreateSessionRequest}. */
 export const createSessionRequest = z.strictObject({
-  /** Model that every request of the session samples, whatever model it names: `entity/project/name`, with or without a step, or a base model. */
+  /**
+   * Model that every request of the session samples, instead of the model that it names: `entity/project/name`, with or without a step, or a
+   * base model.
+   */
   model: z.string().min(1),
   /** Fields of requests that do not set them. @default {} */
   sampling_defaults: sessionSampling.nullish(),

@@ -1,5 +1,5 @@
 /** Conversion of an agent's request into the request that is sampled for its session. */
-import { ForbiddenError } from "../../errors.ts";
+import { ArgumentError, ForbiddenError } from "../../errors.ts";
 import type { SessionSampling } from "../../schema/index.ts";
 import type { ChatCall } from "../chat/pipeline.ts";
 import { toBoolean, toInteger } from "../chat/request/coercion.ts";
@@ -29,6 +29,9 @@ export interface EffectiveRequest {
 
 type Fields = Readonly<Record<string, unknown>>;
 
+/** Max choices of a request: the log-probabilities of all are parsed and recorded at once. */
+const MAX_CHOICES = 16;
+
 /** Names of the same setting: a default of one does not apply if the request sets another, and an override replaces all. */
 const SAME_SETTING = ["max_completion_tokens", "max_tokens"];
 
@@ -36,7 +39,7 @@ const SAME_SETTING = ["max_completion_tokens", "max_tokens"];
  * Applies a session to a request: its model, its sampling fields, token ids and log-probabilities.
  *
  * @returns null for a body that is not a JSON object, which the pipeline rejects.
- * @throws ArgumentError `E_ARGUMENT` for a body over a size limit, UnreadableBodyError for a body that is not UTF-8.
+ * @throws ArgumentError `E_ARGUMENT` for a body over a size limit and more than {@link MAX_CHOICES} choices, UnreadableBodyError for a body that is not UTF-8.
  * @throws ForbiddenError `E_FORBIDDEN` if the session has no tokens left.
  */
 export function effectiveRequest({ body, contentType, prompt }: ChatCall, session: SessionRow): EffectiveRequest | null {
@@ -56,6 +59,14 @@ export function effectiveRequest({ body, contentType, prompt }: ChatCall, sessio
     usage: asksUsage(given["stream_options"]),
     n: toInteger(given["n"]) ?? 1,
   };
+  if (asked.n > MAX_CHOICES) {
+    throw new ArgumentError(
+      `Expected \`n\` to be at most ${MAX_CHOICES} in a request of a session, got ${asked.n}. Send several requests`,
+      {
+        param: "n",
+      },
+    );
+  }
   const fields = withSampling(given, session);
   fields["model"] = session.model;
   fields["return_token_ids"] = true;

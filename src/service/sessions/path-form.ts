@@ -1,4 +1,4 @@
-/** Addresses of sessions in the path, for agents whose API key cannot be set. */
+/** Addresses of sessions in the path, for agents that cannot send another API key. */
 import { timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { presentedKey } from "../auth.ts";

@@ -82,7 +82,7 @@ function isUnchanged({ logprobs, tokenIds }: Asked): boolean {
   return logprobs && tokenIds;
 }
 
-/** Waits for the turn that a request repeats, or reads it from the record. Null if there is none. */
+/** Waits for the turn that a request repeats, or reads it from the record. Null without one. */
 async function repeat(sessions: Sessions, key: TurnKey, call: ChatCall): Promise<SessionTurnRow | null> {
   if (sessions.takeFailure(key)) return null;
   const orphan = sessions.findRunning(key);

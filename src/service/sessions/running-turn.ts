@@ -1,4 +1,4 @@
-/** One request of a session while it is sampled. */
+/** Request of a session while it is sampled. */
 import { clientGone, onceAborted } from "../chat/request/client-signal.ts";
 import type { TurnKey } from "../store/sessions.ts";
 import type { SessionTurnRow } from "../store/tables.ts";
@@ -20,7 +20,7 @@ export class RunningTurn {
   #reject: (error: unknown) => void = () => {};
   #clients = 0;
   #grace: NodeJS.Timeout | null = null;
-  /** Called when a repetition waits for the turn, whose first client may have stopped reading a stream without closing it. */
+  /** Called when a repetition waits for the turn. The first client may have stopped reading a stream without closing it. */
   onJoin: () => void = () => {};
 
   constructor(key: TurnKey, seq: number, graceMs: number) {

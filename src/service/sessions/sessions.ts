@@ -13,7 +13,7 @@ import { TurnWriter } from "./turn-writer.ts";
 
 /** Milliseconds for which sampling continues after all clients of a request have disconnected; longer than the delay before a retry. */
 const RETRY_GRACE_MS = 10_000;
-/** Max requests whose failure is remembered, so that their repetitions are sampled. */
+/** Max failed requests that are remembered, so that their repetitions are sampled. */
 const MAX_FAILURES = 10_000;
 const DEFAULTS = { maxRequests: 1000, maxSeconds: 3600, expiresInSeconds: 86_400 };
 

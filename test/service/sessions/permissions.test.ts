@@ -82,6 +82,8 @@ test("limits are errors that name the field; an expired session is unknown", asy
   expect((await ask(service, counted, { messages: [user("a")] })).status).toBe(200);
   const over = await ask(service, counted, { messages: [user("b")] });
   expect(over).toMatchObject({ status: 403, body: { error: { error_code: "E_FORBIDDEN", param: "max_requests" } } });
+  const wide = await ask(service, await createSession(service), { messages: [user("b")], n: 17 });
+  expect(wide).toMatchObject({ status: 400, body: { error: { param: "n" } } });
   const short = await createSession(service, { max_tokens: 5 });
   expect((await ask(service, short, { messages: [user("abcdefgh")], max_tokens: 8, ignore_eos: true })).body.usage.completion_tokens).toBe(
     5,
@@ -93,7 +95,12 @@ test("limits are errors that name the field; an expired session is unknown", asy
   const expired = await createSession(service, { expires_in_seconds: 1 });
   await expect.poll(async () => (await service.call("GET", `${SESSIONS}/${expired.id}`)).status, { timeout: 5000 }).toBe(404);
   expect((await ask(service, expired, { messages: [user("a")] })).status).toBe(401);
-  expect((await service.ok("GET", SESSIONS)).data.map(({ id }: { id: string }) => id)).toEqual([brief.id, short.id, counted.id]);
+  expect((await service.ok("GET", SESSIONS)).data.map(({ id }: { id: string }) => id)).toMatchObject([
+    brief.id,
+    short.id,
+    expect.any(String),
+    counted.id,
+  ]);
   for (const [field, value] of Object.entries({
     model: "demo/none/none",
     max_requests: 0,
