@@ -19,6 +19,14 @@ interface Message {
 interface Load {
   readonly turns: number;
   readonly tokens: number;
+  /** Further fields of the requests. */
+  readonly more?: object;
+}
+
+/** Time of one round, and processor time of the service, which depends less on other processes. */
+interface Cost {
+  readonly ms: number;
+  readonly cpuMs: number;
 }
 
 type Send = (method: "POST" | "GET" | "DELETE", path: string, body?: object, key?: string) => Promise<any>;
@@ -41,28 +49,34 @@ export async function run(args: string[]): Promise<void> {
     const send = sender(address, agent);
     const all = Array.from({ length: count }, (_, index) => index);
     let round = 0;
-    const plain = async () => {
-      const startMs = performance.now();
-      await Promise.all(all.map((index) => converse(send, load, `${round}p${index}`)));
-      return performance.now() - startMs;
+    const timed = async <T>(work: () => Promise<T>): Promise<Cost & { readonly result: T }> => {
+      const [startMs, cpuMs] = [performance.now(), await processorMs(host.pid!)];
+      const result = await work();
+      return { ms: performance.now() - startMs, cpuMs: (await processorMs(host.pid!)) - cpuMs, result };
     };
-    const recorded = async () => {
+    const plain = (more: object) => (): Promise<Cost> =>
+      timed(() => Promise.all(all.map((index) => converse(send, { ...load, more }, `${round}p${index}`))));
+    const recorded = async (): Promise<Cost> => {
       const sessions: { id: string; key: string }[] = [];
       for (const _ of all) sessions.push(await send("POST", "/v1/preview/sessions", { model: "whetstone-tiny" }));
-      const startMs = performance.now();
-      const said = await Promise.all(sessions.map(({ key }, index) => converse(send, load, `${round}s${index}`, key)));
-      const tookMs = performance.now() - startMs;
+      const { result: said, ...cost } = await timed(() =>
+        Promise.all(sessions.map(({ key }, index) => converse(send, load, `${round}s${index}`, key))),
+      );
       for (const [index, { id }] of sessions.entries()) {
         const { trajectory } = await send("GET", `/v1/preview/sessions/${id}`);
         requireTurns(trajectory.messages_and_choices, said[index]!);
         await send("DELETE", `/v1/preview/sessions/${id}`);
       }
-      return tookMs;
+      return cost;
     };
-    const sides = { "plain chat completions": plain, sessions: recorded };
-    const times = new Map(Object.keys(sides).map((side) => [side, [] as number[]]));
+    const sides = {
+      "plain chat completions": plain({}),
+      "with ids and log-probabilities": plain({ logprobs: true, return_token_ids: true }),
+      sessions: recorded,
+    };
+    const times = new Map(Object.keys(sides).map((side) => [side, [] as Cost[]]));
     const memory = new Map<string, number>();
-    await plain();
+    await sides["plain chat completions"]();
     for (; round < rounds; round++) {
       // Alternately first, because a round warms up the next one.
       for (const [side, work] of round % 2 === 0 ? Object.entries(sides) : Object.entries(sides).toReversed()) {
@@ -71,14 +85,22 @@ export async function run(args: string[]): Promise<void> {
       }
     }
     await agent.close();
-    const base = median(times.get("plain chat completions")!);
+    const medians = ([side, costs]: [string, readonly Cost[]]) => ({
+      side,
+      ms: median(costs.map(({ ms }) => ms)),
+      cpuMs: median(costs.map(({ cpuMs }) => cpuMs)),
+    });
+    const rows = [...times].map(medians);
+    const [base] = rows;
     printTable(
-      ["", "ms", "turns/s", "time", "MiB in memory"],
-      [...times].map(([side, ms]) => [
+      ["", "ms", "turns/s", "time", "processor ms", "processor time", "MiB in memory"],
+      rows.map(({ side, ms, cpuMs }) => [
         side,
-        short(median(ms)),
-        short((count * load.turns * 1000) / median(ms)),
-        `${(median(ms) / base).toFixed(2)} ×`,
+        short(ms),
+        short((count * load.turns * 1000) / ms),
+        `${(ms / base!.ms).toFixed(2)} ×`,
+        short(cpuMs),
+        `${(cpuMs / base!.cpuMs).toFixed(2)} ×`,
         String(memory.get(side)),
       ]),
     );
@@ -100,11 +122,11 @@ function sender({ url, apiKey }: Address, dispatcher: Agent): Send {
 }
 
 /** Plays a conversation and returns its messages. */
-async function converse(send: Send, { turns, tokens }: Load, name: string, key?: string): Promise<Message[]> {
+async function converse(send: Send, { turns, tokens, more }: Load, name: string, key?: string): Promise<Message[]> {
   const messages: Message[] = [];
   for (let turn = 0; turn < turns; turn++) {
     messages.push({ role: "user", content: `${name} ${turn}` });
-    const body = { model: "whetstone-tiny", messages, max_tokens: tokens, temperature: 1, seed: turn };
+    const body = { model: "whetstone-tiny", messages, max_tokens: tokens, temperature: 1, seed: turn, ...more };
     const { choices } = await send("POST", "/v1/chat/completions", body, key);
     messages.push({ role: "assistant", content: choices[0].message.content });
   }
@@ -116,6 +138,12 @@ function requireTurns(items: readonly any[], said: readonly Message[]): void {
   const recorded = items.map(({ message, ...item }) => (message ?? item).content as string);
   const expected = said.map(({ content }) => content);
   if (recorded.join("\0") !== expected.join("\0")) throw new Error(`Expected the turns ${String(expected)}, got ${String(recorded)}`);
+}
+
+/** Returns the processor time of a process, in clock ticks of 10 ms; NaN where the system does not report it. */
+async function processorMs(pid: number): Promise<number> {
+  const fields = (await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "")).split(") ")[1]?.split(" ");
+  return 10 * (Number(fields?.[11]) + Number(fields?.[12]));
 }
 
 /** Returns the resident memory of a process; NaN where the system does not report it. */

@@ -1,6 +1,6 @@
 /**
  * Recording of turns. Turns that end in one round of the event loop share a transaction. A recorded turn survives the end of the process at
- * once, and a failure of the system after a second: synchronizing the disk for each turn would block the event loop for milliseconds.
+ * once, and a failure of the system after five seconds: synchronizing the disk for each turn would block the event loop for milliseconds.
  */
 import { NoSpaceError } from "../../errors.ts";
 import { isNoSpace } from "../../util/no-space.ts";
@@ -17,7 +17,7 @@ interface Waiting {
 /** Max turns in one transaction, which blocks the event loop while it runs. */
 const MAX_TURNS = 64;
 /** Milliseconds after a transaction at which the disk is synchronized. */
-const SYNCHRONIZE_MS = 1000;
+const SYNCHRONIZE_MS = 5000;
 
 export class TurnWriter {
   readonly #store: Store;
