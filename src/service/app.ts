@@ -132,7 +132,7 @@ export function createApp(
   app.use(
     requireKey(apiKey, {
       open: (path) => publicPaths.has(path) || dashboard.isPublic(path),
-      permits: sessionPermissions(routes, context.store),
+      permits: sessionPermissions(routes, context.sessions),
       session: (c) => (dashboard.requiresKey(c.req.path) ? null : dashboard.checkSession(c)),
     }),
   );

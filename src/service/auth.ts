@@ -5,8 +5,7 @@ import type { ServiceEnvironment, ServiceRequest } from "./body.ts";
 import { errorResponse } from "./http-errors.ts";
 import type { RouteSpec } from "./openapi/route.ts";
 import { isSessionKey } from "./sessions/keys.ts";
-import { findSessionByKey } from "./store/sessions.ts";
-import type { Store } from "./store/tables.ts";
+import type { Sessions } from "./sessions/sessions.ts";
 
 function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
@@ -33,20 +32,20 @@ export interface KeyExceptions {
  * Creates the `permits` of {@link requireKey}: the key of a session permits only the routes marked with `isForSessions`, and of routes with a
  * session's id only its own.
  */
-export function sessionPermissions(routes: readonly RouteSpec[], store: Store): KeyExceptions["permits"] {
+export function sessionPermissions(routes: readonly RouteSpec[], sessions: Pick<Sessions, "idOfKey">): KeyExceptions["permits"] {
   const permitted = routes
     .filter(({ isForSessions }) => isForSessions === true)
     .map(({ method, path }) => ({ method, pattern: new RegExp(`^${path.replace("{session_id}", "(?<session>[^/]+)")}$`, "u") }));
   return async (c, key) => {
     if (!isSessionKey(key)) return null;
-    const session = await findSessionByKey(store, key);
-    if (session === undefined) return null;
+    const own = await sessions.idOfKey(key);
+    if (own === undefined) return null;
     const { method, path } = c.req;
     for (const route of permitted) {
       const match = route.method === method ? route.pattern.exec(path) : null;
       if (match === null) continue;
       const id = match.groups?.["session"]?.toLowerCase();
-      return id === undefined || id === session.id ? true : "The key of a session permits changes of its own session alone";
+      return id === undefined || id === own ? true : "The key of a session permits changes of its own session alone";
     }
     return `The key of a session permits sampling, and reward, metrics and end of its own session; it does not permit ${method} ${path}`;
   };

@@ -1,4 +1,5 @@
 /** Decorator of the chat pipeline that samples and records the requests of sessions. */
+import { ForbiddenError } from "../../errors.ts";
 import type { ChatCompletion } from "../../schema/index.ts";
 import { findSessionByKey, findTurn, markDelivered, type TurnKey } from "../store/sessions.ts";
 import type { SessionRow, SessionTurnRow } from "../store/tables.ts";
@@ -21,8 +22,12 @@ const SESSIONS = "sessions";
  * @throws ForbiddenError `E_FORBIDDEN` from `complete` if the session is finished or at a limit.
  */
 export function sessionPipeline(inner: ChatPipeline, sessions: Sessions): ChatPipeline {
-  const sessionOf = async ({ credential }: ChatCall): Promise<SessionRow | undefined> =>
-    isSessionKey(credential) ? findSessionByKey(sessions.store, credential) : undefined;
+  const sessionOf = async ({ credential }: ChatCall): Promise<SessionRow | undefined> => {
+    if (!isSessionKey(credential)) return undefined;
+    const row = await findSessionByKey(sessions.store, credential);
+    if (row === undefined) throw new ForbiddenError("The session of this key has expired or was deleted. Create another session");
+    return row;
+  };
   return {
     async complete(call) {
       const session = await sessionOf(call);
@@ -67,7 +72,7 @@ async function complete(inner: ChatPipeline, sessions: Sessions, session: Sessio
       case "json": {
         const text = typeof answer.body === "string" ? answer.body : await new Response(answer.body).text();
         const completion = JSON.parse(text) as ChatCompletion;
-        await record(sessions, turn, request, completion);
+        await record(sessions, turn, request, { completion, text });
         return { kind: "json", body: isUnchanged(asked) ? text : JSON.stringify(withoutUnasked(completion, asked)) };
       }
     }
@@ -108,24 +113,38 @@ async function join(turn: RunningTurn, { signal }: ChatCall): Promise<SessionTur
   }
 }
 
-/** Records a completion and ends its turn. */
-async function record(sessions: Sessions, turn: RunningTurn, { recorded }: EffectiveRequest, completion: ChatCompletion): Promise<void> {
-  const tokens = completion.choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
-  const prompt = completion.prompt_token_ids?.length ?? 0;
-  // A stream reports its usage only on request.
-  const usage =
-    completion.usage.total_tokens > 0
-      ? completion.usage
-      : { prompt_tokens: prompt, completion_tokens: tokens, total_tokens: prompt + tokens };
+/** Returns the completion of a stream as JSON, with the usage that a stream reports only on request. */
+function textOf(completion: ChatCompletion): string {
+  const { prompt_token_ids: promptIds, usage } = completion;
+  const [prompt, tokens] = [promptIds?.length ?? 0, tokensOf(completion)];
+  const counted = { prompt_tokens: prompt, completion_tokens: tokens, total_tokens: prompt + tokens };
+  return JSON.stringify({ ...completion, usage: usage.total_tokens > 0 ? usage : counted });
+}
+
+function tokensOf({ choices }: ChatCompletion): number {
+  return choices.reduce((sum, { token_ids: ids }) => sum + (ids?.length ?? 0), 0);
+}
+
+/**
+ * Records a completion and ends its turn.
+ *
+ * @param answer - The completion, also as JSON.
+ */
+async function record(
+  sessions: Sessions,
+  turn: RunningTurn,
+  { recorded }: EffectiveRequest,
+  { completion, text }: { readonly completion: ChatCompletion; readonly text: string },
+): Promise<void> {
   const row: SessionTurnRow = {
     ...turn.key,
     seq: turn.seq,
     request: recorded,
-    completion: JSON.stringify({ ...completion, usage }),
+    completion: text,
     is_delivered: turn.clients > 0 ? 1 : 0,
     created_at: new Date().toISOString(),
   };
-  await sessions.writer.record({ row, tokens });
+  await sessions.writer.record({ row, tokens: tokensOf(completion) });
   turn.succeed(row);
 }
 
@@ -141,7 +160,7 @@ function stream(
 ): ReadableStream<Uint8Array> {
   const events = new TurnStream(source, {
     asked: request.asked,
-    onCompletion: (completion) => record(sessions, turn, request, completion),
+    onCompletion: (completion) => record(sessions, turn, request, { completion, text: textOf(completion) }),
     onFailure(event) {
       turn.fail(turn.signal.aborted ? turn.signal.reason : new Error(event.error.message));
       return turn.signal.aborted ? inner.explain(turn.signal.reason).body : event;

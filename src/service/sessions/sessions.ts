@@ -5,7 +5,7 @@ import type { CreateSessionRequest } from "../../schema/index.ts";
 import { Lru } from "../../util/lru.ts";
 import { onceAborted } from "../chat/request/client-signal.ts";
 import { checkMetrics } from "../../trajectory/trajectory.ts";
-import { deleteSession, findSession, insertSession, updateSession, type TurnKey } from "../store/sessions.ts";
+import { deleteSession, findSession, findSessionByKey, insertSession, updateSession, type TurnKey } from "../store/sessions.ts";
 import type { SessionRow, Store } from "../store/tables.ts";
 import { createSessionKey } from "./keys.ts";
 import { RunningTurn } from "./running-turn.ts";
@@ -13,6 +13,8 @@ import { TurnWriter } from "./turn-writer.ts";
 
 /** Milliseconds for which sampling continues after all clients of a request have disconnected; longer than the delay before a retry. */
 const RETRY_GRACE_MS = 10_000;
+/** Max sessions whose keys are remembered. */
+const MAX_KEYS = 10_000;
 /** Max failed requests that are remembered, so that their repetitions are sampled. */
 const MAX_FAILURES = 10_000;
 const DEFAULTS = { maxRequests: 1000, maxSeconds: 3600, expiresInSeconds: 86_400 };
@@ -28,6 +30,8 @@ export class Sessions {
   readonly store: Store;
   readonly writer: TurnWriter;
   readonly #graceMs: number;
+  /** Sessions by key, so that authorization needs no query. */
+  readonly #keys = new Lru<string, Pick<SessionRow, "id" | "expires_at">>({ maxEntries: MAX_KEYS });
   readonly #waiting = new Map<string, Set<() => void>>();
   #isClosed = false;
   readonly #activities = new Map<string, Activity>();
@@ -39,6 +43,15 @@ export class Sessions {
     this.store = store;
     this.writer = new TurnWriter(store);
     this.#graceMs = graceMs;
+  }
+
+  /** Returns the id of the session with a key; undefined for an unknown, expired or deleted one. */
+  async idOfKey(key: string): Promise<string | undefined> {
+    const known = this.#keys.get(key);
+    if (known !== undefined) return known.expires_at > new Date().toISOString() ? known.id : undefined;
+    const row = await findSessionByKey(this.store, key);
+    if (row !== undefined) this.#keys.set(key, { id: row.id, expires_at: row.expires_at });
+    return row?.id;
   }
 
   /** Creates a session. */
@@ -140,6 +153,7 @@ export class Sessions {
     const row = await this.get(id);
     const activity = this.#activity(row.id);
     activity.isFinishing = true;
+    this.#keys.delete(row.key);
     try {
       await this.#cancel(activity, finished());
       return (await deleteSession(this.store, row.id)) ?? 0;

@@ -67,7 +67,6 @@ async function sessions(db: Kysely<unknown>): Promise<void> {
     .addColumn("created_at", "text", (c) => c.notNull())
     .addPrimaryKeyConstraint("session_turns_pk", ["session_id", "seq"])
     .execute();
-  await db.schema.createIndex("session_turns_by_digest").on("session_turns").columns(["session_id", "digest"]).execute();
 }
 
 /** Adds digest columns. Digests of existing files are unknown; digests of a checkpoint are recorded at its first use. */
