@@ -48,19 +48,21 @@ export async function run(args: string[]): Promise<void> {
     const agent = new Agent({ connections: null, headersTimeout: 0 });
     const send = sender(address, agent);
     const all = Array.from({ length: count }, (_, index) => index);
-    let round = 0;
+    // No two conversations are equal, because a cached prefix costs nothing.
+    let part = 0;
     const timed = async <T>(work: () => Promise<T>): Promise<Cost & { readonly result: T }> => {
+      part++;
       const [startMs, cpuMs] = [performance.now(), await processorMs(host.pid!)];
       const result = await work();
       return { ms: performance.now() - startMs, cpuMs: (await processorMs(host.pid!)) - cpuMs, result };
     };
     const plain = (more: object) => (): Promise<Cost> =>
-      timed(() => Promise.all(all.map((index) => converse(send, { ...load, more }, `${round}p${index}`))));
+      timed(() => Promise.all(all.map((index) => converse(send, { ...load, more }, `${part}p${index}`))));
     const recorded = async (): Promise<Cost> => {
       const sessions: { id: string; key: string }[] = [];
       for (const _ of all) sessions.push(await send("POST", "/v1/preview/sessions", { model: "whetstone-tiny" }));
       const { result: said, ...cost } = await timed(() =>
-        Promise.all(sessions.map(({ key }, index) => converse(send, load, `${round}s${index}`, key))),
+        Promise.all(sessions.map(({ key }, index) => converse(send, load, `${part}p${index}`, key))),
       );
       for (const [index, { id }] of sessions.entries()) {
         const { trajectory } = await send("GET", `/v1/preview/sessions/${id}`);
@@ -77,7 +79,7 @@ export async function run(args: string[]): Promise<void> {
     const times = new Map(Object.keys(sides).map((side) => [side, [] as Cost[]]));
     const memory = new Map<string, number>();
     await sides["plain chat completions"]();
-    for (; round < rounds; round++) {
+    for (let round = 0; round < rounds; round++) {
       // Alternately first, because a round warms up the next one.
       for (const [side, work] of round % 2 === 0 ? Object.entries(sides) : Object.entries(sides).toReversed()) {
         times.get(side)!.push(await work());
