@@ -292,7 +292,7 @@ const SESSION: Readonly<Record<string, (limit: Required<FieldLimit>) => Json>> =
         }),
       ],
       [`${name}.stop_token_ids`, ({ items }: Required<FieldLimit>) => ({ [name]: { stop_token_ids: list(items, (index) => index) } })],
-      [`${name}.chat_template_kwargs`, ({ json }: Required<FieldLimit>) => ({ [name]: { chat_template_kwargs: members(json) } })],
+      [`${name}.chat_template_kwargs`, (limit: Required<FieldLimit>) => ({ [name]: CHAT["chat_template_kwargs"]!(limit) })],
     ]),
   ),
   metadata: ({ json, items }) => ({ metadata: record(items, () => text(Math.floor(json / items) - 12)) }),
