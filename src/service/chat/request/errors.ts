@@ -58,7 +58,6 @@ const STATUSES: Partial<Readonly<Record<string, ErrorStatus>>> = {
   E_UNAVAILABLE: 503,
   E_NO_SPACE: 507,
   E_NON_FINITE: 500,
-  E_NO_SPACE: 507,
 };
 
 /** Returns the status and body for any failure of a chat request. Failures of the service become a 500 without details. */
